@@ -20,7 +20,7 @@ from perfkit_core.ranks import files
 from perfkit_core.ranks.plan import Facts, Job, Partial, Plan, plan
 from perfkit_core.ranks.reduce import reduce_trace, split, understood
 from perfkit_core.ranks.run import error, executor, run
-from perfkit_core.readers.join_ranks import BY_ORDER, Part, check_frameworks, check_one_time, numbered
+from perfkit_core.readers.join_ranks import BY_ORDER, check_frameworks, check_one_time, numbered
 from perfkit_core.readers.load import load
 from perfkit_core.system.paths import PathLike, absolute, as_path, is_remote
 from perfkit_core.views.select import step_numbers
@@ -108,7 +108,7 @@ def check(facts: Sequence[Facts]) -> tuple[Finding, ...]:
     cannot be of one job: of several frameworks, one rank twice, or made one after the other without a rank."""
     if not facts:
         raise SourceError("no rank could be read", "without --partial the error names the first one that fails")
-    check_frameworks(Part.of(fact.meta) for fact in facts)
+    check_frameworks(fact.meta for fact in facts)
     seen: dict[tuple[int, ...], str] = {}
     for fact in facts:
         source, ranks = fact.meta.source, fact.meta.ranks
@@ -117,9 +117,9 @@ def check(facts: Sequence[Facts]) -> tuple[Finding, ...]:
                 f"{seen[ranks]} and {source} both hold rank {', '.join(map(str, ranks)) or 'unknown'}",
                 "name the files of one run; perfkit compare sets two runs side by side",
             )
-    unknown = [Part.of(fact.meta) for fact in facts if fact.meta.ranks and not fact.told]
+    unknown = [fact.meta for fact in facts if fact.meta.ranks and not fact.told]
     known = {rank for fact in facts if fact.told for rank in fact.meta.ranks}
-    _, findings = numbered([part.source for part in unknown], known)
+    _, findings = numbered([meta.source for meta in unknown], known)
     if any(finding.code == BY_ORDER for finding in findings):
         check_one_time(unknown)
     return findings

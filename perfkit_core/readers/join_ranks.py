@@ -5,9 +5,10 @@ from __future__ import annotations
 import itertools
 import re
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
 from pathlib import PurePath
 from typing import Final
+
+from msgspec.structs import replace
 
 from perfkit_core.errors import SourceError
 from perfkit_core.language.messages import plural
@@ -22,27 +23,6 @@ BY_ORDER: Final = "ranks-by-order"
 BY_NAME: Final = "ranks-by-name"
 
 
-@dataclass(frozen=True, slots=True)
-class Part:
-    """Facts that decide whether a source belongs to the same job as others. ``recording``: shared by all cycles of a
-    process, None where unknown."""
-
-    source: str
-    framework: str | None
-    ranks: tuple[int, ...]
-    clock: str
-    window_ns: tuple[int, int] | None
-    recording: str | None = None
-    cycle: int | None = None
-
-    @classmethod
-    def of(cls, meta: TraceMeta) -> Part:
-        """Return the part for a trace."""
-        return cls(
-            meta.source, meta.framework, meta.ranks, meta.clock, meta.window_ns, meta.recording, meta.cycle
-        )  # fmt: skip
-
-
 def one_job(traces: Sequence[Trace]) -> Trace:
     """Join traces, a rank each (or some of its cycles). Ranks that the sources do not state are taken from their names,
     or numbered in the order given, with a finding.
@@ -52,28 +32,24 @@ def one_job(traces: Sequence[Trace]) -> Trace:
     """
     if len(traces) == 1:
         return traces[0]
-    parts = [Part.of(trace.meta) for trace in traces]
-    check_frameworks(parts)
-    unknown = processes([part for part in parts if not part.ranks])
-    if len(unknown) == 1 and all(not part.ranks for part in parts):
+    metas = [trace.meta for trace in traces]
+    check_frameworks(metas)
+    processes: dict[tuple[str, bool], list[TraceMeta]] = {}  # of unknown rank; a source without a recording is alone
+    for meta in metas:
+        if not meta.ranks:
+            processes.setdefault((meta.recording or meta.source, meta.recording is None), []).append(meta)
+    known = {rank for meta in metas for rank in meta.ranks}
+    if len(processes) == 1 and not known:
         check_apart(traces)
         return concat_traces(sorted(traces, key=in_time))
-    known = {rank for part in parts for rank in part.ranks}
-    numbers, findings = numbered_processes({part.source: part.recording for part in parts if not part.ranks}, known)
+    numbers, findings = numbered_processes({meta.source: meta.recording for meta in metas if not meta.ranks}, known)
     if any(finding.code == BY_ORDER for finding in findings):
-        windows = [hull([part.window_ns for part in cycles if part.window_ns]) for cycles in unknown]
-        check_one_time(replace(cycles[0], window_ns=window) for cycles, window in zip(unknown, windows, strict=True))
+        windows = (hull([meta.window_ns for meta in cycles if meta.window_ns]) for cycles in processes.values())
+        first = (min(cycles, key=lambda meta: meta.window_ns or (0, 0)) for cycles in processes.values())
+        check_one_time(replace(meta, window_ns=window) for meta, window in zip(first, windows, strict=True))
     ranked = [trace if trace.meta.ranks else with_rank(trace, numbers[trace.meta.source]) for trace in traces]
     check_apart(ranked)
     return concat_traces(sorted(ranked, key=lambda trace: trace.meta.ranks)).with_findings(*findings)
-
-
-def processes(parts: Iterable[Part]) -> list[list[Part]]:
-    """Return the parts of each process: cycles of one recording, in order; a part without a recording is alone."""
-    by_recording: dict[tuple[str, bool], list[Part]] = {}
-    for part in parts:
-        by_recording.setdefault((part.recording or part.source, part.recording is None), []).append(part)
-    return [sorted(cycles, key=lambda part: part.window_ns or (0, 0)) for cycles in by_recording.values()]
 
 
 def in_time(trace: Trace) -> tuple[tuple[int, int], int]:
@@ -130,21 +106,21 @@ def rank_of_name(source: str) -> int | None:
     return int(ranks[0]) if len(set(ranks)) == 1 else None
 
 
-def check_frameworks(parts: Iterable[Part]) -> None:
-    """Raise SourceError for parts of several frameworks."""
-    frameworks = sorted({str(part.framework) for part in parts})
+def check_frameworks(metas: Iterable[TraceMeta]) -> None:
+    """Raise SourceError for sources of several frameworks."""
+    frameworks = sorted({str(meta.framework) for meta in metas})
     if len(frameworks) > 1:
         named = " and ".join(frameworks)
         raise SourceError(f"cannot merge {named} sources into one run", "use perfkit compare to compare two runs")
 
 
-def check_one_time(unknown: Iterable[Part]) -> None:
+def check_one_time(unknown: Iterable[TraceMeta]) -> None:
     """Raise SourceError for recordings of unknown rank that were not made at the same time, as ranks of a job are.
 
     Only epoch clocks can be compared. Intervals have a common moment exactly when no two of them are apart; the error
     names the two that are the farthest apart.
     """
-    timed = [(part.window_ns, part) for part in unknown if part.clock == "epoch" and part.window_ns]
+    timed = [(meta.window_ns, meta) for meta in unknown if meta.clock == "epoch" and meta.window_ns]
     if not timed:
         return
     (_, end), first = min(timed, key=lambda item: item[0][1])
@@ -161,23 +137,24 @@ def check_apart(traces: Iterable[Trace]) -> None:
     """Raise SourceError where two traces hold the same steps of the same rank, or the same cycle of one recording, or
     were made at the same time by one rank. Other cycles of one recording are distinct, however their steps are
     numbered."""
-    cycles: dict[object, Part] = {}
-    by_rank: dict[int, list[tuple[Part, Trace]]] = {}
+    cycles: dict[object, TraceMeta] = {}
+    by_rank: dict[int, list[Trace]] = {}
     for trace in traces:
-        part = Part.of(trace.meta)
-        if part.recording is not None and part.cycle is not None:
-            _check_new(cycles, (part.recording, part.cycle, part.ranks), part)
-        for rank in part.ranks:
-            by_rank.setdefault(rank, []).append((part, trace))
-    for rank, parts in by_rank.items():
-        if all(_other_cycle(parts[0][0], part) for part, _ in parts[1:]):
+        meta = trace.meta
+        if meta.recording is not None and meta.cycle is not None:
+            _check_new(cycles, (meta.recording, meta.cycle, meta.ranks), meta)
+        for rank in meta.ranks:
+            by_rank.setdefault(rank, []).append(trace)
+    for rank, of_rank in by_rank.items():
+        if all(_other_cycle(of_rank[0].meta, trace.meta) for trace in of_rank[1:]):
             continue  # the check below reads the steps of stored files
-        steps: dict[object, Part] = {}
-        for part, trace in parts:
+        steps: dict[object, TraceMeta] = {}
+        for trace in of_rank:
             for step in set(trace.ints("step")[trace.rows("kind", STEP)].tolist()):
-                _check_new(steps, step, part)
+                _check_new(steps, step, trace.meta)
         # a rank records one cycle after the other; only epoch clocks can be compared
-        timed = [(part.window_ns, part) for part, _ in parts if part.clock == "epoch" and part.window_ns]
+        metas = (trace.meta for trace in of_rank)
+        timed = [(meta.window_ns, meta) for meta in metas if meta.clock == "epoch" and meta.window_ns]
         for ((_, end), a), ((start, _), b) in itertools.pairwise(sorted(timed, key=lambda item: item[0])):
             if start < end and not _other_cycle(a, b):
                 raise SourceError(
@@ -186,16 +163,17 @@ def check_apart(traces: Iterable[Trace]) -> None:
                 )
 
 
-def _check_new(seen: dict[object, Part], key: object, part: Part) -> None:
-    other = seen.setdefault(key, part)
-    if other is not part and not _other_cycle(other, part):
+def _check_new(seen: dict[object, TraceMeta], key: object, meta: TraceMeta) -> None:
+    other = seen.get(key)
+    if other is not None and not _other_cycle(other, meta):
         raise SourceError(
-            f"{other.source} and {part.source} hold the same steps of the same rank",
+            f"{other.source} and {meta.source} hold the same steps of the same rank",
             "name one source for each rank; use perfkit compare to compare two runs",
         )
+    seen.setdefault(key, meta)
 
 
-def _other_cycle(a: Part, b: Part) -> bool:
-    """Return whether two parts are different cycles of one recording."""
+def _other_cycle(a: TraceMeta, b: TraceMeta) -> bool:
+    """Return whether two sources are different cycles of one recording."""
     cycles = {a.cycle, b.cycle}
     return a.recording is not None and a.recording == b.recording and len(cycles - {None}) == 2
