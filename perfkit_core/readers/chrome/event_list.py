@@ -77,24 +77,21 @@ _AFTER_EVENT: Final = re.compile(rb"\s*(?:,\s*\{|\]|,\s*\])")
 
 
 class EventList:
-    """Reads one list of events.
+    """Reads lists of events of a file.
 
     ``repaired`` and ``skipped`` count events whose text was not valid JSON, or nested too deep, ``strays`` places
-    between events with other text. Without ``partial``, what cannot be repaired raises SourceError.
+    between events with other text. Without ``partial``, what cannot be repaired raises SourceError. ``sparing``: read
+    in little memory.
     """
 
-    def __init__(self, at: Cursor, partial: bool, dialect: Dialect | None) -> None:
-        """``at`` is after the bracket that opens the list."""
-        self.repaired = 0
-        self.skipped = 0
-        self.strays = 0
-        self.partial = partial
-        self._at = at
-        self._dialect = dialect if dialect is not None and can_scan(dialect) else None
+    def __init__(self, path: Path, partial: bool = False, sparing: bool = False) -> None:
+        self.path, self.partial = path, partial
+        self.repaired = self.skipped = self.strays = 0
+        self._at = Cursor(path, sparing)
 
-    def portions(self) -> Iterator[list[ChromeEvent] | Portion]:
-        """Yield the events up to the end of the list, and leave the cursor after it."""
-        turns = Turns(self._at.window) if self._dialect else None
+    def events(self, dialect: Dialect | None) -> Iterator[list[ChromeEvent] | Portion]:
+        """Yield the events of a list after its opening bracket, and leave the cursor after the list."""
+        turns = Turns(self._at.window, dialect) if dialect is not None and can_scan(dialect) else None
         while True:
             self._at.drop()
             while len(self._at.window.data) < WINDOW_BYTES and self._at.window.more():
@@ -108,9 +105,9 @@ class EventList:
                 if not opening:
                     raise self._at.broken("the list of events is not closed")
                 self._resume()
-            elif turns and self._dialect and turns.scan_next():
+            elif turns and turns.scan_next():
                 self._at.drop()
-                yield from turns.portions(self._dialect)
+                yield from turns.portions()
             else:
                 yield self._batch() or self._salvage()
 
@@ -197,8 +194,8 @@ class Turns:
     """Decides who reads next. After the scanner stops, the reference reads a batch; twice as many batches whenever the
     scanner stops soon again."""
 
-    def __init__(self, window: Window) -> None:
-        self._window = window
+    def __init__(self, window: Window, dialect: Dialect) -> None:
+        self._window, self._dialect = window, dialect
         self._enough = min(max(SCAN_FROM_BYTES - _Process.small_bytes, _LOADED_FROM_BYTES), SCAN_FROM_BYTES)
         self._batches, self._patience = 0, 1
         self._ahead: ScanAhead | None = None
@@ -214,11 +211,11 @@ class Turns:
         self._batches -= 1
         return self._batches < 0
 
-    def portions(self, dialect: Dialect) -> Iterator[Portion]:
+    def portions(self) -> Iterator[Portion]:
         """Yield what the scanner reads, from the beginning of the window on."""
         from perfkit_core.readers.scanner.chunks import ScanAhead
 
-        self._ahead = self._ahead or ScanAhead(dialect)
+        self._ahead = self._ahead or ScanAhead(self._dialect)
         begin = self._window.base
         yield from self._ahead.portions(self._window)
         far = self._window.base - begin >= _WORTH_BYTES

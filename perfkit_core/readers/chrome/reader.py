@@ -18,7 +18,7 @@ from perfkit_core.errors import SourceError
 from perfkit_core.language.messages import Message, message
 from perfkit_core.model.meta import Finding
 from perfkit_core.readers.chrome.dialect import ChromeEvent, Dialect
-from perfkit_core.readers.chrome.event_list import MAX_VALUE_BYTES, WINDOW_BYTES, Cursor, EventList
+from perfkit_core.readers.chrome.event_list import MAX_VALUE_BYTES, WINDOW_BYTES, EventList
 from perfkit_core.readers.chrome.recorder import Recorder
 from perfkit_core.readers.chrome.repair import NO_JSON_NUMBER, value_end, values_mended
 from perfkit_core.readers.chrome.scanned_rows import Portion
@@ -33,26 +33,16 @@ _CLOSED: Final = re.compile(rb"[\s}]*")
 _KEY: Final = re.compile(rb'\s*,?\s*"((?:[^"\\]|\\.)*)"\s*:\s*')
 
 
-class ChromeFile:
+class ChromeFile(EventList):
     """One pass over a file: iterate :meth:`batches` or :meth:`portions`, then read ``header`` and the counters.
 
-    ``repaired`` and ``skipped`` count events whose text was not valid JSON, or nested too deep, ``strays`` places
-    between events with other text; ``truncated_at`` is the byte at which the file is cut off, ``more_at`` the one at
-    which something follows the document. Without ``partial``, what cannot be repaired raises SourceError. ``sparing``:
-    read in little memory.
+    ``truncated_at`` is the byte at which the file is cut off, ``more_at`` the one at which something follows the
+    document.
     """
 
-    def __init__(self, path: Path, partial: bool = False, sparing: bool = False) -> None:
-        self.path = path
-        self.header: dict[str, Any] = {}
-        self.repaired = 0
-        self.skipped = 0
-        self.strays = 0
-        self.truncated_at: int | None = None
-        self.more_at: int | None = None
-        self._partial = partial
-        self._at = Cursor(path, sparing)
-        self._dialect: Dialect | None = None
+    header: dict[str, Any]
+    truncated_at: int | None = None
+    more_at: int | None = None
 
     def batches(self) -> Iterator[list[ChromeEvent]]:
         """Yield all events in file order, a list for about each megabyte."""
@@ -62,7 +52,7 @@ class ChromeFile:
 
     def portions(self, dialect: Dialect | None) -> Iterator[list[ChromeEvent] | Portion]:
         """Yield all events in file order, as scanned columns where the dialect's rules and the text allow it."""
-        self._dialect = dialect
+        self.header = {}
         window = self._at.window
         try:
             self._at.skip(_BEGINNING)
@@ -73,35 +63,26 @@ class ChromeFile:
                     raise SourceError(f"{self.path}: the file is empty", "was the profiler stopped before it wrote?")
                 raise SourceError(f"{self.path}: not JSON (starts with {opening!r})", "perfkit reads Chrome-trace JSON")
             self._at.position += 1
-            yield from self._list() if opening == b"[" else self._object()
+            yield from self.events(dialect) if opening == b"[" else self._object(dialect)
             self._end()
             self._at.position = len(window.data)
             while window.more():
                 window.drop(len(window.data))
             self._at.check_damage()
         except SourceError:
-            if not self._partial or not self._at.offset:
+            if not self.partial or not self._at.offset:
                 raise
             self.truncated_at = self._at.offset
         finally:
             window.close()
 
-    def _list(self) -> Iterator[list[ChromeEvent] | Portion]:
-        events = EventList(self._at, self._partial, self._dialect)
-        try:
-            yield from events.portions()
-        finally:
-            self.repaired += events.repaired
-            self.skipped += events.skipped
-            self.strays += events.strays
-
-    def _object(self) -> Iterator[list[ChromeEvent] | Portion]:
+    def _object(self, dialect: Dialect | None) -> Iterator[list[ChromeEvent] | Portion]:
         has_events = False
         while (key := self._key()) is not None:
             if key == "traceEvents" and self._at.peek() == b"[":
                 has_events = True
                 self._at.position += 1
-                yield from self._list()
+                yield from self.events(dialect)
             else:
                 self.header[key] = self._value()
         self._at.position += 1
@@ -120,7 +101,7 @@ class ChromeFile:
         self._at.skip(_CLOSED)
         if self._at.peek() == b",":
             raise self._at.broken("the list of events ends inside an event")
-        if not self._partial:
+        if not self.partial:
             raise SourceError(
                 f"{self.path}: the document has ended, but the file goes on (byte {offset})",
                 "were two files written into one? Read each by itself, or the first one with --partial",
