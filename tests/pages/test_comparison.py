@@ -125,7 +125,7 @@ def test_other_devices_are_warned_of(opened: Opened, traces: Path, tmp_path: Pat
         ["Different devices: NVIDIA H100 80GB HBM3 and AMD Instinct MI300X VF. Their peaks stand below."]
     )
     expect(page.locator("th", has_text="Memory (GB/s)")).to_have_count(1)
-    expect(page.locator("td", has_text="3350")).to_have_count(1)
+    expect(page.locator("td", has_text="3,350")).to_have_count(1)
 
 
 def test_several_runs_have_a_lane_and_a_column_each(opened: Opened, tmp_path: Path) -> None:

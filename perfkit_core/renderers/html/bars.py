@@ -1,14 +1,10 @@
-"""Where do the intervals of a table lie? A picture without a script: positions in percent, and the numbers in words.
-
-What is a whole made of? One bar of parts, a picture without a script: widths in percent, numbers in words.
-"""
+"""Pictures without a script: the intervals of a table, and a bar of shares, as positions in percent and as words."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Final
 
 from perfkit_core.language.messages import say
 from perfkit_core.language.units import Unit, format_in, format_ratio, with_unit
@@ -17,7 +13,7 @@ from perfkit_core.renderers.table_columns import common_unit, values
 from perfkit_core.report.model import Section
 
 MOST: Final = 200
-"""Rows of a picture; the table has all."""
+"""At most so many rows are drawn; the table has all."""
 _TICKS: Final = 5
 _ENDS: Final = 3
 
@@ -35,8 +31,8 @@ class Mark:
 
 @dataclass(frozen=True, slots=True)
 class Row:
-    """``marks``: one a name, None where unknown; ``joined``: from the first middle to the second (left, width);
-    ``key``: the row's ``id``, "" without one."""
+    """``marks``: one a name, None where unknown; ``joined``: (left, width) between the first two middles; ``key``: the
+    row's ``id``, "" without one; ``said``: the numbers in words."""
 
     label: str
     key: str
@@ -47,7 +43,7 @@ class Row:
 
 @dataclass(frozen=True, slots=True)
 class Spans:
-    """The picture: names of what is drawn, rows, lines of the scale (percent, text), how many rows it leaves out."""
+    """The picture: names of the intervals, rows, ticks (percent, text), and the number of rows left out."""
 
     names: tuple[str, ...]
     rows: tuple[Row, ...]
@@ -56,44 +52,37 @@ class Spans:
 
 
 def spans(section: Section) -> Spans | None:
-    """The picture of a section whose chart is of intervals; None without data."""
+    """Return the picture of a section whose chart shows intervals; None without data."""
     chart, table = section.chart, section.table
     if chart is None or chart.kind != "intervals" or table.empty or not set(chart.y) <= set(table.columns):
         return None
     shown = table.head(MOST)
     columns = {name: values(shown[name]) for name in dict.fromkeys(chart.y)}
-    known = [float(one) for column in columns.values() for one in column if one is not None]
+    known = [float(value) for column in columns.values() for value in column if value is not None]
     if not known:
         return None
     unit = common_unit(section.column(chart.y[0]), columns.values())
     ticks = _ticks(min(0.0, *known), max(0.0, *known), unit)
     scale = ticks[0][0], ticks[-1][0]
-    labels = [text(one, section.column(chart.x)) for one in values(shown[chart.x])]
-    keys = [str(one or "") for one in values(shown["id"])] if "id" in shown else [""] * len(shown)
-    rows = zip(labels, keys, _intervals(chart.y, columns), strict=True)
+    labels = [text(label, section.column(chart.x)) for label in values(shown[chart.x])]
+    keys = [str(key or "") for key in values(shown["id"])] if "id" in shown else [""] * len(shown)
+    triples = [chart.y[at : at + _ENDS] for at in range(0, len(chart.y), _ENDS)]
+    rows = []
+    for at, (label, key) in enumerate(zip(labels, keys, strict=True)):
+        ends: list[Ends] = [(columns[low][at], columns[mid][at], columns[high][at]) for low, mid, high in triples]
+        marks = tuple(_mark(interval, scale) for interval in ends)
+        first, second = (*marks, None)[:2]
+        joined = None
+        if first is not None and second is not None:
+            left = min(first.middle, second.middle)
+            joined = left, round(max(first.middle, second.middle) - left, 2)
+        rows.append(Row(label, key, marks, joined, _in_words(ends, unit)))
     return Spans(
         tuple(say(name) for name in chart.names),
-        tuple(_row(label, key, ends, unit, scale) for label, key, ends in rows),
-        tuple((_place(at, scale), said) for at, said in ticks),
+        tuple(rows),
+        tuple((_place(at, scale), label) for at, label in ticks),
         len(table) - len(shown),
     )
-
-
-def _intervals(names: Sequence[str], columns: dict[str, list[Any]]) -> Iterator[list[Ends]]:
-    """Of each row its intervals."""
-    groups = [names[at : at + _ENDS] for at in range(0, len(names), _ENDS)]
-    for row in range(len(columns[names[0]])):
-        yield [(columns[low][row], columns[middle][row], columns[high][row]) for low, middle, high in groups]
-
-
-def _row(label: str, key: str, ends: list[Ends], unit: Unit | None, scale: tuple[float, float]) -> Row:
-    marks = tuple(_mark(one, scale) for one in ends)
-    first, second = (*marks, None)[:2]
-    joined = None
-    if first is not None and second is not None:
-        left = min(first.middle, second.middle)
-        joined = left, round(max(first.middle, second.middle) - left, 2)
-    return Row(label, key, marks, joined, _said(ends, unit))
 
 
 def _mark(ends: Ends, scale: tuple[float, float]) -> Mark | None:
@@ -111,47 +100,49 @@ def _place(value: float, scale: tuple[float, float]) -> float:
 
 
 def _ticks(low: float, high: float, unit: Unit | None) -> list[tuple[float, str]]:
-    """Round numbers from below the lowest to above the highest."""
+    """Return round numbers from below the lowest to above the highest, with their labels."""
     size = unit.size if unit else 1.0
     low, high = low / size, high / size
-    wide = (high - low) or 1.0
-    rough = wide / _TICKS
+    rough = ((high - low) or 1.0) / _TICKS
     power = 10.0 ** math.floor(math.log10(rough))
-    step = next(one * power for one in (1, 2, 5, 10) if one * power >= rough * (1 - 1e-9))
-    first, last = math.floor(low / step + 1e-9), max(math.ceil(high / step - 1e-9), math.floor(low / step + 1e-9) + 1)
+    step = next(factor * power for factor in (1, 2, 5, 10) if factor * power >= rough * (1 - 1e-9))
+    first = math.floor(low / step + 1e-9)
+    last = max(math.ceil(high / step - 1e-9), first + 1)
     return [(at * step * size, with_unit(f"{at * step:g}", unit)) for at in range(first, last + 1)]
 
 
-def _said(ends: list[Ends], unit: Unit | None) -> str:
-    """``176 (174–177) → 116 (107–128) ms``: the first two of a row; what has no interval has none."""
-    name = f" {unit.name}" if unit and unit.name != "%" else ""
-    known = [one for one in ends[:2] if one[1] is not None]
-    return " → ".join(_interval(one, unit) + (name if known and one is known[-1] else "") for one in ends[:2])
+def _in_words(ends: list[Ends], unit: Unit | None) -> str:
+    """Return ``176 (174–177) → 116 (107–128) ms`` for the first two intervals of a row.
 
+    Times have one unit after all of them, shares have it each.
+    """
 
-def _interval(ends: Ends, unit: Unit | None) -> str:
-    low, middle, high = ends
-    if middle is None:
-        return say("not known")
-    if low is None or high is None or low == high:
-        return _number(middle, unit)
-    dash = "–" if low >= 0 else "…"
-    return f"{_number(middle, unit)} ({_number(low, unit)}{dash}{_number(high, unit)})"
+    def number(value: float) -> str:
+        return with_unit(format_in(value, unit), unit) if is_share else format_in(value, unit)
 
-
-def _number(value: float, unit: Unit | None) -> str:
-    """Times have one unit after all of them, shares have it each."""
-    number = format_in(value, unit)
-    return with_unit(number, unit) if unit is not None and unit.name == "%" else number
+    is_share = unit is not None and unit.name == "%"
+    words, last_known = [], None
+    for at, (low, middle, high) in enumerate(ends[:2]):
+        if middle is None:
+            words.append(say("not known"))
+            continue
+        last_known = at
+        if low is None or high is None or low == high:
+            words.append(number(middle))
+        else:
+            words.append(f"{number(middle)} ({number(low)}{'–' if low >= 0 else '…'}{number(high)})")
+    if unit is not None and not is_share and last_known is not None:
+        words[last_known] += f" {unit.name}"
+    return " → ".join(words)
 
 
 COLOURS: Final = 8
-"""Of the style sheet; further parts begin anew."""
+"""Colours of the style sheet; further parts repeat them."""
 
 
 @dataclass(frozen=True, slots=True)
 class Part:
-    """``width`` in percent of the bar, ``colour`` a number of the style sheet's."""
+    """``width`` in percent of the bar, ``colour`` a number of the style sheet."""
 
     label: str
     width: float
@@ -160,7 +151,7 @@ class Part:
 
 
 def parts(section: Section) -> tuple[Part, ...]:
-    """The parts of a section whose chart is of shares, those of nothing left out; none without data."""
+    """Return the parts of a section whose chart shows shares, empty ones left out; none without data."""
     chart, table = section.chart, section.table
     if chart is None or chart.kind != "share" or table.empty:
         return ()

@@ -1,8 +1,7 @@
-"""What a page needs to draw a section's chart: numbers in one unit.
+"""Data of a section's chart for the page's scripts, in one unit: series, rankings, waterfalls and distributions.
 
-What a page needs to draw how differences lead from one total to another.
-
-What a page needs to draw the single values of several groups on one axis: a lane a group, a point a value.
+A waterfall shows how differences lead from one total to another; a distribution shows the values of several groups, a
+lane a group. Trees and heat maps are in ``boxes``.
 """
 
 from __future__ import annotations
@@ -15,7 +14,7 @@ from typing import Any, Final
 import pandas as pd
 
 from perfkit_core.language.messages import worded
-from perfkit_core.language.units import Unit, format_in, with_unit
+from perfkit_core.language.units import format_in, with_unit
 from perfkit_core.model.columns import Column
 from perfkit_core.renderers.cells import cut, plain, visible
 from perfkit_core.renderers.html.boxes import heatmap, hierarchy
@@ -23,7 +22,7 @@ from perfkit_core.renderers.table_columns import common_unit, heading, values
 from perfkit_core.report.model import Chart, Section
 
 NAMED: Final = 5
-"""Of a lane with more marked values than these, no value is named."""
+"""Marked values are named in lanes that have at most so many."""
 _LANE: Final = 76
 """Pixels."""
 _AROUND: Final = 80
@@ -38,35 +37,32 @@ def distribution(section: Section, chart: Chart) -> dict[str, Any]:
     Of the columns ``chart.y`` the first holds the values, the second the median of the group; ``step`` names a value,
     and those where ``outlying`` is true are marked.
     """
-    table, (value, _) = section.table, chart.y
+    table, (value, median_column) = section.table, chart.y
     unit = common_unit(section.column(value), [values(table[name]) for name in chart.y])
     of_lanes = section.column(chart.x)
-    groups = list(table.groupby(chart.x, sort=False))
     size = unit.size if unit else 1.0
+    lanes = []
+    for key, group in table.groupby(chart.x, sort=False):
+        name = visible(worded(str(plain(key)), of_lanes))
+        median = values(group[median_column])[0]
+        marked = [bool(outlying) for outlying in group["outlying"]]
+        lanes.append({
+            "name": name,
+            "short": cut(name, _SHORT_DISTRIBUTIONS),
+            "values": [one / size for one in values(group[value])],
+            "labels": [visible(str(plain(step))) for step in group["step"]],
+            "marked": marked,
+            "named": sum(marked) <= NAMED,
+            "median": median / size,
+            "median_text": with_unit(format_in(median, unit), unit),
+        })  # fmt: skip
     return {
         "kind": chart.kind,
-        "height": _AROUND + _LANE * len(groups),
+        "height": _AROUND + _LANE * len(lanes),
         "unit": unit.name if unit else "",
         "title": heading(section.column(value)),
         "band": [edge / size for edge in chart.band] if chart.band else None,
-        "lanes": [_lane(visible(worded(str(plain(name)), of_lanes)), group, chart, unit) for name, group in groups],
-    }
-
-
-def _lane(name: str, group: pd.DataFrame, chart: Chart, unit: Unit | None) -> dict[str, Any]:
-    value, middle = chart.y
-    size = unit.size if unit else 1.0
-    median = values(group[middle])[0]
-    marked = [bool(one) for one in group["outlying"]]
-    return {
-        "name": name,
-        "short": cut(name, _SHORT_DISTRIBUTIONS),
-        "values": [one / size for one in values(group[value])],
-        "labels": [visible(str(plain(step))) for step in group["step"]],
-        "marked": marked,
-        "named": sum(marked) <= NAMED,
-        "median": median / size,
-        "median_text": with_unit(format_in(median, unit), unit),
+        "lanes": lanes,
     }
 
 
@@ -84,6 +80,12 @@ def waterfall(section: Section, chart: Chart) -> dict[str, Any]:
     unit = common_unit(section.column(difference), [values(table[name]) for name in chart.y])
     size = unit.size if unit else 1.0
     names = [visible(worded(str(plain(name)), section.column(chart.x))) for name in table[chart.x].to_list()]
+    texts = []
+    for change, total in zip(values(table[difference]), values(table[reached]), strict=True):
+        if change is None:  # a total has no sign
+            texts.append(format_in(total, unit))
+        else:
+            texts.append(f"{'+' if change > 0 else ''}{format_in(change, unit)}")
     return {
         "kind": chart.kind,
         "height": _AROUND_WATERFALLS + _BAR * len(table),
@@ -93,21 +95,14 @@ def waterfall(section: Section, chart: Chart) -> dict[str, Any]:
         "title": heading(section.column(reached)),
         "differences": [None if value is None else value / size for value in values(table[difference])],
         "reached": [value / size for value in values(table[reached])],
-        "texts": [_text(*row, unit) for row in zip(values(table[difference]), values(table[reached]), strict=True)],
+        "texts": texts,
     }
-
-
-def _text(difference: int | None, reached: int, unit: Unit | None) -> str:
-    """A total as it is, a difference with its sign."""
-    if difference is None:
-        return format_in(reached, unit)
-    return f"{'+' if difference > 0 else ''}{format_in(difference, unit)}"
 
 
 RANKED: Final = 15
 """Bars of a ranking."""
 OF_RUNS: Final = {"waterfall": waterfall, "distribution": distribution}
-"""Kinds with a file of their own, here and among the scripts."""
+"""Kinds with a function here and a script of their own."""
 SCRIPTS: Final = {
     "charts_series.js": ("bar", "line"),
     "charts_rows.js": ("ranking", "share"),
@@ -115,9 +110,9 @@ SCRIPTS: Final = {
     "charts_heatmap.js": ("heatmap",),
     **{f"{kind}.js": (kind,) for kind in OF_RUNS},
 }
-"""What draws which kinds."""
+"""The kinds that each script draws."""
 HEIGHTS: Final = {"ranking": 380, "share": 110}
-"""Of the pictures that are not 300 pixels high."""
+"""Height in pixels of kinds that are not 300 pixels high."""
 _SHORT: Final = 46
 """Characters of a name beside a bar."""
 _WIDE: Final = 100
@@ -126,10 +121,10 @@ _LINES: Final = 12
 
 
 def figure(section: Section) -> dict[str, Any] | None:
-    """The section's chart: ``{"kind", "height" (pixels), "x", "short" and "full" (of x; a ranking's), "unit", "series":
-    [{"name", "values"}]}``; other kinds have files of their own. None without data.
+    """Return the section's chart: ``{"kind", "height" (pixels), "x", "short" and "full" (of x; a ranking's), "unit",
+    "series": [{"name", "values"}]}``; other kinds have functions of their own. None without data.
 
-    All series share the unit of the tallest, so that what is stacked adds up.
+    All series have the unit of the largest, so that stacked values add up.
     """
     chart, table = section.chart, section.table
     if chart is None or chart.kind == "intervals" or table.empty:
@@ -151,7 +146,7 @@ def figure(section: Section) -> dict[str, Any] | None:
 
 
 def scripts(kinds: Collection[str]) -> Iterator[str]:
-    """The scripts that draw these kinds of charts; each needs those before it."""
+    """Yield the scripts that draw these kinds of charts; each needs those before it."""
     if not kinds:
         return
     yield "charts_style.js"
@@ -163,10 +158,20 @@ def _series(section: Section, chart: Chart, columns: Sequence[Column]) -> dict[s
     table = section.table
     unit = common_unit(columns[0], [values(table[column.name]) for column in columns])
     size = unit.size if unit else 1.0
+    axis: dict[str, Any]
+    positions, across = table[chart.x], section.column(chart.x)
+    if across.unit == "ns":  # points in time, in a unit that suits them
+        time = common_unit(across, [values(positions)])
+        title = f"{heading(across)} ({time.name})" if time else heading(across)
+        axis = {"title": title, "values": _scaled(positions, time.size if time else 1.0)}
+        axis |= {"unit": time.name if time else "", "continuous": True}
+    else:
+        names = [_label(visible(worded(str(plain(value)), across))) for value in positions.to_list()]
+        axis = {"title": heading(across), "values": names, "continuous": False}
     return {
         "kind": chart.kind,
         "height": HEIGHTS.get(chart.kind, 300),
-        "x": _axis(table[chart.x], section.column(chart.x)),
+        "x": axis,
         **(_names(section, chart) if chart.kind == "ranking" else {}),
         "unit": unit.name if unit else "",
         "series": [
@@ -177,46 +182,27 @@ def _series(section: Section, chart: Chart, columns: Sequence[Column]) -> dict[s
     }
 
 
-def _axis(found: pd.Series, column: Column) -> dict[str, Any]:
-    """Points in time in a unit that suits them, else names."""
-    if column.unit != "ns":
-        return {"title": heading(column), "values": _labels(found, column), "continuous": False}
-    unit = common_unit(column, [values(found)])
-    title = f"{heading(column)} ({unit.name})" if unit else heading(column)
-    scaled = _scaled(found, unit.size if unit else 1.0)
-    return {"title": title, "values": scaled, "unit": unit.name if unit else "", "continuous": True}
-
-
 def _names(section: Section, chart: Chart) -> dict[str, list[str]]:
-    """Of rows that are called alike also what else tells them apart, such as the device."""
+    """Return short and full names. Rows with equal names also get the first other text column in which they differ."""
     table, column = section.table, section.column(chart.x)
     names = [visible(worded(str(plain(value)), column)) for value in table[chart.x].to_list()]
     short = [cut(name, _SHORT) for name in names]
-    for other in _telling(chart, table) if len(set(names)) < len(names) else ():
-        more = [visible(str(plain(value))) for value in table[other].to_list()]
-        names = [f"{name} · {one}" for name, one in zip(names, more, strict=True)]
-        short = [f"{name} · {cut(one, _SHORT // 3)}" for name, one in zip(short, more, strict=True)]
-    return {"short": [_label(name) for name in short], "full": [_wrapped(name) for name in names]}
-
-
-def _telling(chart: Chart, table: pd.DataFrame) -> list[str]:
-    """The first text column besides the name in which the rows differ."""
-    texts = [str(name) for name in table.columns if name != chart.x and not pd.api.types.is_numeric_dtype(table[name])]
-    return [name for name in texts if table[name].nunique() > 1][:1]
-
-
-def _wrapped(name: str) -> str:
-    """Whole, in lines; of very long ones the beginning."""
-    lines = [name[at : at + _WIDE] for at in range(0, len(name), _WIDE)]
-    return "<br>".join(_label(line) for line in (*lines[:_LINES], *(["…"] if lines[_LINES:] else [])))
-
-
-def _labels(values: pd.Series, column: Column) -> list[str]:
-    """plotly reads labels as HTML of its own; escaped, a name is text there too."""
-    return [_label(visible(worded(str(plain(value)), column))) for value in values.to_list()]
+    if len(set(names)) < len(names):
+        texts = [str(name) for name in table.columns if not pd.api.types.is_numeric_dtype(table[name])]
+        other = next((name for name in texts if name != chart.x and table[name].nunique() > 1), None)
+        if other is not None:
+            more = [visible(str(plain(value))) for value in table[other].to_list()]
+            names = [f"{name} · {one}" for name, one in zip(names, more, strict=True)]
+            short = [f"{name} · {cut(one, _SHORT // 3)}" for name, one in zip(short, more, strict=True)]
+    full = []
+    for name in names:
+        lines = [name[at : at + _WIDE] for at in range(0, len(name), _WIDE)]
+        full.append("<br>".join(map(_label, [*lines[:_LINES], *(["…"] if lines[_LINES:] else [])])))
+    return {"short": [_label(name) for name in short], "full": full}
 
 
 def _label(text: str) -> str:
+    # plotly reads labels as HTML of its own
     return html.escape(text, quote=False)
 
 

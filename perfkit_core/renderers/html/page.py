@@ -1,10 +1,9 @@
-"""One self-contained HTML page that works offline: every name in it is text, whatever it contains."""
+"""One self-contained HTML page that works offline. Every name in it is escaped, whatever it contains."""
 
 from __future__ import annotations
 
 import functools
 import re
-from collections.abc import Iterator, Sequence
 from importlib.resources import files
 from typing import TYPE_CHECKING, Final
 
@@ -14,14 +13,14 @@ from perfkit_core.renderers import parts
 from perfkit_core.renderers.cells import cut, visible
 from perfkit_core.renderers.html import charts, packing
 from perfkit_core.renderers.html.packing import packed
-from perfkit_core.renderers.html.sections import LONGEST, SHORTEST, Block, at_a_glance, nested, of_section
+from perfkit_core.renderers.html.sections import LONGEST, SHORTEST, at_a_glance, nested, of_section
 from perfkit_core.report.model import Report
 
 if TYPE_CHECKING:
     import jinja2
 
 _PLAIN: Final = 500
-"""Rows of a table that stand in the page as they are; those after them are deflated."""
+"""So many rows of a table are in the page as HTML; the rows after them are deflated."""
 TIMELINE: Final = tuple(
     f"timeline{part}.js"
     for part in ("_data", "_view", "_drawing", "_texts", "_search", "_saving", "_walking", "_input", "")
@@ -30,10 +29,23 @@ TIMELINE: Final = tuple(
 
 
 def render(report: Report) -> str:
-    """The report as one HTML page."""
+    """Return the report as one HTML page."""
     blocks = [of_section(index, section) for index, section in enumerate(report.sections)]
-    tops = nested(blocks)
-    scripts = list(_scripts(blocks))
+    figures, rich = any(block.figure for block in blocks), any(block.rich for block in blocks)
+    timelines = any(block.timeline for block in blocks)
+    scripts = ["page.js"]
+    if figures or timelines:
+        scripts.append("units.js")
+    scripts += charts.scripts({block.figure["kind"] for block in blocks if block.figure})
+    if timelines:
+        scripts += TIMELINE
+    if any(block.section.code for block in blocks):
+        scripts.append("copy.js")
+    if rich:
+        scripts.append("tables.js")
+    libraries = {"plotting": packing.plotting()} if figures else {}
+    if rich:
+        libraries |= {"tables": packing.tables(), "table-style": packing.table_style()}
     return (
         _environment()
         .get_template("report.html.j2")
@@ -42,11 +54,11 @@ def render(report: Report) -> str:
             facts=parts.source_facts(report),
             findings=parts.findings(report),
             beside_most=parts.BESIDE,
-            blocks=tops,
+            blocks=nested(blocks),
             ids={block.section.name: block.id for block in blocks},
             glance=list(map(at_a_glance, report.glance)),
             style=_resource("report.css"),
-            libraries=_libraries(blocks),
+            libraries=libraries,
             scripts=[_resource(name) for name in scripts],
             longest=LONGEST,
             shortest=SHORTEST,
@@ -58,37 +70,13 @@ def render(report: Report) -> str:
     )
 
 
-def _libraries(blocks: Sequence[Block]) -> dict[str, str]:
-    """What the scripts need, by id."""
-    found = {}
-    if any(block.figure for block in blocks):
-        found["plotting"] = packing.plotting()
-    if any(block.rich for block in blocks):
-        found |= {"tables": packing.tables(), "table-style": packing.table_style()}
-    return found
-
-
-def _scripts(blocks: Sequence[Block]) -> Iterator[str]:
-    """The page's own scripts, as far as there is something for them to do."""
-    yield "page.js"
-    if any(block.figure or block.timeline for block in blocks):
-        yield "units.js"
-    yield from charts.scripts({block.figure["kind"] for block in blocks if block.figure})
-    if any(block.timeline for block in blocks):
-        yield from TIMELINE
-    if any(block.section.code for block in blocks):
-        yield "copy.js"
-    if any(block.rich for block in blocks):
-        yield "tables.js"
-
-
 def bar(share: float | None) -> str:
-    """Width of a share's bar in percent: 0 to 100, whatever the share is."""
+    """Return the width of a share's bar in percent, limited to 0 to 100."""
     return f"{100 * min(max(share or 0.0, 0.0), 1.0):.1f}"
 
 
 def bare(value: str, name: str) -> str:
-    """A fact without the word that stands over it: ``2 steps`` below ``Steps`` is ``2``."""
+    """Return a fact without the word of its heading: ``2 steps`` below ``Steps`` is ``2``."""
     word = re.escape(say(name).lower().removesuffix("s"))
     return re.sub(rf"^{word}s?\s+|\s+{word}s?$", "", value, flags=re.IGNORECASE)
 

@@ -1,4 +1,4 @@
-"""What the page's templates get of each section: formatted columns, rows of cells, pictures, and its parts."""
+"""Sections as the page's templates need them: formatted columns, rows of cells, pictures, and parts."""
 
 from __future__ import annotations
 
@@ -13,20 +13,20 @@ from perfkit_core.renderers.table_columns import ShownColumn, columns
 from perfkit_core.report.model import Section
 
 LONGEST: Final = 60
-"""Longer text is cut until it is clicked."""
+"""Longer text is cut until it is clicked, in characters."""
 SHORTEST: Final = 24
-"""Longer text is broken into lines where a table has no room for it."""
+"""Longer text is broken into lines if a table has no room for it, in characters."""
 _FILTERS: Final = frozenset({"kind", "phase", "device", "place", "rank", "family", "found", "severity", "copy_kind"})
 _FEW: Final = 8
 _FEW_OF_A_PART: Final = 20
 _MOST_CHOICES: Final = 30
 _NARROW: Final = 3
-"""Columns of a table that fit beside another part."""
+"""Tables of at most so many columns fit beside another part."""
 
 
 @dataclass(frozen=True, slots=True)
 class Block:
-    """A section as the template needs it: formatted columns, rows of cells, how many rows come first."""
+    """A section as the template needs it. ``first``: how many rows are shown at first."""
 
     section: Section
     id: str
@@ -44,19 +44,19 @@ class Block:
 
     @property
     def rich(self) -> bool:
-        """Whether the table is worth searching and sorting."""
+        """Whether the table is long enough for searching and sorting."""
         return len(self.rows) >= (_FEW_OF_A_PART if self.section.within else _FEW)
 
     @property
     def wide(self) -> bool:
-        """Whether a part needs all the room there is."""
+        """Whether a part needs the full width."""
         code = max(map(len, self.section.code.splitlines()), default=0)
         return len(self.columns) > _NARROW or self.spans is not None or code > LONGEST
 
 
 @dataclass(frozen=True, slots=True)
 class Glance:
-    """A picture of the head: the parts of a whole, or intervals."""
+    """A picture in the head of the page: the parts of a whole, or intervals."""
 
     section: Section
     shares: tuple[bars.Part, ...]
@@ -65,7 +65,7 @@ class Glance:
 
 
 def of_section(index: int, section: Section) -> Block:
-    """A section by its place in the report."""
+    """Return the block of a section; ``index`` is its position in the report."""
     table = parts.known(section)
     shown = columns(table, section.columns, section.limit, section.unit, "· ")
     return Block(
@@ -79,14 +79,16 @@ def of_section(index: int, section: Section) -> Block:
         figure=charts.figure(section),
         timeline=packing.timeline(section.timeline) if section.timeline else None,
         tree="depth" in section.table.columns,
-        filters=frozenset(column.name for column in shown if _is_filter(column)),
+        filters=frozenset(
+            column.name for column in shown if column.name in _FILTERS and 1 < len(set(column.cells)) <= _MOST_CHOICES
+        ),
         spans=spans(section),
         parts=[],
     )
 
 
 def nested(blocks: Sequence[Block]) -> list[Block]:
-    """Those that are no part of another, each with its parts. What is a part of nothing here stands by itself."""
+    """Return the blocks that are not part of another, each with its parts."""
     known = {block.section.name: block for block in blocks}
     tops: list[Block] = []
     for block in blocks:
@@ -95,11 +97,6 @@ def nested(blocks: Sequence[Block]) -> list[Block]:
     return tops
 
 
-def _is_filter(column: ShownColumn) -> bool:
-    """Whether the column is one to choose rows by: what kind they are of, and it tells them apart."""
-    return column.name in _FILTERS and 1 < len(set(column.cells)) <= _MOST_CHOICES
-
-
 def at_a_glance(section: Section) -> Glance:
-    """A picture of the head."""
+    """Return a picture for the head of the page."""
     return Glance(section, bars.parts(section), spans(section), parts.reason(section))
