@@ -19,19 +19,9 @@ if TYPE_CHECKING:
     from perfkit_core.report.run_list import list_runs
 
 __all__ = [
-    "CaptureError",
-    "Comparison",
-    "PerfkitError",
-    "SourceError",
-    "Trace",
-    "UsageError",
-    "advise",
-    "compare",
-    "export",
-    "list_runs",
-    "load",
-    "summarize",
-]
+    "CaptureError", "Comparison", "PerfkitError", "SourceError", "Trace", "UsageError", "advise", "compare", "export",
+    "list_runs", "load", "summarize",
+]  # fmt: skip
 
 _HOME = {
     "CaptureError": "perfkit_core.errors",

@@ -26,7 +26,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from perfkit_core.algorithms.arrays import BoolArray, IntArray, joined, picked
+from perfkit_core.algorithms.arrays import BoolArray, joined, picked
 from perfkit_core.assembly.draft import Recorded
 
 _MODULE_PREFIX: Final = "perfkit.module:"
@@ -156,7 +156,8 @@ def parse_collective_label(name: str) -> Collective | None:
 
 
 def with_labels(recorded: Recorded) -> Recorded:
-    """Return the recorded events with each labelled collective described, sized, and named as the collective."""
+    """Return the recorded events with each labelled collective described, sized where no size was recorded, and named
+    as the collective."""
     columns = recorded.columns
     names = joined(columns["name"])
     names = names if pa.types.is_dictionary(names.type) else names.dictionary_encode()
@@ -167,25 +168,20 @@ def with_labels(recorded: Recorded) -> Recorded:
     codes = pc.fill_null(names.indices, -1).to_numpy(zero_copy_only=False)
     rows = np.flatnonzero(np.array([*(label is not None for label in labels), False])[codes]).astype(np.int64)
     collectives = [label for code in codes[rows] if (label := labels[code])]
-    columns = describe(columns, rows, collectives, np.array([_message_bytes(c) for c in collectives], np.int64))
-    plain = [value if label is None else label.name for value, label in zip(values, labels, strict=True)]
-    renamed = pa.array(plain, pa.string()).take(names.indices).dictionary_encode()
-    return replace(recorded, columns=columns.set_column(columns.schema.get_field_index("name"), "name", renamed))
-
-
-def describe(columns: pa.Table, rows: IntArray, collectives: Sequence[Collective | None], sizes: IntArray) -> pa.Table:
-    """Return the columns with descriptions added to ``args`` of these rows, and message sizes (-1: unknown) to
-    ``bytes``. Recorded sizes stay. ``rows`` ascend."""
-    for name, kind in (("args", pa.string()), ("bytes", pa.int64())):
-        if name not in columns.column_names:
-            columns = columns.append_column(name, pa.nulls(columns.num_rows, kind))
+    for column, kind in (("args", pa.string()), ("bytes", pa.int64())):
+        if column not in columns.column_names:
+            columns = columns.append_column(column, pa.nulls(columns.num_rows, kind))
     mask = np.zeros(columns.num_rows, np.bool_)
     mask[rows] = True
     args = picked(columns["args"], rows).to_pylist()
     texts = [with_description(text, collective) for text, collective in zip(args, collectives, strict=True)]
     columns = _replaced(columns, "args", mask, pa.array(texts, pa.string()))
-    recorded = picked(columns["bytes"], rows)
-    return _replaced(columns, "bytes", mask, pc.coalesce(recorded, pa.array(sizes, mask=sizes < 0)))
+    sizes = np.array([_message_bytes(collective) for collective in collectives], np.int64)
+    recorded_sizes = picked(columns["bytes"], rows)
+    columns = _replaced(columns, "bytes", mask, pc.coalesce(recorded_sizes, pa.array(sizes, mask=sizes < 0)))
+    plain = [value if label is None else label.name for value, label in zip(values, labels, strict=True)]
+    renamed = pa.array(plain, pa.string()).take(names.indices).dictionary_encode()
+    return replace(recorded, columns=columns.set_column(columns.schema.get_field_index("name"), "name", renamed))
 
 
 def _replaced(columns: pa.Table, name: str, mask: BoolArray, new: pa.Array) -> pa.Table:

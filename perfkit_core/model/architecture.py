@@ -101,19 +101,14 @@ def _sum(values: Sequence[int | None]) -> int | None:
     return sum(known) if len(known) == len(values) else None
 
 
-def tensors(value: Any, kind: type) -> list[Any]:
+def tensors(value: Any, kind: type, depth: int = _DEEPEST) -> list[Any]:
     """Return the tensors (of class ``kind``) in an argument or result: itself, or in tuples, lists and dictionaries."""
-    found: list[Any] = []
-    _collect(value, kind, _DEEPEST, found)
-    return found
-
-
-def _collect(value: Any, kind: type, depth: int, found: list[Any]) -> None:
     if isinstance(value, kind):
-        found.append(value)
-    elif depth and isinstance(value, (tuple, list, dict)):
-        for item in value.values() if isinstance(value, dict) else value:
-            _collect(item, kind, depth - 1, found)
+        return [value]
+    if not depth or not isinstance(value, (tuple, list, dict)):
+        return []
+    items = value.values() if isinstance(value, dict) else value
+    return [tensor for item in items for tensor in tensors(item, kind, depth - 1)]
 
 
 EXTRA: Final = "modules"

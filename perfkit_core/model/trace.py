@@ -10,7 +10,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, fields, is_dataclass
-from functools import partial, wraps
+from functools import wraps
 from typing import Any, Concatenate, Final, ParamSpec, TypeVar, cast
 
 import msgspec
@@ -19,17 +19,8 @@ import numpy.typing as npt
 import pandas as pd
 import pyarrow as pa
 
-from perfkit_core.algorithms.arrays import (
-    NO_ROW,
-    BoolArray,
-    Codes,
-    IntArray,
-    constant,
-    joined,
-    nullable,
-    to_codes,
-    to_int64,
-)
+from perfkit_core.algorithms import arrays
+from perfkit_core.algorithms.arrays import NO_ROW, BoolArray, Codes, IntArray, constant, joined, nullable
 from perfkit_core.model import schema
 from perfkit_core.model.meta import Finding, TraceMeta, joined_meta, united
 
@@ -115,9 +106,7 @@ class ChangedColumns(Columns):
         return self.base.column(name) if changed is None else changed
 
     def pick(self, name: str, rows: np.ndarray[Any, np.dtype[Any]]) -> pa.Array:
-        if name not in self.changes:
-            return self.base.pick(name, rows)
-        return joined(self.changes[name].take(pa.array(rows, pa.int64())))
+        return Columns.pick(self, name, rows) if name in self.changes else self.base.pick(name, rows)
 
 
 @dataclass(frozen=True, slots=True)
@@ -209,9 +198,8 @@ class Trace:
 
     def pick(self, name: str, rows: npt.NDArray[np.integer[Any]]) -> pa.Array:
         """Return cells of a column, shape (len(rows),); a stored trace reads only the row groups that hold them."""
-        if "events" in self._cache:
-            return TableColumns(self._cache["events"]).pick(name, rows)
-        return self._columns.pick(name, rows)
+        columns = TableColumns(self._cache["events"]) if "events" in self._cache else self._columns
+        return columns.pick(name, rows)
 
     def known(self, name: str) -> bool:
         """Return whether a column holds anything but nulls; a stored trace does not read the column for it."""
@@ -221,14 +209,15 @@ class Trace:
         """Return an integer column as int64, nulls replaced by ``missing``. Read only, computed once."""
         if not self.known(column):  # one array for all empty columns
             return self._cached(("ints", None, missing), lambda: _frozen(np.full(len(self), missing, np.int64)))
-        make = partial(to_int64, count=len(self), missing=missing)
-        return self._cached(("ints", column, missing), lambda: make(self._columns.chunks(column)))
+        return self._cached(
+            ("ints", column, missing), lambda: arrays.to_int64(self._columns.chunks(column), len(self), missing)
+        )
 
     def codes(self, column: str) -> Codes:
         """Return a text column as codes and distinct values. Computed once."""
         if not self.known(column):
             return self._cached(("codes", None), lambda: Codes(_frozen(np.full(len(self), -1, np.int32)), []))
-        return self._cached(("codes", column), lambda: Codes(*to_codes(self._columns.chunks(column), len(self))))
+        return self._cached(("codes", column), lambda: Codes(*arrays.to_codes(self._columns.chunks(column), len(self))))
 
     def rows(self, column: str, *wanted: str) -> BoolArray:
         """Return the mask of rows where a text column holds one of ``wanted``. Read only, computed once."""

@@ -25,7 +25,7 @@ from perfkit_core.recording import background, signals
 from perfkit_core.recording.environment import Place, environment_place
 from perfkit_core.storage import store
 from perfkit_core.system import failures
-from perfkit_core.system.paths import absolute, as_path
+from perfkit_core.system.paths import absolute, as_path, is_remote
 
 Result = TypeVar("Result")
 Profiler = TypeVar("Profiler")
@@ -79,7 +79,8 @@ class CycleWriter(Generic[Profiler]):
         self._begin()
         reason = failures.why_unwritable(self.run_dir)
         if reason is not None:
-            failures.tell(f"{run_dir} cannot be written ({reason}): {failures.outlook(self.run_dir)}")
+            fate = "kept on this machine" if is_remote(self.run_dir) else "lost"
+            failures.tell(f"{run_dir} cannot be written ({reason}): until it can, cycles are {fate}")
         background.shared()
         signals.install()
         # when the handler is gone, at the latest when the process ends

@@ -31,11 +31,6 @@ def tell(text: str, level: int = logging.ERROR, error: BaseException | None = No
         logger.log(level, "perfkit: %s", text, exc_info=error)
 
 
-def outlook(folder: Path) -> str:
-    """Return what happens to cycles that end while a folder cannot be written."""
-    return f"until it can, cycles are {'kept on this machine' if is_remote(folder) else 'lost'}"
-
-
 def why_unwritable(folder: Path) -> str | None:
     """Return why no file can be written in a folder, which may not exist yet; None where one can.
 
