@@ -101,10 +101,10 @@ COLUMNS: Final = (
 
 VIEW = View(
     name="memory_leaks",
-    title="Memory that stays",
+    title="Memory leaks",
     description=(
-        "what steps allocated and later ones did not free, by the outermost operator around it; a leak comes back in "
-        "every step, what is made once (the state of an optimizer) does not"
+        "memory that steps allocated and later steps did not free, by the outermost operator around it; a leak recurs "
+        "in every step, what is allocated once (the state of an optimizer) does not"
     ),
     table=table,
     columns=COLUMNS,

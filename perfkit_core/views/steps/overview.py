@@ -150,8 +150,8 @@ COLUMNS: Final = (
 VIEW = View(
     name="overview",
     title="Overview by kind of event",
-    description="calls and covered time of each kind of event, with --step of what these steps launch; the share is "
-    "the part of the step time in which one runs",
+    description="calls and covered time of each kind of event (with --step, of those that these steps launch); "
+    "the share is the part of the step time in which one runs",
     table=table,
     columns=COLUMNS,
     groupings=GROUPINGS,

@@ -67,15 +67,15 @@ COLUMNS: Final = (
     key("step", "Step"),
     DUR,
     duration("dur_over_median_ns", "Duration over median", description="less the median over the ranks"),
-    duration("own_time_ns", "Own time", description="without communication that nothing hides"),
-    duration("own_time_over_median_ns", "Own time over median"),
+    duration("own_time_ns", "Time outside communication", description="without exposed communication"),
+    duration("own_time_over_median_ns", "Time outside communication over median"),
     *partition.IN_STEPS,
 )
 
 VIEW = View(
     name="ranks",
     title="Ranks side by side",
-    description="each step of each rank: how long it took, and its own time, without communication that nothing hides",
+    description="each step of each rank: its duration, and its time outside communication",
     table=table,
     columns=COLUMNS,
     explain_empty=lambda trace: _why_empty(len(trace.meta.ranks)),

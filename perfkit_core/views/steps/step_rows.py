@@ -147,7 +147,7 @@ def _denominator(share_of_one: Floats) -> int:
 
 GROUPINGS: Final = ("step", "rank")
 OVER_STEPS: Final = (
-    count("steps", "Steps", exact=True, description="that tell"),
+    count("steps", "Steps", exact=True, description="with a value"),
     duration("total_ns", "Total", per_step=True),
     duration("avg_ns", "Avg", merge=Average("total_ns"), description="of a step"),
     duration("min_ns", "Min", merge=MIN, of_capture=True),

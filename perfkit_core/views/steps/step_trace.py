@@ -65,20 +65,18 @@ COLUMNS: Final = (
     duration("interval_ns", "Interval", by=("step",)),
     duration("forward_backward_ns", "Forward backward", by=("step",)),
     duration("tail_ns", "Tail", by=("step",)),
-    text("missing", "Missing", by=("step",), description="why a step cannot be cut"),
+    text("missing", "Missing", by=("step",), description="why a step cannot be divided"),
 )
 
 VIEW = View(
     name="step_trace",
     title="Interval, forward and backward, tail",
-    description="each step cut at the beginning of its first forward and the end of its last backward pass",
+    description="each step divided at the start of its first forward and the end of its last backward pass",
     table=table,
     columns=COLUMNS,
     groupings=GROUPINGS,
     explain_empty=lambda trace: (
-        message(
-            "no step has both a forward and a backward pass that the recording tells; --by step says what is missing"
-        )
+        message("no recorded step has both a forward and a backward pass; --by step shows what is missing")
         if len(step_rows.step_rows(trace))
         else NO_STEPS
     ),
