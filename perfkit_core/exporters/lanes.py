@@ -66,7 +66,8 @@ def lanes(trace: Trace, apart: bool, spread: bool = True) -> Lanes:
     ``apart``: Python and C++ of a thread in rows of their own; ``spread``: more rows where events overlap and do not
     nest.
     """
-    label, thread = trace.rows("kind", *PYTHON_KINDS), on_thread(trace)
+    label = trace.rows("kind", *PYTHON_KINDS)
+    thread = trace.host | (trace.ints("tid", NO_ROW) != NO_ROW)  # memory events of a device included
     host = np.where(label, PYTHON, CPP) if apart else np.full(len(trace), THREAD)
     group = np.where(thread, host, np.where(label, LABELS, STREAM)).astype(np.int64)
 
@@ -149,12 +150,6 @@ def described(trace: Trace, rows: IntArray, group: IntArray, level: IntArray) ->
             process_name = f"rank {rank}: {process_name}"
         found.append(Lane(process, thread, process_name, name, rank, pid, tid, CPU if host else device, stream))
     return found
-
-
-def on_thread(trace: Trace) -> BoolArray:
-    """Return the mask of events on a host thread, memory events of a device included."""
-    inside: BoolArray = trace.host | (trace.ints("tid", NO_ROW) != NO_ROW)
-    return inside
 
 
 def instants(trace: Trace) -> BoolArray:

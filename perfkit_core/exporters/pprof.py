@@ -28,36 +28,23 @@ _INT64, _UINT64, _STRING, _MESSAGE = 3, 4, 9, 11
 _REPEATED: Final = 3
 _PACKAGE: Final = "perftools.profiles"
 
-# message → field → (number, type, name of the message type, repeated)
-_FIELDS: Final[dict[str, dict[str, tuple[int, int, str | None, bool]]]] = {
-    "ValueType": {"type": (1, _INT64, None, False), "unit": (2, _INT64, None, False)},
-    "Label": {"key": (1, _INT64, None, False), "str": (2, _INT64, None, False)},
-    "Sample": {
-        "location_id": (1, _UINT64, None, True),
-        "value": (2, _INT64, None, True),
-        "label": (3, _MESSAGE, "Label", True),
-    },
-    "Line": {"function_id": (1, _UINT64, None, False), "line": (2, _INT64, None, False)},
-    "Location": {"id": (1, _UINT64, None, False), "line": (4, _MESSAGE, "Line", True)},
+_FIELDS: Final[dict[str, dict[str, tuple[int, int | str]]]] = {
+    "ValueType": {"type": (1, _INT64), "unit": (2, _INT64)},
+    "Label": {"key": (1, _INT64), "str": (2, _INT64)},
+    "Sample": {"location_id*": (1, _UINT64), "value*": (2, _INT64), "label*": (3, "Label")},
+    "Line": {"function_id": (1, _UINT64), "line": (2, _INT64)},
+    "Location": {"id": (1, _UINT64), "line*": (4, "Line")},
     "Function": {
-        "id": (1, _UINT64, None, False),
-        "name": (2, _INT64, None, False),
-        "system_name": (3, _INT64, None, False),
-        "filename": (4, _INT64, None, False),
-        "start_line": (5, _INT64, None, False),
+        "id": (1, _UINT64), "name": (2, _INT64), "system_name": (3, _INT64), "filename": (4, _INT64),
+        "start_line": (5, _INT64),
     },
     "Profile": {
-        "sample_type": (1, _MESSAGE, "ValueType", True),
-        "sample": (2, _MESSAGE, "Sample", True),
-        "location": (4, _MESSAGE, "Location", True),
-        "function": (5, _MESSAGE, "Function", True),
-        "string_table": (6, _STRING, None, True),
-        "time_nanos": (9, _INT64, None, False),
-        "duration_nanos": (10, _INT64, None, False),
-        "comment": (13, _INT64, None, True),
-        "default_sample_type": (14, _INT64, None, False),
+        "sample_type*": (1, "ValueType"), "sample*": (2, "Sample"), "location*": (4, "Location"),
+        "function*": (5, "Function"), "string_table*": (6, _STRING), "time_nanos": (9, _INT64),
+        "duration_nanos": (10, _INT64), "comment*": (13, _INT64), "default_sample_type": (14, _INT64),
     },
-}
+}  # fmt: skip
+"""Message → field, with ``*`` a repeated one → its number, and its type or the name of its message."""
 
 
 @functools.cache
@@ -70,10 +57,13 @@ def profile_class() -> Any:
     file = descriptor_pb2.FileDescriptorProto(name="perfkit/profile.proto", package=_PACKAGE, syntax="proto3")
     for message, fields in _FIELDS.items():
         declared = file.message_type.add(name=message)
-        for name, (number, kind, of, repeated) in fields.items():
-            field = declared.field.add(name=name, number=number, type=kind, label=_REPEATED if repeated else 1)
-            if of is not None:
-                field.type_name = f".{_PACKAGE}.{of}"
+        for name, (number, kind) in fields.items():
+            label = _REPEATED if name.endswith("*") else 1
+            field = declared.field.add(name=name.rstrip("*"), number=number, label=label)
+            if isinstance(kind, str):
+                field.type, field.type_name = _MESSAGE, f".{_PACKAGE}.{kind}"
+            else:
+                field.type = kind
     pool = descriptor_pool.DescriptorPool()
     pool.Add(file)
     return message_factory.GetMessageClass(pool.FindMessageTypeByName(f"{_PACKAGE}.Profile"))

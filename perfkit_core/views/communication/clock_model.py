@@ -1,9 +1,8 @@
 """The clocks of the ranks, from the collectives that they share: offsets, their bounds, and drift.
 
-A collective in which all ranks take part ends on all of them at nearly the same time, so ranks that share some can be
-set on one clock: that of the lowest of them. Ranks that share no collective with it are reached through those that do.
-Ranks that nothing ties to others, such as the data-parallel groups of different pipeline stages, have a clock for each
-such part; so have those that agree with each other and contradict the rest.
+A collective ends on all ranks at nearly the same time, so ranks that share some are set on one clock: that of the
+lowest of them, directly or through other ranks. Ranks that nothing ties to others (data-parallel groups of different
+pipeline stages) have a clock for each part; so have those that agree with each other and contradict the rest.
 
 An offset is the median difference of the ends, kept within its bounds: a collective ends nowhere before its last rank
 has begun it. A drift is corrected where the ends show it; elsewhere the offset is constant.

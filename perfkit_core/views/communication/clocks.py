@@ -151,27 +151,17 @@ def _findings(clocks: pd.DataFrame, known: pd.DataFrame, common: pd.DataFrame) -
         offsets = common["offset_ns"].astype("int64").iloc[1:]
         behind, ahead = -int(offsets.min()), int(offsets.max())
         if behind >= _LEAST_NS and ahead >= _LEAST_NS:
-            text = message(
-                "clocks are set to that of rank {rank}, by common collectives: the others were up to {behind:ns} "
-                "behind or up to {ahead:ns} ahead",
-                rank=reference, behind=behind, ahead=ahead,
-            )  # fmt: skip
+            others = message("were up to {behind:ns} behind or up to {ahead:ns} ahead", behind=behind, ahead=ahead)
         elif behind >= _LEAST_NS:
-            text = message(
-                "clocks are set to that of rank {rank}, by common collectives: the others were up to {behind:ns} "
-                "behind",
-                rank=reference, behind=behind,
-            )  # fmt: skip
+            others = message("were up to {behind:ns} behind", behind=behind)
         elif ahead >= _LEAST_NS:
-            text = message(
-                "clocks are set to that of rank {rank}, by common collectives: the others were up to {ahead:ns} ahead",
-                rank=reference, ahead=ahead,
-            )  # fmt: skip
+            others = message("were up to {ahead:ns} ahead", ahead=ahead)
         else:
-            text = message(
-                "clocks are set to that of rank {rank}, by common collectives: the others agreed with it",
-                rank=reference,
-            )
+            others = message("agreed with it")
+        text = message(
+            "clocks are set to that of rank {rank}, by common collectives: the others {others}",
+            rank=reference, others=others,
+        )  # fmt: skip
         yield Finding("clocks-aligned", text)
     unknown, elsewhere = clocks.index.difference(known.index).tolist(), known.index.difference(common.index).tolist()
     if unknown:

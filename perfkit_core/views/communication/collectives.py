@@ -1,9 +1,8 @@
 """Collectives: what they move, how fast, and by which algorithm.
 
 A row is a collective of a group in a class of message sizes. Bandwidths are those of nccl-tests: algorithm bandwidth is
-the size of the message over the time, bus bandwidth corrects it by what the collective must send over each link
-(``bus_factors``). As recorded, the time is that on each rank, waiting for the last rank included; ``transfer`` begins
-when the last rank has come, and needs the recordings of all ranks of the group.
+size over time, bus bandwidth corrects it by what each link carries (``bus_factors``). Times include waiting for the
+last rank; ``transfer`` begins when it has come, and needs the recordings of all ranks of the group.
 """
 
 from __future__ import annotations

@@ -1,16 +1,12 @@
 """The collectives of a recording: which events they are, what is known of each, and which of several ranks are one.
 
-Communication on the host is an event of kind communication, or an operator whose canonical name is a collective. On a
-device it is a kernel launched inside one of them, or a kernel of a collective library. A host call that launched such
-kernels only starts the communication; a call that launched none (collectives on the CPU) is the communication itself.
-
-Each kernel of a library is a collective; other kernels of one call (an inference engine's own) are one together. On
-the host, collectives are the events that an adapter described; without any, the outermost calls that launched nothing.
+On the host, communication is an event of kind communication, or an operator whose canonical name is a collective. On a
+device it is a kernel launched inside one of them, or a kernel of a collective library; the host call then only starts
+the communication. Each kernel of a library is a collective; other kernels of one call are one together.
 
 The ranks of a group issue its collectives in the same order. They are matched by the number that the library gave
-them, else by their place within the step (without steps: within the recording), and then checked: the same collective
-on all ranks and, where all ranks must give as much, the same size. From the first difference on, nothing of that step
-and group is matched. Transfers between two ranks belong to no group and are not matched.
+them, else by their place within the step (without steps: the recording). Collectives that are matched must have the
+same name and size; from the first difference on, nothing of that step and group is matched.
 """
 
 from __future__ import annotations

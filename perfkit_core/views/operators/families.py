@@ -21,19 +21,7 @@ from perfkit_core.algorithms import nesting
 from perfkit_core.algorithms.arrays import NO_ROW, Codes, IntArray
 from perfkit_core.algorithms.trees import preorder
 from perfkit_core.language.messages import message
-from perfkit_core.model.columns import (
-    CALLS,
-    DEPTH,
-    DEVICE,
-    HOST,
-    NAME,
-    SELF_CPU,
-    Share,
-    added_by,
-    count,
-    duration,
-    share,
-)
+from perfkit_core.model import columns
 from perfkit_core.model.schema import DEVICE_WORK, KERNEL, MEMCPY, MEMSET, OPERATOR_KINDS
 from perfkit_core.model.trace import Trace, once
 from perfkit_core.operators.names import FAMILIES, family, kernel_family
@@ -170,15 +158,15 @@ def _number(name: str | None) -> int:
 
 
 COLUMNS: Final = (
-    DEPTH,
-    NAME,
-    *(column for column in added_by(GROUPINGS) if column.name != OPERATOR),
-    replace(CALLS, description="of operators"),
-    SELF_CPU,
-    share("self_cpu_ratio", "Self CPU", Share("self_cpu_ns"), place=HOST),
-    count("device_calls", "Device calls", exact=True, per_step=True, place=DEVICE),
-    duration("device_ns", "Device", per_step=True, place=DEVICE),
-    share("device_ratio", "Device", Share("device_ns"), place=DEVICE),
+    columns.DEPTH,
+    columns.NAME,
+    *(column for column in columns.added_by(GROUPINGS) if column.name != OPERATOR),
+    replace(columns.CALLS, description="of operators"),
+    columns.SELF_CPU,
+    columns.share("self_cpu_ratio", "Self CPU", columns.Share("self_cpu_ns"), place=columns.HOST),
+    columns.count("device_calls", "Device calls", exact=True, per_step=True, place=columns.DEVICE),
+    columns.duration("device_ns", "Device", per_step=True, place=columns.DEVICE),
+    columns.share("device_ratio", "Device", columns.Share("device_ns"), place=columns.DEVICE),
 )
 
 VIEW = View(

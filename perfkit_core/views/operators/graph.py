@@ -19,23 +19,7 @@ from perfkit_core.algorithms import groupby, nesting
 from perfkit_core.algorithms.arrays import NO_ROW, BoolArray, IntArray
 from perfkit_core.errors import UsageError
 from perfkit_core.language.messages import message
-from perfkit_core.model.columns import (
-    DEVICE,
-    HOST,
-    MODULE,
-    NAME,
-    OP_NAME,
-    PHASE,
-    POSITION,
-    STEP,
-    TID,
-    Column,
-    count,
-    description,
-    duration,
-    key,
-    text,
-)
+from perfkit_core.model import columns
 from perfkit_core.model.schema import BACKWARD, DEVICE_WORK
 from perfkit_core.model.trace import Trace, once
 from perfkit_core.plugins.contracts import View, ViewRequest
@@ -58,7 +42,24 @@ def table(trace: Trace, request: ViewRequest) -> pd.DataFrame:
     rows = np.flatnonzero(chosen & nesting.is_own(outermost(trace)))
     number = np.full(len(trace) + 1, NO_ROW, np.int64)  # of the node of each row; one item more, for row -1
     number[rows] = np.arange(len(rows))
-    return _edges(trace, rows, number) if request.by else _nodes(trace, rows, number)
+    if not request.by:
+        return _nodes(trace, rows, number)
+    stream = before_on_stream(trace, rows)
+    parts = {
+        "thread": (before_on_thread(trace, rows), rows),
+        "stream": (stream["before"].to_numpy(np.int64), stream["after"].to_numpy(np.int64)),
+        "backward": (forward_of(trace, rows)[0], rows),
+    }
+    frames = [
+        pd.DataFrame({"before": number[before], "after": number[after], "edge": edge})
+        for edge, (before, after) in parts.items()
+    ]
+    result = pd.concat(frames, ignore_index=True)
+    result = result[(result["before"] != NO_ROW) & (result["after"] != NO_ROW)].reset_index(drop=True)
+    names = np.array(trace.codes("name").values, object)[trace.codes("name").codes[rows]]
+    result.insert(2, "before_name", names[result["before"].to_numpy(np.int64)])
+    result.insert(3, "after_name", names[result["after"].to_numpy(np.int64)])
+    return result
 
 
 def _nodes(trace: Trace, rows: IntArray, number: IntArray) -> pd.DataFrame:
@@ -93,25 +94,6 @@ def _nodes(trace: Trace, rows: IntArray, number: IntArray) -> pd.DataFrame:
 
 def _known(numbers: IntArray) -> pd.arrays.IntegerArray:
     return integers(np.maximum(numbers, 0), numbers >= 0)
-
-
-def _edges(trace: Trace, rows: IntArray, number: IntArray) -> pd.DataFrame:
-    stream = before_on_stream(trace, rows)
-    parts = {
-        "thread": (before_on_thread(trace, rows), rows),
-        "stream": (stream["before"].to_numpy(np.int64), stream["after"].to_numpy(np.int64)),
-        "backward": (forward_of(trace, rows)[0], rows),
-    }
-    frames = [
-        pd.DataFrame({"before": number[before], "after": number[after], "edge": edge})
-        for edge, (before, after) in parts.items()
-    ]
-    result = pd.concat(frames, ignore_index=True)
-    result = result[(result["before"] != NO_ROW) & (result["after"] != NO_ROW)].reset_index(drop=True)
-    names = np.array(trace.codes("name").values, object)[trace.codes("name").codes[rows]]
-    result.insert(2, "before_name", names[result["before"].to_numpy(np.int64)])
-    result.insert(3, "after_name", names[result["after"].to_numpy(np.int64)])
-    return result
 
 
 @once
@@ -160,9 +142,27 @@ def forward_of(trace: Trace, rows: IntArray) -> tuple[IntArray, BoolArray]:
     Shape (len(rows),) both; ``rows`` are outermost operators.
     """
     forward = _by_sequence(trace, rows)
-    inferred = _by_order(trace, rows) if (forward == NO_ROW).all() else forward
-    numbered = forward != NO_ROW
-    return np.where(numbered, forward, inferred), ~numbered & (inferred != NO_ROW)
+    if (forward != NO_ROW).any():
+        return forward, np.zeros(len(rows), np.bool_)
+    # By order: the k-th backward call of an operator in a step belongs to its k-th last forward call.
+    codes = trace.codes("op_name")
+    name = pd.Series([*codes.values, None], dtype=object).to_numpy()[codes.codes[rows]]
+    frame = pd.DataFrame(
+        {"row": rows, "name": name, "rank": trace.ints("rank")[rows], "step": trace.ints("step")[rows]}
+    )
+    frame = frame[frame["name"].notna()]
+    is_backward = frame["name"].str.endswith(GRADIENT)
+    keys = ["rank", "step", "name"]
+    after = frame[is_backward].assign(name=frame["name"].str.removesuffix(GRADIENT))
+    before = frame[~is_backward]
+    after = after.assign(call=after.groupby(keys).cumcount(), calls=after.groupby(keys)["row"].transform("size"))
+    before = before.assign(
+        call=before.groupby(keys).cumcount(ascending=False), calls=before.groupby(keys)["row"].transform("size")
+    )
+    pairs = after.merge(before, on=[*keys, "call", "calls"], suffixes=("", "_forward"))
+    inferred = np.full(len(trace), NO_ROW, np.int64)
+    inferred[pairs["row"].to_numpy(np.int64)] = pairs["row_forward"].to_numpy(np.int64)
+    return inferred[rows], inferred[rows] != NO_ROW
 
 
 def _by_sequence(trace: Trace, rows: IntArray) -> IntArray:
@@ -183,49 +183,27 @@ def _by_sequence(trace: Trace, rows: IntArray) -> IntArray:
     return forward[rows]
 
 
-def _by_order(trace: Trace, rows: IntArray) -> IntArray:
-    """Return the forward operators by order: the k-th backward call in a step belongs to the k-th last forward call."""
-    codes = trace.codes("op_name")
-    name = pd.Series([*codes.values, None], dtype=object).to_numpy()[codes.codes[rows]]
-    frame = pd.DataFrame(
-        {"row": rows, "name": name, "rank": trace.ints("rank")[rows], "step": trace.ints("step")[rows]}
-    )
-    frame = frame[frame["name"].notna()]
-    is_backward = frame["name"].str.endswith(GRADIENT)
-    keys = ["rank", "step", "name"]
-    after = frame[is_backward].assign(name=frame["name"].str.removesuffix(GRADIENT))
-    before = frame[~is_backward]
-    after = after.assign(call=after.groupby(keys).cumcount(), calls=after.groupby(keys)["row"].transform("size"))
-    before = before.assign(
-        call=before.groupby(keys).cumcount(ascending=False), calls=before.groupby(keys)["row"].transform("size")
-    )
-    pairs = after.merge(before, on=[*keys, "call", "calls"], suffixes=("", "_forward"))
-    forward = np.full(len(trace), NO_ROW, np.int64)
-    forward[pairs["row"].to_numpy(np.int64)] = pairs["row_forward"].to_numpy(np.int64)
-    return forward[rows]
-
-
 COLUMNS: Final = (
-    key("node", "Node", description="number"),
-    NAME,
-    OP_NAME,
-    PHASE,
-    MODULE,
-    STEP,
-    TID,
-    Column("start_ns", "Start", "ns", POSITION, description="since the first node"),
-    duration("total_cpu_ns", "Total CPU", place=HOST),
-    count("device_events", "Device events", place=DEVICE),
-    duration("total_device_ns", "Total device", place=DEVICE),
-    text("streams", "Streams"),
-    key("before", "Before", by=("edge",), description="node"),
-    description("after", "After", by=("edge",), description="the node before it on its thread; by edge the later one"),
-    key("before_name", "Before name", by=("edge",)),
-    key("after_name", "After name", by=("edge",)),
-    key("edge", "Edge", by=("edge",), description="thread, stream or backward"),
-    text("after_on_stream", "After on stream", description="the node before it on the first of its streams"),
-    text("forward", "Forward", description="node, of a backward one"),
-    text("forward_by", "Forward by", description="sequence: by number; order: inferred from the order of calls"),
+    columns.key("node", "Node", description="number"),
+    columns.NAME,
+    columns.OP_NAME,
+    columns.PHASE,
+    columns.MODULE,
+    columns.STEP,
+    columns.TID,
+    columns.Column("start_ns", "Start", "ns", columns.POSITION, description="since the first node"),
+    columns.duration("total_cpu_ns", "Total CPU", place=columns.HOST),
+    columns.count("device_events", "Device events", place=columns.DEVICE),
+    columns.duration("total_device_ns", "Total device", place=columns.DEVICE),
+    columns.text("streams", "Streams"),
+    columns.key("before", "Before", by=("edge",), description="node"),
+    columns.description("after", "After", by=("edge",), description="node before it on its thread; by edge the later"),
+    columns.key("before_name", "Before name", by=("edge",)),
+    columns.key("after_name", "After name", by=("edge",)),
+    columns.key("edge", "Edge", by=("edge",), description="thread, stream or backward"),
+    columns.text("after_on_stream", "After on stream", description="the node before it on the first of its streams"),
+    columns.text("forward", "Forward", description="node, of a backward one"),
+    columns.text("forward_by", "Forward by", description="sequence: by number; order: inferred from calls"),
 )
 
 VIEW = View(

@@ -14,20 +14,7 @@ from perfkit_core.algorithms import groupby, nesting
 from perfkit_core.algorithms.arrays import NO_ROW, BoolArray, IntArray
 from perfkit_core.algorithms.trees import preorder
 from perfkit_core.language.messages import message
-from perfkit_core.model.columns import (
-    CALLS,
-    CPU,
-    DEPTH,
-    DEVICE,
-    HOST,
-    NAME,
-    ON_DEVICE,
-    SELF_CPU,
-    SELF_DEVICE,
-    Share,
-    added_by,
-    share,
-)
+from perfkit_core.model import columns
 from perfkit_core.model.schema import OPERATOR_KINDS
 from perfkit_core.model.trace import Trace
 from perfkit_core.plugins.contracts import MergedRows, View, ViewRequest
@@ -61,8 +48,12 @@ def table(trace: Trace, request: ViewRequest) -> pd.DataFrame:
         "self_device_ns": calls.self_device_ns(trace, np.zeros(len(trace), np.bool_))[rows],
         "total_device_ns": attribution.total_device_ns(trace)[rows],
     }
+    # Walked by thread: operators that lie in no other one of the same kind.
+    around, place = nesting.nearest_above(trace.ints("parent"), counted), threads(trace)
+    by_thread = rows[groupby.stable_order(place.code[rows], len(place))]
+    top = _is_outermost(around, codes.codes, by_thread, len(trace), len(codes.values))[rows]
     parts = [
-        _sums(kinds, 0, times, _outermost_of_kind(trace, counted)[rows]),
+        _sums(kinds, 0, times, top),
         _sums(inner, 1, times, np.ones(len(rows), np.bool_)),
     ]
     for reason, work in operators.unowned(trace, request).items():
@@ -72,11 +63,11 @@ def table(trace: Trace, request: ViewRequest) -> pd.DataFrame:
     above = np.full(sum(map(len, parts)), NO_ROW)
     above[len(kinds) : len(kinds) + len(inner)] = kinds.code[np.unique(inner.code, return_index=True)[1]]
     result = pd.concat(parts, ignore_index=True).drop(columns="kind").astype({"depth": np.int64})
-    for place in ("self_cpu", "self_device"):
-        part = result[f"{place}_ns"].to_numpy(np.float64, na_value=np.nan)
-        whole = int(result.loc[result["depth"] == 0, f"{place}_ns"].sum())
+    for side in ("self_cpu", "self_device"):
+        part = result[f"{side}_ns"].to_numpy(np.float64, na_value=np.nan)
+        whole = int(result.loc[result["depth"] == 0, f"{side}_ns"].sum())
         shares = np.where(np.isnan(part), np.nan, ratio(part, whole))
-        result.insert(list(result.columns).index(f"{place}_ns") + 1, f"{place}_ratio", shares)
+        result.insert(list(result.columns).index(f"{side}_ns") + 1, f"{side}_ratio", shares)
     weight = result["self_cpu_ns"].fillna(-1).to_numpy(np.int64)
     return plain(result.iloc[preorder(above, weight)].reset_index(drop=True))
 
@@ -92,19 +83,10 @@ def _sums(groups: Groups, depth: int, times: dict[str, IntArray], top: BoolArray
 def _complete(groups: Groups, depth: int, sums: dict[str, IntArray]) -> pd.DataFrame:
     """Return all columns, NA where a row has none."""
     known, missing = np.ones(len(groups), np.bool_), integers(np.zeros(len(groups)), np.zeros(len(groups), np.bool_))
-    columns: dict[str, Any] = {"depth": integers(np.full(len(groups), depth), known)}
-    columns |= dict(plain(groups.keys if "kind" in groups.keys else groups.keys.assign(kind="")))
-    columns |= {name: integers(sums[name], known) if name in sums else missing for name in _SUMS}
-    return pd.DataFrame(columns)
-
-
-def _outermost_of_kind(trace: Trace, counted: BoolArray) -> BoolArray:
-    """Return the mask of operators that lie in no other one of the same kind, shape (rows,)."""
-    around = nesting.nearest_above(trace.ints("parent"), counted)
-    rows, kinds, place = np.flatnonzero(counted), trace.codes("op_name"), threads(trace)
-    rows = rows[groupby.stable_order(place.code[rows], len(place))]
-    mask: BoolArray = _is_outermost(around, kinds.codes, rows, len(trace), len(kinds.values))
-    return mask
+    values: dict[str, Any] = {"depth": integers(np.full(len(groups), depth), known)}
+    values |= dict(plain(groups.keys if "kind" in groups.keys else groups.keys.assign(kind="")))
+    values |= {name: integers(sums[name], known) if name in sums else missing for name in _SUMS}
+    return pd.DataFrame(values)
 
 
 @compiled
@@ -133,16 +115,16 @@ def _is_outermost(around, kind, rows, count, kinds):  # type: ignore[no-untyped-
 
 
 COLUMNS: Final = (
-    DEPTH,
-    NAME,
-    *added_by(GROUPINGS),
-    CALLS,
-    SELF_CPU,
-    share("self_cpu_ratio", "Self CPU", Share("self_cpu_ns"), place=HOST),
-    CPU[0],
-    SELF_DEVICE,
-    share("self_device_ratio", "Self device", Share("self_device_ns"), place=DEVICE),
-    ON_DEVICE[0],
+    columns.DEPTH,
+    columns.NAME,
+    *columns.added_by(GROUPINGS),
+    columns.CALLS,
+    columns.SELF_CPU,
+    columns.share("self_cpu_ratio", "Self CPU", columns.Share("self_cpu_ns"), place=columns.HOST),
+    columns.CPU[0],
+    columns.SELF_DEVICE,
+    columns.share("self_device_ratio", "Self device", columns.Share("self_device_ns"), place=columns.DEVICE),
+    columns.ON_DEVICE[0],
 )
 
 VIEW = View(

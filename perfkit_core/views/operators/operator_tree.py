@@ -16,29 +16,7 @@ from perfkit_core.algorithms import nesting
 from perfkit_core.algorithms.arrays import NO_ROW, IntArray
 from perfkit_core.algorithms.trees import heaviest_first, merge, preorder
 from perfkit_core.language.messages import message
-from perfkit_core.model.columns import (
-    CALLS,
-    CPU,
-    DEPTH,
-    DEVICE,
-    FLOPS,
-    HOST,
-    KIND,
-    NAME,
-    ON_DEVICE,
-    Share,
-    added_by,
-    share,
-)
-from perfkit_core.model.schema import (
-    DEVICE_WORK,
-    NESTED_KINDS,
-    OPERATOR,
-    OPERATOR_DETAIL,
-    OPERATOR_KINDS,
-    RUNTIME,
-    SYNC,
-)
+from perfkit_core.model import columns, schema
 from perfkit_core.model.trace import Trace
 from perfkit_core.plugins.contracts import MergedRows, View, ViewRequest
 from perfkit_core.views import attribution, grouping
@@ -59,20 +37,20 @@ def table(trace: Trace, request: ViewRequest) -> pd.DataFrame:
     first = np.unique(tree.node, return_index=True)[1]
     row, top, root = events.row[first], events.top[first], tree.parent == NO_ROW
 
-    columns: dict[str, Any] = {"depth": tree.depth()}
+    cells: dict[str, Any] = {"depth": tree.depth()}
     for column, codes in (("name", names), ("kind", kinds)):
-        columns[column] = np.array([*codes.values, None], object)[np.where(row == NO_ROW, -1, codes.codes[row])]
-    columns["name"][top != NO_ROW] = events.tops["name"].to_numpy(object)[top[top != NO_ROW]]
+        cells[column] = np.array([*codes.values, None], object)[np.where(row == NO_ROW, -1, codes.codes[row])]
+    cells["name"][top != NO_ROW] = events.tops["name"].to_numpy(object)[top[top != NO_ROW]]
     groupings = events.tops.drop(columns="name")
     root_of = nesting.first_on_path(tree.parent, np.where(root, np.arange(len(tree)), NO_ROW))
-    columns |= dict(groupings.iloc[top[root_of]].reset_index(drop=True))
-    columns["calls"] = integers(nodes.calls(), row != NO_ROW)
+    cells |= dict(groupings.iloc[top[root_of]].reset_index(drop=True))
+    cells["calls"] = integers(nodes.calls(), row != NO_ROW)
 
     whole = np.zeros(len(tree), np.int64)  # number of the sum that a root is a share of
     if request.native and len(groupings.columns):
         whole = np.where(root, group(dict(groupings)).code[np.maximum(top, 0)], 0)
     on_host = np.arange(len(events.row)) < events.host
-    device_known = np.full(len(tree), trace.rows("kind", *DEVICE_WORK).any())
+    device_known = np.full(len(tree), trace.rows("kind", *schema.DEVICE_WORK).any())
     for side, values, known in (
         ("cpu", np.where(on_host, trace.ints("dur_ns")[events.row], 0), nodes.sum(on_host) > 0),
         ("device", events.device_ns, device_known),
@@ -81,12 +59,12 @@ def table(trace: Trace, request: ViewRequest) -> pd.DataFrame:
         total, sums = times[f"total_{side}_ns"], np.zeros(1 + int(whole.max(initial=0)), np.int64)
         np.add.at(sums, whole[root], total[root])
         denominator = np.where(root, sums[whole], total[tree.parent])
-        columns |= {name: integers(each, known) for name, each in times.items()}
-        columns[f"{side}_ratio"] = np.where(known, total / np.where(denominator == 0, 1, denominator), np.nan)
+        cells |= {name: integers(each, known) for name, each in times.items()}
+        cells[f"{side}_ratio"] = np.where(known, total / np.where(denominator == 0, 1, denominator), np.nan)
     flops = np.where(events.row == NO_ROW, UNKNOWN_FLOPS, trace.ints("flops", UNKNOWN_FLOPS)[events.row])
-    columns["flops"] = nodes.known_sum(flops, flops != UNKNOWN_FLOPS)
+    cells["flops"] = nodes.known_sum(flops, flops != UNKNOWN_FLOPS)
 
-    result = pd.DataFrame(columns)
+    result = pd.DataFrame(cells)
     weights = result[["total_cpu_ns", "total_device_ns"]].fillna(-1).to_numpy(np.int64)
     labels = zip(*(result[str(name)] for name in ("name", "kind", *groupings)), strict=True)
     weight = heaviest_first(labels, weights[:, 0], weights[:, 1])
@@ -116,18 +94,20 @@ def entries(trace: Trace, request: ViewRequest) -> Entries:
     """
     counted, parent = chosen(trace, request), trace.ints("parent")
     if request.native:
-        root = trace.host & trace.rows("kind", OPERATOR) & counted
-        others = trace.host & trace.rows("kind", *(NESTED_KINDS - {OPERATOR, RUNTIME, SYNC}))
+        root = trace.host & trace.rows("kind", schema.OPERATOR) & counted
+        others = trace.host & trace.rows(
+            "kind", *(schema.NESTED_KINDS - {schema.OPERATOR, schema.RUNTIME, schema.SYNC})
+        )
         inner = others & (parent != NO_ROW) & root[parent]
     else:
-        operators = trace.host & trace.rows("kind", *OPERATOR_KINDS) & calls.is_call(trace)
+        operators = trace.host & trace.rows("kind", *schema.OPERATOR_KINDS) & calls.is_call(trace)
         root = operators & counted
         root &= ~nesting.lies_in(parent, root)
-        details = trace.host & trace.rows("kind", OPERATOR_DETAIL)
+        details = trace.host & trace.rows("kind", schema.OPERATOR_DETAIL)
         inner = nesting.lies_in(parent, root) & (operators | details)
     shown, parent = root | inner, np.where(root, NO_ROW, parent)
     owner = attribution.owners(trace)
-    work = np.flatnonzero(trace.rows("kind", *DEVICE_WORK) & (owner != NO_ROW))
+    work = np.flatnonzero(trace.rows("kind", *schema.DEVICE_WORK) & (owner != NO_ROW))
     holder = owner[work] if request.native else nesting.nearest_on_path(parent, shown)[owner[work]]
     kept = (holder != NO_ROW) & shown[holder]
     work, holder, host = work[kept], holder[kept], np.flatnonzero(shown)
@@ -174,16 +154,22 @@ def _shares_by_groupings(table: pd.DataFrame, request: ViewRequest) -> pd.DataFr
 
 
 COLUMNS: Final = (
-    DEPTH,
-    NAME,
-    KIND,
-    *added_by(GROUPINGS),
-    CALLS,
-    *CPU,
-    share("cpu_ratio", "CPU", Share("total_cpu_ns", above=True), place=HOST, description="of the row above"),
-    *ON_DEVICE,
-    share("device_ratio", "Device", Share("total_device_ns", above=True), place=DEVICE),
-    FLOPS,
+    columns.DEPTH,
+    columns.NAME,
+    columns.KIND,
+    *columns.added_by(GROUPINGS),
+    columns.CALLS,
+    *columns.CPU,
+    columns.share(
+        "cpu_ratio",
+        "CPU",
+        columns.Share("total_cpu_ns", above=True),
+        place=columns.HOST,
+        description="of the row above",
+    ),
+    *columns.ON_DEVICE,
+    columns.share("device_ratio", "Device", columns.Share("total_device_ns", above=True), place=columns.DEVICE),
+    columns.FLOPS,
 )
 
 VIEW = View(

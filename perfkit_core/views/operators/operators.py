@@ -19,22 +19,7 @@ import pandas as pd
 from perfkit_core.algorithms import intervals, nesting
 from perfkit_core.algorithms.arrays import NO_ROW, BoolArray, IntArray
 from perfkit_core.language.messages import message
-from perfkit_core.model.columns import (
-    CALLS,
-    CPU,
-    DEVICE,
-    FLOPS,
-    HOST,
-    NAME,
-    ON_DEVICE,
-    OP_NAME,
-    SELF_CPU,
-    SELF_DEVICE,
-    Share,
-    added_by,
-    share,
-    size,
-)
+from perfkit_core.model import columns
 from perfkit_core.model.schema import DEVICE_WORK, MEMORY, OPERATOR_KINDS
 from perfkit_core.model.trace import Trace, once
 from perfkit_core.plugins.contracts import MergedRows, View, ViewRequest
@@ -47,16 +32,22 @@ from perfkit_core.views.tables import Groups, group, integers, plain, ratio, tex
 GROUPINGS: Final = ("shape", "stack", "overload", "thread", "label", "scope", "module", "phase", "step", "device",
                     "rank")  # fmt: skip
 SPAN_COLUMNS: Final = (
-    CALLS,
-    SELF_CPU,
-    *CPU,
-    SELF_DEVICE,
-    *ON_DEVICE,
-    size("self_cpu_bytes", "Self CPU memory", place=HOST, per_step=True, description="allocated less freed"),
-    size("total_cpu_bytes", "Total CPU memory", place=HOST, per_step=True),
-    size("self_device_bytes", "Self device memory", place=DEVICE, per_step=True),
-    size("total_device_bytes", "Total device memory", place=DEVICE, per_step=True),
-    FLOPS,
+    columns.CALLS,
+    columns.SELF_CPU,
+    *columns.CPU,
+    columns.SELF_DEVICE,
+    *columns.ON_DEVICE,
+    columns.size(
+        "self_cpu_bytes",
+        "Self CPU memory",
+        place=columns.HOST,
+        per_step=True,
+        description="allocated less freed",
+    ),
+    columns.size("total_cpu_bytes", "Total CPU memory", place=columns.HOST, per_step=True),
+    columns.size("self_device_bytes", "Self device memory", place=columns.DEVICE, per_step=True),
+    columns.size("total_device_bytes", "Total device memory", place=columns.DEVICE, per_step=True),
+    columns.FLOPS,
 )
 """The columns of a span table, without its shares. Times are of a call with all inside."""
 MEASURES: Final = (
@@ -95,12 +86,12 @@ def table(trace: Trace, request: ViewRequest) -> pd.DataFrame:
     return result.assign(self_device_ratio=ratio(device_ns, int(device_ns.sum()))) if device_ns.any() else result
 
 
-def _filled(groups: Groups, columns: dict[str, Any]) -> pd.DataFrame:
+def _filled(groups: Groups, values: dict[str, Any]) -> pd.DataFrame:
     """Return all columns of the view, NA where nothing is known."""
     missing = integers(np.zeros(len(groups), np.int64), np.zeros(len(groups), np.bool_))
     keys = groups.keys.assign(op_name=pd.Series(pd.NA, groups.keys.index, dtype=object))
     ratios = {name: np.full(len(groups), np.nan) for name in MEASURES if name.endswith("_ratio")}
-    return plain(keys.assign(**{name: ratios.get(name, columns.get(name, missing)) for name in MEASURES}))
+    return plain(keys.assign(**{name: ratios.get(name, values.get(name, missing)) for name in MEASURES}))
 
 
 def span_table(trace: Trace, request: ViewRequest, counted: BoolArray, what: str) -> pd.DataFrame:
@@ -126,22 +117,22 @@ def span_table(trace: Trace, request: ViewRequest, counted: BoolArray, what: str
         outer &= ~nesting.lies_in(trace.ints("parent"), outer)
         self_whole, total_whole = int(self_cpu_ns.sum()), int(trace.ints("dur_ns")[outer].sum())
     device_share = ratio(self_device_ns, int(self_device_ns.sum()))
-    columns: dict[str, Any] = {"calls": groups.calls(), "self_cpu_ns": self_cpu_ns, "self_device_ns": self_device_ns}
-    columns["self_cpu_ratio"] = ratio(self_cpu_ns, self_whole)
-    columns["total_cpu_ratio"] = ratio(cpu["total_cpu_ns"], total_whole)
-    columns["self_device_ratio"] = np.where(has_device_work, device_share, np.nan)
-    columns["total_device_ns"] = device.pop("total_device_ns")
-    columns |= cpu | {name: integers(values, has_device_work) for name, values in device.items()}
+    cells: dict[str, Any] = {"calls": groups.calls(), "self_cpu_ns": self_cpu_ns, "self_device_ns": self_device_ns}
+    cells["self_cpu_ratio"] = ratio(self_cpu_ns, self_whole)
+    cells["total_cpu_ratio"] = ratio(cpu["total_cpu_ns"], total_whole)
+    cells["self_device_ratio"] = np.where(has_device_work, device_share, np.nan)
+    cells["total_device_ns"] = device.pop("total_device_ns")
+    cells |= cpu | {name: integers(values, has_device_work) for name, values in device.items()}
 
-    columns |= dict.fromkeys((*_BYTES, "flops"), nothing)
+    cells |= dict.fromkeys((*_BYTES, "flops"), nothing)
     if trace.rows("kind", MEMORY).any():
         for name, values in zip(_BYTES, host_bytes(trace, request.native), strict=True):
             own = calls.gathered(trace, values) if name.startswith("self_") else values
-            columns[name] = groups.known_sum(own[rows], np.ones(len(rows), np.bool_))
+            cells[name] = groups.known_sum(own[rows], np.ones(len(rows), np.bool_))
     if trace.known("flops"):
         flops = trace.ints("flops", UNKNOWN_FLOPS)[rows]
-        columns["flops"] = groups.known_sum(flops, flops != UNKNOWN_FLOPS)
-    return plain(groups.keys.assign(**{name: columns[name] for name in MEASURES}))
+        cells["flops"] = groups.known_sum(flops, flops != UNKNOWN_FLOPS)
+    return plain(groups.keys.assign(**{name: cells[name] for name in MEASURES}))
 
 
 def chosen(trace: Trace, request: ViewRequest) -> BoolArray:
@@ -152,11 +143,11 @@ def chosen(trace: Trace, request: ViewRequest) -> BoolArray:
 def keys(trace: Trace, request: ViewRequest, rows: IntArray) -> dict[str, Any]:
     """Return the key columns of a span table: name (without overload) and the groupings. Raise UsageError."""
     own = {"device": ("device", lambda trace, rows, argument: texts(calls.worked_on(trace), rows))}
-    columns: dict[str, Any] = {"name": texts(calls.operator_names(trace), rows)}
-    columns |= grouping.keys(trace, request, rows, GROUPINGS, own)
-    if request.native and "shapes" in columns:
-        columns["shapes"] = attribution.shapes_as_printed(columns["shapes"])
-    return columns
+    cells: dict[str, Any] = {"name": texts(calls.operator_names(trace), rows)}
+    cells |= grouping.keys(trace, request, rows, GROUPINGS, own)
+    if request.native and "shapes" in cells:
+        cells["shapes"] = attribution.shapes_as_printed(cells["shapes"])
+    return cells
 
 
 NO_LAUNCH: Final = "(no launch recorded)"
@@ -258,13 +249,15 @@ def _outermost_ns(trace: Trace, request: ViewRequest, table: pd.DataFrame) -> in
 
 
 COLUMNS: Final = (
-    NAME,
-    *added_by(GROUPINGS),
-    OP_NAME,
+    columns.NAME,
+    *columns.added_by(GROUPINGS),
+    columns.OP_NAME,
     *SPAN_COLUMNS,
-    share("self_cpu_ratio", "Self CPU", Share("self_cpu_ns", whole=_self_ns), place=HOST),
-    share("total_cpu_ratio", "Total CPU", Share("total_cpu_ns", whole=_outermost_ns), place=HOST),
-    share("self_device_ratio", "Self device", Share("self_device_ns"), place=DEVICE),
+    columns.share("self_cpu_ratio", "Self CPU", columns.Share("self_cpu_ns", whole=_self_ns), place=columns.HOST),
+    columns.share(
+        "total_cpu_ratio", "Total CPU", columns.Share("total_cpu_ns", whole=_outermost_ns), place=columns.HOST
+    ),
+    columns.share("self_device_ratio", "Self device", columns.Share("self_device_ns"), place=columns.DEVICE),
 )
 
 VIEW = View(
