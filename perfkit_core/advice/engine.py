@@ -76,16 +76,13 @@ def advise(
             one.prediction.saving_ns is None, -(one.prediction.saving_ns or 0), f"{one.number:04}{one.id}",
         ),
     )  # fmt: skip
-    least_ns = facts.thresholds.least_saving
-    with_saving = [
-        one
-        for one in ranked
-        if one.prediction.saving_ns is None
-        or one.prediction.saving_ns > max(round(least_ns * one.prediction.base_ns), 0)
-    ]
-    without = tuple(one for one in ranked if one not in with_saving)
-    found = Advices(identity(facts), tuple(with_saving), evaluation.not_evaluable, without_saving=without)
-    return replace(combined(facts, found), noise_ns=noise_ns(facts))
+    with_saving, without = list[Advice](), list[Advice]()
+    for one in ranked:
+        p = one.prediction
+        least_ns = max(round(facts.thresholds.least_saving * p.base_ns), 0)
+        (with_saving if p.saving_ns is None or p.saving_ns > least_ns else without).append(one)
+    advices = Advices(identity(facts), tuple(with_saving), evaluation.not_evaluable, without_saving=tuple(without))
+    return replace(combined(facts, advices), noise_ns=noise_ns(facts))
 
 
 def what_ifs(
@@ -180,7 +177,7 @@ class Evaluation:
 
     def advice_of(self, rule: Rule, find: Find) -> list[Advice]:
         """Return the advice of one rule; none, and a reason, where it cannot be evaluated."""
-        found: list[Advice] = []
+        advice: list[Advice] = []
         try:
             candidates = list(find(self.facts))
             names = ids(self.facts.trace, rule.id, candidates)
@@ -191,31 +188,24 @@ class Evaluation:
             return []
         for candidate, name in zip(candidates, names, strict=True):
             try:
-                found.append(self._advice(rule, candidate, name))
+                advice.append(self._advice(rule, candidate, name))
             except Exception as error:
                 self.not_evaluable[rule.id] = why(error)
-        return found
+        return advice
 
     def _advice(self, rule: Rule, candidate: Candidate, name: str) -> Advice:
-        facts, trace, rows = self.facts, self.facts.trace, candidate.rows
+        facts, trace, rows, words = self.facts, self.facts.trace, candidate.rows, {**candidate.fill, **candidate.words}
         prediction = predict(facts, candidate)
         steps = trace.ints("step")[rows]
         steps = steps[steps >= 0]
         return Advice(
-            id=name,
-            rule=rule.id,
-            number=rule.number,
-            version=rule.version,
-            title=say(rule.title),
-            framework=trace.meta.framework or "unknown",
-            mode=self._mode,
-            candidate=candidate,
-            prediction=prediction,
+            id=name, rule=rule.id, number=rule.number, version=rule.version, title=say(rule.title),
+            framework=trace.meta.framework or "unknown", mode=self._mode, candidate=candidate, prediction=prediction,
             severity=severity(prediction, facts.thresholds),
             steps=(int(steps.min()), int(steps.max())) if len(steps) else None,
             place=self._places.of(rows, candidate.rows_ns),
-            remedy=remedied(self._remedies, rule.id, self._mode, {**self._words, **candidate.fill, **candidate.words}),
-        )
+            remedy=remedied(self._remedies, rule.id, self._mode, {**self._words, **words}),
+        )  # fmt: skip
 
 
 def ids(trace: Trace, rule: str, candidates: Sequence[Candidate]) -> list[str]:

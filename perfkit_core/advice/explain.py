@@ -34,17 +34,9 @@ from perfkit_core.verify.prediction import one_of
 
 _DIRECTIONS: Final = {"to host": mark("to host"), "to device": mark("to device")}
 _SEVERITIES: Final = {
-    "high": mark("high"),
-    "medium": mark("medium"),
-    "low": mark("low"),
-    "none": mark("none"),
-    "note": mark("note"),
-}
-_CASES: Final[Mapping[Case, str]] = {
-    Case.SHORT: mark("best"),
-    Case.LIKELY: mark("likely"),
-    Case.LONG: mark("worst"),
-}
+    "high": mark("high"), "medium": mark("medium"), "low": mark("low"), "none": mark("none"), "note": mark("note"),
+}  # fmt: skip
+_CASES: Final = {Case.SHORT: mark("best"), Case.LIKELY: mark("likely"), Case.LONG: mark("worst")}
 _LONGEST: Final = 80
 """Characters of the name of an event."""
 _NAMES: Final = 2
@@ -52,34 +44,34 @@ _NAMES: Final = 2
 _OUTCOME: Final = ("outcome", "saving_ratio", "saving_low_ratio", "saving_high_ratio", "saving_error", "step_error")
 
 
-def meant(found: Advices, wanted: str) -> Advice:
+def meant(advices: Advices, wanted: str) -> Advice:
     """Return the advice of an id, or of the beginning of one, also one that saves nothing. Raises UsageError."""
-    every = {one.id: one for one in (*found.advice, *found.without_saving)}
+    every = {advice.id: advice for advice in (*advices.advice, *advices.without_saving)}
     return every[one_of(wanted, list(every))]
 
 
-def report(one: Advice, found: Advices, trace: Trace, records: Sequence[Record] = ()) -> Report:
+def report(advice: Advice, advices: Advices, trace: Trace, records: Sequence[Record] = ()) -> Report:
     """Return one advice whole, with what was measured of it before."""
     of = text.step_or_recording(trace)
-    parts = (*_finding(one, trace), *_prediction(one, found, of), *_action(one, found, records))
-    return Report(f"{one.id}: {one.title}", (facts.source(trace),), declared(parts, COLUMNS))
+    parts = (*_finding(advice, trace), *_prediction(advice, advices, of), *_action(advice, advices, records))
+    return Report(f"{advice.id}: {advice.title}", (facts.source(trace),), declared(parts, COLUMNS))
 
 
-def _finding(one: Advice, trace: Trace) -> Iterator[Section]:
+def _finding(advice: Advice, trace: Trace) -> Iterator[Section]:
     """Yield what was found, the evidence, and what is changed in the recording."""
-    it = one.candidate
+    it = advice.candidate
     rule = say(
         "Rule {number}, {rule}, version {version}; {framework}, {mode} mode",
-        number=one.number, rule=one.rule, version=one.version, framework=one.framework, mode=one.mode,
+        number=advice.number, rule=advice.rule, version=advice.version, framework=advice.framework, mode=advice.mode,
     )  # fmt: skip
     if it.direction:
         rule += say("; moved {direction}", direction=say(_DIRECTIONS.get(it.direction, it.direction)))
-    place = [part for part in (one.place, text.steps(one)) if part]
+    place = [part for part in (advice.place, text.steps(advice)) if part]
     where = message("{parts:parts}", parts=place) if place else message("no line of code was recorded")
-    severity = say("Severity: {severity}, by the predicted saving alone.", severity=say(_SEVERITIES[one.severity]))
-    if one.severity == "none":
+    severity = say("Severity: {severity}, by the predicted saving alone.", severity=say(_SEVERITIES[advice.severity]))
+    if advice.severity == "none":
         severity = say("No severity: it saves nothing.")
-    elif one.severity == "note":
+    elif advice.severity == "note":
         severity = say("No severity: how much it saves is not known.")
     what = (sentence(it.what), rule, say("Where: {where}", where=where), severity)
     yield Section("what", say("What was found"), pd.DataFrame(), lines=what)
@@ -100,9 +92,9 @@ def _finding(one: Advice, trace: Trace) -> Iterator[Section]:
     yield Section("transform", say("What is changed in the recording"), pd.DataFrame(), lines=edits)
 
 
-def _prediction(one: Advice, found: Advices, of: str) -> Iterator[Section]:
+def _prediction(advice: Advice, advices: Advices, of: str) -> Iterator[Section]:
     """Yield the prediction, what it rests on, and the risks."""
-    p, it = one.prediction, one.candidate
+    p, it = advice.prediction, advice.candidate
     now = mark("Now: {now:ns}, the median recording; its 80% interval is {low:ns} to {high:ns}")
     naive = mark("Subtracting its share of the time would suggest a recording of {time:ns}; the replay does not.")
     if of == "step":
@@ -112,21 +104,21 @@ def _prediction(one: Advice, found: Advices, of: str) -> Iterator[Section]:
         now = mark("Now: {now:ns}, the mean step; its 80% interval is {low:ns} to {high:ns}")
     low, high = p.base_p10_ns or p.base_ns, p.base_p90_ns or p.base_ns
     lines: list[Text] = [message(now, now=p.base_ns, low=low, high=high), *text.expected(p, of)]
-    if one.id in found.after:
-        lines.append(sentence(text.after(one, found)))
+    if advice.id in advices.after:
+        lines.append(sentence(text.after(advice, advices)))
     if p.naive_ns is not None:
         lines.append(message(naive, time=p.naive_ns))
     columns = ["method", "step_ns", "p10_ns", "p50_ns", "p90_ns", "saving_ns", "saving_ratio", "ceiling_ns", "floor_ns",
                "step_p10_ns", "step_p90_ns"]  # fmt: skip
-    yield Section("prediction", say("Prediction"), table([one])[columns], lines=tuple(lines))
+    yield Section("prediction", say("Prediction"), table([advice])[columns], lines=tuple(lines))
 
     noise = message(
         "No steps were recorded, so nothing shows how steps differ: the interval is {share:ratio} wider each way.",
         share=ONE_STEP,
     )
-    if found.noise_ns is not None:
+    if advices.noise_ns is not None:
         noise = message(
-            "Noise of the run: the median of the steps is known to ±{time:ns} (80% interval).", time=found.noise_ns
+            "Noise of the run: the median of the steps is known to ±{time:ns} (80% interval).", time=advices.noise_ns
         )
     elif of == "step":
         noise = message(
@@ -134,11 +126,11 @@ def _prediction(one: Advice, found: Advices, of: str) -> Iterator[Section]:
             "way.",
             share=ONE_STEP,
         )
-    trust: list[Text] = [text.replayed(found.identity, of), noise]
-    trust += [say("Assumed: {what} ({source}).", what=assumed(one.rule, a), source=a.source) for a in it.assumptions]
+    trust: list[Text] = [text.replayed(advices.identity, of), noise]
+    trust += [say("Assumed: {what} ({source}).", what=assumed(advice.rule, a), source=a.source) for a in it.assumptions]
     if not it.assumptions:
         trust.append(say("Nothing else is assumed: the number rests on the recording alone."))
-    why = found.excluded.get(one.id)
+    why = advices.excluded.get(advice.id)
     if why:
         trust.append(say("Not in the combined saving: {why}.", why=why))
     yield Section("trust", say("How sure it is"), pd.DataFrame(), lines=tuple(trust))
@@ -151,11 +143,11 @@ def _prediction(one: Advice, found: Advices, of: str) -> Iterator[Section]:
     )  # fmt: skip
 
 
-def _action(one: Advice, found: Advices, records: Sequence[Record]) -> Iterator[Section]:
+def _action(advice: Advice, advices: Advices, records: Sequence[Record]) -> Iterator[Section]:
     """Yield the remedy, and how to measure it, with what was measured of it before."""
-    remedy, lines = one.remedy, []
+    remedy, lines = advice.remedy, []
     if remedy is None:
-        lines.append(say("No fix is known for {framework}.", framework=one.framework))
+        lines.append(say("No fix is known for {framework}.", framework=advice.framework))
     else:
         since = say(", since version {version}", version=remedy.since) if remedy.since else ""
         if remedy.api:
@@ -165,13 +157,14 @@ def _action(one: Advice, found: Advices, records: Sequence[Record]) -> Iterator[
     code = remedy.code if remedy else ""
     yield Section("action", say("What to do"), pd.DataFrame(), lines=tuple(lines), code=code)
 
-    measured: list[Text] = [*ledger.lines(one, records)] or [say("Predicted, not measured.")]
-    record = latest(records, one.id)
+    measured: list[Text] = [*ledger.lines(advice, records)] or [say("Predicted, not measured.")]
+    record = latest(records, advice.id)
     if record is not None and record.saving_error is not None:
         measured.append(message("The prediction of the saving was {error:+ratio} off.", error=record.saving_error))
     measured.append(say("This measures it with your commands, and keeps the outcome in a ledger:"))
     verify = remedy.verify if remedy else "perfkit verify --base COMMAND --change COMMAND"
-    code = f"perfkit advise {found.source} -o advice.json\n{verify} --advice advice.json:{one.id} --ledger ledger.jsonl"
+    code = f"perfkit advise {advices.source} -o advice.json\n"
+    code += f"{verify} --advice advice.json:{advice.id} --ledger ledger.jsonl"
     yield Section("outcome", say("Outcome"), pd.DataFrame(), lines=tuple(measured), code=code)
 
 
@@ -302,52 +295,52 @@ def _(edit: InCases) -> str:
     return say("{change} (in the {case} case alone)", change=change(edit.change), case=cases)
 
 
-def document(found: Advices, trace: Trace, records: Sequence[Record] = ()) -> dict[str, Any]:
+def document(advices: Advices, trace: Trace, records: Sequence[Record] = ()) -> dict[str, Any]:
     """Return all advice as data for JSON: ``{"identity": …, "advice": […], "combined": …, "not_evaluable": […]}``.
 
     Times are integer ns, null is unknown; ``rows`` are rows of the event table; ``records`` are earlier measurements.
     """
     combined = None
-    if found.combined is not None:
-        combined = {"advice": list(found.together), "prediction": asdict(found.combined)}
+    if advices.combined is not None:
+        combined = {"advice": list(advices.together), "prediction": asdict(advices.combined)}
     return {
         "source": trace.meta.source,
         "framework": trace.meta.framework,
         "quality": [{"code": finding.code, "message": english(finding.text)} for finding in trace.quality],
-        "identity": asdict(found.identity),
-        "noise_ns": found.noise_ns,
-        "advice": [advice_data(one, found, records) for one in found.advice],
+        "identity": asdict(advices.identity),
+        "noise_ns": advices.noise_ns,
+        "advice": [advice_data(advice, advices, records) for advice in advices.advice],
         "combined": combined,
-        "without_saving": [advice_data(one, found, records) for one in found.without_saving],
-        "not_evaluable": [{"rule": rule, "why": str(why)} for rule, why in found.not_evaluable.items()],
+        "without_saving": [advice_data(advice, advices, records) for advice in advices.without_saving],
+        "not_evaluable": [{"rule": rule, "why": str(why)} for rule, why in advices.not_evaluable.items()],
     }
 
 
-def advice_data(one: Advice, found: Advices, records: Sequence[Record] = ()) -> dict[str, Any]:
+def advice_data(advice: Advice, advices: Advices, records: Sequence[Record] = ()) -> dict[str, Any]:
     """Return one advice whole as data for JSON."""
-    it, then, record = one.candidate, found.after.get(one.id), latest(records, one.id)
+    it, then, record = advice.candidate, advices.after.get(advice.id), latest(records, advice.id)
     outcome = {"outcome": "predicted", "saving_ratio": None, "saving_error": None, "step_error": None}
     if record is not None:
         outcome = {name: getattr(record, name) for name in _OUTCOME}
     assumptions = [
-        {"name": a.name, "value": plain(a.value), "source": english(a.source), "text": assumed(one.rule, a)}
+        {"name": a.name, "value": plain(a.value), "source": english(a.source), "text": assumed(advice.rule, a)}
         for a in it.assumptions
     ]
     return {
-        "id": one.id, "rule": one.rule, "number": one.number, "version": one.version, "title": one.title,
-        "what": render(it.what), "severity": one.severity, "framework": one.framework, "mode": one.mode,
+        "id": advice.id, "rule": advice.rule, "number": advice.number, "version": advice.version, "title": advice.title,
+        "what": render(it.what), "severity": advice.severity, "framework": advice.framework, "mode": advice.mode,
         "direction": it.direction, "evidence": plain(it.evidence), "rows": it.rows.tolist(),
-        "steps": list(one.steps) if one.steps else None, "place": one.place,
+        "steps": list(advice.steps) if advice.steps else None, "place": advice.place,
         "preconditions": list(map(render, it.preconditions)), "vetoes": list(map(render, it.vetoes)),
-        "transform": [plain(edit) for edit in it.edits], "prediction": asdict(one.prediction),
+        "transform": [plain(edit) for edit in it.edits], "prediction": asdict(advice.prediction),
         "trust": {
-            "assumptions": assumptions, "identity_error": found.identity.error, "noise_ns": found.noise_ns,
+            "assumptions": assumptions, "identity_error": advices.identity.error, "noise_ns": advices.noise_ns,
         },
         "risks": list(map(render, it.risks)), "conflicts": list(it.conflicts),
-        "excluded_because": render(found.excluded.get(one.id)) or None,
+        "excluded_because": render(advices.excluded.get(advice.id)) or None,
         "after": None if then is None else {"once": list(then.once), "saving_ns": then.saving_ns},
-        "what_if": found.asked[found.advice.index(one)] if found.asked else None,
-        "remedy": asdict(one.remedy) if one.remedy else None, "outcome": outcome,
+        "what_if": advices.asked[advices.advice.index(advice)] if advices.asked else None,
+        "remedy": asdict(advice.remedy) if advice.remedy else None, "outcome": outcome,
     }  # fmt: skip
 
 

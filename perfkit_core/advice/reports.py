@@ -41,22 +41,22 @@ _INTERVALS: Final = (
 )
 
 
-def report(found: Advices, trace: Trace, records: Sequence[Record] = (), every: bool = False) -> Report:
+def report(advices: Advices, trace: Trace, records: Sequence[Record] = (), every: bool = False) -> Report:
     """Return all advice in words, with what was measured of it before (``records``), then what it saves together and
     what is not known; ``every``: name all rules that could not be evaluated."""
     of, source = step_or_recording(trace), facts.source(trace)
-    texts = [in_words(number, one, found, of, records) for number, one in enumerate(found.advice, 1)]
+    texts = [in_words(number, one, advices, of, records) for number, one in enumerate(advices.advice, 1)]
     more = mark("All that the first advice rests on: perfkit advise {source} --explain {id}.")
-    first = [say(more, source=found.source, id=one.id) for one in found.advice[:1]]
-    total = Section(_IN_SUM, say("In sum"), pd.DataFrame(), lines=(*first, *sentences(found, of, every)))
+    first = [say(more, source=advices.source, id=one.id) for one in advices.advice[:1]]
+    total = Section(_IN_SUM, say("In sum"), pd.DataFrame(), lines=(*first, *sentences(advices, of, every)))
     title = say("Advice on {name}", name=source.label)
-    return Report(title, (source,), (*texts, total), headline=tuple(text.headline(found, of)))
+    return Report(title, (source,), (*texts, total), headline=tuple(text.headline(advices, of)))
 
 
-def in_words(number: int, advice: Advice, found: Advices, of: str, records: Sequence[Record] = ()) -> Section:
+def in_words(number: int, advice: Advice, advices: Advices, of: str, records: Sequence[Record] = ()) -> Section:
     """Return one advice with what was measured of it before, and its fix in code."""
     remedy = advice.remedy
-    lines = [*text.lines(advice, found, of), *ledger.lines(advice, records)]
+    lines = [*text.lines(advice, advices, of), *ledger.lines(advice, records)]
     if remedy is None:
         lines.append(say("No fix is known for {framework}.", framework=advice.framework))
     else:
@@ -67,26 +67,26 @@ def in_words(number: int, advice: Advice, found: Advices, of: str, records: Sequ
             lines.append(say("Do ({api}):", api=api) if remedy.api else say("Do:"))
         elif remedy.api:
             lines.append(say("See {api}.", api=api))
-    title = text.title(number, advice, found.asked[number - 1] if found.asked else None)
+    title = text.title(number, advice, advices.asked[number - 1] if advices.asked else None)
     code = remedy.code if remedy else ""
     return Section(f"advice-{advice.id}", title, pd.DataFrame(), lines=tuple(lines), code=code)
 
 
-def sentences(found: Advices, of: str, every: bool = False) -> Iterator[Message]:
+def sentences(advices: Advices, of: str, every: bool = False) -> Iterator[Message]:
     """Yield what all advice comes to, and what is not known."""
-    yield from text.together(found, of)
-    yield from text.gains(found)
-    yield text.replayed(found.identity, of)
-    yield from text.without_saving(found)
-    yield from text.not_evaluable(found, every)
+    yield from text.together(advices, of)
+    yield from text.gains(advices)
+    yield text.replayed(advices.identity, of)
+    yield from text.without_saving(advices)
+    yield from text.not_evaluable(advices, every)
 
 
-def table_report(found: Advices, trace: Trace) -> Report:
+def table_report(advices: Advices, trace: Trace) -> Report:
     """Return all advice as one table, for formats that hold nothing else."""
     source = facts.source(trace)
-    note = " ".join(map(render, sentences(found, step_or_recording(trace))))
+    note = " ".join(map(render, sentences(advices, step_or_recording(trace))))
     section = Section(
-        "advice", say("Advice"), table(found.advice), note=note, empty=say(NOTHING), columns=COLUMNS
+        "advice", say("Advice"), table(advices.advice), note=note, empty=say(NOTHING), columns=COLUMNS
     )  # fmt: skip
     return Report(say("Advice on {name}", name=source.label), (source,), (section,))
 
@@ -97,13 +97,13 @@ def of_page(trace: Trace) -> tuple[Section, ...]:
     from perfkit_core.advice.engine import advise
 
     try:
-        found = advise(trace)
+        advices = advise(trace)
     except Exception as error:
         return without_advice(say("no advice could be given ({error})", error=f"{type(error).__name__}: {error}"))
     of = step_or_recording(trace)
-    texts = [in_words(number, one, found, of) for number, one in enumerate(found.advice[:FIRST], 1)]
-    total, *parts = sections(found, of)
-    whole = replace(overview(found), lines=total.lines)
+    texts = [in_words(number, one, advices, of) for number, one in enumerate(advices.advice[:FIRST], 1)]
+    total, *parts = sections(advices, of)
+    whole = replace(overview(advices), lines=total.lines)
     named = (replace(part, name=f"{whole.name}-{part.name}") for part in parts)
     return declared((whole, *(replace(part, within=whole.name) for part in (*texts, *named))), COLUMNS)
 
@@ -120,26 +120,26 @@ def without_advice(why: str) -> tuple[Section, ...]:
     return (Section("advice", say("Advice"), table(()), empty=why, columns=COLUMNS),)
 
 
-def overview(found: Advices) -> Section:
+def overview(advices: Advices) -> Section:
     """Return all advice as a table, the largest saving first, then all that can be combined as one more row (without an
     id).
 
     Columns: id, advice (number, title and change; the question where one was asked), severity, then as in
     :func:`perfkit_core.advice.advice.table`.
     """
-    asked = [f"{question}: " for question in found.asked] or [""] * len(found.advice)
+    asked = [f"{question}: " for question in advices.asked] or [""] * len(advices.advice)
     labels = [
         with_change(f"{number}. {question}{one.title}", one.prediction)
-        for number, (one, question) in enumerate(zip(found.advice, asked, strict=True), 1)
+        for number, (one, question) in enumerate(zip(advices.advice, asked, strict=True), 1)
     ]
-    rows = list(map(row, found.advice))
-    count = len(found.together)
-    if found.combined is not None and count > 1:
+    rows = list(map(row, advices.advice))
+    count = len(advices.together)
+    if advices.combined is not None and count > 1:
         label = say("Both together") if count == 2 else say("All {count} together", count=count)
-        if count < sum(one.prediction.saving_ns is not None for one in found.advice):
+        if count < sum(one.prediction.saving_ns is not None for one in advices.advice):
             label = say("The {count} that can be combined", count=count)
-        labels.append(with_change(label, found.combined))
-        rows.append({"id": pd.NA, "severity": pd.NA, **numbers(found.combined)})
+        labels.append(with_change(label, advices.combined))
+        rows.append({"id": pd.NA, "severity": pd.NA, **numbers(advices.combined)})
     made = frame(rows).assign(advice=labels)[list(_OVERVIEW)]
     note = say("Times of a step, of the whole recording where no steps were recorded; savings are of the median.")
     return Section("advice", say("Advice"), made, note=note, empty=say(NOTHING), chart=intervals("advice"))
@@ -159,40 +159,40 @@ def with_change(label: str, prediction: Prediction) -> str:
     return f"{label}{say(': ')}{'−' if ratio >= 0 else '+'}{format_ratio(abs(ratio))}"
 
 
-def sections(found: Advices, of: str) -> Iterator[Section]:
+def sections(advices: Advices, of: str) -> Iterator[Section]:
     """Yield the sum of all advice, with its parts as far as they are not empty: what can be combined, what saves
     nothing by itself, and the rules that could not be evaluated. ``of``: what the times are of, "step" or "recording".
     """
-    lines = (*text.together(found, of), *text.gains(found), text.replayed(found.identity, of))
+    lines = (*text.together(advices, of), *text.gains(advices), text.replayed(advices.identity, of))
     yield Section(_IN_SUM, say("In sum"), pd.DataFrame(), lines=lines)
-    if len(found.advice) > 1 and not found.asked:
-        yield Section("together", say("What can be combined"), together(found), within=_IN_SUM)
-    if found.without_saving:
-        title = say("Looked at, without a saving to speak of ({count})", count=len(found.without_saving))
-        yield Section("without_saving", title, without_saving(found), within=_IN_SUM, folded=True)
-    if found.not_evaluable:
-        title = say("Rules that could not be evaluated ({count})", count=len(found.not_evaluable))
-        yield Section("not_evaluable", title, not_evaluable(found), within=_IN_SUM, folded=True)
+    if len(advices.advice) > 1 and not advices.asked:
+        yield Section("together", say("What can be combined"), together(advices), within=_IN_SUM)
+    if advices.without_saving:
+        title = say("Looked at, without a saving to speak of ({count})", count=len(advices.without_saving))
+        yield Section("without_saving", title, without_saving(advices), within=_IN_SUM, folded=True)
+    if advices.not_evaluable:
+        title = say("Rules that could not be evaluated ({count})", count=len(advices.not_evaluable))
+        yield Section("not_evaluable", title, not_evaluable(advices), within=_IN_SUM, folded=True)
 
 
-def together(found: Advices) -> pd.DataFrame:
+def together(advices: Advices) -> pd.DataFrame:
     """Return id, saving_ns (by itself), combined (whether it is part of the combined saving), why (not), afterwards_ns
     (what it saves once others are followed, where that differs much), after (which others). NA where unknown."""
-    return _savings(found, found.advice, "id", "saving_ns", "combined", "why", "afterwards_ns", "after")
+    return _savings(advices, advices.advice, "id", "saving_ns", "combined", "why", "afterwards_ns", "after")
 
 
-def without_saving(found: Advices) -> pd.DataFrame:
+def without_saving(advices: Advices) -> pd.DataFrame:
     """Return id, title, saving_ns, afterwards_ns (once others are followed, where that is much)."""
-    return _savings(found, found.without_saving, "id", "title", "saving_ns", "afterwards_ns", "after")
+    return _savings(advices, advices.without_saving, "id", "title", "saving_ns", "afterwards_ns", "after")
 
 
-def _savings(found: Advices, advice: Sequence[Advice], *columns: str) -> pd.DataFrame:
+def _savings(advices: Advices, advice: Sequence[Advice], *columns: str) -> pd.DataFrame:
     rows: list[dict[str, Any]] = []
     for one in advice:
-        then = found.after.get(one.id)
+        then = advices.after.get(one.id)
         rows.append({
             "id": one.id, "title": one.title, "saving_ns": one.prediction.saving_ns,
-            "combined": one.id in found.together, "why": render(found.excluded.get(one.id)) or None,
+            "combined": one.id in advices.together, "why": render(advices.excluded.get(one.id)) or None,
             "afterwards_ns": None if then is None else then.saving_ns,
             "after": None if then is None else ", ".join(then.once),
         })  # fmt: skip
@@ -200,10 +200,10 @@ def _savings(found: Advices, advice: Sequence[Advice], *columns: str) -> pd.Data
     return made.drop(columns=[name for name in _SELDOM if name in made and made[name].isna().all()])
 
 
-def not_evaluable(found: Advices) -> pd.DataFrame:
+def not_evaluable(advices: Advices) -> pd.DataFrame:
     """Return rule, reason, to_record (what to record so that it can be evaluated; NA where nothing helps)."""
     rows = [
-        (rule, text.capitalized(why.reason), render(why.record) or pd.NA) for rule, why in found.not_evaluable.items()
+        (rule, text.capitalized(why.reason), render(why.record) or pd.NA) for rule, why in advices.not_evaluable.items()
     ]
     return pd.DataFrame(rows, columns=["rule", "reason", "to_record"], dtype=object)
 
@@ -241,10 +241,10 @@ def identities(sources: Sequence[PathLike], partial: bool = False) -> pd.DataFra
     for source in sources:
         trace = load(source, partial=partial)
         facts = Facts(trace)
-        found = identity(facts)
+        advices = identity(facts)
         step_ns = int(np.median(facts.steps.recorded_ns)) if len(facts.steps) else None
-        steps = found.steps if facts.has_steps else None
-        rows.append((str(source), len(trace), steps, step_ns, found.error, found.worst, found.unexplained))
+        steps = advices.steps if facts.has_steps else None
+        rows.append((str(source), len(trace), steps, step_ns, advices.error, advices.worst, advices.unexplained))
     names = ["source", "events", "steps", "step_ns", "error_ratio", "worst_error_ratio", "unexplained_ratio"]
     made = pd.DataFrame(rows, columns=names)
     return made.astype({"steps": "Int64", "step_ns": "Int64"} | dict.fromkeys(names[4:], "Float64"))

@@ -193,7 +193,7 @@ def saves(prediction: Prediction) -> Message | None:
     return message("costs {share:ratio} more time", share=-share)
 
 
-def lines(advice: Advice, found: Advices, of: str) -> Iterator[Text]:
+def lines(advice: Advice, advices: Advices, of: str) -> Iterator[Text]:
     """Yield what, where, how much, how sure, after what. ``of``: what the times are of, "step" or "recording"."""
     yield sentence(advice.candidate.what)
     where = [part for part in (advice.place, steps(advice)) if part]
@@ -201,9 +201,9 @@ def lines(advice: Advice, found: Advices, of: str) -> Iterator[Text]:
         yield message("Where: {where:parts}", where=where)
     yield from expected(advice.prediction, of)
     if advice.prediction.saving_ns is not None:
-        yield message("How sure: {how:parts}", how=list(how_sure(advice, found)))
-    if advice.id in found.after:
-        yield message("With others: {after}", after=after(advice, found))
+        yield message("How sure: {how:parts}", how=list(how_sure(advice, advices)))
+    if advice.id in advices.after:
+        yield message("With others: {after}", after=after(advice, advices))
     yield message("Id: {id}", id=advice.id)
 
 
@@ -235,7 +235,7 @@ def now_and_then(p: Prediction, of: str, within: bool = False) -> Message:
     return message("Recording: {now:ns} now, {then:ns} afterwards (p10 to p90: {low:ns} to {high:ns})", **values)
 
 
-def how_sure(advice: Advice, found: Advices) -> Iterator[Message]:
+def how_sure(advice: Advice, advices: Advices) -> Iterator[Message]:
     """Yield the source of the number, what the interval rests on, and what is not counted on."""
     p = advice.prediction
     saving, low, high = p.saving_ns or 0, p.saving_p10_ns or 0, p.saving_p90_ns or 0
@@ -246,23 +246,23 @@ def how_sure(advice: Advice, found: Advices) -> Iterator[Message]:
         yield message("it may cost time instead: measure it")
     if saving < 0 < high:
         yield message("it may save time all the same: measure it")
-    if found.noise_ns and 0 < saving < found.noise_ns:
+    if advices.noise_ns and 0 < saving < advices.noise_ns:
         yield message(
-            "less than these steps differ by chance (±{time:ns}): take many to measure it", time=found.noise_ns
+            "less than these steps differ by chance (±{time:ns}): take many to measure it", time=advices.noise_ns
         )
-    why = found.excluded.get(advice.id)
+    why = advices.excluded.get(advice.id)
     if why and p.method == "replay":
         yield message("not in the combined saving: {why}", why=why)
 
 
-def after(advice: Advice, found: Advices) -> Message:
+def after(advice: Advice, advices: Advices) -> Message:
     """Return what is left, or only comes, of a saving once other advice is followed: ``saves nothing by itself, 12 ms
     once loader-workers-29c1 is done``."""
-    own, then = advice.prediction.saving_ns or 0, found.after[advice.id]
+    own, then = advice.prediction.saving_ns or 0, advices.after[advice.id]
     others = message("{names:and}", names=then.once)
-    if len(then.once) > 2 and set(then.once) == set(found.together) - {advice.id}:
+    if len(then.once) > 2 and set(then.once) == set(advices.together) - {advice.id}:
         others = message("the {count} that can be combined", count=len(then.once))
-        if advice.id in found.together:
+        if advice.id in advices.together:
             others = message("the other {count} that can be combined", count=len(then.once))
     values = {"others": others, "verb": "is" if len(then.once) == 1 else "are", "then": then.saving_ns}
     if 0 < then.saving_ns < own:
@@ -311,32 +311,32 @@ def replayed(identity: Identity, of: str) -> Message:
     )  # fmt: skip
 
 
-def together(found: Advices, of: str) -> Iterator[Message]:
+def together(advices: Advices, of: str) -> Iterator[Message]:
     """Yield what all advice saves that does not exclude each other."""
-    if found.combined is None or len(found.together) < 2:
+    if advices.combined is None or len(advices.together) < 2:
         return
-    _, *saving = expected(found.combined, of)
+    _, *saving = expected(advices.combined, of)
     if saving:
-        count, savings = len(found.together), sum(one.prediction.saving_ns is not None for one in found.advice)
+        count, savings = len(advices.together), sum(one.prediction.saving_ns is not None for one in advices.advice)
         which = message("The {count} that can be combined", count=count)
         if count == savings:
             which = message("Both") if count == 2 else message("All {count}", count=count)
-        first = now_and_then(found.combined, of, within=True)
+        first = now_and_then(advices.combined, of, within=True)
         yield message("{which}, replayed at once: {first}. {second}.", which=which, first=first, second=saving[0])
 
 
-def gains(found: Advices) -> Iterator[Message]:
+def gains(advices: Advices) -> Iterator[Message]:
     """Yield what is no advice by itself, and becomes worth it once other advice is followed."""
-    for one in found.without_saving:
-        if one.id in found.after:
+    for one in advices.without_saving:
+        if one.id in advices.after:
             yield message(
-                "Worth it afterwards: {id} ({title}) {after}.", id=one.id, title=one.title, after=after(one, found)
+                "Worth it afterwards: {id} ({title}) {after}.", id=one.id, title=one.title, after=after(one, advices)
             )
 
 
-def without_saving(found: Advices) -> Iterator[Message]:
+def without_saving(advices: Advices) -> Iterator[Message]:
     """Yield what was found and saves nothing, or too little."""
-    left = [one for one in found.without_saving if one.id not in found.after]
+    left = [one for one in advices.without_saving if one.id not in advices.after]
     none = [one.id for one in left if (one.prediction.saving_ns or 0) <= 0]
     little = [
         message("{id} ({saving:ns})", id=one.id, saving=one.prediction.saving_ns)
@@ -349,10 +349,10 @@ def without_saving(found: Advices) -> Iterator[Message]:
         yield message("Looked at, saves too little to read on: {ids:list}.", ids=little)
 
 
-def not_evaluable(found: Advices, every: bool = False) -> Iterator[Message]:
+def not_evaluable(advices: Advices, every: bool = False) -> Iterator[Message]:
     """Yield the rules that could not be evaluated, a sentence for each reason. What to record is left to the machine
     formats and to ``--rule``. ``every``: name all rules."""
-    reasons = found.not_evaluable
+    reasons = advices.not_evaluable
     if len(reasons) == 1:
         for rule, why in reasons.items():
             yield message("Cannot be evaluated here: {rule} ({why}).", rule=rule, why=why.text)
@@ -364,39 +364,39 @@ def not_evaluable(found: Advices, every: bool = False) -> Iterator[Message]:
         cut = any(len(rules) > most for rules in by_reason.values())
         text = mark("{count} rules cannot be evaluated here. What to record: perfkit advise {source} --rule ID{more}.")
         more = message("; --format json names all") if cut else None
-        yield message(text, count=len(reasons), source=found.source, more=more)
+        yield message(text, count=len(reasons), source=advices.source, more=more)
         for reason, rules in by_reason.items():
             yield message("{reason}: {rules}.", reason=capitalized(reason), rules=several(rules, most))
 
 
-def headline(found: Advices, of: str) -> Iterator[Text]:
+def headline(advices: Advices, of: str) -> Iterator[Text]:
     """Yield the one sentence about all advice for hurried readers; where something was asked, a sentence for each
     answer. ``of``: what the times are of, "step" or "recording"."""
     whole = message("a step") if of == "step" else message("the recording")
-    if found.asked:
-        for question, one in zip(found.asked, found.advice, strict=True):
+    if advices.asked:
+        for question, one in zip(advices.asked, advices.advice, strict=True):
             yield message("{question}: {answer}", question=question, answer=answer(whole, one.prediction))
         return
-    savings = [one.prediction for one in found.advice if one.prediction.saving_ns is not None]
+    savings = [one.prediction for one in advices.advice if one.prediction.saving_ns is not None]
     if not savings:
-        if not found.advice and not found.without_saving and len(found.not_evaluable) == 1:
+        if not advices.advice and not advices.without_saving and len(advices.not_evaluable) == 1:
             yield message("What was asked cannot be told from this recording.")
             return
         notes = None
-        if found.advice:
+        if advices.advice:
             one_note = message("; one thing is worth knowing")
-            notes = one_note if len(found.advice) == 1 else message("; some things are worth knowing")
+            notes = one_note if len(advices.advice) == 1 else message("; some things are worth knowing")
         yield sentence(message("{nothing}{notes}", nothing=message(NOTHING), notes=notes))
         return
     changes, best, which = len(savings), savings[0], None
     # a prediction that is no replay may save more by itself than all that can be combined
-    if found.combined is not None and (found.combined.saving_ns or 0) >= (best.saving_ns or 0):
-        best = found.combined
+    if advices.combined is not None and (advices.combined.saving_ns or 0) >= (best.saving_ns or 0):
+        best = advices.combined
     if changes > 1:
-        which = message(" with the {count} that can be combined", count=len(found.together))
-        if len(found.together) < 2 or best is not found.combined:
+        which = message(" with the {count} that can be combined", count=len(advices.together))
+        if len(advices.together) < 2 or best is not advices.combined:
             which = message(" with the first")
-        elif len(found.together) == changes:
+        elif len(advices.together) == changes:
             which = message(" with both") if changes == 2 else message(" with all of them")
     count = plural("One change", "{n} changes", changes)
     yield message("{question}: {answer}", question=count, answer=answer(whole, best, which))

@@ -12,20 +12,11 @@ import numpy as np
 
 from perfkit_core import calibration
 from perfkit_core.advice.facts import Facts
-from perfkit_core.advice.operators import matching, operators
+from perfkit_core.advice.operators import launched, matching, operators
 from perfkit_core.algorithms import groupby, intervals, nesting
 from perfkit_core.algorithms.arrays import BoolArray, IntArray
 from perfkit_core.language.messages import message
-from perfkit_core.model.schema import (
-    ANNOTATION,
-    DEVICE_WORK,
-    KERNEL,
-    MEMCPY,
-    OPERATOR,
-    OPERATOR_DETAIL,
-    RUNTIME,
-    SYNC,
-)
+from perfkit_core.model import schema
 from perfkit_core.model.trace import Trace
 from perfkit_core.replay.quantity import Quantity
 from perfkit_core.views.select import threads
@@ -96,18 +87,19 @@ class Transfers:
 def transfers(facts: Facts) -> Transfers:
     """Return the copies of the steps between host and device; of the whole recording where there are no steps."""
     trace, thread = facts.trace, threads(facts.trace).code
-    rows = np.flatnonzero(trace.rows("kind", MEMCPY) & (trace.ints("launched_by") >= 0) & facts.in_steps)
+    rows = np.flatnonzero(trace.rows("kind", schema.MEMCPY) & (trace.ints("launched_by") >= 0) & facts.in_steps)
     call = trace.ints("launched_by")[rows]
     # the outermost event around each call in which nothing but the copy happens
-    moves = trace.rows("kind", OPERATOR) & trace.rows("op_name", *_MOVES)
-    moves |= matching(trace, "name", _MOVING.search) & trace.rows("kind", OPERATOR, OPERATOR_DETAIL, ANNOTATION)
+    moves = trace.rows("kind", schema.OPERATOR) & trace.rows("op_name", *_MOVES)
+    kinds = (schema.OPERATOR, schema.OPERATOR_DETAIL, schema.ANNOTATION)
+    moves |= matching(trace, "name", _MOVING.search) & trace.rows("kind", *kinds)
     moves &= trace.host
     owner = call.copy()
     for _ in range(NESTED):
         above = trace.ints("parent")[owner]
         owner = np.where((above >= 0) & moves[above], above, owner)
-    kinds = trace.codes("copy_kind")
-    direction = kinds.lookup(np.array([kind[:4] for kind in kinds.values], "U4"), "")[rows]
+    copies = trace.codes("copy_kind")
+    direction = copies.lookup(np.array([kind[:4] for kind in copies.values], "U4"), "")[rows]
     # an operator that reads a number copies to the host: some devices call host memory that they can reach their own
     direction = np.where(trace.rows("op_name", "item")[owner], "DtoH", direction)
     order = np.lexsort((trace.ints("start_ns")[call], thread[call]))
@@ -116,8 +108,8 @@ def transfers(facts: Facts) -> Transfers:
     # the synchronisation that follows each call in the same operator before anything else is launched, -1
     launches = np.zeros(len(trace), np.bool_)
     launches[trace.ints("launched_by")[trace.ints("launched_by") >= 0]] = True
-    syncs = trace.host & trace.rows("kind", SYNC)
-    calls = np.flatnonzero(trace.host & (syncs | (launches & trace.rows("kind", RUNTIME))))
+    syncs = trace.host & trace.rows("kind", schema.SYNC)
+    calls = np.flatnonzero(trace.host & (syncs | (launches & trace.rows("kind", schema.RUNTIME))))
     calls = calls[np.lexsort((trace.ints("start_ns")[calls], thread[calls]))]
     position = np.full(len(trace), -1, np.int64)
     position[calls] = np.arange(len(calls))
@@ -135,7 +127,7 @@ def wait_ceiling_ns(facts: Facts, own_ns: float) -> int:
     activity, trace = facts.activity, facts.trace
     both = [np.concatenate(part) for part in zip(activity.compute, activity.copy, strict=True)]
     device = float(np.median(facts.within_steps(intervals.union(*both))))
-    calls = trace.host & trace.rows("kind", SYNC, RUNTIME) & facts.in_steps
+    calls = trace.host & trace.rows("kind", schema.SYNC, schema.RUNTIME) & facts.in_steps
     host = max(facts.step_ns - facts.per_step(int(facts.waiting_ns[calls].sum())), 0)
     return round(min(host, device) + own_ns)
 
@@ -168,12 +160,12 @@ def outer_operators(facts: Facts, copies: IntArray) -> OuterOperators:
     position = np.full(len(trace) + 1, -1, np.int64)  # the last one is where an event in no operator (-1) points
     position[rows] = np.arange(len(rows))
     of = position[outer]
-    work = np.flatnonzero(trace.rows("kind", *DEVICE_WORK) & (trace.ints("launched_by") >= 0))
+    work = launched(trace)
     at = of[trace.ints("launched_by")[work]]
     work, at = work[at >= 0], at[at >= 0]
     works, kernels = np.zeros(len(rows), np.int64), np.zeros(len(rows), np.int64)
     np.add.at(works, at, 1)
-    np.add.at(kernels, at, trace.rows("kind", KERNEL)[work].astype(np.int64))
+    np.add.at(kernels, at, trace.rows("kind", schema.KERNEL)[work].astype(np.int64))
     return OuterOperators(rows, threads(trace).code[rows], works, kernels, of)
 
 

@@ -16,17 +16,7 @@ from perfkit_core.advice.operators import compiled_regions, name_of, operators, 
 from perfkit_core.algorithms import groupby, intervals
 from perfkit_core.algorithms.intervals import Intervals
 from perfkit_core.language.messages import message, plural
-from perfkit_core.model.schema import (
-    COMMUNICATION,
-    DATALOADER,
-    OPERATOR,
-    OPERATOR_DETAIL,
-    OVERHEAD,
-    PYTHON,
-    RUNTIME,
-    STEP,
-    SYNC,
-)
+from perfkit_core.model import schema
 from perfkit_core.plugins.contracts import Rule
 from perfkit_core.replay.quantity import Quantity
 from perfkit_core.replay.transforms.durations import Shorten
@@ -41,7 +31,10 @@ _SHORT: Final = Quantity(
     0.0, 0.4, 0.9, message("prior: from code that is compiled as a whole to Python that runs nearly as before")
 )
 """Factor of short gaps, which recording makes longer than they are."""
-_WORK: Final = (OPERATOR, OPERATOR_DETAIL, RUNTIME, SYNC, COMMUNICATION, DATALOADER, OVERHEAD)
+_WORK: Final = (
+    schema.OPERATOR, schema.OPERATOR_DETAIL, schema.RUNTIME, schema.SYNC, schema.COMMUNICATION, schema.DATALOADER,
+    schema.OVERHEAD,
+)  # fmt: skip
 _FRAMES: Final = 3
 Gaps = dict[int, Intervals]
 """The gaps of each rank: those of ``facts.rank`` are shown, and all ranks lose theirs."""
@@ -58,7 +51,8 @@ def find(facts: Facts) -> list[Candidate]:
     for rank in facts.ranks:
         # the time of the steps of a rank in which none of its threads does recorded work
         here = trace.host & (trace.ints("rank") == rank)
-        work, steps = here & trace.rows("kind", *_WORK), here & trace.rows("kind", STEP) & (facts.replay.first >= 0)
+        work = here & trace.rows("kind", *_WORK)
+        steps = here & trace.rows("kind", schema.STEP) & (facts.replay.first >= 0)
         start, end = intervals.subtract(
             *(intervals.union_of(np.flatnonzero(part), trace.ints("start_ns"), trace.end_ns) for part in (steps, work))
         )
@@ -139,7 +133,7 @@ def _shared(facts: Facts, gaps: Gaps, factor: Quantity) -> tuple[Candidate, list
     start = facts.replay.recorded_ns(nodes)
     within = covered_ns(own, start, start + graph.dur_ns[nodes])
     rows, within = graph.row[nodes[within > 0]], within[within > 0]
-    python, names = trace.rows("kind", PYTHON)[rows], frame_names(trace)
+    python, names = trace.rows("kind", schema.PYTHON)[rows], frame_names(trace)
     spent = np.bincount(names.codes[rows[python]], within[python], minlength=len(names.values))
     most = [code for code in np.argsort(-spent, kind="stable")[:_FRAMES] if spent[code] > 0]
     distinct, at = np.unique(rows, return_inverse=True)

@@ -81,8 +81,7 @@ def find(facts: Facts) -> list[Candidate]:
         edits=(Batch(rows, cost, _GAP_NS, group), Shorten(between, _BETWEEN)),
         ceiling_ns=facts.step_ns - device,
         preconditions=(
-            message("the host is busy for longer than the device"),
-            message("the device is idle for most of the step"),
+            message("the host is busy for longer than the device"), message("the device is idle for most of the step"),
         ),
         vetoes=tuple(vetoes),
         assumptions=assume(launches_ns=cost, between_factor=_BETWEEN),
