@@ -74,7 +74,7 @@ def compare(
     Exit codes: 0, 1 a condition of --fail-on holds, 2 a run or an option is wrong.
     """
     from perfkit_core.compare.change import against_report
-    from perfkit_core.compare.multi_run import Run, several_report
+    from perfkit_core.compare.multi_run import Run, multi_run_report
     from perfkit_core.compare.report import comparison_report
     from perfkit_core.report.summary import cut
 
@@ -93,7 +93,9 @@ def compare(
         elif len(names) == 2:
             report = comparison_report(captures[0], captures[1], wanted, names)
         else:
-            report = several_report([Run(name, tuple(run)) for name, run in zip(names, captures, strict=True)], wanted)
+            report = multi_run_report(
+                [Run(name, tuple(run)) for name, run in zip(names, captures, strict=True)], wanted
+            )
     tables = options.names(views)
     if chosen.name == "markdown" and not views:
         present = {section.name for section in report.sections}

@@ -1,18 +1,24 @@
-"""The change of the difference of two runs since an earlier pair, and the report on it."""
+"""The change of the difference of two runs since an earlier pair, and the report on it.
+
+Where a run is the same in both pairs it cancels out: the change is the difference of the other runs, with the interval
+and the noise of these two. Otherwise both pairs are assumed to be independent: their intervals are combined by the
+method of variance estimates recovery (Zou and Donner 2008), their noise as standard deviations are.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from math import hypot
+from typing import Final
 
 import numpy as np
 import pandas as pd
 
 from perfkit_core.compare.attribute.causes import by_layer, causes, explained, largest_first, waterfall
-from perfkit_core.compare.explanation import DRAWN, MEAN, SHOWN_CAUSES, drawn, named
+from perfkit_core.compare.explanation import DRAWN, MEAN, SHOWN_CAUSES, drawn, largest_causes
 from perfkit_core.compare.pair import Asked, Pair, pair
-from perfkit_core.compare.report import COLUMNS, SIDES, labels, reasons, report_of, rows, source_of
+from perfkit_core.compare.report import COLUMNS, labels, reasons, report_of, rows, source_of
 from perfkit_core.compare.statistics import (
     FASTER,
     NO_DIFFERENCE,
@@ -24,16 +30,38 @@ from perfkit_core.compare.statistics import (
     SampleStatistics,
     of_steps,
 )
-from perfkit_core.language.messages import Message, mark, message, say
+from perfkit_core.language.messages import SIDES, Message, mark, message, say
 from perfkit_core.model.trace import Trace
 from perfkit_core.report.model import Report, Section, declared
+
+Side = Sequence[Trace]
+CAUSE: Final = ("operator", "category", "place", "phase", "family")
+NAMED_LAYERS: Final = 3
+_NOTE = mark(
+    "Before: what the median step of other took more than that of base in the earlier pair; now: in this one. The "
+    "difference of the two is new: what both pairs have in common cancels out."
+)
+_VERDICTS: Final = {
+    SLOWER: mark("New: other has lost {change:ns} against base since the earlier pair{interval}{noise}."),
+    FASTER: mark("New: other has gained {change:ns} on base since the earlier pair{interval}{noise}."),
+    PERHAPS_SLOWER: mark(
+        "Possibly new (machine noise cannot be ruled out): other has lost {change:ns} against base since the earlier "
+        "pair{interval}{noise}; record three of each."
+    ),
+    PERHAPS_FASTER: mark(
+        "Possibly new (machine noise cannot be ruled out): other has gained {change:ns} on base since the earlier "
+        "pair{interval}{noise}; record three of each."
+    ),
+    NO_DIFFERENCE: mark("Nothing new beyond noise: the difference has changed by {change:+ns}{interval}{noise}."),
+    TOO_FEW: mark("Too few steps to tell what is new: the difference has changed by {change:+ns}{interval}{noise}."),
+}
 
 
 @dataclass(frozen=True, slots=True)
 class Change:
-    """In ns. ``before`` and ``now``: what the median step of other takes more than that of base, in the earlier pair
-    and in this one. ``change`` is now less before, ``low`` to ``high`` its 95 % interval, ``noise`` what it may be
-    between equal pairs (None: too few steps). ``verdict`` as of steps: slower where other has lost."""
+    """In ns. ``before`` and ``now``: the median step of other less that of base, in the earlier pair and in this one.
+    ``change`` is now less before, ``low`` to ``high`` its 95 % interval, ``noise`` the change that equal pairs may have
+    (None: too few steps). ``verdict`` as for steps: slower where other has lost."""
 
     before: int
     now: int
@@ -49,40 +77,37 @@ class Change:
 
 
 def change(before: Pair, now: Pair) -> Change | None:
-    """The change of the difference; None where a run has no steps."""
+    """Return the change of the difference; None where a run has no steps."""
     if before.steps is None or now.steps is None:
         return None
-    alone = _alone(before, now)
-    if alone is not None:
-        return Change(before.steps.difference, now.steps.difference, alone.low, alone.high, alone.noise, alone.verdict)
-    return _of_both(before.steps, now.steps)
-
-
-def _alone(before: Pair, now: Pair) -> SampleStatistics | None:
-    """The statistics of the two runs that are left where the others are the same."""
     (base, other), (old_base, old_other) = now.captures, before.captures
     between = max(now.between, before.between)
+    alone = None
     if _same(base, old_base):
-        return of_steps(_steps(old_other), _steps(other), between)
-    if _same(other, old_other):
-        return of_steps(_steps(base), _steps(old_base), between)
-    return None
+        alone = _statistics(old_other, other, between)
+    elif _same(other, old_other):
+        alone = _statistics(base, old_base, between)
+    if alone is not None:
+        return Change(before.steps.difference, now.steps.difference, alone.low, alone.high, alone.noise, alone.verdict)
+    return _of_independent(before.steps, now.steps)
 
 
-def _same(one: Sequence[Capture], other: Sequence[Capture]) -> bool:
-    return len(one) == len(other) and all(np.array_equal(a.step_ns, b.step_ns) for a, b in zip(one, other, strict=True))
+def _same(first: Sequence[Capture], second: Sequence[Capture]) -> bool:
+    same_count = len(first) == len(second)
+    return same_count and all(np.array_equal(a.step_ns, b.step_ns) for a, b in zip(first, second, strict=True))
 
 
-def _steps(captures: Sequence[Capture]) -> list[np.ndarray]:
-    return [one.step_ns for one in captures]
+def _statistics(base: Sequence[Capture], other: Sequence[Capture], between: float) -> SampleStatistics | None:
+    return of_steps([capture.step_ns for capture in base], [capture.step_ns for capture in other], between)
 
 
-def _of_both(before: SampleStatistics, now: SampleStatistics) -> Change:
+def _of_independent(before: SampleStatistics, now: SampleStatistics) -> Change:
+    """Combine two differences that share no run."""
     whole = now.difference - before.difference
-    known = (before.low, before.high, now.low, now.high, before.noise, now.noise)
-    if any(value is None for value in known):
+    bounds = (before.low, before.high, now.low, now.high, before.noise, now.noise)
+    if any(value is None for value in bounds):
         return Change(before.difference, now.difference, None, None, None, TOO_FEW if whole else NO_DIFFERENCE)
-    b_low, b_high, n_low, n_high, b_noise, n_noise = (float(value or 0) for value in known)
+    b_low, b_high, n_low, n_high, b_noise, n_noise = (float(value or 0) for value in bounds)
     low = round(whole - hypot(now.difference - n_low, b_high - before.difference))
     high = round(whole + hypot(n_high - now.difference, before.difference - b_low))
     noise = round(hypot(b_noise, n_noise))
@@ -91,11 +116,8 @@ def _of_both(before: SampleStatistics, now: SampleStatistics) -> Change:
     return Change(before.difference, now.difference, low, high, noise, verdict)
 
 
-CAUSE = ("operator", "category", "place", "phase", "family")
-
-
 def new_causes(before: pd.DataFrame, now: pd.DataFrame) -> pd.DataFrame:
-    """Of two trees of :func:`~perfkit_core.compare.attribute.attribute`: operator, category, place, phase, family,
+    """Compare two trees of :func:`~perfkit_core.compare.attribute.attribute`: operator, category, place, phase, family,
     before_difference_ns, now_difference_ns (other less base, of the earlier pair and of this one), difference_ns (now
     less before), explained_ratio (of the whole change, by this row and those before it). Largest changes first; they
     sum to the change of the difference of the medians."""
@@ -103,21 +125,11 @@ def new_causes(before: pd.DataFrame, now: pd.DataFrame) -> pd.DataFrame:
 
 
 def new_layers(before: pd.DataFrame, now: pd.DataFrame) -> pd.DataFrame:
-    """The same by layer, with the column layer in front. No rows where not all runs have layers."""
+    """Return the same by layer, with the column layer in front. No rows where not all runs have layers."""
     first, last = by_layer(before), by_layer(now)
     if first.empty or last.empty:
         first, last = first.head(0), last.head(0)
     return _changed(first, last, ("layer",))
-
-
-def changes(found: Change) -> pd.DataFrame:
-    """One row: verdict, before_difference_ns, now_difference_ns, difference_ns (the change), low_ns, high_ns (its 95 %
-    interval), noise_ns."""
-    row = {
-        "verdict": found.verdict, "before_difference_ns": found.before, "now_difference_ns": found.now,
-        "difference_ns": found.change, "low_ns": found.low, "high_ns": found.high, "noise_ns": found.noise,
-    }  # fmt: skip
-    return pd.DataFrame([row]).astype(dict.fromkeys(("low_ns", "high_ns", "noise_ns"), "Int64"))
 
 
 def _changed(before: pd.DataFrame, now: pd.DataFrame, keys: Sequence[str]) -> pd.DataFrame:
@@ -129,101 +141,73 @@ def _changed(before: pd.DataFrame, now: pd.DataFrame, keys: Sequence[str]) -> pd
     return explained(largest_first(joined, names))
 
 
-Side = Sequence[Trace]
-NAMED_LAYERS = 3
-_NOTE = mark(
-    "Before: what the median step of other took more than that of base in the earlier pair; now: in this one. The "
-    "difference of the two is new: what both pairs have in common cancels out."
-)
-_NO_LAYERS = mark("layers are needed in all four runs")
-_VERDICTS = {
-    SLOWER: mark("New: other has lost {change:ns} against base since the earlier pair{interval}{noise}."),
-    FASTER: mark("New: other has gained {change:ns} on base since the earlier pair{interval}{noise}."),
-    PERHAPS_SLOWER: mark(
-        "Perhaps new, but not told from noise of the machine: other has lost {change:ns} against base since the "
-        "earlier pair{interval}{noise}; record three of each."
-    ),
-    PERHAPS_FASTER: mark(
-        "Perhaps new, but not told from noise of the machine: other has gained {change:ns} on base since the earlier "
-        "pair{interval}{noise}; record three of each."
-    ),
-    NO_DIFFERENCE: mark("Nothing new beyond noise: the difference has changed by {change:+ns}{interval}{noise}."),
-    TOO_FEW: mark("Too few steps to tell what is new: the difference has changed by {change:+ns}{interval}{noise}."),
-}
-
-
-@dataclass(frozen=True, slots=True)
-class _New:
-    """What has changed: of the step (None without steps), by cause and by layer."""
-
-    step: Change | None
-    causes: pd.DataFrame
-    layers: pd.DataFrame
-    ends: tuple[int, int]
-
-
 def against_report(sides: tuple[Side, Side], earlier: tuple[Side, Side], asked: Asked, names: Sequence[str]) -> Report:
-    """The report of :func:`~perfkit_core.compare.report.comparison_report` on two runs, and before it sections
-    new_waterfall, new_step_time, new_causes and new_layers; ``data["new"]`` is what they tell.
+    """Return the report of :func:`~perfkit_core.compare.report.comparison_report` on two runs, with sections
+    new_waterfall, new_step_time, new_causes and new_layers before it; ``data["new"]`` holds their content.
 
-    Raises UsageError for what cannot be answered."""
+    Raises UsageError for questions that the runs cannot answer."""
     now, before = pair(*sides, asked), pair(*earlier, replace(asked, conditions=()))
-    why, old = reasons(now), reasons(before)
-    trees = old.attribution, why.attribution
-    found = _New(change(before, now), new_causes(*trees), new_layers(*trees), _ends(trees))
+    why = reasons(now)
+    trees = reasons(before).attribution, why.attribution
+    step, by_cause, layers = change(before, now), new_causes(*trees), new_layers(*trees)
+    step_table = None if step is None else _table(step)
     report = report_of(now, sides, names, why)
     old_names = [say("earlier {side}", side=say(side)) for side in SIDES]
-    old_sources = (source_of(*one) for one in zip(earlier, old_names, labels(earlier), strict=True))
+    old_sources = (source_of(*source) for source in zip(earlier, old_names, labels(earlier), strict=True))
+
+    first, last = (0 if tree.empty else int(tree["difference_ns"].iloc[0]) for tree in trees)
+    ends = (say("difference before"), first), (say("difference now"), last)
+    picture = waterfall(by_cause, *ends, DRAWN)
+    mean, none = "" if step is None else say(MEAN), say("layers are needed in all four runs")
+    sections = [drawn("new_waterfall", say("What is new"), picture, of_medians=step is not None)]
+    if step_table is not None:
+        sections.append(Section("new_step_time", say("Is it real?"), step_table, say(_NOTE)))
+    title = say("What is new, by layer")
+    sections += [
+        Section("new_causes", say("What is new, by cause"), by_cause, mean, limit=SHOWN_CAUSES),
+        Section("new_layers", title, layers, mean if len(layers) else "", none, SHOWN_CAUSES),
+    ]
     return replace(
         report,
         sources=(*report.sources, *old_sources),
-        headline=(*_sentences(found), *report.headline),
-        sections=(*declared(_sections(found), COLUMNS), *report.sections),
-        data={**report.data, "new": _data(found)},
+        headline=(*_sentences(step, by_cause, layers), *report.headline),
+        sections=(*declared(sections, COLUMNS), *report.sections),
+        data={
+            **report.data,
+            "new": {
+                "step_time": None if step_table is None else rows(step_table)[0],
+                "causes": rows(by_cause),
+                "layers": rows(layers),
+            },
+        },
     )
 
 
-def _ends(trees: tuple[pd.DataFrame, pd.DataFrame]) -> tuple[int, int]:
-    first, last = (0 if tree.empty else int(tree["difference_ns"].iloc[0]) for tree in trees)
-    return first, last
+def _table(step: Change) -> pd.DataFrame:
+    """Return one row: verdict, before_difference_ns, now_difference_ns, difference_ns (the change), low_ns, high_ns
+    (its 95 % interval), noise_ns."""
+    row = {
+        "verdict": step.verdict, "before_difference_ns": step.before, "now_difference_ns": step.now,
+        "difference_ns": step.change, "low_ns": step.low, "high_ns": step.high, "noise_ns": step.noise,
+    }  # fmt: skip
+    return pd.DataFrame([row]).astype(dict.fromkeys(("low_ns", "high_ns", "noise_ns"), "Int64"))
 
 
-def _sections(found: _New) -> Iterator[Section]:
-    ends = (say("difference before"), found.ends[0]), (say("difference now"), found.ends[1])
-    stepped = found.step is not None
-    yield drawn("new_waterfall", say("What is new"), waterfall(found.causes, *ends, DRAWN), of_medians=stepped)
-    if found.step is not None:
-        yield Section("new_step_time", say("Is it real?"), changes(found.step), say(_NOTE))
-    mean = say(MEAN) if stepped else ""
-    yield Section("new_causes", say("What is new, by cause"), found.causes, mean, limit=SHOWN_CAUSES)
-    none, note = say(_NO_LAYERS), mean if len(found.layers) else ""
-    yield Section("new_layers", say("What is new, by layer"), found.layers, note, empty=none, limit=SHOWN_CAUSES)
-
-
-def _sentences(found: _New) -> Iterator[Message]:
-    if found.step is not None:
-        yield _verdict(found.step)
-    if largest := named(found.causes):
+def _sentences(step: Change | None, causes: pd.DataFrame, layers: pd.DataFrame) -> Iterator[Message]:
+    if step is not None:
+        interval = noise = None
+        if step.low is not None and step.high is not None:
+            interval = message(" (95% interval of the change {low:+ns} to {high:+ns})", low=step.low, high=step.high)
+        if step.noise is not None:
+            noise = message("; equal pairs may differ by {noise:ns}", noise=step.noise)
+        change = step.change if step.verdict in (NO_DIFFERENCE, TOO_FEW) else abs(step.change)
+        yield message(_VERDICTS[step.verdict], change=change, interval=interval, noise=noise)
+    if largest := largest_causes(causes):
         yield message("The largest new causes: {causes:parts}.", causes=largest)
-    layers = found.layers[found.layers["difference_ns"] != 0].head(NAMED_LAYERS)
-    if len(layers):
+    differing = layers[layers["difference_ns"] != 0].head(NAMED_LAYERS)
+    if len(differing):
         changes = [
             message("{name} {difference:+ns}", name=layer, difference=difference)
-            for layer, difference in zip(layers["layer"], layers["difference_ns"], strict=True)
+            for layer, difference in zip(differing["layer"], differing["difference_ns"], strict=True)
         ]
         yield message("By layer: {layers:parts}.", layers=changes)
-
-
-def _verdict(step: Change) -> Message:
-    interval = noise = None
-    if step.low is not None and step.high is not None:
-        interval = message(" (95% interval of the change {low:+ns} to {high:+ns})", low=step.low, high=step.high)
-    if step.noise is not None:
-        noise = message("; equal pairs may differ by {noise:ns}", noise=step.noise)
-    change = step.change if step.verdict in (NO_DIFFERENCE, TOO_FEW) else abs(step.change)
-    return message(_VERDICTS[step.verdict], change=change, interval=interval, noise=noise)
-
-
-def _data(found: _New) -> dict[str, object]:
-    step = None if found.step is None else rows(changes(found.step))[0]
-    return {"step_time": step, "causes": rows(found.causes), "layers": rows(found.layers)}

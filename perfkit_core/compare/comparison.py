@@ -1,4 +1,12 @@
-"""Step time, phases, kinds of events, operators and devices of two runs, side by side."""
+"""Step time, phases, kinds of events, operators and devices of two runs, side by side.
+
+Operator time is counted by the operators of :mod:`~perfkit_core.compare.align.units`; calls inside of them belong to
+them. Other operators at the top have no canonical name and keep their native one: the rows sum to the operator time.
+
+The peaks of devices are the makers' data sheets, only numbers that these give for certain: dense rates, without the
+doubling of structured sparsity. A name that fits several products has no row: "AMD Radeon Graphics" is any of them, and
+boards made for one customer have only the numbers that hold for every variant of the chip.
+"""
 
 from __future__ import annotations
 
@@ -22,52 +30,15 @@ from perfkit_core.views.steps import overview, step_phases
 from perfkit_core.views.steps.step_rows import step_rows
 from perfkit_core.views.tables import rounded_division
 
-
-def operator_time(trace: Trace, chosen: BoolArray) -> pd.DataFrame:
-    """Columns name (canonical, or native where unnamed), named (bool), calls, cpu_ns, device_ns: sums of ``chosen``."""
-    found = units(trace)
-    rows = np.flatnonzero(found.own & chosen)
-    names = np.array([*found.name.values, ""], object)[found.name.codes[rows]]
-    named = (trace.codes("op_name").codes[rows] >= 0) | (names == OPTIMIZER_UPDATE)
-    cpu, device = unit_times(trace)
-    table = pd.DataFrame({"name": names, "named": named, "calls": 1, "cpu_ns": cpu[rows], "device_ns": device[rows]})
-    sums: pd.DataFrame = table.groupby(["name", "named"], sort=False)[["calls", "cpu_ns", "device_ns"]].sum()
-    return sums.reset_index()
-
-
 MATCHED, BASE_ONLY, OTHER_ONLY, UNNAMED = "both", "base only", "other only", "no canonical name"
-
-
-def joined_tables(base: pd.DataFrame, other: pd.DataFrame, keys: list[str]) -> pd.DataFrame:
-    """All rows of both, those of base first. A side that lacks a row has 0 calls and 0 ns there."""
-    every = pd.concat([base[keys], other[keys]]).drop_duplicates()
-    joined = every.merge(base, on=keys, how="left").merge(other, on=keys, how="left")
-    numbers = {name: kind for side in (base, other) for name, kind in side.dtypes.items() if name not in keys}
-    return joined.fillna(dict.fromkeys(numbers, 0)).astype(numbers)
-
-
-def found_in(joined: pd.DataFrame) -> np.ndarray:
-    """In which of the runs each name is, shape (rows,)."""
-    in_base, in_other = joined["base_calls"].to_numpy() > 0, joined["other_calls"].to_numpy() > 0
-    where = np.where(in_base & in_other, MATCHED, np.where(in_base, BASE_ONLY, OTHER_ONLY))
-    return np.where(joined["named"].to_numpy(bool) | (in_base & in_other), where, UNNAMED)
-
-
-def with_difference(table: pd.DataFrame) -> pd.DataFrame:
-    """With difference_ns (other less base) and change_ratio (by the base; missing where that is 0)."""
-    difference = table["other_ns"] - table["base_ns"]
-    base = table["base_ns"].to_numpy(np.float64)
-    change = difference.to_numpy(np.float64) / np.where(base > 0, base, 1)
-    ratio = pd.Series(pd.arrays.FloatingArray(change, base <= 0), index=table.index)
-    return table.assign(difference_ns=difference, change_ratio=ratio)
-
-
-def known_device_times(table: pd.DataFrame, on_device: Mapping[str, bool]) -> pd.DataFrame:
-    """Where a side has no device work its times there are not 0 but missing, and so is the difference."""
-    missing = [side for side, known in on_device.items() if not known]
-    gone = [f"{side}_device_ns" for side in (*missing, *(["difference"] if missing else []))]
-    absent = {name: pd.array([pd.NA] * len(table), "Int64") for name in gone if name in table.columns}
-    return table.assign(**absent)
+_SIDES: Final = ("base", "other")
+_MEASURES: Final = ("cpu_ns", "device_ns")
+_STATISTICS: Final[Mapping[str, Callable[[IntArray], int]]] = {
+    "median": lambda ns: int(np.median(ns)),
+    "mean": lambda ns: round(float(ns.mean())),
+    "minimum": lambda ns: int(ns.min()),
+    "maximum": lambda ns: int(ns.max()),
+}
 
 
 @dataclass(frozen=True, slots=True, repr=False)
@@ -79,8 +50,7 @@ class Comparison:
     ``overview``: kind, place, base_calls, other_calls, base_ns, other_ns, difference_ns, change_ratio.
     ``operators``: name, found ("both", "base only", …), base_calls, other_calls, then for cpu and device: base_…_ns,
     other_…_ns, difference_…_ns.
-    Where ``per_step`` is true, times and calls are for one step, and only what belongs to a step counts; else for the
-    run.
+    Where ``per_step`` is true, times and calls are for one step, and only events of steps count; else for the run.
     ``matched_share``: side → {"cpu", "device"} → share of operator time under names that both have (None: no time).
     """
 
@@ -95,17 +65,17 @@ class Comparison:
 
     @property
     def attribution(self) -> pd.DataFrame:
-        """The difference taken apart, see :func:`~perfkit_core.compare.attribute.attribute`; worked out anew."""
+        """The difference taken apart, see :func:`~perfkit_core.compare.attribute.attribute`; computed anew."""
         return attribute(self.base, self.other)
 
     @property
     def causes(self) -> pd.DataFrame:
-        """Where it comes from, see :func:`~perfkit_core.compare.attribute.causes.causes`."""
+        """The causes of the difference, see :func:`~perfkit_core.compare.attribute.causes.causes`."""
         return causes(self.attribution)
 
     @property
     def alignment(self) -> Alignment:
-        """What corresponds to what, level by level, as :func:`~perfkit_core.compare.align.align` finds it."""
+        """The counterparts, level by level, see :func:`~perfkit_core.compare.align.align`."""
         return align(self.base, self.other)
 
     def __repr__(self) -> str:
@@ -116,39 +86,35 @@ def compare(base: Trace, other: Trace) -> Comparison:
     """Compare two runs of any frameworks."""
     base_steps, other_steps = (trace.ints("dur_ns")[step_rows(trace)] for trace in (base, other))
     per_step = bool(len(base_steps) and len(other_steps))
-    sides = _sides(base, other, per_step)
+    statistics = [[name, f(base_steps), f(other_steps)] for name, f in _STATISTICS.items()] if per_step else []
+    sides = []
+    for name, trace in zip(_SIDES, (base, other), strict=True):
+        rows = step_rows(trace)
+        numbers = tuple(np.unique(trace.ints("step")[rows]).tolist())
+        sides.append(_Side(name, trace, ViewRequest(steps=numbers if per_step else None), len(rows) if per_step else 1))
     operators = _operators(sides)
+    in_both = operators["found"] == MATCHED
+    matched_share: dict[str, dict[str, float | None]] = {side: {} for side in _SIDES}
+    for side, shares in matched_share.items():
+        for place in ("cpu", "device"):
+            times = operators[f"{side}_{place}_ns"]
+            total = int(times.sum())
+            shares[place] = int(times[in_both].sum()) / total if total else None
     return Comparison(
         base,
         other,
         per_step,
-        _step_time(base_steps, other_steps),
-        _table(sides, step_phases.table, ["phase"], "total_cpu_ns"),
-        _table(sides, overview.table, ["kind", "place"], "time_ns"),
+        with_difference(pd.DataFrame(statistics, columns=["statistic", "base_ns", "other_ns"])),
+        _of_view(sides, step_phases.table, ["phase"], "total_cpu_ns"),
+        _of_view(sides, overview.table, ["kind", "place"], "time_ns"),
         operators,
-        {side: {where: _matched(operators, f"{side}_{where}_ns") for where in ("cpu", "device")} for side in _SIDES},
+        matched_share,
     )
-
-
-_SIDES = ("base", "other")
-_ViewTable = Callable[[Trace, ViewRequest], pd.DataFrame]
-_STATISTICS: dict[str, Callable[[IntArray], int]] = {
-    "median": lambda ns: int(np.median(ns)),
-    "mean": lambda ns: round(float(ns.mean())),
-    "minimum": lambda ns: int(ns.min()),
-    "maximum": lambda ns: int(ns.max()),
-}
-
-
-def _step_time(base: IntArray, other: IntArray) -> pd.DataFrame:
-    columns = ["statistic", "base_ns", "other_ns"]
-    rows = [[name, f(base), f(other)] for name, f in _STATISTICS.items()] if len(base) and len(other) else []
-    return with_difference(pd.DataFrame(rows, columns=columns))
 
 
 @dataclass(frozen=True, slots=True)
 class _Side:
-    """One run: what is asked of its views, and by how many its times and calls are divided."""
+    """One run: the request to its views, and the number by which its times and calls are divided."""
 
     name: str
     trace: Trace
@@ -159,30 +125,21 @@ class _Side:
         return rounded_division(total.fillna(0).to_numpy(np.int64), self.steps)
 
 
-def _sides(base: Trace, other: Trace, per_step: bool) -> tuple[_Side, _Side]:
-    return _side("base", base, per_step), _side("other", other, per_step)
-
-
-def _side(name: str, trace: Trace, per_step: bool) -> _Side:
-    if not per_step:
-        return _Side(name, trace, ViewRequest(), 1)
-    rows = step_rows(trace)
-    return _Side(name, trace, ViewRequest(steps=tuple(np.unique(trace.ints("step")[rows]).tolist())), len(rows))
-
-
-def _table(sides: tuple[_Side, _Side], view: _ViewTable, keys: list[str], time: str) -> pd.DataFrame:
-    """Calls and time of a view, side by side."""
+def _of_view(
+    sides: Sequence[_Side], view: Callable[[Trace, ViewRequest], pd.DataFrame], keys: list[str], time: str
+) -> pd.DataFrame:
+    """Return calls and time of a view, side by side."""
     tables = []
     for side in sides:
         table = view(side.trace, side.request)
         table["per_step"], table["calls"] = side.per_step(table[time]), table["calls"] / side.steps
         renamed = {"calls": f"{side.name}_calls", "per_step": f"{side.name}_ns"}
         tables.append(table[[*keys, "calls", "per_step"]].rename(columns=renamed))
-    joined = joined_tables(tables[0], tables[1], keys)
+    joined = _joined(tables[0], tables[1], keys)
     return with_difference(joined[[*keys, "base_calls", "other_calls", "base_ns", "other_ns"]])
 
 
-def _operators(sides: tuple[_Side, _Side]) -> pd.DataFrame:
+def _operators(sides: Sequence[_Side]) -> pd.DataFrame:
     tables = []
     for side in sides:
         table = operator_time(side.trace, in_steps(side.trace, side.request))
@@ -190,23 +147,56 @@ def _operators(sides: tuple[_Side, _Side]) -> pd.DataFrame:
         for measure in _MEASURES:
             table[measure] = side.per_step(table[measure])
         tables.append(table.rename(columns={name: f"{side.name}_{name}" for name in ("calls", *_MEASURES)}))
-    joined = joined_tables(tables[0], tables[1], ["name", "named"])
-    joined["found"] = found_in(joined)
+    joined = _joined(tables[0], tables[1], ["name", "named"])
+    in_base, in_other = joined["base_calls"].to_numpy() > 0, joined["other_calls"].to_numpy() > 0
+    where = np.where(in_base & in_other, MATCHED, np.where(in_base, BASE_ONLY, OTHER_ONLY))
+    joined["found"] = np.where(joined["named"].to_numpy(bool) | (in_base & in_other), where, UNNAMED)
+    columns = ["name", "found", "base_calls", "other_calls"]
     for measure in _MEASURES:
         joined[f"difference_{measure}"] = joined[f"other_{measure}"] - joined[f"base_{measure}"]
+        columns += [f"{side}_{measure}" for side in (*_SIDES, "difference")]
     largest = joined[[f"{side}_{measure}" for side in _SIDES for measure in _MEASURES]].max(axis=1)
-    columns = ["name", "found", "base_calls", "other_calls"]
-    columns += [f"{side}_{measure}" for measure in _MEASURES for side in (*_SIDES, "difference")]
     order = largest.sort_values(ascending=False, kind="stable").index
     return joined.loc[order, columns].reset_index(drop=True)
 
 
-_MEASURES = ("cpu_ns", "device_ns")
+def _joined(base: pd.DataFrame, other: pd.DataFrame, keys: list[str]) -> pd.DataFrame:
+    """Return all rows of both, those of base first. A side that lacks a row has 0 calls and 0 ns there."""
+    every = pd.concat([base[keys], other[keys]]).drop_duplicates()
+    joined = every.merge(base, on=keys, how="left").merge(other, on=keys, how="left")
+    numbers = {name: kind for side in (base, other) for name, kind in side.dtypes.items() if name not in keys}
+    return joined.fillna(dict.fromkeys(numbers, 0)).astype(numbers)
 
 
-def _matched(operators: pd.DataFrame, column: str) -> float | None:
-    total = int(operators[column].sum())
-    return int(operators.loc[operators["found"] == MATCHED, column].sum()) / total if total else None
+def operator_time(trace: Trace, chosen: BoolArray) -> pd.DataFrame:
+    """Return the columns name (canonical, or native where unnamed), named (bool), calls, cpu_ns, device_ns: sums over
+    the ``chosen`` events."""
+    operators = units(trace)
+    rows = np.flatnonzero(operators.own & chosen)
+    names = np.array([*operators.name.values, ""], object)[operators.name.codes[rows]]
+    named = (trace.codes("op_name").codes[rows] >= 0) | (names == OPTIMIZER_UPDATE)
+    cpu, device = unit_times(trace)
+    table = pd.DataFrame({"name": names, "named": named, "calls": 1, "cpu_ns": cpu[rows], "device_ns": device[rows]})
+    sums: pd.DataFrame = table.groupby(["name", "named"], sort=False)[["calls", *_MEASURES]].sum()
+    return sums.reset_index()
+
+
+def with_difference(table: pd.DataFrame) -> pd.DataFrame:
+    """Add difference_ns (other less base) and change_ratio (by the base; missing where that is 0)."""
+    difference = table["other_ns"] - table["base_ns"]
+    base = table["base_ns"].to_numpy(np.float64)
+    change = difference.to_numpy(np.float64) / np.where(base > 0, base, 1)
+    ratio = pd.Series(pd.arrays.FloatingArray(change, base <= 0), index=table.index)
+    return table.assign(difference_ns=difference, change_ratio=ratio)
+
+
+def known_device_times(table: pd.DataFrame, on_device: Mapping[str, bool]) -> pd.DataFrame:
+    """Replace the device times of a side without device work, and the difference then, by missing values: they are not
+    0."""
+    missing = [side for side, known in on_device.items() if not known]
+    gone = [f"{side}_device_ns" for side in (*missing, *(["difference"] if missing else []))]
+    absent = {name: pd.array([pd.NA] * len(table), "Int64") for name in gone if name in table.columns}
+    return table.assign(**absent)
 
 
 TERA: Final = 10**12
@@ -215,14 +205,14 @@ GIGA: Final = 10**9
 
 @dataclass(frozen=True, slots=True)
 class Peak:
-    """Operations and bytes a second; None where the source leaves a doubt. ``matrix16``: FP16 and BF16 on matrix
+    """Operations and bytes a second; None where the source is not certain. ``matrix16``: FP16 and BF16 on matrix
     units, ``float32``: FP32 without them."""
 
     product: str
     float32_flops_per_s: int | None
     matrix16_flops_per_s: int | None
     memory_bytes_per_s: int | None
-    source: str
+    source: str | None
 
 
 _V100 = Peak("Tesla V100-SXM2", 157 * TERA // 10, 125 * TERA, 900 * GIGA, "NVIDIA V100 data sheet, 2020")
@@ -241,12 +231,13 @@ PEAKS: Final = {
                                 "AMD MI300X data sheet, 2023"),
 }  # fmt: skip
 """Product as the profilers name it → its peaks."""
+_UNKNOWN: Final = Peak("", None, None, None, None)
 _VIRTUAL: Final = " VF"
-"""A virtual function of a whole device, as a cloud hands it out; told by as many units as the device has."""
+"""A virtual function of a whole device, as clouds offer it; recognised by having all units of the device."""
 
 
 def peak(device: Device) -> Peak | None:
-    """The peaks of a device, None where its name does not tell the product."""
+    """Return the peaks of a device, None where its name does not determine the product."""
     name = device.name or ""
     if name.endswith(_VIRTUAL) and device.properties.get("numSms") == 304:  # all units of the MI300X
         name = name.removesuffix(_VIRTUAL)
@@ -254,38 +245,32 @@ def peak(device: Device) -> Peak | None:
 
 
 def device_names(trace: Trace) -> tuple[str, ...]:
-    """Names of the devices that the run used, of all that were recorded where none was."""
+    """Return the names of the devices that the run used, of all recorded ones where none was used."""
     used = set(trace.codes("device").values)
     mine = [device for device in trace.meta.devices if device.id in used] or list(trace.meta.devices)
     return tuple(dict.fromkeys(device.name or device.id for device in mine))
 
 
 def different_devices(traces: Sequence[Trace]) -> bool:
-    """Whether the runs are known to have used other device_names."""
-    known = [set(device_names(trace)) for trace in traces if device_names(trace)]
-    return any(one != known[0] for one in known[1:])
+    """Return whether the runs are known to have used different products."""
+    products = [set(device_names(trace)) for trace in traces if device_names(trace)]
+    return any(names != products[0] for names in products[1:])
 
 
 def device_table(sides: Sequence[tuple[str, Trace]]) -> pd.DataFrame:
-    """Columns side, device, float32_tflop_per_s, matrix16_tflop_per_s (FP16 and BF16, dense), memory_gb_per_s (these
-    decimal, as data sheets have them), device_memory_bytes (as recorded), source of the peaks. NA where not certain."""
+    """Return the columns side, device, float32_tflop_per_s, matrix16_tflop_per_s (FP16 and BF16, dense),
+    memory_gb_per_s (these decimal, as in data sheets), device_memory_bytes (as recorded), source of the peaks. NA where
+    not certain."""
     rows = []
     for side, trace in sides:
         recorded = {device.name or device.id: device for device in trace.meta.devices}
         for name in device_names(trace):
-            found = peak(recorded[name])
-            rates = (None, None, None) if found is None else _rates(found)
-            rows.append([side, name, *rates, recorded[name].memory_bytes, found and found.source])
+            known = peak(recorded[name]) or _UNKNOWN
+            flops = (known.float32_flops_per_s, known.matrix16_flops_per_s)
+            rates = ((*flops, known.memory_bytes_per_s), (TERA, TERA, GIGA))
+            shown = (None if rate is None else rate / unit for rate, unit in zip(*rates, strict=True))
+            rows.append([side, name, *shown, recorded[name].memory_bytes, known.source])
     columns = ["side", "device", "float32_tflop_per_s", "matrix16_tflop_per_s", "memory_gb_per_s",
                "device_memory_bytes", "source"]  # fmt: skip
     kinds = dict.fromkeys(columns[2:5], "Float64") | {"device_memory_bytes": "Int64"}
     return pd.DataFrame(rows, columns=columns).astype(kinds)
-
-
-def _rates(found: Peak) -> tuple[float | None, ...]:
-    flops = (found.float32_flops_per_s, found.matrix16_flops_per_s)
-    return (*(_in(TERA, rate) for rate in flops), _in(GIGA, found.memory_bytes_per_s))
-
-
-def _in(unit: int, rate: int | None) -> float | None:
-    return None if rate is None else rate / unit

@@ -1,12 +1,13 @@
-"""What a hurried reader needs of a comparison: the verdict and how sure it is, what else differs, what is unmatched."""
+"""The summary of a comparison in sentences: the verdict and its certainty, other differences, the unmatched share."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from typing import Final
 
 from perfkit_core.compare.comparison import device_names, different_devices
 from perfkit_core.compare.gate.conditions import CANNOT_TELL, FAILED, WITHIN_NOISE, Outcome
-from perfkit_core.compare.pair import Normalised, Pair
+from perfkit_core.compare.pair import Pair
 from perfkit_core.compare.statistics import (
     FASTER,
     NO_DIFFERENCE,
@@ -19,55 +20,94 @@ from perfkit_core.compare.statistics import (
 )
 from perfkit_core.language.messages import Message, mark, message
 
-_WORDS = {
+_VERDICTS: Final = {
     SLOWER: mark("Slower"),
     FASTER: mark("Faster"),
-    PERHAPS_SLOWER: mark("Slower, but not told from noise of the machine"),
-    PERHAPS_FASTER: mark("Faster, but not told from noise of the machine"),
+    PERHAPS_SLOWER: mark("Possibly slower (machine noise cannot be ruled out)"),
+    PERHAPS_FASTER: mark("Possibly faster (machine noise cannot be ruled out)"),
     NO_DIFFERENCE: mark("No difference beyond noise"),
     TOO_FEW: mark("Too few steps to tell"),
 }
-_LATER_WORDS = {
+_IN_SENTENCES: Final = {
     SLOWER: mark("slower"),
     FASTER: mark("faster"),
-    PERHAPS_SLOWER: mark("slower, but not told from noise of the machine"),
-    PERHAPS_FASTER: mark("faster, but not told from noise of the machine"),
+    PERHAPS_SLOWER: mark("possibly slower (machine noise cannot be ruled out)"),
+    PERHAPS_FASTER: mark("possibly faster (machine noise cannot be ruled out)"),
     NO_DIFFERENCE: mark("no difference beyond noise"),
     TOO_FEW: mark("too few steps to tell"),
 }
-"""The same within a sentence."""
-_ENOUGH = 3
-"""Captures of a side that tell what processes differ by."""
-_ALIKE = 0.5
-_NEARLY_ALL = 0.9995
-"""What is above this is told as all but 0.0 %."""
-_ORIGINS = {
+_ORIGINS: Final = {
     "given": mark("as given"),
     "recorded": mark("as recorded"),
     "shapes": mark("by the shapes of its operators"),
 }
+_ALONE: Final = (mark("{names} in base only"), mark("{names} in other only"))
+_UNMATCHED: Final = {
+    ("base", "cpu"): mark("Unmatched in base: {share:ratio} of cpu operator time."),
+    ("base", "device"): mark("Unmatched in base: {share:ratio} of device operator time."),
+    ("base", "step"): mark("Unmatched in base: {share:ratio} of all time, each instant once."),
+    ("other", "cpu"): mark("Unmatched in other: {share:ratio} of cpu operator time."),
+    ("other", "device"): mark("Unmatched in other: {share:ratio} of device operator time."),
+    ("other", "step"): mark("Unmatched in other: {share:ratio} of all time, each instant once."),
+}
+_ENOUGH: Final = 3
+"""Captures of a side that show how much processes differ."""
+_COMPARABLE: Final = 0.5
+"""Share of the operator time with a counterpart below which a comparison says little."""
+_NEARLY_ALL: Final = 0.9995
+"""Above this, the unmatched share would be shown as 0.0 %."""
 
 
 def headline(
-    found: Pair, matched_share: Mapping[str, Mapping[str, float | None]], causes: Sequence[Message] = ()
+    result: Pair, matched_share: Mapping[str, Mapping[str, float | None]], causes: Sequence[Message] = ()
 ) -> tuple[Message, ...]:
-    """Sentences, the most important first; each says only what a table or the head of the report says. ``causes``:
-    those that say where the difference comes from."""
-    verdict, *hints = _steps(found)
-    besides = (*hints, *_by_work(found), *_matched(matched_share))
-    return (*_gate(found.outcomes), verdict, *same_recording(found), *_unlike(matched_share), *causes, *besides)
+    """Return sentences, the most important first; each repeats a table or the head of the report. ``causes``: the
+    sentences on where the difference comes from."""
+    steps, hints = result.steps, list[Message]()
+    sentences = [*_gate(result.outcomes)]
+    if steps is None:
+        sentences.append(message("Not both runs have steps: the whole recordings are compared."))
+    else:
+        sentences.append(step_sentence(steps))
+        unsure = steps.verdict in (NO_DIFFERENCE, *PERHAPS) and steps.difference
+        if unsure and max(steps.captures) < 2:
+            hints.append(
+                message(
+                    "Single captures do not show how much processes differ; {share:ratio} is assumed. Several captures "
+                    "of each side, or a known --noise, reveal smaller differences.",
+                    share=result.between,
+                )
+            )
+    if result.normalised is not None:
+        work, unit = result.normalised.statistics, message(result.normalised.name)
+        change = message("{time:ns} in both.", time=work.base)
+        if work.difference:
+            change = message("{verdict}, {change}.", verdict=message(_IN_SENTENCES[work.verdict]), change=_change(work))
+        hints.append(message("Per {unit}: {change}", unit=unit, change=change))
 
-
-def warnings(found: Pair) -> tuple[Message, ...]:
-    """What makes the two runs less comparable: other work, devices, options of the profiler."""
-    return (*_other_work(found), *_devices(found), *_options(found))
+    shares = {(side, place): share for side, places in matched_share.items() for place, share in places.items()}
+    known = {key: share for key, share in shares.items() if share is not None}
+    least = min((share for (_, place), share in known.items() if place != "step"), default=1.0)
+    sentences += same_recording(result)
+    if least < _COMPARABLE:
+        sentences.append(
+            message(
+                "The runs are barely comparable: {share:ratio} of one run's operator time has no counterpart.",
+                share=1 - least,
+            )
+        )
+    if known and all(share == 1 for share in known.values()):
+        hints.append(message("All operator time has a counterpart."))
+    hints += [message(_UNMATCHED[key], share=1 - share) for key, share in known.items() if share < _NEARLY_ALL]
+    return (*sentences, *causes, *hints)
 
 
 def _gate(outcomes: Sequence[Outcome]) -> Iterator[Message]:
     if outcomes:
-        failed = [one.condition.text for one in outcomes if one.result == FAILED]
-        unknown = [one.condition.text for one in outcomes if one.result == CANNOT_TELL]
-        unsure = [one.condition.text for one in outcomes if one.result == WITHIN_NOISE]
+        failed, unknown, unsure = (
+            [outcome.condition.text for outcome in outcomes if outcome.result == result]
+            for result in (FAILED, CANNOT_TELL, WITHIN_NOISE)
+        )
         result = message("cannot tell") if unknown else message("passed")
         if failed:
             result = message(
@@ -79,56 +119,42 @@ def _gate(outcomes: Sequence[Outcome]) -> Iterator[Message]:
             )
         if unknown:
             result = message(
-                "{told}; exceeded, with too few steps or captures to tell it from noise: {conditions:parts}",
+                "{told}; exceeded, but with too few steps or captures to rule out noise: {conditions:parts}",
                 told=result,
                 conditions=unknown,
             )
         yield message("Gate: {told}.", told=result)
 
 
-def _steps(found: Pair) -> Iterator[Message]:
-    if found.steps is None:
-        yield message("Without steps in both, the whole recordings are compared.")
-        return
-    yield step_sentence(found.steps)
-    unsure = found.steps.verdict in (NO_DIFFERENCE, *PERHAPS) and found.steps.difference
-    if unsure and max(found.steps.captures) < 2:
-        yield message(
-            "Single captures hide what processes differ by, which is taken for {share:ratio}: several of each side, or "
-            "--noise where it is known, can tell smaller differences.",
-            share=found.between,
-        )
+def same_recording(result: Pair) -> Iterator[Message]:
+    """Yield a warning about recordings that were named twice, or copied: they have no difference to themselves."""
+    if result.twice:
+        yield message("Base and other hold the same recording: {sources:list}.", sources=list(result.twice))
 
 
 def step_sentence(steps: SampleStatistics) -> Message:
     """Return the verdict on the median step, with its interval and the noise."""
     if not steps.difference:
         return message("The median step takes {time:ns} in both.", time=steps.base)
-    words = {"verdict": message(_WORDS[steps.verdict]), "change": _change(steps), "interval": _interval(steps)}
+    interval = quickest = advice = None
+    if steps.low is not None and steps.high is not None:
+        interval = message(" (95% interval of the difference {low:+ns} to {high:+ns})", low=steps.low, high=steps.high)
+    words = {"verdict": message(_VERDICTS[steps.verdict]), "change": _change(steps), "interval": interval}
     if steps.noise is None:
         return message("{verdict}: the median step takes {change}{interval}.", **words)
+    above = steps.verdict in (NO_DIFFERENCE, *PERHAPS) and abs(steps.difference) > steps.noise
+    if above and steps.quickest is not None:  # why a difference above the noise is not sure
+        quickest = message(", and the quickest steps differ by only {time:ns}", time=abs(steps.quickest))
+    if steps.verdict in PERHAPS:
+        few = min(steps.captures) < _ENOUGH
+        advice = message("; record three of each") if few else message("; record more of each")
     return message(
         "{verdict}: the median step takes {change}{interval}; equal runs may differ by {noise:ns}{quickest}{advice}.",
         **words,
         noise=steps.noise,
-        quickest=_quick(steps),
-        advice=_to_do(steps),
+        quickest=quickest,
+        advice=advice,
     )
-
-
-def _quick(steps: SampleStatistics) -> Message | None:
-    """Why a difference above the noise is not sure: the quickest steps are below it."""
-    above = abs(steps.difference) > (steps.noise or 0)
-    if steps.verdict not in (NO_DIFFERENCE, *PERHAPS) or steps.quickest is None or not above:
-        return None
-    return message(", and the quickest steps do by {time:ns} only", time=abs(steps.quickest))
-
-
-def _to_do(steps: SampleStatistics) -> Message | None:
-    """What would tell a difference from noise."""
-    if steps.verdict not in PERHAPS:
-        return None
-    return message("; record three of each") if min(steps.captures) < _ENOUGH else message("; record more of each")
 
 
 def _change(steps: SampleStatistics) -> Message:
@@ -140,92 +166,31 @@ def _change(steps: SampleStatistics) -> Message:
     return message("{other:ns} instead of {base:ns}, {share:ratio} shorter", **values)
 
 
-def _interval(steps: SampleStatistics) -> Message | None:
-    if steps.low is None or steps.high is None:
-        return None
-    return message(" (95% interval of the difference {low:+ns} to {high:+ns})", low=steps.low, high=steps.high)
-
-
-def _by_work(found: Pair) -> Iterator[Message]:
-    if found.normalised is not None:
-        yield message("Per {unit}: {change}", unit=message(found.normalised.name), change=_per(found.normalised))
-
-
-def _per(one: Normalised) -> Message:
-    steps = one.statistics
-    if not steps.difference:
-        return message("{time:ns} in both.", time=steps.base)
-    return message("{verdict}, {change}.", verdict=message(_LATER_WORDS[steps.verdict]), change=_change(steps))
-
-
-def _other_work(found: Pair) -> Iterator[Message]:
-    one = found.normalised
-    if one is not None and one.different_work:
-        works = (one.base, one.other)
-        yield message(
-            "Their steps do not do the same work: {base:count} and {other:count} {unit}s in base and other "
-            "({origin:and}).",
-            base=float(one.base.amount),
-            other=float(one.other.amount),
-            unit=message(one.unit),
-            origin=[message(_ORIGINS[origin]) for origin in dict.fromkeys(work.origin for work in works)],
+def warnings(result: Pair) -> tuple[Message, ...]:
+    """Return what makes the two runs less comparable: other work, devices, options of the profiler."""
+    sentences, normalised = [], result.normalised
+    if normalised is not None and normalised.different_work:
+        origins = dict.fromkeys((normalised.base.origin, normalised.other.origin))
+        sentences.append(
+            message(
+                "The steps do different amounts of work: {base:count} and {other:count} {unit}s in base and other "
+                "({origin:and}).",
+                base=float(normalised.base.amount),
+                other=float(normalised.other.amount),
+                unit=message(normalised.unit),
+                origin=[message(_ORIGINS[origin]) for origin in origins],
+            )
         )
-
-
-def _devices(found: Pair) -> Iterator[Message]:
-    if different_devices(found.whole):
-        base, other = (", ".join(device_names(trace)) for trace in found.whole)
-        yield message("Different devices: {base} and {other}. Their peaks stand below.", base=base, other=other)
-
-
-def _options(found: Pair) -> Iterator[Message]:
-    """What a profiler records costs time, mostly on the host. Only where both recordings tell what was asked for, in
-    the words of one framework."""
-    if found.whole[0].meta.framework != found.whole[1].meta.framework:
-        return
-    asked = [{name for name, value in trace.meta.options.items() if value is True} for trace in found.whole]
-    if all(trace.meta.options for trace in found.whole) and asked[0] != asked[1]:
-        alone = [", ".join(sorted(mine - theirs)) for mine, theirs in (asked, asked[::-1])]
-        told = [message(text, names=names) for text, names in zip(_ALONE, alone, strict=True) if names]
-        yield message("The profiler was asked for other things, which takes time: {told:parts}.", told=told)
-
-
-_ALONE = (mark("{names} in base only"), mark("{names} in other only"))
-
-
-def same_recording(found: Pair) -> Iterator[Message]:
-    """A recording that was named twice, or copied, has no difference to itself."""
-    if found.twice:
-        yield message("Base and other hold the same recording: {sources:list}.", sources=list(found.twice))
-
-
-def _unlike(shares: Mapping[str, Mapping[str, float | None]]) -> Iterator[Message]:
-    """Where a comparison says little: most of a run has no counterpart."""
-    of_operators = [by_place[where] for by_place in shares.values() for where in _OF_OPERATORS]
-    known = [share for share in of_operators if share is not None]
-    if known and min(known) < _ALIKE:
-        yield message(
-            "These runs hardly do the same: of one, {share:ratio} of the operator time has no counterpart.",
-            share=1 - min(known),
-        )
-
-
-_OF_OPERATORS = ("cpu", "device")
-_UNMATCHED = {
-    ("base", "cpu"): mark("Unmatched in base: {share:ratio} of cpu operator time."),
-    ("base", "device"): mark("Unmatched in base: {share:ratio} of device operator time."),
-    ("base", "step"): mark("Unmatched in base: {share:ratio} of all time, each instant once."),
-    ("other", "cpu"): mark("Unmatched in other: {share:ratio} of cpu operator time."),
-    ("other", "device"): mark("Unmatched in other: {share:ratio} of device operator time."),
-    ("other", "step"): mark("Unmatched in other: {share:ratio} of all time, each instant once."),
-}
-
-
-def _matched(shares: Mapping[str, Mapping[str, float | None]]) -> Iterator[Message]:
-    found = {(side, where): share for side, by_place in shares.items() for where, share in by_place.items()}
-    known = {key: share for key, share in found.items() if share is not None}
-    if known and all(share == 1 for share in known.values()):
-        yield message("All operator time has a counterpart.")
-    for key, share in known.items():
-        if share < _NEARLY_ALL:
-            yield message(_UNMATCHED[key], share=1 - share)
+    if different_devices(result.whole):
+        base, other = (", ".join(device_names(trace)) for trace in result.whole)
+        text = mark("Different devices: {base} and {other}. Their peak rates are listed below.")
+        sentences.append(message(text, base=base, other=other))
+    # Recording more costs time, mostly on the host. Options have names of one framework, and may be unknown.
+    metas = [trace.meta for trace in result.whole]
+    options = [{name for name, value in meta.options.items() if value is True} for meta in metas]
+    known = metas[0].framework == metas[1].framework and all(meta.options for meta in metas)
+    if known and options[0] != options[1]:
+        alone = [", ".join(sorted(mine - theirs)) for mine, theirs in (options, options[::-1])]
+        parts = [message(text, names=names) for text, names in zip(_ALONE, alone, strict=True) if names]
+        sentences.append(message("Different profiler options, which cost time: {options:parts}.", options=parts))
+    return tuple(sentences)

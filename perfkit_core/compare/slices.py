@@ -1,17 +1,33 @@
-"""The middle steps of a run, and their exclusive partition down to the one event that each instant belongs to."""
+"""The middle steps of a run, and their exclusive partition: the one event to which each nanosecond belongs.
+
+The difference that a comparison takes apart is that of the median steps, as single steps can be far out. A median
+cannot be taken apart, a mean can: so the parts are those of the *middle steps*, the half of them (rounded up, at least
+two) that is nearest to the median. Fewer may have a mean that is nearer still, but the content of one or two of many
+steps is chance. The difference between their mean and the median is a part of its own. Where not both runs have steps,
+each rank's recording is one window, from its first to its last event.
+
+The categories, and their precedence, are those of the view partition. Within a category an instant goes to one event:
+
+- on a device: to the kernel or copy that started first, until it ends;
+- waiting for input: to the innermost host event of the data loader on the thread of the steps;
+- on the host: to the innermost event in an operator or call of the runtime on the thread of the steps; else to such an
+  event of a forward, backward or optimizer pass on another thread (autograd's, as a rule); else to the innermost of the
+  other events on the thread of the steps (Python, ranges); else to the event that started last elsewhere.
+
+A timeline is three int64 arrays of one shape: start, end and row of disjoint pieces in the order of time.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import reduce
 from typing import Final
 
 import numpy as np
 
 from perfkit_core.algorithms import groupby, nesting
-from perfkit_core.algorithms.arrays import BoolArray, IntArray
-from perfkit_core.algorithms.intervals import Intervals
+from perfkit_core.algorithms.arrays import NO_ROW, BoolArray, IntArray
 from perfkit_core.model.schema import BACKWARD, FORWARD, OPERATOR_KINDS, OPTIMIZER, RUNTIME, SYNC
 from perfkit_core.model.trace import Trace
 from perfkit_core.runtime.compile import compiled
@@ -43,59 +59,50 @@ class Windows:
         return int(rounded_division((self.end_ns - self.start_ns).sum(), len(self)))
 
     def starts_in(self, rank: IntArray, time_ns: IntArray) -> IntArray:
-        """The rows (of arrays of one shape) that start in a window of their rank, ascending."""
-        found = [np.flatnonzero(self._inside(one, rank, time_ns)) for one in np.unique(self.rank).tolist()]
-        return np.sort(np.concatenate([np.empty(0, np.int64), *found]))
-
-    def _inside(self, one: int, rank: IntArray, time_ns: IntArray) -> np.ndarray:
-        mine = self.rank == one
-        begun = np.searchsorted(np.sort(self.start_ns[mine]), time_ns, side="right")
-        over = np.searchsorted(np.sort(self.end_ns[mine]), time_ns, side="right")
-        inside: np.ndarray = (rank == one) & (begun > over)
-        return inside
+        """Return the rows (of arrays of one shape) that start in a window of their rank, ascending."""
+        rows = [np.empty(0, np.int64)]
+        for number in np.unique(self.rank).tolist():
+            mine = self.rank == number
+            begun = np.searchsorted(np.sort(self.start_ns[mine]), time_ns, side="right")
+            ended = np.searchsorted(np.sort(self.end_ns[mine]), time_ns, side="right")
+            rows.append(np.flatnonzero((rank == number) & (begun > ended)))
+        return np.sort(np.concatenate(rows))
 
 
 def middle_steps(trace: Trace) -> Windows:
-    """The middle steps, and the median of all."""
-    median = _median(np.sort(trace.ints("dur_ns")[step_rows(trace)]))
-    return _windows(trace, middle_rows(trace), median)
+    """Return the middle steps, and the median of all steps."""
+    ascending, rows = np.sort(trace.ints("dur_ns")[step_rows(trace)]), middle_rows(trace)
+    count = len(ascending)
+    # the mean of the two in the middle without what is below a nanosecond
+    median = (int(ascending[(count - 1) // 2]) + int(ascending[count // 2])) // 2 if count else 0
+    return Windows(trace.ints("rank")[rows], trace.ints("start_ns")[rows], trace.end_ns[rows], median)
 
 
 def middle_rows(trace: Trace) -> IntArray:
-    """The rows of the middle steps."""
+    """Return the rows of the middle steps."""
     rows, dur = step_rows(trace), trace.ints("dur_ns")
     order = rows[np.argsort(dur[rows], kind="stable")]
     count = len(order)
     middle = order[(count - 1) // 2 : count // 2 + 1]
-    beside = np.abs(len(middle) * dur[order] - dur[middle].sum())
-    return np.sort(order[np.argsort(beside, kind="stable")][: max(_FEWEST, (count + 1) // 2)])
+    distance = np.abs(len(middle) * dur[order] - dur[middle].sum())
+    return np.sort(order[np.argsort(distance, kind="stable")][: max(_FEWEST, (count + 1) // 2)])
 
 
 def whole_run(trace: Trace) -> Windows:
-    """From the first to the last event of each rank, and the mean of that over the ranks."""
+    """Return the stretch from the first to the last event of each rank, and their mean over the ranks."""
     activity = activities(trace)
     rows = np.flatnonzero(activity.host | activity.compute | activity.communication | activity.copy)
     code, count = rank_codes(trace)
     first, _ = groupby.extremes(code[rows], count, trace.ints("start_ns")[rows])
     _, last = groupby.extremes(code[rows], count, trace.end_ns[rows])
-    some = np.flatnonzero(last > first)
-    found = Windows(ranks(trace)[some], first[some], last[some], 0)
-    return Windows(found.rank, found.start_ns, found.end_ns, found.mean_ns)
-
-
-def _windows(trace: Trace, steps: IntArray, typical_ns: int) -> Windows:
-    return Windows(trace.ints("rank")[steps], trace.ints("start_ns")[steps], trace.end_ns[steps], typical_ns)
-
-
-def _median(ascending: IntArray) -> int:
-    """The middle, or the mean of the two in the middle without what is below a nanosecond."""
-    count = len(ascending)
-    return (int(ascending[(count - 1) // 2]) + int(ascending[count // 2])) // 2 if count else 0
+    with_time = np.flatnonzero(last > first)
+    windows = Windows(ranks(trace)[with_time], first[with_time], last[with_time], 0)
+    return replace(windows, typical_ns=windows.mean_ns)
 
 
 def shared_out(total_ns: Iterable[int], count: int) -> IntArray:
-    """Sums over ``count`` windows as parts of their mean: integers that sum to the rounded mean of the sum. Each is
-    within a nanosecond of its own mean."""
+    """Return sums over ``count`` windows as parts of their mean: integers that sum to the rounded mean of the sum. Each
+    is within a nanosecond of its own mean."""
     passed = np.cumsum(np.array([0, *total_ns], np.int64))
     marks: IntArray = (2 * passed + count) // (2 * max(count, 1))
     return np.diff(marks)
@@ -103,28 +110,30 @@ def shared_out(total_ns: Iterable[int], count: int) -> IntArray:
 
 Timeline = tuple[IntArray, IntArray, IntArray]
 
-EMPTY: Timeline = (np.empty(0, np.int64), np.empty(0, np.int64), np.empty(0, np.int64))
-
 
 def innermost(rows: IntArray, starts: IntArray, ends: IntArray) -> Timeline:
-    """Each instant belongs to the row that started last of those that still run (of nested events the innermost)."""
+    """Assign each instant to the row that started last of those that still run (of nested events the innermost)."""
     ordered = rows[np.lexsort((-ends[rows], starts[rows]))]
     return _trimmed(_innermost(ordered, starts, ends, *_room(2 * len(rows) + 1)))
 
 
 def first_come(rows: IntArray, starts: IntArray, ends: IntArray) -> Timeline:
-    """Each instant belongs to the row that holds it the longest: one that runs keeps it until its end."""
+    """Assign each instant to the row that has held it the longest: a running one keeps it until its end."""
     ordered = rows[np.lexsort((-ends[rows], starts[rows]))]
     return _trimmed(_first_come(ordered, starts, ends, *_room(len(rows))))
 
 
-def labelled(intervals: Intervals, row: int) -> Timeline:
-    """A disjoint set as a timeline in which all pieces carry one number."""
-    return intervals[0], intervals[1], np.full(len(intervals[0]), row, np.int64)
+def _room(size: int) -> tuple[IntArray, IntArray, IntArray]:
+    return np.empty(size, np.int64), np.empty(size, np.int64), np.empty(size, np.int64)
+
+
+def _trimmed(pieces: tuple[int, IntArray, IntArray, IntArray]) -> Timeline:
+    count, start, end, row = pieces
+    return start[:count].copy(), end[:count].copy(), row[:count].copy()
 
 
 def under(upper: Timeline, lower: Timeline) -> Timeline:
-    """``upper``, and ``lower`` where it has nothing."""
+    """Return ``upper``, and ``lower`` where it has nothing."""
     if not len(upper[0]) or not len(lower[0]):
         return lower if len(lower[0]) else upper
     _, start, end, row, index = cut(lower[0], lower[1], upper)
@@ -136,7 +145,7 @@ def under(upper: Timeline, lower: Timeline) -> Timeline:
 
 
 def cut(starts: IntArray, ends: IntArray, by: Timeline) -> tuple[IntArray, IntArray, IntArray, IntArray, IntArray]:
-    """Windows [start, end) cut at the pieces of a timeline: piece of the timeline (-1: none), start, end, its row (-1:
+    """Cut windows [start, end) at the pieces of a timeline: piece of the timeline (-1: none), start, end, its row (-1:
     none), and window of each part, the parts of a window in the order of time. Windows may overlap; those without
     length have no parts."""
     counts = _parts(starts, ends, by[0], by[1])
@@ -144,15 +153,6 @@ def cut(starts: IntArray, ends: IntArray, by: Timeline) -> tuple[IntArray, IntAr
     _cut(starts, ends, by[0], by[1], *room)
     piece, start, end, window = room
     return piece, start, end, np.append(by[2], -1)[piece], window
-
-
-def _room(size: int) -> tuple[IntArray, IntArray, IntArray]:
-    return np.empty(size, np.int64), np.empty(size, np.int64), np.empty(size, np.int64)
-
-
-def _trimmed(found: tuple[int, IntArray, IntArray, IntArray]) -> Timeline:
-    count, start, end, row = found
-    return start[:count].copy(), end[:count].copy(), row[:count].copy()
 
 
 @compiled
@@ -191,7 +191,7 @@ def _first_come(rows, starts, ends, first, last, owner):  # type: ignore[no-unty
 
 @compiled(steps=5)
 def _parts(starts, ends, first, last):  # type: ignore[no-untyped-def]
-    """How many parts each window has."""
+    """Return how many parts each window has."""
     counts = np.zeros(len(starts), np.int64)
     for w in range(len(starts)):
         now = starts[w]
@@ -229,7 +229,8 @@ def _cut(starts, ends, first, last, piece, begin, finish, window):  # type: igno
     return found
 
 
-EXCLUSIVE = ("device_compute", "exposed_communication", "exposed_copy")
+EXCLUSIVE: Final = ("device_compute", "exposed_communication", "exposed_copy")
+"""The categories in which a device works, where there is device work."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -251,69 +252,33 @@ class Slices:
 
 
 def slices(trace: Trace, rank: IntArray, start_ns: IntArray, end_ns: IntArray) -> Slices:
-    """The pieces of windows [start, end) of ranks (as in the column, -1: unknown); those of a window sum to it."""
-    activity, ranks = activities(trace), np.unique(rank).tolist()
-    events = _events(activity)
-    found = [_of_rank(activity, events, one, np.flatnonzero(rank == one), start_ns, end_ns) for one in ranks]
-    window, start, end, category, row = (
-        np.concatenate([part[index] for part in found]) if found else np.empty(0, np.int64) for index in range(5)
-    )
-    order = np.lexsort((start, window))
+    """Return the pieces of windows [start, end) of ranks (-1: unknown); the pieces of a window sum to it."""
+    activity = activities(trace)
+    masks = _events(activity)
+    parts = [[np.empty(0, np.int64)] * 5]
+    for number in np.unique(rank).tolist():
+        windows = np.flatnonzero(rank == number)
+        sets = activity.of(number)
+        device = (sets.compute, sets.communication, *((sets.copy,) if activity.on_device else ()))
+        layers = (*device, sets.loading, sets.host)
+        categories = reduce(under, [(*layer, np.full(len(layer[0]), index)) for index, layer in enumerate(layers)])
+        _, start, end, category, within = cut(start_ns[windows], end_ns[windows], categories)
+        category = np.where(category < 0, len(layers), category)
+        owners = _owners(activity, masks, number)
+        for index in range(len(layers) + 1):
+            mine = np.flatnonzero(category == index)
+            begin, finish, row, piece = start[mine], end[mine], np.full(len(mine), NO_ROW), np.arange(len(mine))
+            if index < len(layers):
+                _, begin, finish, row, piece = cut(start[mine], end[mine], owners[index])
+            parts.append([windows[within[mine]][piece], begin, finish, np.full(len(piece), index), row])
+    window, begin, finish, category, row = (np.concatenate(column) for column in zip(*parts, strict=True))
+    order = np.lexsort((begin, window))
     names = ON_DEVICE if activity.on_device else ON_HOST
-    return Slices(names, window[order], start[order], end[order], category[order], row[order])
-
-
-def categories_of_events(trace: Trace) -> IntArray:
-    """The category, as in :class:`Slices`, that time of each event goes to where nothing else takes precedence, shape
-    (rows,); that of no event for those that own no time, such as steps."""
-    events = _events(activities(trace))
-    first: IntArray = np.argmax([*events, np.ones(len(trace), np.bool_)], axis=0)
-    return first
-
-
-def _of_rank(
-    activity: Activities,
-    events: Sequence[BoolArray],
-    rank: int,
-    windows: IntArray,
-    start_ns: IntArray,
-    end_ns: IntArray,
-) -> tuple[IntArray, IntArray, IntArray, IntArray, IntArray]:
-    """Window, start, end, category and row of the pieces of one rank."""
-    sets = activity.of(rank)
-    device = (sets.compute, sets.communication, *((sets.copy,) if activity.on_device else ()))
-    layers = (*device, sets.loading, sets.host)
-    whose = reduce(under, [labelled(layer, index) for index, layer in enumerate(layers)])
-    _, start, end, category, within = cut(start_ns[windows], end_ns[windows], whose)
-    category = np.where(category < 0, len(layers), category)
-    owners = _owners(activity, events, rank)
-    parts = []
-    for index in range(len(layers) + 1):
-        mine = np.flatnonzero(category == index)
-        if index < len(layers):
-            _, begin, finish, row, piece = cut(start[mine], end[mine], owners[index])
-        else:
-            begin, finish, row, piece = start[mine], end[mine], np.full(len(mine), -1), np.arange(len(mine))
-        parts.append((windows[within[mine]][piece], begin, finish, np.full(len(piece), index), row))
-    window, begin, finish, found, row = (np.concatenate([part[k] for part in parts]) for k in range(5))
-    return window, begin, finish, found, row
-
-
-def _owners(activity: Activities, events: Sequence[BoolArray], rank: int) -> Sequence[Timeline]:
-    """For each category but the last, which of its events owns an instant."""
-    trace, rows = activity.trace, np.zeros(len(activity.trace), np.bool_)
-    rows[rows_of_rank(trace, rank)] = True
-    start, end = trace.ints("start_ns"), trace.end_ns
-    *working, loading, rest = (rows & mask for mask in events)
-    waits, others = innermost(np.flatnonzero(loading), start, end), _preferred(trace, _classes(trace, rest))
-    if activity.on_device:
-        return *(first_come(np.flatnonzero(mask), start, end) for mask in working), waits, others
-    compute, talk = working
-    return _preferred(trace, _classes(trace, compute)), first_come(np.flatnonzero(talk), start, end), waits, others
+    return Slices(names, window[order], begin[order], finish[order], category[order], row[order])
 
 
 def _events(activity: Activities) -> Sequence[BoolArray]:
-    """For each category but the last, the events that its time can be of."""
+    """Return, for each category but the last, the events that can own its time."""
     trace = activity.trace
     loading = activity.host & _within(trace, activity.loading) & step_threads(trace)
     if activity.on_device:
@@ -322,21 +287,39 @@ def _events(activity: Activities) -> Sequence[BoolArray]:
     return computing, activity.communication, loading, activity.host
 
 
-def _within(trace: Trace, mask: BoolArray) -> BoolArray:
-    """True for the events of the mask and what lies in them."""
-    found: BoolArray = nesting.nearest_on_path(trace.ints("parent"), mask) >= 0
-    return found
+def categories_of_events(trace: Trace) -> IntArray:
+    """Return the category, as in :class:`Slices`, that time of each event goes to where nothing else takes precedence,
+    shape (rows,); that of no event for those that own no time, such as steps."""
+    masks = _events(activities(trace))
+    first: IntArray = np.argmax([*masks, np.ones(len(trace), np.bool_)], axis=0)
+    return first
 
 
-def _classes(trace: Trace, chosen: BoolArray) -> Sequence[BoolArray]:
-    """The chosen host events in classes, the first of which with an event gets an instant."""
+def _owners(activity: Activities, masks: Sequence[BoolArray], rank: int) -> Sequence[Timeline]:
+    """Return, for each category but the last, which of its events owns an instant."""
+    trace, rows = activity.trace, np.zeros(len(activity.trace), np.bool_)
+    rows[rows_of_rank(trace, rank)] = True
+    start, end = trace.ints("start_ns"), trace.end_ns
+    *working, loading, rest = (rows & mask for mask in masks)
+    waits, others = innermost(np.flatnonzero(loading), start, end), _on_host(trace, rest)
+    if activity.on_device:
+        return *(first_come(np.flatnonzero(mask), start, end) for mask in working), waits, others
+    compute, communication = working
+    return _on_host(trace, compute), first_come(np.flatnonzero(communication), start, end), waits, others
+
+
+def _on_host(trace: Trace, chosen: BoolArray) -> Timeline:
+    """Return the timeline of host events: those of the first class with an event own an instant, innermost first."""
     working = chosen & _within(trace, trace.rows("kind", *OPERATOR_KINDS, RUNTIME, SYNC))
     here = step_threads(trace)
     training = working & ~here & trace.rows("phase", FORWARD, BACKWARD, OPTIMIZER)
     others = chosen & ~here & ~training
-    return working & here, training, chosen & here & ~working, others & working, others & ~working
-
-
-def _preferred(trace: Trace, classes: Sequence[BoolArray]) -> Timeline:
+    classes = (working & here, training, chosen & here & ~working, others & working, others & ~working)
     start, end = trace.ints("start_ns"), trace.end_ns
     return reduce(under, [innermost(np.flatnonzero(mask), start, end) for mask in classes])
+
+
+def _within(trace: Trace, mask: BoolArray) -> BoolArray:
+    """Return the mask of the events of ``mask`` and all events inside of them."""
+    inside: BoolArray = nesting.nearest_on_path(trace.ints("parent"), mask) >= 0
+    return inside

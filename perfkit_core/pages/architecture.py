@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable
 from typing import Any, Final
 
 import numpy as np
 import pandas as pd
 
 from perfkit_core.algorithms import nesting
-from perfkit_core.algorithms.arrays import IntArray
 from perfkit_core.language.messages import mark, say
 from perfkit_core.model.architecture import Architecture, Layer, TensorSpec
 from perfkit_core.model.columns import DEPTH, MODULE, NAME, count, description, operations, share, size
@@ -48,6 +47,95 @@ COLUMNS: Final = (
 )
 
 
+def table(model: Architecture) -> pd.DataFrame:
+    """Return the layers as a tree in the order of the model: see :data:`COLUMNS`. NA where unknown. The ratios are to
+    the whole model. The path of the model itself is its name."""
+    parent, layers = model.parents(), model.layers
+    above = [layers[at].path if at >= 0 else "" for at in parent]
+    names = [layer.path.removeprefix(path).strip(".") for layer, path in zip(layers, above, strict=True)]
+    columns: dict[str, Any] = {
+        "depth": nesting.sum_down(parent, (parent >= 0).astype(np.int64)),
+        "name": _texts(name or model.name for name in names),
+        "module": _texts(layer.path.rstrip(".") or model.name for layer in layers),
+        "class": _texts(layer.class_name for layer in layers),
+        "device": _texts(layer.device for layer in layers),
+    }
+    for name, own in _COUNTED.items():
+        values = [own(layer) for layer in layers]
+        known = nesting.sum_up(parent, np.array([value is not None for value in values], np.int64))
+        sums = nesting.sum_up(parent, np.array([value or 0 for value in values], np.int64))
+        # FLOPs are a sum of the known ones; other numbers are NA where one below is unknown.
+        needed = 1 if name.endswith("flops") else nesting.sum_up(parent, np.ones(len(values), np.int64))
+        total = pd.Series(pd.arrays.IntegerArray(sums, known < needed))
+        columns[name] = total
+        if name in ("parameters", "flops"):
+            whole = int(total[parent < 0].fillna(0).sum())
+            mine = pd.Series(pd.array(values, "Int64"))
+            columns |= {f"{name}_ratio": _share(total, whole), f"self_{name}": mine}
+            columns[f"self_{name}_ratio"] = _share(mine, whole)
+        if name == "parameter_bytes":
+            columns["calls"] = pd.array([layer.calls for layer in layers], "Int64")
+    tensors = [layer.parameters for layer in layers]
+    columns["inputs"] = _texts(_shapes(layer.inputs) for layer in layers)
+    columns["outputs"] = _texts(_shapes(layer.outputs) for layer in layers)
+    columns["shapes"] = _texts(", ".join(f"{p.name} {_shape(p.shape)}" for p in own) or None for own in tensors)
+    columns["dtype"] = _texts(", ".join(dict.fromkeys(p.dtype for p in own)) or None for own in tensors)
+    columns["tied"] = _texts(", ".join(f"{p.name} = {p.tied_to}" for p in own if p.tied_to) or None for own in tensors)
+    return pd.DataFrame(columns)
+
+
+def _texts(values: Iterable[str | None]) -> pd.Series:
+    return pd.Series(list(values), dtype=object)
+
+
+def _share(values: pd.Series[int], whole: int) -> pd.Series[float]:
+    return values.astype("Float64") / whole if whole else values.astype("Float64") * 0
+
+
+def _shapes(tensors: tuple[TensorSpec, ...]) -> str | None:
+    return ", ".join(f"{_shape(tensor.shape)} {tensor.dtype}" for tensor in tensors) or None
+
+
+def _shape(shape: tuple[int, ...] | None) -> str:
+    return "?" if shape is None else "×".join(map(str, shape)) or "scalar"
+
+
+def report(model: Architecture) -> Report:
+    """Return the architecture as a Report with one section, for every renderer."""
+    layers = table(model)
+    # Columns with one value are facts of the model; what the other columns imply is left out.
+    dropped = ["module", *(name for name in ("device", "dtype") if layers[name].nunique() == 1)]
+    dropped += [str(name) for name in layers.columns if layers[name].isna().all()]
+    if (layers["trainable_parameters"] == layers["parameters"]).all():
+        dropped.append("trainable_parameters")
+    notes = [say("Each row with all layers below it; self: without them.")]
+    tied = sum(p.tied_to is not None for layer in model.layers for p in layer.parameters)
+    if tied == 1:
+        notes.append(say("1 tied tensor is counted once, where it comes first."))
+    elif tied:
+        notes.append(say("{count} tied tensors are counted once, where they come first.", count=tied))
+    if any(layer.calls for layer in model.layers):
+        notes.append(say("FLOPs cover matrix products and convolutions for which a formula or counter is known."))
+    section = Section(
+        "architecture", say("Architecture"), layers.drop(columns=dict.fromkeys(dropped)), note=" ".join(notes),
+        empty=say("the model has no layers"), columns=COLUMNS,
+    )  # fmt: skip
+    facts = {mark("Framework"): model.framework, mark("Layers"): say("{count} layers", count=len(model.layers))}
+    devices = {layer.device for layer in model.layers if layer.device is not None}
+    types = {p.dtype for layer in model.layers for p in layer.parameters}
+    facts |= {name: next(iter(values)) for name, values in ((mark("Device"), devices), (mark("Type"), types))
+              if len(values) == 1}  # fmt: skip
+    title = say("Architecture of {name}", name=model.name)
+    return Report(title, (Source(model.name, model.name, (), facts),), (section,))
+
+
+def text(model: Architecture) -> str:
+    """Return the report as plain text."""
+    from perfkit_core.renderers.text import render
+
+    return render(report(model))
+
+
 class PrintedArchitecture(Architecture):
     """An architecture that ``describe`` returns: ``str()`` prints it, ``to_pandas()`` returns it as a table."""
 
@@ -59,115 +147,3 @@ class PrintedArchitecture(Architecture):
     def to_pandas(self) -> pd.DataFrame:
         """A DataFrame, one row a layer, as :func:`table`."""
         return table(self)
-
-
-def table(model: Architecture) -> pd.DataFrame:
-    """The layers as a tree in the order of the model: see :data:`COLUMNS`. NA where unknown. The ratios are to the
-    whole model. The path of the model itself is its name."""
-    parent = model.parents()
-    columns: dict[str, Any] = {}
-    for name, own in _COUNTED.items():
-        values = [own(layer) for layer in model.layers]
-        total = _with_all_below(parent, values, partly=name.endswith("flops"))
-        columns[name] = total
-        if name in ("parameters", "flops"):
-            whole = int(total[parent < 0].fillna(0).sum())
-            mine = pd.Series(pd.array(values, "Int64"))
-            columns |= {f"{name}_ratio": _share(total, whole), f"self_{name}": mine}
-            columns[f"self_{name}_ratio"] = _share(mine, whole)
-        if name == "parameter_bytes":
-            columns["calls"] = pd.array([layer.calls for layer in model.layers], "Int64")
-    texts = {name: pd.Series(values, dtype=object) for name, values in _texts(model).items()}
-    return pd.concat([_names(model, parent), pd.DataFrame(columns | texts)], axis=1)
-
-
-def report(model: Architecture) -> Report:
-    """The architecture as a Report with one section, for every renderer."""
-    found = _readable(table(model))
-    note, empty = " ".join(_notes(model)), say("the model has no layers")
-    section = Section("architecture", say("Architecture"), found, note=note, empty=empty, columns=COLUMNS)
-    layers = say("{count} layers", count=len(model.layers))
-    facts = {mark("Framework"): model.framework, mark("Layers"): layers} | _same_everywhere(model)
-    title = say("Architecture of {name}", name=model.name)
-    return Report(title, (Source(model.name, model.name, (), facts),), (section,))
-
-
-def _notes(model: Architecture) -> Iterator[str]:
-    yield say("Each row with all layers below it; self: without them.")
-    tied = sum(p.tied_to is not None for layer in model.layers for p in layer.parameters)
-    if tied == 1:
-        yield say("1 tied tensor is counted once, where it comes first.")
-    elif tied:
-        yield say("{count} tied tensors are counted once, where it comes first.", count=tied)
-    if any(layer.calls for layer in model.layers):
-        yield say("FLOPs are those of matrix products and convolutions, where a formula or counter knows them.")
-
-
-def _readable(found: pd.DataFrame) -> pd.DataFrame:
-    """Without what says the same in every row, or what the rest tells."""
-    same = [name for name in ("device", "dtype") if found[name].nunique() == 1]
-    unknown = [str(name) for name in found.columns if found[name].isna().all()]
-    if (found["trainable_parameters"] == found["parameters"]).all():
-        same.append("trainable_parameters")
-    return found.drop(columns=dict.fromkeys(["module", *same, *unknown]))
-
-
-def _same_everywhere(model: Architecture) -> dict[str, str]:
-    places = {layer.device for layer in model.layers if layer.device is not None}
-    types = {p.dtype for layer in model.layers for p in layer.parameters}
-    known = {mark("Device"): places, mark("Type"): types}
-    return {name: next(iter(found)) for name, found in known.items() if len(found) == 1}
-
-
-def text(model: Architecture) -> str:
-    """The report as plain text."""
-    from perfkit_core.renderers.text import render
-
-    return render(report(model))
-
-
-def _names(model: Architecture, parent: IntArray) -> pd.DataFrame:
-    above = [model.layers[at].path if at >= 0 else "" for at in parent]
-    names = [layer.path.removeprefix(path).strip(".") for layer, path in zip(model.layers, above, strict=True)]
-    return pd.DataFrame(
-        {
-            "depth": nesting.sum_down(parent, (parent >= 0).astype(np.int64)),
-            "name": pd.Series([name or model.name for name in names], dtype=object),
-            "module": pd.Series([layer.path.rstrip(".") or model.name for layer in model.layers], dtype=object),
-            "class": pd.Series([layer.class_name for layer in model.layers], dtype=object),
-            "device": pd.Series([layer.device for layer in model.layers], dtype=object),
-        }
-    )
-
-
-def _with_all_below(parent: IntArray, values: list[int | None], partly: bool) -> pd.Series[int]:
-    """Sums; NA where something in them is unknown, or with ``partly`` only where all of it is."""
-    known = nesting.sum_up(parent, np.array([value is not None for value in values], np.int64))
-    total = nesting.sum_up(parent, np.array([value or 0 for value in values], np.int64))
-    enough = 1 if partly else nesting.sum_up(parent, np.ones(len(values), np.int64))
-    return pd.Series(pd.arrays.IntegerArray(total, known < enough))
-
-
-def _share(values: pd.Series[int], whole: int) -> pd.Series[float]:
-    return values.astype("Float64") / whole if whole else values.astype("Float64") * 0
-
-
-def _texts(model: Architecture) -> dict[str, list[str | None]]:
-    layers = model.layers
-    return {
-        "inputs": [_shapes(layer.inputs) for layer in layers],
-        "outputs": [_shapes(layer.outputs) for layer in layers],
-        "shapes": [", ".join(f"{p.name} {_shape(p.shape)}" for p in layer.parameters) or None for layer in layers],
-        "dtype": [", ".join(dict.fromkeys(p.dtype for p in layer.parameters)) or None for layer in layers],
-        "tied": [
-            ", ".join(f"{p.name} = {p.tied_to}" for p in layer.parameters if p.tied_to) or None for layer in layers
-        ],
-    }
-
-
-def _shapes(tensors: tuple[TensorSpec, ...]) -> str | None:
-    return ", ".join(f"{_shape(one.shape)} {one.dtype}" for one in tensors) or None
-
-
-def _shape(shape: tuple[int, ...] | None) -> str:
-    return "?" if shape is None else "×".join(map(str, shape)) or "scalar"

@@ -58,9 +58,9 @@ def test_single_captures_need_the_noise_of_the_machine(perfkit, runs: Path) -> N
     assert "Gate: passed; exceeded, but not beyond noise: step_time > 3%." in out
     assert "within noise" in out
     (verdict,) = [line for line in out.splitlines() if "the median step takes 22.0 ms instead of 20.0 ms" in line]
-    assert verdict.startswith("Slower, but not told from noise of the machine: ")
+    assert verdict.startswith("Possibly slower (machine noise cannot be ruled out): ")
     assert verdict.endswith("; record three of each.")
-    assert "several of each side, or --noise" in out
+    assert "Several captures of each side, or a known --noise" in out
 
 
 def test_a_gate_with_too_few_steps_cannot_tell(perfkit, tmp_path: Path) -> None:
@@ -166,7 +166,7 @@ def test_the_same_work(perfkit, runs: Path) -> None:
 @pytest.mark.parametrize(
     ("arguments", "told"),
     [
-        (["--fail-on", "speed > 3%"], "'speed' is no number"),
+        (["--fail-on", "speed > 3%"], "'speed' is not a number"),
         (["--fail-on", "operators.speed > 3%"], "operators has no number 'speed'"),
         (["--per", "token"], "nothing tells the tokens of a step; --tokens A,B"),
         (["--per", "flop"], "nothing tells the flops of a step; record with_flops=True"),

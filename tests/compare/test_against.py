@@ -105,7 +105,7 @@ def test_what_may_be_noise_is_not_called_nothing() -> None:
     base, loud = steps(STEADY, 3), Asked(noise=0.2)
     found = against_report(([base], [steps(STEADY, 1.1)]), ([base], [steps(STEADY)]), loud, ("theirs", "ours"))
     assert rendered(found.headline)[0].startswith(
-        "Perhaps new, but not told from noise of the machine: other has lost 2.00 ms"
+        "Possibly new (machine noise cannot be ruled out): other has lost 2.00 ms"
     )
     assert found.data["new"]["step_time"]["verdict"] == "slower, perhaps noise"
 

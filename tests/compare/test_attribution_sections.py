@@ -9,7 +9,7 @@ import pytest
 
 from perfkit_core.compare.attribute.attribute import attribute
 from perfkit_core.compare.attribute.causes import REST, by_family, by_kernel, by_layer, causes, waterfall
-from perfkit_core.compare.explanation import explained, sections
+from perfkit_core.compare.explanation import attribution_sections, explained
 from perfkit_core.compare.report import comparison_report
 from perfkit_core.model.trace import Trace
 from perfkit_core.readers.load import load
@@ -66,7 +66,7 @@ def test_the_effects_of_a_cause_are_those_of_its_calls() -> None:
 def test_it_says_on_how_many_steps_the_causes_rest() -> None:
     steps = [host(f"step {i}", "step", i * 100, 90 + i, step=i) for i in range(7)]
     work = [host("mm", "operator", i * 100, 50, phase="forward") for i in range(7)]
-    found = sections(explained(trace(steps + work), trace(steps[:2] + work[:2])))
+    found = attribution_sections(explained(trace(steps + work), trace(steps[:2] + work[:2])))
     (section,) = (one for one in found if one.name == "causes")
     assert rendered(section.lines) == ("Mean of the steps nearest to the median: 4 of 7 in base, 2 of 2 in other.",)
 

@@ -62,10 +62,10 @@ def test_rows_may_hold_anything() -> None:
 @pytest.mark.parametrize(
     ("text", "told"),
     [
-        ("step_time", "is no condition; write NUMBER > LIMIT"),
-        ("step_time > fast", "is no condition"),
-        ("step_time.p99 > 3%", "'step_time' is no number"),
-        ("operators > 3%", "'operators' is no number"),
+        ("step_time", "is not a condition; write NUMBER > LIMIT"),
+        ("step_time > fast", "is not a condition"),
+        ("step_time.p99 > 3%", "'step_time' is not a number"),
+        ("operators > 3%", "'operators' is not a number"),
         ("step_time > 5MB", "MB does not suit step_time; %, ns, µs, ms, s, us"),
         ("step_time > 3", "the limit of step_time needs a unit; %, ns, µs, ms, s, us"),
         ("memory.allocated_bytes > 5ms", "ms does not suit allocated_bytes"),
@@ -275,7 +275,7 @@ def test_a_guard_against_a_leak_passes_where_nothing_leaks(row: str, kept: int) 
 @pytest.mark.parametrize(
     ("number", "told"),
     [
-        ("memory_leaks.bytes[fw::ad]", "in memory_leaks, and nothing that was recorded is called so; known: none"),
+        ("memory_leaks.bytes[fw::ad]", "in memory_leaks, and no recorded event has this name; known: none"),
         ("memory_places.peak_bytes[fw::add]", "no row 'fw::add' in memory_places; known: 0, cpu"),
     ],
 )
@@ -399,4 +399,4 @@ def test_outcomes_for_people_and_programs() -> None:
     assert one["statistic"] == "median"
     assert (one["unit"], one["base"], one["other"], one["difference"]) == ("ns", 20_000_000, 22_000_000, 2_000_000)
     assert one["interval"][0] <= 2_000_000 <= one["interval"][1]
-    assert gate.outcomes((), gate.Gated(([], []), None, 0.0)) == ()
+    assert gate.outcomes((), ([], []), None, 0.0, 0.0) == ()

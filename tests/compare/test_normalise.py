@@ -10,9 +10,19 @@ import pandas as pd
 import pytest
 
 from perfkit_core.compare import comparison as peaks
-from perfkit_core.compare import pair as normalise
-from perfkit_core.compare.pair import FLOP, SAMPLE, TOKEN, Work, batch_of_shapes, work
-from perfkit_core.compare.statistics import Capture, capture
+from perfkit_core.compare.pair import (
+    FLOP,
+    SAMPLE,
+    TOKEN,
+    Asked,
+    Work,
+    batch_of_shapes,
+    normalised,
+    pair,
+    work,
+    work_table,
+)
+from perfkit_core.compare.statistics import Capture
 from perfkit_core.errors import UsageError
 from perfkit_core.model.meta import Device
 from perfkit_core.model.trace import Trace
@@ -30,20 +40,20 @@ def of(*step_ms: float) -> list[Capture]:
 def test_per_sample_by_hand() -> None:
     """100 ms for 32 samples is 3.125 ms a sample; 150 ms for 64 is 2.34375: slower steps, faster samples."""
     base, other = (Work(SAMPLE, Fraction(n), "given") for n in (32, 64))
-    found = normalise.normalised(SAMPLE, base, other, (of(*[100] * 8), of(*[150] * 8)), 0.02)
+    found = normalised(SAMPLE, base, other, (of(*[100] * 8), of(*[150] * 8)), 0.02)
     s = found.statistics
     assert (s.base, s.other, s.difference) == (3_125_000, 2_343_750, -781_250)
     assert s.verdict == "faster"
     assert found.per_s == (320.0, pytest.approx(64 / 0.15))
     assert found.different_work
-    (row,) = normalise.work_table([found]).to_dict("records")
+    (row,) = work_table(found).to_dict("records")
     assert (row["per"], row["base_amount"], row["other_amount"], row["difference_ns"]) == ("sample", 32, 64, -781_250)
 
 
 def test_tokens_are_told_by_thousands() -> None:
     """1 ms for 3 tokens: 333 333 333 ns for 1000."""
     amount = Work(TOKEN, Fraction(3), "given")
-    found = normalise.normalised(TOKEN, amount, amount, (of(1, 1), of(1, 1)))
+    found = normalised(TOKEN, amount, amount, (of(1, 1), of(1, 1)))
     assert (found.statistics.base, found.statistics.difference) == (333_333_333, 0)
 
 
@@ -52,8 +62,8 @@ def test_work_is_given_recorded_or_told_by_shapes() -> None:
     assert work(trace, SAMPLE, 7) == Work(SAMPLE, Fraction(7), "given")
     assert work(trace, SAMPLE) == Work(SAMPLE, Fraction(48), "recorded")
     assert work(small_trace(), SAMPLE) is None
-    with pytest.raises(UsageError, match="nothing tells the tokens of a step; --tokens A,B"):
-        normalise.asked_work(TOKEN, [trace, trace], [[capture(trace)]] * 2)
+    with pytest.raises(UsageError, match="the number of tokens of a step is unknown; --tokens A,B"):
+        pair([trace], [trace], Asked(TOKEN))
 
 
 def test_flops_are_those_of_the_outermost_operators() -> None:

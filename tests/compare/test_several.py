@@ -5,7 +5,7 @@ from __future__ import annotations
 import pandas as pd
 
 from perfkit_core.compare.gate.conditions import parsed
-from perfkit_core.compare.multi_run import Run, several_report
+from perfkit_core.compare.multi_run import Run, multi_run_report
 from perfkit_core.compare.pair import Asked
 from perfkit_core.compare.report import comparison_report
 from perfkit_core.renderers import markdown, text
@@ -19,7 +19,7 @@ STEADY = [20.0, 20.1, 20.0, 19.9, 20.0, 20.1, 20.0, 19.9]
 
 
 def report(*runs: Run, **asked: object) -> Report:
-    return several_report(runs, Asked(noise=0.01, **asked))
+    return multi_run_report(runs, Asked(noise=0.01, **asked))
 
 
 def three() -> list[Run]:

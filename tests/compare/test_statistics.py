@@ -203,9 +203,9 @@ def test_busy_neighbours_do_not_lengthen_the_quickest_steps() -> None:
     assert (alone.verdict, alone.quickest) == (PERHAPS_SLOWER, 1 * MS)  # the quickest four are 99 and 100
     told = str(step_sentence(alone))
     assert told.startswith(
-        "Slower, but not told from noise of the machine: the median step takes 199 ms instead of 100"
+        "Possibly slower (machine noise cannot be ruled out): the median step takes 199 ms instead of 100"
     )
-    assert told.endswith("and the quickest steps do by 1.00 ms only; record three of each.")
+    assert told.endswith("and the quickest steps differ by only 1.00 ms; record three of each.")
     assert step_statistics(base, 2 * base, between=0.02).verdict == SLOWER
     assert step_statistics([base] * 3, [busy] * 3).verdict == SLOWER
     wide = [base, base + 5 * MS, base - 5 * MS]

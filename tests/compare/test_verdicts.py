@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from perfkit_core.compare.multi_run import Run, several_report
+from perfkit_core.compare.multi_run import Run, multi_run_report
 from perfkit_core.compare.pair import Asked, pair
 from perfkit_core.compare.report import comparison_report
 from perfkit_core.model.trace import concat_traces
@@ -63,8 +63,9 @@ def test_two_vendors(traces: Path) -> None:
     assert (step_time["verdict"], step_time["interval"], step_time["noise"]) == ("too few steps to tell", None, None)
     assert section(report, "devices").table["matrix16_tflop_per_s"].tolist() == [989, 1307.4]
     assert section(report, "devices").table["memory_gb_per_s"].tolist() == [3350, 5300]
-    assert "Different devices: NVIDIA H100 80GB HBM3 and AMD Instinct MI300X VF. Their peaks stand below." in rendered(
-        report.warnings
+    assert (
+        "Different devices: NVIDIA H100 80GB HBM3 and AMD Instinct MI300X VF. Their peak rates are listed below."
+        in rendered(report.warnings)
     )
 
 
@@ -77,7 +78,7 @@ def test_a_recording_on_both_sides_is_named_below_the_verdict() -> None:
     renamed = stepped_trace([20, 20, 21], name="fw::add")
     assert not any("same recording" in sentence for sentence in rendered(comparison_report(one, renamed).headline))
     runs = [Run(name, (trace,)) for name, trace in (("a", one), ("b", renamed), ("c", copied))]
-    assert rendered(several_report(runs, Asked()).headline)[-1] == f"c: {told}"
+    assert rendered(multi_run_report(runs, Asked()).headline)[-1] == f"c: {told}"
 
 
 def test_different_workloads_are_reported_below_the_verdict() -> None:
@@ -85,7 +86,7 @@ def test_different_workloads_are_reported_below_the_verdict() -> None:
     report = comparison_report(stepped_trace([20]), stepped_trace([30], 2.0, name="fw::other"))
     verdict, unlike, causes = rendered(report.headline)[:3]
     assert verdict.startswith("Too few steps to tell: ")
-    assert unlike == "These runs hardly do the same: of one, 100% of the operator time has no counterpart."
+    assert unlike == "The runs are barely comparable: 100% of one run's operator time has no counterpart."
     assert causes.startswith("The largest causes: ")
 
 
@@ -99,7 +100,7 @@ def test_device_work_of_other_steps_has_no_counterpart() -> None:
     assert "Unmatched in other: 60% of all time, each instant once." in told
     assert "All operator time has a counterpart." not in told
     assert "All operator time has a counterpart." in rendered(comparison_report(base, base).headline)
-    assert not any("hardly do the same" in sentence for sentence in told)
+    assert not any("barely comparable" in sentence for sentence in told)
 
 
 def test_of_several_ranks_it_says_over_what_the_times_are() -> None:

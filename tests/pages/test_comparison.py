@@ -122,7 +122,7 @@ def test_other_devices_are_warned_of(opened: Opened, traces: Path, tmp_path: Pat
     files = [traces / "torch" / f"{device}-vit.json.gz" for device in ("h100", "mi300x")]
     page = opened(written(tmp_path, "compare", *files))
     expect(page.locator(".warnings li")).to_have_text(
-        ["Different devices: NVIDIA H100 80GB HBM3 and AMD Instinct MI300X VF. Their peaks stand below."]
+        ["Different devices: NVIDIA H100 80GB HBM3 and AMD Instinct MI300X VF. Their peak rates are listed below."]
     )
     expect(page.locator("th", has_text="Memory (GB/s)")).to_have_count(1)
     expect(page.locator("td", has_text="3,350")).to_have_count(1)

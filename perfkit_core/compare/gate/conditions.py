@@ -1,4 +1,29 @@
-"""The gate: conditions of ``--fail-on`` and their outcomes."""
+"""The gate: conditions of ``--fail-on`` and their outcomes.
+
+``step_time > 3%``, ``operators.self_cpu_ns[matmul] > +2ms``, ``memory_places.peak_bytes[cpu] > 1GiB``,
+``device.busy_ratio < -5%``: a number (``VIEW.COLUMN``, ``VIEW.COLUMN[ROW]`` or ``step_time``), ``>`` or ``<``, a limit.
+
+==================  ================================================================================================
+limit               fails when
+==================  ================================================================================================
+``> 3%``            other is more than 3 % above base; ``< -3%``: more than 3 % below
+``> +5ms``          other is more than 5 ms above base; ``< -5ms``: more than 5 ms below
+``> 120ms``         other is above 120 ms, whatever base is; ``< 100``: below 100
+==================  ================================================================================================
+
+============  ====================================================================================================
+outcome
+============  ====================================================================================================
+failed        the limit is exceeded, and the difference is beyond noise (interval and noise band of the statistics)
+within noise  the limit is exceeded, but equal runs may differ as much
+passed        the limit is kept
+cannot tell   the limit is exceeded, but there are too few samples to distinguish noise from a difference
+============  ====================================================================================================
+
+Only the outcome failed ends the command with an error. Samples are the steps; a number of a view is computed in each.
+Medians are compared for the step time, means for all other numbers, as events of every tenth step have a median of 0.
+For numbers that a single step does not have (:mod:`~perfkit_core.compare.gate.view_samples`), captures are the samples.
+"""
 
 from __future__ import annotations
 
@@ -8,12 +33,10 @@ from dataclasses import dataclass, replace
 from typing import Any, Final, Literal
 
 import numpy as np
-import numpy.typing as npt
 import pandas as pd
 
 from perfkit_core.compare.gate import view_samples
-from perfkit_core.compare.gate.view_samples import Number, Ranks
-from perfkit_core.compare.noise import ON_DEVICE
+from perfkit_core.compare.gate.view_samples import Number
 from perfkit_core.compare.statistics import SampleStatistics, step_statistics
 from perfkit_core.errors import UsageError
 from perfkit_core.language.messages import say
@@ -36,6 +59,10 @@ STEP_TIME: Final = "step_time"
 CHANGE: Final = "change"
 DIFFERENCE: Final = "difference"
 BUDGET: Final = "budget"
+FAILED: Final = "failed"
+WITHIN_NOISE: Final = "within noise"
+PASSED: Final = "passed"
+CANNOT_TELL: Final = "cannot tell"
 _FORM: Final = re.compile(
     r"\s*(?P<view>\w+)\s*(?:\.\s*(?P<column>\w+)\s*)?(?:\[(?P<row>.*)\]\s*)?(?P<sign>[<>])\s*"
     r"(?P<limit>[+-]?\s*(?:\d[\d_]*\.?\d*|\.\d+)(?:[eE][+-]?\d+)?)\s*(?P<unit>[^\d\s]*)\s*"
@@ -43,6 +70,10 @@ _FORM: Final = re.compile(
 _HINT: Final = (
     "write NUMBER > LIMIT: step_time > 3%, or VIEW.COLUMN[ROW] > LIMIT as in operators.self_cpu_ns[matmul] > +2ms"
 )
+_FINE: Final = 2**40
+"""Statistics are of whole numbers: all but times are multiplied by this. A power of two keeps whole numbers exact."""
+_DIGITS: Final = 9
+"""After the decimal point, of numbers that were multiplied so."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,43 +96,28 @@ class Condition:
 
 
 def parsed(text: str) -> Condition:
-    """The condition that a text means. Raises UsageError."""
+    """Return the condition of a text. Raises UsageError."""
     match = _FORM.fullmatch(text)
     if match is None:
-        raise UsageError(f"--fail-on {text!r} is no condition", _HINT)
+        raise UsageError(f"--fail-on {text!r} is not a condition", _HINT)
     view, column, row = match["view"], match["column"], match["row"]
     if (view == STEP_TIME) != (column is None) or (view == STEP_TIME and row is not None):
-        raise UsageError(f"--fail-on {text!r}: {view!r} is no number", _HINT)
+        raise UsageError(f"--fail-on {text!r}: {view!r} is not a number", _HINT)
     number, unit, upward = match["limit"].replace(" ", "").replace("_", ""), match["unit"], match["sign"] == ">"
     kind: Literal["change", "difference", "budget"]
     kind = CHANGE if unit == "%" else DIFFERENCE if number[0] in "+-" else BUDGET
-    limit = float(number) * (0.01 if kind == CHANGE else _size(text, column, unit))
+    scale, of = 0.01, TIMES if column is None else family(column)
+    if kind != CHANGE:
+        units = {"": 1.0} if not unit and of not in (TIMES, SIZES) else writable_units(of)
+        if unit not in units:
+            name = column or STEP_TIME
+            wrong = f"{unit} does not suit {name}" if unit else f"the limit of {name} needs a unit"
+            raise UsageError(f"--fail-on {text!r}: {wrong}", ", ".join(dict.fromkeys(("%", *units))))
+        scale = units[unit]
+    limit = float(number) * scale
     if kind != BUDGET and (limit < 0) == upward:
         raise UsageError(f"--fail-on {text!r} asks for a change in the other direction", "> 3%, or < -3%")
     return Condition(" ".join(text.split()), view, column, row, upward, kind, limit)
-
-
-def _size(text: str, column: str | None, unit: str) -> float:
-    of, name = (TIMES, STEP_TIME) if column is None else (family(column), column)
-    if not unit and of not in (TIMES, SIZES):
-        return 1.0
-    units = writable_units(of)
-    if unit not in units:
-        wrong = f"{unit} does not suit {name}" if unit else f"the limit of {name} needs a unit"
-        raise UsageError(f"--fail-on {text!r}: {wrong}", ", ".join(dict.fromkeys(("%", *units))))
-    return units[unit]
-
-
-FAILED: Final = "failed"
-WITHIN_NOISE: Final = "within noise"
-PASSED: Final = "passed"
-CANNOT_TELL: Final = "cannot tell"
-_FINE: Final = 2**40
-"""Statistics count in whole numbers: all but times in parts of 1. A power of two, so that whole numbers stay exact."""
-_DIGITS: Final = 9
-"""Behind the point, of numbers that were counted so."""
-
-Samples = Sequence[npt.NDArray[Any]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -121,129 +137,113 @@ class Outcome:
     of_capture: bool = False
 
 
-@dataclass(frozen=True, slots=True)
-class Gated:
-    """Both sides as a gate needs them: the traces of each capture, the steps (by their work, where asked), and what
-    single captures are taken to differ by (:func:`perfkit_core.compare.noise.between_runs`); ``of_device``:
-    the same of device work."""
-
-    traces: tuple[Sequence[Trace], Sequence[Trace]]
-    steps: SampleStatistics | None
-    between: float
-    of_device: float = ON_DEVICE
-
-
-def outcomes(conditions: Sequence[Condition], sides: Gated) -> tuple[Outcome, ...]:
-    """Every condition on the two sides. Raises UsageError for what is not in the profiles."""
-    of_views = any(one.column is not None for one in conditions)
-    base, other = ([split(trace) for trace in side] if of_views else [] for side in sides.traces)
-    return tuple(_outcome(one, sides, base, other) for one in conditions)
-
-
-def _outcome(condition: Condition, sides: Gated, base: Sequence[Ranks], other: Sequence[Ranks]) -> Outcome:
-    if condition.column is None:
-        if sides.steps is None:
-            raise UsageError(
-                "step_time is not known: a side has no steps",
-                "give the profiler a schedule, and call its step() after each iteration",
-            )
-        return _judged(condition, sides.steps, 1)
-    number = Number(choose_views([condition.view], single=True)[0], condition.column, condition.row)
-    every = [*base, *other]
-    rows, by_step = view_samples.rows(every, number), view_samples.by_step(every, number)
-    found = [view_samples.samples(side, number) for side in (base, other)]
-    for name, side in zip(("base", "other"), found, strict=True):
-        if not sum(map(len, side)):
-            raise UsageError(f"{number.name} is not known in {name}", "perfkit summary shows what was recorded")
-    between = 0.0 if number.exact else sides.of_device if number.on_device(rows) else sides.between
-    return replace(_compared(condition, found[0], found[1], between, number.exact), of_capture=not by_step)
-
-
-def _compared(condition: Condition, base: Samples, other: Samples, between: float, exact: bool) -> Outcome:
-    scale = 1 if condition.in_time else _FINE
-    sides = [[one * scale for one in side] for side in (base, other)]
-    if exact and max(len(one) for side in sides for one in side) < 2:  # a count of the whole run, twice
-        sides = [[np.repeat(one, 2) for one in side] for side in sides]
-    found = step_statistics(sides[0], sides[1], np.mean, between)
-    return _judged(condition, found, scale)
+def outcomes(
+    conditions: Sequence[Condition],
+    traces: tuple[Sequence[Trace], Sequence[Trace]],
+    steps: SampleStatistics | None,
+    between: float,
+    of_device: float,
+) -> tuple[Outcome, ...]:
+    """Return the outcome of every condition on the captures of two sides. ``steps``: their steps (by their work, where
+    asked); ``between``: by how much single captures are assumed to differ
+    (:func:`perfkit_core.compare.noise.between_runs`), ``of_device`` in device work. Raises UsageError for numbers that
+    were not recorded."""
+    of_views = any(condition.column is not None for condition in conditions)
+    captures = [[split(trace) for trace in side] if of_views else [] for side in traces]
+    results = []
+    for condition in conditions:
+        if condition.column is None:
+            if steps is None:
+                raise UsageError(
+                    "step_time is not known: a side has no steps",
+                    "give the profiler a schedule, and call its step() after each iteration",
+                )
+            results.append(_judged(condition, steps, 1))
+            continue
+        number = Number(choose_views([condition.view], single=True)[0], condition.column, condition.row)
+        every = [*captures[0], *captures[1]]
+        rows, by_step = view_samples.rows(every, number), view_samples.by_step(every, number)
+        sides = [view_samples.samples(side, number) for side in captures]
+        for name, side in zip(("base", "other"), sides, strict=True):
+            if not sum(map(len, side)):
+                raise UsageError(f"{number.name} is not known in {name}", "perfkit summary shows what was recorded")
+        if number.exact and max(len(samples) for side in sides for samples in side) < 2:
+            # one count of the whole run, which has no spread: twice, so that it has statistics
+            sides = [[np.repeat(samples, 2) for samples in side] for side in sides]
+        assumed = 0.0 if number.exact else of_device if number.on_device(rows) else between
+        scale = 1 if condition.in_time else _FINE
+        scaled = [[samples * scale for samples in side] for side in sides]
+        statistics = step_statistics(scaled[0], scaled[1], np.mean, assumed)
+        results.append(replace(_judged(condition, statistics, scale), of_capture=not by_step))
+    return tuple(results)
 
 
-def _judged(condition: Condition, found: SampleStatistics, scale: int) -> Outcome:
+def _judged(condition: Condition, statistics: SampleStatistics, scale: int) -> Outcome:
     def number(value: int) -> float:
         return value if scale == 1 else round(value / scale, _DIGITS)
 
-    change = found.change_ratio
-    low, high, noise = (None if one is None else number(one) for one in (found.low, found.high, found.noise))
-    outcome = Outcome(
-        condition, PASSED, number(found.base), number(found.other), number(found.difference),
-        change if change is None or scale == 1 else round(change, _DIGITS), low, high, noise,
-    )  # fmt: skip
-    if not _exceeded(outcome):
+    change = statistics.change_ratio
+    change = change if change is None or scale == 1 else round(change, _DIGITS)
+    bounds = (statistics.low, statistics.high, statistics.noise)
+    low, high, noise = (None if value is None else number(value) for value in bounds)
+    base, other, difference = map(number, (statistics.base, statistics.other, statistics.difference))
+    outcome = Outcome(condition, PASSED, base, other, difference, change, low, high, noise)
+    value = difference
+    if condition.kind == BUDGET:
+        value = other
+    elif condition.kind == CHANGE:
+        value = float("inf") * difference if change is None and difference else change or 0.0
+    if not (value > condition.limit if condition.upward else value < condition.limit):
         return outcome
-    unknown = found.noise is None or found.low is None
-    sure = _beyond_noise(outcome) if condition.kind == BUDGET else found.beyond_noise
+    sure = statistics.beyond_noise
+    if condition.kind == BUDGET:  # exceeded by more than one side alone may vary
+        sure = noise is not None and abs(other - condition.limit) > noise / 2**0.5
+    unknown = noise is None or low is None
     return replace(outcome, result=FAILED if sure else CANNOT_TELL if unknown else WITHIN_NOISE)
 
 
-def _exceeded(one: Outcome) -> bool:
-    limit, value = one.condition.limit, one.difference
-    if one.condition.kind == BUDGET:
-        value = one.other
-    elif one.condition.kind == CHANGE:
-        value = float("inf") * value if one.change_ratio is None and value else one.change_ratio or 0.0
-    return value > limit if one.condition.upward else value < limit
-
-
-def _beyond_noise(one: Outcome) -> bool:
-    """Whether a budget is exceeded by more than one side alone may vary."""
-    return one.noise is not None and abs(one.other - one.condition.limit) > one.noise / 2**0.5
-
-
-def table(found: Sequence[Outcome]) -> pd.DataFrame:
-    """Columns condition, result, base, other, difference (in words: every row has a unit of its own), change_ratio,
-    noise (what equal runs may differ by)."""
+def table(outcomes: Sequence[Outcome]) -> pd.DataFrame:
+    """Return the columns condition, result, base, other, difference (in words: every row has its own unit),
+    change_ratio, noise (the difference that equal runs may have)."""
     rows = [
         [
             one.condition.text, one.result, _words(one, one.base), _words(one, one.other),
             _words(one, one.difference, signed=True), one.change_ratio, _words(one, one.noise),
         ]
-        for one in found
+        for one in outcomes
     ]  # fmt: skip
     columns = ["condition", "result", "base", "other", "difference", "change_ratio", "noise"]
     return pd.DataFrame(rows, columns=columns).astype({"change_ratio": "Float64"})
 
 
+def _words(outcome: Outcome, value: float | None, signed: bool = False) -> str | None:
+    if value is None:
+        return None
+    units = family(outcome.condition.column or f"{STEP_TIME}_ns")
+    if units is None:
+        return f"{'+' if signed and value > 0 else ''}{format_count(value)}"
+    return format_ratio(value, signed) if units is SHARES else format_quantity(value, units, signed)
+
+
 def section(table: pd.DataFrame) -> Section:
-    """The table of one pair or more as people read it."""
+    """Return the section of the table of one pair or more."""
     note = say("A condition fails where its limit is exceeded by more than noise explains.")
     note += " " + say("Of the step time the median is compared, of all else the mean over steps or captures.")
     return Section("gate", say("Gate"), table, note)
 
 
-def data(found: Sequence[Outcome]) -> list[dict[str, Any]]:
-    """A mapping a condition; numbers in the unit of the column (``unit``: "ns", "bytes" or ""). ``samples``: whether
-    "steps" are compared or whole "captures"; ``statistic``: by their "median" or "mean"."""
-    return [
-        {
-            "condition": one.condition.text, "result": one.result, "unit": _unit(one), "base": one.base,
-            "other": one.other, "difference": one.difference, "change_ratio": one.change_ratio,
+def data(outcomes: Sequence[Outcome]) -> list[dict[str, Any]]:
+    """Return a mapping for each condition; numbers in the unit of the column (``unit``: "ns", "bytes" or "").
+    ``samples``: whether "steps" are compared or whole "captures"; ``statistic``: by their "median" or "mean"."""
+    mappings = []
+    for one in outcomes:
+        column = one.condition.column or STEP_TIME
+        mappings.append({
+            "condition": one.condition.text, "result": one.result,
+            "unit": "ns" if one.condition.in_time else "bytes" if column.endswith("bytes") else "",
+            "base": one.base, "other": one.other, "difference": one.difference, "change_ratio": one.change_ratio,
             "interval": None if one.low is None else [one.low, one.high], "noise": one.noise,
             "samples": "captures" if one.of_capture else "steps",
             "statistic": "median" if one.condition.column is None else "mean",
-        }
-        for one in found
-    ]  # fmt: skip
-
-
-def _unit(one: Outcome) -> str:
-    column = one.condition.column or STEP_TIME
-    return "ns" if one.condition.in_time else "bytes" if column.endswith("bytes") else ""
-
-
-def _words(one: Outcome, value: float | None, signed: bool = False) -> str | None:
-    if value is None:
-        return None
-    of = family(one.condition.column or f"{STEP_TIME}_ns")
-    if of is None:
-        return f"{'+' if signed and value > 0 else ''}{format_count(value)}"
-    return format_ratio(value, signed) if of is SHARES else format_quantity(value, of, signed)
+        })  # fmt: skip
+    return mappings
