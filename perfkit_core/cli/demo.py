@@ -39,10 +39,10 @@ def demo(output: Path) -> None:
         wanted = " or ".join(f'"perfkit[{name}]"' for name in known) or "perfkit"
         raise CaptureError("no framework is installed", f"pip install {wanted}")
     pages: list[Path] = []
-    with working("starting") as say:
+    with working("starting") as show:
         for framework in frameworks:
-            _train(framework, output / framework, say)
-        say("writing the pages")
+            _train(framework, output / framework, show)
+        show("writing the pages")
         for framework in frameworks:
             pages.append(output / f"{framework}.html")
             write(renderer("html").render(run_report(load(output / framework))), pages[-1])
@@ -64,14 +64,14 @@ def demo_run(framework: str, run_dir: Path) -> None:
     recorder.demo(run_dir, lambda text: click.echo(text))
 
 
-def _train(framework: str, run_dir: Path, say: Callable[[str], None]) -> None:
+def _train(framework: str, run_dir: Path, show: Callable[[str], None]) -> None:
     """Run the child and pass on its progress. Raises CaptureError with the last line of a child that failed."""
     from perfkit_core.storage.store import INCOMPLETE_MARK, SUFFIX
 
     # a run folder holds one run: remove that of an earlier demo
     for old in (*run_dir.glob(f"*{SUFFIX}"), run_dir / INCOMPLETE_MARK):
         old.unlink(missing_ok=True)
-    say(f"{framework}: starting")
+    show(f"{framework}: starting")
     command = [sys.executable, "-m", "perfkit_core.cli", CHILD, framework, str(run_dir)]
     with subprocess.Popen(
         command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, encoding="utf-8", errors="replace"
@@ -80,6 +80,6 @@ def _train(framework: str, run_dir: Path, say: Callable[[str], None]) -> None:
         last = ""
         for line in child.stdout:
             last = line.strip() or last
-            say(last)
+            show(last)
     if child.returncode:
         raise CaptureError(f"the {framework} demo failed: {last.removeprefix('perfkit: error: ')}")

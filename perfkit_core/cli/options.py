@@ -166,11 +166,11 @@ def write_shard(
     if average:
         check_average(views)
     job = Job(tuple(view.name for view in views), request, average, keep)
-    with reading(sources) as say:
+    with reading(sources) as show:
         whole = plan(sources, keep)
         part = whole.share(number, of)
         count = len(part.ranks)
-        partials, failed = run(Serial(), part, job, lambda done: say(f"rank {done} of {count}"))
+        partials, failed = run(Serial(), part, job, lambda done: show(f"rank {done} of {count}"))
     left_out = {number - 1 + of * position: rank.message for position, rank in failed.items()}
     stored = files.Stored(
         files.FORMAT, files.VERSION, whole.source, len(whole.ranks), (number, of), job, part.findings, tuple(partials),
