@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from perfkit_core.assembly.labels import backward_label, module_label, parse_module_label
-from perfkit_core.model.architecture import Layer, Parameter, from_meta, path_parents, to_extra
+from perfkit_core.model.architecture import Layer, Parameter, Signature, from_meta, path_parents, to_extra
 from perfkit_core.model.meta import TraceMeta
 from perfkit_core.pages.architecture import PrintedArchitecture
 from perfkit_core.recording import layer_framework
@@ -234,7 +234,7 @@ def test_formulas_count_two_for_each_multiplication_as_loops_do() -> None:
         naive += 2 * channels * 3 * 2
     assert layer_framework.convolution(positions, channels, kernel) == naive
     assert layer_framework.attention((2, 5, 8), 6) == 2 * (2 * 5 * 6 * 8) * 2
-    one = 2 * 10 * 4 * 16 * (8 + 16)
-    assert layer_framework.recurrent(10, 4, 8, 16, layers=1, directions=1, output=16) == one
+    call, one = Signature((), ()), 2 * 10 * 4 * 16 * (8 + 16)
+    assert layer_framework.recurrent(call, 10, "LSTM", 8, 16, layers=1, directions=1, output=16).forward == one
     two = 2 * (one + 2 * 10 * 4 * 16 * (32 + 16))
-    assert layer_framework.recurrent(10, 4, 8, 16, layers=2, directions=2, output=16) == two
+    assert layer_framework.recurrent(call, 10, "LSTM", 8, 16, layers=2, directions=2, output=16).forward == two
