@@ -108,21 +108,17 @@ class RecordedWriter:
         self._thread.shutdown()
         self._closed = True
 
-    def abandon(self) -> None:
-        """Remove what was written; do nothing after :meth:`close`."""
-        if not self._closed:
-            self._closed = True
-            self._thread.shutdown()
-            self._file.close()
-            self.path.unlink(missing_ok=True)
-
     def __enter__(self) -> RecordedWriter:
         return self
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        self.abandon()
+        if not self._closed:
+            self._closed = True
+            self._thread.shutdown()
+            self._file.close()
+            self.path.unlink(missing_ok=True)
 
     def _flush(self) -> None:
         self._written()

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Final
 
 import numpy as np
@@ -32,53 +32,7 @@ if TYPE_CHECKING:
     from perfkit_core.readers.scanner.scanner import Scanner
 
 _REMEMBERED: Final = 1 << 8
-
-
-class Descriptions:
-    """Adds to ``args`` what an event communicates (:mod:`perfkit_core.assembly.labels`), and fills ``bytes``.
-
-    Events are described while they are collected, when their texts are at hand.
-    """
-
-    def __init__(self, dialect: Dialect, origins: Origins, vocabularies: Mapping[str, Vocabulary]) -> None:
-        self._dialect, self._origins, self._vocabularies = dialect, origins, vocabularies
-        self._wanted = Numbers(np.bool_)
-        self._seen: dict[tuple[str | None, ...], tuple[str | None, int]] = {}
-
-    def add(self, part: Rows) -> None:
-        """Describe the collectives among these rows. Recorded values stay."""
-        for origin in self._origins.known(len(self._wanted)):
-            self._wanted.append(self._dialect.communicates(origin.name or "", origin.kind or ""))
-        at = np.flatnonzero(self._wanted.array()[part.origin])
-        if not len(at):
-            return
-        names = (self._origins.name(number) for number in part.origin[at].tolist())
-        texts: list[list[str | None]] = []
-        for column in ("shapes", "dtypes"):
-            codes = part.texts.get(column)
-            if codes is None:
-                texts.append([None] * len(at))
-            else:
-                held = self._vocabularies[column].texts()
-                texts.append(held.take(pa.array(codes[at], mask=codes[at] < 0)).to_pylist())
-        args, sizes = [], []
-        for key in zip(names, part.arguments(at), *texts, strict=True):
-            if key not in self._seen:
-                if len(self._seen) >= _REMEMBERED:
-                    self._seen.clear()
-                collective, size = self._dialect.described(*key)
-                self._seen[key] = with_description(key[1], collective), size
-            args.append(self._seen[key][0])
-            sizes.append(self._seen[key][1])
-        part.replace(at, args)
-        size_bytes = np.array(sizes, np.int64)
-        if (size_bytes < 0).all():
-            return
-        cells = part.integers.setdefault("bytes", np.full(part.count, NULL, np.int64))
-        unknown = (cells[at] == NULL) & (size_bytes >= 0)
-        cells[at[unknown]] = size_bytes[unknown]
-
-
+"""Descriptions of collectives that are kept for equal events."""
 _TIMED: Final = frozenset("XiIRC")
 """The ``ph`` of spans, instants and counters."""
 _FLOWS: Final = frozenset("stf")
@@ -103,7 +57,9 @@ class Recorder:
         self._labels: dict[tuple[str, str], Label] = {}
         self._origins = Origins()
         self._vocabularies = {column: Vocabulary() for column in ARGUMENT_TEXTS}
-        self._descriptions = Descriptions(dialect, self._origins, self._vocabularies)
+        self._communicates = Numbers(np.bool_)
+        """Of each origin, whether its events may be collectives."""
+        self._described: dict[tuple[str | None, ...], tuple[str | None, int]] = {}
         self._translations: dict[int, Translation] = {}
         self._rows = Gathering()
         self._scanner: Scanner | None = None
@@ -192,8 +148,44 @@ class Recorder:
             if rows.count and duration.min() < 0:
                 self.reversed += int((duration < 0).sum())
                 rows.integers["dur_ns"] = np.maximum(duration, 0)
-            self._descriptions.add(rows)
+            self._describe(rows)
             self._rows.add(rows)
+
+    def _describe(self, part: Rows) -> None:
+        """Add to ``args`` what collectives communicate (:mod:`perfkit_core.assembly.labels`), and fill ``bytes``.
+
+        Recorded values stay. Events are described while they are collected, when their texts are at hand.
+        """
+        for origin in self._origins.known(len(self._communicates)):
+            self._communicates.append(self._dialect.communicates(origin.name or "", origin.kind or ""))
+        at = np.flatnonzero(self._communicates.array()[part.origin])
+        if not len(at):
+            return
+        names = (self._origins.name(number) for number in part.origin[at].tolist())
+        texts: list[list[str | None]] = []
+        for column in ("shapes", "dtypes"):
+            codes = part.texts.get(column)
+            if codes is None:
+                texts.append([None] * len(at))
+            else:
+                held = self._vocabularies[column].texts()
+                texts.append(held.take(pa.array(codes[at], mask=codes[at] < 0)).to_pylist())
+        args, sizes = [], []
+        for key in zip(names, part.arguments(at), *texts, strict=True):
+            if key not in self._described:
+                if len(self._described) >= _REMEMBERED:
+                    self._described.clear()
+                collective, size = self._dialect.described(*key)
+                self._described[key] = with_description(key[1], collective), size
+            args.append(self._described[key][0])
+            sizes.append(self._described[key][1])
+        part.replace(at, args)
+        size_bytes = np.array(sizes, np.int64)
+        if (size_bytes < 0).all():
+            return
+        cells = part.integers.setdefault("bytes", np.full(part.count, NULL, np.int64))
+        unknown = (cells[at] == NULL) & (size_bytes >= 0)
+        cells[at[unknown]] = size_bytes[unknown]
 
     def _one_by_one(
         self, events: Sequence[ChromeEvent], times: tuple[IntArray, IntArray] | None = None

@@ -1,4 +1,4 @@
-"""Scans a file in several threads, ahead of who takes the events, and proves that nothing is read twice or left out.
+"""Scans a file in several threads, ahead of the consumer, and proves that nothing is read twice or left out.
 
 Chunks are cut where an event seems to begin, so that several can be scanned in parallel. A chunk that was scanned from
 the beginning of an event to its last byte, which is a comma and white space, proves that the next one begins with an
