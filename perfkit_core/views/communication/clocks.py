@@ -19,16 +19,8 @@ from perfkit_core.model.columns import MAX, RANK, Column, count, duration, text
 from perfkit_core.model.meta import Finding
 from perfkit_core.model.trace import Trace
 from perfkit_core.plugins.contracts import Reduction, View, ViewRequest
+from perfkit_core.views.communication import instances
 from perfkit_core.views.communication.clock_model import FOR_A_DRIFT, MOST_DRIFT_PPM, ahead_ns, clock_offsets
-from perfkit_core.views.communication.instances import (
-    POINT_TO_POINT,
-    Partial,
-    all_collectives,
-    all_ranks,
-    needs_several_ranks,
-    reduce,
-    reduce_each,
-)
 
 _ORDER: Final = ("reference_rank", "offset_ns", "earliest_ns", "latest_ns", "drift_ppm", "matched", "unmatched",
                  "residual_ns", "max_residual_ns", "note")  # fmt: skip
@@ -37,17 +29,17 @@ _UNTIED: Final = message("no collectives were recorded that could tie the clocks
 
 def table(trace: Trace, request: ViewRequest) -> pd.DataFrame:
     """Return one row for each rank; see :data:`COLUMNS`. NA: unknown."""
-    return merge(reduce_each(trace, request), request)
+    return merge(instances.reduce_each(trace, request), request)
 
 
-def merge(partials: Sequence[Partial], request: ViewRequest) -> pd.DataFrame:
+def merge(partials: Sequence[instances.Partial], request: ViewRequest) -> pd.DataFrame:
     """Return the table of any number of ranks; without rows for one, and where none recorded collectives."""
     if request.by:
         raise UsageError(f"{VIEW.name} cannot be grouped by {request.by[0]!r}", "it has a row for each rank")
-    collectives = all_collectives(partials)
-    clocks = clock_offsets(collectives, all_ranks(partials))
+    collectives = instances.all_collectives(partials)
+    clocks = clock_offsets(collectives, instances.all_ranks(partials))
     clocks = clocks if len(clocks) > 1 and len(collectives) else clocks.iloc[:0]
-    alone = (collectives["of_ranks"] == 1) & ~collectives["collective"].isin(POINT_TO_POINT)
+    alone = (collectives["of_ranks"] == 1) & ~collectives["collective"].isin(instances.POINT_TO_POINT)
     missing = collectives[alone].groupby("rank").size().reindex(clocks.index, fill_value=0)
     notes = [_note(rank, row) for rank, row in zip(clocks.index, clocks.to_dict("records"), strict=True)]
     sentences = [None if note is None else Sentence(note) for note in notes]
@@ -106,8 +98,10 @@ VIEW = View(
     description="how far the clock of each rank is from that of the first one it is tied to by collectives",
     table=table,
     columns=COLUMNS,
-    explain_empty=lambda trace: needs_several_ranks(len(trace.meta.ranks), _UNTIED),
-    reduction=Reduction(reduce, merge, lambda partials: needs_several_ranks(len(partials), _UNTIED)),
+    explain_empty=lambda trace: instances.needs_several_ranks(len(trace.meta.ranks), _UNTIED),
+    reduction=Reduction(
+        instances.reduce, merge, lambda partials: instances.needs_several_ranks(len(partials), _UNTIED)
+    ),
 )
 
 _LEAST_NS: Final = 500
@@ -121,8 +115,8 @@ def aligned(trace: Trace) -> Trace:
     The starts of each rank change by the offset of its clock. Where a drift is corrected, durations and self times
     change with it. A rank without an offset to the common clock keeps its times.
     """
-    partials = reduce_each(trace, ViewRequest())
-    clocks = clock_offsets(all_collectives(partials), all_ranks(partials))
+    partials = instances.reduce_each(trace, ViewRequest())
+    clocks = clock_offsets(instances.all_collectives(partials), instances.all_ranks(partials))
     known = clocks[clocks["offset_ns"].notna()]
     if clocks["reference_rank"].isna().all():
         text = message("nothing to align: no collectives of several ranks were recorded")

@@ -17,17 +17,8 @@ from perfkit_core.language.messages import message
 from perfkit_core.model.columns import MAX, MIN, RANK, count, duration, key, share, text
 from perfkit_core.model.trace import Trace
 from perfkit_core.plugins.contracts import Reduction, View, ViewRequest
+from perfkit_core.views.communication import instances
 from perfkit_core.views.communication.clock_model import ahead_ns, clock_offsets, crossing_ns, meetings
-from perfkit_core.views.communication.instances import (
-    Partial,
-    all_collectives,
-    all_ranks,
-    check_groupings,
-    needs_several_ranks,
-    reduce,
-    reduce_each,
-    together,
-)
 from perfkit_core.views.tables import lower_median, rounded_division
 
 GROUPINGS: Final = ("rank", "step")
@@ -45,18 +36,18 @@ def table(trace: Trace, request: ViewRequest) -> pd.DataFrame:
     """Return one row for each rank, by the waits that it causes, or for each rank and step, or for each step; see
     :data:`COLUMNS`. Where collectives are ``incomplete``, all waits are lower bounds, and another rank may have come
     last."""
-    return merge(reduce_each(trace, request), request)
+    return merge(instances.reduce_each(trace, request), request)
 
 
-def merge(partials: Sequence[Partial], request: ViewRequest) -> pd.DataFrame:
+def merge(partials: Sequence[instances.Partial], request: ViewRequest) -> pd.DataFrame:
     """Return the table of any number of ranks; without rows where no collective of several of them was recorded."""
-    check_groupings(VIEW, request)
+    instances.check_groupings(VIEW, request)
     calls = arrivals(partials)
     for caused, time in (("caused_ns", "wait_ns"), ("doubtful_ns", "doubt_ns")):
         waited = calls[time].groupby(calls["meeting"]).transform("sum")
         calls[caused] = waited.where(calls["last"] & calls["wait_ns"].notna())
     calls = calls[calls["chosen"].astype(bool) & calls["late_ns"].notna()]
-    steps = together(partials, "steps")
+    steps = instances.together(partials, "steps")
     steps = steps[steps["chosen"].astype(bool)]
     if calls.empty:
         steps = steps.iloc[:0]
@@ -102,7 +93,7 @@ def _of_steps(calls: pd.DataFrame, steps: pd.DataFrame) -> pd.DataFrame:
 _TIMES: Final = ("late_ns", "wait_ns", "doubt_ns", "skew_ns", "meeting")
 
 
-def arrivals(partials: Sequence[Partial]) -> pd.DataFrame:
+def arrivals(partials: Sequence[instances.Partial]) -> pd.DataFrame:
     """Return the collectives of all ranks (:func:`matched`) with their arrivals on one clock.
 
     For synchronous collectives that several aligned ranks recorded: ``meeting`` (a number that ranks on one clock have
@@ -111,7 +102,7 @@ def arrivals(partials: Sequence[Partial]) -> pd.DataFrame:
     that came at one time, the lowest), ``incomplete`` (a rank of the group is missing, and may have come later). NA and
     False for all others, which are not ``complete`` either.
     """
-    collectives = all_collectives(partials)
+    collectives = instances.all_collectives(partials)
     clocks = clock_offsets(collectives)
     meeting = meetings(collectives, clocks)
     rank, dur = collectives["rank"][meeting.index].astype("int64"), collectives["dur_ns"][meeting.index]
@@ -139,7 +130,7 @@ def arrivals(partials: Sequence[Partial]) -> pd.DataFrame:
     # Ranks of a collective: as its group says, else those that recorded it and all that were not read.
     present = by_meeting["start"].transform("size").reindex(collectives.index, fill_value=0)
     world = max((partial["world_size"] or 0 for partial in partials), default=0)
-    unread = max(world - len(all_ranks(partials)), 0)
+    unread = max(world - len(instances.all_ranks(partials)), 0)
     expected = collectives["group_size"].fillna(collectives["of_ranks"] + unread)
     return collectives.assign(
         **columns,
@@ -188,6 +179,8 @@ VIEW = View(
     table=table,
     columns=COLUMNS,
     groupings=GROUPINGS,
-    explain_empty=lambda trace: needs_several_ranks(len(trace.meta.ranks), _UNTIED),
-    reduction=Reduction(reduce, merge, lambda partials: needs_several_ranks(len(partials), _UNTIED)),
+    explain_empty=lambda trace: instances.needs_several_ranks(len(trace.meta.ranks), _UNTIED),
+    reduction=Reduction(
+        instances.reduce, merge, lambda partials: instances.needs_several_ranks(len(partials), _UNTIED)
+    ),
 )
