@@ -6,7 +6,7 @@ the computation, calls that copy. Time is that of the host plus that of the devi
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Final
 
 import numpy as np
@@ -14,7 +14,7 @@ import pandas as pd
 
 from perfkit_core.algorithms import groupby, nesting
 from perfkit_core.algorithms.arrays import NO_ROW, BoolArray, IntArray
-from perfkit_core.algorithms.trees import Tree, heaviest_first, merge, preorder
+from perfkit_core.algorithms.trees import heaviest_first, merge, preorder
 from perfkit_core.language.messages import Message, Sentence, Text, mark, message
 from perfkit_core.model import columns
 from perfkit_core.model.columns import CALLS, DEPTH, DEVICE, HOST, NAME, RATIO, Average, Share, duration, share
@@ -41,8 +41,8 @@ def table(trace: Trace, request: ViewRequest) -> pd.DataFrame:
     inside = fluid_overhead.outermost(trace, request) != NO_ROW
     member = inside & selected(trace, request) & ((events & is_call(trace)) | copy_calls)
 
-    labels = _labels(trace, member, copy_calls, by_thread, by_instance)
-    tree = merge(parent, labels.key, member)
+    key, names = _labels(trace, member, copy_calls, by_thread, by_instance)
+    tree = merge(parent, key, member)
     cpu, device = trace.ints("dur_ns"), np.zeros(len(trace), np.int64)
     work = launches(trace)
     np.add.at(device, launched_by[work], trace.ints("dur_ns")[work])
@@ -52,7 +52,7 @@ def table(trace: Trace, request: ViewRequest) -> pd.DataFrame:
     smallest, largest = groupby.extremes(tree.node, len(tree), cpu + device)
     result = pd.DataFrame({
         "depth": tree.depth(),
-        "name": labels.names(tree),
+        "name": [names[node] for node in tree.key.tolist()],
         "calls": calls,
         "total_ns": total,
         "cpu_ns": cpu_ns,
@@ -72,34 +72,13 @@ def _ratio(part: IntArray, whole: IntArray) -> np.ndarray:
     return np.where(whole > 0, part / np.maximum(whole, 1), 0.0)
 
 
-@dataclass(frozen=True, slots=True)
-class _Labels:
-    """What the rows of the tree are called.
+def _labels(
+    trace: Trace, member: BoolArray, copy_calls: BoolArray, by_thread: bool, by_instance: bool
+) -> tuple[IntArray, list[str]]:
+    """Return the key of each event (-1: no member), shape (rows,), and the names that keys index.
 
-    ``key`` of each event, shape (rows,): below ``len(texts)`` an index of ``texts``, from there on a row of ``roots``,
-    which holds text, thread and instance of a root (-1: not split by it).
+    By thread of the outermost member: ``thread0::conv2d``; outermost members by instance: ``conv2d_0``.
     """
-
-    key: IntArray
-    texts: list[str]
-    roots: IntArray
-
-    def names(self, tree: Tree) -> list[str]:
-        """Return the name of each node: by thread ``thread0::conv2d``, by instance ``conv2d_0``."""
-        top = nesting.first_on_path(tree.parent, np.where(tree.parent == NO_ROW, np.arange(len(tree)), NO_ROW))
-        threads = self.roots[tree.key[top] - len(self.texts), 1] if len(tree) else top
-        names = []
-        for key, thread in zip(tree.key.tolist(), threads.tolist(), strict=True):
-            text, instance = key, -1
-            if key >= len(self.texts):
-                text, _, instance = self.roots[key - len(self.texts)].tolist()
-            prefix, suffix = f"thread{thread}::" if thread >= 0 else "", f"_{instance}" if instance >= 0 else ""
-            names.append(f"{prefix}{self.texts[text]}{suffix}")
-        return names
-
-
-def _labels(trace: Trace, member: BoolArray, copy_calls: BoolArray, by_thread: bool, by_instance: bool) -> _Labels:
-    """Return the labels of the members; members outside of every other member are roots."""
     rows = np.flatnonzero(member)
     name, kind = trace.codes("name"), trace.codes("copy_kind")
     # the text is the name and, of a call that copies, the direction; `plain` marks the other events
@@ -116,18 +95,19 @@ def _labels(trace: Trace, member: BoolArray, copy_calls: BoolArray, by_thread: b
         towards = fluid_overhead.direction(kind.values[code] if 0 <= code < len(kind.values) else "")
         texts.append(label if code == plain else f"{label}: {towards}")
 
-    top = ~nesting.lies_in(trace.ints("parent"), member)[rows]
-    split = np.full((int(top.sum()), 3), -1, np.int64)
-    split[:, 0] = text[top]
+    top = nesting.outermost(trace.ints("parent"), member)[rows]
+    parts = pd.DataFrame({"text": text, "thread": -1, "instance": -1})
     if by_thread:
-        split[:, 1] = thread_numbers(trace)[0][rows[top]]
+        parts["thread"] = thread_numbers(trace)[0][top]
     if by_instance:
-        split[:, 2] = pd.DataFrame(split[:, :2]).groupby([0, 1]).cumcount()
-    root, first = groupby.sorted_codes(split.T, len(split))
+        parts.loc[top == rows, "instance"] = parts[top == rows].groupby(["text", "thread"]).cumcount()
     key = np.full(len(trace), -1, np.int64)
-    key[rows] = text
-    key[rows[top]] = len(texts) + root
-    return _Labels(key, texts, split[first])
+    key[rows], first = groupby.sorted_codes([parts[part].to_numpy(np.int64) for part in parts], len(parts))
+    names = []
+    for number, thread, instance in parts.iloc[first].itertuples(index=False):
+        prefix, suffix = f"thread{thread}::" if thread >= 0 else "", f"_{instance}" if instance >= 0 else ""
+        names.append(f"{prefix}{texts[number]}{suffix}")
+    return key, names
 
 
 def head(trace: Trace, request: ViewRequest) -> pd.DataFrame:
