@@ -229,7 +229,7 @@ def ids(trace: Trace, rule: str, candidates: Sequence[Candidate]) -> list[str]:
 def why(error: Exception) -> Reason:
     """Return the reason; for an error that no rule raises on purpose its kind and its text in one line."""
     if isinstance(error, NotEvaluableError):
-        return Reason(error.reason, error.record)
+        return error.reason
     text = " ".join(str(error).split())
     return Reason(message("the rule failed ({error}: {text})", error=type(error).__name__, text=text))
 

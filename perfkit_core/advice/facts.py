@@ -36,20 +36,6 @@ _RECORDED_NAMES: Final = {
 """Names under which recorders store the numbers of the host."""
 
 
-class NotEvaluableError(Exception):
-    """A rule cannot be evaluated on this recording: the ``reason``, and what to ``record`` instead ("": nothing helps).
-
-    Both are fragments without a capital and a full stop: they are shown within a sentence."""
-
-    def __init__(self, reason: Text, record: Text = "") -> None:
-        super().__init__(reason, record)
-        self.reason = reason
-        self.record = record
-
-    def __str__(self) -> str:
-        return str(Reason(self.reason, self.record))
-
-
 @dataclass(frozen=True, slots=True)
 class Reason:
     """Why a rule could not be evaluated, and what to ``record`` so that it can be ("": nothing helps)."""
@@ -64,6 +50,16 @@ class Reason:
 
     def __str__(self) -> str:
         return render(self.text)
+
+
+class NotEvaluableError(Exception):
+    """A rule cannot be evaluated on this recording: the ``reason``, and what to ``record`` instead ("": nothing helps).
+
+    Both are fragments without a capital and a full stop: they are shown within a sentence."""
+
+    def __init__(self, reason: Text, record: Text = "") -> None:
+        self.reason = Reason(reason, record)
+        super().__init__(self.reason)
 
 
 @dataclass(frozen=True, slots=True)
