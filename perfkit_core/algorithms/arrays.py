@@ -6,7 +6,7 @@ import functools
 import mmap
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Any, Final, cast
 
 import numpy as np
 import numpy.typing as npt
@@ -184,15 +184,12 @@ def to_int64(chunks: Iterable[pa.Array], count: int, missing: int) -> np.ndarray
 def _filled(chunk: pa.Array, missing: int) -> np.ndarray[Any, np.dtype[Any]]:
     """Return integers with ``missing`` for nulls; not copied where the cells of nulls hold that number already, as
     readers write them."""
-    values: np.ndarray[Any, np.dtype[Any]]
     if not chunk.null_count:
-        values = chunk.to_numpy()
-        return values
+        return cast("npt.NDArray[Any]", chunk.to_numpy())
     held = np.frombuffer(chunk.buffers()[1], chunk.type.to_pandas_dtype())[chunk.offset : chunk.offset + len(chunk)]
     if (valid(chunk) | (held == missing)).all():
         return held
-    values = chunk.fill_null(missing).to_numpy()
-    return values
+    return cast("npt.NDArray[Any]", chunk.fill_null(missing).to_numpy())
 
 
 def to_codes(chunks: Iterable[pa.Array], count: int) -> tuple[np.ndarray[Any, np.dtype[np.int32]], list[str]]:

@@ -1,4 +1,4 @@
-"""Messages: sentences that are formatted last, in the language of the moment, and the catalogues of translations.
+"""Messages: sentences that are formatted last, in the current language, and the catalogues of translations.
 
 A ``Message`` is an English template and the values of its placeholders. It is stored, sent between processes, compared
 and hashed as such, and becomes a sentence when it is shown::
@@ -51,14 +51,14 @@ _name, _catalogue = "en", gettext.NullTranslations()
 
 
 def translate(text: str, plural: str | None = None, count: int = 1) -> str:
-    """Return the template in the language of the moment, in English where it has no translation."""
+    """Return the template in the current language, in English where it has no translation."""
     if plural is not None:
         return _catalogue.ngettext(text, plural, count)
     return _catalogue.gettext(text) if text else ""  # the entry of "" is the header of the catalogue
 
 
 def language() -> str:
-    """Return the code of the language of the moment."""
+    """Return the code of the current language."""
     return _name
 
 
@@ -75,7 +75,7 @@ def speaking(name: str) -> Iterator[None]:
 
 
 def texts_of(script: str) -> Mapping[str, str]:
-    """Return the translations of the texts in a script of a page: English → language of the moment."""
+    """Return the translations of the texts in a script of a page: English → current language."""
     texts = [json.loads(literal) for literal in _SAID_BY_SCRIPT.findall(script)]
     return {text: translate(text) for text in texts if translate(text) != text}
 
@@ -162,12 +162,12 @@ def mark(template: str) -> str:
 
 
 def say(template: str, /, **values: Any) -> str:
-    """Return the sentence of a template in the language of the moment, for texts that are shown, not kept."""
+    """Return the sentence of a template in the current language, for texts that are shown, not kept."""
     return _formatted(_CURRENT, template, values)
 
 
 def render(text: Text | None) -> str:
-    """Return the sentence of a message in the language of the moment; ``str`` as it is, None as ""."""
+    """Return the sentence of a message in the current language; ``str`` as it is, None as ""."""
     return _rendered(_CURRENT, text)
 
 
@@ -261,7 +261,7 @@ class _HasWords(Protocol):
 
 
 def worded(value: str, column: _HasWords | None = None) -> str:
-    """Return a cell in the language of the moment where it is a word of perfkit (see ``Column.words``), or stands in
+    """Return a cell in the current language where it is a word of perfkit (see ``Column.words``), or stands in
     brackets for a missing name; names stay as they are."""
     if isinstance(value, Sentence):
         return render(value.message)
