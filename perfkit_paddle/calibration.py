@@ -4,8 +4,15 @@ from __future__ import annotations
 
 from typing import Any, Final
 
-from perfkit_core.calibration.model import Bench, Call, Direction
-from perfkit_core.calibration.tensors import ELEMENTS, OCCUPYING, installed_version, small_operators
+from perfkit_core.calibration.bench import (
+    ELEMENTS,
+    OCCUPYING,
+    Bench,
+    Call,
+    Direction,
+    installed_version,
+    small_operators,
+)
 from perfkit_core.system.device_events import DeviceClock
 from perfkit_paddle import framework
 from perfkit_paddle.throughput import device_clock
@@ -39,7 +46,7 @@ def bench() -> Bench:
 
 
 class PaddleBench:
-    """A :class:`~perfkit_core.calibration.model.DeviceBench` of a device, "gpu:0" or another."""
+    """A :class:`~perfkit_core.calibration.bench.DeviceBench` of a device, "gpu:0" or another."""
 
     def __init__(self, paddle: Any, device: str) -> None:
         self._paddle = paddle

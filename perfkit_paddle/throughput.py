@@ -13,7 +13,7 @@ from typing import Any
 
 from perfkit_core.system.device_events import DeviceClock, EventClock
 from perfkit_core.throughput.loop import Throughput as _Throughput
-from perfkit_core.throughput.steps import StepLog
+from perfkit_core.throughput.step_log import StepLog
 from perfkit_core.verify.step_times import OptimizerSteps
 from perfkit_paddle import framework
 

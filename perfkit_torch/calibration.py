@@ -4,8 +4,15 @@ from __future__ import annotations
 
 from typing import Any
 
-from perfkit_core.calibration.model import Bench, Call, Direction
-from perfkit_core.calibration.tensors import ELEMENTS, OCCUPYING, installed_version, small_operators
+from perfkit_core.calibration.bench import (
+    ELEMENTS,
+    OCCUPYING,
+    Bench,
+    Call,
+    Direction,
+    installed_version,
+    small_operators,
+)
 from perfkit_core.system.device_events import DeviceClock
 from perfkit_torch import framework
 from perfkit_torch.throughput import cuda_clock
@@ -31,7 +38,7 @@ def bench() -> Bench:
 
 
 class CudaBench:
-    """A :class:`~perfkit_core.calibration.model.DeviceBench` of the current GPU."""
+    """A :class:`~perfkit_core.calibration.bench.DeviceBench` of the current GPU."""
 
     def __init__(self, torch: Any) -> None:
         self._torch = torch

@@ -22,7 +22,7 @@ from perfkit_core.replay.quantity import Quantity
 from perfkit_core.views.select import threads
 
 if TYPE_CHECKING:
-    from perfkit_core.calibration.model import Calibration
+    from perfkit_core.calibration.bench import Calibration
 
 _VIEWS: Final = ("reshape", "slice", "transpose", "expand", "split", "contiguous", "alias", "copy", "cast", "item")
 """Operators that compute nothing."""

@@ -8,7 +8,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from perfkit_core.calibration.model import Calibration
+    from perfkit_core.calibration.bench import Calibration
 
 __all__ = ["known"]
 

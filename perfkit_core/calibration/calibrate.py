@@ -1,11 +1,8 @@
-"""What is known of this machine, and how it is measured.
+"""Calibrations of this machine: measured as percentiles of many calls, and kept in the cache folder.
 
-Where are calibrations kept? A file for each version of a framework, processor and device, in the cache folder.
-
-Times what a framework lets be timed, many times, as percentiles.
-
-Operators on the host take turns, one call each: an operator that is called again and again finds its code and data in
-the caches, which in a training it seldom does. What only hands work over is timed in rows of calls.
+A file holds one version of a framework, processor and device. Operators on the host take turns, one call each: an
+operator that is called repeatedly finds its code and data in the caches, which is rare in a training. Calls that only
+hand work over are timed in rows.
 """
 
 from __future__ import annotations
@@ -21,7 +18,7 @@ from typing import Final
 
 import numpy as np
 
-from perfkit_core.calibration.model import (
+from perfkit_core.calibration.bench import (
     KERNEL,
     LARGE,
     LAUNCH,
@@ -51,13 +48,13 @@ def folder() -> Path:
 
 
 def place(found: Calibration) -> Path:
-    """The file of a calibration."""
+    """Return the file of a calibration."""
     key = "\n".join((found.framework, found.version, found.cpu, str(found.cpus), found.device or ""))
     return folder() / f"{found.framework}-{hashlib.sha256(key.encode()).hexdigest()[:16]}.json"
 
 
 def save(found: Calibration) -> Path:
-    """Keep a calibration in place of an earlier one; readers see all of it or nothing. Raises UsageError."""
+    """Replace the file of a calibration; readers see all of it or nothing. Raises UsageError."""
     import msgspec
 
     path = place(found)
@@ -70,7 +67,7 @@ def save(found: Calibration) -> Path:
 
 
 def kept(framework: str) -> Iterator[Calibration]:
-    """All calibrations of a framework, the newest first. A file that cannot be read is passed over."""
+    """Yield all calibrations of a framework, the newest first. A file that cannot be read is ignored."""
     import msgspec
 
     found = []
@@ -100,30 +97,24 @@ Report = Callable[[str], None]
 def measured(
     bench: Bench, report: Report = lambda text: None, clock: Clock = time.perf_counter_ns
 ) -> list[Measurement]:
-    """Everything that can be timed here. ``report`` is told what is being timed."""
+    """Time all calls of the bench. ``report`` is called with what is being timed."""
     report("timing operators on the host")
-    found = [_percentiles(name, samples) for name, samples in _in_turns(bench, clock)]
+    reading = min(_row(lambda: None, clock, 1) for _ in range(WARMUP))  # the time that reading the clock takes
+    times: dict[tuple[str, int], list[float]] = {key: [] for key in bench.operators}
+    for turn in range(-WARMUP, TURNS):
+        for key, call in bench.operators.items():
+            taken = _row(call, clock, 1) - reading
+            if turn >= 0:
+                times[key].append(max(taken, 0.0))
+    found = [_percentiles(operator_name(*key), samples) for key, samples in times.items()]
     if bench.device is not None:
         report(f"timing {bench.device.name}")
         found += [_percentiles(name, samples) for name, samples in _of_device(bench.device, clock)]
     return found
 
 
-def _in_turns(bench: Bench, clock: Clock) -> Iterator[tuple[str, list[float]]]:
-    """ns of single calls, less what asking the clock takes."""
-    asking = min(_row(lambda: None, clock, 1) for _ in range(WARMUP))
-    found: dict[tuple[str, int], list[float]] = {key: [] for key in bench.operators}
-    for turn in range(-WARMUP, TURNS):
-        for key, call in bench.operators.items():
-            taken = _row(call, clock, 1) - asking
-            if turn >= 0:
-                found[key].append(max(taken, 0.0))
-    for key, samples in found.items():
-        yield operator_name(*key), samples
-
-
 def _calls(call: Call, clock: Clock, samples: int = SAMPLES, calls: int = CALLS) -> list[float]:
-    """Mean ns of some calls in a row, so many times."""
+    """Return the mean ns of ``calls`` calls in a row, ``samples`` times."""
     for _ in range(WARMUP if calls > 1 else 1):
         call()
     return [_row(call, clock, calls) for _ in range(samples)]
@@ -137,8 +128,24 @@ def _row(call: Call, clock: Clock, calls: int) -> float:
 
 
 def _of_device(device: DeviceBench, clock: Clock) -> Iterator[tuple[str, list[float]]]:
-    yield LAUNCH, _launches(device, clock)
-    yield KERNEL, _kernels(device)
+    # The queue is emptied between the samples of launches, never within one.
+    _row(device.launch, clock, WARMUP)
+    launches, kernels = [], []
+    for _ in range(SAMPLES):
+        device.synchronize()
+        launches.append(_row(device.launch, clock, CALLS))
+    device.synchronize()
+    yield LAUNCH, launches
+    # Kernels in a queue after long work run as closely as the device can.
+    for _ in range(LARGE_SAMPLES):
+        device.occupy()
+        start = device.clock.mark()
+        for _ in range(QUEUED):
+            device.launch()
+        end = device.clock.mark()
+        device.clock.wait(end)
+        kernels.append(device.clock.elapsed_ns(start, end) / QUEUED)
+    yield KERNEL, kernels
     yield SYNCHRONIZE, _calls(device.synchronize, clock)
     for direction in _DIRECTIONS:
         for pinned in (False, True):
@@ -148,38 +155,13 @@ def _of_device(device: DeviceBench, clock: Clock) -> Iterator[tuple[str, list[fl
                     yield copy_name(direction, size, pinned), _calls(call, clock, samples, 1)
 
 
-def _launches(device: DeviceBench, clock: Clock) -> list[float]:
-    """The queue is emptied between the samples, never within one."""
-    _row(device.launch, clock, WARMUP)
-    found = []
-    for _ in range(SAMPLES):
-        device.synchronize()
-        found.append(_row(device.launch, clock, CALLS))
-    device.synchronize()
-    return found
-
-
-def _kernels(device: DeviceBench) -> list[float]:
-    """Kernels that wait in a queue behind long work run as closely as the device can."""
-    found = []
-    for _ in range(LARGE_SAMPLES):
-        device.occupy()
-        start = device.clock.mark()
-        for _ in range(QUEUED):
-            device.launch()
-        end = device.clock.mark()
-        device.clock.wait(end)
-        found.append(device.clock.elapsed_ns(start, end) / QUEUED)
-    return found
-
-
 def _percentiles(name: str, samples: list[float]) -> Measurement:
     low, mid, high = (round(float(value), 1) for value in np.quantile(samples, [0.1, 0.5, 0.9]))
     return Measurement(name, low, mid, high, len(samples))
 
 
 def known(framework: str, device: str | None = None) -> Calibration | None:
-    """The newest calibration of the installed version on this processor, of a ``device`` where one is named.
+    """Return the newest calibration of the installed version on this processor, of a ``device`` where one is named.
 
     None where there is none. Measures nothing, and does not import the framework.
     """
@@ -190,7 +172,7 @@ def known(framework: str, device: str | None = None) -> Calibration | None:
 
 
 def calibrate(calibrator: Calibrator, report: Callable[[str], None] = lambda text: None) -> Calibration:
-    """Measure, and keep what was measured. Raises CaptureError where the framework cannot be used."""
+    """Measure, and save the calibration. Raises CaptureError where the framework cannot be used."""
     version = calibrator.version()
     if version is None:
         raise CaptureError(f"{calibrator.framework} is not installed", "install it, or name another --framework")

@@ -7,8 +7,8 @@ came of it. Adapters add their framework's devices and loaders.
 from __future__ import annotations
 
 from perfkit_core.system.device_events import DeviceClock
+from perfkit_core.throughput.costs import Costs, Rates, ThroughputSummary
 from perfkit_core.throughput.loop import Throughput
 from perfkit_core.throughput.native import NativeSummary
-from perfkit_core.throughput.summary import Costs, Rates, ThroughputSummary
 
 __all__ = ["Costs", "DeviceClock", "NativeSummary", "Rates", "Throughput", "ThroughputSummary"]

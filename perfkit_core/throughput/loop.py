@@ -1,26 +1,82 @@
-"""The benchmark that a training loop calls: start, step, stop, and what it says in between.
-
-How long does the loop wait for its next batch? Any iterable, timed at the place where the loop takes from it.
-"""
+"""The benchmark that a training loop calls: start, step, stop, and the timing of its reader and its device."""
 
 from __future__ import annotations
 
 import threading
 import time
+from array import array
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from numbers import Integral
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Final, Generic, Literal, TypeVar, overload
 
 from perfkit_core.errors import UsageError
-from perfkit_core.system.device_events import DeviceClock
+from perfkit_core.system.device_events import DeviceClock, DeviceSteps
+from perfkit_core.throughput.costs import HOST, ThroughputSummary, info_line, summarize_steps
 from perfkit_core.throughput.native import NativeSummary, native_summary
-from perfkit_core.throughput.steps import UNKNOWN, StepLog, steps_of
-from perfkit_core.throughput.summary import ThroughputSummary, info_line, summarize_steps
-from perfkit_core.throughput.timing import Timing
+from perfkit_core.throughput.step_log import UNKNOWN, StepLog, steps_of
 
 if TYPE_CHECKING:
     from typing import Self
+
+
+class Timing:
+    """Guards the loop against its device: when that fails, it is logged and all steps are timed by the host.
+
+    ``find`` returns the clock of the device in use, None where none is. It is asked at the start and once more after
+    the first step, for many loops first touch the device there. ``active`` says whether ``step`` must be called.
+    """
+
+    def __init__(self, log: StepLog, find: Callable[[], DeviceClock | None]) -> None:
+        self.active = True
+        self._log = log
+        self._find = find
+        self._device: DeviceSteps | None = None
+
+    def begin(self) -> None:
+        """The loop starts, or goes on."""
+        self._guarded(self._begin)
+
+    def step(self) -> None:
+        """A step has ended, and is in the log."""
+        self._guarded(self._step)
+
+    def end(self, wait: bool) -> None:
+        """The loop stops. ``wait`` until the device has finished its steps?"""
+        self._guarded(self._device.drain if self._device and wait else self._collect)
+
+    def times(self) -> tuple[array[int], str]:
+        """Durations of the steps known by now, from the first on, and what timed them."""
+        self._guarded(self._collect)
+        if self._device is None:
+            return self._log.batch_ns, HOST
+        return self._device.finished_ns, self._device.clock.name
+
+    def _begin(self) -> None:
+        if self._device is None and self.active:
+            clock = self._find()
+            self._device = None if clock is None else DeviceSteps(clock, self._log.batch_ns)
+        if self._device is not None:
+            self._device.begin()
+
+    def _step(self) -> None:
+        if self._device is not None:
+            self._device.step()
+            return
+        self._begin()
+        self.active = self._device is not None
+
+    def _collect(self) -> None:
+        if self._device is not None:
+            self._device.collect()
+
+    def _guarded(self, act: Callable[[], None]) -> None:
+        try:
+            act()
+        except Exception as error:  # a device's clock must not break the training
+            self._device, self.active = None, False
+            self._log.complain(f"the device cannot be timed ({error}); steps are timed by the host's clock")
+
 
 Item = TypeVar("Item")
 
@@ -51,7 +107,8 @@ class TimedReader(Generic[Item]):
 
     def _timed(self) -> Iterator[Item]:
         log = self._log
-        if not self._counts():
+        if self._log.thread not in (None, threading.get_ident()):
+            log.complain("the reader is iterated in another thread than the loop: its waits are not the loop's")
             yield from self._loader
             return
         clock, read = log.clock, log.read_ns.append
@@ -71,7 +128,7 @@ class TimedReader(Generic[Item]):
             yield batch
 
     def _opened(self) -> Iterator[Item]:
-        """The loader's iterator. Making it starts the workers, and the loop waits for that."""
+        """Return the loader's iterator. Creating it starts the workers, and the loop waits for that."""
         log = self._log
         start = log.clock()
         log.reading = True
@@ -80,12 +137,6 @@ class TimedReader(Generic[Item]):
         finally:
             log.reading = False
             log.wait_without_batch(log.clock() - start)
-
-    def _counts(self) -> bool:
-        if self._log.thread in (None, threading.get_ident()):
-            return True
-        self._log.complain("the reader is iterated in another thread than the loop: its waits are not the loop's")
-        return False
 
 
 _MOST: Final = 2**63 - 1

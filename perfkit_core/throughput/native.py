@@ -1,6 +1,6 @@
 """The numbers that Paddle's ``Profiler(timer_only=True)`` prints for the same times, mistakes included.
 
-For those who compare: the first 10 steps are left out, but the records of batches and rates begin with the tenth, so
+For comparison: the first 10 steps are left out, but the records of batches and rates begin with the tenth, so
 N - 9 batches are divided by N - 10; a value that is a new maximum is never taken as minimum, so the minimum can stay
 infinite; reads of no duration are dropped. Up to 10 steps there is no summary.
 """
@@ -13,7 +13,7 @@ from typing import Any, Final
 import numpy as np
 import numpy.typing as npt
 
-from perfkit_core.throughput.steps import UNKNOWN, StepLog
+from perfkit_core.throughput.step_log import UNKNOWN, StepLog
 
 SKIPPED: Final = 10
 """Steps that the native timer means to leave out, whatever ``warmup`` is."""
@@ -65,7 +65,7 @@ class NativeSummary:
 
 
 def native_summary(log: StepLog, unit: str) -> NativeSummary:
-    """What the native timer makes of the times on the host's clock."""
+    """Return the numbers of the native timer for the times on the host's clock."""
     steps = len(log.samples)
     samples = np.array(log.samples, dtype=np.int64)
     per_sample = np.logical_and.accumulate(samples != UNKNOWN)  # one step without samples switches to steps for good
@@ -79,20 +79,15 @@ def native_summary(log: StepLog, unit: str) -> NativeSummary:
         ips = _row(items / batch, 0.0)
     total = _total(batch)
     amount = int(samples[counted][per_sample[counted]].sum()) if per_sample[-1] else steps - SKIPPED
-    reader_row = _row(_reads(log), steps - SKIPPED)
+    reads = np.array(log.read_ns[log.reads[SKIPPED - 1] :], dtype=np.int64)
+    reader_row = _row(reads[reads > 0] / 1e9, steps - SKIPPED)
     batch_row = _row(batch, steps - SKIPPED)
     ips_row = NativeRow(amount / total, ips.max, ips.min)
     return NativeSummary(steps, unit, reader_row, batch_row, ips_row, reader_row.avg / batch_row.avg * 100)
 
 
-def _reads(log: StepLog) -> FloatArray:
-    """Seconds of the reads after the tenth step."""
-    reads = np.array(log.read_ns[log.reads[SKIPPED - 1] :], dtype=np.int64)
-    return reads[reads > 0] / 1e9
-
-
 def _row(values: FloatArray, divisor: float) -> NativeRow:
-    """In order: what exceeds the maximum so far becomes it; only what does not is looked at as a minimum."""
+    """Go through the values in order: only one that does not exceed the maximum so far can become the minimum."""
     highest = np.maximum.accumulate(np.append(0.0, values))
     low = values[values <= highest[:-1]]
     average = _total(values) / divisor if divisor else 0.0
@@ -100,5 +95,5 @@ def _row(values: FloatArray, divisor: float) -> NativeRow:
 
 
 def _total(values: FloatArray) -> float:
-    """Added one after the other: numpy's own sum adds in pairs, which rounds differently."""
+    """Add one value after the other: numpy's own sum adds in pairs, which rounds differently."""
     return float(np.cumsum(values)[-1]) if len(values) else 0.0

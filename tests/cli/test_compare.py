@@ -68,7 +68,7 @@ def test_a_gate_with_too_few_steps_cannot_tell(perfkit, tmp_path: Path) -> None:
         record(tmp_path / name, [ms])
     code, out, err = perfkit("compare", tmp_path / "main", tmp_path / "change", "--fail-on", "step_time > 3%")
     assert (code, err) == (0, "perfkit: gate cannot tell: step_time > 3%\n")
-    assert "Gate: cannot tell; exceeded, with too few steps or captures to tell it from noise: step_time > 3%." in out
+    assert "Gate: cannot tell; exceeded, but with too few steps or captures to rule out noise: step_time > 3%." in out
 
 
 def test_pooled_captures_are_not_called_by_the_first_alone(perfkit, runs: Path) -> None:
@@ -160,7 +160,7 @@ def test_the_same_work(perfkit, runs: Path) -> None:
     assert perfkit(*given, "--fail-on", "step_time > 3%").code == 1
     assert perfkit(*given, "--fail-on", "step_time > 3%", "--per", "sample").code == 0
     out = perfkit("compare", runs / "main-0", runs / "change-0", "--samples", "10,20").out
-    assert "Their steps do not do the same work: 10 and 20 samples in base and other (as given)." in out
+    assert "The steps do different amounts of work: 10 and 20 samples in base and other (as given)." in out
 
 
 @pytest.mark.parametrize(
@@ -168,8 +168,8 @@ def test_the_same_work(perfkit, runs: Path) -> None:
     [
         (["--fail-on", "speed > 3%"], "'speed' is not a number"),
         (["--fail-on", "operators.speed > 3%"], "operators has no number 'speed'"),
-        (["--per", "token"], "nothing tells the tokens of a step; --tokens A,B"),
-        (["--per", "flop"], "nothing tells the flops of a step; record with_flops=True"),
+        (["--per", "token"], "the number of tokens of a step is unknown; --tokens A,B"),
+        (["--per", "flop"], "the number of flops of a step is unknown; record with_flops=True"),
         (["--samples", "10,20,30"], "is not a whole number for each of the 2 runs"),
         (["--tokens", "10"], "--tokens is for --per token"),
         (["--noise", "2"], "is not a share; write it in percent"),

@@ -14,9 +14,9 @@ from typing import Any
 import pytest
 
 import perfkit_paddle
+from perfkit_core.throughput.costs import Costs
 from perfkit_core.throughput.loop import Throughput
 from perfkit_core.throughput.native import SKIPPED
-from perfkit_core.throughput.summary import Costs
 from tests.support.fake_clock import Clock
 
 TICK_NS = 1_953_125

@@ -19,8 +19,8 @@ from hypothesis import strategies as st
 
 from perfkit_core.errors import UsageError
 from perfkit_core.system.device_events import DeviceClock
+from perfkit_core.throughput.costs import Costs, Rates
 from perfkit_core.throughput.loop import Throughput
-from perfkit_core.throughput.summary import Costs, Rates
 from tests.support.fake_clock import Clock, Device
 
 

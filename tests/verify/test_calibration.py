@@ -13,8 +13,7 @@ import pytest
 
 from perfkit_core.calibration import calibrate, known
 from perfkit_core.calibration import calibrate as cache
-from perfkit_core.calibration.calibrate import measured
-from perfkit_core.calibration.model import (
+from perfkit_core.calibration.bench import (
     KERNEL,
     LARGE,
     LAUNCH,
@@ -26,6 +25,7 @@ from perfkit_core.calibration.model import (
     Measurement,
     copy_name,
 )
+from perfkit_core.calibration.calibrate import measured
 from perfkit_core.errors import CaptureError
 from perfkit_core.operators.names import is_canonical
 from perfkit_core.plugins.contracts import Calibrator

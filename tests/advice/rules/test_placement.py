@@ -8,7 +8,7 @@ import pytest
 
 from perfkit_core.advice.rules.host_tensor_in_graph import find as host_tensors
 from perfkit_core.advice.rules.tiny_ops_on_device import find as tiny_operators
-from perfkit_core.calibration.model import SOURCE, Calibration, Measurement
+from perfkit_core.calibration.bench import SOURCE, Calibration, Measurement
 from perfkit_core.model.meta import Device
 from perfkit_core.model.trace import Trace
 from tests.support.advised import BOTH, Rows, call, copy, found, kernel, op, predicted, steps, why_not

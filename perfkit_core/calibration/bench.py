@@ -1,13 +1,14 @@
-"""What a framework lets be timed. Adapters fill it, :mod:`perfkit_core.calibration.calibrate` times it.
+"""The calls that a framework offers for timing, and their measurements as numbers for predictions.
 
-What was measured on a machine, as numbers for predictions.
+Adapters fill a :class:`Bench`, :mod:`perfkit_core.calibration.calibrate` times it.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Final, Literal, Protocol
+from importlib.metadata import PackageNotFoundError, version
+from typing import Any, Final, Literal, Protocol
 
 from perfkit_core.replay.quantity import Quantity
 from perfkit_core.system.device_events import DeviceClock
@@ -126,3 +127,41 @@ def _spread(found: Sequence[Measurement]) -> Quantity | None:
     medians = sorted(one.p50_ns for one in found)
     middle = (medians[(len(medians) - 1) // 2] + medians[len(medians) // 2]) / 2
     return Quantity(min(one.p10_ns for one in found), middle, max(one.p90_ns for one in found), SOURCE)
+
+
+ELEMENTS: Final = (1, 64)
+OCCUPYING: Final = 8192
+"""Rows of a square matrix whose product takes a device milliseconds."""
+
+
+def installed_version(*distributions: str) -> str | None:
+    """Return the version of the first distribution that is installed, without importing it."""
+    for name in distributions:
+        try:
+            return version(name)
+        except PackageNotFoundError:
+            continue
+    return None
+
+
+def small_operators(
+    framework: Any, count: int, gather: Callable[[Any, Any], Call], cast: Callable[[Any], Call]
+) -> dict[tuple[str, int], Call]:
+    """Return operators of arithmetic and control flow on ``count`` numbers on the current device, by name and count.
+
+    Each makes its result anew, as eager code does. ``gather`` gets values and indices, ``cast`` integers for floats.
+    """
+    values, numbers = framework.ones([count]), framework.arange(count)
+    condition = values > 0
+    return {
+        ("add", count): lambda: values + 1.0,
+        ("multiply", count): lambda: values * values,
+        ("compare", count): lambda: values < 0.5,
+        ("logical", count): lambda: framework.logical_and(condition, condition),
+        ("where", count): lambda: framework.where(condition, values, values),
+        ("gather", count): gather(values, numbers),
+        ("slice", count): lambda: values[0],
+        ("sum", count): values.sum,
+        ("cast", count): cast(numbers),
+        ("fill", count): lambda: framework.full_like(values, 1.0),
+    }

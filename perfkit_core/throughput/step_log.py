@@ -1,6 +1,4 @@
-"""A stretch of a loop's steps as numpy arrays: the numbers that every output is made from.
-
-What a throughput benchmark writes down while the loop runs: whole nanoseconds in plain arrays.
+"""What a throughput benchmark records while the loop runs, in whole nanoseconds, and the steps of it as numpy arrays.
 
 24 bytes a step and 8 bytes a batch read, so a million steps take 32 MB; 8 bytes a step more where a device is timed.
 """
@@ -46,7 +44,7 @@ class StepLog:
         self.said: set[str] = set()
 
     def wait_without_batch(self, dur_ns: int) -> None:
-        """A wait for input that brought no batch, in the step that is going on."""
+        """Record a wait for input without a batch, in the current step."""
         if self.running:
             self.other_wait_ns.append(dur_ns)
             self.other_wait_step.append(len(self.batch_ns))
@@ -77,7 +75,7 @@ class Steps:
 
     @property
     def rate_steps(self) -> tuple[IntArray, IntArray]:
-        """(items, ns) of the steps that a rate is made from: those that told their samples; if none did, all as 1."""
+        """(items, ns) of the steps with known samples; if there are none, all steps with 1 item each."""
         told = self.samples != UNKNOWN
         if not told.any():
             return np.ones_like(self.batch_ns), self.batch_ns
@@ -85,25 +83,21 @@ class Steps:
 
 
 def steps_of(log: StepLog, times_ns: array[int], first: int, last: int) -> Steps:
-    """Steps ``first`` to ``last`` (exclusive); ``times_ns`` are all steps' durations, on the host or a device."""
+    """Return steps ``first`` to ``last`` (exclusive); ``times_ns`` are the durations of all steps, on the host or a
+    device."""
     first = min(first, last)
-    return Steps(_copy(times_ns[first:last]), _reader_ns(log, first, last), _copy(log.samples[first:last]))
-
-
-def _reader_ns(log: StepLog, first: int, last: int) -> IntArray | None:
-    """Wait for input in each step, waits that brought no batch included."""
     before = log.reads[first - 1] if first else 0
     reads = _copy(log.reads[first:last]) - before
-    if not reads.any():
-        return None
-    total = np.concatenate([[0], np.cumsum(_copy(log.read_ns[before : before + int(reads[-1])]))])
-    waited = np.diff(total[reads], prepend=0)
-    steps = _copy(log.other_wait_step) - first
-    inside = (steps >= 0) & (steps < last - first)
-    np.add.at(waited, steps[inside], _copy(log.other_wait_ns)[inside])
-    return waited
+    waited = None
+    if reads.any():  # the wait for input in each step, waits without a batch included
+        total = np.concatenate([[0], np.cumsum(_copy(log.read_ns[before : before + int(reads[-1])]))])
+        waited = np.diff(total[reads], prepend=0)
+        steps = _copy(log.other_wait_step) - first
+        inside = (steps >= 0) & (steps < last - first)
+        np.add.at(waited, steps[inside], _copy(log.other_wait_ns)[inside])
+    return Steps(_copy(times_ns[first:last]), waited, _copy(log.samples[first:last]))
 
 
 def _copy(values: array[int]) -> IntArray:
-    """A copy: an array whose memory numpy borrows cannot grow."""
+    """Return a copy: an array whose memory numpy borrows cannot grow."""
     return np.array(values, dtype=np.int64)

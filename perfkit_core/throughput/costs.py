@@ -1,9 +1,7 @@
-"""What came of a throughput benchmark: costs, rates, and how much of the loop is waiting for input.
+"""The result of a throughput benchmark: costs, rates, and how much of the loop is waiting for input.
 
 Averages are total time by number of steps, and samples by total time. A percentile is the smallest measured value that
 at least that share of the steps does not exceed (nearest rank), so every number but the average was really measured.
-
-How a throughput benchmark is printed: the line within the loop, and the table at the end.
 """
 
 from __future__ import annotations
@@ -16,7 +14,7 @@ import numpy as np
 import numpy.typing as npt
 
 from perfkit_core.language.units import format_ratio
-from perfkit_core.throughput.steps import UNKNOWN, IntArray, Steps
+from perfkit_core.throughput.step_log import UNKNOWN, IntArray, Steps
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -38,23 +36,6 @@ def info_line(steps: Steps, unit: str) -> str:
 
 def _average(total_ns: int, count: int) -> str:
     return f"{total_ns / count / 1e9:.5f}"
-
-
-def summary_text(summary: ThroughputSummary) -> str:
-    """The table, as the command line prints tables, under the sentences that say what was measured."""
-    from perfkit_core.renderers.text import render
-    from perfkit_core.report.model import Report, Section
-
-    table = summary.to_pandas().rename(columns={"samples_per_s": f"{summary.unit}_per_s"}).reset_index()
-    if not summary.steps:
-        table = table.head(0)
-    section = Section("throughput", "Cost of a step, and rate", table, empty=_nothing(summary))
-    return render(Report("Throughput", (), (section,), headline=tuple(_headline(summary)))).rstrip("\n")
-
-
-def _nothing(summary: ThroughputSummary) -> str:
-    run = summary.warmup_steps
-    return f"no step was measured: {_steps(run)} finished, all of warm-up" if run else "no step was measured"
 
 
 def _headline(summary: ThroughputSummary) -> Iterator[str]:
@@ -127,8 +108,17 @@ class ThroughputSummary:
     reader_ratio: float | None
 
     def __str__(self) -> str:
+        from perfkit_core.renderers.text import render
+        from perfkit_core.report.model import Report, Section
 
-        return summary_text(self)
+        table = self.to_pandas().rename(columns={"samples_per_s": f"{self.unit}_per_s"}).reset_index()
+        if not self.steps:
+            table = table.head(0)
+        empty = "no step was measured"
+        if self.warmup_steps:
+            empty += f": {_steps(self.warmup_steps)} finished, all of warm-up"
+        section = Section("throughput", "Cost of a step, and rate", table, empty=empty)
+        return render(Report("Throughput", (), (section,), headline=tuple(_headline(self)))).rstrip("\n")
 
     def to_dict(self) -> dict[str, Any]:
         """All fields, nested as they are, for JSON."""
@@ -154,7 +144,7 @@ def _column(numbers: Costs | Rates | None, suffix: str) -> list[Any]:
 
 
 def summarize_steps(steps: Steps, warmup: int, unfinished: int, timed_by: str, unit: str) -> ThroughputSummary:
-    """The summary of the measured steps."""
+    """Return the summary of the measured steps."""
     batch = costs(steps.batch_ns)
     reader = None if steps.reader_ns is None else costs(steps.reader_ns)
     told = steps.samples >= 0
@@ -174,7 +164,7 @@ def summarize_steps(steps: Steps, warmup: int, unfinished: int, timed_by: str, u
 
 
 def costs(times_ns: IntArray) -> Costs | None:
-    """None where there are no steps."""
+    """Return costs, None where there are no steps."""
     if not len(times_ns):
         return None
     total, count = int(times_ns.sum()), len(times_ns)
@@ -182,7 +172,7 @@ def costs(times_ns: IntArray) -> Costs | None:
 
 
 def rates(items: IntArray, times_ns: IntArray) -> Rates | None:
-    """None where no step took time, which the clock was too coarse for."""
+    """Return rates, None where the clock was too coarse to measure any step."""
     timed = times_ns > 0
     if not timed.any():
         return None
@@ -191,7 +181,7 @@ def rates(items: IntArray, times_ns: IntArray) -> Rates | None:
 
 
 def _spread(values: npt.NDArray[Any], number: Callable[[Any], Number]) -> tuple[Number, Number, Number, Number, Number]:
-    """min, max, p50, p90, p99."""
+    """Return min, max, p50, p90, p99."""
     ordered = np.sort(values)
 
     def at(percent: int) -> Number:
