@@ -29,8 +29,8 @@ from perfkit_core.model.schema import STEP
 from perfkit_core.model.trace import Trace
 from perfkit_core.plugins.contracts import Remedy, Rule
 from perfkit_core.plugins.manager import Plugins, get_plugins
-from perfkit_core.replay.simulate import CyclicGraphError
-from perfkit_core.replay.transforms.transform import edited
+from perfkit_core.replay.graph import CyclicGraphError
+from perfkit_core.replay.transforms import edited
 from perfkit_core.system.paths import PathLike
 
 Find = Callable[[Facts], Sequence[Candidate]]

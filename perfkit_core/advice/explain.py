@@ -21,12 +21,21 @@ from perfkit_core.language.messages import Message, Text, english, mark, message
 from perfkit_core.language.units import format_count
 from perfkit_core.model.trace import Trace
 from perfkit_core.renderers.cells import cut
-from perfkit_core.replay.quantity import Case, Number, Quantity
-from perfkit_core.replay.transforms.batching import Batch
-from perfkit_core.replay.transforms.concurrency import Load, Overlap
-from perfkit_core.replay.transforms.durations import Insert, Remove, Scale, Shorten, Unblock
-from perfkit_core.replay.transforms.placement import Move
-from perfkit_core.replay.transforms.transform import InCases
+from perfkit_core.replay.transforms import (
+    Batch,
+    Case,
+    InCases,
+    Insert,
+    Load,
+    Move,
+    Number,
+    Overlap,
+    Quantity,
+    Remove,
+    Scale,
+    Shorten,
+    Unblock,
+)
 from perfkit_core.report import facts
 from perfkit_core.report.model import Report, Section, declared
 from perfkit_core.verify.ledger import Record

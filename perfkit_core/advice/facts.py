@@ -19,10 +19,10 @@ from perfkit_core.model.schema import DEVICE_WORK
 from perfkit_core.model.trace import Trace
 from perfkit_core.recording.environment import CORES, HOST, PROCESSES, THREADS
 from perfkit_core.replay import batches
-from perfkit_core.replay.build import Replay, build
-from perfkit_core.replay.quantity import Number, Quantity
-from perfkit_core.replay.steps import Steps, steps
-from perfkit_core.replay.transforms.transform import Edit
+from perfkit_core.replay.build import build
+from perfkit_core.replay.graph import Replay
+from perfkit_core.replay.played_steps import Steps, steps
+from perfkit_core.replay.transforms import Edit, Number, Quantity
 from perfkit_core.views.steps.activity import Activity, activities, covered_ns, has_device_work
 
 Method = Literal["replay", "microbenchmark", "prior", "none"]

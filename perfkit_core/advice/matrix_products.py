@@ -19,8 +19,7 @@ from perfkit_core.algorithms.arrays import BoolArray, IntArray
 from perfkit_core.language.messages import Text, message
 from perfkit_core.model.meta import Device
 from perfkit_core.model.trace import Trace, once
-from perfkit_core.replay.quantity import Quantity
-from perfkit_core.replay.transforms.durations import Scale
+from perfkit_core.replay.transforms import Quantity, Scale
 from perfkit_core.views.devices.kernels import operator_rows
 
 UNKNOWN: Final = 0

@@ -22,15 +22,23 @@ from perfkit_core.advice.advice import Identity, Prediction
 from perfkit_core.advice.facts import Candidate, Facts
 from perfkit_core.algorithms import sample_statistics
 from perfkit_core.algorithms.sample_statistics import FloatArray
-from perfkit_core.replay.graph import Graph
-from perfkit_core.replay.identity import step_errors, unexplained_ratio
-from perfkit_core.replay.quantity import Case, Quantity
-from perfkit_core.replay.simulate import play
-from perfkit_core.replay.stream_waits import untold_waits
-from perfkit_core.replay.transforms.concurrency import Overlap
-from perfkit_core.replay.transforms.durations import Insert, Remove, Scale, Shorten, Unblock
-from perfkit_core.replay.transforms.placement import Move
-from perfkit_core.replay.transforms.transform import Edit, InCases, edited
+from perfkit_core.replay.graph import Graph, play
+from perfkit_core.replay.played_steps import step_errors, unexplained_ratio
+from perfkit_core.replay.transforms import (
+    Case,
+    Edit,
+    InCases,
+    Insert,
+    Move,
+    Overlap,
+    Quantity,
+    Remove,
+    Scale,
+    Shorten,
+    Unblock,
+    edited,
+)
+from perfkit_core.replay.waits import untold_waits
 
 _LEVEL: Final = 0.8
 """p10 to p90."""

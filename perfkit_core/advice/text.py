@@ -10,7 +10,7 @@ from perfkit_core.advice.facts import Assumption
 from perfkit_core.language.messages import Message, Text, mark, message, plural, render, say
 from perfkit_core.language.units import SHARES, SIZES, TIMES, format_count, format_range
 from perfkit_core.model.trace import Trace
-from perfkit_core.replay.quantity import Number, Quantity
+from perfkit_core.replay.transforms import Number, Quantity
 from perfkit_core.views.select import step_numbers
 
 NOTHING: Final = mark("nothing was found that would save time")

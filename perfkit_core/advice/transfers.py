@@ -18,7 +18,7 @@ from perfkit_core.algorithms.arrays import BoolArray, IntArray
 from perfkit_core.language.messages import message
 from perfkit_core.model import schema
 from perfkit_core.model.trace import Trace
-from perfkit_core.replay.quantity import Quantity
+from perfkit_core.replay.transforms import Quantity
 from perfkit_core.views.select import threads
 
 if TYPE_CHECKING:

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from importlib.metadata import PackageNotFoundError, version
 from typing import Any, Final, Literal, Protocol
 
-from perfkit_core.replay.quantity import Quantity
+from perfkit_core.replay.transforms import Quantity
 from perfkit_core.system.device_events import DeviceClock
 
 Direction = Literal["htod", "dtoh"]

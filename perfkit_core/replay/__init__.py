@@ -1,10 +1,10 @@
-"""What if? A recording as a graph of who waited for whom, which can be edited and played again.
+"""Prediction by replay: a recording as a graph of dependencies that can be transformed and executed again.
 
-A node is a stretch of time of one host thread or one piece of device work; an edge says that one cannot start before
-another, and how long after. Played unchanged, every node starts when it was recorded to start; played with an edit, the
-difference in the steps is the prediction.
+A node is a stretch of time of a host thread or a piece of device work. An edge says that a node starts no earlier than
+a lag after another. The unchanged graph repeats the recording; the difference between the steps of a transformed graph
+and the recorded ones is the prediction.
 
-``build`` makes the graph of a trace (``host_segments``, ``device_work``, ``waits``, ``handoffs``, ``joins``,
-``ranks``), ``simulate`` plays it, ``steps`` reads the times of steps off it, ``edits`` changes it, ``identity``
-measures how well the unchanged graph repeats the recording.
+``build`` makes the graph of a trace, of ``host_segments``, ``device_work``, ``waits``, ``batches`` and ``joint_ranks``.
+``graph`` holds and plays it, ``transforms`` changes it, ``played_steps`` returns the times of steps and how well the
+unchanged graph repeats the recording.
 """

@@ -1,22 +1,18 @@
-"""From a trace to the graph that replays it.
+"""The graph that replays a trace: segments of host threads and device work as nodes, with the waits between them.
 
-Nodes of the host: the segments of its threads, cut where they wait for other threads, and what follows what.
+A thread that begins to work inside one stretch of another thread's time was woken by it; if it is done shortly before
+that stretch ends, the other thread waited for it. So autograd's threads work while the thread that called ``backward``
+waits, whatever either of them recorded meanwhile. Threads that go on working after the stretch run beside it, and
+nothing waits for them (``handoffs``).
 
-Which host threads wait for each other? A thread that begins to work inside one stretch of another's time was woken
-by it; when it is done before that stretch ends, and shortly before, the other waited for it.
-
-So autograd's threads work while the thread that called ``backward`` waits, whatever either of them recorded meanwhile.
-Threads that work on beyond the stretch run beside it and are waited for by nobody.
-
-Which stretches of a step wait for a collective that another thread of the host carries out?
-
-Such a collective is asked for early and waited for later, so the stretch that waits is not the one in which it began
-(``handoffs``). It is the one in which it ends, when the step goes on shortly afterwards and no operator is at work.
+A collective that another host thread carries out is started early and waited for later, so the stretch that waits is
+not the one in which it began. It is the stretch in which it ends, if the step goes on shortly afterwards and no
+operator is at work (``joined``).
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Final
 
 import numpy as np
@@ -24,18 +20,16 @@ import numpy as np
 from perfkit_core.algorithms.arrays import BoolArray, IntArray
 from perfkit_core.model.schema import OPERATOR, RUNTIME, STEP, SYNC
 from perfkit_core.model.trace import Trace
-from perfkit_core.replay import device_work as devices
 from perfkit_core.replay.batches import batch_waits
-from perfkit_core.replay.device_work import DeviceWork, queue_limits
-from perfkit_core.replay.graph import CHAIN, HANDOFF, Edges, Graph, all_edges, edges
+from perfkit_core.replay.device_work import device_work, queue_limits, work_edges
+from perfkit_core.replay.graph import CHAIN, HANDOFF, Graph, Replay, edges
 from perfkit_core.replay.host_segments import Segments, host_segments
-from perfkit_core.replay.ranks import meet
-from perfkit_core.replay.stream_waits import stream_waits, sync_records
-from perfkit_core.replay.waits import waits
+from perfkit_core.replay.joint_ranks import meet
+from perfkit_core.replay.waits import stream_waits, sync_records, waits
 from perfkit_core.views.communication.instances import communication
 
 RETURN_NS: Final = 200_000
-"""A thread that waited goes on at most so long after the other was done, or after ``RETURN_SHARE`` of its wait."""
+"""A thread that waited goes on at most this long after the other was done, or after ``RETURN_SHARE`` of its wait."""
 RETURN_SHARE: Final = 0.05
 
 
@@ -59,25 +53,25 @@ class Handoffs:
 
 
 def handoffs(segments: Segments, leaders: BoolArray, rank: IntArray, batches: IntArray) -> Handoffs:
-    """Bursts of other threads inside segments of the ``leaders`` (threads that run the steps) of the same ``rank``, in
-    the order of the waiters and of time. ``batches``: segments that wait for a batch, which nobody begins to make
-    because of that."""
-    found = [
-        _inside(segments, leader, other)
+    """Return the bursts of other threads inside segments of the ``leaders`` (threads that run the steps) of the same
+    ``rank``, in the order of the waiters and of time. ``batches`` are segments that wait for a batch: batches are not
+    begun because of the wait."""
+    parts = [
+        _bursts(segments, leader, other)
         for leader in np.flatnonzero(leaders).tolist()
         for other in range(segments.threads)
         if not leaders[other] and rank[leader] == rank[other]
     ]
     nothing = np.empty(0, np.int64)
-    whole = [np.concatenate([nothing, *(part[i] for part in found)]) for i in range(5)]
-    order = np.lexsort((segments.start_ns[whole[1]], whole[0]))
-    order = order[~np.isin(whole[0][order], batches)]
-    waiter, first, last, idle, returns = (part[order] for part in whole)
+    fields = [np.concatenate([nothing, *(part[i] for part in parts)]) for i in range(5)]
+    order = np.lexsort((segments.start_ns[fields[1]], fields[0]))
+    order = order[~np.isin(fields[0][order], batches)]
+    waiter, first, last, idle, returns = (field[order] for field in fields)
     return Handoffs(waiter, first, last, idle, returns.astype(np.bool_))
 
 
-def _inside(segments: Segments, leader: int, other: int) -> tuple[IntArray, ...]:
-    """Fields of Handoffs for the bursts of one thread in the segments of another."""
+def _bursts(segments: Segments, leader: int, other: int) -> tuple[IntArray, ...]:
+    """Return the fields of Handoffs for the bursts of one thread in the segments of another."""
     theirs, own = (np.searchsorted(segments.thread, [thread, thread + 1]) for thread in (leader, other))
     low, high = int(own[0]), int(own[1]) - 1  # without the empty one at the end
     at = np.arange(low, high)
@@ -92,9 +86,12 @@ def _inside(segments: Segments, leader: int, other: int) -> tuple[IntArray, ...]
     idle_since = np.where(begins > low, segments.start_ns[np.maximum(begins - 1, low)], np.iinfo(np.int64).min)
     woken = within & (idle_since <= segments.start_ns[np.maximum(waiter, 0)])
     begins, waiter = begins[woken], waiter[woken]
-    last = _last_in(segments, low, high, waiter, begins)
     until = segments.end_ns[waiter]
-    runs_on = segments.end_ns[np.minimum(last + 1, high)] > until  # the segment behind the last one reaches beyond
+    # The last segment of a burst is the last with work that ends within the waiter.
+    latest = np.maximum.accumulate(np.where(segments.row[low:high] >= 0, at, -1))
+    last = np.searchsorted(segments.end_ns[low:high], until, side="right") - 1
+    last = np.maximum(latest[np.maximum(last, 0)], begins)
+    runs_on = segments.end_ns[np.minimum(last + 1, high)] > until  # the next segment ends after the waiter
     runs_on &= segments.row[np.minimum(last + 1, high)] >= 0
     left = until - segments.end_ns[last]
     short = np.maximum(RETURN_NS, ((until - segments.start_ns[waiter]) * RETURN_SHARE).astype(np.int64))
@@ -102,16 +99,8 @@ def _inside(segments: Segments, leader: int, other: int) -> tuple[IntArray, ...]
     return waiter, begins, last, idle_segment, (~runs_on & (left >= 0) & (left <= short)).astype(np.int64)
 
 
-def _last_in(segments: Segments, low: int, high: int, waiter: IntArray, begins: IntArray) -> IntArray:
-    """The last segment with work of the thread low..high that ends within each waiter."""
-    last = low + np.searchsorted(segments.end_ns[low:high], segments.end_ns[waiter], side="right") - 1
-    work = np.where(segments.row[low:high] >= 0, np.arange(low, high), -1)
-    latest = np.maximum.accumulate(work)
-    return np.maximum(latest[np.maximum(last - low, 0)], begins)
-
-
 def host_graph(segments: Segments, busy_ns: IntArray, bursts: Handoffs) -> Graph:
-    """The segments as nodes of the same numbers, and behind them one node for each burst: the rest of its waiter.
+    """Return the segments as nodes of the same numbers, followed by one node for each burst: the rest of its waiter.
 
     ``busy_ns`` is what each segment takes without waiting for a device, shape (segments,).
     """
@@ -119,7 +108,8 @@ def host_graph(segments: Segments, busy_ns: IntArray, bursts: Handoffs) -> Graph
     begin, end = segments.start_ns[bursts.first], segments.end_ns[bursts.last]
     same = bursts.waiter[1:] == bursts.waiter[:-1]
     is_last, is_first = np.append(~same, True)[: len(bursts)], np.append(True, ~same)[: len(bursts)]
-    final = _final(is_last)
+    ends = np.flatnonzero(is_last)
+    final = ends[np.searchsorted(ends, np.arange(len(bursts)))]  # the last burst with the same waiter
     resumed = np.where(bursts.returns, end, begin)
     latest = np.full(count, np.iinfo(np.int64).min)
     np.maximum.at(latest, bursts.waiter, resumed)
@@ -129,52 +119,44 @@ def host_graph(segments: Segments, busy_ns: IntArray, bursts: Handoffs) -> Graph
     dur[bursts.waiter[is_first]] = (begin - segments.start_ns[bursts.waiter])[is_first]
     dur[bursts.idle[bursts.idle >= 0]] = 0
     woken_by = np.where(is_first, bursts.waiter, extra - 1)
-    nodes = np.concatenate([dur, until - since])
-    return Graph(
-        nodes,
-        np.concatenate([segments.row, segments.row[bursts.waiter]]),
-        np.concatenate([segments.thread, segments.thread[bursts.waiter]]),
-        np.concatenate([segments.start_ns, since]),
-        segments.threads,
-        all_edges(
-            [
-                _chain(segments, bursts.waiter[is_last], extra[is_last]),
-                edges(CHAIN, woken_by, extra),
-                edges(HANDOFF, woken_by, bursts.first),
-                edges(HANDOFF, bursts.last[bursts.returns], extra[final][bursts.returns]),
-            ]
-        ),
-    )
-
-
-def _final(is_last: BoolArray) -> IntArray:
-    """Of each burst the position of the last one with its waiter."""
-    ends = np.flatnonzero(is_last)
-    return ends[np.searchsorted(ends, np.arange(len(is_last)))] if len(is_last) else ends
-
-
-def _chain(segments: Segments, waiters: IntArray, rest: IntArray) -> Edges:
-    """Each segment after the one before it; after a waiter, what is left of it."""
-    source = np.arange(len(segments))
-    source[waiters] = rest
+    source = np.arange(count)  # what follows a waiter starts after the rest of it
+    source[bursts.waiter[is_last]] = extra[is_last]
     follows = np.flatnonzero(segments.thread[1:] == segments.thread[:-1])
-    return edges(CHAIN, source[follows], follows + 1)
+    chain = edges(CHAIN, source[follows], follows + 1)
+    graph = Graph(dur, segments.row, segments.thread, segments.start_ns, segments.threads, chain)
+    links = [
+        edges(CHAIN, woken_by, extra),
+        edges(HANDOFF, woken_by, bursts.first),
+        edges(HANDOFF, bursts.last[bursts.returns], extra[final][bursts.returns]),
+    ]
+    return graph.with_nodes(until - since, segments.row[bursts.waiter], segments.thread[bursts.waiter], since, links)
 
 
 def joined(trace: Trace, graph: Graph, leads: BoolArray, after: IntArray) -> Graph:
-    """With stretches of the threads that run the steps (``leads``, shape (threads,)) cut where a collective ends that
-    they wait for: the first part is waiting and takes no time of its own. ``after``: see ``build.Replay``."""
+    """Return the graph with stretches of the threads that run the steps (``leads``, shape (threads,)) cut where a
+    collective ends that they wait for: the first part is waiting and takes no time of its own. ``after``: see
+    :class:`perfkit_core.replay.graph.Replay`."""
     calls = np.flatnonzero(communication(trace).host & (after >= 0))
     calls = calls[~leads[graph.lane[after[calls]]]]
-    waits = _waiting(trace, graph, leads, after, calls)
+    waits = _waiting(trace, graph, leads, calls)
     calls, waits = calls[waits >= 0], waits[waits >= 0]
-    return _cut(trace, graph, after, calls, waits) if len(calls) else graph
+    node, position = np.unique(waits, return_inverse=True)
+    over = np.full(len(node), np.iinfo(np.int64).min)
+    np.maximum.at(over, position, trace.end_ns[calls])
+    rest = np.arange(len(graph), len(graph) + len(node))
+    left = graph.start_ns[node] + graph.dur_ns[node] - over
+    links = [
+        edges(CHAIN, node, rest),
+        edges(HANDOFF, after[calls], rest[position], owner=calls, from_start=True),
+    ]
+    return graph.continued(node, rest).with_nodes(left, graph.row[node], graph.lane[node], over, links)
 
 
-def _waiting(trace: Trace, graph: Graph, leads: BoolArray, after: IntArray, calls: IntArray) -> IntArray:
-    """For each collective the node that waits for it; -1: none."""
-    found = np.full(len(calls), -1, np.int64)
+def _waiting(trace: Trace, graph: Graph, leads: BoolArray, calls: IntArray) -> IntArray:
+    """Return the node that waits for each collective; -1: none."""
+    waiter = np.full(len(calls), -1, np.int64)
     rank, over = trace.ints("rank")[calls], trace.end_ns[calls]
+    at_work = trace.rows("kind", OPERATOR, RUNTIME, SYNC)
     for lane in np.flatnonzero(leads).tolist():
         nodes = np.flatnonzero((graph.lane == lane) & (graph.dur_ns > 0))
         nodes = nodes[np.argsort(graph.start_ns[nodes], kind="stable")]
@@ -186,134 +168,58 @@ def _waiting(trace: Trace, graph: Graph, leads: BoolArray, after: IntArray, call
         node = nodes[np.maximum(at, 0)]
         left = graph.start_ns[node] + graph.dur_ns[node] - over[mine]
         soon = np.maximum(RETURN_NS, (graph.dur_ns[node] * RETURN_SHARE).astype(np.int64))
-        waits = (at >= 0) & (left >= 0) & (left <= soon) & ~_at_work(trace, graph, node)
-        found[mine[waits]] = node[waits]
-    return found
-
-
-def _at_work(trace: Trace, graph: Graph, node: IntArray) -> BoolArray:
-    """Whether an operator or a call of a device's runtime has the time of a node."""
-    owned: BoolArray = (graph.row[node] >= 0) & trace.rows("kind", OPERATOR, RUNTIME, SYNC)[graph.row[node]]
-    return owned
-
-
-def _cut(trace: Trace, graph: Graph, after: IntArray, calls: IntArray, waits: IntArray) -> Graph:
-    """A node behind each one that waits: what is left of it when the last of its collectives is over."""
-    node, which = np.unique(waits, return_inverse=True)
-    over = np.full(len(node), np.iinfo(np.int64).min)
-    np.maximum.at(over, which, trace.end_ns[calls])
-    rest = np.arange(len(graph), len(graph) + len(node))
-    ends_with = np.arange(len(graph))
-    ends_with[node] = rest
-    links = graph.edges
-    links = replace(links, src=np.where(links.from_start, links.src, ends_with[links.src]))
-    dur = graph.dur_ns.copy()
-    left = graph.start_ns[node] + dur[node] - over
-    dur[node] = 0
-    return Graph(
-        np.append(dur, left),
-        np.append(graph.row, graph.row[node]),
-        np.append(graph.lane, graph.lane[node]),
-        np.append(graph.start_ns, over),
-        graph.threads,
-        all_edges(
-            [
-                links,
-                edges(CHAIN, node, rest),
-                edges(HANDOFF, after[calls], rest[which], owner=calls, from_start=True),
-            ]
-        ),
-    )
-
-
-@dataclass(frozen=True, slots=True)
-class Replay:
-    """A trace as a graph. ``first`` and ``after`` are the nodes that begin with each host event and with its end,
-    ``work`` the node of each piece of device work, shape (rows,), -1 where there is none. The others are of
-    :class:`perfkit_core.replay.ranks.Meetings`: several ranks have clocks of their own in the trace, and one in the
-    graph."""
-
-    trace: Trace
-    graph: Graph
-    first: IntArray
-    after: IntArray
-    work: IntArray
-    tied: int
-    apart: int
-    rank: IntArray
-    ahead_ns: IntArray
-
-    def recorded_ns(self, nodes: IntArray) -> IntArray:
-        """When nodes were recorded to start, on the clock of the trace, shape (len(nodes),)."""
-        return self.graph.start_ns[nodes] + self.ahead_ns[self.graph.lane[nodes]]
-
-    def hosts(self, rank: int) -> IntArray:
-        """The nodes of the host threads of a rank."""
-        return np.flatnonzero(self.graph.on_host & (self.rank[self.graph.lane] == rank))
+        waits = (at >= 0) & (left >= 0) & (left <= soon) & ~((graph.row[node] >= 0) & at_work[graph.row[node]])
+        waiter[mine[waits]] = node[waits]
+    return waiter
 
 
 def build(trace: Trace) -> Replay:
-    """The graph of a trace: of one rank, or of several that meet in their collectives."""
+    """Return the graph of a trace: of one rank, or of several that wait for each other in their collectives."""
     segments = host_segments(trace)
-    rank = _ranks(trace, segments)
+    rank = _ranks(trace, segments.row, segments.thread, segments.threads)
     leads = leaders(trace, segments, rank)
     batches = batch_waits(trace, segments, leads)
     bursts = handoffs(segments, leads, rank, batches.node)
-    work = devices.device_work(trace)
-    records = sync_records(trace)
+    work, records = device_work(trace), sync_records(trace)
     hosts = len(segments) + len(bursts)
     nodes = np.arange(hosts, hosts + len(work))
-    found = waits(trace, work, segments, nodes, records)
+    calls = waits(trace, work, segments, nodes, records)
     limits = queue_limits(trace, work, segments, nodes)
-    busy = _busy(trace, segments, np.append(found.row, limits.row), np.append(found.busy_ns, limits.busy_ns))
+    busy = segments.end_ns - segments.start_ns
+    row, busy_ns = np.append(calls.row, limits.row), np.append(calls.busy_ns, limits.busy_ns)
+    last = segments.after[row] - 1  # a call waits in its last segment
+    busy[last] = np.clip(busy_ns - (segments.start_ns[last] - trace.ints("start_ns")[row]), 0, busy[last])
     busy[batches.node] = np.minimum(busy[batches.node], batches.busy_ns)
-    host = host_graph(segments, busy, bursts)
-    others = stream_waits(trace, work, nodes, records)
-    into = devices.work_edges(trace, work, _launches(trace, work, segments), nodes, others)
-    of_row = np.full(len(trace), -1, np.int64)
-    of_row[work.row] = nodes
-    graph = Graph(
-        np.append(host.dur_ns, trace.ints("dur_ns")[work.row]),
-        np.append(host.row, work.row),
-        np.append(host.lane, work.lane + segments.threads),
-        np.append(host.start_ns, trace.ints("start_ns")[work.row]),
-        segments.threads,
-        all_edges([host.edges, into, found.edges, limits.edges, batches.edges]),
+    launched_by = trace.ints("launched_by")[work.row]
+    launch_node = np.where(launched_by >= 0, segments.first[launched_by], -1)
+    into = work_edges(trace, work, launch_node, nodes, stream_waits(trace, work, nodes, records))
+    start, dur = trace.ints("start_ns")[work.row], trace.ints("dur_ns")[work.row]
+    graph = host_graph(segments, busy, bursts).with_nodes(
+        dur, work.row, work.lane + segments.threads, start, [into, calls.edges, limits.edges, batches.edges]
     )
     graph = joined(trace, graph, leads, segments.after)
-    met = meet(trace, graph, work, leads, segments.first, segments.after, of_row)
-    return Replay(trace, met.graph, segments.first, segments.after, of_row, met.tied, met.apart, met.rank, met.ahead_ns)
+    of_row = np.full(len(trace), -1, np.int64)
+    of_row[work.row] = nodes
+    rank = _ranks(trace, graph.row, graph.lane, int(graph.lane.max(initial=-1)) + 1)
+    ahead_ns = np.zeros(len(rank), np.int64)
+    replay = Replay(trace, graph, segments.first, segments.after, of_row, 0, 0, rank, ahead_ns)
+    return meet(replay, work, leads)
 
 
 def leaders(trace: Trace, segments: Segments, rank: IntArray) -> BoolArray:
-    """The threads that run the steps; of a rank without steps the one with the most events. Shape (threads,), as
-    ``rank`` of each."""
-    found = np.zeros(segments.threads, np.bool_)
+    """Return the mask of threads that run the steps; of a rank without steps the thread with the most events. Shape
+    (threads,), as ``rank`` of each."""
+    leads = np.zeros(segments.threads, np.bool_)
     rows = np.flatnonzero(trace.rows("kind", STEP) & (segments.first >= 0))
-    found[segments.thread[segments.first[rows]]] = True
+    leads[segments.thread[segments.first[rows]]] = True
     events = np.bincount(segments.thread[segments.row >= 0], minlength=segments.threads)
-    for one in np.setdiff1d(rank, rank[found]):
-        found[np.argmax(np.where(rank == one, events, -1))] = True
-    return found
+    for number in np.setdiff1d(rank, rank[leads]):
+        leads[np.argmax(np.where(rank == number, events, -1))] = True
+    return leads
 
 
-def _ranks(trace: Trace, segments: Segments) -> IntArray:
-    """The rank of each thread, shape (threads,)."""
-    owned = segments.row >= 0
-    rank = np.full(segments.threads, -1, np.int64)
-    rank[segments.thread[owned]] = trace.ints("rank")[segments.row[owned]]
+def _ranks(trace: Trace, row: IntArray, lane: IntArray, lanes: int) -> IntArray:
+    """Return the rank of each thread or stream, shape (lanes,), given the row (-1: none) and lane of its nodes."""
+    rank = np.full(lanes, -1, np.int64)
+    rank[lane[row >= 0]] = trace.ints("rank")[row[row >= 0]]
     return rank
-
-
-def _busy(trace: Trace, segments: Segments, calls: IntArray, busy_ns: IntArray) -> IntArray:
-    """What each segment takes without waiting for a device: its time, of the calls that wait what they take alone."""
-    dur = segments.end_ns - segments.start_ns
-    last = segments.after[calls] - 1
-    before = segments.start_ns[last] - trace.ints("start_ns")[calls]
-    dur[last] = np.clip(busy_ns - before, 0, dur[last])
-    return dur
-
-
-def _launches(trace: Trace, work: DeviceWork, segments: Segments) -> IntArray:
-    launched_by = trace.ints("launched_by")[work.row]
-    return np.where(launched_by >= 0, segments.first[launched_by], -1)

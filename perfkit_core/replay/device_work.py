@@ -1,12 +1,10 @@
-"""What does each piece of device work wait for: its launch, the work before it in its stream, work of another stream?
+"""What each piece of device work waits for: its launch, the work before it in its stream, work of another stream.
 
-Every edge has the lag that is usual for its cause, or less where the recording shows less. The one edge that explains
-the recorded start best has the whole recorded lag, so that the unchanged graph repeats the recording. A start that no
-edge explains (beyond ``UNEXPLAINED_NS``) is looked for among the ends of work on other streams of the device.
+Every edge has the lag that is usual for its cause, or less where the recording shows less. The edge that explains the
+recorded start best has the whole recorded lag, so that the unchanged graph repeats the recording. A start that no
+edge explains (later than ``UNEXPLAINED_NS``) is attributed to the end of work on another stream of the device, if any.
 
-Launches that wait for room: a stream holds so many launches that have not begun, the next one blocks its caller.
-
-What had been given to a stream by a certain time, and which of it ended last?
+A stream holds a limited number of launches that have not begun; the next one blocks its caller (``queue_limits``).
 """
 
 from __future__ import annotations
@@ -21,15 +19,15 @@ from perfkit_core.algorithms import groupby
 from perfkit_core.algorithms.arrays import BoolArray, IntArray
 from perfkit_core.model.schema import DEVICE_WORK
 from perfkit_core.model.trace import Trace
-from perfkit_core.replay.graph import EVENT, LAUNCH, QUEUE, STREAM, Edges, all_edges, edges
+from perfkit_core.replay.graph import EVENT, LAUNCH, QUEUE, STREAM, Edges, Waits, all_edges, edges
 from perfkit_core.replay.host_segments import Segments
 
 UNEXPLAINED_NS: Final = 20_000
-"""A later start than usual by this much has another cause."""
+"""Work that starts later than usual by more than this has another cause."""
 _USUAL: Final = 0.1
-"""Quantile of recorded lags that counts as usual: the rest waited for something else, too."""
+"""Quantile of recorded lags that counts as usual: work with longer lags waited for something else, too."""
 _LAUNCH_NS, _GAP_NS = 5_000, 1_000
-"""Lags where the recording shows none: typical of CUDA devices."""
+"""Lags that are assumed where the recording shows none: typical of CUDA devices."""
 _NEVER: Final = np.iinfo(np.int64).max // 4
 
 
@@ -48,7 +46,7 @@ class DeviceWork:
 
 
 def device_work(trace: Trace) -> DeviceWork:
-    """All work on devices; every rank has devices of its own."""
+    """Return all work on devices; every rank has devices of its own."""
     rows = np.flatnonzero(~trace.host & trace.rows("kind", *DEVICE_WORK))
     keys = [trace.ints("rank")[rows], trace.codes("device").codes[rows].astype(np.int64), trace.ints("stream")[rows]]
     lane, first = groupby.sorted_codes(keys, len(rows))
@@ -60,8 +58,8 @@ def device_work(trace: Trace) -> DeviceWork:
 
 
 def work_edges(trace: Trace, work: DeviceWork, launch_node: IntArray, nodes: IntArray, events: Edges) -> Edges:
-    """Edges into device work. ``launch_node`` of each work is the node that begins with its launch (-1: none),
-    ``nodes`` its own; ``events`` are the recorded waits of streams for others."""
+    """Return the edges into device work. ``launch_node`` is the node that begins with the launch of each work (-1:
+    none), ``nodes`` its own node; ``events`` are the recorded waits of streams for others."""
     start, end = trace.ints("start_ns")[work.row], trace.end_ns[work.row]
     launched = launch_node >= 0
     call = np.where(launched, trace.ints("start_ns")[trace.ints("launched_by")[work.row]], -_NEVER)
@@ -92,44 +90,36 @@ def _usual(lags: IntArray, otherwise: int) -> int:
 
 
 def _other_stream(trace: Trace, work: DeviceWork, start: IntArray, end: IntArray, late: IntArray) -> IntArray:
-    """The work of another stream of the same device whose end lies just before a start that nothing else explains."""
-    found = np.full(len(work), -1, np.int64)
+    """Return the work of another stream of the device that ends just before each start that nothing else explains (-1:
+    none), shape (work,)."""
+    other = np.full(len(work), -1, np.int64)
     open_work: BoolArray = late > UNEXPLAINED_NS
     if work.lanes < 2 or not open_work.any():
-        return found
+        return other
     keys = [trace.ints("rank")[work.row], trace.codes("device").codes[work.row].astype(np.int64)]
     device, _ = groupby.sorted_codes(keys, len(work))
-    for one in np.unique(device[open_work]):
-        here = np.flatnonzero(device == one)
+    for number in np.unique(device[open_work]):
+        here = np.flatnonzero(device == number)
         by_end = here[np.argsort(end[here], kind="stable")]
         wanted = here[open_work[here]]
         at = np.searchsorted(end[by_end], start[wanted], side="right") - 1
         hit = by_end[np.maximum(at, 0)]
         close = (at >= 0) & (work.lane[hit] != work.lane[wanted]) & (start[wanted] - end[hit] <= UNEXPLAINED_NS)
         close &= start[hit] < start[wanted]
-        found[wanted[close]] = hit[close]
-    return found
+        other[wanted[close]] = hit[close]
+    return other
 
 
 DEPTH: Final = 1021
-"""Launches that a CUDA stream holds besides the one that runs. The next one blocks until that has ended and its
-successor begins: measured on a V100, where 1,132 of 1,139 blocked launches found exactly so many waiting."""
+"""Launches that a CUDA stream holds besides the running one. The next launch blocks until the running work has ended
+and its successor begins: measured on a V100, where 1,132 of 1,139 blocked launches had exactly this many ahead."""
 _BLOCKED: Final = 4
-"""A launch that takes so many times the usual was blocked, if room was made while it lasted."""
+"""A launch that takes this many times the usual was blocked if a place in the queue became free meanwhile."""
 
 
-@dataclass(frozen=True, slots=True)
-class QueueLimits:
-    """Launches that waited for room: ``row`` of each, ``busy_ns`` what it takes otherwise, shape (calls,); ``edges``
-    from the work that made room to what follows each launch, whether it waited or not."""
-
-    row: IntArray
-    busy_ns: IntArray
-    edges: Edges
-
-
-def queue_limits(trace: Trace, work: DeviceWork, segments: Segments, nodes: IntArray) -> QueueLimits:
-    """The limit of every stream that got more work than it holds. ``nodes`` are those of the work."""
+def queue_limits(trace: Trace, work: DeviceWork, segments: Segments, nodes: IntArray) -> Waits:
+    """Return the launches that waited for room in a full stream. The edges are of all launches into full streams, from
+    the work that made room, whether they waited or not. ``nodes`` are those of the work."""
     made_room = np.arange(-DEPTH, len(work) - DEPTH)
     first = np.searchsorted(work.lane, work.lane)
     launched_by = trace.ints("launched_by")[work.row]
@@ -137,24 +127,20 @@ def queue_limits(trace: Trace, work: DeviceWork, segments: Segments, nodes: IntA
     at = at[segments.after[launched_by[at]] >= 0]
     if not len(at):
         nothing = np.empty(0, np.int64)
-        return QueueLimits(nothing, nothing, all_edges([]))
+        return Waits(nothing, nothing, all_edges([]))
     call, room = launched_by[at], made_room[at]
     begun, end = trace.ints("start_ns")[work.row[room]], trace.end_ns[call]
     within = (begun > trace.ints("start_ns")[call]) & (begun <= end)
-    usual = _usual_ns(trace, np.setdiff1d(launched_by[launched_by >= 0], call[within]))
+    others = np.setdiff1d(launched_by[launched_by >= 0], call[within])  # the first launches of a stream at least
+    usual = int(np.median(trace.ints("dur_ns")[others])) if len(others) else 0
     blocked = within & (trace.ints("dur_ns")[call] > _BLOCKED * usual)
     lag = np.where(blocked, end - begun, np.minimum(end - begun, 0))
     limits = edges(QUEUE, nodes[room], segments.after[call], lag, call, from_start=True)
-    return QueueLimits(call[blocked], np.full(int(blocked.sum()), usual), limits)
-
-
-def _usual_ns(trace: Trace, calls: IntArray) -> int:
-    """What a launch takes that waits for no room: the first ones of a stream at least."""
-    return int(np.median(trace.ints("dur_ns")[calls])) if len(calls) else 0
+    return Waits(call[blocked], np.full(int(blocked.sum()), usual), limits)
 
 
 class Queued:
-    """Device work by stream in the order of its launches. Work is told by its position in ``DeviceWork``."""
+    """Device work by stream in the order of its launches. Work is given as its position in :class:`DeviceWork`."""
 
     def __init__(self, trace: Trace, work: DeviceWork) -> None:
         launched_by, start = trace.ints("launched_by")[work.row], trace.ints("start_ns")
@@ -166,28 +152,25 @@ class Queued:
             low + np.argsort(self.launch_ns[low:high], kind="stable") for low, high in itertools.pairwise(first)
         ]
         self._times = [self.launch_ns[order] for order in self._orders]
-        self._latest = [_latest(order, self.end_ns[order]) for order in self._orders]
+        self._latest = []  # for each launch of a stream: the work up to it that ends last
+        for order in self._orders:
+            end = self.end_ns[order]
+            is_latest = end == np.maximum.accumulate(end)
+            self._latest.append(order[np.maximum.accumulate(np.where(is_latest, np.arange(len(order)), 0))])
 
     def __len__(self) -> int:
         return len(self._orders)
 
     def rank_of(self, lane: int) -> int:
-        """Rank of a stream."""
+        """Return the rank of a stream."""
         return int(self.rank[self._orders[lane][0]])
 
     def ends_last(self, lane: int, before_ns: IntArray) -> IntArray:
-        """Of the work launched on a stream before each time: that which ends last, -1 where there is none."""
-        found = np.searchsorted(self._times[lane], before_ns) - 1
-        return np.where(found >= 0, self._latest[lane][np.maximum(found, 0)], -1)
+        """Return the work that ends last of the work launched on a stream before each time, -1 where there is none."""
+        at = np.searchsorted(self._times[lane], before_ns) - 1
+        return np.where(at >= 0, self._latest[lane][np.maximum(at, 0)], -1)
 
     def next_after(self, lane: int, time_ns: IntArray) -> IntArray:
-        """The first work launched on a stream at or after each time, -1 where there is none."""
+        """Return the first work launched on a stream at or after each time, -1 where there is none."""
         at, order = np.searchsorted(self._times[lane], time_ns), self._orders[lane]
         return np.where(at < len(order), order[np.minimum(at, len(order) - 1)], -1)
-
-
-def _latest(order: IntArray, end_ns: IntArray) -> IntArray:
-    """Of each beginning of a queue the work that ends last."""
-    most = np.maximum.accumulate(end_ns)
-    at = np.maximum.accumulate(np.where(end_ns == most, np.arange(len(order)), 0))
-    return order[at]

@@ -1,17 +1,18 @@
-"""What does a host thread do at which time? Its events, cut where the innermost one changes.
+"""The time of host threads as segments: their events, cut where the innermost one changes.
 
-The segments of a thread follow each other without a gap: time outside of every event is a segment of its own. Of events
-that overlap without nesting, the one that began last has the time.
+The segments of a thread follow each other without a gap: time outside of all events is a segment of its own. The time
+of events that overlap without nesting belongs to the event that began last.
 """
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
 
 import numpy as np
 
 from perfkit_core.algorithms import groupby
-from perfkit_core.algorithms.arrays import IntArray
+from perfkit_core.algorithms.arrays import BoolArray, IntArray
 from perfkit_core.model.schema import NESTED_KINDS
 from perfkit_core.model.trace import Trace
 from perfkit_core.runtime.compile import compiled
@@ -21,9 +22,9 @@ from perfkit_core.views.select import threads
 @dataclass(frozen=True, slots=True)
 class Segments:
     """Segments in the order of threads and time, arrays of shape (segments,): ``row`` is the innermost event (-1:
-    none). The last one of each thread is empty and stands for its end.
+    none). The last segment of each thread is empty and represents its end.
 
-    ``first`` is the segment that begins with each event, ``after`` the one that begins with its end, shape (rows,),
+    ``first`` is the segment that begins with each event, ``after`` the segment that begins with its end, shape (rows,),
     -1 for events that are on no host thread.
     """
 
@@ -40,11 +41,10 @@ class Segments:
 
 
 def host_segments(trace: Trace) -> Segments:
-    """The segments of all host threads of a trace."""
-    occupied = trace.host & trace.rows("kind", *NESTED_KINDS) & (trace.ints("self_ns") >= 0)
-    rows = np.flatnonzero(occupied)
-    found = threads(trace)
-    code, number = groupby.by_appearance(found.code[rows], len(found))
+    """Return the segments of all host threads of a trace."""
+    rows = np.flatnonzero(trace.host & trace.rows("kind", *NESTED_KINDS) & (trace.ints("self_ns") >= 0))
+    of_trace = threads(trace)
+    code, number = groupby.by_appearance(of_trace.code[rows], len(of_trace))
     order = groupby.stable_order(code, len(number))
     rows, code = rows[order], code[order]
     room = 2 * len(rows) + 2 * len(number) + 2
@@ -56,8 +56,7 @@ def host_segments(trace: Trace) -> Segments:
 
 @compiled
 def _cut(rows, code, start_ns, end_ns, start, end, owner, thread, first, after):  # type: ignore[no-untyped-def]
-    """Fills the arrays of segments, returns how many there are. Rows stand in the order of threads, then of the
-    table."""
+    """Fill the arrays of segments and return their number. Rows are in the order of threads, then of the table."""
     count, depth, now = 0, 0, 0
     stack, least = np.empty(len(rows) + 1, np.int64), np.empty(len(rows) + 1, np.int64)
     for k in range(len(rows)):
@@ -87,8 +86,8 @@ def _cut(rows, code, start_ns, end_ns, start, end, owner, thread, first, after):
 
 @compiled
 def _close(stack, least, depth, now, until, end_ns, code, count, start, end, owner, thread, after):  # type: ignore[no-untyped-def]
-    """Ends the events that are over by then. ``least`` is the first end among each of the stack and those below it:
-    what overlaps without nesting ends below others."""
+    """Close the events that end by ``until``. ``least`` is the first end among each event of the stack and those below
+    it: an event that overlaps without nesting ends below others."""
     while depth and least[depth - 1] <= until:
         over = least[depth - 1]
         if over > now:
@@ -103,3 +102,10 @@ def _close(stack, least, depth, now, until, end_ns, code, count, start, end, own
             stack[k] = stack[k + 1]
             least[k] = min(end_ns[stack[k]], least[k - 1]) if k else end_ns[stack[k]]
     return count, depth, now
+
+
+def matching(trace: Trace, column: str, pattern: re.Pattern[str]) -> BoolArray:
+    """Return the mask of events whose text in a column contains a match, shape (rows,)."""
+    codes = trace.codes(column)
+    mask: BoolArray = codes.lookup(np.array([bool(pattern.search(text)) for text in codes.values], np.bool_), False)
+    return mask

@@ -1,28 +1,127 @@
-"""Which calls of the host wait for a device, for which work, and how much of their time is waiting?
+"""The waits for devices: calls of the host that wait for device work, and streams that wait for other streams.
 
-A call that waits ends just after work that had been launched before it. What it can wait for is told by its name
-(``sync_calls``) and by the records of the device, where there are some (``sync_records``); else the work that ends last
-within the call shows it. Copies block where their work ends within the call, as those of pageable memory do.
+A call that waits ends just after work that had been launched before it. What it can wait for is known from its name
+(``sync_calls``) and from the records of the device, where there are any (``sync_records``); else it is the work that
+ends last within the call. Copies block where their work ends within the call, as those of pageable memory do.
 
-Which calls of the host synchronise, and with what: a device, a stream, an event?
+CUPTI writes one record for each call that synchronises (``cuda_sync`` in Chrome traces): an event on the device that is
+linked to its call, with the stream and, for events, the stream and the call that recorded them. The calls alone do not
+show which streams wait for each other.
 """
 
 from __future__ import annotations
 
 import re
 from dataclasses import dataclass
-from typing import Final
+from typing import Any, Final
 
+import msgspec
 import numpy as np
 import numpy.typing as npt
 
-from perfkit_core.algorithms.arrays import BoolArray, IntArray
+from perfkit_core.algorithms.arrays import NO_ROW, BoolArray, IntArray
 from perfkit_core.model.schema import MEMCPY, RUNTIME, SYNC
 from perfkit_core.model.trace import Trace
-from perfkit_core.replay.device_work import DeviceWork, Queued
-from perfkit_core.replay.graph import WAIT, Edges, edges
-from perfkit_core.replay.host_segments import Segments
-from perfkit_core.replay.stream_waits import SyncRecords
+from perfkit_core.replay import graph
+from perfkit_core.replay.device_work import DeviceWork, Queued, device_work
+from perfkit_core.replay.graph import Edges, Waits, all_edges, edges
+from perfkit_core.replay.host_segments import Segments, matching
+
+_STREAM: Final = "wait_on_stream"
+_RECORDED_BY: Final = "wait_on_cuda_event_record_corr_id"
+_WAITS_ON_DEVICE: Final = "Stream Wait Event"
+_NO_STREAM: Final = 0xFFFFFFFF
+"""-1, as a profiler of 2023 writes it."""
+
+
+@dataclass(frozen=True, slots=True)
+class SyncRecords:
+    """Arrays of shape (records,): ``call`` is the row of the host's call, ``device`` a code of the column, ``stream``
+    that of the record, ``of_stream`` the stream that is waited for (-1: not recorded), ``recorded_by`` the row of the
+    call that recorded the event (-1), ``on_device`` whether a stream waits and not the host."""
+
+    call: IntArray
+    device: IntArray
+    stream: IntArray
+    of_stream: IntArray
+    recorded_by: IntArray
+    on_device: BoolArray
+
+
+def sync_records(trace: Trace) -> SyncRecords:
+    """Return all records of a trace that are linked to a call."""
+    rows = np.flatnonzero(~trace.host & trace.rows("kind", SYNC) & (trace.ints("launched_by") != NO_ROW))
+    args = [_decoded(text) for text in trace.pick("args", rows).to_pylist()]
+    rank, correlation = trace.ints("rank"), trace.ints("correlation")
+    calls = np.flatnonzero(trace.host & (correlation >= 0)) if len(rows) else rows
+    keys = zip(rank[calls].tolist(), correlation[calls].tolist(), strict=True)
+    row_of = dict(zip(keys, calls.tolist(), strict=True))
+    recorders = zip(rank[rows].tolist(), (_number(a, _RECORDED_BY) for a in args), strict=True)
+    return SyncRecords(
+        trace.ints("launched_by")[rows],
+        trace.codes("device").codes[rows].astype(np.int64),
+        np.where(trace.ints("stream")[rows] == _NO_STREAM, -1, trace.ints("stream")[rows]),
+        np.array([_number(a, _STREAM) for a in args], np.int64),
+        np.array([row_of.get(key, NO_ROW) for key in recorders], np.int64),
+        trace.rows("name", _WAITS_ON_DEVICE)[rows],
+    )
+
+
+def _decoded(text: str | None) -> dict[str, Any]:
+    try:
+        args = msgspec.json.decode(text or "{}")
+    except msgspec.DecodeError:
+        return {}
+    return args if isinstance(args, dict) else {}
+
+
+def _number(args: dict[str, Any], key: str) -> int:
+    value = args.get(key)
+    return value if isinstance(value, int) and 0 <= value != _NO_STREAM else -1
+
+
+def stream_waits(trace: Trace, work: DeviceWork, nodes: IntArray, records: SyncRecords) -> Edges:
+    """Return the edges from the last work before an event was recorded to the first work launched after the call that
+    let a stream wait for the event."""
+    complete = np.flatnonzero(records.on_device & (records.of_stream >= 0) & (records.recorded_by >= 0))
+    if not len(complete) or not len(work):
+        return all_edges([])
+    start, rank = trace.ints("start_ns"), trace.ints("rank")
+    first = work.row[np.searchsorted(work.lane, np.arange(work.lanes))]
+    columns = rank[first], trace.codes("device").codes[first], trace.ints("stream")[first]
+    lane_of = {key: lane for lane, key in enumerate(zip(*(column.tolist() for column in columns), strict=True))}
+    queued, pairs = Queued(trace, work), []
+    for at in complete.tolist():
+        call, recorded_by = records.call[[at]], records.recorded_by[[at]]
+        device = int(rank[call[0]]), int(records.device[at])
+        waiting = lane_of.get((*device, int(records.stream[at])))
+        awaited = lane_of.get((*device, int(records.of_stream[at])))
+        if waiting is None or awaited is None or waiting == awaited:
+            continue
+        done = queued.ends_last(awaited, start[recorded_by])[0]
+        held = queued.next_after(waiting, start[call])[0]
+        if done >= 0 and held >= 0:
+            pairs.append((done, held, int(call[0])))
+    done, held, owner = np.array(pairs, np.int64).reshape(-1, 3).T
+    lag = np.minimum(start[work.row[held]] - trace.end_ns[work.row[done]], 0)
+    return edges(graph.EVENT, nodes[done], nodes[held], lag, owner)
+
+
+_STREAM_WAITS: Final = re.compile(r"Stream_?Wait_?Event", re.IGNORECASE)
+
+
+def untold_waits(trace: Trace) -> int:
+    """Return the number of calls that let a stream wait for an event, of ranks that have work on several streams and no
+    record of the device that names the event."""
+    rank, calls = trace.ints("rank"), np.flatnonzero(trace.host & matching(trace, "name", _STREAM_WAITS))
+    if not len(calls):
+        return 0
+    records, work = sync_records(trace), device_work(trace)
+    recorded = rank[records.call[records.on_device]]
+    streams = np.unique(np.stack([rank[work.row], work.lane]), axis=1)[0]
+    ranks, count = np.unique(streams, return_counts=True)
+    return int((np.isin(rank[calls], ranks[count > 1]) & ~np.isin(rank[calls], recorded)).sum())
+
 
 DEVICE: Final = 0
 STREAM: Final = 1
@@ -36,18 +135,12 @@ _FREES: Final = re.compile(r"^(cuda|hip|cu|musa|acl\w*)Free(?!Async)", re.IGNORE
 
 
 def sync_calls(trace: Trace) -> tuple[IntArray, npt.NDArray[np.int8]]:
-    """Rows of the calls of the host that synchronise, and the scope of each: DEVICE, STREAM or EVENT."""
-    names = trace.codes("name")
-    frees = names.lookup(np.array([bool(_FREES.search(name)) for name in names.values], np.bool_), False)
-    rows = np.flatnonzero(trace.host & (trace.rows("kind", SYNC) | (trace.rows("kind", RUNTIME) & frees)))
-    scope = np.array([_scope(name) for name in names.values], np.int8)
-    return rows, scope[names.codes[rows]]
-
-
-def _scope(name: str) -> int:
-    if _OF_DEVICE.search(name):
-        return DEVICE
-    return EVENT if _OF_EVENT.search(name) else STREAM
+    """Return the rows of the calls of the host that synchronise, and the scope of each: DEVICE, STREAM or EVENT."""
+    calls = trace.rows("kind", SYNC) | (trace.rows("kind", RUNTIME) & matching(trace, "name", _FREES))
+    scope = np.where(matching(trace, "name", _OF_EVENT), EVENT, STREAM).astype(np.int8)
+    scope[matching(trace, "name", _OF_DEVICE)] = DEVICE
+    rows = np.flatnonzero(trace.host & calls)
+    return rows, scope[rows]
 
 
 BUSY_NS: Final = 2_000
@@ -56,30 +149,11 @@ RETURN_NS: Final = 5_000
 """From the end of the work to the return of the call, where nothing was waited for."""
 
 
-@dataclass(frozen=True, slots=True)
-class Waits:
-    """Calls that wait, arrays of shape (calls,): ``row`` of the call, ``busy_ns`` what it takes on its own; ``edges``
-    go to the nodes behind the calls."""
-
-    row: IntArray
-    busy_ns: IntArray
-    edges: Edges
-
-
-@dataclass(frozen=True, slots=True)
-class _Pairs:
-    """Each call with work that it waits for: rows of calls and positions of work, of shape (pairs,)."""
-
-    call: IntArray
-    work: IntArray
-
-
 def waits(trace: Trace, work: DeviceWork, segments: Segments, nodes: IntArray, records: SyncRecords) -> Waits:
-    """All calls that wait for device work. ``nodes`` are those of the work."""
-    copies, staged = _copies(trace, work, segments)
-    pairs = _pairs(trace, work, segments, records)
-    call = np.concatenate([copies.call, pairs.call])
-    done = np.concatenate([copies.work, pairs.work])
+    """Return all calls that wait for device work. ``nodes`` are those of the work."""
+    copy_calls, copies, staged = _copies(trace, work, segments)
+    sync, awaited = _synchronised(trace, work, segments, records)
+    call, done = np.append(copy_calls, sync), np.append(copies, awaited)
     start, end = trace.ints("start_ns"), trace.end_ns
     over = end[work.row[done]]
     last = np.full(len(trace), np.iinfo(np.int64).min)
@@ -89,105 +163,85 @@ def waits(trace: Trace, work: DeviceWork, segments: Segments, nodes: IntArray, r
     lag = np.where(tight, end[call] - over, np.minimum(end[call] - over, RETURN_NS))
     waiting = np.unique(call[blocked])
     most = np.full(len(trace), BUSY_NS)
-    most[copies.call] = staged
+    most[copy_calls] = staged
     busy = np.minimum(most[waiting], last[waiting] - start[waiting])
-    return Waits(waiting, busy, edges(WAIT, nodes[done], segments.after[call], lag, call))
+    return Waits(waiting, busy, edges(graph.WAIT, nodes[done], segments.after[call], lag, call))
 
 
-def _copies(trace: Trace, work: DeviceWork, segments: Segments) -> tuple[_Pairs, IntArray]:
-    """Calls that return after their copy, and what they take before it could begin: staging of pageable memory. While
-    the stream works on what was queued before, they wait."""
+_TO_HOST: Final = re.compile("^DtoH")
+_IN_DEVICE: Final = re.compile("^(DtoD|PtoP)")
+_PINNED: Final = re.compile("pinned", re.IGNORECASE)
+_ASYNC: Final = re.compile("async", re.IGNORECASE)
+
+
+def _copies(trace: Trace, work: DeviceWork, segments: Segments) -> tuple[IntArray, IntArray, IntArray]:
+    """Return the calls that return after their copy, their work, and what they take before it can begin: the staging of
+    pageable memory. While the stream is busy with earlier work, they wait."""
     call = trace.ints("launched_by")[work.row]
     at = np.flatnonzero(trace.rows("kind", MEMCPY)[work.row] & (call >= 0))
     at = at[segments.after[call[at]] >= 0]
     start, end = trace.ints("start_ns"), trace.end_ns
-    at = at[(end[work.row[at]] <= end[call[at]]) & ~_never_blocks(trace, work.row[at], call[at])]
-    free = np.where(work.before[at] >= 0, end[work.row[work.before[at]]], start[call[at]])
-    staged = np.maximum(start[work.row[at]] - np.maximum(start[call[at]], free), 0)
-    return _Pairs(call[at], at), np.where(_to_host(trace, work.row[at]), np.minimum(staged, BUSY_NS), staged)
+    copied, call = work.row[at], call[at]
+    # Copies inside a device and asynchronous copies of pinned memory never block.
+    pinned = matching(trace, "copy_kind", _PINNED)[copied] & matching(trace, "name", _ASYNC)[call]
+    blocks = (end[copied] <= end[call]) & ~matching(trace, "copy_kind", _IN_DEVICE)[copied] & ~pinned
+    at, copied, call = at[blocks], copied[blocks], call[blocks]
+    free = np.where(work.before[at] >= 0, end[work.row[work.before[at]]], start[call])
+    staged = np.maximum(start[copied] - np.maximum(start[call], free), 0)
+    # Copies to the host have nothing to stage: the time until they begin is waiting.
+    return call, at, np.where(matching(trace, "copy_kind", _TO_HOST)[copied], np.minimum(staged, BUSY_NS), staged)
 
 
-def _to_host(trace: Trace, copied: IntArray) -> BoolArray:
-    """Copies to the host, before which there is nothing to stage: what passes until they begin is waiting."""
-    kinds = trace.codes("copy_kind")
-    found: BoolArray = kinds.lookup(np.array([kind.startswith("DtoH") for kind in kinds.values], np.bool_), False)[
-        copied
-    ]
-    return found
-
-
-def _never_blocks(trace: Trace, copied: IntArray, calls: IntArray) -> BoolArray:
-    """Copies inside a device, and asynchronous ones of pinned memory."""
-    kinds, names = trace.codes("copy_kind"), trace.codes("name")
-    inside = kinds.lookup(np.array([kind.startswith(("DtoD", "PtoP")) for kind in kinds.values], np.bool_), False)
-    pinned = kinds.lookup(np.array(["pinned" in kind.lower() for kind in kinds.values], np.bool_), False)
-    asynchronous = names.lookup(np.array(["async" in name.lower() for name in names.values], np.bool_), False)
-    found: BoolArray = inside[copied] | (pinned[copied] & asynchronous[calls])
-    return found
-
-
-def _pairs(trace: Trace, work: DeviceWork, segments: Segments, records: SyncRecords) -> _Pairs:
-    """Synchronising calls with the work that each waits for, one a stream at most."""
+def _synchronised(
+    trace: Trace, work: DeviceWork, segments: Segments, records: SyncRecords
+) -> tuple[IntArray, IntArray]:
+    """Return pairs of a synchronising call and the position of work that it waits for, at most one of each stream."""
     calls, scope = sync_calls(trace)
     placed = segments.after[calls] >= 0
     calls, scope = calls[placed], scope[placed]
     if not len(calls) or not len(work):
-        return _Pairs(np.empty(0, np.int64), np.empty(0, np.int64))
-    queued = Queued(trace, work)
-    until, stream = _told(trace, calls, records)
+        return np.empty(0, np.int64), np.empty(0, np.int64)
+    queued, start, rank = Queued(trace, work), trace.ints("start_ns"), trace.ints("rank")[calls]
+    # Work counts that was launched before the call, or before the recording of its event.
+    until, stream = start[calls].copy(), np.full(len(calls), -1, np.int64)
+    record = np.full(len(trace), -1, np.int64)
+    record[records.call[~records.on_device]] = np.flatnonzero(~records.on_device)
+    record = record[calls]
+    recorded = record >= 0
+    stream[recorded] = np.where(records.of_stream >= 0, records.of_stream, records.stream)[record[recorded]]
+    by_event = recorded.copy()
+    by_event[recorded] = records.recorded_by[record[recorded]] >= 0
+    until[by_event] = start[records.recorded_by[record[by_event]]]
     stream[scope == DEVICE] = -1  # whatever number its record has
-    end, over = trace.end_ns[calls], queued.end_ns
-    last = np.stack([_last_of(trace, queued, lane, calls, until) for lane in range(len(queued))])
-    ends = np.where(last >= 0, over[last], np.iinfo(np.int64).min)
-    ends[ends > end] = np.iinfo(np.int64).min  # what goes on behind the call was not waited for
-    ends[(stream >= 0) & (_streams(trace, work)[:, None] != stream)] = np.iinfo(np.int64).min
+    lanes = range(len(queued))
+    last = np.stack([np.where(rank == queued.rank_of(lane), queued.ends_last(lane, until), -1) for lane in lanes])
+    never = np.iinfo(np.int64).min
+    ends = np.where(last >= 0, queued.end_ns[last], never)
+    ends[ends > trace.end_ns[calls]] = never  # work that ends after the call was not waited for
+    of_lane = trace.ints("stream")[work.row[np.searchsorted(work.lane, np.arange(work.lanes))]]
+    ends[(stream >= 0) & (of_lane[:, None] != stream)] = never
     chosen = np.zeros(ends.shape, np.bool_)
     chosen[ends.argmax(axis=0), np.arange(len(calls))] = True
     chosen |= scope == DEVICE
-    chosen &= ends > np.iinfo(np.int64).min
-    lane, which = np.nonzero(chosen)
-    pairs = _Pairs(calls[which], last[lane, which])
-    return _with_events(trace, work, queued, pairs, calls[(scope == EVENT) & (stream < 0)])
+    chosen &= ends > never
+    lane, position = np.nonzero(chosen)
+    call, done = calls[position], last[lane, position]
+    unknown = calls[(scope == EVENT) & (stream < 0)]
+    others = ~np.isin(call, unknown)
+    call_of_event, done_with_event = _last_within(trace, queued, unknown)
+    return np.append(call[others], call_of_event), np.append(done[others], done_with_event)
 
 
-def _streams(trace: Trace, work: DeviceWork) -> IntArray:
-    """Number of the stream of each lane."""
-    first = np.searchsorted(work.lane, np.arange(work.lanes))
-    streams: IntArray = trace.ints("stream")[work.row[first]]
-    return streams
-
-
-def _told(trace: Trace, calls: IntArray, records: SyncRecords) -> tuple[IntArray, IntArray]:
-    """Until when work counts that a call waits for (its start, or the recording of its event), and its stream (-1)."""
-    until, stream = trace.ints("start_ns")[calls].copy(), np.full(len(calls), -1, np.int64)
-    at = np.full(len(trace), -1, np.int64)
-    at[records.call[~records.on_device]] = np.flatnonzero(~records.on_device)
-    found = at[calls]
-    known = found >= 0
-    stream[known] = np.where(records.of_stream >= 0, records.of_stream, records.stream)[found[known]]
-    by_event = known.copy()
-    by_event[known] = records.recorded_by[found[known]] >= 0
-    until[by_event] = trace.ints("start_ns")[records.recorded_by[found[by_event]]]
-    return until, stream
-
-
-def _last_of(trace: Trace, queued: Queued, lane: int, calls: IntArray, until: IntArray) -> IntArray:
-    same = trace.ints("rank")[calls] == queued.rank_of(lane)
-    return np.where(same, queued.ends_last(lane, until), -1)
-
-
-def _with_events(trace: Trace, work: DeviceWork, queued: Queued, pairs: _Pairs, calls: IntArray) -> _Pairs:
-    """Calls that wait for an event that no record describes: for the work that ends last within the call."""
-    if not len(calls):
-        return pairs
-    others = ~np.isin(pairs.call, calls)
-    found = np.full(len(calls), -1, np.int64)
+def _last_within(trace: Trace, queued: Queued, calls: IntArray) -> tuple[IntArray, IntArray]:
+    """Return the calls that end after work launched before them, and the last of this work that ends within each. Used
+    for waits for an event without a record."""
+    last = np.full(len(calls), -1, np.int64)
     rank = trace.ints("rank")[calls]
-    for one in np.unique(rank):
-        here = np.flatnonzero(queued.rank == one)
+    for number in np.unique(rank):
+        here = np.flatnonzero(queued.rank == number)
         by_end = here[np.argsort(queued.end_ns[here], kind="stable")]
-        at = np.searchsorted(queued.end_ns[by_end], trace.end_ns[calls[rank == one]], side="right") - 1
-        found[rank == one] = np.append(by_end, -1)[at]
+        at = np.searchsorted(queued.end_ns[by_end], trace.end_ns[calls[rank == number]], side="right") - 1
+        last[rank == number] = np.append(by_end, -1)[at]
     start = trace.ints("start_ns")[calls]
-    hit = (found >= 0) & (queued.end_ns[found] > start) & (queued.launch_ns[found] < start)
-    return _Pairs(np.concatenate([pairs.call[others], calls[hit]]), np.concatenate([pairs.work[others], found[hit]]))
+    waits = (last >= 0) & (queued.end_ns[last] > start) & (queued.launch_ns[last] < start)
+    return calls[waits], last[waits]

@@ -19,11 +19,8 @@ from perfkit_core.errors import UsageError
 from perfkit_core.model.trace import Trace
 from perfkit_core.plugins.contracts import Remedy, Rule
 from perfkit_core.readers.load import load
-from perfkit_core.replay.build import Replay
-from perfkit_core.replay.graph import CHAIN, Graph, all_edges, edges
-from perfkit_core.replay.quantity import Case, Quantity
-from perfkit_core.replay.transforms.durations import Remove, Scale
-from perfkit_core.replay.transforms.transform import Edit
+from perfkit_core.replay.graph import CHAIN, Graph, Replay, all_edges, edges
+from perfkit_core.replay.transforms import Case, Edit, Quantity, Remove, Scale
 from perfkit_core.verify.prediction import one_of
 from tests.support.events import device, host, trace
 

@@ -18,9 +18,8 @@ from perfkit_core.advice.predict import step_ns
 from perfkit_core.model.trace import Trace
 from perfkit_core.plugins.contracts import Rule
 from perfkit_core.readers.load import load
-from perfkit_core.replay.simulate import play
-from perfkit_core.replay.transforms.durations import Remove
-from perfkit_core.replay.transforms.transform import edited
+from perfkit_core.replay.graph import play
+from perfkit_core.replay.transforms import Remove, edited
 from tests.support.events import device, host, trace
 from tests.support.rendered import rendered
 

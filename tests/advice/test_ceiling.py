@@ -14,13 +14,22 @@ from perfkit_core.advice.predict import limit, most_ns, predict
 from perfkit_core.algorithms.arrays import IntArray
 from perfkit_core.model.trace import Trace
 from perfkit_core.readers.load import load
-from perfkit_core.replay.quantity import Case, Quantity
-from perfkit_core.replay.simulate import play
-from perfkit_core.replay.transforms.batching import Batch
-from perfkit_core.replay.transforms.concurrency import Load, Overlap
-from perfkit_core.replay.transforms.durations import Insert, Remove, Scale, Unblock
-from perfkit_core.replay.transforms.placement import Move
-from perfkit_core.replay.transforms.transform import Edit, InCases, edited
+from perfkit_core.replay.graph import play
+from perfkit_core.replay.transforms import (
+    Batch,
+    Case,
+    Edit,
+    InCases,
+    Insert,
+    Load,
+    Move,
+    Overlap,
+    Quantity,
+    Remove,
+    Scale,
+    Unblock,
+    edited,
+)
 from tests.support.events import device, host, trace
 
 US = 1_000

@@ -9,7 +9,7 @@ from __future__ import annotations
 import pytest
 
 from perfkit_core.advice.facts import Candidate
-from perfkit_core.replay.quantity import Quantity
+from perfkit_core.replay.transforms import Quantity
 from tests.support.printed_tables import host_operator, loader_workers, small_operators
 
 MS = 1_000_000

@@ -14,10 +14,9 @@ from perfkit_core.algorithms.arrays import IntArray
 from perfkit_core.model.schema import KERNEL, MEMCPY, OPERATOR
 from perfkit_core.readers.load import load
 from perfkit_core.renderers import json
-from perfkit_core.replay.build import Replay, build
-from perfkit_core.replay.simulate import play
-from perfkit_core.replay.transforms.durations import Insert, Remove, Scale
-from perfkit_core.replay.transforms.transform import Edit, edited
+from perfkit_core.replay.build import build
+from perfkit_core.replay.graph import Replay, play
+from perfkit_core.replay.transforms import Edit, Insert, Remove, Scale, edited
 from perfkit_core.storage.store import write_cycle
 
 FILES = (

@@ -16,11 +16,9 @@ from perfkit_core.advice.facts import Facts
 from perfkit_core.model.trace import Trace, concat_traces
 from perfkit_core.readers.load import load
 from perfkit_core.replay.build import build
-from perfkit_core.replay.simulate import play
-from perfkit_core.replay.steps import steps
-from perfkit_core.replay.transforms.concurrency import Load
-from perfkit_core.replay.transforms.durations import Shorten
-from perfkit_core.replay.transforms.transform import Edit, edited
+from perfkit_core.replay.graph import play
+from perfkit_core.replay.played_steps import steps
+from perfkit_core.replay.transforms import Edit, Load, Shorten, edited
 from tests.support.events import host, trace
 
 HOURS_NS = 3 * 3600 * 10**9

@@ -19,8 +19,7 @@ from perfkit_core.ranks.profile import opened
 from perfkit_core.readers.load import load
 from perfkit_core.renderers import csv, markdown, text
 from perfkit_core.renderers.html import page as html
-from perfkit_core.replay.quantity import Quantity
-from perfkit_core.replay.transforms.durations import Remove, Scale
+from perfkit_core.replay.transforms import Quantity, Remove, Scale
 from perfkit_core.report.model import Report, Section
 from perfkit_core.storage.store import write_cycle
 from tests.support.events import host, trace

@@ -16,12 +16,20 @@ from perfkit_core.advice.explain import report
 from perfkit_core.advice.facts import Assumption
 from perfkit_core.readers.load import load
 from perfkit_core.renderers import text
-from perfkit_core.replay.quantity import Case, Quantity
-from perfkit_core.replay.transforms.batching import Batch
-from perfkit_core.replay.transforms.concurrency import Load, Overlap
-from perfkit_core.replay.transforms.durations import Insert, Remove, Scale, Shorten, Unblock
-from perfkit_core.replay.transforms.placement import Move
-from perfkit_core.replay.transforms.transform import InCases
+from perfkit_core.replay.transforms import (
+    Batch,
+    Case,
+    InCases,
+    Insert,
+    Load,
+    Move,
+    Overlap,
+    Quantity,
+    Remove,
+    Scale,
+    Shorten,
+    Unblock,
+)
 from tests.support.events import host, trace
 from tests.support.rendered import rendered
 

@@ -13,11 +13,10 @@ from perfkit_core.algorithms.arrays import IntArray
 from perfkit_core.model.trace import Trace
 from perfkit_core.replay.build import build
 from perfkit_core.replay.device_work import DEPTH
-from perfkit_core.replay.simulate import play
-from perfkit_core.replay.steps import steps
-from perfkit_core.replay.stream_waits import sync_records
-from perfkit_core.replay.transforms.durations import Remove, Scale, Unblock
-from perfkit_core.replay.transforms.transform import Edit, edited
+from perfkit_core.replay.graph import play
+from perfkit_core.replay.played_steps import steps
+from perfkit_core.replay.transforms import Edit, Remove, Scale, Unblock, edited
+from perfkit_core.replay.waits import sync_records
 from tests.support.events import device, host, trace
 
 US = 1_000

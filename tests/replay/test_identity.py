@@ -13,7 +13,7 @@ from perfkit_core.advice.reports import identities
 from perfkit_core.advice.text import replayed
 from perfkit_core.model.trace import Trace
 from perfkit_core.replay.build import build
-from perfkit_core.replay.identity import unexplained_ratio
+from perfkit_core.replay.played_steps import unexplained_ratio
 from tests.support.events import device, host, trace
 
 
@@ -86,7 +86,7 @@ def test_an_error_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
         starts[facts.steps.after[-1]] += 1_000
         return starts
 
-    monkeypatch.setattr("perfkit_core.replay.identity.play", play)
+    monkeypatch.setattr("perfkit_core.replay.played_steps.play", play)
     told = identity(facts)
     assert (told.error, told.worst) == (0.0, 0.01)
 

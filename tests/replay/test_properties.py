@@ -14,13 +14,10 @@ from perfkit_core.algorithms.arrays import IntArray
 from perfkit_core.model.schema import STEP
 from perfkit_core.model.trace import Trace, concat_traces
 from perfkit_core.readers.load import load
-from perfkit_core.replay.build import Replay, build
-from perfkit_core.replay.simulate import play
-from perfkit_core.replay.steps import steps
-from perfkit_core.replay.transforms.batching import Batch
-from perfkit_core.replay.transforms.concurrency import Overlap
-from perfkit_core.replay.transforms.durations import Insert, Remove, Scale
-from perfkit_core.replay.transforms.transform import Edit, edited
+from perfkit_core.replay.build import build
+from perfkit_core.replay.graph import Replay, play
+from perfkit_core.replay.played_steps import steps
+from perfkit_core.replay.transforms import Batch, Edit, Insert, Overlap, Remove, Scale, edited
 from tests.support.events import host, trace
 from tests.support.recordings import recordings
 

@@ -13,10 +13,9 @@ from perfkit_core.model.trace import Trace
 from perfkit_core.readers.load import load
 from perfkit_core.replay.build import build
 from perfkit_core.replay.device_work import DEPTH
-from perfkit_core.replay.simulate import play
-from perfkit_core.replay.steps import steps
-from perfkit_core.replay.transforms.durations import Scale
-from perfkit_core.replay.transforms.transform import edited
+from perfkit_core.replay.graph import play
+from perfkit_core.replay.played_steps import steps
+from perfkit_core.replay.transforms import Scale, edited
 from tests.support.events import device, host, trace
 
 KERNEL_NS, CALL_NS, QUEUED_NS = 10_000, 1_000, 1_000

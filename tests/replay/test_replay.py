@@ -12,11 +12,9 @@ from perfkit_core.algorithms.arrays import IntArray
 from perfkit_core.model.trace import Trace
 from perfkit_core.readers.load import load
 from perfkit_core.replay.build import build
-from perfkit_core.replay.simulate import play
-from perfkit_core.replay.steps import steps
-from perfkit_core.replay.transforms.concurrency import Load
-from perfkit_core.replay.transforms.durations import Insert, Remove, Scale
-from perfkit_core.replay.transforms.transform import Edit, edited
+from perfkit_core.replay.graph import play
+from perfkit_core.replay.played_steps import steps
+from perfkit_core.replay.transforms import Edit, Insert, Load, Remove, Scale, edited
 from tests.support.events import device, host, trace
 
 

@@ -10,7 +10,7 @@ from perfkit_core.advice.facts import Assumption, Candidate
 from perfkit_core.advice.rules.loader_workers import CONTENTION, HANDOVER_NS, MAKING
 from perfkit_core.advice.transfers import HOST_NS, LAUNCH_NS
 from perfkit_core.language.messages import message
-from perfkit_core.replay.quantity import Case, Quantity
+from perfkit_core.replay.transforms import Case, Quantity
 
 COPY_NS: Final = Quantity(
     88_000,

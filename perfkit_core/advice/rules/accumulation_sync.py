@@ -17,7 +17,7 @@ from perfkit_core.language.messages import message
 from perfkit_core.model.schema import BACKWARD, FORWARD, OPTIMIZER
 from perfkit_core.model.trace import Trace
 from perfkit_core.plugins.contracts import Rule
-from perfkit_core.replay.transforms.durations import Remove
+from perfkit_core.replay.transforms import Remove
 from perfkit_core.views.communication.instances import communication, instances
 from perfkit_core.views.select import rows_of_rank
 

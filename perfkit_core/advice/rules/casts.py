@@ -19,8 +19,7 @@ from perfkit_core.language.messages import message, plural
 from perfkit_core.model.schema import DATALOADER, KERNEL, MEMCPY
 from perfkit_core.model.trace import Trace
 from perfkit_core.plugins.contracts import Rule
-from perfkit_core.replay.quantity import Quantity
-from perfkit_core.replay.transforms.durations import Scale
+from perfkit_core.replay.transforms import Quantity, Scale
 
 _LEFT: Final = Quantity(
     0.0, 0.25, 0.75, message("prior: the loss, and weights kept in single precision, need their casts")

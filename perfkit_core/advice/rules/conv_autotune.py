@@ -17,8 +17,7 @@ from perfkit_core.algorithms.arrays import IntArray
 from perfkit_core.language.messages import message
 from perfkit_core.model.trace import Trace
 from perfkit_core.plugins.contracts import Rule
-from perfkit_core.replay.quantity import Quantity
-from perfkit_core.replay.transforms.durations import Scale
+from perfkit_core.replay.transforms import Quantity, Scale
 
 _TRIED: Final = Quantity(0.7, 0.95, 1.0, message("prior: the guess is often the best algorithm already"))
 """Factor of convolution kernels once the fastest of all algorithms is taken."""

@@ -27,7 +27,7 @@ from perfkit_core.language.messages import message
 from perfkit_core.model.schema import FORWARD
 from perfkit_core.model.trace import Trace
 from perfkit_core.plugins.contracts import Rule
-from perfkit_core.replay.transforms.durations import Remove
+from perfkit_core.replay.transforms import Remove
 
 
 def find(facts: Facts) -> list[Candidate]:

@@ -13,8 +13,7 @@ from perfkit_core.advice.operators import distinct_names
 from perfkit_core.advice.transfers import launching_ns, on_device_ns, round_trips
 from perfkit_core.language.messages import message, plural
 from perfkit_core.plugins.contracts import Rule
-from perfkit_core.replay.quantity import Quantity
-from perfkit_core.replay.transforms.placement import Move
+from perfkit_core.replay.transforms import Move, Quantity
 
 _PASS_NS: Final = Quantity(
     2 / 2000, 4 / 1000, 20 / 400, message("prior: 2 to 20 passes over the data at 0.4 to 2 TB/s")

@@ -17,7 +17,7 @@ from perfkit_core.algorithms.arrays import IntArray
 from perfkit_core.language.messages import message, plural
 from perfkit_core.model.schema import DEVICE_WORK, RUNTIME, SYNC
 from perfkit_core.plugins.contracts import Rule
-from perfkit_core.replay.transforms.durations import Remove
+from perfkit_core.replay.transforms import Remove
 
 _ALLOCATES: Final = re.compile(
     r"^(cuda|hip|musa|xpu|acl(rt)?)_?(Ext)?(Malloc(?!Async|FromPool)|Free(?!Async)|Host(Alloc|Malloc|Free|Register))"

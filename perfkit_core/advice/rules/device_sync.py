@@ -16,7 +16,7 @@ from perfkit_core.advice.transfers import wait_ceiling_ns
 from perfkit_core.language.messages import message
 from perfkit_core.model.schema import SYNC
 from perfkit_core.plugins.contracts import Rule
-from perfkit_core.replay.transforms.durations import Remove
+from perfkit_core.replay.transforms import Remove
 from perfkit_core.replay.waits import DEVICE, sync_calls
 
 

@@ -21,8 +21,7 @@ from perfkit_core.model.schema import KERNEL, OPTIMIZER
 from perfkit_core.model.trace import Trace
 from perfkit_core.plugins.contracts import Rule
 from perfkit_core.replay.device_work import device_work
-from perfkit_core.replay.quantity import Quantity
-from perfkit_core.replay.transforms.durations import Remove, Scale
+from perfkit_core.replay.transforms import Quantity, Remove, Scale
 
 _OPERATORS: Final = {
     "relu", "gelu", "silu", "sigmoid", "tanh", "leaky_relu", "elu", "hardswish", "softplus", "dropout", "add",

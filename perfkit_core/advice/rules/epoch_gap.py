@@ -19,7 +19,7 @@ from perfkit_core.language.messages import message, plural
 from perfkit_core.model.schema import DATALOADER, NESTED_KINDS, PYTHON, STEP
 from perfkit_core.plugins.contracts import Rule
 from perfkit_core.replay.batches import begins_epoch, in_workers
-from perfkit_core.replay.quantity import Quantity
+from perfkit_core.replay.transforms import Quantity
 
 _SLOW: Final = re.compile(r"DataLoaderIterMultiProcess", re.IGNORECASE)
 """Loaders that wait for half a second until persistent workers have begun a new epoch."""

@@ -17,8 +17,7 @@ from perfkit_core.language.messages import message
 from perfkit_core.model.schema import STEP
 from perfkit_core.model.trace import Trace
 from perfkit_core.plugins.contracts import Rule, ViewRequest
-from perfkit_core.replay.quantity import Quantity
-from perfkit_core.replay.transforms.durations import Scale
+from perfkit_core.replay.transforms import Quantity, Scale
 from perfkit_core.views.communication.instances import communication, reduce_each
 from perfkit_core.views.communication.stragglers import arrivals
 from perfkit_core.views.steps.activity import activities, covered_ns

@@ -22,8 +22,7 @@ from perfkit_core.advice.transfers import (
 )
 from perfkit_core.language.messages import message
 from perfkit_core.plugins.contracts import Rule
-from perfkit_core.replay.quantity import Quantity
-from perfkit_core.replay.transforms.placement import Move
+from perfkit_core.replay.transforms import Move, Quantity
 
 _FILLS: Final = ("fill", "arange", "random", "triangular", "one_hot")
 _DIRECTLY_NS: Final = 100_000

@@ -18,8 +18,7 @@ from perfkit_core.algorithms.intervals import Intervals
 from perfkit_core.language.messages import message, plural
 from perfkit_core.model import schema
 from perfkit_core.plugins.contracts import Rule
-from perfkit_core.replay.quantity import Quantity
-from perfkit_core.replay.transforms.durations import Shorten
+from perfkit_core.replay.transforms import Quantity, Shorten
 from perfkit_core.views.code import frame_names
 from perfkit_core.views.steps.activity import covered_ns
 

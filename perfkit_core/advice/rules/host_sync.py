@@ -19,8 +19,7 @@ from perfkit_core.algorithms.arrays import IntArray
 from perfkit_core.language.messages import Text, message, plural
 from perfkit_core.model.trace import Trace
 from perfkit_core.plugins.contracts import Rule
-from perfkit_core.replay.transforms.durations import Remove, Unblock
-from perfkit_core.replay.transforms.transform import Edit
+from perfkit_core.replay.transforms import Edit, Remove, Unblock
 from perfkit_core.views.select import marked
 
 

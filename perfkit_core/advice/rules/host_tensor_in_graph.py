@@ -14,9 +14,7 @@ from perfkit_core.advice.transfers import transfers
 from perfkit_core.algorithms import nesting
 from perfkit_core.language.messages import message
 from perfkit_core.plugins.contracts import Rule
-from perfkit_core.replay.quantity import Case
-from perfkit_core.replay.transforms.durations import Remove, Unblock
-from perfkit_core.replay.transforms.transform import InCases
+from perfkit_core.replay.transforms import Case, InCases, Remove, Unblock
 
 
 def find(facts: Facts) -> list[Candidate]:

@@ -20,9 +20,7 @@ from perfkit_core.language.messages import message, plural
 from perfkit_core.model.schema import COMMUNICATION, DATALOADER, KERNEL, MEMCPY, OPERATOR, RUNTIME, SYNC
 from perfkit_core.model.trace import Trace
 from perfkit_core.plugins.contracts import Rule
-from perfkit_core.replay.quantity import Quantity
-from perfkit_core.replay.transforms.batching import Batch
-from perfkit_core.replay.transforms.durations import Shorten
+from perfkit_core.replay.transforms import Batch, Quantity, Shorten
 
 _KERNEL_NS: Final = Quantity(
     300, 2_500, 6_000,

@@ -18,8 +18,7 @@ from perfkit_core.algorithms.arrays import IntArray
 from perfkit_core.language.messages import message
 from perfkit_core.model.trace import Trace
 from perfkit_core.plugins.contracts import Rule
-from perfkit_core.replay.quantity import Quantity
-from perfkit_core.replay.transforms.durations import Scale
+from perfkit_core.replay.transforms import Quantity, Scale
 
 _CONVERTED: Final = Quantity(0.0, 0.1, 0.5, message("prior: the batch and some results are still converted"))
 """Factor of conversions around convolutions once the model keeps the layout of their kernels."""

@@ -16,10 +16,7 @@ from perfkit_core.language.messages import Message, message, plural
 from perfkit_core.model.schema import STEP
 from perfkit_core.plugins.contracts import Rule
 from perfkit_core.replay.batches import in_thread, in_workers
-from perfkit_core.replay.quantity import Quantity
-from perfkit_core.replay.transforms.concurrency import Load
-from perfkit_core.replay.transforms.durations import Scale
-from perfkit_core.replay.transforms.transform import Edit
+from perfkit_core.replay.transforms import Edit, Load, Quantity, Scale
 
 WORKERS: Final = 4
 _MOST_WORKERS: Final = 1024

@@ -13,8 +13,7 @@ from perfkit_core.advice.rules.loader_workers import HANDOVER_NS, cores_text
 from perfkit_core.language.messages import message
 from perfkit_core.plugins.contracts import Rule
 from perfkit_core.replay.batches import in_workers
-from perfkit_core.replay.quantity import Quantity
-from perfkit_core.replay.transforms.concurrency import Load
+from perfkit_core.replay.transforms import Load, Quantity
 
 _FASTER: Final = Quantity(0.5, 0.55, 1.0, message("twice as many workers are up to twice as fast, if cores are free"))
 

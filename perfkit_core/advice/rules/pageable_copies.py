@@ -17,8 +17,7 @@ from perfkit_core.advice.transfers import Transfers, calibrated, transfers
 from perfkit_core.language.messages import message
 from perfkit_core.model.trace import Trace
 from perfkit_core.plugins.contracts import Rule
-from perfkit_core.replay.quantity import Quantity
-from perfkit_core.replay.transforms.durations import Remove, Scale, Unblock
+from perfkit_core.replay.transforms import Quantity, Remove, Scale, Unblock
 
 _CALL_NS: Final = Quantity(
     5_000, 8_000, 17_000, message("calls of asynchronous copies from pinned memory in public recordings")

@@ -22,9 +22,7 @@ from perfkit_core.language.messages import message, plural
 from perfkit_core.model.schema import KERNEL, OPTIMIZER, OTHER
 from perfkit_core.model.trace import Trace
 from perfkit_core.plugins.contracts import Rule
-from perfkit_core.replay.quantity import Quantity
-from perfkit_core.replay.transforms.durations import Scale
-from perfkit_core.replay.transforms.transform import Edit
+from perfkit_core.replay.transforms import Edit, Quantity, Scale
 from perfkit_core.views.select import marked
 
 _SMALL_NS: Final = 10_000

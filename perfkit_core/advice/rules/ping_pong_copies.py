@@ -12,7 +12,7 @@ from perfkit_core.advice.facts import Candidate, Facts
 from perfkit_core.advice.transfers import round_trips
 from perfkit_core.language.messages import message
 from perfkit_core.plugins.contracts import Rule
-from perfkit_core.replay.transforms.durations import Remove
+from perfkit_core.replay.transforms import Remove
 
 
 def find(facts: Facts) -> list[Candidate]:

@@ -20,11 +20,8 @@ from perfkit_core.language.messages import message
 from perfkit_core.model.schema import DATALOADER
 from perfkit_core.model.trace import Trace
 from perfkit_core.plugins.contracts import Rule
-from perfkit_core.replay.graph import MEETING
-from perfkit_core.replay.quantity import Quantity
-from perfkit_core.replay.simulate import play
-from perfkit_core.replay.transforms.durations import Scale
-from perfkit_core.replay.transforms.transform import Edit, edited
+from perfkit_core.replay.graph import MEETING, play
+from perfkit_core.replay.transforms import Edit, Quantity, Scale, edited
 from perfkit_core.views.communication.instances import communication
 from perfkit_core.views.select import ranks
 

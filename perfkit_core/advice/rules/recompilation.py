@@ -19,7 +19,7 @@ from perfkit_core.algorithms.arrays import IntArray
 from perfkit_core.language.messages import message
 from perfkit_core.model.schema import ANNOTATION, OPERATOR, OPERATOR_DETAIL, PYTHON, STEP
 from perfkit_core.plugins.contracts import Rule
-from perfkit_core.replay.transforms.durations import Remove
+from perfkit_core.replay.transforms import Remove
 from perfkit_core.views.select import rank_codes
 
 _COMPILES: Final = re.compile(

@@ -21,8 +21,7 @@ from perfkit_core.language.messages import message, plural
 from perfkit_core.model.schema import ANNOTATION, BACKWARD, DATALOADER, FORWARD, OPERATOR_DETAIL, OPTIMIZER, STEP
 from perfkit_core.model.trace import Trace
 from perfkit_core.plugins.contracts import Rule
-from perfkit_core.replay.quantity import Quantity
-from perfkit_core.replay.transforms.durations import Scale
+from perfkit_core.replay.transforms import Quantity, Scale
 from perfkit_core.views.select import threads
 
 _LEFT: Final = Quantity(

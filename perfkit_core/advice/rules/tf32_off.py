@@ -12,7 +12,7 @@ from perfkit_core.advice.facts import Candidate, Facts
 from perfkit_core.advice.matrix_products import HALF, PLAIN, SINGLE, cores_and_kernels, slow_products
 from perfkit_core.language.messages import message
 from perfkit_core.plugins.contracts import Rule
-from perfkit_core.replay.quantity import Quantity
+from perfkit_core.replay.transforms import Quantity
 
 _TF32: Final = Quantity(
     0.15,

@@ -26,10 +26,7 @@ from perfkit_core.algorithms.arrays import BoolArray, IntArray
 from perfkit_core.language.messages import message
 from perfkit_core.model.schema import KERNEL
 from perfkit_core.plugins.contracts import Rule
-from perfkit_core.replay.quantity import Case, Quantity
-from perfkit_core.replay.transforms.durations import Insert, Remove
-from perfkit_core.replay.transforms.placement import Move
-from perfkit_core.replay.transforms.transform import Edit, InCases
+from perfkit_core.replay.transforms import Case, Edit, InCases, Insert, Move, Quantity, Remove
 from perfkit_core.views.devices.kernels import parameters
 
 _READ_NS: Final = Quantity(500, 1_000, 2_000, message("prior: a number in host memory is read without a copy"))

@@ -20,8 +20,7 @@ from perfkit_core.algorithms.arrays import IntArray
 from perfkit_core.language.messages import message
 from perfkit_core.model.trace import Trace
 from perfkit_core.plugins.contracts import Rule
-from perfkit_core.replay.quantity import Quantity
-from perfkit_core.replay.transforms.durations import Scale
+from perfkit_core.replay.transforms import Quantity, Scale
 
 MULTIPLE: Final = 8
 """Half precision numbers that tensor cores read at once: 16 bytes (NVIDIA, Matrix Multiplication Background)."""

@@ -19,8 +19,7 @@ from perfkit_core.language.messages import message
 from perfkit_core.model.schema import FORWARD
 from perfkit_core.model.trace import Trace
 from perfkit_core.plugins.contracts import Rule
-from perfkit_core.replay.quantity import Quantity
-from perfkit_core.replay.transforms.durations import Scale
+from perfkit_core.replay.transforms import Quantity, Scale
 
 _FUSED: Final = Quantity(
     0.25, 0.4, 0.9, message("Dao et al., FlashAttention, NeurIPS 2022: 2 to 4 times as fast; less for short sequences")

@@ -17,9 +17,7 @@ from perfkit_core.algorithms import nesting
 from perfkit_core.language.messages import message
 from perfkit_core.model.schema import OPTIMIZER
 from perfkit_core.plugins.contracts import Rule
-from perfkit_core.replay.quantity import Quantity
-from perfkit_core.replay.transforms.durations import Remove, Scale
-from perfkit_core.replay.transforms.transform import Edit
+from perfkit_core.replay.transforms import Edit, Quantity, Remove, Scale
 
 _ZEROS: Final = re.compile(r"(?<![a-z])(zero|fill|full)(?![a-z])", re.IGNORECASE)
 _FOREACH: Final = re.compile(r"foreach", re.IGNORECASE)

@@ -10,7 +10,7 @@ from perfkit_core.advice.rules.pageable_copies import find as pageable_copies
 from perfkit_core.advice.rules.ping_pong_copies import find as round_trips
 from perfkit_core.calibration.bench import LARGE, SMALL, SOURCE, Calibration, Measurement, copy_name
 from perfkit_core.model.meta import Device
-from perfkit_core.replay.quantity import Quantity
+from perfkit_core.replay.transforms import Quantity
 from tests.support.advised import BOTH, Rows, call, copy, found, kernel, op, predicted, steps, why_not
 
 TO = {"torch": "aten::to", "paddle": "memcpy_h2d"}

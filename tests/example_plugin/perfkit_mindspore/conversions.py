@@ -9,7 +9,7 @@ import numpy as np
 from perfkit_core.advice.facts import Candidate, Facts
 from perfkit_core.model.schema import KERNEL
 from perfkit_core.plugins.contracts import Remedy, Rule
-from perfkit_core.replay.transforms.durations import Remove
+from perfkit_core.replay.transforms import Remove
 
 NAME = "TransData"
 

@@ -1,0 +1,206 @@
+"""The joint replay of ranks: a collective transfers once its last rank has arrived, on one clock for all ranks.
+
+A collective that no rank leaves before the last one has arrived (``clock_model.SYNCHRONOUS``) is cut in two on each
+rank: its arrival, which takes no time of its own, and the transfer, which takes what it was recorded to take after the
+last arrival. Other collectives, unmatched ones, and those of ranks with an unknown clock stay as recorded.
+
+Work of one stream that waits for a collective, or the reverse, is recognised where the wait made something late. The
+last rank to arrive never waits, so its recording shows nothing; but all ranks run one program, and the same work of
+another rank shows it. Work is the same if it has the same name and the same place in its stream, counted from the
+launch of the collective. Work that began too early did not wait.
+"""
+
+from __future__ import annotations
+
+from contextlib import suppress
+from dataclasses import dataclass, replace
+
+import numpy as np
+import pandas as pd
+
+from perfkit_core.algorithms.arrays import BoolArray, IntArray
+from perfkit_core.model.trace import Trace
+from perfkit_core.replay.device_work import DeviceWork
+from perfkit_core.replay.graph import (
+    CHAIN,
+    EVENT,
+    HANDOFF,
+    MEETING,
+    STREAM,
+    CyclicGraphError,
+    Edges,
+    Graph,
+    Replay,
+    all_edges,
+    edges,
+    play,
+)
+from perfkit_core.views.communication.clock_model import MOST_CROSSING_NS, clock_offsets, meetings
+from perfkit_core.views.communication.instances import UNMATCHED, instances, matched
+from perfkit_core.views.select import ranks
+
+
+def shown_elsewhere(
+    trace: Trace, graph: Graph, work: DeviceWork, nodes: IntArray, node: IntArray, match: IntArray
+) -> Edges:
+    """Return the waits between collectives and other work that another rank shows, on all ranks where the same work
+    exists and can have waited. ``nodes`` are those of the work; ``node`` and ``match`` of each collective."""
+    position = np.full(len(graph), -1, np.int64)
+    position[nodes] = np.arange(len(work))
+    on_device = position[node] >= 0
+    members = pd.DataFrame({"at": position[node[on_device]], "match": match[on_device]})
+    if members.empty:
+        return all_edges([])
+    places, shown = _Places(trace, work), []
+    members["rank"] = places.rank[members["at"]]
+    links = graph.edges.only(graph.edges.cause == EVENT)
+    src, dst = position[links.src], position[links.dst]
+    for into in (False, True):  # other work waits for collectives; collectives wait for other work
+        ends = pd.DataFrame({"at": dst if into else src, "other": src if into else dst})
+        ends = ends[(ends >= 0).all(axis=1)].merge(members, on="at")
+        other = ends["other"].to_numpy(np.int64)
+        ends["stream"], ends["name"], ends["into"] = places.stream[other], places.name[other], into
+        ends["distance"] = other - places.launched_after(places.lane[other], ends["at"].to_numpy(np.int64))
+        shown.append(ends.drop(columns=["at", "other", "rank"]))
+    known = pd.concat(shown).sort_values(["match", "stream", "into", "distance"])
+    wanted = known.drop_duplicates(["match", "stream", "into"]).merge(members, on="match")
+    lane = places.lane_of(wanted["rank"].to_numpy(np.int64), wanted["stream"].to_numpy(np.int64))
+    wanted, lane = wanted[lane >= 0], lane[lane >= 0]
+    at, into_collective = wanted["at"].to_numpy(np.int64), wanted["into"].to_numpy(np.bool_)
+    other = places.launched_after(lane, at) + wanted["distance"].to_numpy(np.int64)
+    same = (other >= places.first[lane]) & (other < places.first[lane + 1])
+    other = np.where(same, other, at)
+    same &= (places.name[other] == wanted["name"].to_numpy()) & (places.lane[other] != places.lane[at])
+    before, behind = np.where(into_collective, other, at), np.where(into_collective, at, other)
+    same &= places.end_ns[before] <= places.start_ns[behind]
+    return edges(EVENT, nodes[before[same]], nodes[behind[same]])
+
+
+class _Places:
+    """The places of work in its streams, arrays of shape (work,); ``first`` is the first work of each lane, and the end
+    of the last one."""
+
+    def __init__(self, trace: Trace, work: DeviceWork) -> None:
+        launched_by, start = trace.ints("launched_by")[work.row], trace.ints("start_ns")
+        self.start_ns, self.end_ns = start[work.row], trace.end_ns[work.row]
+        self.launch_ns = np.where(launched_by >= 0, start[launched_by], self.start_ns)
+        self.rank, self.stream = trace.ints("rank")[work.row], trace.ints("stream")[work.row]
+        self.name, self.lane = trace.codes("name").codes[work.row], work.lane
+        self.first = np.searchsorted(work.lane, np.arange(work.lanes + 1))
+        head = self.first[:-1]
+        self._lanes = pd.Series(np.arange(work.lanes), pd.MultiIndex.from_arrays([self.rank[head], self.stream[head]]))
+        self._lanes = self._lanes[~self._lanes.index.duplicated(keep=False)]
+
+    def lane_of(self, rank: IntArray, stream: IntArray) -> IntArray:
+        """Return the lane of a stream; -1 where a rank has none or several of that number."""
+        wanted = pd.MultiIndex.from_arrays([rank, stream])
+        return self._lanes.reindex(wanted).fillna(-1).to_numpy(np.int64)
+
+    def launched_after(self, lane: IntArray, at: IntArray) -> IntArray:
+        """Return the first work of a lane that was launched after the work ``at``."""
+        position = np.empty(len(at), np.int64)
+        for number in np.unique(lane):
+            here, low, high = lane == number, self.first[number], self.first[number + 1]
+            launches = np.maximum.accumulate(self.launch_ns[low:high])
+            position[here] = low + np.searchsorted(launches, self.launch_ns[at[here]], side="right")
+        return position
+
+
+@dataclass(frozen=True, slots=True)
+class _Members:
+    """Collectives that meet, arrays of shape (members,): ``node`` of each and ``match``, numbered from 0 on."""
+
+    node: IntArray
+    match: IntArray
+
+    def __len__(self) -> int:
+        return len(self.node)
+
+    def only(self, mask: BoolArray) -> _Members:
+        """Return the members of the mask, without collectives of which a single rank is left."""
+        match, node = self.match[mask], self.node[mask]
+        several = np.bincount(match)[match] > 1 if len(match) else np.empty(0, np.bool_)
+        return _Members(node[several], np.unique(match[several], return_inverse=True)[1].astype(np.int64))
+
+
+def meet(replay: Replay, work: DeviceWork, leads: BoolArray) -> Replay:
+    """Return the replay of a trace with its ranks tied together, on one clock. ``leads``: the threads that run the
+    steps, shape (threads,)."""
+    trace, graph = replay.trace, replay.graph
+    if len(ranks(trace)) < 2:
+        return replay
+    collectives = matched(instances(trace), trace.meta.world_size)
+    clocks = clock_offsets(collectives)
+    offsets = clocks["constant_ns"]  # without a drift, which would change what nodes take
+    ahead_ns = np.asarray(offsets.reindex(replay.rank).fillna(0), np.int64)
+    graph = replace(graph, start_ns=graph.start_ns - ahead_ns[graph.lane])
+    # A collective waits in its work on the device, else in the longest stretch of its call.
+    rows = collectives["row"].to_numpy(np.int64)
+    node = replay.work[rows].copy()
+    for at in np.flatnonzero((node < 0) & (replay.first[rows] >= 0)).tolist():
+        low, high = int(replay.first[rows[at]]), int(replay.after[rows[at]])
+        node[at] = low + int(graph.dur_ns[low:high].argmax()) if high > low else -1
+    meeting = meetings(collectives, clocks).reindex(collectives.index, fill_value=UNMATCHED)
+    usable = (meeting != UNMATCHED) & collectives["rank"].map(offsets).notna()
+    members = _members(graph, node, np.asarray(meeting, np.int64), usable.to_numpy(np.bool_), leads)
+    shown = shown_elsewhere(trace, graph, work, replay.work[work.row], members.node, members.match)
+    graph = replace(graph, edges=all_edges([graph.edges, shown]))
+    # All members, or else those that do not go back in time: these cannot wait for each other in a circle.
+    early = _early_ns(graph, members) > 0
+    for those in (members, members.only(~np.isin(members.match, members.match[early]))):
+        tied = _tied(graph, those)
+        with suppress(CyclicGraphError):
+            play(tied)
+            apart = len(collectives) - len(those)
+            return replace(replay, graph=tied, tied=len(those), apart=apart, ahead_ns=ahead_ns)
+    return replace(replay, graph=graph, apart=len(collectives), ahead_ns=ahead_ns)
+
+
+def _members(graph: Graph, node: IntArray, match: IntArray, usable: BoolArray, leads: BoolArray) -> _Members:
+    """Return the collectives that can wait for each other: a node belongs to one collective, no thread that runs steps
+    waits there for another of its threads, and no rank leaves long before the last one arrives."""
+    usable = usable & (node >= 0)
+    links, hosts = graph.edges, graph.on_host[node]
+    usable[hosts] &= ~(np.isin(node, links.src[links.cause == HANDOFF])[hosts] & leads[graph.lane[node[hosts]]])
+    usable[usable] &= np.bincount(node[usable], minlength=len(graph))[node[usable]] == 1
+    members = _Members(node[usable], match[usable]).only(np.ones(int(usable.sum()), np.bool_))
+    early = _early_ns(graph, members) > MOST_CROSSING_NS
+    return members.only(~np.isin(members.match, members.match[early]))
+
+
+def _arrival_ns(graph: Graph, members: _Members) -> IntArray:
+    """Return the arrival of the last rank at each collective, shape (collectives,)."""
+    arrival = np.full(int(members.match.max(initial=-1)) + 1, np.iinfo(np.int64).min)
+    np.maximum.at(arrival, members.match, graph.start_ns[members.node])
+    return arrival
+
+
+def _early_ns(graph: Graph, members: _Members) -> IntArray:
+    """Return by how much each member ends before the last rank arrives (clocks are inexact), negative if after it."""
+    end = graph.start_ns[members.node] + graph.dur_ns[members.node]
+    return _arrival_ns(graph, members)[members.match] - end
+
+
+def _tied(graph: Graph, members: _Members) -> Graph:
+    """Return the graph with a further node for each meeting and for each transfer: arrivals → meeting → transfers. What
+    began with the end of a collective begins with that of its transfer."""
+    node, count = members.node, len(members)
+    arrival, early = _arrival_ns(graph, members), _early_ns(graph, members)
+    meeting = len(graph) + members.match
+    transfer = len(graph) + len(arrival) + np.arange(count)
+    host, row = graph.on_host[node], graph.row[node]
+    links = [
+        edges(CHAIN, node[host], transfer[host]),
+        edges(STREAM, node[~host], transfer[~host]),
+        edges(MEETING, node, meeting, 0, row),
+        edges(MEETING, meeting, transfer, np.minimum(-early, 0), row),
+    ]
+    lane = np.zeros(len(arrival), np.int64)
+    lane[members.match] = graph.lane[node]
+    return graph.continued(node, transfer).with_nodes(
+        np.append(np.zeros(len(arrival), np.int64), np.maximum(-early, 0)),
+        np.append(np.full(len(arrival), -1), row),
+        np.append(lane, graph.lane[node]),
+        np.append(arrival, np.maximum(arrival[members.match] - np.maximum(early, 0), 0)),
+        links,
+    )

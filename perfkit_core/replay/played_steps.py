@@ -1,0 +1,158 @@
+"""The times of steps when a graph is played, and how well the unchanged graph repeats the recording."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Final
+
+import numpy as np
+import numpy.typing as npt
+
+from perfkit_core.algorithms import groupby
+from perfkit_core.algorithms.arrays import BoolArray, IntArray
+from perfkit_core.model.schema import STEP
+from perfkit_core.model.trace import Trace
+from perfkit_core.replay.device_work import UNEXPLAINED_NS
+from perfkit_core.replay.graph import CAUSES, Graph, Replay, play
+from perfkit_core.views.communication.instances import communication
+
+
+@dataclass(frozen=True, slots=True)
+class Steps:
+    """Steps of a recording, arrays of shape (steps,): ``number`` and ``rank`` of each, the nodes that begin with it and
+    with its end, and its recorded time. Without recorded steps: the whole of the thread with the most events, number
+    -1.
+    """
+
+    number: IntArray
+    rank: IntArray
+    first: IntArray
+    after: IntArray
+    recorded_ns: IntArray
+
+    def __len__(self) -> int:
+        return len(self.number)
+
+    def only(self, mask: BoolArray) -> Steps:
+        """Return the steps of the mask, shape (steps,)."""
+        return Steps(*(getattr(self, name)[mask] for name in self.__slots__))
+
+    def played_ns(self, start_ns: IntArray) -> IntArray:
+        """Return the time of each step, given the starts of the nodes."""
+        return start_ns[self.after] - start_ns[self.first]
+
+    def lasting_ns(self, replay: Replay, graph: Graph, start_ns: IntArray, period: int = 1) -> IntArray:
+        """Return the time of each step in a long training. A host that no longer waits for its device gets ahead of it
+        by some steps at most, so a step takes no less than its work on the busiest stream, or than recorded where that
+        is shorter. Where steps wait for their device once in a ``period``, the last one waits for all: the result is
+        then that of :meth:`of_periods`."""
+        played, stream, recorded = (
+            self.of_periods(times, period)
+            for times in (self.played_ns(start_ns), self._stream_ns(replay, graph), self.recorded_ns)
+        )
+        return np.maximum(played, np.minimum(stream, recorded))
+
+    def of_periods(self, step_ns: IntArray, period: int) -> IntArray:
+        """Return the mean time of each ``period`` steps in a row of a rank, counted from its first one, without an
+        incomplete period at the end. Shape (periods,)."""
+        if period == 1:
+            return step_ns
+        at = np.searchsorted(np.unique(self.number), self.number) // period
+        periods, codes = np.unique(np.stack([self.rank, at]), axis=1, return_inverse=True)
+        total = np.zeros(periods.shape[1], np.int64)
+        np.add.at(total, codes.ravel(), step_ns)
+        complete = np.bincount(codes.ravel(), minlength=len(total)) == period
+        mean: IntArray = total[complete] // period
+        return mean
+
+    def _stream_ns(self, replay: Replay, graph: Graph) -> IntArray:
+        """Return the time of each step's work on its busiest stream, without communication, which may wait for others.
+
+        Work without a recorded launch belongs to the step in which it ran. But what a stream does before the first work
+        with a recorded launch was launched before the recording."""
+        trace = replay.trace
+        work = np.flatnonzero(~graph.on_host & (graph.row >= 0))
+        work = work[~communication(trace).device[graph.row[work]]]
+        row, lane = graph.row[work], graph.lane[work] - graph.threads
+        start, rank = trace.ints("start_ns")[row], trace.ints("rank")[row]
+        step, launched = self.position(trace, row), trace.ints("launched_by")[row] >= 0
+        never = np.iinfo(np.int64).max
+        first = np.full(int(lane.max(initial=-1)) + 1, never)
+        np.minimum.at(first, lane[launched], start[launched])
+        first[first == never] = np.iinfo(np.int64).min  # no launch of the stream was recorded: all its work counts
+        lost = np.flatnonzero((step < 0) & ~launched & (start > first[lane]))
+        begin, end = replay.recorded_ns(self.first), np.append(replay.recorded_ns(self.after), 0)
+        for number in np.unique(rank[lost]):
+            here, steps = lost[rank[lost] == number], np.flatnonzero(self.rank == number)
+            at = np.append(steps, -1)[np.searchsorted(begin[steps], start[here], side="right") - 1]
+            step[here] = np.where((at >= 0) & (start[here] < end[at]), at, -1)
+        inside = step >= 0
+        total = np.zeros((len(self), int(lane[inside].max(initial=0)) + 1), np.int64)
+        np.add.at(total, (step[inside], lane[inside]), graph.dur_ns[work[inside]])
+        most: IntArray = total.max(axis=1)
+        return most
+
+    def position(self, trace: Trace, rows: IntArray) -> IntArray:
+        """Return the position of the step of each row (-1: none)."""
+        if len(self) == 1 and self.number[0] < 0:
+            return np.zeros(len(rows), np.int64)
+        columns = (self.rank, "rank"), (self.number, "step")
+        keys = [np.concatenate([own, trace.ints(name)[rows]]) for own, name in columns]
+        code, first = groupby.sorted_codes(keys, len(keys[0]))
+        position = np.full(len(first), -1, np.int64)
+        position[code[: len(self)]] = np.arange(len(self))
+        return position[code[len(self) :]]
+
+
+def steps(replay: Replay) -> Steps:
+    """Return the steps of a replay."""
+    trace, graph = replay.trace, replay.graph
+    rows = np.flatnonzero(trace.host & trace.rows("kind", STEP) & (replay.first >= 0))
+    lanes = graph.lane[graph.on_host]
+    if len(rows):
+        number, rank = trace.ints("step")[rows], trace.ints("rank")[rows]
+        first, after = replay.first[rows], replay.after[rows]
+    elif len(lanes):
+        nodes = np.flatnonzero(graph.lane == np.bincount(lanes).argmax())
+        nodes = nodes[graph.start_ns[nodes].argsort(kind="stable")]
+        first, after = nodes[:1], nodes[-1:]
+        number, rank = np.full(1, -1, np.int64), replay.rank[graph.lane[first]]
+    else:
+        number = rank = first = after = np.empty(0, np.int64)
+    return Steps(number, rank, first, after, graph.start_ns[after] - graph.start_ns[first])
+
+
+def step_errors(replay: Replay, steps: Steps) -> npt.NDArray[np.float64]:
+    """Return |played − recorded| ÷ recorded time of each step, shape (steps,). Steps of no length have no error."""
+    off = np.abs(steps.played_ns(play(replay.graph)) - steps.recorded_ns)
+    errors: npt.NDArray[np.float64] = off / np.maximum(steps.recorded_ns, 1)
+    return errors
+
+
+_USUAL: Final = 0.1
+"""Quantile of the lags of a cause that is usual for it."""
+_TYPICAL_NS: Final = 5_000
+"""A lag that is added to the recorded ones, so that a single lag does not count as usual for lack of others."""
+
+
+def unexplained_ratio(replay: Replay) -> float | None:
+    """Return the share of the time of device work whose start nothing recorded explains: it starts more than
+    ``UNEXPLAINED_NS`` later than usual after the last node that it waits for, or waits for nothing at all. None without
+    device work.
+
+    The likeliest cause of such a start has the whole recorded lag. The graph still repeats the recording to the
+    nanosecond, but would repeat that lag whatever is changed: the share measures how much of it is merely copied."""
+    graph, links = replay.graph, replay.graph.edges
+    work = np.flatnonzero(~graph.on_host)
+    total = int(graph.dur_ns[work].sum())
+    if not total:
+        return None
+    begin = graph.start_ns[links.src] + np.where(links.from_start, 0, graph.dur_ns[links.src]) + links.lag_ns
+    binds = (begin == graph.start_ns[links.dst]) & ~graph.on_host[links.dst]
+    usual = np.zeros(len(CAUSES), np.int64)
+    for cause in np.unique(links.cause[binds]):
+        lags = np.append(links.lag_ns[binds & (links.cause == cause)], _TYPICAL_NS)
+        usual[cause] = int(np.quantile(lags, _USUAL))
+    unexplained = np.ones(len(graph), np.bool_)
+    unexplained[links.dst[binds & (links.lag_ns <= usual[links.cause] + UNEXPLAINED_NS)]] = False
+    return int(graph.dur_ns[work][unexplained[work]].sum()) / total

@@ -1,0 +1,362 @@
+"""The transforms of a replay: changes of a recording before it is played again, all plain data.
+
+Rows are those of the trace. A transform changes the nodes of its rows and, with ``below``, of everything inside them:
+host events with their children, and the device work that those launched.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from enum import Enum
+from typing import Final, Protocol
+
+import numpy as np
+
+from perfkit_core.algorithms import nesting
+from perfkit_core.algorithms.arrays import BoolArray, IntArray
+from perfkit_core.algorithms.intervals import Intervals
+from perfkit_core.language.messages import Text
+from perfkit_core.replay.device_work import Queued, device_work
+from perfkit_core.replay.graph import BATCH, CHAIN, HANDOFF, LAUNCH, STREAM, WAIT, Graph, Replay, edges
+from perfkit_core.views.select import marked
+from perfkit_core.views.steps.activity import covered_ns
+
+
+class Case(Enum):
+    """Which value of every uncertain number is taken: the value with the shortest steps, the likely one, the value with
+    the longest steps."""
+
+    SHORT = "p10"
+    LIKELY = "p50"
+    LONG = "p90"
+
+
+@dataclass(frozen=True, slots=True)
+class Quantity:
+    """An uncertain time in ns, factor or count as 10th, 50th and 90th percentile, low being the one with the shortest
+    steps, and its source: "recorded", "calibrated on this machine", or a citation."""
+
+    low: float
+    mid: float
+    high: float
+    source: Text
+
+    def at(self, case: Case) -> float:
+        """Return the value in one case."""
+        return {Case.SHORT: self.low, Case.LIKELY: self.mid, Case.LONG: self.high}[case]
+
+
+Number = int | float | Quantity
+
+
+def value(number: Number, case: Case) -> float:
+    """Return a number in one case; an exact number is the same in all."""
+    return number.at(case) if isinstance(number, Quantity) else number
+
+
+class Edit(Protocol):
+    """A transform of the graph, as plain data (a frozen dataclass of numbers, quantities and arrays of rows)."""
+
+    def apply(self, replay: Replay, graph: Graph, case: Case) -> Graph:
+        """Return the changed graph; nodes keep their numbers, new ones follow."""
+        ...
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class InCases:
+    """``change``, in ``cases`` alone; in the others the graph is unchanged. For a change of which the recording does
+    not show whether it will take place."""
+
+    change: Edit
+    cases: tuple[Case, ...]
+
+    def apply(self, replay: Replay, graph: Graph, case: Case) -> Graph:
+        return self.change.apply(replay, graph, case) if case in self.cases else graph
+
+
+def edited(replay: Replay, changes: Sequence[Edit], case: Case = Case.LIKELY) -> Graph:
+    """Return the graph with all changes, applied in their order."""
+    graph = replay.graph
+    for change in changes:
+        graph = change.apply(replay, graph, case)
+    return graph
+
+
+def chosen_rows(replay: Replay, rows: IntArray, below: bool) -> BoolArray:
+    """Return the mask of the rows, and with ``below`` of all inside them and of the device work of those, shape (rows
+    of the trace,)."""
+    trace = replay.trace
+    mask = marked(trace, rows)
+    if below:
+        mask |= nesting.lies_in(trace.ints("parent"), mask)
+        launched_by = trace.ints("launched_by")
+        mask |= (launched_by >= 0) & mask[launched_by]
+    return mask
+
+
+def nodes_of(replay: Replay, graph: Graph, rows: IntArray, below: bool) -> BoolArray:
+    """Return the mask of nodes whose time belongs to the rows, shape (nodes,)."""
+    mask: BoolArray = (graph.row >= 0) & chosen_rows(replay, rows, below)[graph.row]
+    return mask
+
+
+def inclusive_ns(replay: Replay, graph: Graph, rows: IntArray, inside: BoolArray) -> IntArray:
+    """Return the time of the nodes ``inside`` within each of the rows, which do not overlap, shape (len(rows),)."""
+    owner = np.full(len(replay.trace), -1, np.int64)
+    owner[rows] = np.arange(len(rows))
+    owner = nesting.first_on_path(replay.trace.ints("parent"), owner)
+    total = np.zeros(len(rows), np.int64)
+    nodes = np.flatnonzero(inside)
+    np.add.at(total, owner[graph.row[nodes]], graph.dur_ns[nodes])
+    return total
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Scale:
+    """Events take ``factor`` times as long: on the host, on the device, or both. ``most_ns``: what each takes at most
+    then, shape (rows,); None: no limit."""
+
+    rows: IntArray
+    factor: Number
+    below: bool = True
+    host: bool = True
+    device: bool = True
+    most_ns: IntArray | None = None
+
+    def apply(self, replay: Replay, graph: Graph, case: Case) -> Graph:
+        chosen = nodes_of(replay, graph, self.rows, self.below)
+        chosen &= np.where(graph.on_host, self.host, self.device)
+        scaled = np.rint(graph.dur_ns * value(self.factor, case)).astype(np.int64)
+        if self.most_ns is not None:
+            most = np.full(len(replay.trace) + 1, np.iinfo(np.int64).max)
+            most[self.rows] = self.most_ns
+            scaled = np.minimum(scaled, most[graph.row])
+        return graph.with_durations(np.where(chosen, scaled, graph.dur_ns))
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Insert:
+    """Each of the rows takes this much longer: on the host, before what it does; on the device, its own work."""
+
+    rows: IntArray
+    host_ns: Number = 0
+    device_ns: Number = 0
+
+    def apply(self, replay: Replay, graph: Graph, case: Case) -> Graph:
+        dur = graph.dur_ns.copy()
+        for nodes, added in ((replay.first[self.rows], self.host_ns), (replay.work[self.rows], self.device_ns)):
+            np.add.at(dur, nodes[nodes >= 0], round(value(added, case)))
+        return graph.with_durations(dur)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Shorten:
+    """The time of the host threads of each rank within its ``gaps`` (disjoint, on its clock in the trace) is multiplied
+    by ``factor``. Gaps must not contain work of other threads of the rank."""
+
+    gaps: Mapping[int, Intervals]
+    factor: Number
+
+    def apply(self, replay: Replay, graph: Graph, case: Case) -> Graph:
+        dur = graph.dur_ns.copy()
+        for rank, gaps in self.gaps.items():
+            nodes = replay.hosts(rank)  # the recorded nodes, without those that other transforms added
+            start = replay.recorded_ns(nodes)
+            within = covered_ns(gaps, start, start + replay.graph.dur_ns[nodes])
+            less = np.rint(within * (1 - value(self.factor, case))).astype(np.int64)
+            dur[nodes] -= np.minimum(less, dur[nodes])
+        return graph.with_durations(dur)
+
+
+_PASSED_ON: Final = (CHAIN, LAUNCH, STREAM)
+"""Removed events take no time, but their neighbours keep their order: nothing after them begins before what precedes
+them."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Remove:
+    """Events do not take place, nor what they launched; nothing waits for them."""
+
+    rows: IntArray
+    below: bool = True
+
+    def apply(self, replay: Replay, graph: Graph, case: Case) -> Graph:
+        rows = chosen_rows(replay, self.rows, self.below)
+        gone = nodes_of(replay, graph, self.rows, self.below)
+        links = graph.edges
+        caused = (links.owner >= 0) & rows[links.owner]
+        kept = links.only(~caused | np.isin(links.cause, _PASSED_ON))
+        lag = np.where(gone[kept.dst] & (kept.cause == LAUNCH), 0, kept.lag_ns)
+        lag = np.where(gone[kept.src] & (kept.cause == STREAM), np.minimum(lag, 0), lag)
+        return replace(graph, dur_ns=np.where(gone, 0, graph.dur_ns), edges=replace(kept, lag_ns=lag))
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Unblock:
+    """Calls take place but wait for no device work: copies of pinned memory, ``non_blocking``. Each takes ``most_ns``
+    at most on the host; None: what it was recorded to take without waiting."""
+
+    rows: IntArray
+    most_ns: Number | None = None
+
+    def apply(self, replay: Replay, graph: Graph, case: Case) -> Graph:
+        calls = chosen_rows(replay, self.rows, False)
+        links = graph.edges
+        waits = (links.cause == WAIT) & (links.owner >= 0) & calls[links.owner]
+        dur = graph.dur_ns
+        if self.most_ns is not None:
+            most = round(value(self.most_ns, case))
+            dur = np.where(nodes_of(replay, graph, self.rows, False) & graph.on_host, np.minimum(dur, most), dur)
+        return replace(graph, dur_ns=dur, edges=links.only(~waits))
+
+
+LAUNCH_NS = 5_000
+"""From a launch to its work on an idle stream: typical of CUDA devices."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Move:
+    """Operators run on the host instead of a device (``to_host``) or on a device instead of the host.
+
+    To the host: the work that they launched does not take place, and each takes ``host_ns`` on the host. To a device:
+    the host takes ``host_ns`` for the launch, and work of ``device_ns`` follows the work queued before it on the
+    busiest stream of the rank. ``copies_gone`` are calls of copies and synchronisations that the move makes needless;
+    ``copies_added`` copies of ``copy_ns`` each, which block the host, are needed before each operator.
+    """
+
+    rows: IntArray
+    to_host: bool
+    host_ns: Number
+    device_ns: Number = 0
+    copies_gone: IntArray | None = None
+    copies_added: int = 0
+    copy_ns: Number = 0
+
+    def apply(self, replay: Replay, graph: Graph, case: Case) -> Graph:
+        graph = Remove(self.rows).apply(replay, graph, case)
+        if self.copies_gone is not None:
+            graph = Remove(self.copies_gone).apply(replay, graph, case)
+        host_ns = value(self.host_ns, case) + self.copies_added * value(self.copy_ns, case)
+        graph = Insert(self.rows, host_ns).apply(replay, graph, case)
+        if self.to_host:
+            return graph
+        trace, rows, work = replay.trace, self.rows, device_work(replay.trace)
+        queued, start_ns = Queued(trace, work), trace.ints("start_ns")[rows]
+        new, lanes = np.arange(len(graph), len(graph) + len(rows)), np.zeros(len(rows), np.int64)
+        links = [edges(LAUNCH, replay.first[rows], new, LAUNCH_NS, rows, True)]
+        for rank in np.unique(trace.ints("rank")[rows]):
+            here = np.flatnonzero(trace.ints("rank")[rows] == rank)
+            streams, counts = np.unique(work.lane[queued.rank == rank], return_counts=True)
+            if not len(streams):
+                continue
+            lane = int(streams[counts.argmax()])
+            lanes[here] = lane
+            before, behind = queued.ends_last(lane, start_ns[here]), queued.next_after(lane, start_ns[here])
+            links += [
+                edges(STREAM, replay.work[work.row[before[before >= 0]]], new[here[before >= 0]]),
+                edges(STREAM, new[here[behind >= 0]], replay.work[work.row[behind[behind >= 0]]]),
+            ]
+        dur_ns = np.full(len(rows), round(value(self.device_ns, case)))
+        return graph.with_nodes(dur_ns, rows, graph.threads + lanes, start_ns, links)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Batch:
+    """Launches become one: a captured graph, a fused kernel's launch. The host events ``rows`` take ``host_ns``
+    together (on the first), and their work follows without gaps beyond ``gap_ns``.
+
+    ``group`` of each row, shape (rows,): rows of equal groups become one launch each, such as the launches of each
+    step. None: all become one.
+    """
+
+    rows: IntArray
+    host_ns: Number
+    gap_ns: Number = 1000
+    group: IntArray | None = None
+
+    def apply(self, replay: Replay, graph: Graph, case: Case) -> Graph:
+        inside = nodes_of(replay, graph, self.rows, True)
+        dur = np.where(inside & graph.on_host, 0, graph.dur_ns)
+        firsts = self.rows[:1]
+        if self.group is not None:
+            order = np.lexsort((replay.trace.ints("start_ns")[self.rows], self.group))
+            firsts = self.rows[order][np.diff(self.group[order], prepend=self.group.min() - 1) != 0]
+        dur[replay.first[firsts]] += round(value(self.host_ns, case))
+        links = graph.edges
+        work = inside & ~graph.on_host
+        gap = round(value(self.gap_ns, case))
+        lag = np.where(work[links.dst] & (links.cause == STREAM), np.minimum(links.lag_ns, gap), links.lag_ns)
+        return replace(graph, dur_ns=dur, edges=replace(links, lag_ns=lag))
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Overlap:
+    """Another thread runs the host events while theirs goes on: it begins at the start of each event, and only
+    ``until`` (rows; -1: nothing) waits for it."""
+
+    rows: IntArray
+    until: IntArray
+    factor: Number = 1.0
+
+    def apply(self, replay: Replay, graph: Graph, case: Case) -> Graph:
+        first, after = replay.first[self.rows], replay.first[self.until]
+        inside = nodes_of(replay, graph, self.rows, True) & graph.on_host
+        total = inclusive_ns(replay, graph, self.rows, inside)
+        new = np.arange(len(graph), len(graph) + len(self.rows))
+        waits = self.until >= 0
+        links = [edges(CHAIN, first, new, from_start=True), edges(CHAIN, new[waits], after[waits])]
+        dur = np.rint(total * value(self.factor, case)).astype(np.int64)
+        graph = graph.with_durations(np.where(inside, 0, graph.dur_ns))
+        return graph.with_nodes(dur, self.rows, graph.lane[first], graph.start_ns[first], links)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Load:
+    """Batches come from ``workers`` processes of each rank. ``rows`` are the events in which the training gets its
+    batches, those of a rank in the order of time. Making a batch takes ``batch_ns`` (None: as long as it was recorded
+    to take in the training's own process), getting it ``handover_ns``. With ``batch_ns``, batches were already made by
+    others: getting one takes what it was recorded to take besides the wait, and ``handover_ns`` at most for the wait.
+
+    Recorded waits are dropped: these workers replace whatever made the batches.
+
+    The workers together deliver a batch every ``batch_ns`` ÷ ``workers``, and work at most ``ahead`` batches for each
+    worker in advance. The first batch is ready: the steps are those of a loader that has been running.
+    """
+
+    rows: IntArray
+    workers: Number
+    batch_ns: Number | None = None
+    handover_ns: Number = 0
+    ahead: int = 2
+
+    def apply(self, replay: Replay, graph: Graph, case: Case) -> Graph:
+        ranks = replay.trace.ints("rank")
+        rows = self.rows[np.argsort(ranks[self.rows], kind="stable")]
+        rank = ranks[rows]
+        inside = nodes_of(replay, graph, rows, True) & graph.on_host
+        workers = value(self.workers, case)
+        handover = round(value(self.handover_ns, case))
+        waits = (graph.edges.cause == BATCH) & np.isin(graph.edges.owner, rows)
+        first, after = replay.first[rows], replay.after[rows]
+        if self.batch_ns is None:
+            made = inclusive_ns(replay, graph, rows, inside)
+            dur = np.where(inside, 0, graph.dur_ns)
+            dur[first] += handover
+        else:
+            made = np.full(len(rows), value(self.batch_ns, case))
+            dur, waiting = graph.dur_ns.copy(), graph.edges.dst[waits] - 1
+            dur[waiting] = np.minimum(dur[waiting], handover)
+        new = np.arange(len(graph), len(graph) + len(rows))
+        begins = np.append(True, rank[1:] != rank[:-1])[: len(rows)]
+        every = np.where(begins, 0, np.rint(made / workers).astype(np.int64))
+        free = max(round(self.ahead * workers), 1)
+        follows, fills = np.flatnonzero(~begins), free + np.flatnonzero(rank[free:] == rank[:-free])
+        links = [
+            edges(CHAIN, first[begins], new[begins], from_start=True),
+            edges(CHAIN, new[follows - 1], new[follows]),
+            edges(HANDOFF, new, after),
+            edges(HANDOFF, after[fills - free], new[fills], from_start=True),
+        ]
+        graph = replace(graph, dur_ns=dur, edges=graph.edges.only(~waits))
+        return graph.with_nodes(every, np.full(len(new), -1), graph.lane[first], graph.start_ns[first], links)
