@@ -1,7 +1,7 @@
-"""Times of steps on a device, without waiting for it.
+"""Step times measured on a device, without waiting for it.
 
-Launching work takes less time than the work, so a step that the host has ended may not have run yet. At the end of each
-step a mark is queued after the work; the time between two marks that the device has passed is the time of a step.
+The host launches work faster than the device runs it. So at the end of each step an event is queued after the work, and
+the time between two events that the device has passed is the time of a step.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ class DeviceClock(Protocol):
     """A device's own clock. Only ``wait`` may block. Marks are passed in the order in which they were queued."""
 
     name: str
-    """The name of the clock in outputs, such as "CUDA events on cuda:0"."""
+    """Name of the clock in outputs, such as "CUDA events on cuda:0"."""
 
     def mark(self) -> Any:
         """Queue a mark after all work launched so far."""
@@ -31,8 +31,8 @@ class DeviceClock(Protocol):
 
 
 class EventClock:
-    """The :class:`DeviceClock` of frameworks with timing events, on the stream that is current when it is created.
-    ``device`` is the framework's module with ``Event`` and ``current_stream``."""
+    """The :class:`DeviceClock` of frameworks with timing events, on the current stream of its creation. ``device`` is
+    the framework's module with ``Event`` and ``current_stream``."""
 
     def __init__(self, name: str, device: Any) -> None:
         self.name = name
@@ -56,9 +56,9 @@ class EventClock:
 
 
 class DeviceSteps:
-    """The steps that a device has finished. ``finished_ns[i]`` is step i: from the end of the one before to its end.
+    """Times of the steps that a device has finished, in ns, in ``finished_ns``.
 
-    ``earlier`` are the times of the steps before the device came into use, on the host's clock.
+    ``earlier``: times of the steps before the device was first used, on the host's clock.
     """
 
     def __init__(self, clock: DeviceClock, earlier: array[int]) -> None:
@@ -68,11 +68,11 @@ class DeviceSteps:
         self._last: Any = None
 
     def begin(self) -> None:
-        """The loop starts, or goes on after a pause."""
+        """Start timing, at the first step or after a pause."""
         self._marks.append((self.clock.mark(), False))
 
     def step(self) -> None:
-        """The host has ended a step; its work may still run."""
+        """Mark the end of a step on the host; its work may still run on the device."""
         self._marks.append((self.clock.mark(), True))
         self.collect()
 

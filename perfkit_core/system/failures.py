@@ -1,4 +1,4 @@
-"""Failures of a recording inside a training: one line in the log, the traceback at level DEBUG."""
+"""Log messages of failures within a training: one line each, with the traceback at level DEBUG."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ logger = logging.getLogger("perfkit")
 
 
 def told(error: BaseException) -> str:
-    """Return an error in one line: the message of the system, or the type and text of other errors."""
+    """Return an error in one line."""
     if isinstance(error, OSError) and error.strerror:
         return f"{error.filename}: {error.strerror}" if error.filename else error.strerror
     return " ".join(f"{type(error).__name__}: {error}".split())
@@ -32,10 +32,9 @@ def tell(text: str, level: int = logging.ERROR, error: BaseException | None = No
 
 
 def why_unwritable(folder: Path) -> str | None:
-    """Return why no file can be written in a folder, which may not exist yet; None where one can.
+    """Return why no file can be written in a folder, which may not exist yet; None if one can.
 
-    Tries a nameless file in the folder or in the nearest existing one above it, in a store an empty file, which is
-    removed again.
+    Creates an unnamed temporary file in the nearest existing folder, or uploads and removes an empty file in a store.
     """
     if is_remote(folder):
         return why_unwritable_store(folder)

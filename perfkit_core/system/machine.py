@@ -1,4 +1,4 @@
-"""The machine of a measurement: its processor, the usable cores, the configured threads."""
+"""The machine of a measurement: processor, usable cores, configured threads."""
 
 from __future__ import annotations
 
@@ -23,12 +23,10 @@ class Machine:
 
 
 def this_machine() -> Machine:
-    """Return the machine and the part of it that this process may use."""
     return Machine(cpu_model(), usable_cpus(), {name: os.environ[name] for name in THREADS if name in os.environ})
 
 
 def cpu_model() -> str:
-    """Return the model of the processor."""
     try:
         lines = Path("/proc/cpuinfo").read_text(encoding="utf-8", errors="replace").splitlines()
     except OSError:
@@ -38,7 +36,8 @@ def cpu_model() -> str:
 
 
 def usable_cpus() -> tuple[int, ...]:
-    """Return the numbers of the logical processors of this process; all where the system does not say."""
+    """Return the numbers of the logical processors that this process may use; all of them if the system does not report
+    it."""
     if hasattr(os, "sched_getaffinity"):
         return tuple(sorted(os.sched_getaffinity(0)))
     return tuple(range(os.cpu_count() or 1))

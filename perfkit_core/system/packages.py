@@ -1,4 +1,4 @@
-"""Modules and data files of packages: imports on first use, a hook on an import, TOML files."""
+"""Imports on first use, a hook that runs after an import, and TOML files of packages."""
 
 from __future__ import annotations
 
@@ -26,8 +26,8 @@ def later(module: str, name: str) -> Callable[..., Any]:
 def exported(package: str, name: str, homes: Mapping[str, str], extra: str) -> Any:
     """Return the object ``name`` from the module ``homes[name]`` of ``package``, for its ``__getattr__``.
 
-    Raises AttributeError for another name, ImportError with what to install (the ``extra`` of perfkit) where the
-    framework is missing.
+    Raises AttributeError for an unknown name, and ImportError with the ``extra`` of perfkit to install if the framework
+    is missing.
     """
     if name not in homes:
         raise AttributeError(f"module {package!r} has no attribute {name!r}")
@@ -38,10 +38,8 @@ def exported(package: str, name: str, homes: Mapping[str, str], extra: str) -> A
 
 
 class FirstImport:
-    """Calls ``found(name)`` once, right after the first successful import of one of the modules ``wanted``.
-
-    A finder for ``sys.meta_path``. Modules are loaded by their own loaders; only the end of the import is observed.
-    """
+    """A finder for ``sys.meta_path`` that calls ``found(name)`` once, after the first successful import of a module in
+    ``wanted``. The modules' own loaders load them."""
 
     def __init__(self, wanted: Collection[str], found: Callable[[str], None]) -> None:
         self._wanted = frozenset(wanted)
@@ -59,7 +57,7 @@ class FirstImport:
     def find_spec(
         self, fullname: str, path: Sequence[str] | None, target: ModuleType | None = None
     ) -> ModuleSpec | None:
-        """Return the spec of the other finders, with its loader observed."""
+        """Return the spec of the other finders, with its loader wrapped."""
         if self._looking or fullname not in self._wanted:
             return None
         self._looking = True
@@ -84,7 +82,7 @@ class FirstImport:
 
 
 def read_toml(package: str, name: str) -> dict[str, Any]:
-    """Return the content of the file ``name`` in an importable package. Raises ValueError where it is not TOML."""
+    """Return the content of a TOML file in an importable package. Raises ValueError if it is not valid TOML."""
     import tomllib
     from importlib.resources import files
 
@@ -96,7 +94,8 @@ def read_toml(package: str, name: str) -> dict[str, Any]:
 
 
 def convert(value: object, to: type[T], where: str) -> T:
-    """Return a part of a TOML file as the type ``to``. Raises ValueError, beginning with ``where``, if it cannot be."""
+    """Return a part of a TOML file as the type ``to``. Raises ValueError, prefixed with ``where``, if it does not
+    fit."""
     import msgspec
 
     try:

@@ -1,4 +1,4 @@
-"""Paths and files of this machine (pathlib) and of the stores that fsspec knows (``s3://``, ``https://``, …).
+"""Local files (pathlib) and files in the stores that fsspec supports (``s3://``, ``https://``, …).
 
 A URL becomes a path of universal-pathlib, which has the methods of pathlib, so that readers need not distinguish them.
 Users install the drivers of their stores (s3fs, gcsfs, aiohttp, …) themselves.
@@ -28,17 +28,17 @@ PathLike = str | os.PathLike[str]
 _URL: Final = re.compile(r"([A-Za-z][A-Za-z0-9+.-]+)(?:::[^/]*)?://")
 _WEB: Final = ("http", "https")
 _LONGEST: Final = 200
-"""Characters of a reason; some drivers list every place where they looked for a library."""
+"""Most characters of a reason; some drivers list every path where they looked for a library."""
 
 _MISTAKES: Final = (TypeError, AttributeError, NameError, LookupError, AssertionError, ArithmeticError)
-"""Errors of programs. Drivers have error classes of their own for failures of stores and networks."""
+"""Programming errors. Drivers have their own error classes for failures of stores and networks."""
 
 
 def as_path(place: PathLike) -> Path:
-    """Return the path of a text or path; a URL other than ``file://`` becomes a path of its store, typed as a Path.
+    """Return a text or path as a path. A URL other than ``file://`` becomes a path of its store, typed as Path.
 
-    A path of a store becomes a new one, without the connection. Raises UsageError where no installed driver knows the
-    store.
+    The path of a store is created anew, without its connection. Raises UsageError if no installed driver supports the
+    URL.
     """
     if hasattr(place, "protocol"):  # a path of universal-pathlib
         store = cast("Any", place)
@@ -71,43 +71,42 @@ def as_path(place: PathLike) -> Path:
 
 
 def is_remote(path: Path) -> bool:
-    """Return whether the path is in a store instead of this machine's file system."""
     return not isinstance(path, Path)
 
 
 def exists(path: Path) -> bool:
-    """Return whether the path exists. Raises the driver's error where the store does not answer."""
+    """Return whether the path exists. Raises the driver's error if the store does not answer."""
     return bool(_store(path).fs.exists(str(path), strict=True)) if _on_web(path) else path.exists()
 
 
 def is_folder(path: Path) -> bool:
-    """Return whether the path is a folder: on the web, where every page is a file, an address that ends in ``/``."""
+    """Return whether the path is a folder; on the web, whether the address ends in ``/``, as every page is a file."""
     return str(path).endswith("/") if _on_web(path) else path.is_dir()
 
 
 def is_file(path: Path) -> bool:
-    """Return whether the path is a regular file: on the web, an address that does not end in ``/``."""
+    """Return whether the path is a regular file; on the web, whether the address does not end in ``/``."""
     return not str(path).endswith("/") if _on_web(path) else path.is_file()
 
 
 def absolute(place: PathLike) -> PathLike:
-    """Return the same place for a process in another working directory."""
+    """Return the same path for a process in another working directory."""
     path = as_path(place)
     return place if is_remote(path) else path.absolute()
 
 
 def identity(path: Path) -> str:
-    """Return a text that is equal for all spellings of a place."""
+    """Return a text that is equal for all spellings of a path."""
     return str(path) if is_remote(path) else os.path.realpath(path)  # pathlib's resolve fails on circular links
 
 
 def readable(value: object) -> str:
-    """Return a path or its name as a text that can be printed and stored: bytes that are not UTF-8 are escaped."""
+    """Return a path or name as printable text, with bytes that are not UTF-8 escaped."""
     return str(value).encode("utf-8", "surrogateescape").decode("utf-8", "backslashreplace")
 
 
 def without_secrets(path: Path) -> str:
-    """Return the path for a report: a web address without its query and credentials, which may be secret."""
+    """Return the path for a report; web addresses lose their query and credentials, which may be secret."""
     text = readable(path)
     if not _on_web(path):
         return text
@@ -116,7 +115,7 @@ def without_secrets(path: Path) -> str:
 
 
 def open_binary(path: Path) -> io.BufferedReader:
-    """Open a file for sequential reading. Raises OSError, and SourceError where a store fails, then or later."""
+    """Open a file for sequential reading. Raises OSError, and SourceError if a store fails, now or while reading."""
     if not is_remote(path):
         return path.open("rb")
     with reaching(path):
@@ -126,9 +125,10 @@ def open_binary(path: Path) -> io.BufferedReader:
 
 
 def arrow_input(path: Path) -> pa.NativeFile:
-    """Open a file for random access by Arrow: mapped into memory, in parts from a store, whole from the web.
+    """Open a file for random access by Arrow: local files memory-mapped, files of stores by ranges, of the web in
+    whole.
 
-    Raises OSError, and SourceError where a store fails, then or later.
+    Raises OSError, and SourceError if a store fails, now or while reading.
     """
     import pyarrow as pa
 
@@ -141,7 +141,6 @@ def arrow_input(path: Path) -> pa.NativeFile:
 
 
 def fetched(path: Path) -> pa.Buffer:
-    """Return all bytes of a file. Raises OSError, and SourceError where a store fails."""
     import pyarrow as pa
 
     with open_binary(path) as file:
@@ -150,7 +149,7 @@ def fetched(path: Path) -> pa.Buffer:
 
 @contextlib.contextmanager
 def reaching(path: Path) -> Iterator[None]:
-    """Turn errors of a store and its driver into a SourceError of one line; leave errors of local files as they are."""
+    """Turn errors of a store and its driver into a one-line SourceError; errors of local files pass unchanged."""
     try:
         yield
     except (PerfkitError, *_MISTAKES):
@@ -165,7 +164,8 @@ def reaching(path: Path) -> Iterator[None]:
 
 
 def walk_store(root: Path) -> Iterator[tuple[Path, list[str], list[str]]]:
-    """Yield each folder with the names of its folders, which may be removed as in ``os.walk``, and of its files."""
+    """Yield each folder with the names of its folders and files. Removing folder names prunes the walk, as in
+    ``os.walk``."""
     store = _store(root)
     for folder, folders, files in store.fs.walk(store.path):
         below = folder.removeprefix(store.path).strip("/")
@@ -173,7 +173,7 @@ def walk_store(root: Path) -> Iterator[tuple[Path, list[str], list[str]]]:
 
 
 def modified_ns(path: Path) -> int | None:
-    """Return the modification time in ns since 1970, None where the store does not provide it."""
+    """Return the modification time in ns since 1970, None if the store does not provide it."""
     if not is_remote(path):
         return path.stat().st_mtime_ns
     try:
@@ -183,7 +183,7 @@ def modified_ns(path: Path) -> int | None:
 
 
 def put(file: Path, path: Path) -> None:
-    """Upload a local file to its place in a store, in one put. Raises OSError."""
+    """Upload a local file to a store, in one put. Raises OSError."""
     try:
         _store(path).fs.put_file(str(file), _store(path).path)
     except _MISTAKES:
@@ -193,7 +193,7 @@ def put(file: Path, path: Path) -> None:
 
 
 def why_unwritable_store(folder: Path) -> str | None:
-    """Return why a store refuses files, None where it accepts one."""
+    """Return why a store refuses files, None if it accepts one."""
     probe = _store(folder / ".perfkit-probe")
     try:
         probe.fs.pipe_file(probe.path, b"")
@@ -205,7 +205,7 @@ def why_unwritable_store(folder: Path) -> str | None:
 
 
 def _reason(error: Exception) -> str:
-    """Return an error in one line, a long one as its first line."""
+    """Return an error in one line, shortened to ``_LONGEST``."""
     text = error.strerror if isinstance(error, OSError) and error.strerror else str(error)
     if isinstance(error, NotImplementedError):
         text = "this store can only be read"
@@ -225,7 +225,7 @@ def _on_web(path: Path) -> bool:
 
 
 class _StoreFile(io.RawIOBase):
-    """A file of a store; every failure of reading it is a SourceError."""
+    """A file of a store. Failures to read it raise SourceError."""
 
     def __init__(self, path: Path, file: Any) -> None:
         self._path = path
@@ -242,7 +242,7 @@ class _StoreFile(io.RawIOBase):
         return self._can_seek
 
     def readinto(self, buffer: Any) -> int:
-        """Read as many bytes as the store returns in one call; none only at the end."""
+        """Read what the store returns in one call; 0 bytes only at the end."""
         with reaching(self._path):
             piece = self._file.read(len(buffer))
         buffer[: len(piece)] = piece
@@ -264,12 +264,11 @@ class _StoreFile(io.RawIOBase):
 
 @contextlib.contextmanager
 def replacing(path: Path, keep: bool = False) -> Iterator[Path]:
-    """Yield a local file to write, which replaces ``path`` at the end of the block, so that readers see all or nothing.
+    """Yield a local file to write that replaces ``path`` when the block ends, so that readers see all or nothing.
 
-    It is deleted when the block fails. The folder of ``path`` is created. A store gets the file in one put when it is
-    complete, as object stores show only complete files. Pipes and terminals cannot be replaced: the block writes to
-    them directly. Raises OSError. With ``keep``, a file that a store refuses stays on this machine, and the error says
-    where.
+    The file is deleted if the block fails. The folder of ``path`` is created. A store receives the complete file in one
+    put. Pipes and terminals cannot be replaced and are written directly. Raises OSError; with ``keep``, a file that a
+    store refuses is kept on this machine, and the error gives its path.
     """
     import tempfile
     import uuid
@@ -297,7 +296,7 @@ def replacing(path: Path, keep: bool = False) -> Iterator[Path]:
 
 
 def check_replaceable(path: Path) -> None:
-    """Raise OSError where :func:`replacing` could not write, so that long work fails early. Stores are not asked."""
+    """Raise OSError if :func:`replacing` could not write, so that long work fails early. Stores are not checked."""
     import tempfile
 
     if is_remote(path) or path.is_char_device() or path.is_fifo():
@@ -310,7 +309,6 @@ def check_replaceable(path: Path) -> None:
 
 
 def _kept(file: Path, error: OSError) -> OSError:
-    """Move a file that could not be sent to the folder of kept files, and return the error with its place."""
     import shutil
     import tempfile
 
@@ -324,7 +322,7 @@ def _kept(file: Path, error: OSError) -> OSError:
 
 @functools.cache
 def _kept_folder(pid: int) -> Path:
-    """Return the one folder for all files that a process keeps; a forked child has its own."""
+    """Return the folder of all files that a process keeps; cached by pid, so that a forked child has its own."""
     import tempfile
 
     return Path(tempfile.mkdtemp(prefix="perfkit-kept-"))
