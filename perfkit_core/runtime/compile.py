@@ -1,7 +1,7 @@
-"""Functions that numba compiles where there is enough work for them (docs/decisions/0011).
+"""Functions that numba compiles once there is enough work for them (docs/decisions/0011).
 
-A process begins without numba, which takes a third of a second to load, and uses it for good once Python has processed
-as many cells of arrays as take that time. Both ways return the same results.
+Loading numba takes a third of a second, so a process begins in Python, and switches to numba for good after as many
+array cells as take that time. Both ways return the same results.
 """
 
 from __future__ import annotations
@@ -16,14 +16,14 @@ from typing import Any, Final
 import numpy as np
 
 ENOUGH_CELLS: Final = 2_000_000
-"""Cells that a process handles in Python before it loads numba: at 0.1 to 0.2 µs each they take as long."""
+"""Array cells that take Python as long as loading numba does, at 0.1 to 0.2 µs each."""
 
 _OWN: Final = __name__.partition(".")[0] + "."
 _watching: list[Callable[[bool], None]] = []
 
 
 class Interpreted:
-    """The cells that this process has handled without numba; at least ENOUGH_CELLS once perfkit has loaded it."""
+    """Number of cells that this process has handled without numba; at least ENOUGH_CELLS once numba is loaded."""
 
     cells = 0
 
@@ -31,7 +31,7 @@ class Interpreted:
 @contextmanager
 def watched(tell: Callable[[bool], None]) -> Iterator[None]:
     """Call ``tell(True)``, in any thread, when a compilation begins within the block, and ``tell(False)`` when the last
-    one ends, so that progress can show it. Functions in numba's cache are not compiled."""
+    one ends, for a progress display. Functions in numba's cache are not compiled."""
     _watching.append(tell)
     try:
         yield
@@ -45,7 +45,7 @@ def listen() -> None:
     from numba.core import event
 
     class Compiling(event.Listener):  # type: ignore[misc]
-        """Counts nested compilations: a function may compile the ones that it calls."""
+        """Listener that counts nested compilations: compiling a function may compile its callees."""
 
         depth = 0
 
@@ -68,17 +68,20 @@ def _tell(begun: bool) -> None:
 
 
 def compiled(function: Any = None, *, steps: int = 1) -> Any:
-    """Compile a function as soon as that is worth it: a module-level function of positional arguments that loops over
-    arrays, its work in proportion to their cells. Integers wrap around either way. It may call others of its kind, but
-    not itself. ``steps``: how many cells one counts for, where the loop searches or hashes."""
+    """Compile a function once numba is worth loading.
+
+    The function must be at module level, take positional arguments, and loop over arrays with work in proportion to
+    their cells. Integers wrap around in both forms. It may call other ``compiled`` functions, but not itself.
+    ``steps``: cells that each cell counts for, if the loop searches or hashes.
+    """
     return functools.partial(_Function, steps=steps) if function is None else _Function(function, steps)
 
 
 def compiled_at_once(function: Any, **options: Any) -> Any:
     """Compile a function at its first call, to run without Python's lock. ``options`` are those of ``numba.njit``.
 
-    numba caches it beside the module, else in the user's cache, or in ``NUMBA_CACHE_DIR``. Where none can be written (a
-    system's Python, a container without a home) every process compiles again.
+    numba caches it beside the module, in the user's cache or in ``NUMBA_CACHE_DIR``. If none is writable (a system's
+    Python, a container without a home), every process compiles again.
     """
     from numba import njit
 
@@ -95,14 +98,16 @@ def compiled_at_once(function: Any, **options: Any) -> Any:
 
 
 def _cache_file(dispatcher: Any) -> Any:
-    """Return the cache file of a compiled function, None for other objects and where numba's internals differ."""
+    """Return the cache file of a compiled function, None if numba's internals differ."""
     file = getattr(getattr(dispatcher, "_cache", None), "_cache_file", None)
     return file if hasattr(file, "_source_stamp") else None
 
 
 def _digest(function: Any) -> str:
-    """Digest what a function uses of its module and of own modules: numbers, and functions by their stamps. Its cache
-    is valid as long as they stay the same, where numba checks the text of the function's own module only."""
+    """Digest the constants and compiled functions that a function uses from its module and other modules of perfkit.
+
+    Part of the cache's stamp, as numba itself invalidates only by the text of the function's own module.
+    """
     names = function.__code__.co_names
     used = [function.__globals__[name] for name in names if name in function.__globals__]
     modules = [vars(value) for value in used if isinstance(value, ModuleType) and value.__name__.startswith(_OWN)]
@@ -117,8 +122,6 @@ def _digest(function: Any) -> str:
 
 
 class _Function:
-    """A function, interpreted or compiled."""
-
     def __init__(self, function: Any, steps: int) -> None:
         functools.update_wrapper(self, function)
         self._function, self._steps = function, steps
@@ -134,7 +137,8 @@ class _Function:
 
     @functools.cached_property
     def _interpreted(self) -> Any:
-        """The function for Python, with the interpreted forms of those that it calls, which do not count cells."""
+        """The function in Python. It calls the interpreted forms of other compiled functions, which do not count
+        cells."""
         code, names = self._function.__code__, self._function.__globals__
         called = {name: names[name] for name in code.co_names if isinstance(names.get(name), _Function)}
         own = names | {name: function._interpreted for name, function in called.items()}
@@ -149,5 +153,5 @@ class _Function:
 
     @property
     def _numba_type_(self) -> Any:
-        """What numba asks of a name that compiled code calls."""
+        """The type that numba requests for a name that compiled code calls."""
         return self._compiled._numba_type_

@@ -1,4 +1,4 @@
-"""Work in parallel, in threads: numpy, Arrow and compiled loops release Python's lock."""
+"""Work in parallel threads: numpy, Arrow and compiled loops release Python's lock."""
 
 from __future__ import annotations
 
@@ -14,23 +14,23 @@ _Made = TypeVar("_Made")
 _Other = TypeVar("_Other")
 
 WORTH_ROWS: Final = 1 << 16
-"""Rows from which a thread is worth it."""
+"""Rows from which starting a thread pays off."""
 _MOST_THREADS: Final = 4
-"""Threads wait for memory; more only take cores from others."""
+"""The work is bound by memory bandwidth; more threads only take cores from others."""
 
 
 def threads() -> int:
-    """Return the number of threads that are worth it on this machine."""
     return min(os.cpu_count() or 1, _MOST_THREADS)
 
 
 def in_order(
     make: Callable[[_Item], _Made], items: Collection[_Item], count: int | None = None, ahead: int | None = None
 ) -> Iterator[_Made]:
-    """Yield ``make`` of each item in order, made by ``count`` threads (:func:`threads`), the calling one included.
+    """Yield ``make`` of each item in order, made by ``count`` threads (default :func:`threads`), the calling one
+    included.
 
-    At most ``ahead`` results wait beside the next one (None: all are started as soon as possible). Errors of ``make``
-    are raised in their turn. During the interpreter's shutdown no thread can be started: the calling one makes all.
+    At most ``ahead`` results wait beside the next one (None: no limit). Errors of ``make`` are raised in their turn.
+    During the interpreter's shutdown no thread can be started, so the calling thread makes all results.
     """
     count = min(count or threads(), len(items))
     if count < 2:
@@ -41,7 +41,7 @@ def in_order(
     pool = ThreadPoolExecutor(count - 1, thread_name_prefix="perfkit-parallel")
     try:
         for item in items:
-            # A future of our own, as the pool keeps tasks that it cannot start: whoever claims it makes the result.
+            # Not the pool's future, as the pool keeps tasks that it cannot start: the thread that claims it runs it.
             future: Future[_Made] = Future()
             with contextlib.suppress(RuntimeError):  # no thread can be started
                 pool.submit(_claimed, future, make, item)
@@ -56,7 +56,7 @@ def in_order(
 
 
 def both(one: Callable[[], _Made], other: Callable[[], _Other], rows: int) -> tuple[_Made, _Other]:
-    """Return the results of two functions that process so many rows; in turn where a thread is not worth it."""
+    """Return the results of two functions that process ``rows`` rows; in parallel from :data:`WORTH_ROWS` on."""
     jobs: tuple[Callable[[], Any], ...] = (one, other)
     first, second = in_order(lambda job: job(), jobs, threads() if rows >= WORTH_ROWS else 1)
     return first, second
@@ -75,7 +75,7 @@ def _claimed(future: Future[_Made], make: Callable[[_Item], _Made], item: _Item)
 
 
 def _first(waiting: deque[tuple[_Item, Future[_Made]]], make: Callable[[_Item], _Made]) -> _Made:
-    """Return the first result. Until it is ready the calling thread makes results that no other has started."""
+    """Return the first result. Until it is ready, the calling thread makes results that no other has started."""
     for place, (item, future) in enumerate(waiting):
         if waiting[0][1].done():
             break
@@ -86,4 +86,4 @@ def _first(waiting: deque[tuple[_Item, Future[_Made]]], make: Callable[[_Item], 
     try:
         return future.result()
     finally:
-        del future  # an error would keep what it was made of alive
+        del future  # the traceback of an error would keep the result alive
