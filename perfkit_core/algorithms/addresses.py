@@ -1,7 +1,6 @@
-"""Memory by its address, in compiled code: loads and stores of any alignment, copies, and strings in another order.
+"""Memory access by address in compiled code: unaligned loads and stores, copies, and reordering of strings.
 
-Importing this module loads numba. Nothing is checked: whoever passes an address to compiled code keeps the memory
-alive and knows its layout.
+Importing this module loads numba. Nothing is checked: the caller keeps the memory alive and knows its layout.
 """
 
 from __future__ import annotations
@@ -25,7 +24,7 @@ WORD: Final = 8
 by_address = functools.partial(compile.compiled_at_once, error_model="numpy", _nrt=False)
 """Compile without reference counting: nothing is allocated, and the caller keeps the memory alive."""
 inlined = functools.partial(by_address, forceinline=True)
-"""The same for functions that are small or called once: numba passes results of several values through memory."""
+"""The same for small functions and those called once: numba returns tuples through memory unless inlined."""
 
 
 def _loader(bits: int, result: Any) -> Any:
@@ -60,7 +59,7 @@ def _pointer(builder: Any, args: Any, bits: int) -> Any:
 
 
 byte, put_byte = _loader(8, types.uint8), _storer(8, types.uint8)
-"""``byte(address, index)`` and ``put_byte(address, index, value)``, as all others; the index counts items."""
+"""``byte(address, index)`` and ``put_byte(address, index, value)``; the index counts items. The others are alike."""
 int32, put_int32 = _loader(32, types.int32), _storer(32, types.int32)
 int64, put_int64 = _loader(64, types.int64), _storer(64, types.int64)
 uint64, put_uint64 = _loader(64, types.uint64), _storer(64, types.uint64)
@@ -68,13 +67,13 @@ uint64, put_uint64 = _loader(64, types.uint64), _storer(64, types.uint64)
 
 @inlined
 def load8(address, index):  # type: ignore[no-untyped-def]
-    """Return the word that begins at byte ``index``, little endian, of any alignment."""
+    """Return the little-endian 64-bit word at byte ``index``, of any alignment."""
     return uint64(address + index, 0)
 
 
 @inlined
 def put_bytes(out, to, buffer, start, end):  # type: ignore[no-untyped-def]
-    """Copy a slice word by word: up to seven bytes after it are read, and after the copy overwritten."""
+    """Copy a slice word by word. Reads and writes up to seven bytes past the end."""
     while start < end:
         put_uint64(out + to, 0, load8(buffer, start))
         to += WORD
@@ -82,9 +81,10 @@ def put_bytes(out, to, buffer, start, end):  # type: ignore[no-untyped-def]
 
 
 def reordered(texts: pa.Array, order: IntArray, instead: Mapping[int, str | None] | None = None) -> pa.Array:
-    """Return the strings of these rows, shape (len(order),); ``instead`` replaces those of single rows of ``texts``.
+    """Return the strings of the rows ``order``, shape (len(order),); ``instead`` replaces strings by row of ``texts``.
 
-    No row may occur twice, as there is memory for each text once. Raises ValueError for more than a string array holds.
+    No row may occur twice, as memory is allocated for each text once. Raises ValueError if the result exceeds one
+    string array.
     """
     rows = np.array(sorted(instead or ()), np.int64)
     others = pa.array([instead[row] for row in rows.tolist()] if instead else [], texts.type)
@@ -109,7 +109,6 @@ def reordered(texts: pa.Array, order: IntArray, instead: Mapping[int, str | None
 
 
 def _ends_and_bytes(texts: pa.Array) -> tuple[npt.NDArray[np.int32], npt.NDArray[np.uint8]]:
-    """Return where each string ends, after a first number for the beginning, and the bytes."""
     _, ends, text = texts.buffers()
     ends = np.frombuffer(ends, np.int32)[texts.offset : texts.offset + len(texts) + 1]
     return ends, np.frombuffer(text, np.uint8) if text is not None and text.size else np.empty(0, np.uint8)
@@ -134,7 +133,7 @@ def _copy(
 
 @inlined
 def _put(out: Any, to: Any, text: Any, size: Any, first: Any, last: Any) -> Any:
-    """Copy one string, and the bytes after it up to a whole word: the next string or the spare word overwrites them."""
+    """Copy one string word by word; the next string or the spare word overwrites what is copied after its end."""
     if last + WORD <= size:
         put_bytes(out, to, text, first, last)
     else:

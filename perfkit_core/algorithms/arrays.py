@@ -1,4 +1,4 @@
-"""Columns of Arrow and arrays of numpy: nulls as a number and back, dictionaries, matches, memory for large arrays."""
+"""Arrow columns and numpy arrays: nulls as a number and back, dictionaries, lookups, memory for large arrays."""
 
 from __future__ import annotations
 
@@ -22,23 +22,22 @@ IntArray = npt.NDArray[np.int64]
 BoolArray = npt.NDArray[np.bool_]
 
 TEXT: Final = pa.dictionary(pa.int32(), pa.string())
-"""Type of text columns."""
 
 
 @dataclass(frozen=True, slots=True)
 class Codes:
-    """A dictionary-encoded column: ``codes[i]`` indexes ``values``, -1 is null."""
+    """A dictionary-encoded column: ``codes[i]`` indexes ``values``; -1 is null."""
 
     codes: npt.NDArray[np.int32]
     values: list[str]
 
     def rows(self, *wanted: str) -> BoolArray:
-        """Return the mask of rows that hold one of ``wanted``."""
+        """Return the mask of rows with a value in ``wanted``."""
         return self.lookup(np.array([value in wanted for value in self.values], dtype=np.bool_), False)
 
     def lookup(self, per_value: npt.NDArray[Any], missing: Any) -> npt.NDArray[Any]:
-        """Return the item of each row's value, of one item per distinct value; ``missing`` where the row is null.
-        Raises ValueError where there are not as many items as values."""
+        """Return the item of each row's value; ``per_value`` has one per distinct value, ``missing`` is for nulls.
+        Raises ValueError if the numbers of items and values differ."""
         if len(per_value) != len(self.values):
             raise ValueError(f"{len(per_value)} items for {len(self.values)} values")
         table = np.append(np.asarray(per_value), np.asarray([missing], dtype=np.asarray(per_value).dtype))
@@ -46,31 +45,31 @@ class Codes:
 
 
 MISSING: Final = -1
-"""Stands for null in integers that are read as an array, by default."""
+"""Default replacement of null in integer arrays."""
 OFFSETS_END: Final = 2**31 - 1
-"""Most bytes of text in one Arrow string array."""
+"""Limit of one Arrow string array."""
 BLOCK: Final = 1 << 16
-"""Rows of a block: of columns of one repeated value only one block is in memory, and lookups go block by block."""
+"""Rows of a block: lookups go block by block, and columns of one repeated value hold a single block in memory."""
 LONGEST_PATTERN: Final = 10_000
-"""Characters of a regular expression; a longer one is a mistake."""
+"""Most characters of a regular expression; a longer one is a mistake."""
 
 
 SMALL_BYTES: Final = 1 << 20
-"""Up to this size malloc is as good as :func:`allocate`."""
+"""Size up to which malloc is as good as :func:`allocate`."""
 
 
 def allocate(count: int, kind: Any) -> npt.NDArray[Any]:
-    """Return an uninitialised array of shape (count,). Cells that nobody touches take no memory.
+    """Return an uninitialised array of shape (count,). Untouched pages take no memory.
 
-    Large arrays have memory apart from malloc's, which returns to the system with the last array that uses it. The
-    first touch of memory is what costs most in large recordings, and numpy asks for large pages from 4 MB on: virtual
-    machines that return free memory to their host take up to five times as long for those (docs/decisions/0010).
-    Raises MemoryError where the system has none.
+    Large arrays bypass malloc, so that their memory returns to the system when the last array that uses it is freed. In
+    large recordings the first touch of memory costs most, and numpy requests huge pages from 4 MB on, which take up to
+    five times as long on virtual machines that return free memory to their host (docs/decisions/0010). Raises
+    MemoryError.
     """
     size = count * np.dtype(kind).itemsize
     if size <= SMALL_BYTES:
         return np.empty(count, kind)
-    # Private: what Python asks for otherwise is shared memory, in a file system of the kernel.
+    # Private: Python's default is shared memory, which the kernel backs by a file.
     private = {"flags": mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS} if hasattr(mmap, "MAP_PRIVATE") else {}
     try:
         return np.frombuffer(mmap.mmap(-1, size, **private), kind, count)
@@ -79,14 +78,13 @@ def allocate(count: int, kind: Any) -> npt.NDArray[Any]:
 
 
 def filled(count: int, value: int, kind: Any = np.int64) -> npt.NDArray[Any]:
-    """Return an array of shape (count,) that holds one value."""
     cells = allocate(count, kind)
     cells.fill(value)
     return cells
 
 
 def joined(column: pa.ChunkedArray) -> pa.Array:
-    """Return a column in one piece, with one dictionary; not copied where all pieces but one are empty."""
+    """Return a column in one piece, without a copy if at most one piece has rows."""
     pieces = [chunk for chunk in column.chunks if len(chunk)] or column.chunks[:1]
     if len(pieces) == 1:
         return pieces[0]
@@ -94,7 +92,7 @@ def joined(column: pa.ChunkedArray) -> pa.Array:
 
 
 def picked(column: pa.ChunkedArray, rows: np.ndarray[Any, np.dtype[np.int64]]) -> pa.Array:
-    """Return some rows of a column, ascending, in one piece. Arrow's own ``take`` first joins all pieces of texts."""
+    """Return ascending ``rows`` of a column in one piece. Arrow's own ``take`` first joins all pieces of text."""
     ends = np.cumsum([len(piece) for piece in column.chunks])
     cuts = np.searchsorted(rows, np.append(0, ends)).tolist()
     starts = (ends - [len(piece) for piece in column.chunks]).tolist()
@@ -107,7 +105,7 @@ def picked(column: pa.ChunkedArray, rows: np.ndarray[Any, np.dtype[np.int64]]) -
 
 
 def constant(value: int | None, of_type: pa.DataType, count: int) -> pa.ChunkedArray:
-    """Return a column of one value (None: null), which takes the memory of one block."""
+    """Return a column of one value (None: null) that takes the memory of one block."""
     whole, rest = divmod(count, BLOCK)
     block = _block(value, of_type)
     return pa.chunked_array([block] * whole + ([block.slice(0, rest)] if rest else []), of_type)
@@ -119,7 +117,7 @@ def _block(value: int | None, of_type: pa.DataType) -> pa.Array:
 
 
 def nullable(values: np.ndarray[Any, np.dtype[Any]]) -> pa.ChunkedArray:
-    """Return integers as a column, negative ones null. Shares the memory of ``values``."""
+    """Return integers as a column that shares their memory; negative ones are null."""
     known = values >= 0
     count, of_type = len(values), pa.from_numpy_dtype(values.dtype)
     nulls = count - int(np.count_nonzero(known))
@@ -131,7 +129,7 @@ def nullable(values: np.ndarray[Any, np.dtype[Any]]) -> pa.ChunkedArray:
 
 
 def texts(codes: np.ndarray[Any, np.dtype[np.int32]], values: Sequence[str]) -> pa.ChunkedArray:
-    """Return a text column of codes that index ``values``, negative ones null. Shares the memory of ``codes``."""
+    """Return a text column of codes that index ``values``, sharing their memory; negative ones are null."""
     indices = nullable(codes)
     if indices.null_count == len(codes):
         return constant(None, TEXT, len(codes))
@@ -139,11 +137,11 @@ def texts(codes: np.ndarray[Any, np.dtype[np.int32]], values: Sequence[str]) -> 
 
 
 def spread(table: np.ndarray[Any, Any], numbers: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
-    """Return the cells of ``table`` at these numbers (negative ones: from its end), shape (numbers,). All numbers must
-    be within the table.
+    """Return the cells of ``table`` at ``numbers`` (negative ones count from the end), shape (numbers,). Not
+    range-checked.
 
-    Block by block, as numpy first converts all numbers to 64 bits, in memory that was never touched before. Wrapping
-    avoids that it writes each block twice, to check the numbers.
+    Goes block by block, as numpy first converts all numbers to 64 bits in fresh memory. Mode "wrap" avoids the second
+    buffer that numpy uses to check the range.
     """
     if len(numbers) <= BLOCK or table.dtype.hasobject:
         return table.take(numbers)
@@ -165,7 +163,7 @@ def valid(values: pa.Array) -> np.ndarray[Any, np.dtype[np.bool_]]:
 
 
 def to_int64(chunks: Iterable[pa.Array], count: int, missing: int) -> np.ndarray[Any, np.dtype[np.int64]]:
-    """Return integers as one array of shape (count,), read only; nulls are ``missing``."""
+    """Return integers as one read-only array of shape (count,), nulls replaced by ``missing``."""
     values: np.ndarray[Any, np.dtype[np.int64]] | None = None
     at = 0
     for chunk in chunks:
@@ -182,8 +180,8 @@ def to_int64(chunks: Iterable[pa.Array], count: int, missing: int) -> np.ndarray
 
 
 def _filled(chunk: pa.Array, missing: int) -> np.ndarray[Any, np.dtype[Any]]:
-    """Return integers with ``missing`` for nulls; not copied where the cells of nulls hold that number already, as
-    readers write them."""
+    """Return integers with nulls replaced by ``missing``, without a copy if the cells of nulls hold that number
+    already."""
     if not chunk.null_count:
         return cast("npt.NDArray[Any]", chunk.to_numpy())
     held = np.frombuffer(chunk.buffers()[1], chunk.type.to_pandas_dtype())[chunk.offset : chunk.offset + len(chunk)]
@@ -193,7 +191,7 @@ def _filled(chunk: pa.Array, missing: int) -> np.ndarray[Any, np.dtype[Any]]:
 
 
 def to_codes(chunks: Iterable[pa.Array], count: int) -> tuple[np.ndarray[Any, np.dtype[np.int32]], list[str]]:
-    """Return texts as codes of shape (count,), -1 for null, read only, and the distinct values that they index."""
+    """Return texts as read-only codes of shape (count,), -1 for null, and the distinct values that they index."""
     codes: np.ndarray[Any, np.dtype[np.int32]] | None = None
     number: dict[str, int] = {}
     at, last, common = 0, None, np.empty(0, np.int32)
@@ -217,7 +215,7 @@ def to_codes(chunks: Iterable[pa.Array], count: int) -> tuple[np.ndarray[Any, np
 def matches(values: Sequence[str | None], pattern: str) -> BoolArray:
     """Return the mask of texts that contain a match, shape (len(values),); null never does. Raises UsageError.
 
-    For patterns of users: RE2 takes time linear in the text and bounded memory, so none can hang.
+    Uses RE2, which takes linear time and bounded memory, so that no user's pattern can hang.
     """
     if len(pattern) > LONGEST_PATTERN:
         raise UsageError(f"a regular expression of {len(pattern)} characters", f"at most {LONGEST_PATTERN} are allowed")

@@ -1,4 +1,4 @@
-"""Decimal text to integer nanoseconds, exactly. Floats would lose up to 253 ns of an epoch time in µs."""
+"""Exact conversion of decimal text to integer nanoseconds. A float loses up to 253 ns of an epoch time in µs."""
 
 from __future__ import annotations
 
@@ -14,15 +14,15 @@ from perfkit_core.algorithms.arrays import BLOCK, IntArray
 from perfkit_core.errors import SourceError
 
 _DIGITS: Final = 3
-"""From µs to ns."""
+"""Decimals from µs to ns."""
 _LONG = decimal.Context(prec=80, rounding=decimal.ROUND_HALF_EVEN)
 
 
 def to_ns(texts: Sequence[bytes | str | None], place: Callable[[int], str] = lambda at: "") -> IntArray:
-    """Return decimal texts of µs (``b"1419247332500.684"``, also quoted) in ns, rounded to the nearest; None is 0.
+    """Return decimal texts of µs (``b"1419247332500.684"``, also quoted) in ns, rounded half to even; None is 0.
 
-    Raises SourceError for text that is not a number or does not fit 64 bits; ``place`` returns where the text with this
-    index is.
+    Raises SourceError for text that is not a number or does not fit 64 bits; ``place`` returns where the text with that
+    index is in the source.
     """
     try:
         return _integers(texts)
@@ -38,7 +38,7 @@ def to_ns(texts: Sequence[bytes | str | None], place: Callable[[int], str] = lam
 
 
 def span_ns(start_ns: IntArray, dur_ns: IntArray) -> tuple[int, int]:
-    """Return the first start and last end of one or more events, shape (events,), also where that end is no int64."""
+    """Return the first start and last end of one or more events, as Python integers, as the end may overflow int64."""
     first, last = int(start_ns.min()), int(start_ns.max())
     for begin in range(0, len(start_ns), BLOCK):
         start, duration = start_ns[begin : begin + BLOCK], dur_ns[begin : begin + BLOCK]
@@ -51,7 +51,6 @@ def span_ns(start_ns: IntArray, dur_ns: IntArray) -> tuple[int, int]:
 
 
 def check_fits(times_ns: Iterable[int]) -> None:
-    """Raise SourceError where a time does not fit 64 bits of nanoseconds."""
     for time_ns in times_ns:
         if not -(2**63) < time_ns < 2**63:
             raise _not_fitting(str(time_ns // 1000), "")
@@ -65,7 +64,6 @@ def _not_fitting(text: str, place: str, more: str = "") -> SourceError:
 
 
 def _integers(texts: Sequence[bytes | str | None]) -> IntArray:
-    """Return texts of µs in ns. Raises ArrowInvalid."""
     strings = pc.utf8_trim(pc.fill_null(pa.array(texts).cast(pa.string()), "0"), ' "')
     ns = pa.decimal128(38, _DIGITS)
     try:

@@ -1,4 +1,4 @@
-"""Groups of rows with equal keys in several columns, without sorting rows or texts."""
+"""Grouping of rows by several key columns, without sorting rows or texts."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from perfkit_core.runtime.compile import compiled
 def distinct(columns: Iterable[Any], rows: int) -> tuple[IntArray, IntArray]:
     """Return the group of each row, numbered by first appearance, shape (rows,), and the first row of each group.
 
-    Columns are integer, boolean, float or object arrays, categoricals or nullable integers; missing is a value too.
+    Columns are integer, boolean, float or object arrays, categoricals or nullable integers. Missing is a value too.
     """
     key, width = np.zeros(rows, np.int64), 1
     for column in columns:
@@ -34,8 +34,8 @@ def distinct(columns: Iterable[Any], rows: int) -> tuple[IntArray, IntArray]:
 
 
 def by_appearance(key: IntArray, width: int) -> tuple[IntArray, IntArray]:
-    """Return keys 0 ≤ k < width renumbered by first appearance, and the row of that. Negative keys stay -1 where the
-    width is in proportion to the rows."""
+    """Return keys 0 ≤ k < width renumbered by first appearance, and the first row of each. Negative keys stay -1 if
+    :func:`is_dense`."""
     if not is_dense(width, len(key)):
         code = pd.factorize(key)[0].astype(np.int64, copy=False)
         return code, np.flatnonzero(np.diff(np.maximum.accumulate(code), prepend=-1))
@@ -45,15 +45,15 @@ def by_appearance(key: IntArray, width: int) -> tuple[IntArray, IntArray]:
 
 
 def sums(code: npt.NDArray[Any], width: int, values: npt.NDArray[Any]) -> IntArray:
-    """Return the sum of the values of each code 0 ≤ c < width (other codes do not count), shape (width,)."""
+    """Return the sum of the values of each code 0 ≤ c < width, shape (width,). Negative codes are ignored."""
     total = np.zeros(width, np.int64)
     _add(code, values, total)
     return total
 
 
 def extremes(code: npt.NDArray[Any], width: int, values: IntArray) -> tuple[IntArray, IntArray]:
-    """Return the least and greatest value of each code 0 ≤ c < width (other codes do not count), shape (width,): the
-    greatest and least of int64 without values."""
+    """Return the least and greatest value of each code 0 ≤ c < width, shape (width,); without values the greatest and
+    least int64. Negative codes are ignored."""
     limits = np.iinfo(np.int64)
     least, most = np.full(width, limits.max), np.full(width, limits.min)
     _limit(code, values, least, most)
@@ -61,26 +61,26 @@ def extremes(code: npt.NDArray[Any], width: int, values: IntArray) -> tuple[IntA
 
 
 def first_rows(key: IntArray, width: int) -> IntArray:
-    """Return the first row of each key 0 ≤ k < width, ``len(key)`` without rows, shape (width,)."""
+    """Return the first row of each key 0 ≤ k < width, shape (width,); ``len(key)`` for keys without rows."""
     first = np.full(width, len(key), np.int64)
     first[key[::-1]] = np.arange(len(key) - 1, -1, -1)  # the last write wins: that of the first row
     return first
 
 
 def last_rows(key: IntArray, width: int) -> IntArray:
-    """Return the last row of each key 0 ≤ k < width, -1 without rows, shape (width,)."""
+    """Return the last row of each key 0 ≤ k < width, shape (width,); -1 for keys without rows."""
     last = np.full(width, -1, np.int64)
     last[key] = np.arange(len(key))
     return last
 
 
 def is_dense(width: int, rows: int) -> bool:
-    """Return whether a table of ``width`` numbers is in proportion to the rows; else keys are hashed."""
+    """Return whether a table of ``width`` numbers is in proportion to the rows; otherwise keys are hashed."""
     return width <= max(4 * rows, 1 << 16)
 
 
 def sorted_codes(columns: Iterable[IntArray], rows: int) -> tuple[IntArray, IntArray]:
-    """Return :func:`distinct` of integers with the groups numbered in the order of their values."""
+    """Return :func:`distinct` of integer columns with the groups numbered in the order of their values."""
     columns = list(columns)
     code, first = distinct(columns, rows)
     order = np.lexsort([column[first] for column in reversed(columns)])
@@ -90,12 +90,11 @@ def sorted_codes(columns: Iterable[IntArray], rows: int) -> tuple[IntArray, IntA
 
 
 def stable_order(key: IntArray, width: int) -> IntArray:
-    """Return the rows sorted by keys 0 ≤ k < width, stable; in linear time where there are few keys."""
+    """Return the rows sorted by keys 0 ≤ k < width, stable; a linear-time radix sort for up to 2¹⁶ keys."""
     return np.argsort(key.astype(np.uint16) if width <= 1 << 16 else key, kind="stable")
 
 
 def parts(key: IntArray, width: int) -> list[IntArray]:
-    """Return the rows of each key 0 ≤ k < width, in their order."""
     ends = np.cumsum(np.bincount(key, minlength=width))
     return np.split(stable_order(key, width), ends[:-1])[:width]
 
@@ -112,7 +111,7 @@ def ranked(key: IntArray, width: int) -> tuple[IntArray, IntArray]:
 
 
 def _codes(column: Any) -> tuple[IntArray, int]:
-    """Return a number below the returned width for each value of a column, missing included."""
+    """Return a code for each value of a column, missing included, and the exclusive upper limit of the codes."""
     if isinstance(column, pd.Series):
         column = column.array
     if isinstance(column, pd.Categorical):
@@ -135,7 +134,7 @@ def _codes(column: Any) -> tuple[IntArray, int]:
 @compiled
 def _by_appearance(key, number, code, first):  # type: ignore[no-untyped-def]
     """Set ``code`` of each row (-1 for negative keys) and the ``first`` row of each code; return the number of codes.
-    ``number`` of each key is -1 before."""
+    ``number`` maps key to code, -1 on entry."""
     count = 0
     for i in range(len(key)):
         if key[i] < 0:

@@ -1,4 +1,4 @@
-"""Algebra of time intervals: arrays of starts and ends in integer nanoseconds, half open [start, end).
+"""Algebra of half-open time intervals [start, end) in integer nanoseconds.
 
 A set is a pair of int64 arrays, shape (n,), sorted and disjoint, as :func:`union` returns it.
 """
@@ -16,13 +16,13 @@ EMPTY: Intervals = (np.empty(0, np.int64), np.empty(0, np.int64))
 
 
 def union(starts: IntArray, ends: IntArray) -> Intervals:
-    """Merge intervals that overlap or touch. Empty and reversed ones (end ≤ start) do not count."""
+    """Merge intervals that overlap or touch. Empty and reversed ones (end ≤ start) are ignored."""
     starts, ends = _by_start(starts, ends)
     return _united_rows(np.arange(len(starts)), starts, ends)
 
 
 def union_of(rows: IntArray, starts: IntArray, ends: IntArray) -> Intervals:
-    """Return the :func:`union` of these rows of many intervals."""
+    """Return the :func:`union` of the intervals in ``rows``."""
     return _united_rows(rows, starts, ends) if _is_sorted(starts, rows) else union(starts[rows], ends[rows])
 
 
@@ -33,21 +33,20 @@ def _united_rows(rows: IntArray, starts: IntArray, ends: IntArray) -> Intervals:
 
 
 def length(intervals: Intervals) -> int:
-    """Return the total nanoseconds of a disjoint set."""
     return int((intervals[1] - intervals[0]).sum())
 
 
 def union_length_by(groups: IntArray, count: int, starts: IntArray, ends: IntArray) -> IntArray:
-    """Return the nanoseconds covered by the intervals of each group 0 ≤ g < count (others do not count), shape
-    (count,). One pass over the intervals in the order of their starts, for any number of groups."""
+    """Return the nanoseconds covered by the intervals of each group 0 ≤ g < count, shape (count,). Negative groups are
+    ignored."""
     starts, ends, groups = _by_start(starts, ends, groups)
     total: IntArray = _covered(groups, starts, ends, np.zeros(count, np.int64))
     return total
 
 
 def union_by(groups: IntArray, count: int, starts: IntArray, ends: IntArray) -> tuple[IntArray, IntArray, IntArray]:
-    """Return the :func:`union` of each group 0 ≤ g < count: group, start and end of each interval, sorted by group and
-    time."""
+    """Return the :func:`union` of each group 0 ≤ g < count as arrays of group, start and end, sorted by group and
+    start."""
     starts, ends, groups = _by_start(starts, ends, groups)
     group, start, end = _merged(groups.astype(np.int64, copy=False), starts, ends, count)
     order = np.lexsort((start, group))
@@ -55,7 +54,7 @@ def union_by(groups: IntArray, count: int, starts: IntArray, ends: IntArray) -> 
 
 
 def intersect(a: Intervals, b: Intervals) -> Intervals:
-    """Return the intersection of two disjoint sets."""
+    """Return the intersection of two sets."""
     if not len(a[0]) or not len(b[0]):
         return EMPTY
     edges = np.concatenate([a[1], b[1], a[0], b[0]])  # ends before starts: touching sets share nothing
@@ -67,7 +66,7 @@ def intersect(a: Intervals, b: Intervals) -> Intervals:
 
 
 def subtract(a: Intervals, b: Intervals) -> Intervals:
-    """Return the intervals in ``a`` that are not in ``b`` (both disjoint sets)."""
+    """Return the parts of the set ``a`` that are not in the set ``b``."""
     if not len(a[0]) or not len(b[0]):
         return a
     low, high = min(a[0][0], b[0][0]), max(a[1][-1], b[1][-1])
@@ -76,7 +75,7 @@ def subtract(a: Intervals, b: Intervals) -> Intervals:
 
 
 def _by_start(starts: IntArray, *others: IntArray) -> tuple[IntArray, ...]:
-    """Return arrays in the order of the starts, not copied where that is their order."""
+    """Return the arrays sorted by start, without a copy if they are sorted."""
     if (starts[1:] >= starts[:-1]).all():
         return starts, *others
     order = np.argsort(starts, kind="stable")
@@ -96,7 +95,7 @@ def _covered(groups, starts, ends, total):  # type: ignore[no-untyped-def]
 
 @compiled
 def _merged(groups, starts, ends, count):  # type: ignore[no-untyped-def]
-    """One item for each merged interval, in the order of their starts."""
+    """Return group, start and end of each merged interval, in the order of their starts."""
     current = np.full(count, -1, np.int64)
     group, start, end = np.empty_like(starts), np.empty_like(starts), np.empty_like(starts)
     found = 0
@@ -123,7 +122,7 @@ def _is_sorted(starts, rows):  # type: ignore[no-untyped-def]
 
 @compiled
 def _united(rows, starts, ends, first, last):  # type: ignore[no-untyped-def]
-    """Sets the intervals of the union, in the order of their starts as the rows are, and returns how many there are."""
+    """Set the intervals of the union, whose rows must be sorted by start, and return their number."""
     found = 0
     for i in rows:
         if ends[i] <= starts[i]:

@@ -1,10 +1,10 @@
 """Nesting of host events, self times, and sums and lookups along the paths of a tree.
 
-B is inside A when both are on one thread, A.start ≤ B.start < A.end and B.end ≤ A.end; the parent is the enclosing
-event that started last. Events that overlap without nesting are siblings. Self time is the duration less the union of
-the direct children, so overlapping children never make it negative.
+B is inside A if both are on one thread, A.start ≤ B.start < A.end and B.end ≤ A.end; the parent is the enclosing event
+that started last. Events that overlap without nesting are siblings. Self time is the duration less the union of the
+direct children, so it is never negative.
 
-A tree is the row of the parent of each row, -1: none. All functions after :func:`self_times_in_order` need parent < row
+A tree is the parent's row of each row, -1 for roots. All functions after :func:`self_times_in_order` need parent < row
 and return arrays of shape (rows,).
 """
 
@@ -19,14 +19,14 @@ from perfkit_core.algorithms.arrays import BoolArray, IntArray, allocate, filled
 from perfkit_core.runtime.compile import compiled
 
 _ROOM: Final = 64
-"""Slots of the hash table of threads, a power of two: it is enlarged for more than half as many threads."""
+"""Initial slots of the hash table of threads, a power of two; it is enlarged when half full."""
 _FACTOR: Final = 0x1E3779B97F4A7C15
 
 N = TypeVar("N", bound="np.integer[Any]")
 
 
 def nest(thread: IntArray, start_ns: IntArray, end_ns: IntArray) -> IntArray:
-    """Return the row of the parent of each row, shape (n,). ``thread`` may be any integer key; O(n log n)."""
+    """Return the parent of each row, shape (n,). ``thread`` may be any integer key; O(n log n)."""
     order = np.lexsort((-end_ns, start_ns, thread))
     parent = np.full(len(order), -1, np.int64)
     parent[order] = _enclosing(order, thread[order], start_ns[order], end_ns[order])
@@ -36,17 +36,17 @@ def nest(thread: IntArray, start_ns: IntArray, end_ns: IntArray) -> IntArray:
 def nest_in_order(
     inside: BoolArray, process: IntArray, thread: IntArray, start_ns: IntArray, end_ns: IntArray
 ) -> IntArray:
-    """Return the parents as :func:`nest`, of the rows ``inside`` of a table that is sorted by start, the longest first;
-    -1 for all other rows. A ``thread`` belongs to its ``process``; both may be any integers. O(n) in general, as
-    threads are looked up by hash."""
+    """Return the parents as :func:`nest` of the rows ``inside`` of a table sorted by start, then longest first; -1 for
+    other rows. ``process`` and ``thread`` together are the key, any integers. O(n), as threads are hashed."""
     parent, room = filled(len(inside), -1), _ROOM
     while not _nest_in_order(inside, process, thread, start_ns, end_ns, parent, np.full((3, room), -1, np.int64)):
-        room = min(_ROOM * room, 2 << len(inside).bit_length())  # there are no more threads than rows
+        room = min(_ROOM * room, 2 << len(inside).bit_length())  # no more threads than rows
     return parent
 
 
 def renumbered(parent: IntArray, order: IntArray) -> IntArray:
-    """Return the parents of the rows in another ``order``, as rows of it; -1 where one is not before its child."""
+    """Return the parents of the rows in another ``order``, as rows of it; -1 for a parent that is not before its
+    child."""
     row, parents = allocate(len(order), np.int64), allocate(len(order), np.int64)
     _renumbered(parent, order, row, parents)
     return parents
@@ -59,22 +59,22 @@ def self_times(parent: IntArray, start_ns: IntArray, end_ns: IntArray) -> IntArr
 
 
 def self_times_in_order(wanted: BoolArray, parent: IntArray, start_ns: IntArray, end_ns: IntArray) -> IntArray:
-    """Return self times as :func:`self_times`, of the rows ``wanted`` of a table that is sorted by start, the longest
-    first; -1 for all other rows, which may be children too."""
+    """Return :func:`self_times` of the rows ``wanted`` of a table sorted by start, then longest first; -1 for other
+    rows, which are subtracted from their parents too."""
     own, covered = allocate(len(parent), np.int64), allocate(len(parent), np.int64)
     _self_times_in_order(wanted, parent, start_ns, end_ns, own, covered)
     return own
 
 
 def sum_up(parent: IntArray, values: npt.NDArray[Any]) -> IntArray:
-    """Return inclusive sums: the value of each row plus those of all rows below it."""
+    """Return inclusive sums: the value of each row plus those of its descendants."""
     total = values.astype(np.int64)
     _sum_up(parent, total)
     return total
 
 
 def sum_down(parent: IntArray, values: npt.NDArray[Any]) -> IntArray:
-    """Return the value of each row plus those of all rows above it (a depth, for ones)."""
+    """Return the value of each row plus those of its ancestors."""
     total = values.astype(np.int64)
     _sum_down(parent, total)
     return total
@@ -88,7 +88,7 @@ def first_on_path(parent: IntArray, own: npt.NDArray[N]) -> npt.NDArray[N]:
 
 
 def last_on_path(parent: IntArray, own: npt.NDArray[N]) -> npt.NDArray[N]:
-    """Return the value ≥ 0 nearest to each row on its path, its own first; -1 without one, in the type of ``own``."""
+    """Return the value ≥ 0 nearest to each row on its path, itself included; -1 without one, in the type of ``own``."""
     values = own.copy()
     _last_on_path(parent, values)
     return values
@@ -123,14 +123,14 @@ def lies_in(parent: IntArray, wanted: np.ndarray) -> BoolArray:
 
 
 def holds(parent: IntArray, wanted: np.ndarray) -> BoolArray:
-    """Return the mask of rows with a row of the mask ``wanted`` below them."""
+    """Return the mask of rows with a descendant in the mask ``wanted``."""
     mask = np.zeros(len(parent), np.bool_)
     _holds(parent, wanted, mask)
     return mask
 
 
 def is_own(rows: IntArray) -> BoolArray:
-    """Return the mask of rows whose value is their own number, as of :func:`outermost`."""
+    """Return the mask of rows whose value is their own row number, as of :func:`outermost`."""
     own = np.empty(len(rows), np.bool_)
     _is_own(rows, own)
     return own
@@ -156,8 +156,8 @@ def _enclosing(row, thread, start, end):  # type: ignore[no-untyped-def]
 
 @compiled
 def _nest_in_order(inside, process, thread, start, end, parent, table):  # type: ignore[no-untyped-def]
-    """False where ``table`` has too little room for the threads: it is half full at most. It holds process, thread and
-    the last event of each, -1 where there is none."""
+    """Set ``parent``; return False if ``table`` has too few slots. Its rows are process, thread and last event (-1:
+    free)."""
     last, free = table.shape[1] - 1, table.shape[1] // 2
     for i in range(len(inside)):
         if not inside[i]:
@@ -173,7 +173,7 @@ def _nest_in_order(inside, process, thread, start, end, parent, table):  # type:
             free -= 1
             table[0, slot], table[1, slot] = process[i], thread[i]
         while p >= 0 and (start[i] >= end[p] or end[i] > end[p]):
-            p = parent[p]  # below an open event on the stack lies its parent
+            p = parent[p]  # the stack of open events is the chain of parents
         parent[i] = p
         table[2, slot] = i
     return True
@@ -217,7 +217,7 @@ def _self_times_in_order(wanted, parent, start, end, own, covered):  # type: ign
                 covered[p] = finish
 
 
-# The functions below write into the memory of the caller, which decides where it comes from.
+# The functions below write into the caller's arrays, so that large ones can come from ``allocate``.
 
 
 @compiled

@@ -1,7 +1,6 @@
-"""Statistics of samples: intervals of medians and means by the percentile bootstrap, and outliers.
+"""Statistics of samples: percentile bootstrap intervals of medians and means, and outliers.
 
-Efron and Tibshirani, An Introduction to the Bootstrap (1993), chapter 13. Draws are seeded: the same samples give the
-same interval.
+Efron and Tibshirani, An Introduction to the Bootstrap (1993), chapter 13. Draws are seeded, so results repeat.
 """
 
 from __future__ import annotations
@@ -17,9 +16,9 @@ from perfkit_core.algorithms.arrays import BoolArray
 DRAWS: Final = 2000
 _SEED: Final = 20_201
 _CELLS: Final = 1 << 22
-"""Samples that are drawn in one array."""
+"""Most samples drawn in one array, which bounds memory."""
 LEAST_TIMES: Final = 5
-"""Fewer times do not show what is usual."""
+"""Fewer times have no outliers."""
 _SIGMA: Final = 1.4826
 """Standard deviation of a normal distribution divided by its median absolute deviation."""
 
@@ -28,8 +27,8 @@ Samples = Sequence[float] | npt.NDArray[Any]
 
 
 def median_interval(samples: Samples, level: float = 0.95) -> tuple[float, float]:
-    """Return the interval that holds the median with a probability of ``level``. One sample is its own interval.
-    Raises ValueError without samples."""
+    """Return the interval that holds the median with probability ``level``. One sample is its own interval. Raises
+    ValueError without samples."""
     return interval(medians(np.asarray(samples, np.float64), np.random.default_rng(_SEED)), level)
 
 
@@ -57,14 +56,14 @@ def medians(samples: FloatArray, draw: np.random.Generator, of: Callable[..., An
 
 
 def interval(values: FloatArray, level: float) -> tuple[float, float]:
-    """Return the middle part of these values that holds ``level`` of them."""
+    """Return the central interval that holds the share ``level`` of the values."""
     low, high = np.quantile(values, [(1 - level) / 2, (1 + level) / 2])
     return float(low), float(high)
 
 
 def outlying(times: npt.NDArray[Any], sigmas: float, share: float) -> BoolArray:
-    """Return the mask of times that are more than so many standard deviations above the median (by the median absolute
-    deviation), and by more than a share of it; none of fewer than :data:`LEAST_TIMES`. Shape (times,)."""
+    """Return the mask of times above the median by more than ``sigmas`` standard deviations (from the median absolute
+    deviation) and by more than ``share`` of it, shape (times,). All False for fewer than :data:`LEAST_TIMES`."""
     if len(times) < LEAST_TIMES:
         return np.zeros(len(times), np.bool_)
     median = float(np.median(times))

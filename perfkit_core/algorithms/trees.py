@@ -1,7 +1,4 @@
-"""Trees of merged events: events with equal paths of keys from the root are one node.
-
-A parent is numbered before its children (parent < node), as the algorithms of ``nesting`` need it.
-"""
+"""Trees of merged events: events with equal paths of keys from the root are one node. Parents precede children."""
 
 from __future__ import annotations
 
@@ -37,14 +34,14 @@ class Tree:
         return groupby.sums(self.node, len(self), values)
 
     def inclusive(self, values: IntArray) -> IntArray:
-        """Return :meth:`own` with everything below each node."""
+        """Return :meth:`own` plus that of all descendants."""
         return nesting.sum_up(self.parent, self.own(values))
 
 
 def merge(parent: IntArray, key: IntArray, member: BoolArray) -> Tree:
-    """Return the tree of the events in the mask ``member`` by the path of their ``key`` ≥ 0; events between two of them
-    are skipped. Needs parent < row. One pass over the events. Nodes are numbered by depth, then by the node above, then
-    by key."""
+    """Return the tree of the events in the mask ``member`` by the path of their ``key`` ≥ 0, skipping other events
+    between them. Needs parent < row. Nodes are numbered by depth, then parent, then key, so the numbers do not depend
+    on order."""
     node = np.empty(len(parent), np.int64)
     above, keys = _found(parent, key, member, node)
     level = nesting.sum_down(above, (above != NO_ROW).astype(np.int64))
@@ -62,8 +59,8 @@ def merge(parent: IntArray, key: IntArray, member: BoolArray) -> Tree:
 
 @compiled(steps=5)
 def _found(parent, key, member, node):  # type: ignore[no-untyped-def]
-    """Set ``node`` of each event to the first number of its path, of others to that of the member above them. Return
-    the node above each node, and its key. Paths are looked up in a hash table with open addressing."""
+    """Set ``node`` of each member to a number of its path, of other events to that of the nearest member above. Return
+    the parent and the key of each node. Paths are looked up in a hash table with open addressing."""
     slots = np.full(1024, -1, np.int64)
     above, keys, count = np.empty(512, np.int64), np.empty(512, np.int64), 0
     for i in range(len(parent)):
@@ -89,7 +86,7 @@ def _found(parent, key, member, node):  # type: ignore[no-untyped-def]
 
 @compiled
 def _slot(above, key, size):  # type: ignore[no-untyped-def]
-    """Return the first slot: the bits of both numbers well mixed, as they count up."""
+    """Return the first slot of a node. Both numbers count up from 0, so their bits need mixing."""
     mixed = (np.uint64(above + 1) * np.uint64(0x9E3779B97F4A7C15)) ^ (np.uint64(key) * np.uint64(0xC2B2AE3D27D4EB4F))
     mixed ^= mixed >> np.uint64(29)
     mixed *= np.uint64(0xBF58476D1CE4E5B9)
@@ -98,7 +95,7 @@ def _slot(above, key, size):  # type: ignore[no-untyped-def]
 
 @compiled
 def _spread(above, keys, count):  # type: ignore[no-untyped-def]
-    """Return the table of ``count`` nodes, with twice as many slots as there is room for nodes."""
+    """Return the hash table of ``count`` nodes, at most half full."""
     slots = np.full(2 * len(above), -1, np.int64)
     for n in range(count):
         slot = _slot(above[n], keys[n], len(slots))
@@ -115,7 +112,7 @@ def _renumbered(node, member, number):  # type: ignore[no-untyped-def]
 
 
 def preorder(parent: IntArray, weight: IntArray) -> IntArray:
-    """Return the nodes in the order of a printed tree, the heaviest sibling first. Needs parent < node."""
+    """Return the nodes in preorder, the heaviest sibling first. Needs parent < node."""
     order = np.lexsort((np.arange(len(parent)), -weight, parent))
     size = nesting.sum_up(parent, np.ones(len(parent), np.int64))
     before = np.cumsum(size[order]) - size[order]
@@ -128,7 +125,7 @@ def preorder(parent: IntArray, weight: IntArray) -> IntArray:
 
 def heaviest_first(names: Iterable[object], *weights: IntArray) -> IntArray:
     """Return a weight of each node for :func:`preorder`: by the first of ``weights``, then the next, then the name, so
-    that a tree reads the same for any numbering of its nodes."""
+    that the order does not depend on the numbering of nodes."""
     place = np.unique(np.array([str(name) for name in names], object), return_inverse=True)[1]
     rank = np.empty(len(place), np.int64)
     rank[np.lexsort((-place, *weights[::-1]))] = np.arange(len(place))
