@@ -1,6 +1,6 @@
-"""perfkit_core: the event model, views, comparison, advice and reports. Imports no framework.
+"""The event model, views, comparison, advice and reports of perfkit. Imports no framework.
 
-The public names are imported on first use, so that ``import perfkit_core`` is quick.
+The public names are imported on first use, which keeps ``import perfkit_core`` fast.
 """
 
 from __future__ import annotations

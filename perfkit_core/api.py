@@ -1,4 +1,4 @@
-"""Public calls that combine several packages. ``perfkit_core`` exports them beside those of single packages."""
+"""Public functions that combine several packages, exported by ``perfkit_core``."""
 
 from __future__ import annotations
 
@@ -32,12 +32,12 @@ def summarize(
 ) -> pd.DataFrame:
     """Return the table of a view of a Trace, or of the sources that :func:`perfkit_core.load` reads, rank by rank.
 
-    ``by``: groupings of the view; ``steps``: step numbers; ``pattern``, ``kind``, ``device``: RE2 on the events that
-    count; ``native``: the framework's own numbers where they differ (docs/semantics); ``limit``: number of rows;
-    ``workers``: processes that read ranks; ``scheduler``: address of a Dask cluster that does; the rest as in
+    ``by``: groupings of the view; ``steps``: step numbers; ``pattern``, ``kind``, ``device``: RE2 filters of events;
+    ``native``: the framework's own numbers where they differ (docs/semantics); ``limit``: number of rows; ``workers``:
+    processes that read ranks; ``scheduler``: address of a Dask cluster to read them instead; other options as in
     :class:`perfkit_core.report.display.Display`: ``sort`` (descending unless ``ascending``), ``show``, ``hide``,
-    ``minimums``, ``columns``, ``average`` and, for trees, ``start``, ``trim``, ``depth``, ``displayed_only``.
-    Times are integer ns, sizes bytes, unknown is NA. Raises UsageError and SourceError.
+    ``minimums``, ``columns``, ``average`` and, for trees, ``start``, ``trim``, ``depth``, ``displayed_only``. Times are
+    integer ns, sizes bytes, unknown is NA. Raises UsageError and SourceError.
     """
     (chosen,) = choose_views([view], single=True)
     if isinstance(profile, Trace):

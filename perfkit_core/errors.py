@@ -2,7 +2,7 @@
 
 PerfkitError
 ├── SourceError   a file or folder that cannot be read as a profile
-├── UsageError    a request that makes no sense for this profile (unknown view, column, step, …)
+├── UsageError    a request that this profile or installation cannot answer (unknown view, column, step, …)
 └── CaptureError  a recording that cannot be made or kept
 """
 
@@ -12,7 +12,7 @@ from collections.abc import Iterable
 
 
 class PerfkitError(Exception):
-    """``message`` says what is wrong and where, ``hint`` what to try; the command line prints both in one line."""
+    """An error with ``message``, what is wrong and where, and ``hint``, what to try. Printed as one line."""
 
     def __init__(self, message: str, hint: str = "") -> None:
         super().__init__(message)
@@ -25,7 +25,7 @@ class PerfkitError(Exception):
 
 
 class SourceError(PerfkitError):
-    """A file or folder that cannot be read as a profile: missing, empty, truncated, corrupt or foreign."""
+    """A file or folder that cannot be read as a profile: missing, empty, truncated, corrupt or of another format."""
 
 
 class UsageError(PerfkitError):
@@ -37,12 +37,10 @@ class CaptureError(PerfkitError):
 
 
 def unwritable(path: object, error: OSError) -> UsageError:
-    """Return the error for an output file that cannot be written."""
     return UsageError(f"{path}: cannot be written ({error.strerror or error})", "choose another place with -o")
 
 
 def spelled_like(name: str, known: Iterable[str], label: str = "known") -> str:
-    """Return the hint for an unknown name: similar names, and all known ones."""
     from difflib import get_close_matches
 
     names = list(known)
