@@ -62,16 +62,14 @@ def handoffs(segments: Segments, leaders: BoolArray, rank: IntArray, batches: In
         for other in range(segments.threads)
         if not leaders[other] and rank[leader] == rank[other]
     ]
-    nothing = np.empty(0, np.int64)
-    fields = [np.concatenate([nothing, *(part[i] for part in parts)]) for i in range(5)]
-    order = np.lexsort((segments.start_ns[fields[1]], fields[0]))
-    order = order[~np.isin(fields[0][order], batches)]
-    waiter, first, last, idle, returns = (field[order] for field in fields)
+    fields = np.concatenate([np.empty((5, 0), np.int64), *parts], axis=1)
+    fields = fields[:, np.lexsort((segments.start_ns[fields[1]], fields[0]))]
+    waiter, first, last, idle, returns = fields[:, ~np.isin(fields[0], batches)]
     return Handoffs(waiter, first, last, idle, returns.astype(np.bool_))
 
 
-def _bursts(segments: Segments, leader: int, other: int) -> tuple[IntArray, ...]:
-    """Return the fields of Handoffs for the bursts of one thread in the segments of another."""
+def _bursts(segments: Segments, leader: int, other: int) -> IntArray:
+    """Return the fields of Handoffs for the bursts of one thread in the segments of another, shape (5, bursts)."""
     theirs, own = (np.searchsorted(segments.thread, [thread, thread + 1]) for thread in (leader, other))
     low, high = int(own[0]), int(own[1]) - 1  # without the empty one at the end
     at = np.arange(low, high)
@@ -79,7 +77,7 @@ def _bursts(segments: Segments, leader: int, other: int) -> tuple[IntArray, ...]
     begins = np.unique(np.append(at[idle] + 1, low))
     begins = begins[begins < high]
     if not len(begins):
-        return tuple(np.empty(0, np.int64) for _ in range(5))
+        return np.empty((5, 0), np.int64)
     leads = slice(int(theirs[0]), int(theirs[1]) - 1)
     waiter = leads.start + np.searchsorted(segments.start_ns[leads], segments.start_ns[begins], side="right") - 1
     within = (waiter >= leads.start) & (segments.end_ns[np.maximum(waiter, 0)] > segments.start_ns[begins])
@@ -95,8 +93,8 @@ def _bursts(segments: Segments, leader: int, other: int) -> tuple[IntArray, ...]
     runs_on &= segments.row[np.minimum(last + 1, high)] >= 0
     left = until - segments.end_ns[last]
     short = np.maximum(RETURN_NS, ((until - segments.start_ns[waiter]) * RETURN_SHARE).astype(np.int64))
-    idle_segment = np.where(begins > low, begins - 1, -1)
-    return waiter, begins, last, idle_segment, (~runs_on & (left >= 0) & (left <= short)).astype(np.int64)
+    returns = ~runs_on & (left >= 0) & (left <= short)
+    return np.stack([waiter, begins, last, np.where(begins > low, begins - 1, -1), returns])
 
 
 def host_graph(segments: Segments, busy_ns: IntArray, bursts: Handoffs) -> Graph:
@@ -138,9 +136,24 @@ def joined(trace: Trace, graph: Graph, leads: BoolArray, after: IntArray) -> Gra
     :class:`perfkit_core.replay.graph.Replay`."""
     calls = np.flatnonzero(communication(trace).host & (after >= 0))
     calls = calls[~leads[graph.lane[after[calls]]]]
-    waits = _waiting(trace, graph, leads, calls)
-    calls, waits = calls[waits >= 0], waits[waits >= 0]
-    node, position = np.unique(waits, return_inverse=True)
+    rank, at_work = trace.ints("rank"), trace.rows("kind", OPERATOR, RUNTIME, SYNC)
+    waiter = np.full(len(calls), -1, np.int64)  # the node that waits for each collective; -1: none
+    for lane in np.flatnonzero(leads).tolist():
+        nodes = np.flatnonzero((graph.lane == lane) & (graph.dur_ns > 0))
+        nodes = nodes[np.argsort(graph.start_ns[nodes], kind="stable")]
+        owner = graph.row[nodes[graph.row[nodes] >= 0]]
+        mine = np.flatnonzero(rank[calls] == rank[owner[0]]) if len(owner) else np.empty(0, np.int64)
+        if not len(mine):
+            continue
+        over = trace.end_ns[calls[mine]]
+        at = np.searchsorted(graph.start_ns[nodes], over, side="left") - 1
+        node = nodes[np.maximum(at, 0)]
+        left = graph.start_ns[node] + graph.dur_ns[node] - over
+        soon = np.maximum(RETURN_NS, (graph.dur_ns[node] * RETURN_SHARE).astype(np.int64))
+        waits = (at >= 0) & (left >= 0) & (left <= soon) & ~((graph.row[node] >= 0) & at_work[graph.row[node]])
+        waiter[mine[waits]] = node[waits]
+    calls, waiter = calls[waiter >= 0], waiter[waiter >= 0]
+    node, position = np.unique(waiter, return_inverse=True)
     over = np.full(len(node), np.iinfo(np.int64).min)
     np.maximum.at(over, position, trace.end_ns[calls])
     rest = np.arange(len(graph), len(graph) + len(node))
@@ -150,27 +163,6 @@ def joined(trace: Trace, graph: Graph, leads: BoolArray, after: IntArray) -> Gra
         edges(HANDOFF, after[calls], rest[position], owner=calls, from_start=True),
     ]
     return graph.continued(node, rest).with_nodes(left, graph.row[node], graph.lane[node], over, links)
-
-
-def _waiting(trace: Trace, graph: Graph, leads: BoolArray, calls: IntArray) -> IntArray:
-    """Return the node that waits for each collective; -1: none."""
-    waiter = np.full(len(calls), -1, np.int64)
-    rank, over = trace.ints("rank")[calls], trace.end_ns[calls]
-    at_work = trace.rows("kind", OPERATOR, RUNTIME, SYNC)
-    for lane in np.flatnonzero(leads).tolist():
-        nodes = np.flatnonzero((graph.lane == lane) & (graph.dur_ns > 0))
-        nodes = nodes[np.argsort(graph.start_ns[nodes], kind="stable")]
-        owner = graph.row[nodes[graph.row[nodes] >= 0]]
-        mine = np.flatnonzero(rank == trace.ints("rank")[owner[0]]) if len(owner) else np.empty(0, np.int64)
-        if not len(mine):
-            continue
-        at = np.searchsorted(graph.start_ns[nodes], over[mine], side="left") - 1
-        node = nodes[np.maximum(at, 0)]
-        left = graph.start_ns[node] + graph.dur_ns[node] - over[mine]
-        soon = np.maximum(RETURN_NS, (graph.dur_ns[node] * RETURN_SHARE).astype(np.int64))
-        waits = (at >= 0) & (left >= 0) & (left <= soon) & ~((graph.row[node] >= 0) & at_work[graph.row[node]])
-        waiter[mine[waits]] = node[waits]
-    return waiter
 
 
 def build(trace: Trace) -> Replay:

@@ -148,22 +148,15 @@ class Queued:
         self.end_ns: IntArray = trace.end_ns[work.row]
         self.rank: IntArray = trace.ints("rank")[work.row]
         first = np.searchsorted(work.lane, np.arange(work.lanes + 1))
-        self._orders = [
-            low + np.argsort(self.launch_ns[low:high], kind="stable") for low, high in itertools.pairwise(first)
-        ]
-        self._times = [self.launch_ns[order] for order in self._orders]
-        self._latest = []  # for each launch of a stream: the work up to it that ends last
-        for order in self._orders:
+        self._orders, self._times, self._latest = [], [], []
+        for low, high in itertools.pairwise(first):
+            order = low + np.argsort(self.launch_ns[low:high], kind="stable")
             end = self.end_ns[order]
+            self._orders.append(order)
+            self._times.append(self.launch_ns[order])
+            # For each launch: the work up to it that ends last.
             is_latest = end == np.maximum.accumulate(end)
             self._latest.append(order[np.maximum.accumulate(np.where(is_latest, np.arange(len(order)), 0))])
-
-    def __len__(self) -> int:
-        return len(self._orders)
-
-    def rank_of(self, lane: int) -> int:
-        """Return the rank of a stream."""
-        return int(self.rank[self._orders[lane][0]])
 
     def ends_last(self, lane: int, before_ns: IntArray) -> IntArray:
         """Return the work that ends last of the work launched on a stream before each time, -1 where there is none."""

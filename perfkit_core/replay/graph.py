@@ -14,25 +14,16 @@ from perfkit_core.errors import PerfkitError
 from perfkit_core.model.trace import Trace
 from perfkit_core.runtime.compile import compiled
 
-CHAIN: Final = 0
-"""What a thread does next."""
-LAUNCH: Final = 1
-"""Device work after the call that launched it."""
-STREAM: Final = 2
-"""Device work after the work before it in its stream."""
-EVENT: Final = 3
-"""Device work after work of another stream."""
-WAIT: Final = 4
-"""A thread that waits for device work."""
-QUEUE: Final = 5
-"""A thread that waits for room in the queue of a device."""
-HANDOFF: Final = 6
-"""A thread that waits for another thread."""
-MEETING: Final = 7
-"""Ranks that wait for each other in a collective."""
-BATCH: Final = 8
-"""A thread that waits for a batch from the data loader."""
-CAUSES: Final = ("chain", "launch", "stream", "event", "wait", "queue", "handoff", "meeting", "batch")
+# Causes of edges:
+CHAIN: Final = 0  # what a thread does next
+LAUNCH: Final = 1  # device work after the call that launched it
+STREAM: Final = 2  # device work after the work before it in its stream
+EVENT: Final = 3  # device work after work of another stream
+WAIT: Final = 4  # a thread that waits for device work
+QUEUE: Final = 5  # a thread that waits for room in the queue of a device
+HANDOFF: Final = 6  # a thread that waits for another thread
+MEETING: Final = 7  # ranks that wait for each other in a collective
+BATCH: Final = 8  # a thread that waits for a batch from the data loader
 
 
 @dataclass(frozen=True, slots=True)

@@ -113,9 +113,6 @@ class _Members:
     node: IntArray
     match: IntArray
 
-    def __len__(self) -> int:
-        return len(self.node)
-
     def only(self, mask: BoolArray) -> _Members:
         """Return the members of the mask, without collectives of which a single rank is left."""
         match, node = self.match[mask], self.node[mask]
@@ -151,8 +148,8 @@ def meet(replay: Replay, work: DeviceWork, leads: BoolArray) -> Replay:
         tied = _tied(graph, those)
         with suppress(CyclicGraphError):
             play(tied)
-            apart = len(collectives) - len(those)
-            return replace(replay, graph=tied, tied=len(those), apart=apart, ahead_ns=ahead_ns)
+            count = len(those.node)
+            return replace(replay, graph=tied, tied=count, apart=len(collectives) - count, ahead_ns=ahead_ns)
     return replace(replay, graph=graph, apart=len(collectives), ahead_ns=ahead_ns)
 
 
@@ -184,7 +181,7 @@ def _early_ns(graph: Graph, members: _Members) -> IntArray:
 def _tied(graph: Graph, members: _Members) -> Graph:
     """Return the graph with a further node for each meeting and for each transfer: arrivals → meeting → transfers. What
     began with the end of a collective begins with that of its transfer."""
-    node, count = members.node, len(members)
+    node, count = members.node, len(members.node)
     arrival, early = _arrival_ns(graph, members), _early_ns(graph, members)
     meeting = len(graph) + members.match
     transfer = len(graph) + len(arrival) + np.arange(count)

@@ -13,7 +13,7 @@ from perfkit_core.algorithms.arrays import BoolArray, IntArray
 from perfkit_core.model.schema import STEP
 from perfkit_core.model.trace import Trace
 from perfkit_core.replay.device_work import UNEXPLAINED_NS
-from perfkit_core.replay.graph import CAUSES, Graph, Replay, play
+from perfkit_core.replay.graph import BATCH, Graph, Replay, play
 from perfkit_core.views.communication.instances import communication
 
 
@@ -149,7 +149,7 @@ def unexplained_ratio(replay: Replay) -> float | None:
         return None
     begin = graph.start_ns[links.src] + np.where(links.from_start, 0, graph.dur_ns[links.src]) + links.lag_ns
     binds = (begin == graph.start_ns[links.dst]) & ~graph.on_host[links.dst]
-    usual = np.zeros(len(CAUSES), np.int64)
+    usual = np.zeros(BATCH + 1, np.int64)  # the last cause is BATCH
     for cause in np.unique(links.cause[binds]):
         lags = np.append(links.lag_ns[binds & (links.cause == cause)], _TYPICAL_NS)
         usual[cause] = int(np.quantile(lags, _USUAL))

@@ -213,13 +213,13 @@ def _synchronised(
     by_event[recorded] = records.recorded_by[record[recorded]] >= 0
     until[by_event] = start[records.recorded_by[record[by_event]]]
     stream[scope == DEVICE] = -1  # whatever number its record has
-    lanes = range(len(queued))
-    last = np.stack([np.where(rank == queued.rank_of(lane), queued.ends_last(lane, until), -1) for lane in lanes])
+    heads = np.searchsorted(work.lane, np.arange(work.lanes))  # the first work of each lane
+    lanes = enumerate(queued.rank[heads].tolist())
+    last = np.stack([np.where(rank == number, queued.ends_last(lane, until), -1) for lane, number in lanes])
     never = np.iinfo(np.int64).min
     ends = np.where(last >= 0, queued.end_ns[last], never)
     ends[ends > trace.end_ns[calls]] = never  # work that ends after the call was not waited for
-    of_lane = trace.ints("stream")[work.row[np.searchsorted(work.lane, np.arange(work.lanes))]]
-    ends[(stream >= 0) & (of_lane[:, None] != stream)] = never
+    ends[(stream >= 0) & (trace.ints("stream")[work.row[heads]][:, None] != stream)] = never
     chosen = np.zeros(ends.shape, np.bool_)
     chosen[ends.argmax(axis=0), np.arange(len(calls))] = True
     chosen |= scope == DEVICE
