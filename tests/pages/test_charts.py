@@ -232,7 +232,7 @@ def test_the_highest_point_over_time_is_marked(show: Callable[..., Any]) -> None
         }
     )
     page = show(Chart("line", "time_ns", ("cuda:0_bytes", "cuda:1_bytes", "cpu_bytes")), table)
-    expect(page.locator(".chart .textpoint")).to_have_text(["peak 9 MiB", "peak 4 MiB"])
+    expect(page.locator(".chart .textpoint")).to_have_text(["peak 9.00 MiB", "peak 4.00 MiB"])
     expect(page.locator(".chart .xtitle")).to_have_text("Time (ms)")
 
 

@@ -59,7 +59,7 @@ def test_the_number_of_the_map_is_chosen(show: Callable[..., Any]) -> None:
     page = show(4, 3)
     expect(page.locator(".chart .heatmap-label")).to_have_text(["1.00"] * 3 + ["1.30"] * 3 + ["1.00"] * 6)
     page.get_by_label("numbers shown").select_option("Exposed communication")
-    expect(page.locator(".chart .heatmap-label")).to_have_text(["1000"] * 3 + ["700"] * 3 + ["1000"] * 6)
+    expect(page.locator(".chart .heatmap-label")).to_have_text(["1,000"] * 3 + ["700"] * 3 + ["1,000"] * 6)
 
 
 def test_the_pointer_tells_rank_step_and_time(show: Callable[..., Any]) -> None:

@@ -177,7 +177,7 @@ def test_a_tree_keeps_its_order(show: Callable[[Section], Any]) -> None:
 def test_what_the_page_shows_is_what_the_renderers_show(show: Callable[[Section], Any]) -> None:
     data = table(60)
     page = show(Section("s", "Operators", data, limit=60))
-    expected = zip(*(column.cells for column in columns(data, 60)), strict=True)
+    expected = zip(*(column.cells for column in columns(data, first=60)), strict=True)
     assert shown(page) == [list(row) for row in expected]
 
 

@@ -113,7 +113,7 @@ def test_pointing_tells_what_is_there_inside_the_picture(show: Show) -> None:
     page = show(small())
     page.mouse.move(*point(page, NAMES[3]))
     tip = page.locator(".timeline .tip")
-    expect(tip).to_have_text(f"{NAMES[3]}\n90 µs")
+    expect(tip).to_have_text(f"{NAMES[3]}\n90.0 µs")
     outer, inner = page.locator(".timeline .drawing").bounding_box(), tip.bounding_box()
     assert inner["x"] >= outer["x"]
     assert inner["x"] + inner["width"] <= outer["x"] + outer["width"]
