@@ -1,8 +1,5 @@
-"""A Trace as a file that another tool opens: one format a file, each a function ``write(trace, file, options) -> str``.
-
-Formats share ``lanes`` (the rows of a timeline) and ``stacks`` (distinct stacks and what they weigh). ``export``
-chooses a format, restricts the trace to steps, and writes the file.
-"""
+"""Exporters of a Trace to files of other tools: one format a file, each a function ``write(trace, file, options) ->
+str``."""
 
 from __future__ import annotations
 
@@ -22,14 +19,14 @@ DEVICE: Final = "device"
 CALLS: Final = "calls"
 BYTES: Final = "bytes"
 WEIGHTS: Final = (CPU, DEVICE, CALLS, BYTES)
-"""What stacks may weigh."""
 
 CHROME_FORMAT: Final = "perfkit-chrome"
-"""The member ``format`` of the header of timelines that perfkit exports."""
+"""Value of ``format`` in the header of exported timelines."""
 
 
 def sniff_chrome(path: Path, head: bytes) -> int:
-    """Return 3 for a timeline that perfkit exported (it looks like any framework's timeline too), else 0."""
+    """Return 3 for a timeline that perfkit exported, else 0. The readers of the frameworks recognise these files
+    too."""
     mark = f'"format":"{CHROME_FORMAT}"'.encode()
     return 3 if head.lstrip()[:1] == b"{" and mark in b"".join(head[:200].split()) else 0
 

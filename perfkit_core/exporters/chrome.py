@@ -1,17 +1,9 @@
-"""Chrome-trace JSON, for Perfetto, chrome://tracing and perfkit's own reader, which gets every row back exactly.
+"""Chrome-trace JSON (Google's "Trace Event Format") for Perfetto, chrome://tracing and perfkit's own reader.
 
-Times are µs with three decimals since ``baseTimeNanoseconds``, written from integers. ``args`` of an event holds the
-columns of the event table under their own names; ``row``, ``parent`` and ``launched_by`` are row numbers of the table
-that was exported, ``recorded`` is what the framework recorded besides. Where an event ran is written once, in the list
-of lanes of the header, because a viewer needs numbers of its own for rows.
-
-Besides the events there are arrows, memory curves and marks of the steps for viewers. They repeat what the events say:
-their categories begin with ``perfkit.``, and perfkit's reader skips them.
-
-The JSON text of many rows is made at once: members are Arrow arrays of text, joined column by column. Texts are escaped
-once for each distinct value, numbers are written from integers.
-
-Format: Google's "Trace Event Format".
+Times are µs with three decimals since ``baseTimeNanoseconds``. ``args`` of an event holds the columns of the event
+table; ``row``, ``parent`` and ``launched_by`` are row numbers of the exported table, ``recorded`` the framework's own
+arguments. Viewers need their own thread numbers, so the header lists the lanes with the recorded ones. Arrows, memory
+curves and step marks have categories that begin with ``perfkit.``; perfkit's reader skips them.
 """
 
 from __future__ import annotations
@@ -38,10 +30,10 @@ from perfkit_core.plugins.contracts import ExportOptions
 
 VERSION: Final = 1
 OWN_CATEGORY: Final = "perfkit."
-"""Categories of events that perfkit added for the viewer begin with it."""
+"""Prefix of the categories of events that perfkit adds for the viewer."""
 
 _BATCH: Final = 1 << 14
-"""Rows written at once: the memory that the writer needs besides the trace."""
+"""Rows written together; bounds the memory of the writer."""
 _OF_LANE: Final = ("rank", "pid", "tid", "stream")
 _OWN_MEMBERS: Final = ("name", "category", "start_ns", "dur_ns", "device", "args", *_OF_LANE)
 _UNKNOWN: Final = np.iinfo(np.int64).min
@@ -49,7 +41,6 @@ _NS_DIGITS: Final = 3
 
 
 def write(trace: Trace, file: BinaryIO, options: ExportOptions) -> str:
-    """Write the trace. Return why there is nothing to draw, else ""."""
     timeline = lanes(trace, apart=True)
     base = int(trace.ints("start_ns").min()) if len(trace) else 0
     source = os.fsencode(trace.meta.source).decode("utf-8", "replace")
@@ -71,8 +62,7 @@ def write(trace: Trace, file: BinaryIO, options: ExportOptions) -> str:
 
 
 def _pieces(trace: Trace, timeline: Lanes, base: int) -> Iterator[bytes]:
-    """Yield the text of the metadata events, which name and order the viewer's processes and rows, then that of the
-    events in the order of their times, some thousands at once."""
+    """Yield the metadata events, which name and order the viewer's rows, then batches of events in order of time."""
     names, named = [], set()
     for lane in timeline.lanes:
         place = {"ph": "M", "pid": lane.process, "tid": lane.thread}
@@ -84,7 +74,9 @@ def _pieces(trace: Trace, timeline: Lanes, base: int) -> Iterator[bytes]:
         names += [msgspec.json.encode({"name": key, **place, "args": value}) for key, value in facts.items()]
     if names:
         yield b",\n".join(names)
-    order = np.lexsort((-trace.ints("dur_ns"), ~trace.host, trace.ints("start_ns")))  # launches before their work
+    order = np.lexsort(
+        (-trace.ints("dur_ns"), ~trace.host, trace.ints("start_ns"))
+    )  # host events before the device work they launch
     position = np.empty(len(order), np.int64)
     position[order] = np.arange(len(order))
     events, added = Events(trace, timeline, base), extras(trace, timeline, base, position)
@@ -95,13 +87,13 @@ def _pieces(trace: Trace, timeline: Lanes, base: int) -> Iterator[bytes]:
             some = np.arange(*np.searchsorted(extra.position, (begin, end)))
             lines.append(extra.lines(some))
             at.append(extra.position[some])
-        # The sort is stable: at one position the event itself comes first, then what hangs on it.
+        # The sort is stable: at one position the event itself comes first, then its extras.
         in_order = pa.array(np.argsort(np.concatenate(at), kind="stable"))
         yield as_bytes(pa.concat_arrays(lines).take(in_order), ",\n")
 
 
 class Events:
-    """The rows of the table as events: a box each, or a mark for those that have no duration by nature."""
+    """Rows of the table as events: boxes, or marks for instants."""
 
     def __init__(self, trace: Trace, timeline: Lanes, base: int) -> None:
         self._trace, self._lane, self._base = trace, timeline.lane, base
@@ -116,7 +108,7 @@ class Events:
         self._texts = [TextMember(c.name, trace.codes(c.name)) for c in _columns(text=True)]
 
     def lines(self, rows: IntArray) -> pa.Array:
-        """Return one JSON object a row."""
+        """Return one JSON object per row."""
         trace = self._trace
         members = [number_member("row", rows), *(text.take(rows) for text in self._texts)]
         members.append(pc.if_else(pa.array(self._elsewhere[rows]), self._device.take(rows), None))
@@ -140,21 +132,20 @@ class Events:
 
 
 def _columns(text: bool) -> Iterator[schema.Column]:
-    """Yield the columns that are arguments under their own name."""
     for column in schema.COLUMNS:
         if column.name not in _OWN_MEMBERS and pa.types.is_dictionary(column.type) == text:
             yield column
 
 
 def _as_json(args: pa.Array) -> pa.Array:
-    """Return recorded arguments, those that are no JSON objects as JSON strings."""
+    """Return recorded arguments; those that are not JSON objects become JSON strings."""
     texts = args.drop_null()
     try:
         whole = b"[" + as_bytes(texts, ",") + b"]"
         if len(msgspec.json.decode(whole, type=list[dict[str, msgspec.Raw]])) == len(texts):
             return args
     except msgspec.DecodeError:
-        pass  # find out which
+        pass  # some text is not an object: check each
     values: list[str | None] = args.to_pylist()
     for at, text in enumerate(values):
         try:
@@ -166,15 +157,15 @@ def _as_json(args: pa.Array) -> pa.Array:
 
 @dataclass(frozen=True, slots=True)
 class Extra:
-    """Events of one kind for the viewer: each hangs on the row at its ``position`` (ascending); ``lines`` makes those
-    with some indices."""
+    """Events of one kind for the viewer. ``position``: place in the file of the row that each belongs to (ascending);
+    ``lines``: returns the text of the events with the given indices."""
 
     position: IntArray
     lines: Callable[[IntArray], pa.Array]
 
 
 def extras(trace: Trace, timeline: Lanes, base: int, position: IntArray) -> list[Extra]:
-    """Return everything to draw besides events; ``position`` is the place of each row in the file, shape (rows,)."""
+    """Return everything to draw besides events; ``position``: place of each row in the file, shape (rows,)."""
     draw = _Drawing(trace, timeline, base, position)
     work = np.flatnonzero(trace.ints("launched_by") != NO_ROW)
     node, operator = gradients(trace)
@@ -187,8 +178,11 @@ def extras(trace: Trace, timeline: Lanes, base: int, position: IntArray) -> list
 
 
 def gradients(trace: Trace) -> tuple[IntArray, IntArray]:
-    """Return rows of backward nodes, and of the forward operator that each is the gradient of: the innermost and last
-    one of its process with that sequence number before the backward. None where several threads used the number."""
+    """Return the rows of backward nodes and of their forward operators.
+
+    The forward operator is the innermost and last one of the process with the sequence number of the backward node.
+    Sequence numbers that several threads used are left out.
+    """
     sequence, backward = trace.ints("sequence"), trace.rows("phase", BACKWARD)
     rows = np.flatnonzero(trace.host & (sequence >= 0) & trace.rows("kind", *OPERATOR_KINDS))
     _, key = np.unique(
@@ -208,16 +202,14 @@ def gradients(trace: Trace) -> tuple[IntArray, IntArray]:
 
 
 class _Drawing:
-    """Makes the lines of extras of one trace."""
-
     def __init__(self, trace: Trace, timeline: Lanes, base: int, position: IntArray) -> None:
         self._trace, self._lane, self._base, self._position = trace, timeline.lane, base, position
         self._process = np.array([lane.process for lane in timeline.lanes], np.int64)
         self._thread = np.array([lane.thread for lane in timeline.lanes], np.int64)
 
     def arrows(self, name: str, tail: IntArray, tip: IntArray, number: IntArray) -> list[Extra]:
-        """Return both ends of the arrows, which share an id. An arrow that leads back in time (clocks that disagree) is
-        left out."""
+        """Return both ends of the arrows, which share an id. Arrows back in time (clocks that disagree) are left
+        out."""
         forward = self._position[tip] > self._position[tail]
         tail, tip, number = tail[forward], tip[forward], number[forward]
         label = f'"name":{quoted(name)},"cat":{quoted(OWN_CATEGORY + name)}'
@@ -226,7 +218,7 @@ class _Drawing:
                 for rows, constant in kinds]  # fmt: skip
 
     def memory(self) -> Extra:
-        """Return the bytes allocated on each device, after each memory event with a total."""
+        """Return the allocated bytes of each device after each memory event with a total."""
         total, device = self._trace.ints("total_bytes", _UNKNOWN), self._trace.codes("device")
         rows = np.flatnonzero(self._trace.rows("kind", MEMORY) & (total != _UNKNOWN))
         text = TextMember("name", Codes(device.codes, [f"memory {value}" for value in device.values]))
@@ -238,7 +230,7 @@ class _Drawing:
         return self._extra(rows, f'"ph":"C","cat":"{OWN_CATEGORY}memory"', members, rows)
 
     def steps(self) -> Extra:
-        """Return a mark at the begin of each step."""
+        """Return a mark at the start of each step."""
         rows = np.flatnonzero(self._trace.host & self._trace.rows("kind", STEP))
         text = TextMember("name", self._trace.codes("name"))
         constant = f'"ph":"i","s":"p","cat":"{OWN_CATEGORY}step"'
@@ -251,7 +243,6 @@ class _Drawing:
         members: Callable[[IntArray, IntArray], list[pa.Array]],
         payload: IntArray,
     ) -> Extra:
-        """Return events at ``rows``; ``members(some, payload)`` makes what differs of those with the indices."""
         order = np.argsort(self._position[rows], kind="stable")
         rows, payload = rows[order], payload[order]
 
@@ -265,12 +256,12 @@ class _Drawing:
 
 
 def quoted(text: str) -> str:
-    """Return a JSON string, quotes included. Control and non-ASCII characters as JSON allows them."""
+    """Return ``text`` as a JSON string, with quotes."""
     return msgspec.json.encode(text).decode()
 
 
 def joined(parts: Sequence[Any], separator: str = "") -> pa.Array:
-    """Return the rows of several columns in one, nulls left out. Columns are arrays or a constant text."""
+    """Join columns (arrays or constant text) row by row, without nulls."""
     return pc.binary_join_element_wise(*parts, separator, null_handling="skip")
 
 
@@ -280,7 +271,7 @@ def numbers(values: IntArray, missing: npt.NDArray[np.bool_] | None = None) -> p
 
 
 def microseconds(ns: IntArray) -> pa.Array:
-    """Return non-negative ns as µs with three decimals: exact, as no float is."""
+    """Return non-negative ns as µs with three decimals, computed with integers to stay exact."""
     fraction = pc.utf8_lpad(numbers(ns % 1000), _NS_DIGITS, "0")
     return joined([numbers(ns // 1000), fraction], ".")
 
@@ -292,7 +283,7 @@ def number_member(key: str, values: IntArray, missing: npt.NDArray[np.bool_] | N
 
 
 class TextMember:
-    """``"key":"value"`` of a text column: written once for each distinct value."""
+    """The member ``"key":"value"`` of a text column; each distinct value is escaped once."""
 
     def __init__(self, key: str, column: Codes) -> None:
         self._codes = column.codes
@@ -310,7 +301,7 @@ def objects(members: Sequence[pa.Array]) -> pa.Array:
 
 
 def as_bytes(lines: pa.Array, separator: str) -> bytes:
-    """Return all rows in one text."""
+    """Join all rows into one text."""
     if not len(lines):
         return b""
     whole = pa.ListArray.from_arrays(pa.array([0, len(lines)], pa.int32()), lines)

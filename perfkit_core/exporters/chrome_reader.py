@@ -1,7 +1,6 @@
-"""Reader of the timelines that ``perfkit export --to chrome`` writes: every row as it was exported.
+"""Reader of timelines written by ``perfkit export --to chrome``.
 
-Nothing is computed again: parents, launches, steps and phases are those of the exported table. Arrows, curves and marks
-that the exporter added for viewers are skipped.
+Restores every row as exported; nothing is recomputed. Events that the exporter added for viewers are skipped.
 """
 
 from __future__ import annotations
@@ -43,7 +42,7 @@ class _Own(msgspec.Struct):
 
 
 def read(path: Path, partial: bool = False) -> Trace:
-    """Return the exported trace; ``meta.source`` is the file. Raise SourceError."""
+    """Return the exported trace; ``meta.source`` is the file. Raises SourceError."""
     file, rows = ChromeFile(path, partial), _Rows(partial)
     for batch in file.batches():
         rows.add(batch)
@@ -66,8 +65,8 @@ def read(path: Path, partial: bool = False) -> Trace:
 
 
 class _Rows:
-    """Columns of the events as they are read. ``mistimed`` counts events whose start or duration is no time: with
-    ``partial`` they are left out, otherwise they raise SourceError."""
+    """Columns of the events. ``mistimed``: number of events with an invalid start or duration; with ``partial`` they
+    are left out, otherwise they raise SourceError."""
 
     def __init__(self, partial: bool) -> None:
         self.mistimed = 0
@@ -77,7 +76,7 @@ class _Rows:
         self._place: list[IntArray] = []
 
     def add(self, events: list[ChromeEvent]) -> None:
-        """Take the events that are rows of the table."""
+        """Add the events that are rows of the table."""
         kept = [
             event
             for event in events
@@ -113,7 +112,7 @@ class _Rows:
         self._place.append(np.stack([_integers([e.pid for e in kept]), _integers([e.tid for e in kept])], axis=1))
 
     def table(self, lanes: list[Lane], base_ns: int) -> pa.Table:
-        """Return the event table, in the order in which it was exported."""
+        """Return the event table in its exported order."""
         if not self._batches:
             return schema.SCHEMA.empty_table()
         events = pa.Table.from_batches(self._batches).unify_dictionaries().combine_chunks()
@@ -123,11 +122,11 @@ class _Rows:
         check_fits(base_ns + time for time in span_ns(events["start_ns"].to_numpy(), events["dur_ns"].to_numpy()))
         columns = {name: events[name] for name in events.column_names}
         columns["start_ns"] = pa.array(events["start_ns"].to_numpy() + base_ns)
-        for name in _REFERENCES:  # from row numbers of the exported table to those in this file; -1: not in the file
+        for name in _REFERENCES:  # from exported row numbers to rows of this file; -1: not in the file
             wanted = events[name].fill_null(NO_ROW).to_numpy()
             at = np.minimum(np.searchsorted(row, wanted), len(row) - 1)
             columns[name] = pa.array(np.where((row[at] == wanted) & (wanted >= 0), at, NO_ROW))
-        # The lane of an event holds where it ran; a device that the event names itself stays.
+        # The lane gives the place of an event, except for a device that the event names itself.
         number = {(lane.process, lane.thread): index for index, lane in enumerate(lanes)}
         distinct, code = np.unique(np.concatenate(self._place)[order], axis=0, return_inverse=True)
         of_distinct = np.array([number.get((p, t), -1) for p, t in distinct.tolist()], np.int64)

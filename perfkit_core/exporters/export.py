@@ -1,4 +1,4 @@
-"""Export of a Trace to a file for another tool: the format, the steps, and a file that appears only when complete."""
+"""Export of a Trace to a file: choice of the format, restriction to steps, atomic writing."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ from perfkit_core.views.steps.activity import covered_ns
 
 _GZIP: Final = ".gz"
 _GZIP_LEVEL: Final = 2
-"""isal's levels are 0 to 3; this one is its default."""
+"""The default of isal, whose levels are 0 to 3."""
 
 
 def export(
@@ -43,12 +43,12 @@ def export(
     steps: Sequence[int] | None = None,
     align: bool = False,
 ) -> str:
-    """Write a Trace to ``path`` in the format ``to`` (None: as the name of the file tells).
+    """Write a Trace to ``path`` in the format ``to`` (None: by the suffix of ``path``).
 
-    ``path`` may be the address of a store (``s3://…``). ``weight``: what stacks weigh, where the format has stacks;
-    ``steps``: step numbers (None: everything), kept with what runs on the devices meanwhile; ``align``: ranks that
-    share collectives on one clock. A name that ends in ``.gz`` is compressed. Return in words what the file lacks
-    ("": nothing). Raise UsageError for unknown formats, weights and steps, and where the file cannot be written.
+    ``path`` may be the address of a store (``s3://…``); a suffix ``.gz`` compresses. ``weight``: the weight of stacks,
+    for formats with stacks. ``steps``: step numbers (None: everything), kept with the device work that runs during
+    them. ``align``: put ranks that share collectives on one clock. Return what the file lacks, "" if nothing. Raises
+    UsageError for unknown formats, weights and steps, and if the file cannot be written.
     """
     target = as_path(path)
     chosen, options = choose(to, target), ExportOptions(weight)
@@ -63,7 +63,7 @@ def export(
 
 
 def choose(name: str | None, path: Path | None = None) -> Exporter:
-    """Return the exporter of this name, or of the longest suffix of ``path``. Raise UsageError with the known ones."""
+    """Return the exporter with this name, or with the longest matching suffix of ``path``. Raises UsageError."""
     known = get_plugins().exporters()
     if name is not None:
         if name not in known:
@@ -78,7 +78,7 @@ def choose(name: str | None, path: Path | None = None) -> Exporter:
 
 
 def check(exporter: Exporter, options: ExportOptions) -> None:
-    """Raise UsageError where the exporter cannot do what the options ask."""
+    """Raise UsageError if the exporter does not support the options."""
     if options.weight is not None and options.weight not in exporter.weights:
         known = ", ".join(exporter.weights)
         hint = f"known: {known}" if known else "leave --weight out"
@@ -87,7 +87,7 @@ def check(exporter: Exporter, options: ExportOptions) -> None:
 
 @contextlib.contextmanager
 def writing(path: Path) -> Iterator[BinaryIO]:
-    """Open a file that appears only when it is complete. Raise UsageError where it cannot be written."""
+    """Open a file that appears only when it is complete. Raises UsageError if it cannot be written."""
     try:
         with replacing(path) as place, place.open("wb") as file:
             yield file
@@ -99,7 +99,7 @@ def writing(path: Path) -> Iterator[BinaryIO]:
 
 @contextlib.contextmanager
 def _compressed(exporter: Exporter, path: Path, file: BinaryIO) -> Iterator[BinaryIO]:
-    """Open ``file``, or a gzip stream into it where the name asks for one and the format does not compress itself."""
+    """Open ``file``, or a gzip stream into it for a name with ``.gz`` unless the format compresses itself."""
     name = path.name.lower()
     if not name.endswith(_GZIP) or name.endswith(exporter.suffixes):
         yield file
@@ -112,9 +112,9 @@ def _compressed(exporter: Exporter, path: Path, file: BinaryIO) -> Iterator[Bina
 
 
 def only_steps(trace: Trace, steps: tuple[int, ...] | None) -> Trace:
-    """Return the events of these steps (all when None), and other device work that runs meanwhile.
+    """Return the events of these steps (None: all events) and other device work that runs during them.
 
-    That work has no launch here, as its launch is of another step. Raise UsageError for a step that was not recorded.
+    That work loses its launch, which is in another step. Raises UsageError for a step that was not recorded.
     """
     if steps is None:
         return trace
@@ -127,7 +127,7 @@ def only_steps(trace: Trace, steps: tuple[int, ...] | None) -> Trace:
         others[mine] = covered_ns(window, trace.ints("start_ns")[mine], trace.end_ns[mine]) > 0
     if not others.any():
         return only_rows(trace, chosen)
-    inherited = ("step", "phase", "module")  # what device work has from its launch
+    inherited = ("step", "phase", "module")  # device work has these from its launch
     changed = {name: pc.if_else(pa.array(~others), trace.column(name), None) for name in inherited}
     text = message(
         "{count} pieces of device work that run in these steps were not launched in them: here they have no launch, "
@@ -139,7 +139,8 @@ def only_steps(trace: Trace, steps: tuple[int, ...] | None) -> Trace:
 
 
 def only_rows(trace: Trace, keep: BoolArray) -> Trace:
-    """Return the rows where ``keep`` is true. An event whose parent is dropped hangs on the nearest one that stays."""
+    """Return the rows where ``keep`` is true. An event whose parent is dropped gets its nearest kept ancestor as
+    parent."""
     parent, launched_by = trace.ints("parent"), trace.ints("launched_by")
     nearest = nesting.nearest_on_path(parent, keep)
     above = np.where(parent == NO_ROW, NO_ROW, nearest[parent])

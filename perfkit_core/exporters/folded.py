@@ -1,7 +1,7 @@
-"""Folded stacks: ``thread;outer;inner weight``, a line a distinct stack. Flame graph tools and speedscope open them.
+"""Folded stacks for flame graph tools and speedscope: one line ``thread;outer;inner weight`` per distinct stack.
 
-The weight is that of the stack itself, without what is inside it; stacks without any are left out. A ``;`` inside a
-name is written as ``:``, and line breaks as spaces, because the format has no escape for them.
+Weights exclude nested stacks; stacks of weight 0 are left out. The format has no escapes, so a ``;`` in a name is
+written as ``:``, a line break as a space.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ _UNSAFE: Final = str.maketrans({";": ":", "\n": " ", "\r": " "})
 
 
 def write(trace: Trace, file: BinaryIO, options: ExportOptions) -> str:
-    """Write the stacks with ``options.weight`` (ns or bytes or calls). Return why there are none, else ""."""
+    """Write the stacks with ``options.weight`` (ns, bytes or calls). Return why there are none, else ""."""
     weight = options.weight or default(trace)
     paths = call_paths(trace)
     lines = _lines(paths, paths.tree.own(weigh(trace, weight)))
@@ -37,10 +37,10 @@ def write(trace: Trace, file: BinaryIO, options: ExportOptions) -> str:
 
 
 def _lines(paths: CallPaths, weights: IntArray) -> Iterator[str]:
-    """Yield a line for each node with a weight, those of a subtree together."""
+    """Yield a line for each node with a weight, subtree by subtree."""
     texts = [";".join(frame.translate(_UNSAFE) for frame in label) for label in paths.labels]
     parent, label, weight = paths.tree.parent, paths.tree.key.tolist(), weights.tolist()
-    # The last child of each node and the sibling before each: popped from a stack they come in order.
+    # Last child of each node and previous sibling: children pushed in this order are popped in file order.
     children = np.flatnonzero(parent >= 0)
     order = children[np.argsort(parent[children], kind="stable")]
     same = parent[order][1:] == parent[order][:-1]

@@ -1,8 +1,8 @@
-"""The rows of a timeline (lanes): which process and row each event is drawn in, and what they are called.
+"""Lanes: the rows of a timeline, with the process and row of each event and their names.
 
-Host events have a row for each thread, on request one for Python and one for C++. Device events have a row for each
-stream, ranges that only label others one of their own. Events that overlap without nesting are spread over as many
-rows as they need: a viewer draws a row as a stack of boxes, and would cut or drop them.
+Each thread has a row (on request two, for Python and C++), each stream one, and ranges that only label device work one
+of their own. Events that overlap without nesting are spread over several rows, as viewers draw a row as a stack of
+boxes and would cut or drop them.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from perfkit_core.model.trace import Trace
 from perfkit_core.runtime.compile import compiled
 
 THREAD, PYTHON, CPP, STREAM, LABELS = range(5)
-"""Groups of rows: a thread, the two halves of one, a stream, and ranges that only label its work."""
+"""Groups of rows: a thread, its Python and C++ parts, a stream, and labels of device work."""
 
 _SUFFIX: Final = {THREAD: "", PYTHON: " (Python)", CPP: " (C++)", STREAM: "", LABELS: " (annotations)"}
 
@@ -28,13 +28,13 @@ PYTHON_KINDS: Final = (schema.STEP, schema.DATALOADER, schema.FORWARD, schema.BA
 """Kinds that user code and Python frames make; the rest of a thread is C++."""
 
 INSTANT_KINDS: Final = (schema.MEMORY, schema.COUNTER)
-"""Kinds that are points in time when they have no duration: they share a row with the events around them."""
+"""Kinds that are points in time if they have no duration; they share a row with the events around them."""
 
 
 class Lane(msgspec.Struct, frozen=True):
-    """One row of the timeline: where its events ran, and how the viewer calls it.
+    """One row of the timeline: the place where its events ran, and its name in the viewer.
 
-    ``process`` and ``thread`` are numbers of the viewer, unique over all ranks; ``pid`` and ``tid`` the system's.
+    ``process`` and ``thread`` are the viewer's numbers, unique over all ranks; ``pid`` and ``tid`` the system's.
     """
 
     process: int
@@ -54,20 +54,20 @@ class Lane(msgspec.Struct, frozen=True):
 
 
 class Lanes(msgspec.Struct, frozen=True):
-    """``lane`` is the index into ``lanes`` of each event, shape (rows,)."""
+    """All lanes of a trace. ``lane``: index of each event into ``lanes``, shape (rows,)."""
 
     lane: IntArray
     lanes: list[Lane]
 
 
 def lanes(trace: Trace, apart: bool, spread: bool = True) -> Lanes:
-    """Return rows for all events of a trace.
+    """Return the rows of all events of a trace.
 
-    ``apart``: Python and C++ of a thread in rows of their own; ``spread``: more rows where events overlap and do not
-    nest.
+    ``apart``: separate rows for Python and C++ of a thread; ``spread``: further rows for events that overlap without
+    nesting.
     """
     label = trace.rows("kind", *PYTHON_KINDS)
-    thread = trace.host | (trace.ints("tid", NO_ROW) != NO_ROW)  # memory events of a device included
+    thread = trace.host | (trace.ints("tid", NO_ROW) != NO_ROW)  # includes memory events of a device
     host = np.where(label, PYTHON, CPP) if apart else np.full(len(trace), THREAD)
     group = np.where(thread, host, np.where(label, LABELS, STREAM)).astype(np.int64)
 
@@ -92,7 +92,7 @@ def lanes(trace: Trace, apart: bool, spread: bool = True) -> Lanes:
 
 
 def _numbered(key: IntArray) -> tuple[IntArray, IntArray]:
-    """Return keys as numbers from 0 in their order, and a row of each."""
+    """Return the index of each key among the sorted distinct keys, and an example row of each distinct key."""
     _, first, number = np.unique(key, return_index=True, return_inverse=True)
     return number.astype(np.int64), first.astype(np.int64)
 
@@ -123,8 +123,8 @@ def _first_that_nests(place, start, end):  # type: ignore[no-untyped-def]
 
 
 def described(trace: Trace, rows: IntArray, group: IntArray, level: IntArray) -> list[Lane]:
-    """Return the lanes with these example rows; ``group`` of each event, ``level``: the number of the row in its
-    place."""
+    """Return the lanes of these example rows; ``group`` and ``level`` (number of the row within its place) are per
+    event."""
     several, thread_names = len(trace.meta.ranks) > 1, trace.meta.thread_names
     products = {device.id: device.name for device in trace.meta.devices}
     processes: dict[Any, int] = {}

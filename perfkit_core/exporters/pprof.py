@@ -1,12 +1,8 @@
-"""pprof: the distinct stacks with calls, host time, device time and allocated bytes of each, gzipped.
+"""Gzipped pprof profile: distinct stacks with calls, host time, device time and allocated bytes.
 
-``go tool pprof -http=: FILE`` shows it; ``-sample_index=device`` chooses a value. Frames have file and line where they
-were recorded. pprof adds up functions of one name and system name, whatever their file, so the system name says where
-a function is. The thread (and the rank, of several) is a label of the sample, not a frame: ``-tagroot=thread`` makes
-it one.
-
-The messages are those of pprof's profile.proto, as far as perfkit writes them, declared at run time. Field numbers:
-github.com/google/pprof, proto/profile.proto (package perftools.profiles). Other fields stay unset.
+pprof adds up functions of equal name and system name in any file, so the system name contains the file. The thread (and
+the rank, if several) is a label of the sample: ``-tagroot=thread`` turns it into a frame. The messages are declared at
+run time, with the field numbers of proto/profile.proto of github.com/google/pprof (package perftools.profiles).
 """
 
 from __future__ import annotations
@@ -49,7 +45,7 @@ _FIELDS: Final[dict[str, dict[str, tuple[int, int | str]]]] = {
 
 @functools.cache
 def profile_class() -> Any:
-    """Return the class of a Profile message. Raise UsageError where protobuf is not installed."""
+    """Return the class of the Profile message. Raises UsageError if protobuf is not installed."""
     try:
         from google.protobuf import descriptor_pb2, descriptor_pool, message_factory
     except ImportError:
@@ -75,8 +71,8 @@ SAMPLE_TYPES: Final = ((CALLS, "calls", "count"), (BYTES, "allocated", "bytes"),
 
 
 def write(trace: Trace, file: BinaryIO, options: ExportOptions) -> str:
-    """Write the stacks. Return why there are none, else "". Raise UsageError where protobuf is not installed."""
-    # The line of a frame that was recorded as an event is the one where its function begins.
+    """Write the stacks. Return why there are none, else "". Raises UsageError if protobuf is not installed."""
+    # A frame recorded as an event has the line on which its function begins.
     names = trace.codes("name")
     begins = {names.values[code] for code in np.unique(names.codes[trace.rows("kind", PYTHON)]).tolist()}
     builder = _Builder(profile_class()(), begins)
@@ -90,8 +86,8 @@ def write(trace: Trace, file: BinaryIO, options: ExportOptions) -> str:
 
 
 class _Builder:
-    """Fills one Profile message; texts, functions and locations are written once each. ``begins``: frames whose line is
-    the first one of their function."""
+    """Builder of a Profile message; texts, functions and locations are stored once. ``begins``: frames whose line is
+    the first line of their function."""
 
     def __init__(self, profile: Any, begins: set[str]) -> None:
         self.profile = profile
@@ -102,7 +98,6 @@ class _Builder:
         self._text("")
 
     def head(self, trace: Trace, host: bool) -> None:
-        """Write what the values mean, and when and where they were recorded."""
         for _, name, unit in SAMPLE_TYPES:
             self.profile.sample_type.add(type=self._text(name), unit=self._text(unit))
         self.profile.default_sample_type = self._text("host_self" if host else "device")
@@ -122,7 +117,9 @@ class _Builder:
                 while parent[node] >= 0:
                     sample.location_id.extend(labels[label[node]])
                     node = parent[node]
-                inside = labels[label[node]][:-1]  # without the thread; but pprof drops samples without a frame
+                inside = labels[label[node]][
+                    :-1
+                ]  # without the thread, unless no frame would remain: pprof drops such samples
                 sample.location_id.extend(inside if inside or sample.location_id else labels[label[node]])
                 sample.label.add(key=self._text("thread"), str=self._text(paths.labels[label[node]][0]))
         return len(self.profile.sample)

@@ -1,7 +1,6 @@
-"""speedscope: one timeline a thread and stream, each a sequence of frames that open and close, in ns.
+"""Speedscope timelines: one ``evented`` profile per thread and stream (file-format-schema.json), in ns.
 
-Format: speedscope's published schema (file-format-schema.json), profiles of type ``evented``. Times count from the
-first event of the trace, so all timelines are aligned and every value is an exact integer.
+Times count from the first event of the trace, so timelines are aligned and all values are exact integers.
 """
 
 from __future__ import annotations
@@ -27,7 +26,6 @@ _KINDS: Final = pa.array(['"type":"O"', '"type":"C"'])
 
 
 def write(trace: Trace, file: BinaryIO, options: ExportOptions) -> str:
-    """Write the timelines. Return why there are none, else ""."""
     timeline, spans = lanes(trace, apart=False), np.flatnonzero(~instants(trace))
     base = int(trace.ints("start_ns").min()) if len(trace) else 0
     length = int(trace.end_ns.max()) - base if len(trace) else 0
@@ -54,7 +52,6 @@ def write(trace: Trace, file: BinaryIO, options: ExportOptions) -> str:
 
 
 def _events(trace: Trace, rows: IntArray, base: int) -> Iterator[bytes]:
-    """Yield the events of one timeline, which nest."""
     start, end = trace.ints("start_ns")[rows], trace.end_ns[rows]
     order = np.lexsort((-end, start))
     at, closes, which = _open_and_close(start[order] - base, end[order] - base)
@@ -71,7 +68,7 @@ def _events(trace: Trace, rows: IntArray, base: int) -> Iterator[bytes]:
 
 @compiled
 def _open_and_close(start, end):  # type: ignore[no-untyped-def]
-    """Return the time, whether it opens (0) or closes (1), and the row. Rows nest and are sorted, outermost first."""
+    """Return time, kind (0 opens, 1 closes) and row of each event. Rows nest and are sorted, outermost first."""
     count = len(start)
     at, closes, which = np.empty(2 * count, np.int64), np.empty(2 * count, np.int8), np.empty(2 * count, np.int64)
     stack = np.empty(count, np.int64)

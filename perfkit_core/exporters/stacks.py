@@ -1,10 +1,8 @@
-"""The distinct stacks of a trace, as a tree: each event belongs to one node, equal stacks share theirs.
+"""Distinct stacks of a trace as a tree, and their weights: host time, device time, calls or bytes.
 
-A stack begins at the thread, and leads through the host events around the event (Python frames among them, where they
-were recorded as events). A stack that was recorded with an event (column ``stack``) is put before it, once. Device work
-lies under the host event that owns it, memory events in the event around them. Steps share one name.
-
-A stack weighs host time, device time, calls or bytes: one value an event, summed over equal stacks.
+A stack begins at the thread and contains the host events around an event, Python frames included. A stack recorded in
+the column ``stack`` precedes it, once. Device work lies below the host event that owns it, memory events in the event
+around them. All steps share one name.
 """
 
 from __future__ import annotations
@@ -33,8 +31,8 @@ STEP: Final = "step"
 
 @dataclass(frozen=True, slots=True)
 class CallPaths:
-    """``tree``: its keys index ``labels``, the frames of a node, outermost first. The first frame of a root is the
-    thread."""
+    """The tree of stacks. Keys index ``labels``, the frames of a node, outermost first; the first frame of a root is
+    the thread."""
 
     tree: Tree
     labels: list[tuple[str, ...]]
@@ -46,8 +44,8 @@ def call_paths(trace: Trace) -> CallPaths:
     nested = trace.ints("self_ns") >= 0
     above = np.where(work, owners(trace), trace.ints("parent"))
     label, labels = _labels(trace, above == NO_ROW)
-    within = memory & (above != NO_ROW)  # a memory event is no frame: it belongs to the one around it
-    # Merged in an order in which work follows its owner, whatever the clocks of host and device say.
+    within = memory & (above != NO_ROW)  # a memory event is not a frame: it belongs to its parent
+    # Merge device work last, so that it follows its owner even if the clocks of host and device disagree.
     order = np.argsort(work, kind="stable")
     position = np.full(len(order) + 1, NO_ROW, np.int64)
     position[order] = np.arange(len(order))
@@ -58,18 +56,17 @@ def call_paths(trace: Trace) -> CallPaths:
 
 
 def _labels(trace: Trace, top: BoolArray) -> tuple[IntArray, list[tuple[str, ...]]]:
-    """Return the label of each event: its name, after the stack that was recorded with it, after the thread if it is
-    ``top``."""
+    """Return the label of each event: thread (if ``top``), recorded stack, name."""
     names, stacks, parent = trace.codes("name"), trace.codes("stack"), trace.ints("parent")
     spelled = [*((value,) for value in names.values), (STEP,), ()]
     name = np.where(trace.rows("kind", schema.STEP), len(names.values), names.codes)
     name = np.where(trace.rows("kind", MEMORY), len(names.values) + 1, name).astype(np.int64)
-    # A recorded stack counts where it begins: no event around it has one, or is a Python frame.
+    # Use only the outermost recorded stack, and none within recorded Python frames.
     has_stack = stacks.codes >= 0
     nearest = nesting.nearest_on_path(parent, has_stack | trace.rows("kind", schema.PYTHON))
     begins = has_stack & (np.where(parent == NO_ROW, NO_ROW, nearest[parent]) == NO_ROW)
     stack = np.where(begins, stacks.codes, -1).astype(np.int64) + 1
-    # The root of an event is its thread, or that its launch is unknown.
+    # The root of an event is its thread, or NO_LAUNCH.
     timeline = lanes(trace, apart=False, spread=False)
     threads = [lane.name if lane.host else NO_LAUNCH for lane in timeline.lanes]
     if len(trace.meta.ranks) > 1:
@@ -95,7 +92,7 @@ _PATTERNS: Final = (
 
 
 class Frame(NamedTuple):
-    """Function, file and line; ``text`` is how it was recorded. File and line are None where they are not known."""
+    """Function, file and line (None if unknown); ``text`` is the recorded frame."""
 
     text: str
     name: str
@@ -104,7 +101,7 @@ class Frame(NamedTuple):
 
 
 def frame(text: str) -> Frame:
-    """Return the frame of a text: ``train.py(12): step`` → step, train.py, 12; every other text is the name."""
+    """Return the frame of a text: ``train.py(12): step`` → step, train.py, 12; any other text is the name."""
     for pattern in _PATTERNS:
         match = pattern.fullmatch(text)
         if match:
@@ -118,17 +115,17 @@ LACKING: Final = {
     CALLS: "no events that nest were recorded",
     BYTES: "no memory events were recorded, so no stack has bytes: record with profile_memory",
 }
-"""Why a weight is 0 everywhere."""
+"""Reason why a weight is 0 everywhere."""
 
 
 def default(trace: Trace) -> str:
-    """Return the weight of choice: host time, or device time of a trace without any."""
+    """Return the default weight: host time, or device time for a trace with device time only."""
     return CPU if weigh(trace, CPU).any() or not weigh(trace, DEVICE).any() else DEVICE
 
 
 def weigh(trace: Trace, weight: str) -> IntArray:
-    """Return the weight of each event itself, shape (rows,): self time of host events or duration of device work in ns,
-    1 for each of both, bytes of memory that was allocated (not the allocator's own reserve)."""
+    """Return the weight of each event, shape (rows,): self time of host events or duration of device work (ns), 1 per
+    call, or allocated bytes (without the allocator's own reserve)."""
     if weight == CPU:
         return trace.ints("self_ns", 0)
     work = trace.rows("kind", *DEVICE_WORK)

@@ -1,4 +1,4 @@
-"""The event table itself: CSV for spreadsheets, Parquet as perfkit stores it, so that perfkit reads it too."""
+"""The event table as CSV for spreadsheets, and as perfkit's own Parquet."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _ROWS: Final = 1 << 15
 
 
 def write_csv(trace: Trace, file: BinaryIO, options: ExportOptions) -> str:
-    """Write one row an event, the columns of the schema; text is quoted, unknown values are empty."""
+    """Write one row per event with the columns of the schema; text is quoted, unknown values are empty."""
     types = [f.type.value_type if pa.types.is_dictionary(f.type) else f.type for f in trace.events.schema]
     fields = zip(trace.events.schema, types, strict=True)
     plain = pa.schema([pa.field(field.name, type_, field.nullable) for field, type_ in fields])
