@@ -1,1 +1,1 @@
-"""Profiles of many ranks: each rank is read and reduced on its own, then the reductions are merged."""
+"""Profiles of many ranks: each rank is read and reduced separately, then the partials are merged."""

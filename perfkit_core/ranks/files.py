@@ -1,6 +1,6 @@
-"""Partials in files: what one job of a batch scheduler computed of its shard of the ranks, to be merged by another.
+"""Files of partials: the reduced ranks of one shard, written by a batch job and merged later.
 
-MessagePack with DataFrames as Arrow streams, so that a file of unknown origin can be read; nothing in it is executed.
+MessagePack with DataFrames as Arrow streams: reading a file of unknown origin executes nothing.
 """
 
 from __future__ import annotations
@@ -27,14 +27,14 @@ SUFFIX: Final = PARTIAL_SUFFIX
 FORMAT: Final = "perfkit partial"
 VERSION: Final = 5
 _TABLE: Final = 1
-"""Code of the MessagePack extension."""
+"""Extension code of a DataFrame in MessagePack."""
 _OBJECTS: Final = b"perfkit.objects"
-"""Key of the stream's metadata: names of the columns of texts, as JSON."""
+"""Metadata key of the Arrow stream: JSON list of the text columns."""
 
 
 class Stored(msgspec.Struct, frozen=True):
-    """The content of a file. ``source``: the first source of the profile, which has ``ranks`` ranks in all; ``share``:
-    number of the shard, and of how many; ``left_out``: why ranks could not be read, by their numbers among all."""
+    """Content of a file of partials. ``source``: first source of the profile, which has ``ranks`` ranks in all;
+    ``share``: number of the shard and of shards; ``left_out``: rank number → why it could not be read."""
 
     format: str
     version: int
@@ -48,7 +48,7 @@ class Stored(msgspec.Struct, frozen=True):
 
 
 def are_partials(sources: Sequence[PathLike]) -> bool:
-    """Whether the sources are files of partials. Raises UsageError for some among other files."""
+    """Return whether the sources are files of partials. Raises UsageError for a mixture."""
     named = [str(source).endswith(SUFFIX) for source in sources]
     if any(named) and not all(named):
         raise UsageError(f"partials (*{SUFFIX}) and other files cannot be mixed", "name all partials of one run")
@@ -56,7 +56,7 @@ def are_partials(sources: Sequence[PathLike]) -> bool:
 
 
 def write(stored: Stored, path: Path) -> None:
-    """Write a file, all of it or nothing. Raises UsageError where that fails."""
+    """Write a file atomically. Raises UsageError if it cannot be written."""
     try:
         with replacing(path) as file:
             file.write_bytes(msgspec.msgpack.encode(stored, enc_hook=to_extension))
@@ -65,7 +65,8 @@ def write(stored: Stored, path: Path) -> None:
 
 
 def to_extension(value: Any) -> Any:
-    """Return a DataFrame, numpy value or NA as MessagePack can write it. Raises NotImplementedError for others."""
+    """Return a DataFrame, numpy value or NA in a form that MessagePack can write. Raises NotImplementedError for
+    others."""
     if isinstance(value, pd.DataFrame):
         objects = [str(name) for name, kind in value.dtypes.items() if kind == np.dtype(object)]
         table = pa.Table.from_pandas(value, preserve_index=False)
@@ -85,7 +86,7 @@ def to_extension(value: Any) -> Any:
 
 
 def from_extension(code: int, data: memoryview) -> pd.DataFrame:
-    """Return the DataFrame of an extension. Raises ValueError for other and damaged content."""
+    """Return the DataFrame of an extension. Raises ValueError for unknown or damaged content."""
     if code != _TABLE:
         raise ValueError(f"unknown content {code}")
     try:
@@ -95,7 +96,7 @@ def from_extension(code: int, data: memoryview) -> pd.DataFrame:
     except (pa.ArrowException, OSError) as error:
         raise ValueError(f"damaged table: {error}") from None
     frame: pd.DataFrame = table.to_pandas()
-    # Arrow's text columns come back with None, those of views have NA
+    # Arrow restores missing text as None; views use NA
     for name in msgspec.json.decode((table.schema.metadata or {}).get(_OBJECTS, b"[]"), type=list[str]):
         column = frame[name].astype(object)
         frame[name] = column.where(column.notna(), pd.NA)
@@ -103,12 +104,12 @@ def from_extension(code: int, data: memoryview) -> pd.DataFrame:
 
 
 def read_all(sources: Sequence[PathLike], partial: bool) -> Stored:
-    """Return the partials of several files as one. Raises SourceError for other files, for files of different requests
-    or profiles, and for shards that are missing (with ``partial`` a finding) or there twice."""
+    """Return the partials of several files as one. Raises SourceError for other files, files of different requests or
+    profiles, and shards that are duplicate or missing (with ``partial``, missing shards are a finding)."""
     stored = [_read(as_path(source)) for source in sources]
     first = stored[0]
     for other, source in zip(stored, sources, strict=True):
-        # a damaged file that one shard left out is no other request
+        # shards with and without --partial can be merged
         jobs = [msgspec.structs.replace(shard.job, partial=False) for shard in (other, first)]
         if jobs[0] != jobs[1] or other.share[1] != first.share[1]:
             raise SourceError(
@@ -155,8 +156,8 @@ def _read(path: Path) -> Stored:
 
 
 def asked(stored: Stored, job: Job) -> Job:
-    """Return the job to merge for: what was counted when the files were made. Raises UsageError where the job asks for
-    something else, or for a view that they lack."""
+    """Return the job to merge: the one the files were made for, with the views of ``job``. Raises UsageError if the
+    request differs or the files lack a view."""
     for view in job.views:
         if view not in stored.job.views:
             raise UsageError(

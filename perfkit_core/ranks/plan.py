@@ -1,6 +1,6 @@
-"""The plan of a reduction: which files make which rank, what is computed of each, and what a rank answers.
+"""The plan of a reduction: ranks and their files, the job for each rank, and the result.
 
-Jobs, facts and partials are plain data: they travel to other processes and into files.
+All classes but Plan are plain data that is sent to other processes and written to files.
 """
 
 from __future__ import annotations
@@ -27,15 +27,15 @@ from perfkit_core.system.paths import PathLike, exists, is_folder, reaching, rea
 
 
 class RankFiles(msgspec.Struct, frozen=True):
-    """The files of one rank. ``rank`` is used where they do not hold it themselves (None: they hold several)."""
+    """The files of one rank. ``rank`` is used if the files hold none themselves (None: they hold several ranks)."""
 
     paths: tuple[str, ...]
     rank: int | None = None
 
 
 class Job(msgspec.Struct, frozen=True):
-    """The views to compute and the request to compute them for. ``own_steps``: count only what is in steps, those of
-    the rank where the request names none. ``partial``: keep what can be read of damaged files."""
+    """The views to compute and their request. ``own_steps``: count only events in steps (those of the rank if the
+    request names none). ``partial``: keep the readable part of damaged files."""
 
     views: tuple[str, ...]
     request: ViewRequest
@@ -44,9 +44,8 @@ class Job(msgspec.Struct, frozen=True):
 
 
 class Facts(msgspec.Struct, frozen=True):
-    """What is known of a rank besides its tables. ``told``: its files hold its rank. ``steps``: numbers of its steps.
-    ``recorded``: columns of events that hold something although a table has nothing there. ``empty``: view → why its
-    table has no rows."""
+    """Facts of a rank besides its tables. ``told``: its files hold the rank. ``steps``: its step numbers. ``recorded``:
+    event columns with values although a table has none there. ``empty``: view → why its table has no rows."""
 
     meta: TraceMeta
     quality: tuple[Finding, ...]
@@ -58,14 +57,14 @@ class Facts(msgspec.Struct, frozen=True):
 
 
 class Partial(msgspec.Struct, frozen=True):
-    """One rank, reduced: its facts and the partial of each view."""
+    """One reduced rank: its facts and the partial of each view."""
 
     facts: Facts
     views: dict[str, Any]
 
 
 class Failed(msgspec.Struct, frozen=True):
-    """Why a rank could not be reduced. ``usage``: the request makes no sense, for this rank as for any other."""
+    """Why a rank could not be reduced. ``usage``: the request is invalid for every rank."""
 
     message: str
     hint: str
@@ -74,21 +73,24 @@ class Failed(msgspec.Struct, frozen=True):
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """``source``: the first source; ``ranks`` in order; ``findings`` about the files. A plan of one rank is a profile
-    that is read as a whole."""
+    """The ranks to reduce. ``source``: the first source; ``ranks``: in order; ``findings``: on the files. A plan of a
+    single rank is a profile that is read whole."""
 
     source: str
     ranks: tuple[RankFiles, ...]
     findings: tuple[Finding, ...] = ()
 
     def share(self, number: int, of: int) -> Plan:
-        """Return shard ``number`` (1 is the first) of ``of`` shards of the ranks, as even as can be."""
+        """Return shard ``number`` (from 1) of ``of`` shards of nearly equal size."""
         return Plan(self.source, self.ranks[number - 1 :: of], self.findings)
 
 
 def plan(sources: Sequence[PathLike], partial: bool = False) -> Plan:
-    """Return the ranks of the sources: as the files say, as their names do, or in order. Only heads and metadata are
-    read. Cycles of one recording are one rank. ``partial`` leaves out what is no profile. Raises SourceError."""
+    """Return the ranks of the sources, by the content of the files, else by their names, else in order.
+
+    Reads only heads and metadata. Cycles of one recording are one rank. ``partial`` leaves out files that are no
+    profile. Raises SourceError.
+    """
     plugins = get_plugins()
     places, findings = files_of(sources, plugins, partial)
     files: list[Path] = []
@@ -104,7 +106,7 @@ def plan(sources: Sequence[PathLike], partial: bool = False) -> Plan:
     recordings: dict[str, str | None] = {}
     for path in files:
         rank = cycle_of = None
-        # reading the file will raise the error again
+        # errors are raised again when the file is read
         with reaching(path), contextlib.suppress(SourceError):
             source = reader(path, head(path), plugins)
             rank = source.peek(path) if source.peek else None

@@ -1,5 +1,4 @@
-"""A profile to make a report of: a trace, many ranks, or partials in files. Each computes the tables of views, with
-what a report says about them."""
+"""Profiles behind a report: a trace, many ranks, or partials in files. Each computes the tables of views."""
 
 from __future__ import annotations
 
@@ -28,14 +27,14 @@ from perfkit_core.views.tables import reduction
 
 _SHOWN_STEPS: Final = 20
 _UNPACKED: Final = {".gz": 10, ".parquet": 30}
-"""About how many times as large the text of a trace is, by the suffix of its file."""
+"""Estimated size of the unpacked trace text relative to the file, by suffix."""
 
 
 @dataclass(frozen=True, slots=True)
 class Computed:
-    """``tables``: by the name of the view; ``why_empty(view)``: why a table has no rows; ``holds(column)``: whether the
-    events have anything in a column; ``steps``: numbers of the recorded steps; ``request``: what was counted;
-    ``averaged``: whether only what is in steps was, for sums of one step."""
+    """Tables of views and the facts that a report needs. ``tables``: by view name; ``why_empty(view)``: why a table has
+    no rows; ``holds(column)``: whether the events have values in a column; ``steps``: recorded step numbers;
+    ``averaged``: only events in steps were counted, for averages per step."""
 
     meta: TraceMeta
     quality: tuple[Finding, ...]
@@ -67,8 +66,8 @@ def of_ranks(ranks: Sequence[Trace], views: Sequence[View], job: Job) -> Compute
 
 
 def merge(partials: Sequence[Partial], views: Sequence[View], job: Job) -> Computed:
-    """Return the views of many ranks, merged in the order of the ranks. Raises UsageError for steps that no rank has,
-    and SourceError for partials that are not of one job."""
+    """Return the views of many ranks, merged in rank order. Raises UsageError for steps that no rank has, and
+    SourceError for partials of different jobs."""
     ordered = sorted(partials, key=lambda partial: partial.facts.meta.ranks)
     facts = [partial.facts for partial in ordered]
     findings = check(facts)
@@ -104,8 +103,8 @@ def merge(partials: Sequence[Partial], views: Sequence[View], job: Job) -> Compu
 
 
 def check(facts: Sequence[Facts]) -> tuple[Finding, ...]:
-    """Return the findings on how ranks were numbered that their files do not hold. Raises SourceError for ranks that
-    cannot be of one job: of several frameworks, one rank twice, or made one after the other without a rank."""
+    """Return findings on ranks that were numbered by perfkit. Raises SourceError for ranks that cannot be of one job:
+    different frameworks, a rank twice, or recordings at different times without a rank."""
     if not facts:
         raise SourceError("no rank could be read", "without --partial the error names the first one that fails")
     check_frameworks(fact.meta for fact in facts)
@@ -126,13 +125,13 @@ def check(facts: Sequence[Facts]) -> tuple[Finding, ...]:
 
 
 def quality(facts: Sequence[Facts]) -> tuple[Finding, ...]:
-    """Return the findings of all ranks, with the ranks that they are about."""
+    """Return the findings of all ranks, each with its ranks."""
     return united([(fact.meta.ranks, fact.quality) for fact in facts])
 
 
 def _unknown_waits(tables: Mapping[str, pd.DataFrame], meta: TraceMeta, job: Job) -> tuple[Finding, ...]:
-    """Return a finding on the ranks whose waits the view stragglers does not know, where it knows those of others. None
-    where only some collectives are counted: the others may show them."""
+    """Return a finding on ranks with unknown waits in the view stragglers, if others are known. Return none if only
+    some collectives are counted, as the others may show the waits."""
     table, request = tables.get("stragglers"), job.request
     restricted = job.own_steps or request.steps is not None or any((request.pattern, request.kind, request.device))
     if table is None or table.empty or "rank" not in table or restricted:
@@ -143,7 +142,7 @@ def _unknown_waits(tables: Mapping[str, pd.DataFrame], meta: TraceMeta, job: Job
 
 
 class Profile(Protocol):
-    """Something that tables can be computed of."""
+    """A profile from which tables can be computed."""
 
     def compute(self, views: Sequence[View], request: ViewRequest, own_steps: bool = False) -> Computed:
         """Return the tables of the views. Raises UsageError and SourceError."""
@@ -156,7 +155,6 @@ class Whole:
     trace: Trace
 
     def compute(self, views: Sequence[View], request: ViewRequest, own_steps: bool = False) -> Computed:
-        """Return the tables of the views. Raises UsageError."""
         job, meta = _job(views, request, own_steps), self.trace.meta
         computed = of_ranks(split(self.trace), views, job)
         findings = (*self.trace.quality, *_unknown_waits(computed.tables, meta, job))
@@ -165,8 +163,8 @@ class Whole:
 
 @dataclass(frozen=True, slots=True)
 class Ranks:
-    """Many ranks, each read when it is reduced, in ``workers`` processes or by a Dask ``scheduler``. ``report`` gets
-    the progress."""
+    """Many ranks, each read when it is reduced, in ``workers`` processes or by a Dask ``scheduler``. ``report``
+    receives progress texts."""
 
     plan: Plan
     partial: bool = False
@@ -175,7 +173,6 @@ class Ranks:
     report: Callable[[str], None] = lambda text: None
 
     def compute(self, views: Sequence[View], request: ViewRequest, own_steps: bool = False) -> Computed:
-        """Return the tables of the views, merged. Raises UsageError and SourceError."""
         job = _job(views, request, own_steps, self.partial)
         count = len(self.plan.ranks)
         with executor(self.workers, self.scheduler) as pool:
@@ -189,12 +186,12 @@ class Ranks:
 
 @dataclass(frozen=True, slots=True)
 class Reduced:
-    """Partials that were written to files: they hold some views for one request, and can compute nothing else."""
+    """Partials read from files: they hold some views for one request and can compute nothing else."""
 
     stored: files.Stored
 
     def compute(self, views: Sequence[View], request: ViewRequest, own_steps: bool = False) -> Computed:
-        """Return the tables of the views, merged. Raises UsageError for what the files do not hold."""
+        """Return the merged tables. Raises UsageError for views and requests that the files do not hold."""
         stored = self.stored
         job = files.asked(stored, _job(views, request, own_steps))
         if not stored.partials and stored.left_out:
@@ -208,7 +205,6 @@ def _job(views: Sequence[View], request: ViewRequest, own_steps: bool, partial: 
 
 
 def _of_source(computed: Computed, source: str, findings: tuple[Finding, ...]) -> Computed:
-    """Return the same with the first source as its name, and the findings about the files."""
     meta = msgspec.structs.replace(computed.meta, source=source)
     return replace(computed, meta=meta, quality=tuple(dict.fromkeys((*findings, *computed.quality))))
 
@@ -223,10 +219,10 @@ def opened(
 ) -> Profile:
     """Return the profile of files and folders of one rank or many, or of partials. Raises SourceError.
 
-    ``together_bytes``: ranks whose files are not larger than this, unpacked, are read as one trace, unless there are
-    several ``workers`` or a ``scheduler``.
+    ``together_bytes``: ranks of at most this size, unpacked, are read as one trace, unless there are several
+    ``workers`` or a ``scheduler``.
     """
-    if scheduler is not None:  # its workers run in other folders
+    if scheduler is not None:  # Dask workers have other current folders
         sources = [absolute(source) for source in sources]
     if files.are_partials(sources):
         return Reduced(files.read_all(sources, partial))

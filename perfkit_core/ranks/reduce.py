@@ -1,4 +1,4 @@
-"""One rank: read, reduced to the partials of all requested views, and dropped."""
+"""Reduction of one rank: it is read, reduced to the partials of all requested views, and dropped."""
 
 from __future__ import annotations
 
@@ -26,20 +26,20 @@ from perfkit_core.views.tables import reduction
 
 _REFERENCES: Final = ("parent", "launched_by")
 _LARGE_META: Final = ("extra", "thread_names")
-"""Fields of a trace's meta that only its own views need."""
+"""Meta fields that only the views of this rank need; they are not kept in partials."""
 
 
 def understood(view: View, request: ViewRequest) -> ViewRequest:
-    """Return what of a request a view knows: its groupings (``operator``, or ``families.operator`` for the view
-    families alone), and native numbers where it has some."""
+    """Return the part of a request that a view supports: its groupings (``operator``, or ``families.operator`` for one
+    view only), and native numbers if it has them."""
     groupings = (item.removeprefix(f"{view.name}.") for item in request.by)
     by = tuple(item for item in groupings if split_grouping(item)[0] in view.groupings)
     return replace(request, by=by, native=request.native and view.native)
 
 
 def split(trace: Trace) -> list[Trace]:
-    """Return the ranks of a trace, in order, those without events too; events of unknown rank are the first. Row
-    references lie within a rank, and count in its own rows."""
+    """Return the ranks of a trace in order, including those without events; events of unknown rank come first. Row
+    references lie within a rank and are renumbered."""
     if len(trace.meta.ranks) < 2 or not len(trace):
         return [trace]
     of_event = trace.ints("rank")
@@ -56,8 +56,8 @@ def split(trace: Trace) -> list[Trace]:
 
 
 def reduce_rank(files: RankFiles, job: Job) -> tuple[Partial, ...] | Failed:
-    """Return the partials of the files of a rank (of several ranks where a file holds them). Runs in any process: it
-    takes and returns plain data, and never raises a PerfkitError."""
+    """Return the partials of the files of a rank (several if a file holds more ranks). Runs in any process: arguments
+    and result are plain data, and a PerfkitError is returned as Failed."""
     try:
         paths = [as_path(path) for path in files.paths]
         traces = [named(load_one(path, job.partial), path) for path in paths]
@@ -84,7 +84,7 @@ def reduce_trace(trace: Trace, job: Job, told: bool = True) -> Partial:
     partials = {name: reduction(views[name]).reduce(trace, understood(views[name], request)) for name in job.views}
     meta = msgspec.structs.replace(trace.meta, **{name: {} for name in _LARGE_META})
     empty = {}
-    unknown: set[str] = set()  # columns with nothing in a table
+    unknown: set[str] = set()  # columns without a value in some table
     for name, partial in partials.items():
         tables = list(_tables(partial))
         unknown |= {str(column) for table in tables for column in table.columns if table[column].isna().all()}

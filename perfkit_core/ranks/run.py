@@ -1,7 +1,4 @@
-"""Reduces the ranks of a plan in this process, in several, or on a cluster of Dask, and collects the partials.
-
-Written against ``concurrent.futures.Executor``.
-"""
+"""Reduction of the ranks of a plan in this process, in several processes or on a Dask cluster."""
 
 from __future__ import annotations
 
@@ -27,17 +24,17 @@ Answer = tuple[Partial, ...] | Failed
 
 CONNECT_SECONDS: Final = 10
 TASK_BYTES: Final = 4 << 20
-"""Most bytes of the files of small ranks that are one task: a cluster needs about 25 ms for each task."""
+"""Maximum size of the files of small ranks in one task; a cluster needs about 25 ms per task."""
 _TRIM_THRESHOLD, _MMAP_THRESHOLD = -1, -3
 """Parameters of glibc's ``mallopt`` (malloc.h)."""
 _TRIM_BYTES: Final = 128 << 20
 _MMAP_BYTES: Final = 32 << 20
-"""glibc's maximum of the second: larger pieces return to the system as soon as they are free."""
+"""Maximum of M_MMAP_THRESHOLD; larger blocks return to the system as soon as they are freed."""
 _DEFAULT_MMAP_BYTES: Final = 128 << 10
 
 
 class Serial(Executor):
-    """Works in this thread, during ``submit``."""
+    """Executor that runs the work in this thread during ``submit``."""
 
     def submit(self, fn: Callable[P, T], /, *args: P.args, **kwargs: P.kwargs) -> Future[T]:
         future: Future[T] = Future()
@@ -50,12 +47,12 @@ class Serial(Executor):
 
 @contextlib.contextmanager
 def executor(workers: int = 1, scheduler: str | None = None) -> Iterator[Executor]:
-    """Return this process, ``workers`` processes, or the cluster of the Dask scheduler at an address.
+    """Return an executor: this process, ``workers`` processes, or the cluster of the Dask scheduler at an address.
 
-    Raises UsageError where there is no scheduler, where it has no workers, and where it fails on the way.
+    Raises UsageError if there is no scheduler, if it has no workers, or if it fails during the work.
     """
     if scheduler is None and workers > 1:
-        # spawned, as a copy of a process whose libraries run threads may hang
+        # spawn: a fork of a process whose libraries run threads may hang
         with ProcessPoolExecutor(workers, multiprocessing.get_context("spawn")) as pool:
             yield pool
         return
@@ -69,7 +66,6 @@ def executor(workers: int = 1, scheduler: str | None = None) -> Iterator[Executo
     client = _connected(lambda: Client(scheduler, timeout=CONNECT_SECONDS, set_as_default=False), scheduler)
 
     def has_workers() -> bool:
-        """Wait for workers that are about to start."""
         try:
             client.wait_for_workers(1, timeout=CONNECT_SECONDS)
         except TimeoutError:
@@ -90,8 +86,10 @@ def executor(workers: int = 1, scheduler: str | None = None) -> Iterator[Executo
 
 
 def _connected(work: Callable[[], T], address: str) -> T:
-    """Return what ``work`` returns. What it raises, and taking too long, is a UsageError: any service may answer at the
-    address, and Dask's own limits do not hold for answers in another protocol."""
+    """Return the result of ``work``. Errors and timeouts become UsageError.
+
+    Any service may answer at the address, and Dask's own limits do not apply to answers in another protocol.
+    """
     future: Future[T] = Future()
 
     def settle() -> None:
@@ -113,7 +111,7 @@ def _connected(work: Callable[[], T], address: str) -> T:
 
 
 def _in_one_line(error: Exception) -> str:
-    """Describe an error of the cluster, without what an unknown protocol made of it."""
+    """Describe an error of the cluster, without undecodable content of an unknown protocol."""
     if isinstance(error, MemoryError | ValueError | UnicodeError | EOFError):
         return "what answers there does not speak its protocol"
     if isinstance(error, TimeoutError):
@@ -124,10 +122,10 @@ def _in_one_line(error: Exception) -> str:
 def run(
     executor: Executor, plan: Plan, job: Job, report: Callable[[int], None] = lambda done: None
 ) -> tuple[list[Partial], dict[int, Failed]]:
-    """Return the partials of all ranks, in the order of the plan, and those that could not be read, by their numbers.
+    """Return the partials of all ranks, in the order of the plan, and the failed ranks by number.
 
-    ``report`` is called with the number of ranks that are done. An unreadable rank aborts with a SourceError that names
-    it, unless ``job.partial`` says to leave it out. Raises UsageError for a request that makes no sense.
+    ``report`` receives the number of finished ranks. An unreadable rank raises SourceError, or is left out with
+    ``job.partial``. Raises UsageError for an invalid request.
     """
     futures: list[Future[list[Answer]]] = []
 
@@ -141,7 +139,7 @@ def run(
         done = 0
         for files in tasks(plan.ranks):
             futures.append(executor.submit(reduce_ranks, files, job))
-            if futures[-1].done():  # of an executor that works during submit
+            if futures[-1].done():  # executors that work during submit
                 done += ranks_in(futures[-1].result())
                 report(done)
         done = 0
@@ -161,7 +159,7 @@ def run(
 
 
 def tasks(ranks: Sequence[RankFiles]) -> list[list[RankFiles]]:
-    """Return consecutive ranks, together as long as their files are small; those of a store one by one."""
+    """Group consecutive ranks into tasks while their files are small; ranks in a store are tasks of their own."""
     groups: list[list[RankFiles]] = []
     room = 0
     for files in ranks:
@@ -178,7 +176,7 @@ def tasks(ranks: Sequence[RankFiles]) -> list[list[RankFiles]]:
 
 
 def reduce_ranks(ranks: Sequence[RankFiles], job: Job) -> list[Answer]:
-    """Reduce several ranks, up to one whose failure aborts the run."""
+    """Reduce several ranks, up to the first failure that aborts the run."""
     answers: list[Answer] = []
     with kept():
         for files in ranks:
@@ -194,17 +192,17 @@ def _aborts(failed: Failed, job: Job) -> bool:
 
 
 def error(failed: Failed) -> PerfkitError:
-    """Return the error that a rank could not raise where it was read."""
+    """Return the error for a rank that failed in another process."""
     return (UsageError if failed.usage else SourceError)(failed.message, failed.hint)
 
 
 @contextlib.contextmanager
 def kept() -> Iterator[None]:
-    """Let malloc keep free memory while the block runs, and restore the settings of the process after it.
+    """Let malloc keep freed memory while the block runs, then restore the settings of the process.
 
-    Dask starts its workers with ``MALLOC_TRIM_THRESHOLD_``: free memory returns to the system at once, and each array
-    of more than 128 KB is requested anew, page by page, which takes a fifth more time for reducing a rank. Does nothing
-    without that setting, and for another malloc than glibc's.
+    Dask starts workers with ``MALLOC_TRIM_THRESHOLD_``: freed memory returns to the system at once, and each array
+    above 128 KB is mapped anew, which makes a reduction about 20 % slower. Does nothing without that setting or with
+    another malloc than glibc's.
     """
     setting = os.environ.get("MALLOC_TRIM_THRESHOLD_", "")
     malloc: Any = None
