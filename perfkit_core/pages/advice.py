@@ -1,7 +1,4 @@
-"""The page of all advice: each with its interval, evidence, fix, and how to measure it.
-
-The parts are the sections that ``--explain`` shows, of every advice; the page only combines them.
-"""
+"""The page of all advice: interval, evidence, fix and measured outcome of each, as sections of ``--explain``."""
 
 from __future__ import annotations
 
@@ -20,13 +17,12 @@ from perfkit_core.report.model import Report, Section, declared
 from perfkit_core.verify.ledger import Record
 
 _ORDER: Final = ("action", "outcome", "evidence", "trust", "risks", "transform")
-"""Parts of an advice, in the order in which they are needed."""
 _FOLDED: Final = ("transform",)
 
 
 def report(found: Advices, trace: Trace, records: Sequence[Record] | None = None) -> Report:
-    """Return every advice with all of its parts, what it saves together, and what is unknown. ``records``: the measured
-    outcomes of these rules (None: no ledger was read)."""
+    """Return all advice with its parts, the combined saving and what is unknown. ``records``: measured outcomes of
+    these rules (None: no ledger was read)."""
     of, source = text.step_or_recording(trace), facts.source(trace)
     parts = [reports.overview(found)]
     for number, advice in enumerate(found.advice):
@@ -39,14 +35,13 @@ def report(found: Advices, trace: Trace, records: Sequence[Record] | None = None
 
 
 def explained(advice: Advice, found: Advices, trace: Trace, records: Sequence[Record] | None = None) -> Report:
-    """Return one advice alone, also one that saves nothing."""
+    """Return the page of one advice, even if it saves nothing."""
     outcomes = () if records is None else ledger.sections(records)
     parts = (*_parts(advice, advice.title, found, trace, records or ()), *outcomes)
     return Report(f"{advice.id}: {advice.title}", (facts.source(trace),), declared(parts, ledger.COLUMNS))
 
 
 def _parts(advice: Advice, title: str, found: Advices, trace: Trace, records: Sequence[Record]) -> Iterator[Section]:
-    """Yield the section of the finding and its prediction, then the parts inside of it."""
     sections = {section.name: section for section in explain.report(advice, found, trace, records).sections}
     prediction, name = sections["prediction"], f"advice-{advice.id}"
     if prediction.table["p50_ns"].isna().all():

@@ -1,4 +1,4 @@
-"""A model's architecture as a table and as text, with the renderers of every other report."""
+"""The architecture of a model as a report: table, text, and printable object."""
 
 from __future__ import annotations
 
@@ -48,8 +48,8 @@ COLUMNS: Final = (
 
 
 def table(model: Architecture) -> pd.DataFrame:
-    """Return the layers as a tree in the order of the model: see :data:`COLUMNS`. NA where unknown. The ratios are to
-    the whole model. The path of the model itself is its name."""
+    """Return the layers as a tree in model order, with :data:`COLUMNS`; NA where unknown. Ratios are to the whole
+    model; the path of the model itself is its name."""
     parent, layers = model.parents(), model.layers
     above = [layers[at].path if at >= 0 else "" for at in parent]
     names = [layer.path.removeprefix(path).strip(".") for layer, path in zip(layers, above, strict=True)]
@@ -101,7 +101,7 @@ def _shape(shape: tuple[int, ...] | None) -> str:
 
 
 def report(model: Architecture) -> Report:
-    """Return the architecture as a Report with one section, for every renderer."""
+    """Return the architecture as a Report with one section."""
     layers = table(model)
     # Columns with one value are facts of the model; what the other columns imply is left out.
     dropped = ["module", *(name for name in ("device", "dtype") if layers[name].nunique() == 1)]
@@ -130,14 +130,13 @@ def report(model: Architecture) -> Report:
 
 
 def text(model: Architecture) -> str:
-    """Return the report as plain text."""
     from perfkit_core.renderers.text import render
 
     return render(report(model))
 
 
 class PrintedArchitecture(Architecture):
-    """An architecture that ``describe`` returns: ``str()`` prints it, ``to_pandas()`` returns it as a table."""
+    """The architecture that ``describe`` returns: ``str()`` prints it."""
 
     __slots__ = ()
 
@@ -145,5 +144,5 @@ class PrintedArchitecture(Architecture):
         return text(self)
 
     def to_pandas(self) -> pd.DataFrame:
-        """A DataFrame, one row a layer, as :func:`table`."""
+        """Return a DataFrame with one row per layer, see :func:`table`."""
         return table(self)

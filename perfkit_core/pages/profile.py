@@ -1,4 +1,4 @@
-"""The page of one profile: the most important facts first, then every view."""
+"""The page of one profile: the most important facts, then every view."""
 
 from __future__ import annotations
 
@@ -19,21 +19,20 @@ from perfkit_core.report.model import Chart, Report, Section
 from perfkit_core.report.summary import ROWS, summary_report
 
 FIRST: Final = 3
-"""Advice that is shown first; the saving of all advice together is one more row."""
+"""Number of advice rows at the top; the combined saving is one more row."""
 ORDER: Final = (
     "steps", "partition", "ranks", "stragglers", "step_trace", "input_pipeline", "overview", "model", "distributed",
     "modules", "operators", "families", "operator_kinds", "operator_tree", "kernels", "memcpy", "memory_manipulation",
     "memory_places", "memory", "memory_peak", "memory_steps", "memory_leaks", "annotations", "device",
 )  # fmt: skip
-"""Views in reading order. Views that it does not name follow in the order of their registration."""
+"""Reading order of views; others follow in the order of registration."""
 REQUEST: Final = ViewRequest(by=("families.operator",))
-"""The request of a page to its views: families open into their operators."""
+"""The request of a page: families open into their operators."""
 LONGEST: Final = 5000
-"""Rows of a table that a page holds."""
+"""Maximum number of rows of a table on a page."""
 _OF_STEPS: Final = (key("rank_and_step", "Rank and step"), duration("other_ns", "Other"))
-"""Columns that the page adds to the view of steps."""
 _OF_RANKS: Final = ("ranks", "stragglers")
-"""Views that are behind all others where a single rank was recorded."""
+"""Views that come last if a single rank was recorded."""
 _PHASES: Final = ("dataloader_ns", "forward_ns", "backward_ns", "optimizer_ns")
 _TOTALS: Final = ("total_cpu_ns", "total_device_ns")
 _CHARTS: Final = {
@@ -45,7 +44,6 @@ _CHARTS: Final = {
     "operator_kinds": Chart("sunburst", "name", ("self_device_ns", "self_cpu_ns")),
     "kernels": Chart("ranking", "name", ("total_device_ns",)),
 }
-"""Charts of views, by their names."""
 
 
 def page_views() -> list[View]:
@@ -56,7 +54,7 @@ def page_views() -> list[View]:
 
 
 def run_report(profile: Profile | Trace) -> Report:
-    """Return facts, headline, and a section for every view that belongs on a page, step time with its chart first."""
+    """Return the report of a page: facts, headline, and a section for every view of the page."""
     from perfkit_core.advice import reports
 
     views = page_views()
@@ -94,9 +92,8 @@ def run_report(profile: Profile | Trace) -> Report:
 
 
 def glance(sections: Sequence[Section]) -> Iterator[Section]:
-    """Yield what a reader sees first, to be drawn without a table: what the steps are spent on, and the advice that
-    saves most, which comes first, with the row of what can be combined, which has no id. Each is a part of the section
-    of its name."""
+    """Yield the sections of the head, drawn without a table: the step partition, and the advice with the largest
+    savings with the row of the combined saving (no id)."""
     by_name = {section.name: section for section in sections}
     partition, advice = by_name.get("partition"), by_name.get("advice")
     if partition is not None and not partition.table.empty:
@@ -111,8 +108,8 @@ def glance(sections: Sequence[Section]) -> Iterator[Section]:
 
 
 def _shortened(section: Section, view: View) -> Section:
-    """Return the largest rows of a long table, the first ones where it has no order. A tree stays one: the rows above a
-    row are no smaller."""
+    """Return the largest rows of a long table, or the first ones if it has no order. A tree stays a tree, as parents
+    are at least as large as their children."""
     if len(section.table) <= LONGEST:
         return section
     text = mark("The {shown} first of {count} rows; all: perfkit summary --view {view}.")
@@ -125,7 +122,7 @@ def _shortened(section: Section, view: View) -> Section:
 
 
 def _step_time(section: Section) -> Section:
-    """Return the steps with a chart of their phases and of the remaining time; of whole steps if phases are unknown or
+    """Return the steps with a chart of their phases and the remaining time, or of whole steps if phases are unknown or
     overlap."""
     if section.table.empty:
         return replace(section, title=say("Step time"))
