@@ -1,7 +1,7 @@
-"""Annotated models: hooks that label the calls of layers, and exist only while a profiler records.
+"""Annotated models: hooks that label the calls of layers, present only while a profiler records.
 
-An adapter describes how its framework does it (:class:`~perfkit_core.recording.layer_framework.LayerFramework`).
-Nothing in here raises into a training: an error is logged once, and the layer stays unlabelled.
+The adapter's LayerFramework implements the hooks. Nothing here raises into a training: errors are logged, and the layer
+stays unlabelled.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ Model = TypeVar("Model")
 
 
 class Annotation(Generic[Model]):
-    """The annotation of one model. Ends with :meth:`remove`, at the end of its ``with`` block, or with the model."""
+    """The annotation of one model. Ends with :meth:`remove`, its ``with`` block, or the model."""
 
     def __init__(self, framework: LayerFramework, model: Model, prefix: str) -> None:
         self.prefix = prefix
@@ -32,11 +32,11 @@ class Annotation(Generic[Model]):
 
     @property
     def model(self) -> Model | None:
-        """The model, None once it is deleted."""
+        """The model, None after it was deleted."""
         return self._model()
 
     def architecture(self) -> Architecture | None:
-        """Return the layers with the calls since the last time; None once the model is deleted."""
+        """Return the layers with the calls since the last call of this; None after the model was deleted."""
         model = self.model
         if model is None:
             return None
@@ -46,12 +46,12 @@ class Annotation(Generic[Model]):
         return Architecture(self.prefix or type(model).__name__, self._framework.name, described)
 
     def _layers(self, model: Model) -> Iterator[tuple[str, Any]]:
-        """Yield each layer with its path as in its label; that of the model itself ends with a dot if it has a name."""
+        """Yield each layer with the path in its label; the path of a named model itself ends with a dot."""
         for path, layer in self._framework.named(model):
             yield f"{self.prefix}.{path}" if self.prefix else path, layer
 
     def install(self) -> None:
-        """Install the hooks when a profiler begins to record. Never raises."""
+        """Install the hooks when a profiler starts recording. Never raises."""
         with self._lock:
             model = self.model
             if model is None or self._handles:
@@ -73,7 +73,7 @@ class Annotation(Generic[Model]):
             self._handles.clear()
 
     def remove(self) -> None:
-        """Forget the model. May be called again."""
+        """Remove the hooks and forget the model. A second call does nothing."""
         self.uninstall()
         if self in self._framework.active:
             self._framework.active.remove(self)
@@ -87,10 +87,10 @@ class Annotation(Generic[Model]):
 
 
 def annotate(framework: LayerFramework, model: Model, name: str | None) -> Annotation[Model]:
-    """Return the annotation that a model has already, or a new one.
+    """Return the existing annotation of a model, or a new one.
 
-    Its paths begin with ``name``, else with nothing for the first model, and with the class for others. Raises
-    UsageError for a name that another model has.
+    Paths begin with ``name``; without it, those of the first model with nothing, those of others with the class. Raises
+    UsageError for a name in use.
     """
     active = framework.active
     annotation: Annotation[Model] | None = next((other for other in active if other.model is model), None)
@@ -114,7 +114,7 @@ def annotate(framework: LayerFramework, model: Model, name: str | None) -> Annot
 
 
 def extra(framework: LayerFramework) -> dict[str, Any]:
-    """Return the annotated models with the calls since the last time, for ``TraceMeta.extra``. Never raises: it runs
+    """Return the annotated models with the calls since the last time, for ``TraceMeta.extra``. Never raises, as it runs
     in a handler."""
     architectures = []
     for annotation in list(framework.active):

@@ -1,8 +1,8 @@
-"""The one thread of a process that finishes and writes cycles while the training goes on.
+"""The single thread of a process that finishes and writes cycles during the training.
 
-It lives only while there is work: a waiting thread would appear in the Python stacks of the next recording. It is not a
-daemon, so a process that ends, and a child of ``multiprocessing``, waits for it. At most LIMIT cycles are unwritten,
-because each holds its events in memory; the training waits before it adds another, and none is dropped.
+It exists only while there is work, as an idle thread would appear in the Python stacks of the next recording. It is not
+a daemon: a process that ends, including a child of ``multiprocessing``, waits for it. Cycles hold their events in
+memory, so the training waits while LIMIT cycles are unwritten; none is dropped.
 """
 
 from __future__ import annotations
@@ -20,17 +20,17 @@ from pathlib import Path
 from typing import Final
 
 LIMIT: Final = 2
-"""Most cycles that are taken and not yet written."""
+"""Maximum number of cycles that are taken but not written."""
 
 FORK_SECONDS: Final = 60.0
-"""How long a fork waits for the thread: a child forked while it computes could find its locks held for ever."""
+"""Maximum wait of a fork for the thread: a child forked while it computes could inherit held locks."""
 
 
 class Background:
-    """Runs jobs one after the other. A job must not raise."""
+    """Queue of jobs that run one after another. A job must not raise."""
 
     forked_ns: int | None = None
-    """When this process was forked from one that had this object, in ns since 1970; None where it was not."""
+    """Time of the fork in ns since 1970 if this process was forked from one that had this object, else None."""
 
     def __init__(self) -> None:
         self._reset()
@@ -46,10 +46,10 @@ class Background:
         self._thread: threading.Thread | None = None
 
     def submit(self, folder: Path, work: Callable[[], None]) -> None:
-        """Run ``work``, which writes into ``folder``; waits while there are LIMIT jobs.
+        """Queue ``work``, which writes into ``folder``; wait while there are LIMIT jobs.
 
-        An interrupt during that wait is raised after the job was added. While the process ends, and where no thread can
-        be started, the work is done before this returns.
+        An interrupt during the wait is raised after the job was added. While the process ends, or if no thread can be
+        started, the work runs before this returns.
         """
         started = threading.main_thread().is_alive()
         if started:
@@ -64,7 +64,7 @@ class Background:
             work()
 
     def _start(self) -> bool:
-        """Start the thread; where the system has none left, take the last job back and return False."""
+        """Start the thread; if the system has none left, take the last job back and return False."""
         self._thread = threading.Thread(target=self._run, name="perfkit-writer", daemon=False)
         try:
             self._thread.start()
@@ -77,7 +77,7 @@ class Background:
         while True:
             _, work = self._jobs[0]
             work()
-            del work  # holds the events of a cycle
+            del work  # free the events of the cycle
             with self._changed:
                 self._jobs.popleft()
                 self._changed.notify_all()
@@ -86,7 +86,8 @@ class Background:
                     return
 
     def flush(self, folder: Path | None = None, timeout: float | None = None) -> bool:
-        """Wait until no job of ``folder``, below it or above it is left (None: of any); False after ``timeout`` s."""
+        """Wait until no job of ``folder``, or of a folder above or below it, is left (None: any); False after
+        ``timeout`` s."""
         if threading.current_thread() is self._thread:
             return True
         wanted = None if folder is None else folder.absolute()
@@ -104,11 +105,11 @@ class Background:
 
 @functools.cache
 def shared() -> Background:
-    """Return the thread of this process; a forked child gets one of its own, without the parent's jobs."""
+    """Return the thread of this process; a forked child gets its own, without the parent's jobs."""
     background = Background()
     atexit.register(_end_by_interrupt)
     atexit.register(background.flush)
-    with contextlib.suppress(RuntimeError):  # the process is ending already: nothing is done in the background then
+    with contextlib.suppress(RuntimeError):  # the process is ending: jobs run in the foreground then
         # Drivers of stores write with asyncio, which looks up names in threads of concurrent.futures. These end before
         # atexit runs, by this private function; what was registered last, here after its own, is called first.
         import concurrent.futures.thread  # noqa: F401
@@ -122,10 +123,10 @@ def shared() -> Background:
 
 
 def _end_by_interrupt() -> None:
-    """End a program that an interrupt ended by that signal, for whoever started it to see.
+    """End the process by SIGINT if KeyboardInterrupt ended the program, so that its parent sees the signal.
 
-    Python does so by itself, unless it runs the text of a module after the interrupt, as where the thread imports
-    one (``dataclasses``).
+    Python does so itself, unless it executes module text after the interrupt, for example an import in the thread
+    (``dataclasses``).
     """
     if getattr(sys, "last_type", None) is KeyboardInterrupt and not hasattr(sys, "ps1"):
         with contextlib.suppress(KeyboardInterrupt):

@@ -1,4 +1,4 @@
-"""What the callbacks for training frameworks share: their arguments, and the recording of the training that runs."""
+"""Common base of the callbacks for training frameworks: their arguments and the running recording."""
 
 from __future__ import annotations
 
@@ -12,13 +12,13 @@ from perfkit_core.system.paths import absolute
 
 
 class CallbackRecording(ABC):
-    """Records a window of the steps of each training that a callback sees. The arguments are those of the callbacks.
+    """Recorder of a window of the steps of each training of a callback. The arguments are those of the callbacks.
 
-    ``steps`` are the first and the last recorded step; or ``wait``, ``warmup``, ``active``, ``repeat`` and
-    ``skip_first`` are the lengths of a cycle, the number of cycles and what precedes them, counted from the first step
-    that is trained (default: 1, 1, 5, 1, 0). Without ``warmup``, the step before the first recorded one is for warming
-    up. ``also`` are callbacks that get the profiler after each cycle; ``options`` go to the framework's profiler.
-    Raises UsageError for arguments that make no sense; the methods never raise.
+    ``steps``: the first and last recorded step. Otherwise ``wait``, ``warmup``, ``active`` (lengths of a cycle in
+    steps), ``repeat`` (cycles) and ``skip_first`` count from the first trained step (default: 1, 1, 5, 1, 0).
+    ``warmup`` defaults to the step before the first recorded one. ``also``: callbacks that receive the profiler after
+    each cycle; ``options`` go to the framework's profiler. Raises UsageError for invalid arguments; the methods never
+    raise.
     """
 
     def __init__(
@@ -43,41 +43,37 @@ class CallbackRecording(ABC):
 
     @abstractmethod
     def profiler_class(self) -> Callable[..., Any]:
-        """Return the framework's profiler, whose parameters the options must be."""
+        """Return the framework's profiler, which defines the valid options."""
 
     @abstractmethod
     def step_profiler(self) -> StepProfiler:
         """Return a profiler for one training, not yet started."""
 
     def begin(self, step: int) -> None:
-        """A training begins with this step. What an earlier one that broke off has recorded is written."""
+        """Begin a training with this step; write the recording of an earlier one that was interrupted."""
         self.abort()
         self._recording = StepRecording(self._window, self.step_profiler())
         self._recording.begin(step)
 
     def step_ended(self) -> None:
-        """The running step has ended; the next one begins."""
         if self._recording:
             self._recording.step_ended()
 
     def pause(self) -> None:
-        """Something else than training begins."""
         if self._recording:
             self._recording.pause()
 
     def resume(self) -> None:
-        """Training goes on; without a ``pause`` before, nothing happens."""
         if self._recording:
             self._recording.resume()
 
     def finish(self) -> None:
-        """Training has ended: the last cycle is written."""
         if self._recording:
             self._recording.finish()
         self._recording = None
 
     def abort(self) -> None:
-        """Training broke off: what was recorded is written. Without a training, nothing happens."""
+        """Write the recording of an interrupted training; do nothing without a training."""
         if self._recording:
             self._recording.abort()
         self._recording = None

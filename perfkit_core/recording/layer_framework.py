@@ -1,8 +1,8 @@
-"""The layers of models in any framework: what an adapter provides, and what is the same for all of them.
+"""Layers of models in any framework: the interface of an adapter, and the hooks and FLOPs formulas shared by all.
 
-Hooks label the calls of layers for the profiler and count them by signature. FLOPs of a call follow from its signature
-by formula: matrix products and convolutions, two for each multiplication with addition. Biases, norms and activations
-count nothing, as common counters have it.
+Hooks label the calls of layers for the profiler and count them by signature. FLOPs follow from the signature for matrix
+products and convolutions, with two per multiply-add. Biases, norms and activations count 0, as in common FLOPs
+counters.
 """
 
 from __future__ import annotations
@@ -25,11 +25,11 @@ Named = tuple[str, Any]
 Formula = Callable[[Any, Signature], Flops]
 """FLOPs of one call of a layer, without its children."""
 GATES: Final = {"LSTM": 4, "GRU": 3}
-"""Matrix products of a recurrent cell by its mode; all other modes have 1."""
+"""Matrix products of a recurrent cell by its mode; other modes have 1."""
 
 
 class LayerFramework(ABC):
-    """How layers are found, described and hooked in a framework."""
+    """Interface to find, describe and hook the layers of a framework."""
 
     name: ClassVar[str]
     tensor: ClassVar[type]
@@ -37,7 +37,8 @@ class LayerFramework(ABC):
     built_in: ClassVar[str]
     """Prefix of the Python modules that define the framework's own layers."""
     formulas: ClassVar[Sequence[tuple[type, Formula]]]
-    """By class of the layer. The framework's other layers have no FLOPs; those of a user's layer are unknown."""
+    """Formulas by class of layer. Other layers of the framework have 0 FLOPs; those of user-defined layers are
+    unknown."""
 
     def __init__(self) -> None:
         self.active: list[Any] = []
@@ -45,46 +46,46 @@ class LayerFramework(ABC):
 
     @abstractmethod
     def named(self, model: Any) -> Iterator[Named]:
-        """Every layer of a model, the model first; a layer that occurs twice under its first path."""
+        """Yield every layer of a model, the model first; a repeated layer has its first path."""
 
     @abstractmethod
     def watch(self) -> None:
-        """Call :meth:`install` and :meth:`uninstall` whenever a profiler begins and stops to record."""
+        """Call :meth:`install` and :meth:`uninstall` whenever a profiler starts and stops recording."""
 
     @abstractmethod
     def unwatch(self) -> None:
-        """Give the framework its own functions back once nothing is annotated."""
+        """Restore the framework's own functions once nothing is annotated."""
 
     @abstractmethod
     def recording(self) -> bool:
         """Return whether a label would be recorded now."""
 
     def compiling(self) -> bool:
-        """Return whether a label would end up in a compiled or traced graph."""
+        """Return whether a label would become part of a compiled or traced graph."""
         return False
 
     @abstractmethod
     def label(self, text: str) -> AbstractContextManager[Any]:
-        """Return a label for the profiler, which spans the ``with`` block."""
+        """Return a label for the profiler that spans the ``with`` block."""
 
     @abstractmethod
     def before_call(self, layer: Any, hook: Callable[..., None]) -> Any:
-        """Register a hook that gets the layer and its arguments; returns a handle with ``remove()``."""
+        """Register a hook that receives the layer and its arguments; return a handle with ``remove()``."""
 
     @abstractmethod
     def after_call(self, layer: Any, hook: Callable[..., None], always: bool = False) -> Any:
-        """Register a hook that gets the layer, its arguments and its output; returns a handle with ``remove()``.
+        """Register a hook that receives the layer, its arguments and its output; return a handle with ``remove()``.
 
-        ``always``: also where the layer raises, then without an output, if the framework can do that.
+        ``always``: also call it, without an output, if the layer raises and the framework supports that.
         """
 
     @abstractmethod
     def evaluation(self, model: Any) -> AbstractContextManager[Any]:
-        """Return a ``with`` block in eval mode and without gradients; every layer gets its own mode back."""
+        """Return a ``with`` block in eval mode without gradients, which restores the mode of every layer."""
 
     @abstractmethod
     def gradients_enabled(self) -> bool:
-        """Return whether the framework records what a backward pass needs."""
+        """Return whether the framework records for a backward pass."""
 
     @abstractmethod
     def needs_gradient(self, tensor: Any) -> bool:
@@ -95,7 +96,7 @@ class LayerFramework(ABC):
         """Return the value of the device column for a tensor."""
 
     def shape(self, parameter: Any) -> tuple[int, ...] | None:
-        """Return the shape of a parameter, None for one that is not initialised yet."""
+        """Return the shape of a parameter, None if it is not initialised yet."""
         return tuple(parameter.shape)
 
     def install(self) -> None:
@@ -109,7 +110,7 @@ class LayerFramework(ABC):
             annotation.uninstall()
 
     def hook(self, layer: Any, path: str, log: CallLog) -> Iterator[Any]:
-        """Hook a layer, unless it is hooked already; yields handles with ``remove()``."""
+        """Hook a layer that has no hooks yet; yield handles with ``remove()``."""
         present = layer._forward_pre_hooks.values()
         if any(isinstance(getattr(hook, "__self__", None), LayerHooks) for hook in present):
             return
@@ -118,7 +119,7 @@ class LayerFramework(ABC):
         yield self.after_call(layer, hooks.after, always=True)
 
     def signature(self, layer: Any, inputs: list[Any], outputs: list[Any]) -> Signature:
-        """Return the tensors of a call, and which gradients its backward pass will compute."""
+        """Return the tensors of a call and which gradients its backward pass computes."""
         enabled = self.gradients_enabled()
         return Signature(
             tuple(map(self._spec, inputs)),
@@ -134,19 +135,18 @@ class LayerFramework(ABC):
         return str(tensor.dtype).removeprefix(f"{self.name}.")
 
     def flops(self, layer: Any, call: Signature) -> Flops:
-        """Return the FLOPs of one call of a layer."""
         formula = next((formula for cls, formula in self.formulas if isinstance(layer, cls)), None)
         if formula is not None:
             return formula(layer, call)
         return Flops(0, 0) if type(layer).__module__.startswith(self.built_in) else Flops(None, None)
 
     def seen(self, layer: Any, calls: Counter[Signature]) -> dict[str, Any]:
-        """Return the fields of a Layer that its counted calls tell."""
+        """Return the fields of a Layer that follow from its counted calls."""
         return architecture.seen(calls, lambda call: self.flops(layer, call))
 
     def described(self, layers: Sequence[Named], called: Mapping[str, Mapping[str, Any]]) -> Iterator[Layer]:
-        """Describe each layer; ``called``: path → the fields that its calls tell."""
-        owners: dict[int, str] = {}  # of each tensor: the first parameter that it is
+        """Describe each layer; ``called``: path → fields that follow from its calls."""
+        owners: dict[int, str] = {}  # tensor id → name of its first parameter
         for path, layer in layers:
             tensors = {name: tensor for name, tensor in layer._parameters.items() if tensor is not None}
             parameters = []
@@ -174,7 +174,8 @@ class LayerFramework(ABC):
     def run(
         self, model: Any, layers: Sequence[Named], args: Sequence[Any], kwargs: Mapping[str, Any]
     ) -> dict[str, dict[str, Any]]:
-        """Run a model once, in eval mode and without gradients; return what its calls tell of each layer, by path."""
+        """Run a model once, in eval mode without gradients; return the fields of each layer that follow from its calls,
+        by path."""
         log = CallLog()
 
         def counting(path: str) -> Callable[..., None]:
@@ -194,14 +195,14 @@ class LayerFramework(ABC):
         }
 
     def describe(self, model: Any, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Architecture:
-        """Return the tree of layers; with arguments the model runs once, and the tree has calls, tensors and FLOPs."""
+        """Return the tree of layers. With arguments the model runs once, and the tree has calls, tensors and FLOPs."""
         layers = list(self.named(model))
         called = self.run(model, layers, args, kwargs) if args or kwargs else {}
         return Architecture(type(model).__name__, self.name, tuple(self.described(layers, called)))
 
 
 class OpenCall(NamedTuple):
-    """A call that is running: its label, the tensors it was given, and what had made them."""
+    """A running call: its label, its input tensors, and the nodes of the backward graph that made them."""
 
     hooks: LayerHooks
     label: AbstractContextManager[Any]
@@ -210,14 +211,14 @@ class OpenCall(NamedTuple):
 
 
 class OpenCalls(threading.local):
-    """``stack``: the calls that this thread is in, the innermost last."""
+    """The running calls of this thread in ``stack``, innermost last."""
 
     def __init__(self) -> None:
         self.stack: list[OpenCall] = []
 
 
 class LayerHooks(ABC):
-    """The hooks of one layer. Copies of a model share them: they hold nothing of it."""
+    """The hooks of one layer. Copies of a model share them, as they hold no reference to it."""
 
     framework: ClassVar[LayerFramework]
     calls: ClassVar[OpenCalls]
@@ -230,26 +231,26 @@ class LayerHooks(ABC):
 
     @abstractmethod
     def origins(self, inputs: list[Any]) -> Any:
-        """Return what made the tensors that a call is given, in the backward graph."""
+        """Return the nodes of the backward graph that made the inputs of a call."""
 
     @abstractmethod
     def mark(self, outputs: list[Any], origins: Any) -> None:
-        """Have the backward pass of a call marked where it begins, if it has one."""
+        """Register a mark at the start of the call's backward pass, if it has one."""
 
     def __deepcopy__(self, memo: dict[int, Any]) -> LayerHooks:
         return self
 
     def __reduce__(self) -> tuple[Any, ...]:
-        """A model that is saved while a profiler runs takes hooks along that only label."""
+        """Pickle hooks that only label: a model may be saved while a profiler runs."""
         return type(self), (self.path, self.class_name, CallLog())
 
     def before(self, layer: Any, *given: Any) -> None:
-        """Open the label: a hook before the call."""
+        """Open the label, as a hook before the call."""
         if not self.framework.recording():
             return
         try:
             inputs = architecture.tensors(given, self.framework.tensor)
-            origins = self.origins(inputs)  # now: what is changed in place has another origin afterwards
+            origins = self.origins(inputs)  # before the call, as in-place changes replace the origin
             label = self.framework.label(self.label)
             label.__enter__()
             self.calls.stack.append(OpenCall(self, label, inputs, origins))
@@ -257,14 +258,14 @@ class LayerHooks(ABC):
             _failed("the begin of a call")
 
     def after(self, layer: Any, *call: Any) -> None:
-        """Close the label: a hook after the call, which gets its arguments and its output, None where it raised."""
+        """Close the label, as a hook after the call; the last argument is the output, None if the call raised."""
         if self.framework.compiling():
             return
         try:
             stack = self.calls.stack
             if not any(opened.hooks is self for opened in stack):
                 return
-            while True:  # labels that were left open inside the call end with it
+            while True:  # also close labels that were left open inside the call
                 opened = stack.pop()
                 opened.label.__exit__(None, None, None)
                 if opened.hooks is self:
@@ -277,7 +278,7 @@ class LayerHooks(ABC):
 
 
 class BackwardMark:
-    """Hook of the graph nodes or tensors in which a call's backward pass may begin: marks the first of them."""
+    """Hook on the graph nodes or tensors where a call's backward pass may begin; marks the first one that runs."""
 
     def __init__(self, framework: LayerFramework, label: str) -> None:
         self._framework = framework
@@ -299,7 +300,7 @@ def _failed(what: str) -> None:
 
 
 def linear(input_shape: Sequence[int], outputs: int) -> int:
-    """Return the FLOPs of a matrix product with the last dimension of the input, to ``outputs`` features."""
+    """Return the FLOPs of a product of the last input dimension with a matrix of ``outputs`` columns."""
     return 2 * math.prod(input_shape) * outputs
 
 
@@ -309,22 +310,22 @@ def bilinear(first_shape: Sequence[int], second_features: int, outputs: int) -> 
 
 
 def convolution(positions: Sequence[int], channels: int, kernel: Sequence[int]) -> int:
-    """Return the FLOPs of a convolution. ``positions``: shape of the output (transposed: of the input), channels
-    included. ``channels``: those of one group on the other side."""
+    """Return the FLOPs of a convolution. ``positions``: shape of the output (transposed: of the input) with channels;
+    ``channels``: channels per group on the other side."""
     return 2 * math.prod(positions) * channels * math.prod(kernel)
 
 
 def attention(query: Sequence[int], keys: int) -> int:
-    """Return the FLOPs of scores and weighted sum of all heads together. ``query``: shape (batch, length, width) after
-    projection; ``keys``: how many positions each query sees."""
+    """Return the FLOPs of the scores and the weighted sum over all heads. ``query``: shape (batch, length, width) after
+    projection; ``keys``: positions that each query attends to."""
     return 4 * math.prod(query) * keys
 
 
 def recurrent(
     call: Signature, tokens: int, mode: str, inputs: int, hidden: int, layers: int, directions: int, output: int
 ) -> Flops:
-    """Return the FLOPs of a recurrent network. ``tokens``: batch × length. The layers above the first see the outputs
-    of all directions; ``output`` is what one direction puts out (``hidden``, if it is not projected)."""
+    """Return the FLOPs of a recurrent network. ``tokens``: batch × length; ``output``: output features per direction
+    (``hidden`` without projection). Upper layers receive the outputs of all directions."""
     gates = GATES.get(mode, 1)
     first = gates * hidden * (inputs + output)
     others = gates * hidden * (directions * output + output) * (layers - 1)

@@ -1,12 +1,11 @@
-"""What ends a recording early: SIGTERM, and a profiler that the recorded script starts itself.
+"""Early ends of a recording: SIGTERM, and a profiler that the recorded script starts itself.
 
-SIGTERM: Python's default ends the process at once, which loses the running cycle and all that is not written. While
-that default is set, perfkit ends the process as ``sys.exit(143)`` would: ``with`` blocks are left, the profiler hands
-over its cycle, and everything is written. A profiler's own method runs to its end first: torch would crash if its
-``with`` block stopped the profiler in the middle of it. A second SIGTERM ends the process at once. A handler that the
-script has set is never replaced, and forked children have the default again.
+Python's default for SIGTERM loses the running cycle and all unwritten ones. While that default is set, perfkit ends the
+process as ``sys.exit(143)`` does: ``with`` blocks are left, the profiler delivers its cycle, and everything is written.
+A running method of the profiler completes first, as torch crashes if it is stopped in the middle of one. A second
+SIGTERM ends the process at once. Handlers of the script are never replaced; forked children have the default.
 
-A second profiler: a process can have only one. Ours ends before the script's begins, which then runs as without us.
+A process can have only one profiler: perfkit's ends before the script's begins.
 """
 
 from __future__ import annotations
@@ -25,16 +24,16 @@ from perfkit_core.errors import CaptureError
 from perfkit_core.recording import background
 
 EXIT_CODE: Final = 128 + signal.SIGTERM
-"""What a shell reports of a process that SIGTERM ended."""
+"""Exit status that a shell reports after SIGTERM."""
 
 
 class _Termination:
     """The handler of SIGTERM."""
 
     def __init__(self) -> None:
-        self._held = 0  # blocks of the main thread, where Python runs handlers
+        self._held = 0  # open blocks of the main thread, where Python runs handlers
         self._asked = False
-        self._profilers: set[type] = set()  # that have handed over a cycle
+        self._profilers: set[type] = set()  # classes that have delivered a cycle
 
     def __call__(self, number: int, frame: FrameType | None) -> None:
         signal.signal(signal.SIGTERM, signal.SIG_DFL)
@@ -44,7 +43,7 @@ class _Termination:
 
     @contextlib.contextmanager
     def held(self, profiler: object) -> Iterator[None]:
-        """Complete and write what begins in the block; the process ends once the profiler's method has returned."""
+        """Hold back SIGTERM during the block; then end the process once the profiler's method has returned."""
         main = threading.current_thread() is threading.main_thread()
         self._profilers.add(type(profiler))
         self._held += main
@@ -53,11 +52,11 @@ class _Termination:
         finally:
             self._held -= main
             if main and self._asked and not self._held:
-                background.shared().flush()  # whatever the profiler does when it is stopped
+                background.shared().flush()  # write pending cycles first, as stopping the profiler may fail
                 self._end(sys._getframe())
 
     def _end(self, frame: FrameType | None) -> None:
-        """Exit now, or when the profiler's method returns that the training called. ``frame`` is the innermost one."""
+        """Exit now, or when the profiler's method on the stack returns; ``frame`` is the innermost frame."""
         method = None
         while frame is not None:
             if "self" in frame.f_locals and type(frame.f_locals["self"]) in self._profilers:
@@ -68,7 +67,7 @@ class _Termination:
             return
         before = sys.gettrace()
 
-        # what a trace function raises is raised in the frame's caller
+        # an exception of a trace function is raised in the frame's caller
         def traced(frame: FrameType, event: str, arg: Any) -> Any:
             if event == "return":
                 sys.settrace(before)
@@ -76,7 +75,7 @@ class _Termination:
             return traced
 
         method.f_trace = traced
-        sys.settrace(lambda frame, event, arg: None)  # a debugger's or coverage tool's would not call the frame's own
+        sys.settrace(lambda frame, event, arg: None)  # the trace function of a debugger would not call f_trace
 
     def _exit(self) -> None:
         if self._asked:
@@ -84,7 +83,7 @@ class _Termination:
             raise SystemExit(EXIT_CODE)
 
     def restore(self) -> None:
-        """Set the default again, where the handler is ours."""
+        """Restore Python's default if the handler is perfkit's."""
         self._asked = False
         if signal.getsignal(signal.SIGTERM) is self:
             signal.signal(signal.SIGTERM, signal.SIG_DFL)
@@ -99,21 +98,21 @@ def _shared() -> _Termination:
 
 
 def install() -> None:
-    """End by SystemExit at SIGTERM from now on, where Python's default is set. Does nothing outside the main thread."""
+    """Exit by SystemExit on SIGTERM if Python's default is set. Does nothing outside the main thread."""
     if threading.current_thread() is threading.main_thread() and signal.getsignal(signal.SIGTERM) is signal.SIG_DFL:
         with contextlib.suppress(ValueError):  # another interpreter's main thread
             signal.signal(signal.SIGTERM, _shared())
 
 
 def held(profiler: object) -> contextlib.AbstractContextManager[None]:
-    """Return a ``with`` block in which SIGTERM, where :func:`install` was called, waits for the end of the block, and
-    of the method of ``profiler`` that runs it."""
+    """Return a ``with`` block during which a SIGTERM handled by :func:`install` waits, and until the method of
+    ``profiler`` that contains it returns."""
     return _shared().held(profiler)
 
 
 class GivingWay:
-    """Calls ``end`` once, before the method ``name`` of another profiler runs; ``profiler`` is the class of both. The
-    own profiler must have run that method already, and ``end`` must not raise."""
+    """Patch that calls ``end`` once, before another profiler's method ``name`` runs; ``profiler`` is the class of both.
+    perfkit's profiler must have run that method already, and ``end`` must not raise."""
 
     def __init__(self, profiler: type, name: str, end: Callable[[], None]) -> None:
         original = vars(profiler)[name]
@@ -130,13 +129,13 @@ class GivingWay:
         setattr(profiler, name, begin)
 
     def over(self) -> None:
-        """Give the class its method back. A second call does nothing."""
+        """Restore the method of the class. A second call does nothing."""
         undo, self._undo = self._undo, None
         if undo is not None:
             undo()
 
     def check(self) -> None:
-        """Raises CaptureError where there was another profiler."""
+        """Raise CaptureError if another profiler was started."""
         if self._gave_way:
             raise CaptureError(
                 "the script started a profiler of its own, and a process can have only one: recording ended there",

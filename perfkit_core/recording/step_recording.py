@@ -1,10 +1,8 @@
-"""Records a window of the steps of a training loop that reports when a step has ended.
+"""Recording of a window of the steps (:class:`StepWindow`) of a training loop that reports the end of each step.
 
-Which steps are recorded is a :class:`StepWindow`; the framework's profiler is a :class:`StepProfiler`, started and
-stopped by a :class:`StepRecording`.
-
-A step lasts from the end of the one before to its own end, so waiting for its data belongs to it. A validation between
-two steps belongs to neither and is not recorded: the profiler stops before it, and a new cycle begins after it.
+A :class:`StepRecording` starts and stops the framework's :class:`StepProfiler`. A step lasts from the end of the
+previous one to its own end, so it includes the wait for its data. A validation between two steps belongs to neither:
+the profiler stops before it, and a new cycle begins after it.
 """
 
 from __future__ import annotations
@@ -40,10 +38,10 @@ class Action(enum.Enum):
 
 @dataclass(frozen=True, slots=True)
 class StepWindow:
-    """Cycles of ``wait`` steps off, ``warmup`` steps with the profiler warming up, ``active`` recorded ones.
+    """Cycles of ``wait`` steps off, ``warmup`` steps with the profiler warming up, and ``active`` recorded steps.
 
-    ``repeat`` is the number of cycles, 0 for no limit. The first cycle begins ``skip_first`` steps after the step
-    ``origin`` (None: after the first step that this training runs, which is not 0 in a resumed training).
+    ``repeat``: number of cycles, 0 for no limit. The first cycle begins ``skip_first`` steps after the step ``origin``
+    (None: the first step of this training, which is not 0 in a resumed one).
     """
 
     wait: int = DEFAULT_WAIT
@@ -58,18 +56,18 @@ class StepWindow:
             raise UsageError(f"{self} records nothing", "give at least one active step, and no negative number")
 
     def action(self, step: int, begun: int) -> Action:
-        """Return what to do during ``step`` of a training that began with step ``begun``."""
+        """Return the action during ``step`` of a training that began with step ``begun``."""
         cycle, position = self._place(step, begun)
         if cycle < 0 or (self.repeat and cycle >= self.repeat) or position < self.wait:
             return Action.OFF
         return Action.WARM_UP if position < self.wait + self.warmup else Action.RECORD
 
     def ends_cycle(self, step: int, begun: int) -> bool:
-        """Whether ``step`` is the last one of a cycle."""
+        """Return whether ``step`` is the last one of a cycle."""
         return self._place(step, begun)[1] == self.wait + self.warmup + self.active - 1
 
     def _place(self, step: int, begun: int) -> tuple[int, int]:
-        """Return the number of the cycle (negative: before the first), and the position in it."""
+        """Return the number of the cycle (negative: before the first) and the position in it."""
         origin = begun if self.origin is None else self.origin
         return divmod(step - origin - self.skip_first, self.wait + self.warmup + self.active)
 
@@ -82,9 +80,9 @@ def step_window(
     repeat: int | None = None,
     skip_first: int | None = None,
 ) -> StepWindow:
-    """Return the window for the numbers of the first and the last recorded step, or for the lengths of a cycle.
+    """Return the window for the first and last recorded step, or for the lengths of a cycle.
 
-    Raises UsageError for both at once and for windows without a step.
+    Raises UsageError if both are given, and for windows without a step.
     """
     warmup = DEFAULT_WARMUP if warmup is None else warmup
     cycle = {"wait": wait, "active": active, "repeat": repeat, "skip_first": skip_first}
@@ -109,10 +107,9 @@ _SET_BY_PERFKIT: Final = {
 
 
 def asked(options: Mapping[str, Any], known: Mapping[str, str], recorder: str) -> dict[str, bool]:
-    """Return the profiler's arguments for the options of a Recorder. ``known``: option → argument, ``recorder``: its
-    name.
+    """Return the profiler's arguments for the options of the recorder named ``recorder``. ``known``: option → argument.
 
-    Raises UsageError for what the profiler cannot record.
+    Raises UsageError for options that the profiler does not support.
     """
     wanted = [name for name, value in options.items() if value]
     for name in wanted:
@@ -122,7 +119,7 @@ def asked(options: Mapping[str, Any], known: Mapping[str, str], recorder: str) -
 
 
 def check_options(profiler: Callable[..., Any], options: Mapping[str, Any]) -> None:
-    """Raises UsageError for options that are set by perfkit, or unknown to the profiler's class."""
+    """Raise UsageError for options that perfkit sets itself and for options unknown to the profiler's class."""
     known = inspect.signature(profiler).parameters
     for name in options:
         if name in _SET_BY_PERFKIT:
@@ -133,14 +130,13 @@ def check_options(profiler: Callable[..., Any], options: Mapping[str, Any]) -> N
 
 
 class Ending(enum.Enum):
-    """What has become of the step that was begun last, when a cycle ends."""
+    """State of the last step at the end of a cycle."""
 
     ENDED = enum.auto()
-    """It has ended."""
     NOT_TAKEN = enum.auto()
-    """It does not take place, or takes place later."""
+    """It does not take place, or only later."""
     BROKEN_OFF = enum.auto()
-    """It ended in the middle."""
+    """It was interrupted."""
 
 
 class StepProfiler(Protocol):
@@ -149,23 +145,23 @@ class StepProfiler(Protocol):
     writer: CycleWriter[Any]
 
     def warm_up(self, step: int) -> None:
-        """Get ready during ``step``; nothing is recorded yet."""
+        """Warm up during ``step`` without recording."""
 
     def start(self, step: int) -> None:
-        """Record from now on; ``step`` begins now. Comes after ``warm_up`` or without it."""
+        """Start recording with ``step``, with or without a preceding ``warm_up``."""
 
     def next(self, step: int) -> None:
-        """The running step ends and ``step`` begins."""
+        """End the running step and begin ``step``."""
 
     def stop(self, ending: Ending) -> None:
-        """Write the cycle. Only a step that has ended is a step; one that was broken off is a finding."""
+        """Write the cycle. Only a completed step counts as a step; an interrupted one becomes a finding."""
 
     def cancel(self) -> None:
-        """Stop warming up or recording, and write nothing."""
+        """Stop warming up or recording without writing."""
 
 
 def _guarded(method: Callable[Concatenate[StepRecording, P], None]) -> Callable[Concatenate[StepRecording, P], None]:
-    """Let no error reach the training: it is logged, the run is marked as incomplete, and recording ends."""
+    """Keep errors from the training: log them, mark the run as incomplete, and end the recording."""
 
     @functools.wraps(method)
     def guarded(self: StepRecording, /, *args: P.args, **kwargs: P.kwargs) -> None:
@@ -177,14 +173,14 @@ def _guarded(method: Callable[Concatenate[StepRecording, P], None]) -> Callable[
             self._end()
             self._profiler.writer.mark_incomplete(error)
             if self._action is not Action.OFF:
-                with contextlib.suppress(Exception):  # it has failed once already; it must only not go on recording
+                with contextlib.suppress(Exception):  # the profiler failed before; only stop the recording
                     self._profiler.cancel()
 
     return guarded
 
 
 class StepRecording:
-    """One training (a call of ``fit`` or ``train``). The methods never raise."""
+    """Recording of one training (a call of ``fit`` or ``train``). The methods never raise."""
 
     def __init__(self, window: StepWindow, profiler: StepProfiler) -> None:
         self._window = window
@@ -193,19 +189,19 @@ class StepRecording:
         self._running = False
         self._paused = False
         self._begun = self._step = 0
-        self._steps_of_cycle = 0  # that have ended in the running cycle
+        self._steps_of_cycle = 0  # completed in the running cycle
         self._recorded = 0  # steps of all cycles
 
     @_guarded
     def begin(self, step: int) -> None:
-        """Training begins; ``step`` is the number of its first step."""
+        """Begin the training; ``step`` is the number of its first step."""
         self._running, self._begun = True, step
-        atexit.register(self.abort)  # a training loop that raises may report nothing
+        atexit.register(self.abort)  # a training loop that raises may not report its end
         self._enter(step)
 
     @_guarded
     def step_ended(self) -> None:
-        """The running step has ended; the next one begins."""
+        """End the running step and begin the next one."""
         if not self._running:
             return
         self._paused = False
@@ -218,21 +214,21 @@ class StepRecording:
 
     @_guarded
     def pause(self) -> None:
-        """Something else than training begins."""
+        """Suspend the recording, for example during a validation."""
         if self._running and not self._paused:
             self._paused = True
             self._leave(Ending.NOT_TAKEN, keep=self._steps_of_cycle > 0)
 
     @_guarded
     def resume(self) -> None:
-        """Training goes on; without a ``pause`` before, nothing happens."""
+        """Continue after ``pause``; otherwise do nothing."""
         if self._running and self._paused:
             self._paused = False
             self._enter(self._step)
 
     @_guarded
     def finish(self) -> None:
-        """Training has ended: what was recorded is written. A second call does nothing."""
+        """End the training and write the recording. A second call does nothing."""
         if not self._running:
             return
         self._leave(Ending.NOT_TAKEN, keep=self._steps_of_cycle > 0)
@@ -244,7 +240,7 @@ class StepRecording:
 
     @_guarded
     def abort(self) -> None:
-        """Training broke off: what was recorded is written, even when it is less than a step."""
+        """End an interrupted training; write the recording even if it is shorter than a step."""
         if self._running:
             self._leave(Ending.BROKEN_OFF, keep=True)
             self._end()

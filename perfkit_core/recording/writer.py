@@ -1,8 +1,8 @@
-"""The trace handler that all frameworks share: guards, numbers and names cycles, and hands them over to be written.
+"""Trace handler shared by all frameworks: numbers and names cycles, and passes them to the background writer.
 
-A handler runs inside someone's training. It never raises into it: an error is logged with its reason, what has been
-recorded so far stays on disk, and the run is marked as incomplete. A folder that cannot be written is reported when the
-handler is made, not when the recording is over. The training waits only while the cycle is taken from the profiler.
+A handler never raises into the training: it logs the error, keeps what is on disk, and marks the run as incomplete. An
+unwritable folder is reported when the handler is made. The training waits only while the cycle is taken from the
+profiler.
 """
 
 from __future__ import annotations
@@ -35,33 +35,32 @@ Profiler = TypeVar("Profiler")
 class Taken:
     """A finished cycle that no longer needs its profiler.
 
-    ``finish()`` makes the Trace, once. ``background`` says that it may do so in another thread while the training and
-    the next cycle go on; else it is finished before the training goes on.
+    ``finish()`` makes the Trace, once. ``background``: it may run in another thread during the training; otherwise it
+    runs before the training continues.
     """
 
     finish: Callable[[], Trace]
     background: bool = True
 
     def then(self, change: Callable[[Trace], Trace]) -> Taken:
-        """Return the same with ``change`` made to the Trace."""
+        """Return a cycle with ``change`` applied to its Trace."""
         return Taken(lambda: change(self.finish()), self.background)
 
 
 Take = Callable[[Profiler, Place], Taken]
-"""The adapter's half: the profiler's last cycle, so that it can be finished without the profiler; its rows have the
-rank of the place. Called in the training's thread."""
+"""The adapter's function that takes the last cycle from the profiler, in the training's thread; its rows have the rank
+of the place."""
 
 
 class CycleWriter(Generic[Profiler]):
-    """The framework-independent half of a trace handler; an instance handles all cycles of one process.
+    """Framework-independent part of a trace handler; one instance handles all cycles of a process.
 
-    ``take`` is the adapter's half (:data:`Take`). Finishing and writing happen in the background where the adapter
-    allows it; :meth:`flush` waits for that, and so does whatever reads the folder in this process, and its end.
-    ``also`` are further callbacks that get the profiler after us, each guarded in the same way. Whether the folder
-    can be written is tried at once; where it cannot, that is logged in one line, and nothing raised. SIGTERM ends the
-    process as ``sys.exit`` does from now on (:mod:`perfkit_core.recording.signals`). A relative folder is relative to
-    the current folder of this moment. ``warn_uncalled``: log a warning where no cycle ever comes, because the loop
-    forgets ``step()`` or the schedule never gets to record.
+    ``take``: the adapter's part (:data:`Take`). Cycles are finished and written in the background if the adapter allows
+    it; :meth:`flush`, readers of the folder in this process, and the end of the process wait for that. ``also``:
+    further callbacks that receive the profiler afterwards, each guarded in the same way. A relative folder is resolved
+    now; if it is unwritable, one line is logged and nothing raised. ``warn_uncalled``: log a warning if no cycle ever
+    comes, because ``step()`` is missing or the schedule never records. Installs the SIGTERM handler of
+    :mod:`perfkit_core.recording.signals`.
     """
 
     def __init__(
@@ -72,7 +71,9 @@ class CycleWriter(Generic[Profiler]):
         place: Callable[[], Place] = environment_place,
         warn_uncalled: bool = False,
     ) -> None:
-        self.run_dir = as_path(absolute(run_dir))  # a training may change its folder, also while a cycle is written
+        self.run_dir = as_path(
+            absolute(run_dir)
+        )  # absolute: a training may change the current folder while a cycle is written
         self._take = take
         self._also = tuple(also)
         self._place = place
@@ -83,11 +84,11 @@ class CycleWriter(Generic[Profiler]):
             failures.tell(f"{run_dir} cannot be written ({reason}): until it can, cycles are {fate}")
         background.shared()
         signals.install()
-        # when the handler is gone, at the latest when the process ends
+        # runs when the handler is deleted, at the latest at exit
         self._uncalled = weakref.finalize(self, _warn, self.run_dir, os.getpid()) if warn_uncalled else None
 
     def __call__(self, profiler: Profiler) -> None:
-        """Take and write a cycle; the profiler calls this at the end of each."""
+        """Take and write a cycle; called by the profiler at the end of each."""
         if self._uncalled is not None:
             self._uncalled.detach()
         with signals.held(profiler):
@@ -120,17 +121,17 @@ class CycleWriter(Generic[Profiler]):
 
     @property
     def written(self) -> list[Path]:
-        """The files of this process, in the order of their cycles. Waits for those that are being written."""
+        """The files of this process in the order of cycles. Waits for pending ones."""
         self._follow_fork()
         self.flush()
         return list(self._written)
 
     def flush(self, timeout: float | None = None) -> bool:
-        """Wait until every cycle is written; ``timeout`` in seconds, None: as long as it takes. False: it ran out."""
+        """Wait until every cycle is written; return False after ``timeout`` seconds (None: no limit)."""
         return store.flush(self.run_dir, timeout)
 
     def mark_incomplete(self, error: BaseException) -> None:
-        """Say in the run folder that the last cycle of this process is missing, and why. Never raises."""
+        """Record in the run folder that the last cycle of this process is missing, and why. Never raises."""
         store.mark_incomplete(self.run_dir, max(self._cycle - 1, 0), error)
 
     def _begin(self) -> None:
@@ -139,11 +140,11 @@ class CycleWriter(Generic[Profiler]):
         self._written: list[Path] = []
 
     def _follow_fork(self) -> None:
-        """Begin a recording of its own in a forked child."""
+        """Begin a new recording in a forked child."""
         if self._pid != os.getpid():
             self._begin()
             self._forked_ns = background.shared().forked_ns
-            self.run_dir = as_path(self.run_dir)  # a connection to a store is the parent's
+            self.run_dir = as_path(self.run_dir)  # reconnect: the connection to a store is the parent's
             signals.install()
 
     def _write(self, taken: Taken, cycle: int, facts: dict[str, Any]) -> None:
@@ -151,7 +152,7 @@ class CycleWriter(Generic[Profiler]):
             trace = taken.finish()
             window = trace.meta.window_ns if trace.meta.clock == "epoch" else None
             if self._forked_ns and window and window[0] < self._forked_ns:
-                # the first cycle of a child, begun before the fork: the parent writes it
+                # the child's first cycle began before the fork, so the parent writes it
                 self._cycle = cycle
                 return
             meta = msgspec.structs.replace(trace.meta, **facts)
@@ -160,7 +161,7 @@ class CycleWriter(Generic[Profiler]):
             self._lost(cycle, error)
 
     def _lost(self, cycle: int, error: BaseException) -> None:
-        """Mark the run as incomplete and log why. Raises again what is no Exception: the user's interrupt."""
+        """Mark the run as incomplete and log why. Raises again what is no Exception, such as KeyboardInterrupt."""
         store.mark_incomplete(self.run_dir, cycle, error)
         if not isinstance(error, Exception):
             raise error
@@ -168,7 +169,7 @@ class CycleWriter(Generic[Profiler]):
 
 
 def _warn(run_dir: Path, pid: int) -> None:
-    """Warn of a handler that was never called; not in forked children, as the handler is their parent's."""
+    """Warn of a handler that was never called, except in forked children: the handler is their parent's."""
     if os.getpid() == pid:
         failures.tell(
             f"a handler recorded nothing into {run_dir}: its profiler never ended a cycle. Does the loop call the "
@@ -178,7 +179,7 @@ def _warn(run_dir: Path, pid: int) -> None:
 
 
 def _without_gc(action: Callable[[], Result]) -> Result:
-    """Run with the garbage collector off: it would scan the millions of objects that an extraction makes."""
+    """Run with the garbage collector off, which would scan the millions of objects that an extraction creates."""
     was_on = gc.isenabled()
     gc.disable()
     try:
