@@ -1,12 +1,12 @@
 """The conformance suite: plain functions that raise AssertionError, for any test runner.
 
 =====================  ==============================================================================================
-check_source           recognises its own files and no others; damaged files end in a SourceError that names the file
+check_source           recognises its own files only; damaged files raise a SourceError that names the file
 check_trace            the event table keeps every promise of :mod:`perfkit_core.model.schema`
-check_plugin           loads without a framework; its hooks return what their documentation says
-check_exporter         writes every weight it names, the same each time, also of a trace without events
-check_view             a table with the promised columns and types, on this trace and on an empty one
-check_round_trip       stored and read again it is the same; pandas, polars and duckdb open the file
+check_plugin           imports no framework; its hooks return what their documentation promises
+check_exporter         writes every declared weight, reproducibly, and traces without events
+check_view             returns the declared columns and types, with and without events
+check_round_trip       a stored trace is read unchanged; pandas, polars and duckdb open the file
 =====================  ==============================================================================================
 """
 
@@ -106,9 +106,8 @@ print(json.dumps(sorted(sys.modules)))
 
 
 def check_plugin(module: ModuleType, frameworks: Sequence[str] = ()) -> None:
-    """Check the module that an entry point names. Neither importing it nor calling its hooks may import a framework:
-    those it has operator names or recorders for, and ``frameworks``. Raises AssertionError.
-    """
+    """Check the module of an entry point. Importing it and calling its hooks must not import a framework: those it has
+    operator names or recorders for, and ``frameworks``. Raises AssertionError."""
     name = module.__name__
     plugins = load([EntryPoint("under-test", name, PROJECT)])
     listed = plugins.listed["under-test"]
@@ -142,7 +141,7 @@ def check_plugin(module: ModuleType, frameworks: Sequence[str] = ()) -> None:
 
 
 def check_operator_name(plugins: Plugins, framework: str, native: str, canonical: str) -> None:
-    """Check that the framework's operator ``native`` has this canonical name, which is in the vocabulary."""
+    """Check that the framework's operator ``native`` has this canonical name and that the vocabulary contains it."""
     function = plugins.operator_names(framework)
     if function is None:
         raise AssertionError(f"no plugin has operator names for {framework}")
@@ -151,7 +150,7 @@ def check_operator_name(plugins: Plugins, framework: str, native: str, canonical
 
 
 def check_view(view: View, trace: Trace) -> None:
-    """Check a view on the trace and on one without events, plain and by each grouping. Raises AssertionError."""
+    """Check a view on the trace and on one without events, plain and with each grouping. Raises AssertionError."""
     require(bool(view.name and view.title and view.description), "a view needs a name, a title and a description")
     for events in (trace, trace.slice(0, 0)):
         for by in ((), *((grouping,) for grouping in view.groupings)):
@@ -167,7 +166,7 @@ def check_view(view: View, trace: Trace) -> None:
 
 
 def check_table(view: View, table: pd.DataFrame) -> None:
-    """Check that columns are unique; ns, bytes and calls integers; ratios floats; and that the order is a column."""
+    """Check that columns are unique, ns, bytes and calls integers, ratios floats, and that the order is a column."""
     require(table.columns.is_unique, f"{view.name} has a column twice: {list(table.columns)}")
     require(view.order is None or view.order in table.columns, f"{view.name} has no column {view.order}")
     for name, kind in table.dtypes.items() if len(table) else ():
@@ -179,7 +178,7 @@ def check_table(view: View, table: pd.DataFrame) -> None:
 
 
 class _Pipe(io.BytesIO):
-    """A file that can only be appended to, as a pipe."""
+    """A file that can only be appended to, like a pipe."""
 
     def seekable(self) -> bool:
         return False

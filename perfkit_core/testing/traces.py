@@ -1,7 +1,6 @@
-"""Checks of a Trace: what the event table promises, and that storing and reading it again changes nothing.
+"""Checks of the promises of the event table, and of storing and reading a Trace.
 
-Parents enclose their children, self times add up, launches are host events; steps, phases and canonical operator names
-agree with the events that define them. All raise AssertionError, also under ``python -O``.
+All raise AssertionError, also under ``python -O``.
 """
 
 from __future__ import annotations
@@ -26,7 +25,6 @@ from perfkit_core.storage.store import SUFFIX, read_stored, write_trace
 
 
 def require(condition: bool, message: str) -> None:
-    """Raise AssertionError with the message unless the condition holds."""
     if not condition:
         raise AssertionError(message)
 
@@ -48,9 +46,8 @@ _INTEGER_COLUMNS: Final = tuple(c.name for c in schema.COLUMNS if pa.types.is_in
 
 
 def check_trace(trace: Trace, *, own_tree: bool = False) -> None:
-    """Check everything a Trace promises. ``own_tree``: the source recorded parents itself, so they need not enclose in
-    time. Raises AssertionError.
-    """
+    """Run all checks of a Trace. ``own_tree``: the source recorded parents itself, so they need not enclose in time.
+    Raises AssertionError."""
     check_schema(trace)
     check_meta(trace)
     check_missing(trace)
@@ -64,7 +61,7 @@ def check_trace(trace: Trace, *, own_tree: bool = False) -> None:
 
 
 def check_schema(trace: Trace) -> None:
-    """Check that columns, types and nullability are the schema's, rows sorted by start, durations not negative."""
+    """Check columns, types and nullability against the schema, the order by start, and that no duration is negative."""
     columns = trace.events.schema.remove_metadata()
     require(columns.equals(schema.SCHEMA), f"the columns are not those of the schema:\n{columns}")
     trace.events.validate(full=True)
@@ -80,7 +77,7 @@ def check_schema(trace: Trace) -> None:
 
 
 def check_meta(trace: Trace) -> None:
-    """Check that source, format and framework are set, ranks fit the events, findings are unique and readable."""
+    """Check that source, format and framework are set, ranks match the events, and findings are unique and readable."""
     meta = trace.meta
     require(bool(meta.framework), "meta.framework is not set")
     require(bool(meta.source and meta.format), "meta.source and meta.format must be set")
@@ -100,7 +97,7 @@ def check_meta(trace: Trace) -> None:
 
 
 def check_missing(trace: Trace) -> None:
-    """Check that what was not recorded is null: no empty texts, no words such as "None", no columns of zeros only."""
+    """Check that missing values are null: no empty texts, no words such as "None", no columns of zeros only."""
     for name in _TEXT_COLUMNS:
         empty = _NOTHING.intersection(_used_values(trace, name))
         allowed = {""} if name == "name" else set()
@@ -164,7 +161,7 @@ def check_tree(trace: Trace, own_tree: bool) -> None:
 
 
 def check_self_times(trace: Trace) -> None:
-    """Check that self time is the duration less the union of the direct children, so never negative."""
+    """Check that self time is the duration less the union of the direct children, and not negative."""
     parent, own, duration = trace.ints("parent"), trace.ints("self_ns"), trace.ints("dur_ns")
     nests = ~trace.events["self_ns"].is_null().to_numpy()
     require_rows(trace, ~nests | ((own >= 0) & (own <= duration)), "self_ns is not between 0 and dur_ns")
@@ -177,7 +174,8 @@ def check_self_times(trace: Trace) -> None:
 
 
 def check_launches(trace: Trace) -> None:
-    """Check that only device events are launched, by host events of their rank; runtime calls share the correlation."""
+    """Check that only device events are launched, by host events of their rank; runtime calls share their
+    correlation."""
     launched_by, rows = trace.ints("launched_by"), len(trace)
     require_rows(trace, (launched_by >= NO_ROW) & (launched_by < rows), "launched_by is not a row")
     launched = np.flatnonzero(launched_by != NO_ROW)
@@ -194,8 +192,8 @@ def check_launches(trace: Trace) -> None:
 
 
 def check_steps(trace: Trace) -> None:
-    """Check that step numbers are those of recorded steps, host events start inside theirs, and device work has the
-    number of its launch."""
+    """Check that step numbers are recorded steps, host events start in their step, and device work has the step of its
+    launch."""
     step, rank, start = trace.ints("step"), trace.ints("rank"), trace.ints("start_ns")
     steps = trace.rows("kind", schema.STEP) & trace.host
     require_rows(trace, ~steps | (step >= 0), "a step without a number")
@@ -209,7 +207,7 @@ def check_steps(trace: Trace) -> None:
 
 
 def check_phases(trace: Trace) -> None:
-    """Check that a phase covers the subtree of the span that marks it, and the device work launched in there."""
+    """Check that a phase covers the subtree of its span and the device work launched there."""
     phases = trace.codes("phase")
     phase = phases.lookup(np.array([schema.PHASES.index(value) for value in phases.values], int), -1)
     other = schema.PHASES.index(schema.OTHER)
@@ -233,7 +231,7 @@ def _same_as_launch(trace: Trace, values: np.ndarray) -> BoolArray:
 
 
 def check_operator_names(trace: Trace) -> None:
-    """Check that canonical names come from the vocabulary, and only operators have one."""
+    """Check that canonical names are in the vocabulary and that only operators have one."""
     for name in _used_values(trace, "op_name"):
         require(is_canonical(name), f"not a canonical operator name: {name!r}")
     operators = trace.rows("kind", *schema.OPERATOR_KINDS)
@@ -241,10 +239,8 @@ def check_operator_names(trace: Trace) -> None:
 
 
 def check_round_trip(trace: Trace, tmp_path: Path) -> None:
-    """Store, read, compare; then open the Parquet file with pandas, polars and duckdb (all must be installed).
-
-    Raises AssertionError.
-    """
+    """Compare after storing and reading; open the Parquet file with pandas, polars and duckdb, which must be installed.
+    Raises AssertionError."""
     path = write_trace(trace, tmp_path / f"round-trip{SUFFIX}")
     again = read_stored(path)
     require(again.meta == trace.meta, f"meta changed:\n{trace.meta}\n{again.meta}")
@@ -271,7 +267,7 @@ def check_round_trip(trace: Trace, tmp_path: Path) -> None:
 
 
 def plain(table: pa.Table, column: str) -> pa.Array:
-    """Return a column in one chunk without its dictionary, so that equal values are equal."""
+    """Return a column in one chunk without its dictionary, so that equal values compare equal."""
     values = table[column]
     decoded = values.cast(pa.string()) if pa.types.is_dictionary(values.type) else values
     return pa.chunked_array(decoded.chunks, decoded.type).combine_chunks()
