@@ -1,1 +1,1 @@
-"""Sections of analyses put together as a Report, the one thing that renderers see."""
+"""Reports: sections of tables, sentences and charts, as renderers receive them."""

@@ -1,10 +1,7 @@
-"""The rows and columns of a view that are shown, and their order. What was counted stays counted: filters that change
-the numbers belong to the :class:`~perfkit_core.plugins.contracts.ViewRequest`.
+"""Display filters: the rows and columns of a view that are shown, and their order, with the options of tfprof.
 
-The filters are those of tfprof. ``show`` and ``hide`` search the texts of a row (in a tree: its name); ``start`` begins
-the tree at the rows that match, ``trim`` ends it above them; ``depth`` is the deepest level.
-
-A tree is a table in preorder with a column ``depth``.
+They change no number; filters that do belong to the :class:`~perfkit_core.plugins.contracts.ViewRequest`. A tree is a
+table in preorder with a column ``depth``.
 """
 
 from __future__ import annotations
@@ -27,12 +24,13 @@ DEPTH = "depth"
 
 @dataclass(frozen=True, slots=True)
 class Display:
-    """``sort``: a column, descending unless ``ascending``. ``minimums``: column → smallest value that is shown.
-    ``columns``: the columns to show, in this order (empty: all), after those that identify a row. In these three the
-    name of a grouping stands for its columns (``shape``, ``thread``). ``displayed_only``: sums over the rows below in a
-    tree count only what is shown of it, where the view has such sums. ``limit``: rows that people are shown first
-    (None: all); the tables are whole. ``average``: only what belongs to steps counts, and sums over them are divided by
-    their number. ``unit``: "ns", "us", "ms" or "s" for all times for people."""
+    """Options of the display. ``sort``: a column, descending unless ``ascending``. ``show`` and ``hide``: patterns for
+    the texts of a row (in a tree: its name). ``start``: begin the tree at matching rows; ``trim``: end it above them;
+    ``depth``: the deepest level. ``minimums``: column → smallest shown value. ``columns``: the columns to show, in this
+    order, after those that identify a row (empty: all). A grouping (``shape``, ``thread``) means its columns here.
+    ``displayed_only``: sums in a tree count only displayed rows, if the view has such sums. ``limit``: rows shown to
+    people (None: all); machine formats have all. ``average``: count only events in steps, and divide sums by the number
+    of steps. ``unit``: "ns", "us", "ms" or "s" for all times shown to people."""
 
     sort: str | None = None
     ascending: bool = False
@@ -50,8 +48,8 @@ class Display:
 
 
 def check(tables: Mapping[str, pd.DataFrame], display: Display, columns: Sequence[Column] = ()) -> None:
-    """Raises UsageError where no table has a requested column, or none is a tree where one is needed. ``columns``:
-    those that the views declare."""
+    """Raise UsageError if no table has a requested column, or none is a tree but an option needs one. ``columns``: the
+    declared columns of the views."""
     known = list(dict.fromkeys(str(name) for table in tables.values() for name in table.columns))
     wanted = ([display.sort] if display.sort else []) + list(display.columns) + list(display.minimums)
     for column in wanted:
@@ -65,10 +63,7 @@ def check(tables: Mapping[str, pd.DataFrame], display: Display, columns: Sequenc
 
 
 def displayed(table: pd.DataFrame, view: View, display: Display, by: Sequence[str] = ()) -> pd.DataFrame:
-    """Return the table of a view, sorted and cut. ``by``: the groupings that its rows are split by.
-
-    Raises UsageError for a bad pattern.
-    """
+    """Return the table of a view, sorted and filtered. ``by``: its groupings. Raises UsageError for a bad pattern."""
     orders = [name for name in (display.sort, view.order) if name is not None]
     order = next((found[0] for name in orders if (found := called(view.columns, name, table.columns))), None)
     tree = DEPTH in table.columns
@@ -85,7 +80,7 @@ def displayed(table: pd.DataFrame, view: View, display: Display, by: Sequence[st
                 table = table[mentions == wanted]
         table = table[_large_enough(table, view, display)].reset_index(drop=True)
         if order is not None:
-            # rows of equal value alphabetically, whatever the events were numbered by
+            # order ties by name, so that they do not depend on the numbering of events
             names = [name for name in keys(view.columns, table, by) if name != order and _is_text(table[name])]
             if names:
                 table = table.sort_values(names, kind="stable", na_position="last")
@@ -113,7 +108,7 @@ def _large_enough(table: pd.DataFrame, view: View, display: Display) -> BoolArra
 
 
 def _cut_tree(table: pd.DataFrame, view: View, display: Display) -> pd.DataFrame:
-    """Return the shown rows of a tree. A row that is hidden leaves its children, one level up."""
+    """Return the shown rows of a tree. Children of a hidden row move up one level."""
     depth = table[DEPTH].to_numpy(np.int64)
     parent = parents(depth)
     name = table["name"].astype("string").to_list()
@@ -134,7 +129,7 @@ def _cut_tree(table: pd.DataFrame, view: View, display: Display) -> pd.DataFrame
 
 
 def parents(depth: IntArray) -> IntArray:
-    """Return the row of the parent of each row (-1: root), from the depths of a tree in preorder, shape (rows,)."""
+    """Return the row of each parent (-1: root) from the depths of a tree in preorder, shape (rows,)."""
     parent = np.full(len(depth), -1, np.int64)
     path: list[int] = []
     for row, level in enumerate(depth.tolist()):
@@ -145,12 +140,12 @@ def parents(depth: IntArray) -> IntArray:
 
 
 def topmost(parent: IntArray, wanted: BoolArray) -> IntArray:
-    """Return the row of the topmost wanted ancestor-or-self of each row, -1 where there is none."""
+    """Return the row of the topmost wanted ancestor or self of each row, -1 if there is none."""
     return nesting.first_on_path(parent, np.where(wanted, np.arange(len(parent)), -1))
 
 
 def kept(table: pd.DataFrame, parent: IntArray, keep: BoolArray) -> pd.DataFrame:
-    """Return the rows to keep; a row moves up by the dropped rows above it."""
+    """Return the rows to keep; a row moves up by the number of dropped ancestors."""
     depth = nesting.sum_down(parent, keep.astype(np.int64)) - 1
     result = table[keep].reset_index(drop=True)
     result["depth"] = depth[keep]
@@ -158,7 +153,7 @@ def kept(table: pd.DataFrame, parent: IntArray, keep: BoolArray) -> pd.DataFrame
 
 
 def sorted_siblings(table: pd.DataFrame, column: str, ascending: bool) -> pd.DataFrame:
-    """Return the tree with the rows below each row sorted by a column; unknown comes last, ties keep their order."""
+    """Return the tree with siblings sorted by a column; unknown values come last, ties keep their order."""
     codes = pd.factorize(table[column], sort=True)[0].astype(np.int64)  # -1: unknown
     weight = np.where(codes < 0, -len(table), -codes if ascending else codes)
     order = preorder(parents(table["depth"].to_numpy(np.int64)), weight)
@@ -166,8 +161,8 @@ def sorted_siblings(table: pd.DataFrame, column: str, ascending: bool) -> pd.Dat
 
 
 def without(table: pd.DataFrame, parent: IntArray, gone: BoolArray, summed: Mapping[str, str]) -> pd.DataFrame:
-    """Return the tree with its sums less the own part of the dropped rows. ``summed``: column that holds the sum of a
-    row and all below it → column of the row's own part. Never below 0, where dropped rows overlap each other."""
+    """Return the tree with the own part of dropped rows subtracted from its sums. ``summed``: column with the sum over
+    a row and all below it → column of the row's own part. Limited to 0, as dropped rows may overlap."""
     result = table.copy()
     for total, own in summed.items():
         if total in table.columns and own in table.columns:

@@ -1,4 +1,4 @@
-"""The head of a report: what was profiled, in a few words each. What is not known is left out."""
+"""The head of a report: facts on the profile as short texts. Unknown ones are left out."""
 
 from __future__ import annotations
 
@@ -15,15 +15,15 @@ from perfkit_core.views.select import step_numbers
 
 
 def source(trace: Trace) -> Source:
-    """Return the profile behind a report: its file's name as label, where it is, its findings and head facts."""
+    """Return the Source of a report: file name, path, findings and facts."""
     return described(trace.meta, trace.quality, step_numbers(trace))
 
 
 def described(
     meta: TraceMeta, quality: Sequence[Finding], steps: Sequence[int], chosen: Sequence[int] | None = None
 ) -> Source:
-    """Return the same for a profile that is not in memory; ``steps``: the numbers of the recorded ones; ``chosen``: of
-    those that were requested (None: all)."""
+    """Return the Source of a profile that is not in memory. ``steps``: recorded step numbers; ``chosen``: the requested
+    ones (None: all)."""
     known = facts(meta)
     count = len(steps)
     if count and chosen is not None:
@@ -48,7 +48,7 @@ def described(
 
 
 def facts(meta: TraceMeta) -> dict[str, str]:
-    """Return Framework, Devices, Ranks, Recorded: those that are known, each readable without its name."""
+    """Return the known ones of Framework, Devices, Ranks and Recorded; each text is readable without its name."""
     ranks = ""
     if meta.ranks:
         text = _listed(meta.ranks)
@@ -68,19 +68,19 @@ def facts(meta: TraceMeta) -> dict[str, str]:
 
 
 def _listed(numbers: Sequence[int]) -> str:
-    """Return ascending numbers, three and more in a row as a range."""
+    """Return ascending numbers as text, three or more consecutive ones as a range."""
     consecutive = len(numbers) > 2 and list(numbers) == list(range(numbers[0], numbers[-1] + 1))
     return f"{numbers[0]}–{numbers[-1]}" if consecutive else ", ".join(map(str, numbers))
 
 
 def devices(known: tuple[Device, ...]) -> str:
-    """Return products of the devices with their number, "" when none are known."""
+    """Return product names with their number, "" if unknown."""
     counts = Counter(device.name or device.id for device in known)
     return ", ".join(name if count == 1 else f"{count} × {name}" for name, count in counts.items())
 
 
 def recorded_at_ns(meta: TraceMeta) -> int | None:
-    """Return when it was recorded, ns since 1970; None where neither the recorder nor the clock knows."""
+    """Return the time of the recording in ns since 1970, None if unknown."""
     if meta.recorded_at_ns is None and meta.window_ns is not None and meta.clock == "epoch":
         return meta.window_ns[0]
     return meta.recorded_at_ns

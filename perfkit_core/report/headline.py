@@ -1,5 +1,4 @@
-"""Sentences for the head of a report and of its sections: the step time, memory at the peak, and ranks that keep others
-waiting. Each says only what the tables of views say."""
+"""Sentences for the head of a report: step time, memory at the peak, stragglers. All follow from tables of views."""
 
 from __future__ import annotations
 
@@ -14,7 +13,7 @@ from perfkit_core.language.units import format_ratio
 from perfkit_core.model.meta import EDGES, spelled
 
 _MANY_STEPS: Final = 10
-"""From this many steps on, the spread is given without the lowest and highest tenth."""
+"""From this number of steps on, the spread is given from the 10th to the 90th percentile."""
 _SMALL_SHARE: Final = 0.01
 """Smaller shares are only in the table."""
 _WORDS: Final = {
@@ -27,13 +26,13 @@ _WORDS: Final = {
     "framework": mark("host work outside operators"),
     "idle": mark("idle (nothing recorded)"),
 }
-"""The categories of the view partition in a sentence."""
+"""Words for the categories of the view partition."""
 
 
 def headline(tables: Mapping[str, pd.DataFrame]) -> tuple[Message, ...]:
-    """Return sentences from the tables of the views steps, partition, model and device; none where they are missing.
+    """Return sentences from the tables of the views steps, partition, model and device, as far as present.
 
-    Shares are of the step time: without steps there are none.
+    Shares are of the step time, so there are none without steps.
     """
     steps, partition, model = tables.get("steps"), tables.get("partition"), tables.get("model")
     if steps is None or steps.empty:
@@ -62,7 +61,7 @@ def headline(tables: Mapping[str, pd.DataFrame]) -> tuple[Message, ...]:
             for category, share in parts.items()
         ]
         sentences.append(message("Step time: {parts:list}.", parts=texts))
-    # input wait is part of the time of data loading: one of the two is enough
+    # input wait is part of data loading: name only one of them
     if "input_wait" not in parts and model is not None and len(model) and "step" in set(model["phase"]):
         for share in model.loc[model["phase"] == "dataloader", "cpu_ratio"].dropna():
             sentences.append(message("Data loading takes {share:ratio} of the step time.", share=share))
@@ -70,7 +69,7 @@ def headline(tables: Mapping[str, pd.DataFrame]) -> tuple[Message, ...]:
 
 
 def _busy_devices(table: pd.DataFrame | None) -> Iterator[Message]:
-    """Say how busy devices are in steps. Busy is not the same as computing."""
+    """Yield a sentence on the busy time of devices in steps, communication included."""
     if table is None or table.empty:
         return
     busy = table[table["busy_ns"].notna() & table["busy_in_steps_ratio"].notna()]
@@ -91,12 +90,12 @@ def _busy_devices(table: pd.DataFrame | None) -> Iterator[Message]:
 
 
 MEMORY_DEVICES: Final = 4
-"""Devices that get a sentence, those with most memory first; the table has all."""
+"""Maximum number of devices with a sentence, those with most memory first."""
 MEMORY_NAMES: Final = 3
 
 
 def alive_at_peak(peak: pd.DataFrame) -> Iterator[Message]:
-    """Yield a sentence per device on what was alive when most memory was allocated, from the view memory_peak."""
+    """Yield a sentence per device on the memory alive at its peak, from the view memory_peak."""
     if peak.empty:
         return
     places = peak.groupby(["rank", "device"], dropna=False, sort=False)["bytes"].sum()
@@ -117,35 +116,35 @@ def alive_at_peak(peak: pd.DataFrame) -> Iterator[Message]:
 
 
 MATTERS: Final = 0.01
-"""Share of the step time of all ranks below which waiting is only in the table."""
+"""Minimum share of waiting in the step time of all ranks for a straggler."""
 SLOWER: Final = 0.05
-"""From this share above the median rank on, a rank is slower on its own."""
+"""A rank this share above the median rank is slower on its own."""
 OUTLYING: Final = 5
-"""A rank that is slower on its own is so by this many times what ranks usually differ by."""
+"""A rank is slower on its own only from this multiple of the usual distance between ranks."""
 NAMED_RANKS: Final = 3
-"""Ranks that get a sentence; the tables have all."""
+"""Maximum number of ranks with a sentence."""
 
 
 @dataclass(frozen=True, slots=True)
 class Stragglers:
-    """The ranks to mark, the worst first, and sentences on them."""
+    """Ranks to mark, the worst first, with sentences."""
 
     ranks: tuple[int, ...]
     lines: tuple[Message, ...]
 
 
 def stragglers(ranks: pd.DataFrame, waiting: pd.DataFrame) -> Stragglers:
-    """Return the ranks that keep others waiting, from the tables of the views ranks and stragglers; without waiting
-    times, those that are slower on their own.
+    """Return the stragglers from the tables of the views ranks and stragglers; without waiting times, the ranks that
+    are slower on their own.
 
-    A straggler causes a quarter of all waiting or more (of few ranks more than half as much again as its part would
-    be). There is none where less than a hundredth of the step time is waited, nor where most of what it causes is
-    within what clocks contradict each other by. Ranks without a collective in common with others are left out, with a
-    sentence. Where ranks are missing at collectives, the waiting is a lower bound, and no rank is cleared.
+    A straggler causes at least a quarter of all waiting (of fewer than six ranks: 1.5 times its even part). There is
+    none if waiting is below a hundredth of the step time, or if clock errors could explain most of what the rank
+    causes. Ranks without a common collective are left out, with a sentence. If ranks are missing at collectives, the
+    waiting is a lower bound and no rank is cleared.
     """
     if ranks.empty:
         return Stragglers((), ())
-    # own time of an average step in ns, and by what share it is above that of the median rank
+    # rank → mean time outside communication per step (ns), and its excess over the median rank as a ratio
     average = ranks.groupby("rank")["own_time_ns"].mean().astype("float64")
     middle = float(average.sort_values().iloc[(len(average) - 1) // 2]) or 1.0
     own = {int(rank): (time, time / middle - 1) for rank, time in zip(average.index, average.tolist(), strict=True)}
@@ -227,7 +226,7 @@ def _no_straggler(ranks: pd.DataFrame, whole: int, unknown: bool, at_least: bool
 
 
 def _own_times(own: Mapping[int, tuple[float, float]], stragglers: Sequence[int]) -> Iterator[Message]:
-    """Say whether those that come late do more than others."""
+    """Yield a sentence per straggler on its time outside communication."""
     for rank in stragglers[:NAMED_RANKS]:
         time, over = own[rank]
         if over > 0:
@@ -245,7 +244,7 @@ def _own_times(own: Mapping[int, tuple[float, float]], stragglers: Sequence[int]
 
 
 def _slower_on_their_own(own: Mapping[int, tuple[float, float]]) -> Stragglers:
-    # the median distance from the median: of many ranks some are always slower than most
+    # median absolute deviation, as some of many ranks are always slower than most
     distances = sorted(abs(over) for _, over in own.values())
     least = max(SLOWER, OUTLYING * distances[(len(distances) - 1) // 2])
     slow = sorted((rank for rank, (_, over) in own.items() if over >= least), key=lambda rank: -own[rank][0])

@@ -1,6 +1,6 @@
-"""What a renderer gets: a Report of Sections. Plain data, so that no renderer ever computes a number.
+"""The model of a report: plain data for renderers, which compute no numbers.
 
-Renderers format by what the columns declare (:mod:`perfkit_core.model.columns`). A missing cell is pandas.NA.
+Renderers format by the declared columns (:mod:`perfkit_core.model.columns`). A missing cell is pandas.NA.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from perfkit_core.model.meta import Finding
 
 @dataclass(frozen=True, slots=True)
 class Part:
-    """A stretch of time to look at: a step, or the recording; ns since the beginning of the timeline."""
+    """A part of the timeline: a step, or the recording; ns since the start of the timeline."""
 
     name: str
     start_ns: int
@@ -28,7 +28,7 @@ class Part:
 
 @dataclass(frozen=True, slots=True)
 class Row:
-    """A thread or a stream: the process or device that it belongs to, and its own name."""
+    """A thread or stream: its process or device, and its name."""
 
     group: str
     name: str
@@ -36,11 +36,10 @@ class Row:
 
 @dataclass(frozen=True, slots=True)
 class Timeline:
-    """Boxes, sorted by row, depth and start; each array of shape (boxes,).
+    """Boxes, sorted by row, depth and start; each array has shape (boxes,).
 
-    ``start_ns`` counts from the beginning of the timeline. ``name``, ``kind`` and ``row`` are positions in ``names``,
-    ``kinds`` and ``rows``. ``cause`` is the box that launched this one, -1 where none of them did. ``first`` is the
-    position of the part to show first.
+    ``start_ns`` counts from the start of the timeline. ``name``, ``kind`` and ``row`` index ``names``, ``kinds`` and
+    ``rows``. ``cause``: the box that launched this one, -1 if none. ``first``: index of the part shown first.
     """
 
     parts: tuple[Part, ...]
@@ -62,23 +61,19 @@ class Timeline:
 
 @dataclass(frozen=True, slots=True)
 class Chart:
-    """A picture of the section's own table: ``x`` and ``y`` are column names.
+    """A chart of the section's own table; ``x`` and ``y`` are column names.
 
-    - ``bar`` stacks several ``y``; ``ranking`` are the largest rows by the first ``y``; ``share`` is one bar made of
-      the rows.
-    - ``icicle``, ``sunburst`` and ``opening`` (bars that open) are of trees (tables with a column ``depth``), each
-      ``y`` a size to choose.
-    - ``heatmap`` has a row for each value of the column ``by`` and a column for each of ``x``, each ``y`` a number to
-      choose, or without ``x`` a column for each of ``y``; the rows ``marked`` are highlighted.
-    - ``waterfall`` goes from one total to another: ``y`` are the differences (missing for totals) and the totals
-      reached by them.
-    - ``distribution`` has a lane for each value of ``x``: ``y`` are single values (each named by the column ``step``,
-      and marked where ``outlying`` is true) and the median of their lane; ``band`` is a range of values to shade, which
-      is also in a table of the report.
-    - ``intervals`` draws a line a row: each three of ``y`` are the low end, the middle and the high end of one of
-      ``names`` (in English, translated where it is shown), the same column three times a number without an interval.
+    - ``bar`` stacks several ``y``; ``ranking`` has the largest rows by the first ``y``; ``share`` is a bar of all rows.
+    - ``icicle``, ``sunburst`` and ``opening`` (bars that open) show trees; each ``y`` is a size to choose.
+    - ``heatmap`` has a row per value of ``by`` and a column per value of ``x``, each ``y`` a number to choose, or
+      without ``x`` a column per ``y``; the rows ``marked`` are highlighted.
+    - ``waterfall`` leads from one total to another: ``y`` are the differences (missing for totals) and reached totals.
+    - ``distribution`` has a lane per value of ``x``: ``y`` are single values (named by the column ``step``, marked
+      where ``outlying`` is true) and the median of their lane; ``band`` is a range of values to shade.
+    - ``intervals`` draws a line per row: each three of ``y`` are low end, middle and high end of one of ``names``
+      (English, translated by the renderer); the same column three times is a number without an interval.
 
-    ``note`` explains the picture, and is shown only with it.
+    ``note`` explains the chart and is shown only with it.
     """
 
     kind: Literal[
@@ -98,16 +93,14 @@ class Chart:
 class Section:
     """One table with its heading. A table with a column ``depth`` is a tree in preorder.
 
-    ``limit`` is how many rows people are shown first (None: all); machines get all. ``note`` explains the numbers in a
-    sentence, ``empty`` says why the table has no rows. ``unit`` ("ns", "us", "ms", "s") is that of all times for people
-    (None: one that suits). ``unknown`` names the columns of which the profile holds nothing (None: those that are empty
-    in the table): people see their names in a sentence instead. ``lines`` are sentences below the note, ``code`` is to
-    be copied as it is; a section of these alone has a table without columns. ``timeline`` is drawn above the table on a
-    page. ``columns`` says what the columns mean.
+    ``limit``: rows shown to people (None: all); machine formats have all. ``note``: a sentence on the numbers;
+    ``empty``: why the table has no rows; ``lines``: sentences below the note; ``code``: text to copy. A section with
+    only these has a table without columns. ``unit`` ("ns", "us", "ms", "s"): unit of all times for people (None:
+    automatic). ``unknown``: columns without data in the profile, listed in a sentence instead (None: those that are
+    empty in the table). ``timeline`` is drawn above the table.
 
-    ``within`` names the section that this one is a part of and is shown in. The part on one row of a table is named
-    after its section and the row's ``id`` (``advice`` and ``x``: ``advice-x``), so that the row can lead to it.
-    ``folded`` parts are collapsed.
+    ``within``: name of the section that contains this part. The part for one row of a table is called after the section
+    and the row's ``id`` (``advice-x``), so that the row can link to it. ``folded`` parts are collapsed.
     """
 
     name: str
@@ -127,7 +120,7 @@ class Section:
     columns: tuple[Column, ...] = ()
 
     def column(self, name: str) -> Column:
-        """Return the declaration of a column of the table."""
+        """Return the declaration of a column."""
         return column(self.columns, name)
 
     @property
@@ -137,13 +130,13 @@ class Section:
 
 
 def declared(sections: Iterable[Section], columns: tuple[Column, ...]) -> tuple[Section, ...]:
-    """Return the sections, those without declared columns with ``columns``."""
+    """Return the sections, with ``columns`` for those without declared columns."""
     return tuple(section if section.columns else replace(section, columns=columns) for section in sections)
 
 
 @dataclass(frozen=True, slots=True)
 class Source:
-    """One profile behind a report: where it was read from, its findings and head facts (name → text)."""
+    """One profile of a report: label, path, findings and facts (name → text)."""
 
     label: str
     path: str
@@ -153,10 +146,10 @@ class Source:
 
 @dataclass(frozen=True, slots=True)
 class Report:
-    """Title, one source or several, and sections in reading order.
+    """Title, sources, and sections in reading order.
 
-    ``headline`` holds a few sentences that sum it up, ``warnings`` what limits them, ``glance`` the few rows of
-    sections (of the same names) for the pictures of the head; ``data`` what only machine formats carry.
+    ``headline``: summary sentences; ``warnings``: their limits; ``glance``: excerpts of sections (same names) for the
+    pictures of the head; ``data``: content for machine formats only.
     """
 
     title: str

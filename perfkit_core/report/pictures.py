@@ -1,4 +1,4 @@
-"""Sections of a page that are pictures: the timeline of steps, memory over time, and the ranks side by side."""
+"""Graphical sections of a page: the timeline of steps, memory over time, and the heat map of ranks."""
 
 from __future__ import annotations
 
@@ -23,9 +23,9 @@ from perfkit_core.views.steps.step_rows import step_rows
 from perfkit_core.views.tables import rounded_division
 
 MOST_BOXES: Final = 100_000
-"""Events in the timeline of a page."""
+"""Maximum number of events in the timeline of a page."""
 MOST_ROWS: Final = 5000
-"""Rows of the table that says what is in each row of the timeline."""
+"""Maximum number of rows in the table of the timeline."""
 _TIMELINE_COLUMNS: Final = (
     key("group", "Group"),
     key("row", "Row"),
@@ -35,8 +35,7 @@ _TIMELINE_COLUMNS: Final = (
 
 
 def timeline_section(trace: Trace, most: int = MOST_BOXES) -> Section:
-    """Return the timeline of the steps, with a table of its rows: group, row, events, covered_ns (with something in
-    it)."""
+    """Return the timeline of the steps, with a table of its rows (``covered_ns``: time with an event)."""
     drawn, left_out = timeline(trace, most)
     outermost = drawn.depth == 0
     covered = np.zeros(len(drawn.rows), np.int64)
@@ -60,11 +59,11 @@ def timeline_section(trace: Trace, most: int = MOST_BOXES) -> Section:
 
 
 def timeline(trace: Trace, most: int = MOST_BOXES) -> tuple[Timeline, int]:
-    """Return whole steps of the first rank, the one of median duration first, then the longest, then in their order, as
-    far as ``most`` events allow (at least one, of which then the longest events are kept); and how many events of the
-    recording are missing. Without steps, the whole recording. No time is rounded.
+    """Return the timeline of whole steps of the first rank, and the number of events left out.
 
-    A step lasts from its first beginning to its last end on all ranks whose step of this number overlaps it.
+    The step of median duration comes first, then the longest, then the others in order, within ``most`` events; if the
+    first one alone exceeds that, its longest events are kept. Without steps, the whole recording. A step lasts from its
+    first start to its last end over all ranks whose step of this number overlaps it. No time is rounded.
     """
     boxes, every = np.flatnonzero(~instants(trace)), step_rows(trace)
     start, end, number = trace.ints("start_ns"), trace.end_ns, trace.ints("step")
@@ -126,15 +125,13 @@ def _drawn(trace: Trace, kept: IntArray, parts: list[Part]) -> Timeline:
 
 
 STRETCHES: Final = 400
-"""Points of the picture of memory over time."""
+"""Number of points of the curve of memory over time."""
 
 
 def memory_section(trace: Trace) -> Section:
-    """Return columns time_ns (the end of a stretch, since the first memory event) and bytes of each device (and rank,
-    where there are several): the highest level in the stretch, so that no peak is lost.
-
-    The level is the recorded one, else the growth since the beginning.
-    """
+    """Return columns time_ns (end of a stretch, since the first memory event) and bytes per device (and rank, if
+    several): the highest level in the stretch, so that no peak is lost. The level is the recorded one, else the growth
+    since the start."""
     table = memory_curve.table(trace, ViewRequest())
     last = int(table["time_ns"].max()) if len(table) else 0
     ends = np.linspace(0, last, STRETCHES + 1)[1:].round().astype(np.int64)
@@ -164,15 +161,14 @@ def memory_section(trace: Trace) -> Section:
 
 RANKS_VIEW: Final = "ranks"
 MOST_CELLS: Final = 5000
-"""Rows of the table of ranks by steps that a page holds."""
+"""Maximum number of cells of ranks by steps on a page."""
 _PARTS: Final = 6
-"""The columns of the view ranks before the parts of a step."""
+"""Number of columns of the view ranks before the parts of a step."""
 
 
 def with_ranks(section: Section, tables: Mapping[str, pd.DataFrame]) -> Section:
-    """Return the section of the view ranks with its picture and sentences: ranks by steps, or by the parts of the only
-    step. Where there are too many cells, they are averages of several steps.
-    """
+    """Return the section of the view ranks with sentences and a heat map: ranks by steps (averaged if there are too
+    many cells), or by the parts of the only step."""
     if section.table.empty:
         return section
     late = stragglers(section.table, tables.get("stragglers", pd.DataFrame()))
@@ -187,13 +183,13 @@ def with_ranks(section: Section, tables: Mapping[str, pd.DataFrame]) -> Section:
 
 
 def worst_rank(sections: Iterable[Section]) -> tuple[Text, ...]:
-    """Return the sentence on the first of the ranks that are marked, for the head of the page."""
+    """Return the sentence on the worst straggler for the head of the page."""
     return tuple(one.lines[0] for one in sections if one.name == RANKS_VIEW and one.chart and one.chart.marked)
 
 
 def fitting(table: pd.DataFrame) -> tuple[pd.DataFrame, str]:
-    """Return the table of the view ranks, and "" ; or with ``step`` a stretch (``8–15``), all times the average of its
-    steps (to the nearest ns, of those that are known), and a sentence on that."""
+    """Return the table of the view ranks and "". A large table has one row per stretch of steps (``8–15``) with the
+    mean of the known times, to the nearest ns, and comes with a sentence that says so."""
     if len(table) <= MOST_CELLS:
         return table, ""
     steps = np.unique(table["step"].to_numpy(np.int64))

@@ -1,4 +1,4 @@
-"""The runs below a folder with their main figures, from the metadata of their files and the columns of their steps."""
+"""List of the runs below a folder, with figures from file metadata and the columns of the steps."""
 
 from __future__ import annotations
 
@@ -62,13 +62,13 @@ COLUMNS: Final[tuple[Column, ...]] = (
 
 RUN: Final = "run"
 _RECOGNISED: Final = 2
-"""What a reader says of a file when it knows the framework's dialect; less is any JSON file."""
+"""Minimum result of ``sniff`` of a reader that knows the dialect; any JSON file gets less."""
 _COUNTS: Final = ("ranks", "cycles", "steps", "median_step_ns", "events", "file_bytes", "findings")
 
 
 @dataclass(frozen=True, slots=True)
 class Run:
-    """Main figures of one run; None where they are not known without reading the whole file."""
+    """Main figures of one run; None if unknown without reading the whole file."""
 
     path: str
     format: str
@@ -88,12 +88,11 @@ class Run:
 def list_runs(folder: str | os.PathLike[str], *, read_files: bool = False) -> pd.DataFrame:
     """Return every run folder, stored run and trace file below ``folder``, newest first.
 
-    Columns path (what is not UTF-8 in it is escaped), format (the reader), framework, devices, ranks, cycles, steps
-    (distinct step numbers), median_step_ns (over all steps of all ranks), recorded_at (UTC; of a trace file that was
-    not read: when the file was written), events, file_bytes, findings (about data quality), error (why it cannot be
-    read). Unknown is NA: of a trace file, framework to median_step_ns, events and findings need the whole file, which
-    ``read_files`` reads.
-    ``folder`` may be the address of a store. Raises SourceError where there is no such folder.
+    Columns: path (non-UTF-8 parts escaped), format (the reader), framework, devices, ranks, cycles, steps (distinct
+    numbers), median_step_ns (over all steps of all ranks), recorded_at (UTC; for unread trace files the modification
+    time), events, file_bytes, findings (on data quality), error (why it cannot be read). Unknown is NA: for trace
+    files, framework to median_step_ns, events and findings need ``read_files``. ``folder`` may be the address of a
+    store. Raises SourceError if it does not exist.
     """
     root = as_path(folder)
     store.flush(root)
@@ -114,7 +113,7 @@ def list_runs(folder: str | os.PathLike[str], *, read_files: bool = False) -> pd
 
 
 def recognised(path: Path) -> bool:
-    """Whether a reader recognises a file or folder as a profile, by its name and first bytes."""
+    """Return whether a reader recognises a file or folder, by name and first bytes."""
     return is_folder(path) or _source(path) is not None
 
 
@@ -129,10 +128,10 @@ def _source(path: Path) -> Source | None:
 
 
 def _places(root: Path) -> Iterator[Path]:
-    """Yield run folders, and files that are not part of one. Hidden files and folders are left out."""
+    """Yield run folders and files outside of them, without hidden ones."""
     walk = walk_store(root) if is_remote(root) else ((Path(here), dirs, files) for here, dirs, files in os.walk(root))
     for here, subfolders, files in walk:
-        # in place: the walk goes on with these
+        # in place, as os.walk continues with this list
         subfolders[:] = sorted(name for name in subfolders if not name.startswith("."))
         cycles = [name for name in files if name.endswith(SUFFIX)]
         if cycles:
@@ -141,7 +140,7 @@ def _places(root: Path) -> Iterator[Path]:
 
 
 def _run(path: Path, read_files: bool) -> Run | None:
-    """Return the figures of a place, with an error where it is broken; None for what is no profile."""
+    """Return the figures of a place, with an error if it is broken; None if it is no profile."""
     run = Run(readable(path), RUN)
     folder, source = is_folder(path), None
     if not folder:
@@ -162,7 +161,7 @@ def _run(path: Path, read_files: bool) -> Run | None:
 
 
 def _is_stored_run(path: Path) -> bool:
-    """False for a Parquet file of another tool."""
+    """Return False for a Parquet file of another tool."""
     try:
         with arrow_input(path) as file:
             return is_ours(pq.read_metadata(file))
@@ -171,13 +170,13 @@ def _is_stored_run(path: Path) -> bool:
 
 
 def _stored(run: Run, files: Sequence[Path], about_folder: tuple[Finding, ...]) -> Run:
-    """Return the figures of Parquet files, from their metadata and the columns of their steps."""
+    """Return the figures of Parquet files."""
     opened = [pq.ParquetFile(arrow_input(file)) for file in files]
     stored = {str(file): read_metadata(one.metadata, file) for one, file in zip(opened, files, strict=True)}
     filters = (pc.field("kind") == schema.STEP) & (pc.field("device") == schema.CPU)
     columns = ["step", "dur_ns"]
     steps = pa.concat_tables([pq.read_table(arrow_input(file), columns=columns, filters=filters) for file in files])
-    # findings as of one run: what a cycle lacks is none where another cycle of its rank has it
+    # findings of the run: a gap of one cycle is none if another cycle of its rank fills it
     numbers, about_ranks = run_folder.numbered({file: one.meta for file, one in stored.items()})
     metas = [
         msgspec.structs.replace(one.meta, ranks=(numbers[file],)) if file in numbers else one.meta
@@ -201,7 +200,6 @@ def _stored(run: Run, files: Sequence[Path], about_folder: tuple[Finding, ...]) 
 
 
 def _trace_file(run: Run, path: Path, read: bool) -> Run:
-    """Return the figures of the file system, and with ``read`` those of the events."""
     written = modified_ns(path)
     at = None if written is None else pd.Timestamp(written, unit="ns", tz="UTC")
     run = replace(run, file_bytes=path.stat().st_size, recorded_at=at)

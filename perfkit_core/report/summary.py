@@ -1,4 +1,4 @@
-"""Views put together as a Report, sorted and cut; and the table of one view for Python, as a DataFrame."""
+"""Reports of views, sorted and filtered."""
 
 from __future__ import annotations
 
@@ -26,8 +26,8 @@ from perfkit_core.views.tables import rounded_division
 
 
 def per_step(table: pd.DataFrame, view: View, steps: int) -> pd.DataFrame:
-    """Return the table of the average step: the columns ``view.per_step`` divided by the number of steps, ns, bytes and
-    FLOPs to the nearest integer, calls and other counts exactly."""
+    """Return the table of an average step: the columns ``view.per_step`` divided by the number of steps; ns, bytes and
+    FLOPs to the nearest integer, counts exactly."""
     result = table.copy()
     for name in view.per_step:
         if name not in result.columns:
@@ -42,16 +42,15 @@ def per_step(table: pd.DataFrame, view: View, steps: int) -> pd.DataFrame:
 
 
 _NO_DEVICE: Final = "no-device-events"
-"""The finding on a recording without device work."""
 
 
 def not_recorded(
     holds: Callable[[str], bool], quality: Iterable[Finding], whole: pd.DataFrame, request: ViewRequest
 ) -> tuple[str, ...]:
-    """Return the names of columns that are empty in the view and in the events; ``holds``: whether the events have
-    anything in one of their columns. Where no device work was recorded, zeros of devices are empty, too.
+    """Return the columns that are empty in the view and in the events. ``holds``: whether the events have values in a
+    column. Without device work, zeros of devices count as empty.
 
-    A request for some of the events does not show what none of them holds.
+    A request for some of the events cannot show that a column is empty in all.
     """
     no_devices = any(finding.code == _NO_DEVICE for finding in quality)
     names = []
@@ -69,21 +68,21 @@ def not_recorded(
 
 
 def of_all(request: ViewRequest) -> bool:
-    """Whether all events are requested, however they are grouped."""
+    """Return whether all events are requested, with any grouping."""
     return request.steps is None and not any((request.pattern, request.kind, request.device))
 
 
 ROWS: Final = 20
-"""Rows of a table that people are shown by default."""
+"""Default number of rows shown to people."""
 DEFAULT: Final = Display()
 COMPARED: Final = {"phases": "model", "step_parts": "partition", "layers": "modules"}
-"""Tables of a comparison → views of one run that say the same under another name."""
+"""Tables of a comparison → the equivalent views of one run."""
 
 
 def summary_report(
     profile: Profile | Trace, views: Sequence[View], request: ViewRequest, display: Display = DEFAULT
 ) -> Report:
-    """Return a report of one section a view. Groupings, sorting and filters apply to the views that know them.
+    """Return a report with one section per view. Groupings, sorting and filters apply to the views that support them.
 
     Raises UsageError if none does.
     """
@@ -97,7 +96,7 @@ def summary_report(
         check_average(views)
     profile = Whole(profile) if isinstance(profile, Trace) else profile
     computed = profile.compute(views, replace(request, sort=display.sort), own_steps=display.average)
-    if computed.averaged and not display.average:  # partials may have been made for it
+    if computed.averaged and not display.average:  # partials may hold averages
         check_average(views)
     display = replace(display, average=computed.averaged)
     check(computed.tables, display, [column for view in views for column in view.columns])
@@ -154,9 +153,9 @@ def _section(computed: Computed, view: View, display: Display, steps: int) -> Se
 
 
 def choose_views(names: Iterable[str], single: bool = False) -> list[View]:
-    """Return the views of these names, each once; a group's name stands for its views, ``all`` for every one.
+    """Return the named views, each once; the name of a group means its views, ``all`` every view.
 
-    ``single``: names of views only. Raises UsageError.
+    ``single``: accept names of views only. Raises UsageError.
     """
     known = get_plugins().views()
     groups: dict[str, list[str]] = {} if single else {"all": list(known)}
@@ -172,14 +171,14 @@ def choose_views(names: Iterable[str], single: bool = False) -> list[View]:
 
 
 def cut(report: Report, limit: int | None) -> Report:
-    """Return the report with at most ``limit`` rows in each table, for formats that show tables whole."""
+    """Return the report with at most ``limit`` rows per table, for formats without a limit of their own."""
     if limit is None:
         return report
     return replace(report, sections=tuple(replace(s, table=s.table.head(limit)) for s in report.sections))
 
 
 def read_from(report: Report, paths: Sequence[str | Path]) -> Report:
-    """Return the report with all files of a profile in its title; machine formats get them as a list."""
+    """Return the report with all files of a profile in its title, and as a list for machine formats."""
     if len(paths) < 2:
         return report
     names = [readable(path) for path in paths]
@@ -188,7 +187,7 @@ def read_from(report: Report, paths: Sequence[str | Path]) -> Report:
 
 
 def check_average(views: Sequence[View]) -> None:
-    """Raises UsageError for views without an average: whole tables next to those of one step would mislead."""
+    """Raise UsageError for views without an average: whole tables next to those of one step would mislead."""
     without = [view.name for view in views if not view.per_step]
     if without:
         few = len(without) == 1
