@@ -1,7 +1,4 @@
-"""A Report as text in one format: one format a file, each a function ``render(report) -> str``.
-
-A renderer never computes a number; units and headings come from the column names (see ``columns``).
-"""
+"""Renderers: one format a file, each a function ``render(report) -> str``. A renderer computes no numbers."""
 
 from __future__ import annotations
 

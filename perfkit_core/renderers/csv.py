@@ -1,4 +1,4 @@
-"""Comma-separated values: one section, its own column names, raw numbers, nothing where unknown."""
+"""CSV: one section with ids as column names and raw numbers; unknown values are empty."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from perfkit_core.report.model import Report
 
 
 def render(report: Report) -> str:
-    """The table of the only section. Raises UsageError where there are several."""
+    """Return the table of the only section. Raises UsageError if there are several."""
     tables = [section for section in report.sections if not section.only_text]
     if len(tables) != 1:
         names = ", ".join(section.name for section in tables) or "none"

@@ -1,1 +1,1 @@
-"""perfkit_core.renderers.html"""
+"""The HTML renderer: the page, its sections, and the data of its scripts."""

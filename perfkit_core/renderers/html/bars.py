@@ -1,4 +1,4 @@
-"""Pictures without a script: the intervals of a table, and a bar of shares, as positions in percent and as words."""
+"""Charts without a script: intervals of a table and a bar of shares, as positions in percent and as text."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from perfkit_core.renderers.table_columns import common_unit, values
 from perfkit_core.report.model import Section
 
 MOST: Final = 200
-"""At most so many rows are drawn; the table has all."""
+"""Maximum number of drawn rows."""
 _TICKS: Final = 5
 _ENDS: Final = 3
 
@@ -22,7 +22,7 @@ Ends = tuple[float | None, float | None, float | None]
 
 @dataclass(frozen=True, slots=True)
 class Mark:
-    """One interval: ``left``, ``middle`` and ``width`` in percent of the picture."""
+    """One interval; positions in percent of the picture."""
 
     left: float
     middle: float
@@ -31,8 +31,8 @@ class Mark:
 
 @dataclass(frozen=True, slots=True)
 class Row:
-    """``marks``: one a name, None where unknown; ``joined``: (left, width) between the first two middles; ``key``: the
-    row's ``id``, "" without one; ``said``: the numbers in words."""
+    """One row of the picture. ``marks``: one per name, None if unknown; ``joined``: (left, width) between the first two
+    middles; ``key``: the row's ``id`` or ""; ``said``: the numbers as text."""
 
     label: str
     key: str
@@ -43,7 +43,7 @@ class Row:
 
 @dataclass(frozen=True, slots=True)
 class Spans:
-    """The picture: names of the intervals, rows, ticks (percent, text), and the number of rows left out."""
+    """The picture: names of the intervals, rows, ticks (percent, text), number of rows left out."""
 
     names: tuple[str, ...]
     rows: tuple[Row, ...]
@@ -52,7 +52,7 @@ class Spans:
 
 
 def spans(section: Section) -> Spans | None:
-    """Return the picture of a section whose chart shows intervals; None without data."""
+    """Return the picture of a section with intervals; None without data."""
     chart, table = section.chart, section.table
     if chart is None or chart.kind != "intervals" or table.empty or not set(chart.y) <= set(table.columns):
         return None
@@ -100,7 +100,7 @@ def _place(value: float, scale: tuple[float, float]) -> float:
 
 
 def _ticks(low: float, high: float, unit: Unit | None) -> list[tuple[float, str]]:
-    """Return round numbers from below the lowest to above the highest, with their labels."""
+    """Return round numbers that enclose the range, with labels."""
     size = unit.size if unit else 1.0
     low, high = low / size, high / size
     rough = ((high - low) or 1.0) / _TICKS
@@ -112,10 +112,8 @@ def _ticks(low: float, high: float, unit: Unit | None) -> list[tuple[float, str]
 
 
 def _in_words(ends: list[Ends], unit: Unit | None) -> str:
-    """Return ``176 (174–177) → 116 (107–128) ms`` for the first two intervals of a row.
-
-    Times have one unit after all of them, shares have it each.
-    """
+    """Return the first two intervals as text: ``176 (174–177) → 116 (107–128) ms``. Times share one unit at the end,
+    each share has its own."""
 
     def number(value: float) -> str:
         return with_unit(format_in(value, unit), unit) if is_share else format_in(value, unit)
@@ -137,12 +135,12 @@ def _in_words(ends: list[Ends], unit: Unit | None) -> str:
 
 
 COLOURS: Final = 8
-"""Colours of the style sheet; further parts repeat them."""
+"""Number of colours in the style sheet; further parts repeat them."""
 
 
 @dataclass(frozen=True, slots=True)
 class Part:
-    """``width`` in percent of the bar, ``colour`` a number of the style sheet."""
+    """One part of a bar. ``width`` in percent; ``colour``: number in the style sheet."""
 
     label: str
     width: float
@@ -151,7 +149,7 @@ class Part:
 
 
 def parts(section: Section) -> tuple[Part, ...]:
-    """Return the parts of a section whose chart shows shares, empty ones left out; none without data."""
+    """Return the non-empty parts of a section with shares; none without data."""
     chart, table = section.chart, section.table
     if chart is None or chart.kind != "share" or table.empty:
         return ()

@@ -18,22 +18,22 @@ from perfkit_core.report.display import parents
 from perfkit_core.report.model import Chart, Section
 
 MOST_NODES: Final = 1500
-"""At most so many boxes, so that browsers draw and zoom without delay."""
+"""Maximum number of boxes that browsers draw and zoom without delay."""
 
 _SHORT: Final = 46
-"""Characters of a name beside a bar."""
+"""Maximum length of a name beside a bar, in characters."""
 _LEVEL: Final = 24
-"""Pixels of a level, with room for its text."""
+"""Height of a level with its text, in pixels."""
 
 Numbers = npt.NDArray[np.float64]
 
 
 def hierarchy(section: Section, chart: Chart) -> dict[str, Any] | None:
-    """Return ``{"kind", "height" (pixels), "labels", "short" (beside bars; none of nested boxes), "parents" (positions,
-    -1: outermost), "left_out", "unit", "weights": [{"name", "sizes", "values"}]}``: ``values`` are those of the table,
-    ``sizes`` what is drawn: no box is smaller than its children together.
+    """Return ``{"kind", "height" (pixels), "labels", "short" (beside bars; empty for icicles), "parents" (positions,
+    -1: outermost), "left_out", "unit", "weights": [{"name", "sizes", "values"}]}``; None if nothing has a size.
 
-    Of many rows the largest are drawn. None if nothing has a size.
+    ``values`` are those of the table; ``sizes`` are drawn, at least the sum of the children. Of many rows the largest
+    are drawn.
     """
     table = section.table
     above = parents(table["depth"].to_numpy(np.int64))
@@ -72,7 +72,7 @@ def hierarchy(section: Section, chart: Chart) -> dict[str, Any] | None:
 
 
 def _enclosing(above: npt.NDArray[np.int64], sizes: Numbers) -> Numbers:
-    """Return each size raised to the sum of its children, which may exceed it where several threads work."""
+    """Return each size raised to the sum of its children, which is larger if several threads work."""
     found, inside = sizes.copy(), np.zeros(len(sizes))
     for row in range(len(sizes) - 1, -1, -1):  # children come after their parent
         found[row] = max(found[row], inside[row])
@@ -82,17 +82,15 @@ def _enclosing(above: npt.NDArray[np.int64], sizes: Numbers) -> Numbers:
 
 
 _ROW: Final = 26
-"""Pixels of a row if there are few."""
+"""Height of a row in pixels."""
 _AROUND: Final = 80
 _TALLEST: Final = 900
 
 
 def heatmap(section: Section, chart: Chart) -> dict[str, Any] | None:
     """Return ``{"kind", "height" (pixels), "rows", "columns" (labels), "row_title", "column_title", "marked" (positions
-    of rows), "weights": [{"name", "unit", "values" (rows × columns, None where unknown)}]}``; None without data.
-
-    If several rows of the table are for one cell, the first is drawn.
-    """
+    of rows), "weights": [{"name", "unit", "values" (rows × columns, None if unknown)}]}``; None without data. Of
+    several table rows for a cell, the first is drawn."""
     table = section.table
     names = [name for name in chart.y if name in table.columns and table[name].notna().any()]
     if not names or chart.by not in table.columns:

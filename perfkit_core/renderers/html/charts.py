@@ -1,8 +1,5 @@
-"""Data of a section's chart for the page's scripts, in one unit: series, rankings, waterfalls and distributions.
-
-A waterfall shows how differences lead from one total to another; a distribution shows the values of several groups, a
-lane a group. Trees and heat maps are in ``boxes``.
-"""
+"""Data of charts for the page's scripts: series, rankings, waterfalls and distributions. Trees and heat maps:
+``boxes``."""
 
 from __future__ import annotations
 
@@ -22,21 +19,17 @@ from perfkit_core.renderers.table_columns import common_unit, heading, values
 from perfkit_core.report.model import Chart, Section
 
 NAMED: Final = 5
-"""Marked values are named in lanes that have at most so many."""
+"""Marked values have names in lanes with at most this number of them."""
 _LANE: Final = 76
-"""Pixels."""
+"""Height of a lane in pixels."""
 _AROUND: Final = 80
 _SHORT_DISTRIBUTIONS: Final = 24
-"""Characters of a name beside a lane."""
+"""Maximum length of a name beside a lane, in characters."""
 
 
 def distribution(section: Section, chart: Chart) -> dict[str, Any]:
-    """``{"kind", "height" (pixels), "unit", "title" (of the axis), "band" ([low, high] or None), "lanes": [{"name",
-    "short", "values", "labels", "marked", "named", "median", "median_text"}]}``.
-
-    Of the columns ``chart.y`` the first holds the values, the second the median of the group; ``step`` names a value,
-    and those where ``outlying`` is true are marked.
-    """
+    """Return ``{"kind", "height" (pixels), "unit", "title" (of the axis), "band" ([low, high] or None), "lanes":
+    [{"name", "short", "values", "labels", "marked", "named", "median", "median_text"}]}``."""
     table, (value, median_column) = section.table, chart.y
     unit = common_unit(section.column(value), [values(table[name]) for name in chart.y])
     of_lanes = section.column(chart.x)
@@ -67,15 +60,15 @@ def distribution(section: Section, chart: Chart) -> dict[str, Any]:
 
 
 _BAR: Final = 22
-"""Pixels."""
+"""Height of a bar in pixels."""
 _AROUND_WATERFALLS: Final = 60
 _SHORT_WATERFALLS: Final = 46
-"""Characters of a name beside a bar."""
+"""Maximum length of a name beside a bar, in characters."""
 
 
 def waterfall(section: Section, chart: Chart) -> dict[str, Any]:
-    """``{"kind", "height" (pixels), "names", "short", "unit", "title" (of the axis), "differences" (None: a total),
-    "reached", "texts" (of the bars)}``."""
+    """Return ``{"kind", "height" (pixels), "names", "short", "unit", "title" (of the axis), "differences" (None: a
+    total), "reached", "texts" (of the bars)}``."""
     table, (difference, reached) = section.table, chart.y
     unit = common_unit(section.column(difference), [values(table[name]) for name in chart.y])
     size = unit.size if unit else 1.0
@@ -100,7 +93,7 @@ def waterfall(section: Section, chart: Chart) -> dict[str, Any]:
 
 
 RANKED: Final = 15
-"""Bars of a ranking."""
+"""Maximum number of bars of a ranking."""
 OF_RUNS: Final = {"waterfall": waterfall, "distribution": distribution}
 """Kinds with a function here and a script of their own."""
 SCRIPTS: Final = {
@@ -112,17 +105,17 @@ SCRIPTS: Final = {
 }
 """The kinds that each script draws."""
 HEIGHTS: Final = {"ranking": 380, "share": 110}
-"""Height in pixels of kinds that are not 300 pixels high."""
+"""Height in pixels; 300 for other kinds."""
 _SHORT: Final = 46
-"""Characters of a name beside a bar."""
+"""Maximum length of a name beside a bar, in characters."""
 _WIDE: Final = 100
-"""Characters of a line at the pointer."""
+"""Length of a line of the tooltip, in characters."""
 _LINES: Final = 12
 
 
 def figure(section: Section) -> dict[str, Any] | None:
-    """Return the section's chart: ``{"kind", "height" (pixels), "x", "short" and "full" (of x; a ranking's), "unit",
-    "series": [{"name", "values"}]}``; other kinds have functions of their own. None without data.
+    """Return the data of the section's chart: ``{"kind", "height" (pixels), "x", "short" and "full" (names of a
+    ranking), "unit", "series": [{"name", "values"}]}``, or that of the kind's own function. None without data.
 
     All series have the unit of the largest, so that stacked values add up.
     """
@@ -146,7 +139,7 @@ def figure(section: Section) -> dict[str, Any] | None:
 
 
 def scripts(kinds: Collection[str]) -> Iterator[str]:
-    """Yield the scripts that draw these kinds of charts; each needs those before it."""
+    """Yield the scripts for these kinds of charts; each needs the previous ones."""
     if not kinds:
         return
     yield "charts_style.js"
@@ -160,7 +153,7 @@ def _series(section: Section, chart: Chart, columns: Sequence[Column]) -> dict[s
     size = unit.size if unit else 1.0
     axis: dict[str, Any]
     positions, across = table[chart.x], section.column(chart.x)
-    if across.unit == "ns":  # points in time, in a unit that suits them
+    if across.unit == "ns":  # points in time, in the unit of the largest
         time = common_unit(across, [values(positions)])
         title = f"{heading(across)} ({time.name})" if time else heading(across)
         axis = {"title": title, "values": _scaled(positions, time.size if time else 1.0)}
@@ -183,7 +176,7 @@ def _series(section: Section, chart: Chart, columns: Sequence[Column]) -> dict[s
 
 
 def _names(section: Section, chart: Chart) -> dict[str, list[str]]:
-    """Return short and full names. Rows with equal names also get the first other text column in which they differ."""
+    """Return short and full names; equal names are completed by the first other text column that differs."""
     table, column = section.table, section.column(chart.x)
     names = [visible(worded(str(plain(value)), column)) for value in table[chart.x].to_list()]
     short = [cut(name, _SHORT) for name in names]

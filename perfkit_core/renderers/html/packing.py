@@ -1,6 +1,6 @@
-"""Data of a page besides its text, deflated and in base64, so that a page that works offline stays small.
+"""Deflated base64 data of a page (libraries, long tables, timelines), which keeps offline pages small.
 
-That is the JavaScript of packages, long tables, and timelines. ``page.unpacked`` of the page's script reads it.
+``page.unpacked`` of the page's script reads it.
 """
 
 from __future__ import annotations
@@ -20,14 +20,13 @@ from perfkit_core.report.model import Timeline
 
 
 def packed(data: bytes | str) -> str:
-    """Return the deflated bytes, or UTF-8 text, in base64, which has no special characters of HTML."""
+    """Return deflated bytes or UTF-8 text as base64, which needs no HTML escapes."""
     raw = data.encode() if isinstance(data, str) else data
     return base64.b64encode(zlib.compress(raw, 6)).decode("ascii")
 
 
 @functools.cache
 def plotting() -> str:
-    """Return plotly.js."""
     from plotly.offline import get_plotlyjs
 
     return packed(get_plotlyjs())
@@ -35,18 +34,17 @@ def plotting() -> str:
 
 @functools.cache
 def tables() -> str:
-    """Return DataTables with its extensions, a module that exports the class; from itables."""
+    """Return DataTables with its extensions, as bundled with itables: a module that exports the class."""
     return packed(_of_itables("dt_bundle.js"))
 
 
 @functools.cache
 def table_style() -> str:
-    """Return the style sheet of :func:`tables`."""
     return packed(_of_itables("dt_bundle.css"))
 
 
 def _of_itables(name: str) -> str:
-    # itables is not imported: it would import every kind of table that is installed
+    # itables is not imported, as it imports every installed DataFrame library
     found = find_spec("itables")
     assert found is not None  # perfkit requires it
     assert found.origin is not None
@@ -55,7 +53,7 @@ def _of_itables(name: str) -> str:
 
 _COLUMNS: Final = (("start_ns", "<f8"), ("dur_ns", "<f8"), ("cause", "<i4"), ("name", "<i4"), ("row", "<i4"),
                    ("depth", "<i4"), ("kind", "<u2"))  # fmt: skip
-"""The widest types first, so that each column is aligned. Times up to 104 days are exact as float64 of ns."""
+"""Widest types first, so that each column is aligned. float64 holds ns up to 104 days exactly."""
 
 
 def timeline(data: Timeline) -> dict[str, Any]:

@@ -1,4 +1,4 @@
-"""One self-contained HTML page that works offline. Every name in it is escaped, whatever it contains."""
+"""The self-contained HTML page, which works offline. All names are escaped."""
 
 from __future__ import annotations
 
@@ -20,16 +20,15 @@ if TYPE_CHECKING:
     import jinja2
 
 _PLAIN: Final = 500
-"""So many rows of a table are in the page as HTML; the rows after them are deflated."""
+"""Table rows written as HTML; further rows are deflated."""
 TIMELINE: Final = tuple(
     f"timeline{part}.js"
     for part in ("_data", "_view", "_drawing", "_texts", "_search", "_saving", "_walking", "_input", "")
 )
-"""The scripts of a timeline; each needs those before it."""
+"""Scripts of a timeline; each needs the previous ones."""
 
 
 def render(report: Report) -> str:
-    """Return the report as one HTML page."""
     blocks = [of_section(index, section) for index, section in enumerate(report.sections)]
     figures, rich = any(block.figure for block in blocks), any(block.rich for block in blocks)
     timelines = any(block.timeline for block in blocks)
@@ -71,7 +70,7 @@ def render(report: Report) -> str:
 
 
 def bar(share: float | None) -> str:
-    """Return the width of a share's bar in percent, limited to 0 to 100."""
+    """Return the width of a share's bar in percent, limited to 0–100."""
     return f"{100 * min(max(share or 0.0, 0.0), 1.0):.1f}"
 
 

@@ -1,4 +1,4 @@
-"""Sections as the page's templates need them: formatted columns, rows of cells, pictures, and parts."""
+"""Sections as the page's templates need them: formatted columns, cells, charts and parts."""
 
 from __future__ import annotations
 
@@ -13,20 +13,20 @@ from perfkit_core.renderers.table_columns import ShownColumn, columns
 from perfkit_core.report.model import Section
 
 LONGEST: Final = 60
-"""Longer text is cut until it is clicked, in characters."""
+"""Text longer than this number of characters is cut until it is clicked."""
 SHORTEST: Final = 24
-"""Longer text is broken into lines if a table has no room for it, in characters."""
+"""Text longer than this number of characters may be wrapped in narrow tables."""
 _FILTERS: Final = frozenset({"kind", "phase", "device", "place", "rank", "family", "found", "severity", "copy_kind"})
 _FEW: Final = 8
 _FEW_OF_A_PART: Final = 20
 _MOST_CHOICES: Final = 30
 _NARROW: Final = 3
-"""Tables of at most so many columns fit beside another part."""
+"""Tables with at most this number of columns fit beside another part."""
 
 
 @dataclass(frozen=True, slots=True)
 class Block:
-    """A section as the template needs it. ``first``: how many rows are shown at first."""
+    """A section as the template needs it. ``first``: number of rows shown at first."""
 
     section: Section
     id: str
@@ -44,19 +44,19 @@ class Block:
 
     @property
     def rich(self) -> bool:
-        """Whether the table is long enough for searching and sorting."""
+        """Whether the table is long enough for search and sorting."""
         return len(self.rows) >= (_FEW_OF_A_PART if self.section.within else _FEW)
 
     @property
     def wide(self) -> bool:
-        """Whether a part needs the full width."""
+        """Whether the part needs the full width."""
         code = max(map(len, self.section.code.splitlines()), default=0)
         return len(self.columns) > _NARROW or self.spans is not None or code > LONGEST
 
 
 @dataclass(frozen=True, slots=True)
 class Glance:
-    """A picture in the head of the page: the parts of a whole, or intervals."""
+    """A picture in the head of the page: shares or intervals."""
 
     section: Section
     shares: tuple[bars.Part, ...]
@@ -65,7 +65,7 @@ class Glance:
 
 
 def of_section(index: int, section: Section) -> Block:
-    """Return the block of a section; ``index`` is its position in the report."""
+    """Return the block of the section at position ``index`` of the report."""
     table = parts.known(section)
     shown = columns(table, section.columns, section.limit, section.unit, "· ")
     return Block(
@@ -88,7 +88,7 @@ def of_section(index: int, section: Section) -> Block:
 
 
 def nested(blocks: Sequence[Block]) -> list[Block]:
-    """Return the blocks that are not part of another, each with its parts."""
+    """Return the top-level blocks, each with its parts."""
     known = {block.section.name: block for block in blocks}
     tops: list[Block] = []
     for block in blocks:
@@ -98,5 +98,4 @@ def nested(blocks: Sequence[Block]) -> list[Block]:
 
 
 def at_a_glance(section: Section) -> Glance:
-    """Return a picture for the head of the page."""
     return Glance(section, bars.parts(section), spans(section), parts.reason(section))
