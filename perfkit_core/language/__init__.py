@@ -1,8 +1,8 @@
-"""Texts that people read: messages that become sentences when they are shown, and their translations.
+"""Texts for people: messages that are formatted when they are shown, and their translations.
 
-Texts are written in English where they are used. ``message`` and ``plural`` build a message, which is kept and shown
-later; ``say`` returns a sentence in the language of the moment; ``mark`` marks a constant that is passed to one of them
-later. Names of views, columns and rules in commands and machine formats, and errors of the command line, stay English.
+Texts are written in English where they are used. ``message`` and ``plural`` build a message to keep; ``say`` returns a
+sentence in the current language; ``mark`` marks a constant for translation. Ids of views, columns and rules, and errors
+of the command line, stay English.
 """
 
 from __future__ import annotations

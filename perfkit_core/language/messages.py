@@ -1,13 +1,13 @@
-"""Messages: sentences that are formatted last, in the current language, and the catalogues of translations.
+"""Messages, which become sentences of the current language when they are shown, and the catalogues of translations.
 
-A ``Message`` is an English template and the values of its placeholders. It is stored, sent between processes, compared
-and hashed as such, and becomes a sentence when it is shown::
+A ``Message`` is an English template with the values of its placeholders. It can be stored, pickled, compared and
+hashed::
 
     message("The host waits {wait:ns} of the {step:ns} step", wait=2_000_000, step=10_000_000)
 
-Placeholders are formatted by their spec: ``ns`` (duration), ``bytes`` (size), ``ratio`` (per cent), each also with a
-sign as in ``+ns``, ``count``, ``list`` (``a, b, c``), ``and`` (``a, b and c``), ``parts`` (``a; b``), ``plain`` or none
-(as it is). Other specs are those of ``format``. Values may be messages; they are translated with the one around them.
+Format specs are ``ns`` (duration), ``bytes`` (size), ``ratio`` (per cent), each also with a sign as in ``+ns``,
+``count``, ``list`` (``a, b, c``), ``and`` (``a, b and c``), ``parts`` (``a; b``), ``plain`` or none (unchanged), and
+those of ``format``. Values may be messages, which are translated too.
 """
 
 from __future__ import annotations
@@ -43,28 +43,27 @@ _UNITS: Final[Mapping[str, Callable[[float], str]]] = {
 
 _FOLDER: Final = Path(__file__).parent
 LANGUAGES: Final = ("en", *sorted({file.stem for kind in ("*.mo", "*.po") for file in _FOLDER.glob(kind)}))
-"""Codes of the languages: English, and those that have a catalogue."""
+"""English, and the languages that have a catalogue."""
 _SAID_BY_SCRIPT: Final = re.compile(r'\bpage\.say\(("(?:[^"\\]|\\.)*")')
 
-# One for the process: worker threads make tables and texts too.
+# Global to the process, not a context variable: worker threads make tables and texts too.
 _name, _catalogue = "en", gettext.NullTranslations()
 
 
 def translate(text: str, plural: str | None = None, count: int = 1) -> str:
-    """Return the template in the current language, in English where it has no translation."""
+    """Return the template in the current language, or in English without a translation."""
     if plural is not None:
         return _catalogue.ngettext(text, plural, count)
     return _catalogue.gettext(text) if text else ""  # the entry of "" is the header of the catalogue
 
 
 def language() -> str:
-    """Return the code of the current language."""
     return _name
 
 
 @contextmanager
 def speaking(name: str) -> Iterator[None]:
-    """Use a language of ``LANGUAGES`` within the block. Not for several languages in parallel."""
+    """Use a language of ``LANGUAGES`` within the block. The language is global, so blocks must not run in parallel."""
     global _name, _catalogue
     before = _name, _catalogue
     _name, _catalogue = name, gettext.NullTranslations() if name == "en" else read(name)
@@ -75,14 +74,14 @@ def speaking(name: str) -> Iterator[None]:
 
 
 def texts_of(script: str) -> Mapping[str, str]:
-    """Return the translations of the texts in a script of a page: English → current language."""
+    """Return the translations of the texts in a page's script, English → current language."""
     texts = [json.loads(literal) for literal in _SAID_BY_SCRIPT.findall(script)]
     return {text: translate(text) for text in texts if translate(text) != text}
 
 
 @functools.cache
 def read(language: str) -> gettext.GNUTranslations:
-    """Return the catalogue of a language. Raises UsageError where it is not built."""
+    """Return the catalogue of a language. Raises UsageError if it is not built."""
     compiled, source = _FOLDER / f"{language}.mo", _FOLDER / f"{language}.po"
     if compiled.exists() and not (source.exists() and source.stat().st_mtime > compiled.stat().st_mtime):
         with compiled.open("rb") as file:
@@ -91,7 +90,7 @@ def read(language: str) -> gettext.GNUTranslations:
 
 
 def _compiled(source: Path) -> bytes:
-    """Compile a catalogue in memory: a checkout that was not installed has only sources, or newer ones."""
+    """Compile a catalogue in memory, for a checkout with sources that are not or no longer compiled."""
     try:
         from babel.messages.mofile import write_mo
         from babel.messages.pofile import read_po
@@ -106,11 +105,8 @@ def _compiled(source: Path) -> bytes:
 
 @dataclass(frozen=True, slots=True)
 class Message:
-    """A sentence before it is formatted.
-
-    ``template`` is English and the key of its translations. With ``plural``, ``values["n"]`` is the count that selects
-    one of the two.
-    """
+    """A sentence before it is formatted. ``template`` is the key of its translations. If ``plural`` is set, the count
+    ``values["n"]`` selects between the two."""
 
     template: str
     values: dict[str, Value] = field(default_factory=dict)
@@ -120,7 +116,7 @@ class Message:
         return render(self)
 
     def __hash__(self) -> int:
-        # of the names alone: a dict has no hash, and equal values (1 and 1.0) may read differently
+        # Names only, as a dict is unhashable.
         return hash((self.template, frozenset(self.values)))
 
     def __bool__(self) -> bool:
@@ -128,7 +124,7 @@ class Message:
 
 
 class Sentence(str):
-    """A sentence in a cell of a table: English for programs, with its message for people."""
+    """A sentence in a table cell: an English ``str`` for programs, with its message for people."""
 
     __slots__ = ("message",)
     message: Message
@@ -143,31 +139,31 @@ class Sentence(str):
 
 
 Text: TypeAlias = Message | str
-"""A text for people; a ``str`` is shown as it is (a name, a text of a plugin, a finding of an old run)."""
+"""A text for people; a ``str`` is shown unchanged (a name, a text of a plugin, a finding of an old run)."""
 
 
 def message(template: str, /, **values: Any) -> Message:
-    """Return the message of ``template``; without ``values`` the template may contain braces."""
+    """Return a message. Without ``values`` the template may contain braces."""
     return Message(template, {name: _value(value) for name, value in values.items()})
 
 
 def plural(one: str, many: str, n: int, /, **values: Any) -> Message:
-    """Return the message of ``one`` or ``many`` by the count ``n``, which both templates may show as ``{n}``."""
+    """Return a message of the template ``one`` or ``many``, by the count ``n``, which both may show as ``{n}``."""
     return Message(one, {"n": int(n)} | {name: _value(value) for name, value in values.items()}, many)
 
 
 def mark(template: str) -> str:
-    """Return ``template``, marked for translation where a constant is passed to ``message`` or ``say`` later."""
+    """Return ``template``, marked for translation. For constants that are passed to ``message`` or ``say`` later."""
     return template
 
 
 def say(template: str, /, **values: Any) -> str:
-    """Return the sentence of a template in the current language, for texts that are shown, not kept."""
+    """Return the sentence of a template in the current language."""
     return _formatted(_CURRENT, template, values)
 
 
 def render(text: Text | None) -> str:
-    """Return the sentence of a message in the current language; ``str`` as it is, None as ""."""
+    """Return the sentence of a message in the current language; ``str`` unchanged, None as ""."""
     return _rendered(_CURRENT, text)
 
 
@@ -177,7 +173,7 @@ def english(text: Text | None) -> str:
 
 
 def _value(value: Any) -> Value:
-    """Return a value as a number, text, message or tuple of the standard types, whatever library it comes from."""
+    """Return a value in the standard types, whichever library it comes from."""
     if value is None or isinstance(value, Message) or type(value) in (bool, int, float, str):
         return value  # type: ignore[no-any-return]
     if isinstance(value, Sentence):
@@ -192,7 +188,7 @@ def _value(value: Any) -> Value:
 
 
 class _Formatter(string.Formatter):
-    """Formats the placeholders of a template in one language."""
+    """A formatter of placeholders in one language."""
 
     def __init__(self, translate: _Translate) -> None:
         self.translate = translate
@@ -234,7 +230,7 @@ _ENGLISH: Final = _Formatter(_untranslated)
 SIDES: Final = ("base", "other")
 WORDS: Final = (
     *SIDES,
-    # kinds and phases of events, see the schema, and what is in no phase
+    # kinds and places of events that the schema does not list
     "unlaunched", "host", "device",
     # parts of a step
     "device_compute", "compute", "exposed_communication", "exposed_copy", "input_wait", "launch_and_host", "framework",
@@ -246,7 +242,7 @@ WORDS: Final = (
     "faster, perhaps noise", "no difference beyond noise", "too few steps to tell", "base only", "other only", "both",
     "passed", "failed", "within noise", "cannot tell",
     "category", "event", "family", "family_phase", "layer", "operator_shape", "unmatched",
-    # rows that stand for what has no name
+    # rows without a name
     "(median less mean of the middle steps)", "(nothing recorded)", "(no phase)", "(no layer)", "(no family)",
     "(no launch recorded)", "(launched outside operators)", "(no operator)", "(no module)",
     "(allocated before the recording)", "(not explained by the events)", "(in a step, outside operators)",
@@ -261,8 +257,7 @@ class _HasWords(Protocol):
 
 
 def worded(value: str, column: _HasWords | None = None) -> str:
-    """Return a cell in the current language where it is a word of perfkit (see ``Column.words``), or stands in
-    brackets for a missing name; names stay as they are."""
+    """Return a cell, translated if it is a word of perfkit (``Column.words``) or a placeholder in parentheses."""
     if isinstance(value, Sentence):
         return render(value.message)
     words = column.words if column else False

@@ -1,13 +1,10 @@
-"""Units of durations, sizes, rates, shares and counts: formatting and parsing of numbers for people.
+"""Formatting and parsing of durations, sizes, rates, shares and counts for people. Machine formats keep base units.
 
-Every output for people formats its numbers here; machine formats (JSON, CSV) keep raw numbers in the base unit.
-
-- In a sentence each number has its own unit and three significant digits: ``82.0 µs``, ``1.69 s``, ``64.0 MiB``. Whole
-  counts and percentages are shown whole: ``1,240``, ``5%``.
-- In a table a column has one unit and one number of decimals, so that its numbers align: see :class:`ColumnFormat`.
-- Numbers that are too small for the last decimal read ``<0.01%``, never 0.
-- Sizes are binary (1 KiB is 1024 bytes). Operations, and the peaks of data sheets, are decimal (1 GB/s is 10⁹ bytes a
-  second).
+- In a sentence each number has its own unit and three significant digits: ``82.0 µs``, ``1.69 s``, ``64.0 MiB``; whole
+  counts and percentages have no decimals: ``1,240``, ``5%``.
+- A column of a table has one unit and one number of decimals, so that its numbers align: see :class:`ColumnFormat`.
+- Numbers too small for the last decimal read ``<0.01%``, never 0.
+- Sizes are binary (1 KiB is 1024 bytes). Operations and data-sheet peaks are decimal (1 GB/s is 10⁹ bytes a second).
 """
 
 from __future__ import annotations
@@ -25,12 +22,12 @@ from perfkit_core.errors import UsageError
 DIGITS: Final = 3
 """Significant digits of numbers for people."""
 DECIMALS: Final = 3
-"""Most decimals of a column whose unit was chosen for it."""
+"""Most decimals of a column in a unit that was chosen for it."""
 _SMALL: Final = 0.1
 _LARGE: Final = 10_000.0
 """Limits of the numbers of a column in a suitable unit."""
 _LOST: Final = 0.01
-"""A column with a smaller median would show one digit of its numbers, or none."""
+"""A column with a smaller median shows at most one digit."""
 _PLAIN_DECIMALS: Final = 6
 """Most decimals of a number without a unit."""
 
@@ -38,8 +35,8 @@ Values = Sequence[Any]
 
 
 class Unit(NamedTuple):
-    """A unit's name, its size in the base unit of its family, and its most decimals: none for the base units ns, B and
-    FLOP, of which whole numbers are recorded."""
+    """A unit: its name, size in the base unit of its family, and most decimals (0 for the base units ns, B and FLOP,
+    which are recorded as integers)."""
 
     name: str
     size: float
@@ -47,8 +44,8 @@ class Unit(NamedTuple):
 
 
 class Family(NamedTuple):
-    """Units of one quantity, from small to large. ``suffix`` ends the names of its columns in the base unit, ``bare``
-    is the heading of a column with that name alone."""
+    """Units of one quantity, ascending. ``suffix`` ends the names of columns in the base unit; ``bare`` is the heading
+    of a column named by the suffix alone."""
 
     suffix: str
     units: tuple[Unit, ...]
@@ -69,7 +66,7 @@ PEAKS: Final = (
 """Decimal, as in data sheets of devices."""
 FAMILIES: Final = (RATES, SHARES, SIZES, TIMES, OPERATIONS, *PEAKS)
 TIME_UNITS: Final[dict[str, Unit]] = dict(zip(("ns", "us", "ms", "s"), TIMES.units, strict=True))
-"""Values of ``--unit``, which can be typed on every keyboard."""
+"""Values of ``--unit``, in ASCII."""
 
 _THOUSANDS: Final = {"K": 1e3, "M": 1e6, "G": 1e9, "T": 1e12}
 _DECIMAL_SIZES: Final = {"KB": 1e3, "MB": 1e6, "GB": 1e9, "TB": 1e12}
@@ -79,7 +76,7 @@ _ALIASES: Final[Mapping[str, Mapping[str, float]]] = {
     RATES.suffix: {f"{name}/s": size for name, size in _DECIMAL_SIZES.items()},
     OPERATIONS.suffix: _THOUSANDS,
 }
-"""Spellings that are accepted besides the names of the units."""
+"""Accepted spellings besides the names of the units."""
 _EXAMPLES: Final = {
     TIMES.suffix: ("a duration", "20 ms"),
     SIZES.suffix: ("a size", "64 MiB"),
@@ -93,7 +90,7 @@ _QUANTITY: Final = re.compile(r"(?P<number>[+-]?(?:\d[\d_,]*\.?\d*|\.\d+)(?:[eE]
 
 
 def family(column: str) -> Family | None:
-    """Return the family of a column by the end of its name, None for plain numbers and text."""
+    """Return the family of a column by the suffix of its name, None for plain numbers and text."""
     return next((known for known in FAMILIES if column == known.suffix or column.endswith(f"_{known.suffix}")), None)
 
 
@@ -101,7 +98,7 @@ def family(column: str) -> Family | None:
 
 
 def format_duration(ns: float, signed: bool = False) -> str:
-    """Return a duration as ``12.3 ms``; ``signed`` puts a plus before a positive one."""
+    """Return a duration as ``12.3 ms``; ``signed`` adds a plus to positive values."""
     return format_quantity(ns, TIMES, signed)
 
 
@@ -116,7 +113,7 @@ def format_ratio(ratio: float, signed: bool = False) -> str:
 
 
 def format_count(count: float) -> str:
-    """Return a count: whole numbers whole (``1,240``), averages with three digits (``2.5``, ``0.333``)."""
+    """Return a count: integers in full (``1,240``), averages with three digits (``2.5``, ``0.333``)."""
     if not math.isfinite(count):
         return str(count)
     if float(count).is_integer():
@@ -132,8 +129,7 @@ def format_quantity(value: float, family: Family, signed: bool = False) -> str:
 
 
 def format_in(value: float, unit: Unit | None) -> str:
-    """Return a number in a given unit, with three significant digits and without the unit's name, for several numbers
-    that name the unit once."""
+    """Return a number in a unit with three significant digits, without the unit's name."""
     if unit is None:
         return format_count(value)
     if not math.isfinite(value):
@@ -145,8 +141,8 @@ def format_in(value: float, unit: Unit | None) -> str:
 
 
 def format_range(low: float, high: float, family: Family) -> str:
-    """Return two ends in the unit of the larger one: ``0.1–2 ms``; one number where both read the same. The ends are
-    estimates, so trailing zeros are dropped."""
+    """Return a range in the unit of its larger end, ``0.1–2 ms``, or one number if both read the same. Trailing zeros
+    are dropped, as the ends are estimates."""
     unit = unit_of(max(abs(low), abs(high)), family)
     ends = [format_in(end, unit) for end in (low, high)]
     if ends[0] == ends[1]:
@@ -156,7 +152,7 @@ def format_range(low: float, high: float, family: Family) -> str:
 
 
 def with_unit(number: str, unit: Unit | None) -> str:
-    """Return a number with the name of its unit, percentages without a space."""
+    """Return a number with its unit, percentages without a space."""
     return f"{number} {unit.name}".replace(" %", "%") if unit else number
 
 
@@ -175,16 +171,16 @@ def unit_of(value: float, family: Family) -> Unit:
 
 @dataclass(frozen=True, slots=True)
 class ColumnFormat:
-    """The unit (None: plain numbers) and the decimals of a column, equal for all its numbers, so that they align and
-    their sums can be checked."""
+    """Unit (None: plain numbers) and decimals of a column, the same for all its numbers, so that they align and add
+    up."""
 
     unit: Unit | None
     decimals: int
     separated: bool = True
-    """Whether thousands are separated, except in ids (of a stream, of a line)."""
+    """Whether to separate thousands; not in ids (of a stream, of a line)."""
 
     def text(self, value: float) -> str:
-        """Return a number without the name of the unit."""
+        """Return a number without its unit."""
         if not math.isfinite(value):
             return str(value)
         text = _fixed(value / (self.unit.size if self.unit else 1.0), self.decimals)
@@ -194,8 +190,8 @@ class ColumnFormat:
 def column_format(
     column: Iterable[Any], unit: Unit | None, most: int = DECIMALS, separated: bool = True
 ) -> ColumnFormat:
-    """Return the format of a column in a unit: three quarters of its numbers have three digits or more, with at most
-    ``most`` decimals. Whole numbers without a unit have none."""
+    """Return the format of a column in a unit: at least three digits for three quarters of its numbers, with at most
+    ``most`` decimals. Integers without a unit have none."""
     sizes = sorted(magnitudes(column))
     if not sizes or (unit is None and all(size.is_integer() for size in sizes)):
         return ColumnFormat(unit, 0, separated)
@@ -206,11 +202,11 @@ def column_format(
 
 
 def column_units(groups: Sequence[Sequence[Values]], family: Family) -> list[list[Unit]]:
-    """Return a unit for each column of a table; the columns of a group (total, mean, minimum; base, other, difference)
-    are compared with each other, and all are of one family.
+    """Return a unit for each column of a table. A group holds columns that are compared (total, mean, minimum; base,
+    other, difference); all are of one family.
 
-    All groups share a unit where their numbers suit it. A column whose numbers would be lost in the unit of its group,
-    all below 1 and most without two digits, has its own.
+    All groups share a unit if their numbers suit it. A column whose numbers would be lost in the unit of its group (all
+    below 1, most without two digits) has its own.
     """
     middles = [middle for group in groups if (middle := _middle(group))]
     shared = _largest_within(statistics.median(middles or [0.0]), family)
@@ -229,8 +225,8 @@ def column_units(groups: Sequence[Sequence[Values]], family: Family) -> list[lis
 
 
 def group_unit(group: Iterable[Values], family: Family) -> Unit:
-    """Return one unit for columns that are compared: that of the largest median, or a larger one where a number would
-    be shown in tens of thousands."""
+    """Return one unit for columns that are compared: that of the largest median, or a larger one if a number would
+    reach tens of thousands."""
     group = list(group)
     unit, largest = _largest_within(_middle(group), family), _largest(group)
     larger = family.units[family.units.index(unit) :]
@@ -238,18 +234,18 @@ def group_unit(group: Iterable[Values], family: Family) -> Unit:
 
 
 def magnitudes(column: Iterable[Any]) -> list[float]:
-    """Return the absolute values of the numbers of a column, without zeros."""
+    """Return the absolute values of the finite numbers of a column, without zeros."""
     sizes = (abs(float(value)) for value in column if is_number(value))
     return [size for size in sizes if size and math.isfinite(size)]
 
 
 def is_number(value: Any) -> bool:
-    """Return whether a cell is a number, other than True and False."""
+    """Return whether a cell is a number; booleans are not."""
     return isinstance(value, numbers.Real) and not isinstance(value, bool)
 
 
 def _middle(group: Iterable[Values]) -> float:
-    """Return the largest of the columns' median magnitudes, 0 without numbers other than 0."""
+    """Return the largest of the columns' median magnitudes, 0 without magnitudes."""
     return max((statistics.median(sizes) for sizes in map(magnitudes, group) if sizes), default=0.0)
 
 
@@ -261,14 +257,14 @@ def _largest_within(size: float, family: Family) -> Unit:
     return next((unit for unit in reversed(family.units) if size >= unit.size), family.units[0])
 
 
-# Numbers that people write
+# Parsing of numbers
 
 
 def parse_quantity(text: str, family: Family | None, needs_unit: bool = False) -> float:
     """Return a number such as ``20 ms``, ``5%`` or ``1.5 M`` in the base unit of its family (None: a plain number).
 
-    Units follow with or without a space; ``K``, ``M``, ``G`` and ``T`` are thousands of the base unit. A number without
-    a unit is in the base unit unless ``needs_unit`` is set. Raises UsageError.
+    ``K``, ``M``, ``G`` and ``T`` are thousands of the base unit. A number without a unit is in the base unit unless
+    ``needs_unit`` is set. Raises UsageError.
     """
     match, sizes = _QUANTITY.fullmatch(text.strip()), writable_units(family) | _THOUSANDS
     if match is None or not (match["unit"] in sizes or (not match["unit"] and not needs_unit)):
@@ -278,7 +274,7 @@ def parse_quantity(text: str, family: Family | None, needs_unit: bool = False) -
 
 
 def writable_units(family: Family | None) -> dict[str, float]:
-    """Return the accepted units of a quantity, with their sizes in its base unit."""
+    """Return the accepted units of a quantity and their sizes in its base unit."""
     if family is None:
         return dict(_THOUSANDS)
     return {unit.name: unit.size for unit in family.units} | dict(_ALIASES.get(family.suffix, {}))
@@ -288,7 +284,7 @@ def writable_units(family: Family | None) -> dict[str, float]:
 
 
 def _fixed(scaled: float, decimals: int) -> str:
-    """Return a number with so many decimals; one that rounds to 0 as ``<0.01``."""
+    """Return a number with ``decimals`` decimals, ``<0.01`` if it rounds to 0."""
     text = f"{scaled:,.{decimals}f}"
     if not scaled:
         return "0"
