@@ -1,7 +1,7 @@
-"""The layers of a model: parameters, shapes, FLOPs, devices, and their calls while a profiler records.
+"""The layers of a model: parameters, shapes, FLOPs, devices, and their recorded calls.
 
-Parameters are counted once: a tensor that several layers share belongs to the first of them. FLOPs of a layer without
-its children are unknown without a counter or formula; sums count what is known.
+A tensor that several layers share is counted in the first of them. FLOPs of a layer exclude its children and are
+unknown without a counter or formula; sums skip unknown values.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ class TensorSpec(msgspec.Struct, frozen=True):
 
 
 class Signature(NamedTuple):
-    """Tensors in and out of a call. ``input_gradient``, ``weight_gradient``: computed by its backward pass."""
+    """Input and output tensors of a call. ``input_gradient``, ``weight_gradient``: computed by its backward pass."""
 
     inputs: tuple[TensorSpec, ...]
     outputs: tuple[TensorSpec, ...]
@@ -38,15 +38,15 @@ class Signature(NamedTuple):
 
 
 class Flops(NamedTuple):
-    """FLOPs of one call without its children: forward, and backward for the needed gradients; None: unknown."""
+    """FLOPs of one call without its children; ``backward`` is for the needed gradients. None: unknown."""
 
     forward: int | None
     backward: int | None
 
 
 def products(call: Signature, weights: int, activations: int = 0) -> Flops:
-    """Return the FLOPs of a call by those of its products of inputs with ``weights``, and of inputs with inputs. The
-    backward pass computes each product again for each factor with a gradient."""
+    """Return the FLOPs of a call from those of its matrix products, inputs with weights and inputs with inputs. The
+    backward pass computes each product once more for each factor with a gradient."""
     inner = call.input_gradient or call.weight_gradient
     return Flops(
         weights + activations, weights * (call.input_gradient + call.weight_gradient) + 2 * activations * inner
@@ -54,20 +54,19 @@ def products(call: Signature, weights: int, activations: int = 0) -> Flops:
 
 
 class CallLog:
-    """Counts calls by layer path and signature. Not locked: a race of threads can lose a count, nothing else."""
+    """Counts of calls by layer path and signature. Not locked: a race between threads can only lose a count."""
 
     def __init__(self) -> None:
         self.calls: dict[str, Counter[Signature]] = {}
 
     def add(self, path: str, signature: Signature) -> None:
-        """Count a call."""
         counts = self.calls.get(path)
         if counts is None:
             counts = self.calls[path] = Counter()
         counts[signature] += 1
 
     def take(self) -> dict[str, Counter[Signature]]:
-        """Return all calls so far, and empty the log."""
+        """Return all calls and empty the log."""
         calls, self.calls = self.calls, {}
         return calls
 
@@ -82,7 +81,7 @@ def seen(calls: Counter[Signature], flops: Callable[[Signature], Flops]) -> dict
     for signature, count in calls.items():
         try:
             each = flops(signature)
-        except Exception:  # a subclass that is called differently from the layer of the formula
+        except Exception:  # a subclass whose calls differ from those of the formula's layer
             each = Flops(None, None)
         forward.append(each.forward if each.forward is None else each.forward * count)
         backward.append(each.backward if each.backward is None else each.backward * count)
@@ -96,13 +95,13 @@ def seen(calls: Counter[Signature], flops: Callable[[Signature], Flops]) -> dict
 
 
 def _sum(values: Sequence[int | None]) -> int | None:
-    """Return the sum, None where a value is unknown."""
+    """Return the sum, None if any value is unknown."""
     known = [value for value in values if value is not None]
     return sum(known) if len(known) == len(values) else None
 
 
 def tensors(value: Any, kind: type, depth: int = _DEEPEST) -> list[Any]:
-    """Return the tensors (of class ``kind``) in an argument or result: itself, or in tuples, lists and dictionaries."""
+    """Return the tensors (of class ``kind``) in an argument or result, also inside tuples, lists and dictionaries."""
     if isinstance(value, kind):
         return [value]
     if not depth or not isinstance(value, (tuple, list, dict)):
@@ -112,14 +111,14 @@ def tensors(value: Any, kind: type, depth: int = _DEEPEST) -> list[Any]:
 
 
 EXTRA: Final = "modules"
-"""Key of ``TraceMeta.extra`` with the annotated models."""
+"""Key of the annotated models in ``TraceMeta.extra``."""
 SEPARATOR: Final = "."
-"""Between the parts of a layer's path."""
+"""Separator of layer names in a path."""
 
 
 class Parameter(msgspec.Struct, frozen=True, kw_only=True):
-    """A tensor that a layer owns. ``shape`` and ``bytes`` are None until a lazy layer knows them; ``tied_to`` names the
-    parameter that is the same tensor."""
+    """A tensor that a layer owns. ``shape`` and ``bytes`` are None while a lazy layer is uninitialised; ``tied_to``
+    names the parameter that is the same tensor."""
 
     name: str
     shape: tuple[int, ...] | None
@@ -130,9 +129,8 @@ class Parameter(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Layer(msgspec.Struct, frozen=True, kw_only=True):
-    """A layer without its children. ``path`` as in labels: "" for the model itself, its name and a dot if it has one.
-    ``inputs`` and ``outputs`` are those of the last of the recorded ``calls``; ``flops`` and ``backward_flops`` are of
-    all these calls, None where unknown."""
+    """A layer without its children. ``path`` is as in labels: "" for the model itself, or its name and a dot.
+    ``inputs`` and ``outputs`` are of the last recorded call; FLOPs are of all ``calls``, None where unknown."""
 
     path: str
     class_name: str
@@ -145,30 +143,30 @@ class Layer(msgspec.Struct, frozen=True, kw_only=True):
     backward_flops: int | None = None
 
     def count(self) -> int | None:
-        """Return the number of elements of the own parameters without tied ones; None for an uncalled lazy layer."""
+        """Return the number of elements of own, untied parameters; None for an uncalled lazy layer."""
         own = [p.shape for p in self.parameters if p.tied_to is None]
         return None if None in own else sum(int(np.prod(shape, dtype=np.int64)) for shape in own if shape is not None)
 
     def trainable(self) -> int:
-        """Return the number of trainable elements, counted like :meth:`count`."""
+        """Return the number of trainable elements of own, untied parameters."""
         own = [p.shape for p in self.parameters if p.tied_to is None and p.trainable and p.shape is not None]
         return sum(int(np.prod(shape, dtype=np.int64)) for shape in own)
 
     def size(self) -> int:
-        """Return the bytes of the own parameters without tied ones."""
+        """Return the bytes of own, untied parameters."""
         return sum(p.bytes or 0 for p in self.parameters if p.tied_to is None)
 
 
 @dataclass(frozen=True, slots=True)
 class Architecture:
-    """A model as a tree of layers, each before its children."""
+    """A model as a tree of layers, parents before children."""
 
     name: str
     framework: str
     layers: tuple[Layer, ...]
 
     def parents(self) -> IntArray:
-        """Return the position of the layer around each layer (-1: none), shape (layers,)."""
+        """Return the position of each layer's parent (-1: none), shape (layers,)."""
         return path_parents([layer.path for layer in self.layers])
 
     def __repr__(self) -> str:
@@ -176,7 +174,7 @@ class Architecture:
 
 
 def path_parents(paths: Sequence[str]) -> IntArray:
-    """Return the position of the longest path that each path continues (-1: none), shape (paths,). "" is above all
+    """Return the position of the longest proper prefix of each path (-1: none), shape (paths,). "" is the root of all
     paths that do not begin with the name of a model."""
     position = {path: number for number, path in enumerate(paths)} | {
         path.removesuffix(SEPARATOR): number for number, path in enumerate(paths) if path.endswith(SEPARATOR)
@@ -192,12 +190,12 @@ def path_parents(paths: Sequence[str]) -> IntArray:
 
 
 def to_extra(models: Sequence[Architecture]) -> dict[str, Any]:
-    """Return the addition to ``TraceMeta.extra``, empty where no model is annotated."""
+    """Return the entry for ``TraceMeta.extra``, empty without annotated models."""
     return {EXTRA: [msgspec.to_builtins(model) for model in models]} if models else {}
 
 
 def from_meta(meta: TraceMeta) -> tuple[Architecture, ...]:
-    """Return the models that were annotated while the trace was recorded."""
+    """Return the models that were annotated during the recording."""
     try:
         return tuple(msgspec.convert(meta.extra.get(EXTRA, []), list[Architecture]))
     except msgspec.ValidationError:  # another tool's "modules"

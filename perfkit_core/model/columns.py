@@ -1,9 +1,8 @@
 """Declarations of the columns of tables: heading, unit, meaning, and how they merge over ranks.
 
-A view declares its columns once, as data; other tables declare them beside the code that makes them. Headings, units,
-which columns identify rows, what an average divides, what a gate compares exactly and how the tables of ranks become
-one follow from the declarations. A column without a declaration (of a plugin's view) is understood by its name: see
-:func:`named`.
+Each view declares its columns once, as data, and other tables beside the code that makes them. Headings, units, keys,
+averages, exact comparisons of a gate and merging follow from the declarations. Undeclared columns (of a plugin's view)
+are interpreted by name: see :func:`named`.
 """
 
 from __future__ import annotations
@@ -24,7 +23,7 @@ Place = Literal["host", "device", ""]
 KEY: Final = "key"
 """Identifies rows."""
 DESCRIPTION: Final = "description"
-"""Names a property of a row; identifies rows only where they are split by it."""
+"""Names a property of a row; identifies rows only if they are split by it."""
 TEXT: Final = "text"
 """A remark on a row."""
 MEASURE: Final = "measure"
@@ -53,11 +52,11 @@ class Average:
 
 @dataclass(frozen=True, slots=True)
 class Share:
-    """The share of ``part``, a column, in a denominator: its sum over all rows (of a tree: over its roots).
+    """The share of the column ``part`` in a denominator, by default its sum over all rows (of a tree: over its roots).
 
-    Other denominators: ``of``, the sum of another column; ``above``, the part of the row above, where there is one;
-    ``whole``, a function of trace, request and the view's table of one rank, added up over ranks (None: the sum);
-    ``column``, of the same row. Without ``part`` the share times that column is exact.
+    Other denominators: ``of``, the sum of another column; ``above``, the part of the parent row; ``whole``, a function
+    of trace, request and the view's table of one rank, summed over ranks (None: the default); ``column``, of the same
+    row. Without ``part`` the share times that column is exact.
     """
 
     part: str | None = None
@@ -71,15 +70,14 @@ class Share:
 class Column:
     """One column of a table.
 
-    ``title`` is the English heading, without the unit. ``merge`` says how a column merges over ranks ("": keys and
-    descriptions identify rows, measures are summed). ``exact``: a process repeats it exactly. ``per_step``: a sum over
-    the chosen steps, which an average divides; ``adds_up``: its rows may be added up, though no average divides them.
-    ``of_capture``: an extreme of the whole capture. ``place``: it counts only work of the host or only of devices.
-    ``own``, of a column of a tree that sums up all below a row: the column of the row's own part. ``by``: the groupings
-    that add it (none: it is always there). ``words``: the values (or these) are words of perfkit, not names, or
-    sentences. ``device_values``: the values of rows in which only a device works. ``quantity``: columns of one quantity
-    are shown in one unit (default: by the name). ``noun`` completes the heading of a size in a sentence. ``proper``:
-    the title is a name, which is not translated.
+    ``title`` is the English heading, without the unit. ``merge`` is the rule over ranks ("": keys and descriptions
+    identify rows, measures are summed). ``exact``: equal in every run of a program. ``per_step``: a sum over the chosen
+    steps, which an average divides. ``adds_up``: rows may be summed, though no average divides them. ``of_capture``: an
+    extreme of the whole capture. ``place``: counts only work of the host or of devices. ``own``: for a column that
+    includes all rows below in a tree, the column of the row's own part. ``by``: the groupings that add it (none: always
+    present). ``words``: the values (or these) are words of perfkit or sentences, not names. ``device_values``: values
+    of rows in which only a device works. ``quantity``: columns of one quantity share a unit (default: from the name).
+    ``noun`` completes the heading of a size in a sentence. ``proper``: the title is a name, which is not translated.
     """
 
     name: str
@@ -108,11 +106,11 @@ class Column:
 
     @property
     def rule(self) -> Rule | Average | Share:
-        """How it merges over ranks."""
+        """The rule by which the column merges over ranks."""
         return self.merge or (SUM if self.kind == MEASURE else APART)
 
 
-# Columns of common kinds, made like ``duration("dur_ns", "Duration")``; sizes, FLOPs repeat exactly in a process.
+# Makers of common columns, as in ``duration("dur_ns", "Duration")``. Sizes and FLOPs are equal in every run.
 duration: Final = partial(Column, unit="ns")
 size: Final = partial(Column, unit="bytes", exact=True)
 rate: Final = partial(Column, unit="bytes_per_s")
@@ -125,12 +123,12 @@ words: Final = partial(Column, kind=KEY, words=True)
 
 
 def share(name: str, title: str, merge: Share | Literal[""] = "", **how: Any) -> Column:
-    """Return a column of ratios: 1 is the whole."""
+    """Return a column of ratios."""
     return Column(name, title, "ratio", merge=merge, **how)
 
 
 def statistics(what: str, title: str, place: Place, per_step: bool = True) -> tuple[Column, Column, Column, Column]:
-    """Return total, average, smallest and largest time of a call: ``total_{what}_ns`` …"""
+    """Return the columns of total, average, smallest and largest time of a call: ``total_{what}_ns`` …"""
     total = f"total_{what}_ns"
     return (
         duration(total, f"Total {title}", place=place, per_step=per_step),
@@ -146,20 +144,19 @@ MAKERS: Final = ("Column", "duration", "size", "rate", "share", "operations", "c
 
 
 def by_name(columns: Iterable[Column]) -> dict[str, Column]:
-    """Return the columns by their names."""
     return {column.name: column for column in columns}
 
 
 def column(columns: Iterable[Column], name: str) -> Column:
-    """Return the declared column of this name; without one what the name says."""
+    """Return the declared column of this name, else :func:`named`."""
     return next((column for column in columns if column.name == name), None) or named(name)
 
 
 def keys(columns: Iterable[Column], table: pd.DataFrame, by: Sequence[str] = ()) -> list[str]:
-    """Return the columns of the table that identify its rows, in their order; ``by``: the groupings that split rows
-    (with or without their arguments).
+    """Return the columns that identify the rows of a table, in their order; ``by``: the groupings, with or without
+    arguments.
 
-    Columns without a declaration are keys before the first measure; descriptions only where rows have no name.
+    Undeclared columns are keys before the first measure; undeclared descriptions only if rows have no name.
     """
     declared, groupings = by_name(columns), {item.partition("=")[0] for item in by}
     names: list[str] = []
@@ -179,7 +176,7 @@ def keys(columns: Iterable[Column], table: pd.DataFrame, by: Sequence[str] = ())
 
 
 def called(columns: Iterable[Column], name: str, shown: Iterable[str]) -> tuple[str, ...]:
-    """Return those of the columns ``shown`` that ``name`` means: the one of this name, or those of a grouping."""
+    """Return those of the columns ``shown`` that ``name`` means: the column itself, or those that the grouping adds."""
     shown = tuple(shown)
     if name in shown:
         return (name,)
@@ -231,7 +228,7 @@ BY: Final = {
     "operator": (OPERATOR,),
     "category": (CATEGORY,),
 }
-"""Columns that the groupings of several views add. A view's own groupings are declared with it."""
+"""Columns that groupings of several views add."""
 
 
 def added_by(groupings: Iterable[str]) -> Iterator[Column]:
@@ -244,9 +241,9 @@ _STATISTICS: Final = frozenset(
     ("total", "self", "avg", "mean", "median", "min", "max", "base", "other", "difference", "before", "now", "dur",
      "low", "high", "noise")
 )  # fmt: skip
-"""Words of names that select a statistic, not what is measured."""
+"""Words in names that select a statistic, not a quantity."""
 _PARTS: Final = frozenset(("count_effect", "per_call_effect", "time_so_far"))
-"""The same of several words: parts of a difference."""
+"""Stems that select a part of a difference."""
 _TERMS: Final = frozenset(("base", "other", "difference"))
 _SUFFIXES: Final[tuple[Unit, ...]] = ("bytes_per_s", "tflop_per_s", "gb_per_s", "ratio", "bytes", "ns", "flops")
 _BARE: Final = {"ns": "Time", "bytes": "Size", "bytes_per_s": "Bandwidth", "ratio": "Share", "gb_per_s": "Bandwidth",
@@ -262,12 +259,12 @@ _PLACES: Final = ("cpu", "gpu", "npu", "device")
 
 
 def is_term(column: Column) -> bool:
-    """Return whether a column is a term of a difference: base, other, difference, and its parts."""
+    """Return whether a column is a term of a difference: base, other, difference, or a part of it."""
     return _stem(column.name, column.unit) in _PARTS or not _TERMS.isdisjoint(column.name.split("_"))
 
 
 def quantity(column: Column) -> tuple[str, str]:
-    """Return what a column and its other statistics measure: ``min_cpu_ns``, ``total_cpu_ns`` → ("ns", "cpu")."""
+    """Return unit and quantity that a column shares with its other statistics: ``min_cpu_ns`` → ("ns", "cpu")."""
     if column.quantity:
         return column.unit, column.quantity
     stem = _stem(column.name, column.unit)
@@ -275,12 +272,12 @@ def quantity(column: Column) -> tuple[str, str]:
 
 
 def named(name: str) -> Column:
-    """Return a column without a declaration, understood by its name:
+    """Return the declaration of an undeclared column, from its name:
 
-    - the end is its unit (``_ns``, ``_bytes``, ``_bytes_per_s``, ``_ratio``, ``_flops``; see :data:`Unit`),
+    - the suffix is its unit (``_ns``, ``_bytes``, ``_bytes_per_s``, ``_ratio``, ``_flops``; see :data:`Unit`),
     - a name of the vocabulary has that meaning; columns with a unit are measures,
-    - ``min_…`` and ``max_…`` are the smallest and largest of all ranks, ``avg_x`` is ``total_x`` over the calls,
-    - ``cpu`` and ``device`` are where it was measured, ``peak`` is of the whole capture,
+    - ``min_…`` and ``max_…`` merge as extremes over ranks, ``avg_x`` is ``total_x`` divided by the calls,
+    - ``cpu`` and ``device`` give the place, ``peak`` is of the whole capture,
     - the words make the heading.
     """
     if name in VOCABULARY:

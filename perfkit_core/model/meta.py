@@ -12,18 +12,15 @@ import msgspec
 from perfkit_core.language.messages import Message, Text, Value, english, message, plural, render
 
 _MOST_WAYS: Final = 3
-"""Messages of one code that the ranks may have before only the first rank's is shown."""
+"""Most messages of one code over all ranks before only those of the first rank are shown."""
 EDGES: Final = 0.05
-"""Share of the collectives that a rank of the group may lack, as recordings do not begin and end at one moment."""
+"""Share of a group's collectives that a rank may lack, as recordings do not begin and end at the same moment."""
 _ABSENCES: Final = frozenset({"no-steps", "no-phases", "no-device-events"})
-"""Codes of what a cycle lacks, which is no fault where another cycle of its rank has it."""
+"""Codes of data that is missing in a cycle; no warning if another cycle of the rank has it."""
 
 
 class Finding(msgspec.Struct, frozen=True):
-    """A data-quality warning: a statement about the data that limits what can be concluded from it.
-
-    ``code`` is stable, for scripts. ``text`` is for people; a ``str`` is shown as it is.
-    """
+    """A data-quality warning. ``code`` is stable, for scripts; ``text`` is for people."""
 
     code: str
     text: Text
@@ -35,7 +32,7 @@ class Finding(msgspec.Struct, frozen=True):
 
 
 class StoredFinding(msgspec.Struct, frozen=True, omit_defaults=True):
-    """A finding in a file: the English sentence and its message. Files of older versions have the sentence alone."""
+    """A finding in a file: the English sentence and its message. Files of older versions have the sentence only."""
 
     code: str
     message: str
@@ -45,20 +42,18 @@ class StoredFinding(msgspec.Struct, frozen=True, omit_defaults=True):
 
     @classmethod
     def of(cls, finding: Finding) -> StoredFinding:
-        """Return the stored form of a finding."""
         if isinstance(finding.text, str):
             return cls(finding.code, finding.text)
         text = finding.text
         return cls(finding.code, english(text), text.template, text.values, text.plural)
 
     def finding(self) -> Finding:
-        """Return the finding that was stored."""
         text = Message(self.template, self.values, self.plural) if self.template else self.message
         return Finding(self.code, text)
 
 
 class Device(msgspec.Struct, frozen=True):
-    """A device as recorded: ``id`` as in the ``device`` column, ``name`` of the product, the rest as recorded."""
+    """A device as recorded. ``id`` is as in the ``device`` column, ``name`` that of the product."""
 
     id: str
     name: str | None = None
@@ -69,12 +64,10 @@ class Device(msgspec.Struct, frozen=True):
 class TraceMeta(msgspec.Struct, frozen=True, kw_only=True):
     """Metadata of a run. None or empty where the source does not record it.
 
-    ``clock`` is "epoch" (ns since 1970) or "relative" (origin unknown). ``window_ns`` is (start, end) of the
-    recording, or of its events where the source does not record it.
-    ``thread_names`` maps "rank:pid:tid" to a name. ``cpu_utilisation`` holds ratios by scope (process, system).
-    ``recording`` is shared by the cycles of one process, ``cycle`` the number of this one.
-    ``worlds`` holds (rank, number of ranks of its job) as recorded by the parts of a joined trace;
-    :meth:`told_worlds` also of a trace that is not joined.
+    ``clock`` is "epoch" (ns since 1970) or "relative" (unknown origin). ``window_ns`` is (start, end) of the recording,
+    or of its events if not recorded. ``thread_names`` maps "rank:pid:tid" to a name. ``cpu_utilisation`` holds ratios
+    by scope (process, system). ``recording`` identifies the process of several cycles. ``worlds`` holds the recorded
+    (rank, number of ranks of its job) of the parts of a joined trace; :meth:`told_worlds` also covers a single trace.
     """
 
     source: str
@@ -98,12 +91,13 @@ class TraceMeta(msgspec.Struct, frozen=True, kw_only=True):
     worlds: tuple[tuple[int, int], ...] = ()
 
     def told_worlds(self) -> tuple[tuple[int, int], ...]:
-        """Return (rank, number of ranks of its job) as recorded; with each number where a rank's parts disagree."""
+        """Return the recorded (rank, number of ranks of its job); several per rank if its parts disagree."""
         return self.worlds or tuple((rank, self.world_size) for rank in self.ranks if self.world_size)
 
 
 def joined_meta(metas: Sequence[TraceMeta]) -> TraceMeta:
-    """Return the metadata of several parts (ranks, cycles) as one: that of the first, with united ranks and devices."""
+    """Return the metadata of several parts (ranks, cycles) as one: those of the first, with united ranks and
+    devices."""
     return msgspec.structs.replace(
         metas[0],
         ranks=tuple(sorted({rank for m in metas for rank in m.ranks})),
@@ -122,11 +116,11 @@ def hull(windows: Sequence[tuple[int, int]]) -> tuple[int, int] | None:
 
 
 def united(parts: Sequence[tuple[tuple[int, ...], Sequence[Finding]]]) -> tuple[Finding, ...]:
-    """Return the findings of several parts, each given with its ranks; equal findings once.
+    """Return the findings of several parts, each given with its ranks, without duplicates.
 
-    What cycles lack is reported where all cycles of a rank lack it. Where every part is of one rank, and not all of the
-    same, a message ends with its ranks: ``… (ranks 0–3, 5)``. Of a code with many messages those of the first rank
-    stand for all: ``… (rank 0; alike in 3 more of 8 ranks)``.
+    Missing data is reported only if all cycles of a rank lack it. If each part is of one rank, and the ranks differ,
+    messages end with their ranks: ``… (ranks 0–3, 5)``. Of a code with many messages only those of the first rank are
+    kept: ``… (rank 0; alike in 3 more of 8 ranks)``.
     """
     lacking: dict[tuple[int, ...], set[str]] = {}
     for ranks, findings in parts:
@@ -169,8 +163,7 @@ def united(parts: Sequence[tuple[tuple[int, ...], Sequence[Finding]]]) -> tuple[
 
 
 def left_out(failed: Mapping[int, Text], count: int, files: bool = False) -> tuple[Finding, ...]:
-    """Report ranks that could not be read: their numbers, and why. With ``files`` of files, of which a rank may have
-    several."""
+    """Report ranks (or, with ``files``, files) that could not be read, with the first reason."""
     if not failed:
         return ()
     values = {"failed": len(failed), "count": count, "why": failed[min(failed)]}
@@ -181,8 +174,8 @@ def left_out(failed: Mapping[int, Text], count: int, files: bool = False) -> tup
 
 
 def about_job(meta: TraceMeta) -> tuple[Finding, ...]:
-    """Report ranks of a job that were not read, where several were, and ranks of several jobs. Of a whole profile, as
-    ranks that one part lacks may be in another."""
+    """Report ranks of a job that were not read, if several were, and ranks of several jobs. For a whole profile only,
+    as ranks that one part lacks may be in another."""
     findings = []
     absent = set(range(meta.world_size or 0)) - set(meta.ranks)
     if len(meta.ranks) > 1 and absent:
@@ -210,7 +203,7 @@ def about_job(meta: TraceMeta) -> tuple[Finding, ...]:
 
 
 def waits_not_known(unknown: Collection[int], count: int, incomplete: float = 0.0) -> tuple[Finding, ...]:
-    """Report ranks whose waits for others are unknown, although those of the others are known; and the share of the
+    """Report ranks whose waits for others are unknown, although those of other ranks are known, and the share of
     collectives at which waits are lower bounds, as not all ranks of the group can be compared."""
     findings = []
     if unknown:

@@ -1,7 +1,7 @@
-"""The event table: one row an event, one schema for every framework, live or from a file.
+"""The schema of the event table: one row an event, the same for every framework, live or from a file.
 
-Times are integer nanoseconds, sizes are bytes, repeated strings are dictionary encoded. Missing is null, never 0.
-Row references (``parent``, ``launched_by``) are row numbers of the same table, -1 where there is none.
+Times are integer nanoseconds, sizes are bytes, repeated strings are dictionary encoded. Missing is null, never 0. Row
+references (``parent``, ``launched_by``) are row numbers of the same table, -1 without one.
 """
 
 from __future__ import annotations
@@ -41,13 +41,13 @@ KINDS: Final = (
 )  # fmt: skip
 
 PHASES: Final = (DATALOADER, FORWARD, BACKWARD, OPTIMIZER, OTHER)
-"""Values of the ``phase`` column. The first four are also kinds: spans that mark their whole subtree."""
+"""Values of the ``phase`` column. The first four are also kinds: spans that set the phase of all events inside."""
 
 NESTED_KINDS: Final = frozenset(
     {STEP, DATALOADER, FORWARD, BACKWARD, OPTIMIZER, OPERATOR, OPERATOR_DETAIL, PYTHON, ANNOTATION, RUNTIME, SYNC,
      COMMUNICATION}
 )  # fmt: skip
-"""Kinds that occupy their host thread: they nest, and take self time from the event around them."""
+"""Kinds that occupy their host thread: they nest, and count as children in self time."""
 
 DEVICE_WORK: Final = (KERNEL, MEMCPY, MEMSET)
 """Kinds that occupy a device. Their union is the device's busy time."""
@@ -60,7 +60,7 @@ CPU: Final = "cpu"
 
 @dataclass(frozen=True, slots=True)
 class Column:
-    """One column of the event table: Arrow type, whether null is allowed, and what it means."""
+    """A column of the event table: its Arrow type, whether it may be null, and its meaning."""
 
     name: str
     type: pa.DataType

@@ -1,8 +1,7 @@
 """A profile in memory: the event table, the metadata of the run, and findings about the data.
 
-The columns of an event table come from a table in memory, from other traces, or from a file that is read on demand:
-three columns cost three. What several views need of a trace is computed once, by the first that asks, and shared read
-only.
+The columns of an event table come from a table in memory, from other traces, or from a file, read on demand. What
+several views compute from a trace is cached with it and shared read-only.
 """
 
 from __future__ import annotations
@@ -25,7 +24,6 @@ from perfkit_core.model import schema
 from perfkit_core.model.meta import Finding, TraceMeta, joined_meta, united
 
 ROW_REFERENCES: Final = ("parent", "launched_by")
-"""Columns that hold row numbers of the same table."""
 
 
 class Columns(ABC):
@@ -34,7 +32,7 @@ class Columns(ABC):
     @property
     @abstractmethod
     def num_rows(self) -> int:
-        """The number of events, known without reading one."""
+        """The number of events, known without reading a column."""
 
     @abstractmethod
     def known(self, name: str) -> bool:
@@ -42,20 +40,18 @@ class Columns(ABC):
 
     @abstractmethod
     def chunks(self, name: str) -> Iterator[pa.Array]:
-        """Yield the column in pieces of any length, whose dictionaries may differ."""
+        """Yield the column in pieces of any length. Their dictionaries may differ."""
 
     def column(self, name: str) -> pa.ChunkedArray:
-        """Return the whole column."""
         if not self.known(name):
             return constant(None, schema.SCHEMA.field(name).type, self.num_rows)
         return pa.chunked_array(list(self.chunks(name)), schema.SCHEMA.field(name).type)
 
     def pick(self, name: str, rows: np.ndarray[Any, np.dtype[Any]]) -> pa.Array:
-        """Return cells of a column, in the order of ``rows``."""
+        """Return the cells of a column at ``rows``, in that order."""
         return joined(self.column(name).take(pa.array(rows, pa.int64())))
 
     def table(self) -> pa.Table:
-        """Return all columns of the schema."""
         return pa.Table.from_arrays([self.column(name) for name in schema.COLUMN_NAMES], schema=schema.SCHEMA)
 
 
@@ -111,7 +107,7 @@ class ChangedColumns(Columns):
 
 @dataclass(frozen=True, slots=True)
 class JoinedColumns(Columns):
-    """The columns of several traces one after the other; row references are shifted, to stay inside their own part."""
+    """The columns of several traces in sequence. Row references are shifted by the rows before."""
 
     parts: Sequence[Columns]
 
@@ -154,10 +150,10 @@ _OF_COLUMN: Final = ("known", "ints", "codes", "rows")
 
 @dataclass(frozen=True, slots=True, repr=False, init=False)
 class Trace:
-    """Events (columns of :data:`perfkit_core.model.schema.SCHEMA`, sorted by start), meta and data quality.
+    """Events (columns of :data:`perfkit_core.model.schema.SCHEMA`, sorted by start), metadata and data-quality
+    warnings.
 
-    A stored trace reads a column when it is first asked for: :meth:`ints`, :meth:`codes`, :meth:`column` touch one,
-    ``events`` touches all.
+    A stored trace reads columns on first use: :meth:`ints`, :meth:`codes` and :meth:`column` read one, ``events`` all.
     """
 
     _columns: Columns
@@ -173,7 +169,7 @@ class Trace:
         _cache: dict[Any, Any] | None = None,
         _columns: Columns | None = None,
     ) -> None:
-        """``events`` and ``meta`` are needed; the last two are for ``dataclasses.replace``."""
+        """Create a trace. ``events`` and ``meta`` are required; the last two are for ``dataclasses.replace``."""
         columns = _columns if events is None else events
         if columns is None or meta is None:
             raise TypeError("a Trace needs events and meta")
@@ -202,11 +198,11 @@ class Trace:
         return columns.pick(name, rows)
 
     def known(self, name: str) -> bool:
-        """Return whether a column holds anything but nulls; a stored trace does not read the column for it."""
+        """Return whether a column holds anything but nulls, without reading it from a stored trace."""
         return self._cached(("known", name), lambda: self._columns.known(name))
 
     def ints(self, column: str, missing: int = -1) -> IntArray:
-        """Return an integer column as int64, nulls replaced by ``missing``. Read only, computed once."""
+        """Return an integer column as int64 with nulls replaced by ``missing``, read-only and cached."""
         if not self.known(column):  # one array for all empty columns
             return self._cached(("ints", None, missing), lambda: _frozen(np.full(len(self), missing, np.int64)))
         return self._cached(
@@ -214,63 +210,62 @@ class Trace:
         )
 
     def codes(self, column: str) -> Codes:
-        """Return a text column as codes and distinct values. Computed once."""
+        """Return a text column as codes and distinct values, cached."""
         if not self.known(column):
             return self._cached(("codes", None), lambda: Codes(_frozen(np.full(len(self), -1, np.int32)), []))
         return self._cached(("codes", column), lambda: Codes(*arrays.to_codes(self._columns.chunks(column), len(self))))
 
     def rows(self, column: str, *wanted: str) -> BoolArray:
-        """Return the mask of rows where a text column holds one of ``wanted``. Read only, computed once."""
+        """Return the mask of rows where a text column has a value in ``wanted``, read-only and cached."""
         return self._cached(("rows", column, wanted), lambda: _frozen(self.codes(column).rows(*wanted)))
 
     @property
     def end_ns(self) -> IntArray:
-        """start_ns + dur_ns, shape (rows,)."""
+        """Ends of the events, shape (rows,)."""
         return self._cached("end_ns", lambda: self.ints("start_ns") + self.ints("dur_ns"))
 
     @property
     def host(self) -> BoolArray:
-        """The mask of events on the host."""
+        """Mask of events on the host."""
         return self.rows("device", schema.CPU)
 
     @property
     def operators(self) -> BoolArray:
-        """The mask of operators on the host."""
+        """Mask of operators on the host."""
         return self.host & self.rows("kind", *schema.OPERATOR_KINDS)
 
     def to_pandas(self) -> pd.DataFrame:
-        """Return the event table as a DataFrame with the columns of the schema: categoricals, nullable integers."""
+        """Return the event table as a DataFrame with categoricals and nullable integers."""
         nullable = {pa.int64(): pd.Int64Dtype(), pa.int32(): pd.Int32Dtype()}
         frame: pd.DataFrame = self.events.to_pandas(types_mapper=nullable.get)
         return frame
 
     def with_findings(self, *findings: Finding) -> Trace:
-        """Return the same trace with more findings, equal ones once."""
+        """Return the trace with more findings, without duplicates."""
         return Trace(self._columns, self.meta, tuple(dict.fromkeys(self.quality + findings)), self._cache)
 
     def with_meta(self, **changes: Any) -> Trace:
-        """Return the same events with other metadata."""
+        """Return the trace with changed metadata."""
         meta = msgspec.structs.replace(self.meta, **changes)
         return Trace(self._columns, meta, self.quality, self._known_without(()))
 
     def with_columns(self, **changes: pa.Array | pa.ChunkedArray) -> Trace:
-        """Return the same trace with some columns replaced, each in the type of the schema. Other columns keep their
-        cached values; unread ones stay unread."""
+        """Return the trace with some columns replaced, each in the type of the schema. Others stay cached or unread."""
         chunked = {name: pa.chunked_array([c]) if isinstance(c, pa.Array) else c for name, c in changes.items()}
         return Trace(ChangedColumns(self._columns, chunked), self.meta, self.quality, self._known_without(changes))
 
     def with_ints(self, **changes: IntArray) -> Trace:
-        """Return the same trace with some integer columns replaced, negative is null. The arrays become read only."""
+        """Return the trace with some integer columns replaced; negative is null. The arrays become read-only."""
         changed = self.with_columns(**{name: nullable(values) for name, values in changes.items()})
         changed._cache.update({("ints", name, -1): _frozen(values) for name, values in changes.items()})
         return changed
 
     def slice(self, start: int, count: int) -> Trace:
-        """Return ``count`` events from row ``start`` on; row references count from the first row of this trace."""
+        """Return ``count`` events from row ``start`` on; row references still count from row 0 of this trace."""
         return Trace(self.events.slice(start, count), self.meta, self.quality)
 
     def _known_without(self, changed: Collection[str]) -> dict[Any, Any]:
-        """Return the cached values about single columns other than those."""
+        """Return the cached values of single columns other than ``changed``."""
         return {
             key: value
             for key, value in dict(self._cache).items()  # a copy, as another thread may be adding to it
@@ -289,10 +284,10 @@ def _frozen(values: npt.NDArray[Any]) -> npt.NDArray[Any]:
 
 
 def concat_traces(traces: Sequence[Trace]) -> Trace:
-    """Return several traces (ranks, cycles) as one. Row references are shifted, so they stay inside their own part.
+    """Return several traces (ranks, cycles) as one, with row references shifted.
 
-    The first trace names the framework; ranks, devices, thread names and findings are united; findings name the ranks
-    that they are about.
+    The first trace names the framework; ranks, devices, thread names and findings are united. Findings name their
+    ranks.
     """
     if len(traces) == 1:
         return traces[0]
@@ -302,7 +297,6 @@ def concat_traces(traces: Sequence[Trace]) -> Trace:
 
 
 def with_rank(trace: Trace, rank: int) -> Trace:
-    """Return the trace as that of one rank."""
     column = constant(rank, pa.int32(), len(trace))
     return trace.with_columns(rank=column).with_meta(ranks=(rank,))
 
@@ -312,10 +306,8 @@ R = TypeVar("R")
 
 
 def once(make: Callable[Concatenate[Trace, P], R]) -> Callable[Concatenate[Trace, P], R]:
-    """Cache the results of a function of a trace (and of hashable arguments) with the trace.
-
-    Arrays in the result become read only, as several views share them.
-    """
+    """Cache the results of a function of a trace (and of hashable arguments) with the trace. Arrays in the result
+    become read-only, as several views share them."""
     name = f"{make.__module__}.{make.__qualname__}"
 
     def frozen(trace: Trace, *args: P.args, **kwargs: P.kwargs) -> R:
