@@ -1,1 +1,1 @@
-"""What operators and kernels compute, in words that all frameworks share."""
+"""Names of operators and kernels that are shared by all frameworks."""

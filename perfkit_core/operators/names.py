@@ -1,12 +1,11 @@
-"""Names of operators and kernels that all frameworks share: canonical operators, their families, families of kernels.
+"""Canonical operators, their families, and the families of kernels.
 
-A canonical name means what an operator computes, not how: ``aten::addmm`` and ``matmul dygraph`` are both ``matmul``.
-Its gradient is ``matmul_grad``, whichever node or kernel computes it. ``families.toml`` lists the families. Adapters
-map native names with the hook ``perfkit_operator_names``; a native name without a canonical one stays null and shows up
-as unmatched.
+A canonical name means what an operator computes, not how: ``aten::addmm`` and ``matmul dygraph`` are both ``matmul``,
+and the gradient of both is ``matmul_grad``. Adapters map native names with the hook ``perfkit_operator_names``; names
+without a mapping stay null and are reported as unmatched.
 
-The name of a kernel is looked up in ``kernel_families.toml`` by, in this order: the function inside a generic template
-of ATen or Paddle, the operators that TorchInductor fused, and the words in the name.
+Kernels are looked up in ``kernel_families.toml`` in this order: by the function inside a generic template of ATen or
+Paddle, by the operators that TorchInductor fused, by words in the name.
 """
 
 from __future__ import annotations
@@ -24,9 +23,9 @@ from perfkit_core.system.packages import convert, read_toml
 GRADIENT_SUFFIX: Final = "_grad"
 _FUSED: Final = re.compile(r"^triton_(?:(poi|per|red|tem|for|split_scan)_)?(?:fused_)?(.*?)(?:_\d+)?$")
 _REDUCES: Final = ("per", "red")
-"""Kinds of fused kernels that reduce, whatever their operators are called."""
+"""Kinds of fused kernels that reduce, whichever operators their names list."""
 _LIGHT: Final = ("elementwise", "activation", "cast", "copy", "layout")
-"""Families that a fused kernel with a reduction does not belong to: the reduction takes the time."""
+"""Families that a fused kernel with a reduction does not belong to, as the reduction takes most of the time."""
 
 _FAMILIES_FILE: Final = "perfkit_core.operators/families.toml"
 _Groups = dict[str, tuple[str, ...]]
@@ -44,32 +43,31 @@ def _group_of(groups: _Groups, where: str) -> dict[str, str]:
 
 
 FAMILIES: Final = convert(read_toml("perfkit_core.operators", "families.toml"), _Groups, _FAMILIES_FILE)
-"""Family → the canonical names in it, in the order of the file."""
+"""Family → its canonical names, in the order of the file."""
 
 _FAMILY: Final = _group_of(FAMILIES, _FAMILIES_FILE)
 
 CANONICAL: Final = frozenset(_FAMILY)
-"""All canonical names, without those of gradients."""
+"""Canonical names without gradients."""
 
 CONTAINER_FAMILIES: Final = ("control_flow", "compiled_region", "custom_function")
 """Families of operators that only run other operators, which have families of their own."""
 
 CONTAINERS: Final = frozenset(name for family in CONTAINER_FAMILIES for name in FAMILIES[family])
-"""Canonical names of operators that only run others: a branch, a compiled region."""
 
 
 def is_canonical(name: str) -> bool:
-    """Return whether ``name`` is canonical, as it is or as a gradient."""
+    """Return whether a name, or the operator of which it is the gradient, is canonical."""
     return name in CANONICAL or name.removesuffix(GRADIENT_SUFFIX) in CANONICAL
 
 
 def is_container(name: str) -> bool:
-    """Return whether a canonical name is that of an operator that only runs others."""
+    """Return whether a canonical operator only runs others: a branch, a compiled region."""
     return name.removesuffix(GRADIENT_SUFFIX) in CONTAINERS
 
 
 def family(op_name: str | None) -> str | None:
-    """Return the family of a canonical name; a gradient is in its operator's family. None for other names."""
+    """Return the family of a canonical name or gradient, None for other names."""
     if op_name is None:
         return None
     return _FAMILY.get(op_name) or _FAMILY.get(op_name.removesuffix(GRADIENT_SUFFIX))
@@ -87,7 +85,7 @@ NamePatterns = tuple[tuple[str, re.Pattern[str]], ...]
 
 
 def compile_patterns(entries: tuple[NamePattern, ...]) -> NamePatterns:
-    """Return each entry's name with one compiled pattern, in the same order: the first that matches decides."""
+    """Return each entry's name with one compiled pattern, in the same order. The first match decides."""
     return tuple(
         (entry.name, re.compile("|".join(entry.patterns), re.IGNORECASE if entry.ignore_case else 0))
         for entry in entries
@@ -95,7 +93,7 @@ def compile_patterns(entries: tuple[NamePattern, ...]) -> NamePatterns:
 
 
 class _NamesFile(msgspec.Struct, forbid_unknown_fields=True):
-    """``operator_names.toml``: canonical name → native names, and patterns."""
+    """Structure of ``operator_names.toml``: canonical name → native names, and patterns."""
 
     names: _Groups
     patterns: dict[str, tuple[NamePattern, ...]] = {}
@@ -103,7 +101,7 @@ class _NamesFile(msgspec.Struct, forbid_unknown_fields=True):
 
 @dataclass(frozen=True, slots=True)
 class NativeNames:
-    """A framework's operator names: ``names`` maps native to canonical, ``patterns`` is for all other native names."""
+    """A framework's operator names: ``names`` maps native to canonical names; ``patterns`` match all others."""
 
     names: Mapping[str, str]
     patterns: Mapping[str, NamePatterns]
@@ -111,9 +109,9 @@ class NativeNames:
 
 @functools.cache
 def native_names(package: str) -> NativeNames:
-    """Return the names in ``operator_names.toml`` of an adapter's package, parsed at the first call.
+    """Return the names in ``operator_names.toml`` of an adapter's package, parsed once.
 
-    Raises ValueError for another structure of the file, and for a native name that is listed twice.
+    Raises ValueError if the file has another structure or lists a native name twice.
     """
     where = f"{package}/operator_names.toml"
     file = convert(read_toml(package, "operator_names.toml"), _NamesFile, where)
@@ -130,7 +128,7 @@ class _RulesFile(msgspec.Struct, forbid_unknown_fields=True):
 
 @dataclass(frozen=True, slots=True)
 class KernelRules:
-    """Patterns for kernel names. ``functions`` and ``words`` name families, ``fused`` canonical operators."""
+    """Patterns of kernel names. ``functions`` and ``words`` name families, ``fused`` canonical operators."""
 
     templates: re.Pattern[str]
     functions: NamePatterns
@@ -140,7 +138,6 @@ class KernelRules:
 
 @functools.cache
 def kernel_rules() -> KernelRules:
-    """Return the rules of ``kernel_families.toml``, compiled at the first call."""
     tables = read_toml("perfkit_core.operators", "kernel_families.toml")
     file = convert(tables, _RulesFile, "perfkit_core.operators/kernel_families.toml")
     functions, fused, words = map(compile_patterns, (file.functions, file.fused, file.words))
@@ -149,17 +146,17 @@ def kernel_rules() -> KernelRules:
 
 @functools.lru_cache(maxsize=65536)
 def kernel_family(kernel_name: str) -> str | None:
-    """Return the family of a kernel, None where its name does not show it."""
+    """Return the family of a kernel, None if its name does not show it."""
     rules = kernel_rules()
-    if rules.templates.search(kernel_name):  # arithmetic on elements, unless the function inside is known
+    if rules.templates.search(kernel_name):  # elementwise, unless the function inside is known
         return _first(rules.functions, kernel_name) or "elementwise"
     return family(fused_name(kernel_name)) or _first(rules.words, kernel_name)
 
 
 def fused_name(kernel_name: str) -> str | None:
-    """Return the canonical name of the heaviest operator in a kernel that TorchInductor wrote, None for other kernels.
+    """Return the canonical name of the heaviest operator in a kernel of TorchInductor, None for other kernels.
 
-    The name of such a kernel lists its operators: ``triton_red_fused_add_mean_mul_0`` adds, multiplies and reduces.
+    The name lists the operators: ``triton_red_fused_add_mean_mul_0`` adds, multiplies and reduces.
     """
     parts = _FUSED.match(kernel_name)
     if parts is None:
