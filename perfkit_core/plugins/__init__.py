@@ -1,4 +1,4 @@
-"""How perfkit is extended: hook specifications, and the manager that loads built-ins and installed plugins alike."""
+"""Extension points: hook specifications, and the manager that loads built-in and installed plugins."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The objects that plugins return from their hooks. Built-ins use the same ones."""
+"""The objects that plugins, and the built-ins, return from their hooks."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from perfkit_core.model.columns import Column
     from perfkit_core.model.trace import Trace
 
-# Types of packages that import this module: in storage.recorded_events, report.model, advice.facts, calibration.model.
+# Untyped, as their packages import this one: storage.recorded_events, report.model, advice.facts, calibration.model.
 RecordedWriter: TypeAlias = Any
 Complete: TypeAlias = Callable[..., Any]
 Report: TypeAlias = Any
@@ -28,16 +28,14 @@ Bench: TypeAlias = Any
 class Source:
     """A reader of one format.
 
-    ``sniff(path, head)`` returns from the name and the first 4 KiB (decompressed) how sure it is that it can read the
-    file: 0 no, 1 this kind of container, 2 this framework's dialect, 3 written by this reader's own package. The surest
-    reader is taken.
+    ``sniff(path, head)`` rates from the name and the first 4 KiB (decompressed) how well it can read the file: 0 not, 1
+    this kind of container, 2 this framework's dialect, 3 written by this reader's own package. The best reader is used.
     ``read(path, partial)`` returns the Trace or raises SourceError; with ``partial`` it keeps the readable part of a
-    damaged file, with a finding.
-    ``peek(path)`` returns the rank of a file without reading the events (None: unknown), so that the files of a rank
-    are found before any is read; without it, names and order decide.
-    ``stream(path, partial, writer)`` reads the events into the writer in parts, and closes it; None where a format
-    needs all of its events in memory. ``complete(recorded, meta)`` adds, when such a file is loaded, what follows only
-    from all events together, and returns the events with findings; None where nothing is left to do.
+    damaged file and adds a finding. ``peek(path)`` returns the rank of a file without reading the events (None:
+    unknown), so that files are assigned to ranks before any is read; without it, names and order decide. ``stream(path,
+    partial, writer)`` reads the events into the writer in parts and closes it; None if the format needs all events in
+    memory. ``complete(recorded, meta)`` runs when such a file is loaded, adds what depends on all events, and returns
+    the events with findings; None if nothing is left to do.
     """
 
     name: str
@@ -50,8 +48,8 @@ class Source:
 
 
 class Recording(Protocol):
-    """A running capture of an unmodified script. ``finish`` ends it and returns the number of files written; it raises
-    CaptureError where the capture ended early, as for a profiler that the script started."""
+    """A running capture of an unmodified script. ``finish`` ends it and returns the number of files written. It raises
+    CaptureError if the capture ended early, as when the script started a profiler itself."""
 
     def finish(self) -> int: ...
 
@@ -61,11 +59,10 @@ class Recorder:
     """Live capture for ``perfkit record`` and ``perfkit demo``.
 
     ``framework`` is the module whose import in a script selects this recorder. ``start(run_dir, steps, options)``
-    begins recording in this process and stops by itself after ``steps`` optimizer steps (None: never). ``options``
-    selects what to record besides times: ``shapes``, ``memory``, ``stacks``, ``flops``, each True where requested;
-    what the framework cannot record raises UsageError (:func:`perfkit_core.recording.step_recording.asked`).
-    ``demo(run_dir, report)`` trains the small demo model with the framework's own profiler and handler, calling
-    ``report(text)`` as it proceeds.
+    begins recording in this process and stops by itself after ``steps`` optimizer steps (None: never). ``options`` are
+    flags for what to record besides times: ``shapes``, ``memory``, ``stacks``, ``flops``; one that the framework cannot
+    record raises UsageError (:func:`perfkit_core.recording.step_recording.asked`). ``demo(run_dir, report)`` trains the
+    small demo model with the framework's own profiler and handler, and reports progress by ``report(text)``.
     """
 
     framework: str
@@ -75,12 +72,12 @@ class Recorder:
 
 @dataclass(frozen=True, slots=True)
 class ViewRequest:
-    """What a user asks of a view.
+    """A user's request to a view.
 
-    ``by``: groupings, some with an argument ("stack=5"). Filters of the events that count: ``steps`` (numbers), and
-    ``pattern``, ``kind``, ``device`` (RE2 on the name, on kind or category, on the device); None: all. ``native``: the
-    framework's own number where it differs from ours (docs/semantics). ``sort``: the column the rows will be sorted by,
-    None for the order of the view.
+    ``by``: groupings, some with an argument ("stack=5"). Filters of events, None for all: ``steps`` (numbers),
+    ``pattern``, ``kind`` and ``device`` (RE2 on the name, on kind or category, on the device). ``native``: the
+    framework's own number where it differs from ours (docs/semantics). ``sort``: the column to sort rows by, None for
+    the order of the view.
     """
 
     by: tuple[str, ...] = ()
@@ -100,14 +97,13 @@ def split_grouping(item: str) -> tuple[str, str | None]:
 
 @dataclass(frozen=True, slots=True)
 class Reduction:
-    """How a view is computed for many ranks that are never in memory together.
+    """Functions that compute a view for many ranks that are never in memory together.
 
-    ``reduce(trace, request)`` turns the trace of one rank into a small partial made of plain values (None, bool, int,
-    float, str, lists, mappings by str) and DataFrames, so that it can be written to a file and sent to another
-    process. ``merge(partials, request)`` turns any number of partials, in the order of ranks, into the view's table.
-    The view's ``table(trace, request)`` equals the merged partials of the ranks of ``trace``. ``explain(partials)``, of
-    a view that needs several ranks, says why their table has no rows; without it, the view's ``explain_empty`` of the
-    first rank without rows does.
+    ``reduce(trace, request)`` turns the trace of one rank into a small partial of plain values (None, bool, int, float,
+    str, lists, mappings by str) and DataFrames, which can be stored and sent to another process. ``merge(partials,
+    request)`` turns partials, in the order of ranks, into the view's table, which equals ``table(trace, request)`` of
+    the trace of these ranks. ``explain(partials)``, of a view that needs several ranks, returns why the table has no
+    rows; without it, ``explain_empty`` of the first rank without rows is used.
     """
 
     reduce: Callable[[Trace, ViewRequest], Any]
@@ -117,12 +113,12 @@ class Reduction:
 
 @dataclass(frozen=True, slots=True)
 class MergedRows:
-    """How the tables of many ranks become one, where equal rows of two ranks become one row: each column as declared,
-    a tree by its paths.
+    """Rules that merge the tables of many ranks where equal rows become one: each column as declared, a tree by its
+    paths.
 
-    ``weight`` names the columns that order the siblings of a tree, the largest first. ``finish(table, request)``
-    completes the merged table. ``partial`` computes what a rank is reduced to where that is not the view's table, and
-    ``columns`` declares its further columns. ``together_only``: rows that are split by a grouping are listed instead.
+    ``weight`` names the columns that order siblings of a tree, descending. ``finish(table, request)`` completes the
+    merged table. ``partial`` computes what a rank is reduced to, if not the view's table; ``columns`` declares its
+    additional columns. ``together_only``: rows that are split by a grouping are listed instead.
     """
 
     weight: tuple[str, ...] = ()
@@ -137,16 +133,15 @@ class View:
     """One question about a trace, answered by a table.
 
     ``table(trace, request)`` returns a DataFrame: integer columns in ns and bytes (units in the names), pandas nullable
-    integers where a cell may be unknown. A table with a column ``depth`` is a tree: rows in preorder, roots at depth 0.
-    ``columns`` declares every column that any request may add; a column without a declaration is understood by its name
-    (:func:`perfkit_core.model.columns.named`).
-    ``groupings`` are the values of ``request.by`` it understands, ``order`` the column it is sorted by (descending; in
-    a tree among siblings) by default, None for the order of the table itself. ``group`` names a report of several
-    views, which ``--view GROUP`` shows. ``native``: the view heeds ``request.native``. ``page``: the report on a run
-    shows it; long tables for scripts are left out. ``reduction`` says how the tables of many ranks become one; without
-    it they are listed, one rank after the other. ``of_capture(trace)``, of a view that looks beyond a step (at a peak,
-    at leaks), returns whether the recording has its data at all: a gate takes its numbers of the whole capture, and a
-    missing row counts as 0. ``explain_empty(trace)`` says why the table has no rows.
+    integers if cells may be unknown. A table with a column ``depth`` is a tree: rows in preorder, roots at depth 0.
+    ``columns`` declares every column that any request may add; others are interpreted by name
+    (:func:`perfkit_core.model.columns.named`). ``groupings`` are the accepted values of ``request.by``. ``order`` is
+    the default sort column (descending; in a tree among siblings), None for the table's own order. ``group`` names a
+    report of several views, shown by ``--view GROUP``. ``native``: the view supports ``request.native``. ``page``: the
+    report on a run shows the view; long tables for scripts are left out. ``reduction`` merges the tables of many ranks;
+    without it they are listed by rank. ``of_capture(trace)``, of a view that looks beyond a step (peaks, leaks),
+    returns whether the recording has its data: a gate uses its numbers of the whole capture, and counts a missing row
+    as 0. ``explain_empty(trace)`` returns why the table has no rows.
     """
 
     name: str
@@ -164,8 +159,8 @@ class View:
     of_capture: Callable[[Trace], bool] | None = None
 
     def column(self, name: str) -> Column:
-        """Return the declaration of a column, or what its name says."""
-        from perfkit_core.model.columns import column  # imports pandas, which registering a view must not
+        """Return the declaration of a column, or the interpretation of its name."""
+        from perfkit_core.model.columns import column  # imports pandas, too slow for registering views
 
         return column(self.columns, name)
 
@@ -176,14 +171,14 @@ class View:
 
     @property
     def summed(self) -> dict[str, str]:
-        """In a tree, each column that sums a row and all below it → the column of the row's own part, from which the
-        sum is computed again without the rows that are not displayed."""
+        """Columns of a tree that include all rows below → columns of the row's own part, to sum again without hidden
+        rows."""
         return {column.name: column.own for column in self.columns if column.own}
 
 
 @dataclass(frozen=True, slots=True)
 class Renderer:
-    """A Report as text in one format."""
+    """A renderer of a Report as text in one format."""
 
     name: str
     render: Callable[[Report], str]
@@ -198,12 +193,12 @@ class ExportOptions:
 
 @dataclass(frozen=True, slots=True)
 class Exporter:
-    """A Trace as a file that another tool opens.
+    """A writer of traces in the format of another tool.
 
-    ``write(trace, file, options)`` writes to a binary file without seeking, and returns a sentence about what the file
-    lacks and why ("" when nothing is missing). The file replaces the real one only at the end, and is compressed when
-    its name ends in ``.gz`` and the suffix does not. ``suffixes`` are the endings of file names of this format, the
-    usual one first; ``weights`` the values of ``options.weight``.
+    ``write(trace, file, options)`` writes to a binary file without seeking, and returns a sentence about missing data
+    ("": nothing is missing). The file becomes visible when complete, and is compressed if its name ends in ``.gz`` and
+    the suffix does not. ``suffixes`` are the file name extensions of the format, the usual one first; ``weights`` are
+    the accepted values of ``options.weight``.
     """
 
     name: str
@@ -217,10 +212,10 @@ class Exporter:
 class Rule:
     """A pattern that costs time, and how to detect it.
 
-    ``id`` is its name in commands, ``number`` its place in the list of docs/advice, ``version`` grows when its
-    predictions change. ``find(facts)`` returns its candidates (none: it does not apply) or raises
+    ``id`` is its name in commands, ``number`` its place in docs/advice; ``version`` increases when its predictions
+    change. ``find(facts)`` returns its candidates (none: it does not apply) or raises
     :class:`perfkit_core.advice.facts.NotEvaluableError` with what was not recorded. ``what_if(facts, value)`` returns
-    the candidate for ``--what-if ID=VALUE``, whether or not the rule fires; None where the rule has no value.
+    the candidate for ``--what-if ID=VALUE``, whether or not the rule applies; None if the rule has no value.
     """
 
     id: str
@@ -232,18 +227,18 @@ class Rule:
 
 
 VERIFY: Final = "--base 'python train.py' --change 'python train_changed.py'"
-"""Arguments of ``perfkit verify`` for a remedy without its own."""
+"""Default arguments of ``perfkit verify`` for a remedy."""
 
 
 @dataclass(frozen=True, slots=True)
 class Remedy:
-    """What to write in a framework against a pattern that the rule ``rule`` detects.
+    """Code to write in a framework against the pattern of the rule ``rule``.
 
-    ``mode`` is "eager", "static" or "any". ``code``, ``api``, ``note`` and ``verify`` may have words in braces, which
-    the rule and the recording fill (:func:`perfkit_core.advice.remedies.recorded_words`). ``api`` names the function
-    to call, ``since`` the first version that has it ("" for all). ``verify`` holds arguments of ``perfkit verify``.
-    ``when`` narrows the remedy: for each word, the values of which the recording must have one. The first remedy that
-    fits is taken, so narrow ones come first.
+    ``mode`` is "eager", "static" or "any". ``code``, ``api``, ``note`` and ``verify`` may have placeholders in braces,
+    filled from the rule and the recording (:func:`perfkit_core.advice.remedies.recorded_words`). ``api`` names the
+    function to call, ``since`` the first version that has it ("": all). ``verify`` holds arguments of ``perfkit
+    verify``. ``when`` maps words to the values of which the recording must have one. The first match is used, so narrow
+    remedies come first.
     """
 
     rule: str
@@ -258,9 +253,9 @@ class Remedy:
 
 @dataclass(frozen=True, slots=True)
 class Calibrator:
-    """Measures what tiny work costs on a machine, for predictions about operators that would run elsewhere.
+    """Measurements of tiny work on a machine, for predictions about operators that would run elsewhere.
 
-    ``version()`` returns the installed version of ``framework`` without importing it, None where it is not installed.
+    ``version()`` returns the installed version of ``framework`` without importing it, None if it is not installed.
     ``bench()`` returns what :func:`perfkit_core.calibration.calibrate.measured` times; it raises CaptureError.
     """
 
@@ -270,7 +265,7 @@ class Calibrator:
 
 
 class StepTimer(Protocol):
-    """The steps of a process without a profiler, from one update of the first optimizer to the next.
+    """A timer of the steps of a process without a profiler, from one update of the first optimizer to the next.
 
     ``updated`` is called after each update; ``times`` returns the durations in ns and the name of their clock.
     """

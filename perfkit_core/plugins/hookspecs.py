@@ -1,7 +1,7 @@
-"""Every hook of perfkit, with its documentation. Implement one with ``@perfkit_core.plugins.hookimpl``.
+"""The hooks of perfkit. Implement one with ``@perfkit_core.plugins.hookimpl``.
 
 A plugin is a module (or object) named by an entry point of the group ``perfkit``. Importing it must not import a
-framework, as perfkit reads files where none is installed.
+framework, as perfkit reads files on machines without one.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ hookimpl = pluggy.HookimplMarker(PROJECT)
 
 @hookspec
 def perfkit_sources() -> Sequence[Source]:  # type: ignore[empty-body]
-    """Readers of files or folders. A new trace format needs nothing else."""
+    """Readers of files or folders. A new trace format needs no other hook."""
 
 
 @hookspec
@@ -56,17 +56,16 @@ def perfkit_rules() -> Sequence[Rule]:  # type: ignore[empty-body]
 
 @hookspec
 def perfkit_remedies() -> Mapping[str, Sequence[Remedy]]:  # type: ignore[empty-body]
-    """What to write against a pattern of a rule, by framework (``meta.framework`` of a trace).
+    """Code to write against the pattern of a rule, by framework (``meta.framework`` of a trace).
 
-    An adapter may keep them in a file ``remedies.toml``, read by :func:`perfkit_core.advice.remedies.read_remedies`.
+    An adapter may keep it in a file ``remedies.toml``, read by :func:`perfkit_core.advice.remedies.read_remedies`.
     """
 
 
 @hookspec
 def perfkit_step_timers() -> Mapping[str, Callable[[], StepTimer]]:  # type: ignore[empty-body]
-    """Functions that time the steps of an unmodified training without a profiler, by the framework's module, whose
-    import starts them. ``StepTimer.updated`` is called after each update of the first optimizer. For
-    ``perfkit verify``."""
+    """Step timers for ``perfkit verify``, by the framework's module, whose import starts them. They time an unmodified
+    training without a profiler; ``StepTimer.updated`` is called after each update of the first optimizer."""
 
 
 @hookspec
@@ -80,8 +79,8 @@ def perfkit_operator_names() -> OperatorNames:  # type: ignore[empty-body]
 
     Canonical names are listed in ``perfkit_core/operators/families.toml``; a gradient's name ends with ``_grad``.
     Return None for an unknown name. Operators that only run others are ``control_flow``, ``compiled_region`` or
-    ``custom_function``; the operators inside count under their own names. An adapter may keep its names in a file
-    ``operator_names.toml``, which :func:`perfkit_core.operators.names.native_names` reads.
+    ``custom_function``; the operators inside have their own names. An adapter may keep its names in a file
+    ``operator_names.toml``, read by :func:`perfkit_core.operators.names.native_names`.
     """
 
 
@@ -92,7 +91,7 @@ def perfkit_renderers() -> Sequence[Renderer]:  # type: ignore[empty-body]
 
 @hookspec
 def perfkit_exporters() -> Sequence[Exporter]:  # type: ignore[empty-body]
-    """Files for other tools: ``perfkit export --to NAME``."""
+    """Writers of files for other tools: ``perfkit export --to NAME``."""
 
 
 @hookspec

@@ -1,4 +1,4 @@
-"""Loads plugins one by one under a guard: a broken one is listed, and affects nothing else."""
+"""Loading of plugins. Failures are guarded: a broken plugin is listed with its error and does not affect others."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ BUILTIN: Final = "perfkit_core.cli.builtin"
 
 @dataclass(slots=True)
 class Plugin:
-    """An installed plugin. ``error`` says why it does not (fully) work, None if it does."""
+    """An installed plugin. ``error`` is why it does not fully work, None if it does."""
 
     name: str
     origin: str
@@ -50,7 +50,6 @@ class Plugins:
         return list(self._flat("perfkit_sources"))
 
     def recorders(self) -> list[Recorder]:
-        """Return all live captures."""
         return list(self._flat("perfkit_recorders"))
 
     def views(self) -> dict[str, View]:
@@ -58,7 +57,6 @@ class Plugins:
         return {view.name: view for view in self._flat("perfkit_analyses")}
 
     def renderers(self) -> dict[str, Renderer]:
-        """Return the renderers by name."""
         return {renderer.name: renderer for renderer in self._flat("perfkit_renderers")}
 
     def exporters(self) -> dict[str, Exporter]:
@@ -66,33 +64,29 @@ class Plugins:
         return {exporter.name: exporter for exporter in self._flat("perfkit_exporters")}
 
     def commands(self) -> dict[str, Any]:
-        """Return the click commands by name."""
         return {command.name: command for command in self._flat("perfkit_commands")}
 
     def rules(self) -> dict[str, Rule]:
-        """Return the rules of advice by id, in the order of their numbers."""
+        """Return the rules by id, in the order of their numbers."""
         return {rule.id: rule for rule in sorted(self._flat("perfkit_rules"), key=lambda rule: rule.number)}
 
     def remedies(self, framework: str | None) -> list[Remedy]:
-        """Return the remedies for a framework."""
         return [remedy for by_framework in self._results("perfkit_remedies", dict)
                 for remedy in by_framework.get(framework, ())]  # fmt: skip
 
     def remedied_frameworks(self) -> list[str]:
-        """Return the frameworks that have remedies."""
         return sorted({name for by_framework in self._results("perfkit_remedies", dict) for name in by_framework})
 
     def step_timers(self) -> dict[str, Callable[[], StepTimer]]:
-        """Return what times the steps of a training, by the framework's module."""
+        """Return the constructors of step timers by the framework's module."""
         results = self._results("perfkit_step_timers", dict)
         return {name: start for by_framework in results for name, start in by_framework.items()}
 
     def calibrators(self) -> dict[str, Calibrator]:
-        """Return the measurements of a machine, by framework."""
         return {calibrator.framework: calibrator for calibrator in self._flat("perfkit_calibrations")}
 
     def operator_names(self, framework: str | None) -> Callable[[str], str | None] | None:
-        """Return the function that names a framework's operators canonically, None without one."""
+        """Return the function from native to canonical names of a framework, None without one."""
         for names in self._results("perfkit_operator_names", dict):
             if framework in names:
                 return cast("Callable[[str], str | None]", names[framework])
@@ -117,7 +111,7 @@ def get_plugins() -> Plugins:
 
 
 def load(points: Iterable[EntryPoint]) -> Plugins:
-    """Load the built-ins, then ``points`` in the order of their names."""
+    """Load the built-ins, then ``points`` by name."""
     manager = pluggy.PluginManager(PROJECT)
     manager.add_hookspecs(hookspecs)
     plugins = Plugins(manager)
