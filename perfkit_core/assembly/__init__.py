@@ -1,1 +1,1 @@
-"""What is worked out once for every source: launches, steps, phases."""
+"""Assembly of recorded events into the event table, shared by all sources."""

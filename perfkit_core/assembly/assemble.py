@@ -1,6 +1,6 @@
-"""From recorded columns to the event table: order, nesting, launch links, steps, phases, modules.
+"""Assembly of recorded columns into the event table: order, nesting, launch links, steps, phases, modules.
 
-A source records what its file contains; everything derived from it is computed here, once for every source.
+Sources record what their files contain; everything derived from it is computed here.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ def assemble(
     draft, parent = _draft(recorded, meta, rank)
     external = draft.ints(EXTERNAL)
     no_step = steps.empty_last_step(draft)
-    if len(no_step):  # a last step in which nothing took place is no step
+    if len(no_step):
         kinds = draft.codes("kind")
         values = [*kinds.values, *({schema.OTHER} - set(kinds.values))]
         codes = kinds.codes.copy()
@@ -70,7 +70,7 @@ def _linked(
 
 
 def _draft(recorded: Recorded, meta: TraceMeta, rank: int | None) -> tuple[Trace, IntArray | None]:
-    """Return the events in the order of the table, unrecorded columns null (row references: -1), and the recorded
+    """Return the events in the order of the table, with unrecorded columns null (row references: -1), and the recorded
     parents."""
     columns, parent = recorded.taken(), recorded.parent
     count = len(columns["start_ns"])
@@ -79,13 +79,13 @@ def _draft(recorded: Recorded, meta: TraceMeta, rank: int | None) -> tuple[Trace
     held = arranged(columns, {name: RECORDED_TYPES[name] for name in known}, order)
     if parent is not None and order is not None:
         parent = nesting.renumbered(parent, order)
-    elif parent is not None:  # a parent that is not before its child does not count
+    elif parent is not None:  # a parent must precede its child
         parent = np.where(parent < np.arange(len(parent)), parent, NO_ROW)
     return Trace(DraftColumns(count, held, rank), meta), parent
 
 
 def _op_names(trace: Trace, operator_names: OperatorNames | None) -> pa.ChunkedArray:
-    """Return the canonical name of each operator; each distinct native name is looked up once."""
+    """Return the canonical name of each operator. Each distinct native name is looked up once."""
     if operator_names is None:
         return constant(None, schema.SCHEMA.field("op_name").type, len(trace))
     names, kinds = trace.codes("name"), trace.rows("kind", *schema.OPERATOR_KINDS)

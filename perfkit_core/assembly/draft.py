@@ -1,7 +1,7 @@
-"""The event table before assembly: the columns that a source recorded, in the order of the table.
+"""The recorded columns of a trace before assembly, and the order of the event table.
 
-Events are in the order of their start; of those that start together the longest is first, then the recorded order. So
-parents come before their children, and algorithms on trees are one pass.
+Events are sorted by start, those with equal starts by descending duration, then by recorded order. So parents precede
+their children, and algorithms on trees need one pass.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from perfkit_core.runtime import parallel
 EXTERNAL: Final = "external"
 """An id that an operator shares with its launches and device work."""
 LAYER: Final = "layer"
-"""What the call of a layer adds to the path of the calls around it."""
+"""The part that the call of a layer adds to the path of the enclosing calls."""
 RECORDED_TYPES: Final[Mapping[str, pa.DataType]] = {
     **{column.name: column.type for column in schema.COLUMNS},
     EXTERNAL: pa.int64(),
@@ -30,24 +30,23 @@ RECORDED_TYPES: Final[Mapping[str, pa.DataType]] = {
 }
 """Columns that a source may record."""
 _SLICE: Final = 1 << 20
-"""Rows of a piece of texts that no single array holds."""
+"""Rows of a piece of texts that exceed a single array."""
 
 
 @dataclass(slots=True)
 class Recorded:
     """Events as recorded, in any order. Assembly takes the columns out, so that they are in memory once.
 
-    ``columns`` has the columns of the schema that the source knows (name, kind, start_ns, dur_ns, device at least;
-    ``step`` filled on step events, ``phase`` on events that mark a phase), and may have :data:`EXTERNAL` and
-    :data:`LAYER`. ``parent`` is the recorded parent row of each row (-1: none) where the source holds a tree; None to
-    compute parents from the times.
+    ``columns`` has the columns of the schema that the source records (at least name, kind, start_ns, dur_ns, device;
+    ``step`` set on step events, ``phase`` on events that mark a phase), and may have :data:`EXTERNAL` and
+    :data:`LAYER`. ``parent`` is the recorded parent of each row (-1: none); None to compute parents from the times.
     """
 
     columns: pa.Table
     parent: IntArray | None = None
 
     def taken(self) -> dict[str, pa.ChunkedArray]:
-        """Return the columns by name, and keep none: memory is free as soon as the caller drops a column."""
+        """Return the columns by name and keep none, so that each is freed when the caller drops it."""
         held = dict(zip(self.columns.column_names, self.columns.columns, strict=True))
         self.columns = self.columns.schema.empty_table()
         return held
@@ -82,12 +81,12 @@ class DraftColumns(Columns):
 
 
 def by_time(start_ns: IntArray, dur_ns: IntArray) -> IntArray | None:
-    """Return the row numbers in the order of the table, shape (rows,); None where events are in that order already."""
+    """Return the row numbers in the order of the table, shape (rows,); None if events are in that order already."""
     falls = start_ns[1:] < start_ns[:-1]
     ties = start_ns[1:] == start_ns[:-1]
     if not falls.any() and not (ties & (dur_ns[1:] > dur_ns[:-1])).any():
         return None
-    order = np.argsort(start_ns, kind="stable")  # merges runs that ascend already, as in recordings
+    order = np.argsort(start_ns, kind="stable")  # fast, as it merges ascending runs, which recordings consist of
     tied = np.zeros(len(order) + 1, np.bool_)
     for begin in range(0, len(order), BLOCK):  # in blocks that fit the cache, instead of a sorted copy of all starts
         ordered = start_ns[order[begin : begin + BLOCK + 1]]
@@ -104,8 +103,8 @@ def arranged(
 ) -> dict[str, pa.ChunkedArray]:
     """Return each column in its type of ``types`` and in ``order``, in one piece except texts that keep their order.
 
-    Columns are converted in parallel, as Arrow works outside Python's lock, and are removed from ``columns`` when they
-    are done, so that their memory serves the next ones.
+    Columns are converted in parallel, as Arrow releases Python's lock, and removed from ``columns`` when done, so that
+    their memory is reused.
     """
     rows = None if order is None else pa.array(order)
 
@@ -130,8 +129,8 @@ def arranged(
 def texts_taken(
     column: pa.ChunkedArray, order: IntArray | None, instead: Mapping[int, str | None] = MappingProxyType({})
 ) -> pa.ChunkedArray:
-    """Return the texts of these rows, shape (rows,), none of them twice (None: all). ``instead`` replaces the texts of
-    single rows of the column."""
+    """Return the texts at ``order`` (None: all), without duplicate rows; ``instead`` replaces texts by row of the
+    column."""
     order = np.arange(len(column)) if order is None else order
     others = pa.chunked_array([list(instead.values())], column.type)
     small = column.num_chunks == 1 and column.nbytes + others.nbytes <= OFFSETS_END

@@ -1,14 +1,14 @@
-"""What adapters add to a recording: event names that label the calls of layers, and descriptions of collectives.
+"""Labels and descriptions that adapters add to a recording, for calls of layers and for collectives.
 
-Calls of layers, marked by ``annotate``: ``perfkit.module:layers.0:Linear`` spans a call.
-``perfkit.module:layers.0:Linear:backward`` marks, inside the first node of the call's backward pass, that it begins; a
-list of all nodes that the call made itself may follow (``:backward:MatmulGradNode,AddGradNode*2``), where the framework
-does not record them otherwise. Characters that could damage a trace file are quoted as in URLs.
+Layers (``annotate``): ``perfkit.module:layers.0:Linear`` spans a call; ``perfkit.module:layers.0:Linear:backward``
+marks the begin of its backward pass, inside the first node of it. The nodes that the call made may follow
+(``:backward:MatmulGradNode,AddGradNode*2``) if the framework does not record them otherwise. Characters that could
+damage a trace file are quoted as in URLs.
 
-Collectives: an adapter writes a :class:`Collective` into the ``args`` of an event under the key
-:data:`COLLECTIVE_KEY`, and the size of the message into the column ``bytes``. Collectives that a framework does not
-record itself are labelled by the name of an event: ``perfkit.collective:all_reduce:65536:float32:0:1c291ca3:2:host`` is
-name, elements, type, group, members, size of the group, where it runs; empty where unknown.
+Collectives: an adapter writes a :class:`Collective` into the ``args`` of an event under :data:`COLLECTIVE_KEY`, and the
+message size into the column ``bytes``. Collectives that the framework does not record are labelled by the name of an
+event, ``perfkit.collective:all_reduce:65536:float32:0:1c291ca3:2:host``: name, elements, type, group, members, size of
+the group, place; empty where unknown.
 """
 
 from __future__ import annotations
@@ -40,12 +40,12 @@ _COLLECTIVE_PREFIX: Final = "perfkit.collective:"
 _COLLECTIVE_LABEL: Final = re.compile(_COLLECTIVE_PREFIX + r"(\w+):(\d*):(\w*):(\w*):(\w*):(\d*):(host|device)")
 _BITS: Final = re.compile(r"(?:u?int|b?float|complex)(\d+)")
 _FEW: Final = 64
-"""One row in so many is replaced by copying the stretches between."""
+"""Below one replaced row in this many, unchanged stretches are copied instead of masked."""
 
 
 class ModuleLabel(NamedTuple):
-    """``path`` as the framework names the layer; that of a model itself is "", or its name and a dot if it has one.
-    ``nodes`` follow a backward mark."""
+    """``path`` is the framework's name of the layer; for a model itself "", or its name and a dot. ``nodes`` follow a
+    backward mark."""
 
     path: str
     class_name: str
@@ -54,24 +54,24 @@ class ModuleLabel(NamedTuple):
 
     @property
     def module(self) -> str:
-        """The value of the column ``module``: the path; for a model without a name its class."""
+        """The value of the column ``module``: the path, or the class of a model without a name."""
         return self.path.rstrip(".") or self.class_name
 
 
 def module_label(path: str, class_name: str) -> str:
-    """Return the name of the span of a layer's call."""
+    """Return the event name of a layer's call."""
     return f"{_MODULE_PREFIX}{quote(path, safe='')}:{quote(class_name, safe='')}"
 
 
 def backward_label(path: str, class_name: str, nodes: Iterable[str] = ()) -> str:
-    """Return the name of the mark of a call's backward pass."""
+    """Return the event name of the mark of a call's backward pass."""
     counted = Counter(quote(node, safe="") for node in nodes)
     listed = ",".join(f"{node}*{count}" if count > 1 else node for node, count in counted.items())
     return f"{module_label(path, class_name)}:{_BACKWARD}" + (f":{listed}" if listed else "")
 
 
 def parse_module_label(name: str) -> ModuleLabel | None:
-    """Return the label in the name of an event, None for other names."""
+    """Return the label in an event name, None for other names."""
     if not name.startswith(_MODULE_PREFIX):
         return None
     path, _, rest = name[len(_MODULE_PREFIX) :].partition(":")
@@ -85,12 +85,11 @@ def parse_module_label(name: str) -> ModuleLabel | None:
 
 
 class Collective(msgspec.Struct, frozen=True, omit_defaults=True):
-    """A collective, as far as the framework records it; None where unknown.
+    """Description of a collective; None where the framework does not record a field.
 
-    ``name`` is canonical (all_reduce, …), ``group`` names the group of processes, ``members`` distinguishes groups of
-    one name, ``group_size`` counts its ranks. ``elements`` of ``dtype`` make the message. ``sequence`` numbers the
-    collectives of a group, the same on all its ranks. ``on``: whether the host event itself communicates (``host``) or
-    work that it launches (``device``).
+    ``name`` is canonical (all_reduce, …), ``group`` names the process group, ``members`` distinguishes groups of one
+    name. The message has ``elements`` of ``dtype``. ``sequence`` numbers the collectives of a group, equally on all its
+    ranks. ``on``: whether the host event itself communicates (``host``) or work that it launches (``device``).
     """
 
     name: str
@@ -111,18 +110,18 @@ _DECODER: Final = msgspec.json.Decoder(_Args)
 
 
 def described(texts: Sequence[str | None]) -> list[Collective | None]:
-    """Return the descriptions in these ``args``; None where there is none."""
+    """Return the description in each of the ``args``, None without one."""
     collectives: list[Collective | None] = [None] * len(texts)
     for number, text in enumerate(texts):
         if text is not None and f'"{COLLECTIVE_KEY}"' in text:
-            # Nothing where the framework itself recorded a value under this key.
+            # None if the framework itself recorded another value under this key.
             with contextlib.suppress(msgspec.DecodeError, UnicodeDecodeError):
                 collectives[number] = _DECODER.decode(text).collective
     return collectives
 
 
 def with_description(text: str | None, collective: Collective | None) -> str | None:
-    """Return the ``args`` of an event with its description; unchanged where there is none or they are no object."""
+    """Return the ``args`` of an event with its description; unchanged without one, or if they are no JSON object."""
     if collective is None or (text is not None and not text.startswith("{")):
         return text
     added = msgspec.json.encode({COLLECTIVE_KEY: collective}).decode()
@@ -130,7 +129,7 @@ def with_description(text: str | None, collective: Collective | None) -> str | N
 
 
 def collective_label(collective: Collective) -> str:
-    """Return the name of the event that labels a collective."""
+    """Return the event name that labels a collective."""
     fields = (
         collective.name, collective.elements, collective.dtype, collective.group, collective.members,
         collective.group_size, collective.on,
@@ -139,7 +138,7 @@ def collective_label(collective: Collective) -> str:
 
 
 def parse_collective_label(name: str) -> Collective | None:
-    """Return the collective in the name of an event, None for other names."""
+    """Return the collective in an event name, None for other names."""
     match = _COLLECTIVE_LABEL.fullmatch(name)
     if not match:
         return None
@@ -156,8 +155,7 @@ def parse_collective_label(name: str) -> Collective | None:
 
 
 def with_labels(recorded: Recorded) -> Recorded:
-    """Return the recorded events with each labelled collective described, sized where no size was recorded, and named
-    as the collective."""
+    """Return the events with labelled collectives named and described, and sized if no size was recorded."""
     columns = recorded.columns
     names = joined(columns["name"])
     names = names if pa.types.is_dictionary(names.type) else names.dictionary_encode()
@@ -185,7 +183,7 @@ def with_labels(recorded: Recorded) -> Recorded:
 
 
 def _replaced(columns: pa.Table, name: str, mask: BoolArray, new: pa.Array) -> pa.Table:
-    """Replace the values of a column where the mask is true; a piece without any stays as it is."""
+    """Replace the values of a column in the mask. Pieces without replacements are shared."""
     pieces, row, used = [], 0, 0
     for piece in columns[name].chunks:
         here = mask[row : row + len(piece)]
@@ -196,7 +194,7 @@ def _replaced(columns: pa.Table, name: str, mask: BoolArray, new: pa.Array) -> p
             pieces.append(piece)
         elif count * _FEW > len(piece):
             pieces.append(pc.replace_with_mask(piece, pa.array(here), values))
-        else:  # of few rows, the stretches between them are copied whole
+        else:  # few rows: copying the stretches between them is faster than a mask
             parts, begin = [], 0
             for number, place in enumerate(np.flatnonzero(here).tolist()):
                 parts += [piece.slice(begin, place - begin), values.slice(number, 1)]
@@ -207,7 +205,7 @@ def _replaced(columns: pa.Table, name: str, mask: BoolArray, new: pa.Array) -> p
 
 
 def _message_bytes(collective: Collective) -> int:
-    """Return the size of the message, -1 where the type is unknown."""
+    """Return the size of the message, -1 if unknown."""
     if collective.elements is None or collective.dtype is None or collective.name == "barrier":
         return -1
     if collective.dtype == "bool" or collective.dtype.startswith("float8"):

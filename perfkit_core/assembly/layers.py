@@ -1,14 +1,14 @@
-"""The layer of the model that each event belongs to.
+"""Assignment of events to the layers of the model.
 
-Calls of layers are spans: the labels of ``annotate`` (whole paths, ``layers.0.attention``), or else spans that a
-framework records by itself (``ResNet_0/Sequential_1/Conv2d_3``: the path joins the calls around). A host event belongs
-to the nearest call around it, a node of a backward pass to the layer whose forward made it, with everything in it,
-device work to the layer of its launch.
+Calls of layers are spans: the labels of ``annotate`` (full paths, ``layers.0.attention``), or else spans that a
+framework records itself (``ResNet_0/Sequential_1/Conv2d_3``, joined from the enclosing calls). A host event belongs to
+the nearest enclosing call, a backward node and everything in it to the layer whose forward created it, device work to
+the layer of its launch.
 
-A node is an operator that its adapter marked as backward, or one directly inside a recorded backward span. Its layer
-is, in this order: that of the first backward mark in it; that of the forward operator with its sequence number; that of
-a call whose mark lists nodes of its name; that of the node before it, as for the accumulation of a parameter's
-gradient. Of several calls that list a name the one whose backward went on longest ago is taken, as engines go breadth
+A node is an operator that its adapter marked as backward, or one directly inside a recorded backward span. Its layer is
+the first available of: that of the first backward mark in it; that of the forward operator with its sequence number;
+that of a call whose mark lists nodes of its name; that of the previous node, as for the accumulation of a parameter's
+gradient. If several calls list the name, the one whose backward continued longest ago is used, as engines go breadth
 first; of those that began together the inner one, whose mark comes first.
 """
 
@@ -31,21 +31,21 @@ from perfkit_core.model.trace import Trace
 from perfkit_core.runtime.compile import ENOUGH_CELLS, compiled
 
 CALL_SEPARATOR: Final = "/"
-"""Between the parts of a path that was put together from the calls around it."""
+"""Separator in paths that were joined from the enclosing calls."""
 LABEL_SEPARATOR: Final = "."
-"""Between the parts of a path that ``annotate`` wrote."""
+"""Separator in paths that ``annotate`` wrote."""
 UNKNOWN: Final = -2
-"""The layer of a node is not known yet."""
+"""The layer of a node is undecided."""
 NONE: Final = -1
-"""A node is known to belong to no layer."""
+"""The node is in no layer."""
 _NUMBERED: Final = re.compile(r"_\d+$")
-"""Ends a part that names one layer, not just its class."""
+"""End of a part that names one layer, not only its class."""
 
 
 @dataclass(frozen=True, slots=True)
 class Calls:
-    """``path`` of each event that spans the call of a layer, and ``mark`` of each that marks its backward pass: numbers
-    of ``paths``, -1 for all other events, shape (rows,)."""
+    """``path`` of each event that spans the call of a layer, and ``mark`` of each that marks its backward pass: indexes
+    of ``paths``, -1 for other events, shape (rows,)."""
 
     paths: list[str]
     path: IntArray
@@ -58,9 +58,9 @@ class Calls:
 
 
 def assign(trace: Trace) -> pa.ChunkedArray:
-    """Return the module column (dictionary, shape (rows,)); that of the source where it has no calls of layers.
+    """Return the module column (dictionary, shape (rows,)); the recorded one if the source has no calls of layers.
 
-    ``trace`` may have a column ``layer``, and its phase column is still that of the source.
+    ``trace`` may have a column ``layer``; its phase column is still the recorded one.
     """
     calls = labelled(trace)
     if not calls.known and trace.known(LAYER):
@@ -96,7 +96,7 @@ def _no_numbers(trace: Trace) -> IntArray:
 
 
 def _nested_calls(trace: Trace) -> Calls:
-    """Return the calls that the framework recorded by itself, with paths joined from the calls around."""
+    """Return the calls that the framework recorded, with paths joined from the enclosing calls."""
     layer = trace.codes(LAYER)
     tree = merge(trace.ints("parent"), layer.codes.astype(np.int64), trace.host & (layer.codes >= 0))
     parent, parts = tree.parent.tolist(), [layer.values[key] for key in tree.key.tolist()]
@@ -104,8 +104,8 @@ def _nested_calls(trace: Trace) -> Calls:
     for node, above in enumerate(parent):
         if above != NO_ROW and _NUMBERED.search(parts[node]):
             below.setdefault(parts[node], []).append(node)
-    # A numbered layer that is called outside of all others, and below exactly one of them elsewhere, is that layer:
-    # activations are computed again in a backward pass.
+    # A numbered layer that is called outside all others, and elsewhere below exactly one layer, is the same layer:
+    # checkpointing recomputes activations in the backward pass.
     plain = _joined(parent, parts, {})
     known = {
         node: plain[below[parts[node]][0]]
@@ -120,7 +120,7 @@ def _nested_calls(trace: Trace) -> Calls:
 
 
 def _joined(parent: list[int], parts: list[str], known: dict[int, str]) -> list[str]:
-    """Return the path of each node; ``known`` replaces the paths of single nodes."""
+    """Return the path of each node; ``known`` overrides single nodes."""
     paths: list[str] = []
     for node, above in enumerate(parent):
         whole = parts[node] if above == NO_ROW else paths[above] + CALL_SEPARATOR + parts[node]
@@ -129,8 +129,8 @@ def _joined(parent: list[int], parts: list[str], known: dict[int, str]) -> list[
 
 
 def _assign_backward(trace: Trace, path: IntArray, mark: IntArray) -> IntArray:
-    """Return the path number of each node (-1: none, and for all other events), shape (rows,), from those of the calls
-    and marks (:class:`Calls`)."""
+    """Return the path number of each node (-1: none, and for other events), shape (rows,). ``path`` and ``mark`` are as
+    in :class:`Calls`."""
     if not (mark >= 0).any() and not trace.known("sequence"):  # nothing ties a node to a forward pass
         return np.broadcast_to(np.int64(NONE), len(trace))
     parent = trace.ints("parent")
@@ -146,7 +146,7 @@ def _assign_backward(trace: Trace, path: IntArray, mark: IntArray) -> IntArray:
     around = nesting.nearest_on_path(parent, node)
     known = _by_number(trace, path, rows, around)
     above = nesting.nearest_above(parent, node | span)[rows]
-    # As an engine took the nodes: by thread, by the event around them, by time.
+    # The order in which an engine runs nodes: by thread, by enclosing event, by time.
     order = np.lexsort((rows, above, trace.ints("step")[rows], trace.ints("tid")[rows], trace.ints("pid")[rows]))
     numbers = _by_marks(trace, mark, rows[order], around, above[order], known[order])
     result[rows[order]] = np.maximum(numbers, NONE)
@@ -154,8 +154,7 @@ def _assign_backward(trace: Trace, path: IntArray, mark: IntArray) -> IntArray:
 
 
 def _by_number(trace: Trace, path: IntArray, rows: IntArray, around: IntArray) -> IntArray:
-    """Return the layer by sequence number, shape (len(rows),): that of the last operator before the node with its
-    number."""
+    """Return the layer of the last operator before each node with its sequence number, shape (len(rows),)."""
     sequence, parent = trace.ints("sequence"), trace.ints("parent")
     # The number of a node is its own, or the first one inside it.
     inner = np.flatnonzero((sequence >= 0) & (around >= 0))
@@ -185,7 +184,7 @@ def _by_marks(
 ) -> IntArray:
     """Return the path number of each node (UNKNOWN: undecided), shape (len(rows),).
 
-    ``rows`` are nodes in the order of the engine, with the event ``above`` each and the ``known`` layer; ``mark`` (path
+    ``rows`` are nodes in the order of the engine, each with the event ``above`` and the ``known`` layer; ``mark`` (path
     number) and ``around`` (node) are of all events.
     """
     names = trace.codes("name")
@@ -210,10 +209,10 @@ def _by_marks(
     return layers
 
 
-@compiled(steps=ENOUGH_CELLS)  # a mark that never comes is waited for at every node
+@compiled(steps=ENOUGH_CELLS)  # quadratic if listed nodes never come, so numba is always worth it
 def _walk(fresh, first, mark, name, listed, start, wanted, known):  # type: ignore[no-untyped-def]
-    """One pass over the nodes. Open calls: path, what they still list and how much that is, and when their backward
-    last went on; those before ``low`` list nothing more."""
+    """Return the path number of each node, in one pass over them. An open call has a path, the listed nodes that are
+    left, and the turn of its last node; calls before ``low`` have none left."""
     count = len(wanted)
     found = np.empty(count, np.int64)
     path = np.empty(len(mark), np.int64)
@@ -264,7 +263,7 @@ def _walk(fresh, first, mark, name, listed, start, wanted, known):  # type: igno
 
 @compiled
 def _longest_waiting(low, high, turn, begin, rest, node):  # type: ignore[no-untyped-def]
-    """Of the open calls that still list a node of this name the one that waited longest, and where it lists it."""
+    """Return the open call that lists a node of this name and waited longest, and the position in its list."""
     best, slot = -1, -1
     for c in range(low, high):
         if best >= 0 and turn[c] >= turn[best]:

@@ -1,8 +1,8 @@
-"""References between events: the host event around each event, and the launch of each device event.
+"""References between events: the parent of each event, and the launch of each device event.
 
-A parent is the nearest event of the same thread that encloses an event. A launch and its device work carry the same
-correlation id; one launch may have thousands of kernels (a graph). Where no launch was recorded, the operator with the
-same external id counts as the launch; other work has no launch, which is reported.
+A parent is the nearest event of the same thread that encloses an event. A launch and its device work have the same
+correlation id; one launch may have thousands of kernels (a graph). Without a recorded launch, the operator with the
+same external id counts as the launch; remaining work is reported as unlaunched.
 """
 
 from __future__ import annotations
@@ -20,13 +20,13 @@ from perfkit_core.model.schema import DEVICE_WORK, MEMORY, NESTED_KINDS, OPERATO
 from perfkit_core.model.trace import Trace
 
 _DENSE: Final = 8
-"""Ids that count up leave few gaps: a table of all ids up to this many times their number is faster than a search."""
+"""Up to this many times as many possible ids as ids, a table of all is faster than a search."""
 
 
 def nested(trace: Trace, recorded_parent: IntArray | None) -> tuple[IntArray, IntArray]:
-    """Return the row of the parent (-1: none) and the self time (-1: does not nest) of each event, shape (rows,) each.
+    """Return the parent's row (-1: none) and the self time (-1: does not nest) of each event, shape (rows,) each.
 
-    Events that occupy a host thread nest; memory events lie in them. ``recorded_parent`` is the tree of the source;
+    Events that occupy a host thread nest; memory events lie in them. ``recorded_parent`` is the tree of the source,
     None to compute it from the times.
     """
     threaded = trace.ints("tid", NO_ROW) != NO_ROW
@@ -35,7 +35,7 @@ def nested(trace: Trace, recorded_parent: IntArray | None) -> tuple[IntArray, In
     start, end = trace.ints("start_ns"), trace.end_ns
     if recorded_parent is None:
         parent = nesting.nest_in_order(inside, trace.ints("pid"), trace.ints("tid"), start, end)
-    else:  # a recorded parent that does not nest is skipped for the one above it
+    else:  # recorded parents that do not nest are skipped
         parent = nesting.nearest_above(recorded_parent, inside)
         parent[~inside] = NO_ROW
     return parent, nesting.self_times_in_order(occupies, parent, start, end)

@@ -1,13 +1,13 @@
-"""The training step and the phase of each event.
+"""Assignment of events to training steps and phases.
 
 Steps are the events of kind ``step``. A host or memory event belongs to the step in which it starts, on any thread of
 the same process; device work belongs to the step and phase of its launch, whenever it runs.
 
 Phases are dataloader, forward, backward, optimizer and other. A recorded span of a phase, or an operator that its
-adapter marked, gives its phase to everything below it; of nested ones the outermost counts, except that the closure of
-an optimizer keeps its own phases. Where no forward span was recorded (labels of layers are none), operators outside
-every phase are forward when a sequence number proves it: it ties an operator of the same run of operators, at or after
-them in the step, to a backward node.
+adapter marked, sets the phase of everything inside; of nested ones the outermost counts, except that the closure of an
+optimizer keeps its own phases. Without recorded forward spans (labels of layers do not count), operators outside all
+phases are forward if a sequence number proves it: it links an operator of the same run of operators, at or after them
+in the step, to a backward node.
 """
 
 from __future__ import annotations
@@ -29,10 +29,10 @@ from perfkit_core.model.trace import Trace
 
 PARTIAL: Final = "partial-step"
 EMPTY: Final = "empty-last-step"
-"""Codes of findings. The second is no fault: a loop that calls step() after each iteration leaves such a step."""
+"""Codes of findings. The second is harmless: a loop that calls step() after each iteration leaves such a step."""
 
 PhaseArray = npt.NDArray[np.int8]
-"""Indexes schema.PHASES, -1: none. As small as possible, as there is one for each event."""
+"""Indexes of schema.PHASES, -1: none. 8 bits, as there is one for each event."""
 _FORWARD, _BACKWARD, _OPTIMIZER, _OTHER = (
     PHASES.index(name) for name in (schema.FORWARD, schema.BACKWARD, schema.OPTIMIZER, schema.OTHER)
 )
@@ -77,10 +77,10 @@ def _step_at(time: IntArray, start: IntArray, end: IntArray, number: IntArray) -
 
 
 def empty_last_step(trace: Trace) -> IntArray:
-    """Return the row of the last step of the recording when nothing was computed in it, shape (0,) or (1,).
+    """Return the row of the recording's last step if nothing was computed in it, shape (0,) or (1,).
 
-    A loop that calls the profiler's step() after each iteration opens a step that never takes place: at most its data
-    loader is called once more, shuffles its samples, and ends.
+    A loop that calls the profiler's step() after each iteration opens a step that never runs: at most its data loader
+    is called once more, shuffles its samples, and ends.
     """
     rows = np.flatnonzero(trace.host & trace.rows("kind", schema.STEP))[-2:]
     worked = _worked_in(trace, rows)
@@ -90,8 +90,8 @@ def empty_last_step(trace: Trace) -> IntArray:
 
 
 def _worked_in(trace: Trace, rows: IntArray, loading: bool = False) -> BoolArray:
-    """Return the mask of the steps ``rows`` in whose time the host computed something; work inside data loaders counts
-    only with ``loading``."""
+    """Return the mask of the steps ``rows`` during which the host computed something; work in data loaders counts only
+    with ``loading``."""
     if not len(rows):
         return np.zeros(0, np.bool_)
     begin, end = trace.ints("start_ns")[rows], trace.end_ns[rows]
@@ -112,7 +112,7 @@ def _worked_in(trace: Trace, rows: IntArray, loading: bool = False) -> BoolArray
 
 
 def _partial_steps(trace: Trace) -> tuple[Finding, ...]:
-    """Report steps that do not count, which have kind ``other`` and a number: cut off by the end, or never begun."""
+    """Report steps that were cut off by the end or never began. They have kind ``other`` and a number."""
     rows = np.flatnonzero(trace.rows("kind", schema.OTHER) & (trace.ints("step") >= 0))
     number, worked = trace.ints("step")[rows], _worked_in(trace, rows)
     cut, empty = (np.unique(number[chosen]) for chosen in (worked, ~worked))
@@ -137,7 +137,7 @@ def assign_phases(trace: Trace) -> tuple[pa.ChunkedArray, tuple[Finding, ...]]:
     phase = _without_closures(trace, codes.lookup(indices, -1))
     inferred = np.zeros(0, np.int64)
     spans, labels = phase == _FORWARD, trace.rows("kind", schema.ANNOTATION)
-    labelled = bool((spans & labels).any())  # labels of layers leave out what is between the layers
+    labelled = bool((spans & labels).any())  # labels of layers do not cover operators between the layers
     if not (spans & ~labels).any() and (phase == _BACKWARD).any():
         inferred = _forward_roots(trace, phase)
         phase[inferred] = _FORWARD
@@ -161,14 +161,14 @@ def assign_phases(trace: Trace) -> tuple[pa.ChunkedArray, tuple[Finding, ...]]:
 
 
 def _without_closures(trace: Trace, phase: PhaseArray) -> PhaseArray:
-    """Return the marked phases with the marks of optimizer spans around a closure moved to the update after it.
+    """Return the phases with the marks of optimizer spans around a closure moved to the update after it.
 
-    Some training loops pass the whole step to the optimizer as a closure, and LBFGS calls one several times. Such a
-    span has backward work of its process in its time, on its own thread or on one of autograd's. Only its children that
-    start after the last of that work are the optimizer's.
+    Some training loops pass the whole step to the optimizer as a closure, which LBFGS calls several times. Such a span
+    overlaps backward work of its process, on its own thread or on one of autograd's. Only its children that start after
+    the last of that work belong to the optimizer.
     """
     spans = np.flatnonzero(trace.host & (phase == _OPTIMIZER))
-    if len(spans):  # only those in no other marked event
+    if len(spans):  # only those outside all other marked events
         spans = spans[~nesting.lies_in(trace.ints("parent"), phase >= 0)[spans]]
     closure_end = _last_backward(trace, spans, np.flatnonzero(trace.host & (phase == _BACKWARD)))
     spans, closure_end = spans[closure_end >= 0], closure_end[closure_end >= 0]
@@ -188,7 +188,7 @@ def _last_backward(trace: Trace, spans: IntArray, backward: IntArray) -> IntArra
     last = np.full(len(spans), -1, np.int64)
     start, end = trace.ints("start_ns"), trace.end_ns
     of_spans, of_backward = (
-        # Only of these rows: nothing else in the assembly needs the rank of every row.
+        # Read only these rows: nothing else in the assembly needs the ranks.
         np.stack([to_int64([picked(trace.column("rank"), rows)], len(rows), -1), trace.ints("pid")[rows]])
         for rows in (spans, backward)
     )
@@ -202,14 +202,14 @@ def _last_backward(trace: Trace, spans: IntArray, backward: IntArray) -> IntArra
 
 
 def _forward_roots(trace: Trace, phase: PhaseArray) -> IntArray:
-    """Return the top-level operators outside every phase that a later operator of their run proves to be forward."""
+    """Return the top-level operators outside all phases that a later operator of their run proves to be forward."""
     parent = trace.ints("parent")
     operator = trace.host & trace.rows("kind", *OPERATOR_KINDS)
     around = nesting.last_on_path(parent, phase)
     counts = operator | (phase >= 0)
     top = np.flatnonzero(counts & ~nesting.lies_in(parent, counts))
-    # Of the events of a thread with the number of a backward node the last one made it, unless that lies in a phase (a
-    # labelled layer). Earlier ones compute no gradient and have the number of the next node.
+    # A backward node was made by the last event of a thread with its number, unless that is in a phase (a labelled
+    # layer). Earlier events with the number need no gradient; they carry the number of the next node.
     sequence = trace.ints("sequence")
     numbered = np.flatnonzero(sequence >= 0)
     number, node = sequence[numbered], around[numbered] == _BACKWARD
@@ -224,8 +224,8 @@ def _forward_roots(trace: Trace, phase: PhaseArray) -> IntArray:
 
 
 def _up_to_last_proof(trace: Trace, rows: IntArray, inside: BoolArray, proves: BoolArray) -> IntArray:
-    """Return the rows up to the last proof in each run of top-level operators, which a marked event, another thread or
-    another step ends."""
+    """Return the rows up to the last proof in each run of top-level operators. A marked event, another thread or
+    another step ends a run."""
     thread = thread_numbers(trace, rows)
     by_thread = groupby.stable_order(thread, int(thread.max(initial=-1)) + 1)
     order, thread = rows[by_thread], thread[by_thread]
