@@ -1,4 +1,4 @@
-"""The bytes of a trace file, plain or gzip, through one window that never holds the whole file."""
+"""Bytes of a trace file, plain or gzip, read through a sliding window."""
 
 from __future__ import annotations
 
@@ -20,10 +20,8 @@ DAMAGED: Final = (EOFError, OSError, zlib.error, cast("type[Exception]", igzip_l
 
 
 class Gunzip(io.RawIOBase):
-    """Decompresses through isal and returns everything before damage, which isal's own reader does not.
-
-    Reading on from there raises one of :data:`DAMAGED`.
-    """
+    """Decompresses through isal. Unlike isal's own reader, returns everything before damage, then raises
+    :data:`DAMAGED`."""
 
     def __init__(self, file: BinaryIO) -> None:
         self._file = file
@@ -32,7 +30,7 @@ class Gunzip(io.RawIOBase):
         self._member: Any = None
 
     def read(self, count: int = -1) -> bytes:
-        """Return ``count`` bytes, fewer only at the end or before damage; when negative all, if none is damaged."""
+        """Return ``count`` bytes, fewer only at the end or before damage; if negative all, unless damaged."""
         if self._damage:
             raise self._damage
         pieces: list[bytes] = []
@@ -68,7 +66,6 @@ class Gunzip(io.RawIOBase):
                     raise EOFError("it ended before its end-of-stream marker")
 
     def readinto(self, room: Any) -> int:
-        """As :meth:`read`, into memory of the caller."""
         piece = self.read(len(room))
         room[: len(piece)] = piece
         return len(piece)
@@ -79,7 +76,7 @@ class Gunzip(io.RawIOBase):
 
 
 def open_bytes(path: Path) -> BinaryIO:
-    """Open a file for reading, through isal when it starts like gzip. Raises SourceError when it cannot be opened."""
+    """Open a file for reading, decompressed if it starts like gzip. Raises SourceError."""
     try:
         file = open_binary(path)
         compressed = file.peek(2)[:2] == GZIP_MAGIC
@@ -89,7 +86,7 @@ def open_bytes(path: Path) -> BinaryIO:
 
 
 def head(path: Path, count: int = 4096) -> bytes:
-    """Return the first decompressed bytes, to detect a format; fewer when the file is short, empty when damaged."""
+    """Return the first decompressed bytes, to detect a format; fewer if the file is short, none if it is damaged."""
     try:
         with open_bytes(path) as file:
             return file.read(count)
@@ -100,9 +97,9 @@ def head(path: Path, count: int = 4096) -> bytes:
 class Window:
     """A growing and sliding buffer over a file.
 
-    ``data`` holds what was read and not yet dropped, ``base`` the file offset (decompressed) of its first byte,
-    ``finished`` whether the file has ended, ``damage`` why no more can be read of compressed data. ``sparing`` asks
-    readers to use little memory.
+    ``data`` holds the bytes that were read and not yet dropped; ``base`` is their (decompressed) offset in the file.
+    ``finished``: the file has ended. ``damage``: why no more compressed data can be read. ``sparing`` asks readers to
+    use little memory.
     """
 
     def __init__(self, path: Path, sparing: bool = False) -> None:
@@ -116,7 +113,7 @@ class Window:
         self._file = open_bytes(path)
 
     def more(self, count: int = CHUNK_BYTES) -> bool:
-        """Read up to ``count`` more bytes; return False at the end and where compressed data is damaged."""
+        """Read up to ``count`` more bytes; return False at the end or at damage."""
         if self.finished:
             return False
         try:
@@ -130,7 +127,7 @@ class Window:
         return bool(piece)
 
     def read_into(self, room: memoryview) -> int:
-        """Read what follows ``data`` into other memory; return the number of bytes, 0 where :meth:`more` is False."""
+        """Read the bytes after ``data`` into ``room``; return their number, 0 at the end or at damage."""
         if self.finished:
             return 0
         try:
@@ -147,7 +144,6 @@ class Window:
         self.finished = True
 
     def drop(self, count: int) -> None:
-        """Drop the first ``count`` bytes."""
         self.data = self.data[count:]
         self.base += count
 

@@ -1,8 +1,7 @@
-"""Recorded events on disk: written as a source reads them, so that no file is too large for memory.
+"""Recorded events on disk, written while a source reads them, so that files may exceed the memory.
 
-The file is plain Parquet too, of stage "recorded": rows in the order of the source, only the columns that a source can
-provide, nothing worked out. What is known only at the end of a source (metadata, rank, origin of the clock) is in the
-footer. ``read_stored`` assembles it.
+The file is Parquet of stage "recorded": rows in the order of the source, only the columns that a source can record.
+What is known only at the end (metadata, rank, origin of the clock) is in the footer. ``read_stored`` assembles it.
 """
 
 from __future__ import annotations
@@ -33,7 +32,7 @@ from perfkit_core.storage.writer import encoding
 from perfkit_core.system.paths import arrow_input, readable
 
 Complete = Callable[[Recorded, TraceMeta], tuple[Recorded, tuple[Finding, ...]]]
-"""Works out, over all events of a streamed file, what its reader cannot know portion by portion."""
+"""Computes, from all events of a streamed file, what its reader cannot know from parts."""
 _WORKED_OUT: Final = frozenset({"self_ns", "rank", "launched_by", "parent", "op_name"})
 _REQUIRED: Final = ("name", "kind", "start_ns", "dur_ns", "device")
 SCHEMA: Final = pa.schema(
@@ -41,24 +40,23 @@ SCHEMA: Final = pa.schema(
     + [pa.field("external", pa.int64()), pa.field("layer", schema.SCHEMA.field("name").type)]
     + [pa.field("parent", pa.int64()), pa.field("node", pa.int64()), pa.field("offset_ns", pa.int64())]
 )
-"""Columns of a recorded file. ``parent`` is the recorded parent: its row in the file, or, where there are any, its
-number in ``node``; null throughout where the source has no tree. ``offset_ns`` is a second, finer clock of the source.
-See :class:`perfkit_core.assembly.draft.Recorded`."""
+"""Columns of a recorded file. ``parent`` is the row of the recorded parent or, if the file has any, its number in
+``node``; null throughout if the source has no tree. ``offset_ns`` is a second, finer clock of the source. See
+:class:`perfkit_core.assembly.draft.Recorded`."""
 ROW_GROUP: Final = 1 << 14
-"""Rows that are collected before they are written."""
 _PAGE_BYTES: Final = 1 << 16
-"""The writer holds one page for each column."""
+"""The writer buffers one page for each column."""
 
 
 class RecordedWriter:
-    """Writes recorded events, a batch at a time, in the memory of two row groups: one is encoded and written in a
-    thread while the next one is filled.
+    """Writes recorded events in batches, in the memory of two row groups: a thread encodes one while the next is
+    filled.
 
-    As a context manager it removes the file where the block ends with an exception or without :meth:`close`.
+    As a context manager it removes the file if the block fails or does not :meth:`close` it.
     """
 
     def __init__(self, path: Path, reader: str = "") -> None:
-        """``reader`` is the name of the source, if it has more to work out when the file is loaded. Raises OSError."""
+        """``reader``: name of the source, if it has more to compute when the file is loaded. Raises OSError."""
         self.path = path
         self.reader = reader
         self.rows = 0
@@ -71,7 +69,7 @@ class RecordedWriter:
         self._writing: Future[None] | None = None
 
     def write(self, batch: pa.RecordBatch) -> None:
-        """Take events: columns of :data:`SCHEMA`, in any order; missing ones are null. Dictionaries may differ between
+        """Write events: columns of :data:`SCHEMA`, in any order; missing ones are null. Dictionaries may differ between
         batches. Raises OSError."""
         self.rows += batch.num_rows
         if batch.num_rows:
@@ -89,8 +87,8 @@ class RecordedWriter:
     def close(
         self, meta: TraceMeta, quality: tuple[Finding, ...] = (), rank: int | None = None, base_ns: int = 0
     ) -> None:
-        """Complete the file. ``base_ns`` is added to every start when it is read. Raises OSError; SourceError where a
-        start or an end does not fit 64 bits then."""
+        """Complete the file. ``base_ns`` is added to every start when it is read. Raises OSError, and SourceError if a
+        start or an end then does not fit 64 bits."""
         check_fits(base_ns + time for time in self._span_ns)
         self._flush()
         self._written()
@@ -127,7 +125,7 @@ class RecordedWriter:
         self._held, self._held_rows = [], 0
 
     def _written(self) -> None:
-        """Wait for the previous row group, and raise its error."""
+        """Wait for the previous row group and raise its error."""
         if self._writing is not None:
             self._writing.result()
             self._writing = None
@@ -140,9 +138,9 @@ class RecordedWriter:
 def read_recorded(
     path: Path, stored: Stored, operator_names: OperatorNames | None, complete: Complete | None = None
 ) -> Trace:
-    """Assemble a recorded file. ``complete`` works out first what its reader cannot know portion by portion.
+    """Assemble a recorded file, after ``complete`` has computed what its reader could not know from parts.
 
-    Raises SourceError where columns are missing, OSError, pyarrow.ArrowException.
+    Raises SourceError for missing columns, OSError, pyarrow.ArrowException.
     """
     with arrow_input(path) as file:
         table = pq.ParquetFile(file).read().unify_dictionaries()
@@ -161,7 +159,7 @@ def read_recorded(
 
 
 def _parents(table: pa.Table) -> IntArray | None:
-    """Return the row of each row's recorded parent, NO_ROW where no row before it is the parent; None: no tree."""
+    """Return the row of each row's recorded parent, NO_ROW unless it precedes the row; None: no tree."""
     parent, node = (
         to_int64(column.chunks, len(column), NO_ROW) if column.null_count < len(column) else None
         for column in (table["parent"], table["node"])
@@ -181,7 +179,7 @@ def _nulls(of_type: pa.DataType) -> pa.Array:
 
 
 def _column(batch: pa.RecordBatch, field: pa.Field) -> pa.Array:
-    """Return a column of a batch in the type of the schema; nulls where it is missing."""
+    """Return a column of a batch in the type of the schema; nulls if it is missing."""
     at = batch.schema.get_field_index(field.name)
     if at < 0:
         return _nulls(field.type).slice(0, batch.num_rows)

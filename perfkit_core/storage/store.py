@@ -1,8 +1,7 @@
-"""Run folders: one Parquet file for each cycle of each process, the metadata inside.
+"""Run folders: one Parquet file for each cycle of each process, complete as soon as it has its name.
 
-The file is plain Parquet (zstd, dictionaries): pandas, polars and duckdb open it as it is. perfkit's metadata is JSON
-under the key ``perfkit`` of its footer. A file appears under its name only when it is complete. A run folder in which a
-cycle is missing has a mark.
+Files are plain Parquet (zstd, dictionaries), readable by pandas, polars and duckdb. perfkit's metadata is JSON under
+the key ``perfkit`` of the footer. A run folder in which a cycle is missing has a mark.
 """
 
 from __future__ import annotations
@@ -31,17 +30,17 @@ from perfkit_core.system.paths import arrow_input, is_remote, replacing
 
 SUFFIX: Final = ".perfkit.parquet"
 PARTIAL_SUFFIX: Final = ".perfkit.partial"
-"""End of the names of files with partials of many ranks."""
+"""Suffix of files with partials of many ranks."""
 INCOMPLETE_MARK: Final = "INCOMPLETE"
-"""A file of this name in a run folder says that at least one cycle is missing; its text says which and why."""
+"""Name of the file in a run folder that says which cycles are missing and why."""
 _ROW_GROUP: Final = 1 << 18
 _BACKGROUND_WRITER: Final = "perfkit_core.recording.background"
 
 
 def write_trace(trace: Trace, path: Path) -> Path:
-    """Write a trace to one file, atomically: readers see all of it or nothing. Raises OSError.
+    """Write a trace to one file, atomically. Raises OSError.
 
-    What a store does not accept stays on this machine; the error says where.
+    A file that a store refuses is kept on this machine; the error gives its path.
     """
     with replacing(path, keep=True) as temporary, temporary.open("wb") as file:
         write_table(trace, file)
@@ -79,9 +78,9 @@ def new_recording() -> str:
 
 
 def read_stored(path: Path) -> Trace:
-    """Read a file that :func:`write_trace` or a ``RecordedWriter`` wrote. Raises SourceError for every other file.
+    """Read a file that :func:`write_trace` or a ``RecordedWriter`` wrote. Raises SourceError for any other file.
 
-    Reads the footer; the columns of a trace are read when they are needed. Recorded events are assembled at once.
+    Reads only the footer of a trace; its columns follow on demand. Recorded events are assembled immediately.
     """
     try:
         with arrow_input(path) as file:
@@ -99,7 +98,7 @@ def read_stored(path: Path) -> Trace:
 
 
 def _complete(reader: str, path: Path) -> Complete | None:
-    """Return how a source completes events that it streamed. Raises SourceError if the source is not installed."""
+    """Return the function that completes streamed events. Raises SourceError if their reader is not installed."""
     from perfkit_core.plugins.manager import get_plugins
 
     if not reader:
@@ -112,10 +111,10 @@ def _complete(reader: str, path: Path) -> Complete | None:
 
 
 def flush(path: Path | None = None, timeout: float | None = None) -> bool:
-    """Wait until the cycles taken so far are on disk: those of ``path``, below it and above it, all when None.
+    """Wait until the cycles taken so far are on disk: those of ``path``, below and above it, or all.
 
-    ``timeout`` in seconds, None: as long as it takes. Returns False when it ran out. A process that has recorded
-    nothing returns at once, without importing the writer.
+    ``timeout`` is in seconds (None: unlimited). Returns False on timeout. A process that has recorded nothing returns
+    immediately, without importing the writer.
     """
     background = sys.modules.get(_BACKGROUND_WRITER)
     return True if background is None else bool(background.shared().flush(path, timeout))
@@ -132,5 +131,5 @@ def mark_incomplete(run_dir: Path, cycle: int, error: BaseException) -> None:
         mark.parent.mkdir(parents=True, exist_ok=True)
         with mark.open("a", encoding="utf-8") as file:
             file.write(line)
-    except Exception as failure:  # the drivers of stores have errors of their own
+    except Exception as failure:  # drivers of stores have their own error classes
         failures.tell(f"{run_dir} cannot be written: {failure}", logging.DEBUG)

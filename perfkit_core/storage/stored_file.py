@@ -1,7 +1,7 @@
-"""A stored Parquet file: perfkit's metadata in its footer, and its columns, read when they are needed.
+"""A stored Parquet file: perfkit's metadata in its footer (JSON under the key ``perfkit``), and its columns on demand.
 
-The metadata is JSON under the key ``perfkit``. The file is not kept open, so a job of thousands of ranks does not run
-out of file handles; a file that was changed or removed meanwhile is refused.
+Files are not kept open, so that thousands of ranks do not exhaust file handles; a file that changed meanwhile is
+refused.
 """
 
 from __future__ import annotations
@@ -31,9 +31,9 @@ PARQUET_MAGIC: Final = b"PAR1"
 class Stored(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """Metadata in the footer.
 
-    A file of stage "recorded" holds events as a source read them, not yet assembled: ``rank`` and ``base_ns`` (added to
-    all starts) are known only at its end, ``reader`` is the source that completes them ("" where nothing is left to
-    do). ``empty`` names the columns that contain only nulls, None where unknown.
+    A file of stage "recorded" holds events that are not yet assembled: ``rank`` and ``base_ns`` (added to all starts)
+    are known only at its end, ``reader`` is the source that completes them ("": nothing is left to do). ``empty`` names
+    the columns that contain only nulls, None where unknown.
     """
 
     schema_version: int
@@ -46,7 +46,6 @@ class Stored(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     empty: tuple[str, ...] | None = None
 
     def json(self) -> bytes:
-        """Return the metadata as it is stored."""
         return msgspec.json.encode(self)
 
 
@@ -56,10 +55,10 @@ def is_ours(footer: pa.Schema | pq.FileMetaData) -> bool:
 
 
 def read_metadata(footer: pa.Schema | pq.FileMetaData, path: Path) -> Stored:
-    """Return perfkit's metadata of a Parquet file. Raises SourceError where it is missing or of a newer perfkit.
+    """Return perfkit's metadata of a Parquet file. Raises SourceError if it is missing or written by a newer perfkit.
 
-    Pass the footer (``pyarrow.parquet.read_metadata``) where the file may be of stage "recorded": a schema lacks what
-    was written at the end.
+    Pass the footer (``pyarrow.parquet.read_metadata``) if the file may be of stage "recorded": a schema lacks what was
+    written at the end.
     """
     raw = (footer.metadata or {}).get(KEY)
     if raw is None:
@@ -79,18 +78,18 @@ _AHEAD: Final = 2
 
 @dataclass(frozen=True, slots=True)
 class StoredColumns(Columns):
-    """Columns of the file at ``path`` with this footer. What cannot be read raises SourceError."""
+    """Columns of the file at ``path`` with this footer. Raises SourceError if they cannot be read."""
 
     path: Path
     footer: pq.FileMetaData
     position: dict[str, int]
-    """Number of each column in the file."""
+    """Index of each column in the file."""
     empty: tuple[str, ...] | None
     """Columns that contain only nulls, None where unknown."""
     stamp: tuple[int, int]
-    """Size and time of last change of the file when it was opened."""
+    """Size and modification time of the file when it was opened."""
     content: pa.Buffer | None = None
-    """All bytes of a file in a store, where each column would be a request of its own; None: read from ``path``."""
+    """All bytes of a file in a store, where each column would be a separate request; None: read from ``path``."""
 
     @property
     def num_rows(self) -> int:
@@ -148,10 +147,7 @@ class StoredColumns(Columns):
 
 
 def stored_columns(path: Path, footer: pq.FileMetaData, empty: tuple[str, ...] | None) -> StoredColumns:
-    """Return the columns of a file with this footer. ``empty``: those that contain only nulls, None where unknown.
-
-    Raises SourceError where columns of the schema are missing.
-    """
+    """Return the columns of a file with this footer. Raises SourceError if columns of the schema are missing."""
     position = {footer.schema.column(i).path: i for i in range(footer.num_columns)}
     missing = [name for name in schema.COLUMN_NAMES if name not in position]
     if missing:
@@ -161,7 +157,7 @@ def stored_columns(path: Path, footer: pq.FileMetaData, empty: tuple[str, ...] |
 
 
 def _stamp(path: Path) -> tuple[int, int]:
-    """Return size and time of last change; zeros for a file in a store, whose bytes are in memory."""
+    """Return size and modification time; zeros for a file in a store, whose bytes are in memory."""
     if is_remote(path):
         return 0, 0
     stat = path.stat()

@@ -1,11 +1,11 @@
-"""Writes a table as one Parquet file, its row groups encoded on several cores: Arrow's writer uses one.
+"""Parquet writing with row groups encoded on several cores, where Arrow's writer uses one.
 
-Each row group is encoded as a file of its own, in memory; its pages are appended to those of the groups before, and its
-footer, relocated, is merged into the footer of the whole file. The result is, byte for byte, what Arrow writes alone.
-Arrow before 18 repeats parts of the footer between the pages, where they cannot be relocated: there Arrow writes alone.
+Each row group is encoded as a file in memory; its pages are appended to the output, and its footer, relocated, is
+merged into the common footer. The result equals Arrow's byte for byte. Arrow before 18 repeats parts of the footer
+between the pages, where they cannot be relocated, so there Arrow writes alone.
 
-Footers are written in Thrift's compact protocol, by the definitions of Apache Parquet (parquet.thrift): numbers of
-variable length and no lengths of whole structures, so that numbers can be replaced in place.
+Footers use Thrift's compact protocol with the definitions of Apache Parquet (parquet.thrift): integers have variable
+length, and structures no length, so that integers can be replaced in place.
 """
 
 from __future__ import annotations
@@ -21,16 +21,15 @@ from perfkit_core.runtime import parallel
 from perfkit_core.storage.stored_file import PARQUET_MAGIC
 
 _FEW_VALUES: Final = frozenset({"rank", "pid", "tid", "stream", "step"})
-"""Integers that repeat: a dictionary is smaller than differences."""
+"""Integers with few distinct values, for which a dictionary is smaller than differences."""
 _VALUES_AT_ONCE: Final = 1 << 16
 
 
 def encoding(columns: pa.Schema) -> dict[str, Any]:
     """Return options of ``pyarrow.parquet.write_table`` and ``ParquetWriter``, measured to be small and fast.
 
-    Integers as differences (times, row references and ids mostly grow), repeated texts by dictionary, other texts as
-    they are. Only integers have statistics: those of texts take a quarter of the writing time and nobody needs the
-    first name in the alphabet.
+    Integers are stored as differences (times, row references and ids mostly ascend), repeated texts as dictionaries,
+    other texts plain. Only integers have statistics: those of texts are unused and take a quarter of the writing time.
     """
     integers = [field.name for field in columns if pa.types.is_integer(field.type)]
     repeated = [field.name for field in columns if pa.types.is_dictionary(field.type)]
@@ -56,18 +55,17 @@ _GROUP: Final = (4,)
 _CHUNK: Final = (*_GROUP, 1)
 _ORDINAL: Final = (*_GROUP, 7)
 _OFFSETS: Final = frozenset({(*_GROUP, 5), (*_CHUNK, 2), (*_CHUNK, 3, 9), (*_CHUNK, 3, 10), (*_CHUNK, 3, 11)})
-"""Positions in the file: of a row group; of a column chunk, its data, index and dictionary page."""
+"""File offsets: of a row group; of a column chunk, its data, index and dictionary page."""
 _ELSEWHERE: Final = frozenset({(*_CHUNK, 3, 14), (*_CHUNK, 4), (*_CHUNK, 6)})
-"""Positions of bloom filters and page indexes, which follow all row groups and contain positions themselves."""
+"""Offsets of bloom filters and page indexes, which follow all row groups and contain offsets themselves."""
 _STOP, _TRUE, _FALSE, _BYTE, _DOUBLE, _BINARY, _LIST, _SET, _MAP, _STRUCT = 0, 1, 2, 3, 7, 8, 9, 10, 11, 12
 _INTEGERS: Final = frozenset({4, 5, 6})
 
 
 def relocated(footer: bytes, by: int, ordinal: int) -> bytes:
-    """Return the footer (FileMetaData) of one row group that is moved by ``by`` bytes, as number ``ordinal``.
+    """Return the footer (FileMetaData) of one row group, moved by ``by`` bytes and numbered ``ordinal``.
 
-    Positions of 0 mean that there is none. Raises ValueError for other bytes, and for a file with a page index or a
-    bloom filter.
+    Offset 0 means none. Raises ValueError for a malformed footer, a page index or a bloom filter.
     """
     pieces: list[bytes] = []
     copied = 0
@@ -87,13 +85,13 @@ def relocated(footer: bytes, by: int, ordinal: int) -> bytes:
 
 
 class _Reader:
-    """Goes through a structure of Thrift's compact protocol once."""
+    """A single pass over a structure of Thrift's compact protocol."""
 
     def __init__(self, data: bytes) -> None:
         self._data, self._at = data, 0
 
     def integers(self, path: _Path = ()) -> Iterator[tuple[_Path, int, int, int]]:
-        """Yield each integer: the numbers of the fields that lead to it, where it begins and ends, its value."""
+        """Yield each integer: the field numbers that lead to it, its begin and end, its value."""
         field = 0
         while header := self._byte():
             field = field + (header >> 4) if header >> 4 else self._integer()
@@ -143,7 +141,7 @@ class _Reader:
 
 
 def _zigzag(value: int) -> bytes:
-    """Return an integer as it is written."""
+    """Return an integer in the encoding of the protocol."""
     rest = value << 1 if value >= 0 else (-value << 1) - 1
     encoded = bytearray()
     while rest > 127:
@@ -154,11 +152,11 @@ def _zigzag(value: int) -> bytes:
 
 
 _RELOCATABLE: Final = int(pa.__version__.partition(".")[0]) >= 18
-"""Whether only the footer contains positions of pages."""
+"""Whether only the footer contains offsets of pages."""
 
 
 def write(table: pa.Table, file: BinaryIO, rows: int, options: Mapping[str, Any]) -> None:
-    """Write a table in groups of so many rows, with the options of ``pyarrow.parquet.write_table``. Raises OSError."""
+    """Write a table in groups of ``rows`` rows, with the options of ``pyarrow.parquet.write_table``. Raises OSError."""
     if len(table) <= rows or not _RELOCATABLE:
         pq.write_table(table, file, row_group_size=rows, **options)
         return
@@ -172,7 +170,7 @@ def write(table: pa.Table, file: BinaryIO, rows: int, options: Mapping[str, Any]
     file.write(magic)
     footer: pq.FileMetaData | None = None
     before = 0
-    # at most as many encoded groups are held as threads are at work, and two
+    # Bounds memory: encoded groups in memory are at most the number of threads plus two.
     groups = parallel.in_order(encode, range(0, len(table), rows), ahead=parallel.threads())
     for number, data in enumerate(groups):
         end = len(data) - len(magic) - 4
