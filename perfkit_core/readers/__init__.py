@@ -1,1 +1,1 @@
-"""Readers: one format a file. Each yields a Trace; everything they share is here too."""
+"""Readers of sources, one format a file, and what they share."""

@@ -1,4 +1,4 @@
-"""Joins several sources: the ranks of one job, and nothing else."""
+"""Joining of sources that are ranks, or cycles, of one job."""
 
 from __future__ import annotations
 
@@ -17,18 +17,18 @@ from perfkit_core.model.schema import STEP
 from perfkit_core.model.trace import Trace, concat_traces, with_rank
 
 _RANK: Final = re.compile(r"(?<![A-Za-z])(?:rank|worker)[-_]?(\d{1,6})(?!\d)", re.IGNORECASE)
-"""A rank in the name of a file. Other numbers in it are processes, hosts, devices and times."""
+"""A rank in a file name. Other numbers in it are processes, hosts, devices and times."""
 
 BY_ORDER: Final = "ranks-by-order"
 BY_NAME: Final = "ranks-by-name"
 
 
 def one_job(traces: Sequence[Trace]) -> Trace:
-    """Join traces, a rank each (or some of its cycles). Ranks that the sources do not state are taken from their names,
-    or numbered in the order given, with a finding.
+    """Join traces, each of a rank or of some of its cycles. Unstated ranks are taken from the file names, or numbered
+    in the given order, with a finding.
 
-    Raises SourceError where the sources cannot be of one job: other frameworks, one rank's steps or times twice, or
-    recordings of unknown rank that were made one after the other.
+    Raises SourceError if the sources cannot be of one job: different frameworks, a rank's steps or times twice, or
+    recordings of unknown rank that followed one another.
     """
     if len(traces) == 1:
         return traces[0]
@@ -58,11 +58,8 @@ def in_time(trace: Trace) -> tuple[tuple[int, int], int]:
 
 
 def numbered(sources: Sequence[str], known: Iterable[int]) -> tuple[Mapping[str, int], tuple[Finding, ...]]:
-    """Return the rank of each source that does not state it, and a finding.
-
-    It is the rank in the source's name if all sources have one that is not ``known``; else a free number, in the order
-    given.
-    """
+    """Return the rank of each source that does not state it, and a finding: the ranks in their names if all have one
+    that is not ``known``, otherwise free numbers in the given order."""
     if not sources:
         return {}, ()
     taken, names = set(known), [rank_of_name(source) for source in sources]
@@ -86,22 +83,22 @@ def numbered(sources: Sequence[str], known: Iterable[int]) -> tuple[Mapping[str,
 def numbered_processes(
     recordings: Mapping[str, str | None], known: Collection[int]
 ) -> tuple[Mapping[str, int], tuple[Finding, ...]]:
-    """As :func:`numbered`, with the same number for all cycles of a process.
+    """Return ranks as :func:`numbered`, the same for all cycles of a process.
 
-    ``recordings`` maps each source to the recording that it is a cycle of, None for a source of its own. A single
-    process has no number where none is ``known``.
+    ``recordings`` maps each source to the recording of which it is a cycle (None: separate). A single process gets no
+    number if none is ``known``.
     """
     process = {source: recording or source for source, recording in recordings.items()}
     first = {name: source for source, name in reversed(process.items())}
     sources = [first[name] for name in dict.fromkeys(process.values())]
-    if len(sources) == 1 and not known:  # it needs no number
+    if len(sources) == 1 and not known:
         return {}, ()
     numbers, findings = numbered(sources, known)
     return {source: numbers[first[name]] for source, name in process.items()}, findings
 
 
 def rank_of_name(source: str) -> int | None:
-    """Return the rank in the name of a file (``rank3.json``, ``run_worker-12.pt.trace.json``), None for others."""
+    """Return the rank in a file name (``rank3.json``, ``run_worker-12.pt.trace.json``), None without one."""
     ranks = _RANK.findall(PurePath(source).name)
     return int(ranks[0]) if len(set(ranks)) == 1 else None
 
@@ -117,8 +114,8 @@ def check_frameworks(metas: Iterable[TraceMeta]) -> None:
 def check_one_time(unknown: Iterable[TraceMeta]) -> None:
     """Raise SourceError for recordings of unknown rank that were not made at the same time, as ranks of a job are.
 
-    Only epoch clocks can be compared. Intervals have a common moment exactly when no two of them are apart; the error
-    names the two that are the farthest apart.
+    Only epoch clocks can be compared. Intervals share a moment exactly if no two are disjoint; the error names the two
+    that are farthest apart.
     """
     timed = [(meta.window_ns, meta) for meta in unknown if meta.clock == "epoch" and meta.window_ns]
     if not timed:
@@ -134,9 +131,8 @@ def check_one_time(unknown: Iterable[TraceMeta]) -> None:
 
 
 def check_apart(traces: Iterable[Trace]) -> None:
-    """Raise SourceError where two traces hold the same steps of the same rank, or the same cycle of one recording, or
-    were made at the same time by one rank. Other cycles of one recording are distinct, however their steps are
-    numbered."""
+    """Raise SourceError for traces with the same steps or times of one rank, or the same cycle of one recording.
+    Different cycles of one recording may have equal step numbers."""
     cycles: dict[object, TraceMeta] = {}
     by_rank: dict[int, list[Trace]] = {}
     for trace in traces:
@@ -147,12 +143,12 @@ def check_apart(traces: Iterable[Trace]) -> None:
             by_rank.setdefault(rank, []).append(trace)
     for rank, of_rank in by_rank.items():
         if all(_other_cycle(of_rank[0].meta, trace.meta) for trace in of_rank[1:]):
-            continue  # the check below reads the steps of stored files
+            continue  # avoids reading the steps of stored files
         steps: dict[object, TraceMeta] = {}
         for trace in of_rank:
             for step in set(trace.ints("step")[trace.rows("kind", STEP)].tolist()):
                 _check_new(steps, step, trace.meta)
-        # a rank records one cycle after the other; only epoch clocks can be compared
+        # cycles of a rank do not overlap; only epoch clocks can be compared
         metas = (trace.meta for trace in of_rank)
         timed = [(meta.window_ns, meta) for meta in metas if meta.clock == "epoch" and meta.window_ns]
         for ((_, end), a), ((start, _), b) in itertools.pairwise(sorted(timed, key=lambda item: item[0])):

@@ -1,4 +1,4 @@
-"""Load what a user names (trace files, run folders, several of them) as a Trace, or stream it to a stored run."""
+"""Loading of sources (trace files, run folders) as a Trace, and streaming of a trace file to a stored run."""
 
 from __future__ import annotations
 
@@ -35,15 +35,15 @@ from perfkit_core.system.paths import (
 )
 
 _OWN_PAGE: Final = b'<meta name="generator" content="perfkit">'
-"""Start of the pages of the renderers."""
+"""Found at the start of pages that perfkit rendered."""
 
 
 def load(sources: PathLike | Sequence[PathLike], *, partial: bool = False, plugins: Plugins | None = None) -> Trace:
     """Read a trace file, a run folder or a folder of trace files, or several (one a rank), as one Trace.
 
-    A source is a path, or the address of a store that fsspec knows (``s3://…``, ``gs://…``, ``https://…``).
-    ``partial`` keeps what can be read of damaged files, with a finding. The readers are those of ``plugins``, of the
-    installed plugins when None. Raises SourceError.
+    A source is a path, or the address of a store that fsspec supports (``s3://…``, ``gs://…``, ``https://…``).
+    ``partial`` keeps the readable parts of damaged files, with a finding. ``plugins`` (default: the installed ones)
+    provide the readers. Raises SourceError.
     """
     given = list(sources) if isinstance(sources, Sequence) and not isinstance(sources, str) else [sources]
     paths, findings = files_of(given, plugins or get_plugins(), partial)
@@ -67,7 +67,7 @@ def load(sources: PathLike | Sequence[PathLike], *, partial: bool = False, plugi
 def files_of(
     sources: Sequence[PathLike], plugins: Plugins, partial: bool = False
 ) -> tuple[list[Path], tuple[Finding, ...]]:
-    """Return the files and run folders to read, with the files of a folder of trace files. Raises SourceError."""
+    """Return the files and run folders to read, with folders of trace files expanded. Raises SourceError."""
     paths = [as_path(source) for source in sources]
     if not paths:
         raise SourceError("no source given", "name a run folder or a trace file")
@@ -87,7 +87,7 @@ def files_of(
 
 
 def check_rereadable(path: Path) -> None:
-    """Raise SourceError for a pipe or a device: the format is detected first, then the file is read from its start."""
+    """Raise SourceError for a pipe or device: detecting the format reads it once, the reader again."""
     if not is_remote(path) and path.exists() and not (path.is_dir() or path.is_file()):
         raise SourceError(
             f"{path}: a pipe or a device, which cannot be read twice", "write it to a file first, and name that"
@@ -95,7 +95,7 @@ def check_rereadable(path: Path) -> None:
 
 
 def load_one(path: Path, partial: bool = False, plugins: Plugins | None = None) -> Trace:
-    """Read one file or run folder with the reader that recognises it best. Raises SourceError."""
+    """Read one file or run folder with the best reader. Raises SourceError."""
     store.flush(path)
     with reaching(path):
         if not exists(path):
@@ -108,19 +108,19 @@ def load_one(path: Path, partial: bool = False, plugins: Plugins | None = None) 
 
 
 def named(trace: Trace, path: Path) -> Trace:
-    """Return a trace with the name of its file or folder, in printable form, without the signature of a web address."""
+    """Return a trace whose source is the path in printable form, without secrets of a web address."""
     return trace.with_meta(source=without_secrets(path))
 
 
 def read_with(source: Source, path: Path, partial: bool = False) -> Trace:
-    """Read with one reader. A SourceError that does not name the file gets its name."""
+    """Read with one reader. A SourceError names the file."""
     with naming(path):
         return source.read(path, partial)
 
 
 @contextmanager
 def naming(path: Path) -> Iterator[None]:
-    """Add the name of the file to a SourceError that lacks it."""
+    """Add the path to a SourceError that lacks it."""
     try:
         yield
     except SourceError as error:
@@ -130,7 +130,7 @@ def naming(path: Path) -> Iterator[None]:
 
 
 def reader(path: Path, start: bytes, plugins: Plugins) -> Source:
-    """Return the reader that recognises a file or folder best, by its name and first bytes. Raises SourceError."""
+    """Return the best reader for a path, by its name and first bytes. Raises SourceError."""
     rated = [(source.sniff(path, start), source) for source in plugins.sources()]
     best = max((rating for rating, _ in rated), default=0)
     if best:
@@ -154,9 +154,9 @@ def stream(
 ) -> int:
     """Write the events of a trace file to a Parquet file as they are read; return their number.
 
-    Neither the file nor its events are ever held whole in memory. What depends on all events (nesting, launches, steps,
-    phases) is worked out when the file is loaded. Raises SourceError for what cannot be read, UsageError for formats
-    that cannot be streamed and for a place that cannot be written.
+    Neither the file nor its events are in memory as a whole. What depends on all events (nesting, launches, steps,
+    phases) is computed when the file is loaded. Raises SourceError for unreadable files, UsageError for formats that
+    cannot be streamed and for an unwritable target.
     """
     path, target = as_path(source), as_path(to)
     check_rereadable(path)

@@ -1,9 +1,8 @@
-"""Run folders that the handlers write, and single files of them.
+"""Reader of run folders, which the handlers write, and of single files in them.
 
-A folder may hold the recordings of several processes. Processes that recorded at the same time are ranks of one job,
-numbered in order where they know no rank. Ranks of a job may also have followed one another, if they state that they
-are different ranks of a world of the same size. Of all other recordings that followed one another the last one is the
-run, and the older ones are reported.
+A folder may hold recordings of several processes. Processes that recorded at the same time are ranks of one job,
+numbered in order if they state no rank. Ranks may also have recorded one after the other, if they state different ranks
+of an equally large world. Of other consecutive recordings only the latest is the run; older ones are reported.
 """
 
 from __future__ import annotations
@@ -26,7 +25,7 @@ from perfkit_core.storage.stored_file import PARQUET_MAGIC, read_metadata
 from perfkit_core.system.paths import arrow_input, is_folder
 
 TRACE_SUFFIXES: Final = (".json", ".json.gz", ".pb", ".pb.gz")
-"""Ends of the names of the profilers' own files."""
+"""Suffixes of the profilers' own files."""
 
 
 def sniff(path: Path, start: bytes) -> int:
@@ -37,8 +36,7 @@ def sniff(path: Path, start: bytes) -> int:
 
 
 def read(path: Path, partial: bool = False) -> Trace:
-    """Return the run as one Trace: every cycle of every rank. Raises SourceError, also where they cannot be of one
-    job."""
+    """Return the run as one Trace: every cycle of every rank. Raises SourceError, also if they cannot be of one job."""
     if not is_folder(path):
         return read_stored(path).with_meta(source=str(path))
     files, findings = cycles(path)
@@ -47,7 +45,7 @@ def read(path: Path, partial: bool = False) -> Trace:
 
 
 def peek(path: Path) -> int | None:
-    """Return the rank of a stored file, None where it does not state one."""
+    """Return the rank of a stored file, None if it does not state one."""
     ranks = _meta(path).ranks
     return ranks[0] if len(ranks) == 1 else None
 
@@ -58,10 +56,8 @@ def recording(path: Path) -> str | None:
 
 
 def cycles(path: Path) -> tuple[list[Path], tuple[Finding, ...]]:
-    """Return the files that make up the run of a folder, ordered by rank and cycle, and findings about the folder.
-
-    Reads only their metadata. Raises SourceError.
-    """
+    """Return the files of a folder's run, ordered by rank and cycle, and findings about the folder. Reads only
+    metadata. Raises SourceError."""
     files, lost = sorted(path.glob(f"*{SUFFIX}")), _lost(path)
     if not files:
         raise _no_recordings(path, lost)
@@ -107,7 +103,7 @@ def _meta(file: Path) -> TraceMeta:
 
 
 def numbered(metas: Mapping[str, TraceMeta]) -> tuple[Mapping[str, int], tuple[Finding, ...]]:
-    """Return the ranks of the files that do not state one, and a finding about how they were numbered."""
+    """Return the ranks of files that do not state one, and a finding about how they were numbered."""
     known = {rank for meta in metas.values() for rank in meta.ranks}
     return numbered_processes({file: meta.recording for file, meta in metas.items() if not meta.ranks}, known)
 
@@ -119,7 +115,7 @@ def _latest(metas: Mapping[Path, TraceMeta]) -> tuple[list[Path], list[Finding]]
     for file, meta in metas.items():
         recordings.setdefault(meta.recording or file.name, []).append(meta)
         files.setdefault(meta.recording or file.name, []).append(file)
-    # when each recording began and ended, as far as its files state it; (end, start), so that it sorts by its end
+    # (end, start) of each recording, in this order to sort by the end; 0 if its files do not state it
     spans: dict[str, tuple[int, int]] = {}
     for name, cycles in recordings.items():
         windows = [meta.window_ns or (meta.recorded_at_ns or 0,) * 2 for meta in cycles]
@@ -143,9 +139,9 @@ def _latest(metas: Mapping[Path, TraceMeta]) -> tuple[list[Path], list[Finding]]
 
 
 def _lost(path: Path) -> list[str]:
-    """Return the lines about cycles that could not be kept, from the mark of a folder."""
+    """Return the lines of the folder's mark about lost cycles."""
     mark = path / INCOMPLETE_MARK
     if not mark.exists():
         return []
-    # on a full disk the mark is empty: there was no room for a reason either
+    # on a full disk the mark is empty
     return mark.read_text(encoding="utf-8", errors="replace").splitlines() or ["no room for the reason either"]

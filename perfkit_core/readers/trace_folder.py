@@ -1,4 +1,4 @@
-"""Folders of trace files that profilers wrote, one or more for each rank: which of the files are read."""
+"""Selection of the files to read in a folder of trace files, one or more for each rank."""
 
 from __future__ import annotations
 
@@ -18,15 +18,14 @@ from perfkit_core.storage.store import SUFFIX
 from perfkit_core.system.paths import is_file, is_folder, readable
 
 _EXACT_FIRST: Final = (".pb", ".pb.gz", ".json", ".json.gz")
-"""Formats of one recording."""
+"""Formats of one recording, the most exact first."""
 
 
 def expanded(path: Path, readers: Sequence[Source], partial: bool = False) -> tuple[list[Path], list[Finding]]:
     """Return the trace files of a folder, and findings about the files that are left out.
 
-    Everything else stays as it is: files, run folders, whatever else is in them, and folders without trace files, so
-    that their reader reports what is wrong. Raises SourceError for a file that is named like a rank but is not a
-    profile; ``partial`` leaves it out.
+    Other sources are returned unchanged: files, run folders, and folders without trace files, whose reader reports the
+    problem. Raises SourceError for a file that is named like a rank but is not a profile; ``partial`` leaves it out.
     """
     if not is_folder(path) or any(path.glob(f"*{SUFFIX}")):
         return [path], []
@@ -97,12 +96,12 @@ def _check_missing(others: Iterable[Path], profiles: Iterable[Path]) -> None:
 
 
 def _series(stem: str) -> str:
-    """Return what names of one series have in common. A name without a number is alone in its series."""
+    """Return the name with its numbers masked."""
     return re.sub(r"\d+", "#", stem)
 
 
 def _names(folder: Path, files: Sequence[Path]) -> dict[str, Any]:
-    """Return the values of a message about files of a folder: the names of the first three."""
+    """Return the message values for files of a folder, with the names of the first three."""
     names = [readable(file.name) for file in files[:3]] + ["…"] * (len(files) > 3)
     return {"folder": readable(folder), "names": names}
 
