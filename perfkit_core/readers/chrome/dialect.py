@@ -1,9 +1,5 @@
-"""The dialect of a framework: the part of a Chrome-trace reader that an adapter writes.
-
-A dialect gives events their meaning (kind, phase, device); :class:`perfkit_core.readers.chrome.recorder.Recorder` turns
-recorded events into columns with it. Live captures feed the same recorder, so a run means the same live and from its
-file.
-"""
+"""Base class of dialects: the part of a Chrome-trace reader that an adapter writes. A dialect gives recorded events
+their kind, phase and device, equally for files and live captures."""
 
 from __future__ import annotations
 
@@ -38,14 +34,13 @@ class ChromeEvent(msgspec.Struct, gc=False):
 
 DECODER: Final = msgspec.json.Decoder(list[ChromeEvent])
 UNDECODABLE: Final = (msgspec.DecodeError, UnicodeDecodeError, RecursionError)
-"""Errors of decoding text that is not JSON, or nested too deep."""
+"""Errors of decoding text that is not JSON or nested too deep."""
 
 Times = Callable[[Sequence[ChromeEvent]], tuple[IntArray, IntArray]]
 """Start and duration of events in ns, each of shape (events,). Raises SourceError."""
 
 
 def is_timed(event: ChromeEvent, times: Times) -> bool:
-    """Return whether the times of an event can be read."""
     try:
         times([event])
     except SourceError:
@@ -54,10 +49,8 @@ def is_timed(event: ChromeEvent, times: Times) -> bool:
 
 
 def event_times(events: Sequence[ChromeEvent]) -> tuple[IntArray, IntArray]:
-    """Return start (0 where there is none) and duration in ns, each of shape (events,).
-
-    Raises SourceError, which names the event.
-    """
+    """Return start (0 if missing) and duration in ns, each of shape (events,). Raises SourceError, which names the
+    event."""
     starts, durations = [bytes(event.ts) or None for event in events], [bytes(event.dur) for event in events]
 
     def place(field: str, at: int) -> str:
@@ -70,11 +63,8 @@ _DIGITS: Final = re.compile(r"-?\d{1,18}")
 
 
 class Label(NamedTuple):
-    """Meaning of the name and category of an event.
-
-    ``phase`` marks the whole subtree; ``step`` numbers a step; ``backend`` is the device type (None: the host);
-    ``layer`` names the layer whose call the event spans, as one part of its path.
-    """
+    """Meaning of an event's category and name. ``phase`` applies to the whole subtree; ``step`` numbers a step;
+    ``backend`` is the device type (None: host); ``layer`` is the part that a call adds to the path of its layer."""
 
     kind: str
     phase: str | None = None
@@ -86,17 +76,17 @@ class Label(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class ScanRules:
-    """Facts about an adapter's files with which the scanner reads them without asking the dialect about each event.
+    """Facts about an adapter's files that let the scanner read events without calling the dialect for each.
 
-    A dialect with rules promises that its ``label`` and ``device`` depend on their arguments alone, and that ``keeps``
-    and ``refine`` change nothing but what is declared here.
+    The ``label`` and ``device`` of a dialect with rules must depend on their arguments only, and ``keeps`` and
+    ``refine`` must change nothing but what is declared here.
 
-    ``needs_reference(category, name)``: events of this pair go through the dialect one by one (``keeps``, ``refine``).
-    ``glued_durations``: every span's name ends with its duration, which ``clean_name`` removes; a span without one goes
-    through the dialect. ``dropped`` arguments are ignored, as are those of ``dropped_if_empty`` when an event has all
-    of them and they are empty; otherwise it goes through the dialect, as does an event with a negative argument of
+    ``needs_reference(category, name)``: such events pass through the dialect one by one (``keeps``, ``refine``).
+    ``glued_durations``: span names end with their duration, which ``clean_name`` removes; a span without one passes
+    through the dialect. ``dropped`` arguments are ignored, as are those of ``dropped_if_empty`` if an event has all of
+    them and they are empty; other such events pass through the dialect, as do events with a negative argument of
     ``not_negative``. ``device`` uses ``device_arguments`` only (at most three). ``offset_argument``: a start as text,
-    ``"12.345 us"``, that becomes the column ``offset_ns``.
+    ``"12.345 us"``, for the column ``offset_ns``.
     """
 
     needs_reference: Callable[[str, str], bool] | None = None
@@ -115,22 +105,23 @@ class Dialect:
     arguments: ClassVar[Mapping[str, str]] = {}
     """Event argument → column of the schema, or ``external``: an id that an operator shares with its launches."""
     scan_rules: ClassVar[ScanRules | None] = None
-    """With rules, files and live texts are read by the scanner as far as possible; without, event by event."""
+    """With rules the scanner reads files and live texts where possible; without, the reference does."""
 
     def label(self, category: str, name: str) -> Label:
         """Return the meaning of a category and (clean) name. Called once for each distinct pair."""
         return Label(schema.OTHER)
 
     def refine(self, label: Label, args: Mapping[str, Any]) -> Label:
-        """Return the label of one event, where its arguments change the meaning of its name."""
+        """Return the label of one event, if its arguments change the meaning of its name."""
         return label
 
     def keeps(self, event: ChromeEvent) -> bool:
-        """Return False for events that describe the recording rather than the run; the dialect keeps notes of them."""
+        """Return False for events that describe the recording rather than the run. The dialect may note their
+        content."""
         return True
 
     def clean_name(self, name: str) -> str:
-        """Return the name without parts that differ from call to call for no reason."""
+        """Return the name without parts that differ between equal calls."""
         return name
 
     def thread(self, tid: Any) -> int | None:
@@ -138,7 +129,7 @@ class Dialect:
         return integer(tid)
 
     def device(self, label: Label, pid: Any, args: Mapping[str, Any]) -> str:
-        """Return the value of the device column for a device event or a memory event."""
+        """Return the value of the device column for a device or memory event."""
         index = integer(pid if args.get("device") is None else args["device"])
         return f"{label.backend or schema.CPU}:{0 if index is None else index}" if label.backend else schema.CPU
 
@@ -149,16 +140,16 @@ class Dialect:
     def described(
         self, name: str, args: str | None, shapes: str | None, dtypes: str | None
     ) -> tuple[Collective | None, int]:
-        """Return the collective of an event, from its cells, and the bytes of its message, -1 where unknown."""
+        """Return the collective of an event, from its cells, and the bytes of its message, -1 if unknown."""
         return None, -1
 
     def times(self, events: Sequence[ChromeEvent]) -> tuple[IntArray, IntArray]:
-        """As :func:`event_times`: return start and duration of a batch in ns, each of shape (events,)."""
+        """Return :func:`event_times`."""
         return event_times(events)
 
 
 SCAN_FROM_BYTES: Final = 4 << 20
-"""What the reference reads in one process, in one file or several, before loading the compiled code pays off."""
+"""Bytes that one process reads by the reference before loading the compiled code pays off."""
 
 
 def can_scan(dialect: Dialect) -> bool:
@@ -167,7 +158,7 @@ def can_scan(dialect: Dialect) -> bool:
 
 
 def integer(value: Any) -> int | None:
-    """Return an int from what JSON may hold (number, digits in a string); None for everything else."""
+    """Return a JSON number or a string of digits as an int, None for other values."""
     if isinstance(value, bool):
         return None
     if isinstance(value, int):

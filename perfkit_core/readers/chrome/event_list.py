@@ -1,7 +1,7 @@
 """The list of events of a Chrome trace, read in batches by the scanner or by the reference.
 
-The reference cuts a window of about 1 MB after an event and decodes it with msgspec in one call. The cut is proven:
-``[`` + bytes + ``]`` is valid JSON only if the bytes end between two events.
+The reference cuts about 1 MB after an event and decodes it with msgspec in one call. The cut is proven: ``[`` + bytes +
+``]`` is valid JSON only if the bytes end between two events.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 
 class Cursor:
-    """A place in a file that is read through a window. ``position`` is that of the next byte in ``window.data``."""
+    """A position in a file that is read through a window; ``position`` indexes ``window.data``."""
 
     def __init__(self, path: Path, sparing: bool = False) -> None:
         self.path = path
@@ -32,11 +32,11 @@ class Cursor:
 
     @property
     def offset(self) -> int:
-        """The offset of the next byte in the (decompressed) file."""
+        """Offset of the next byte in the (decompressed) file."""
         return self.window.base + self.position
 
     def skip(self, pattern: re.Pattern[bytes]) -> None:
-        """Move past what the pattern matches, reading on as needed."""
+        """Move past a match of the pattern, reading on as needed."""
         while True:
             match = pattern.match(self.window.data, self.position)
             if match:
@@ -49,12 +49,11 @@ class Cursor:
         return self.window.data[self.position : self.position + 1]
 
     def drop(self) -> None:
-        """Drop the bytes before the position."""
         self.window.drop(self.position)
         self.position = 0
 
     def broken(self, what: str) -> SourceError:
-        """Return the error that the file is damaged here."""
+        """Return the error for damage at this position."""
         self.check_damage()
         return SourceError(
             f"{self.path}: {what} (byte {self.offset})",
@@ -62,7 +61,7 @@ class Cursor:
         )
 
     def check_damage(self) -> None:
-        """Raise SourceError where compressed data is damaged: that is why the rest is missing."""
+        """Raise SourceError if compressed data is damaged, which explains why the rest is missing."""
         if self.window.damage:
             hint = "copy or record the file again, or read what is there with --partial"
             raise SourceError(f"{self.path}: {self.window.damage}", hint)
@@ -70,18 +69,18 @@ class Cursor:
 
 WINDOW_BYTES = CHUNK_BYTES
 MAX_VALUE_BYTES: Final = 64 << 20
-"""Largest single event or header value that is read; a larger one counts as damage."""
+"""Largest event or header value that is read; a larger one counts as damage."""
 _CUTS_TRIED: Final = 8
 _GAP: Final = re.compile(rb"[\s,]*")
 _AFTER_EVENT: Final = re.compile(rb"\s*(?:,\s*\{|\]|,\s*\])")
 
 
 class EventList:
-    """Reads lists of events of a file.
+    """Reader of the lists of events in a file.
 
-    ``repaired`` and ``skipped`` count events whose text was not valid JSON, or nested too deep, ``strays`` places
-    between events with other text. Without ``partial``, what cannot be repaired raises SourceError. ``sparing``: read
-    in little memory.
+    ``repaired`` and ``skipped`` count events that were not valid JSON or nested too deep, ``strays`` places with other
+    text between events. Without ``partial``, damage that cannot be repaired raises SourceError. ``sparing``: use little
+    memory.
     """
 
     def __init__(self, path: Path, partial: bool = False, sparing: bool = False) -> None:
@@ -112,7 +111,7 @@ class EventList:
                 yield self._batch() or self._salvage()
 
     def _resume(self) -> None:
-        """Move to where the next event begins, or the list ends."""
+        """Move to the next event or the end of the list."""
         window = self._at.window
         while self.partial:
             held = len(window.data) - self._at.position
@@ -124,11 +123,11 @@ class EventList:
                 return
             if last:
                 break
-            window.more(max(held, WINDOW_BYTES))  # doubled, so that the same text is not searched too often
+            window.more(max(held, WINDOW_BYTES))  # doubled, so that the search takes linear time
         raise self._at.broken("not an event")
 
     def _batch(self) -> list[ChromeEvent] | None:
-        """Return the events up to the last provable cut in the window; None if no likely place is one."""
+        """Return the events up to the last provable cut in the window, None without one."""
         data, cut = self._at.window.data, min(len(self._at.window.data), self._at.position + WINDOW_BYTES)
         for _ in range(_CUTS_TRIED):
             cut = data.rfind(b"}", self._at.position, cut)
@@ -145,13 +144,13 @@ class EventList:
         return None
 
     def _salvage(self) -> list[ChromeEvent]:
-        """Return events one at a time, over the part of the window that is not valid JSON."""
+        """Return events decoded one at a time, over the part of the window that is not valid JSON."""
         event = self._next_event()
         while event is None and not self._at.window.finished:
             held = len(self._at.window.data) - self._at.position
             if held >= MAX_VALUE_BYTES:
                 break
-            self._at.window.more(max(held, WINDOW_BYTES))  # doubled, so that a long event is not searched too often
+            self._at.window.more(max(held, WINDOW_BYTES))  # doubled, so that the search takes linear time
             event = self._next_event()
         if event is None:
             raise self._at.broken("an event is not valid JSON or does not end")
@@ -179,20 +178,20 @@ class EventList:
 
 
 _LOADED_FROM_BYTES: Final = 1 << 16
-"""The reference reads smaller files in any case."""
+"""The reference always reads smaller files."""
 _WORTH_BYTES: Final = 16 << 20
 _MOST_BATCHES: Final = 64
 
 
 class _Process:
-    """Counts what this process has read of files that were too small to load the compiled code for."""
+    """Bytes that this process has read from files too small to load the compiled code."""
 
     small_bytes = 0
 
 
 class Turns:
-    """Decides who reads next. After the scanner stops, the reference reads a batch; twice as many batches whenever the
-    scanner stops soon again."""
+    """Alternation between scanner and reference. After the scanner stops, the reference reads a batch, and twice as
+    many batches each time the scanner stops soon again."""
 
     def __init__(self, window: Window, dialect: Dialect) -> None:
         self._window, self._dialect = window, dialect
@@ -201,7 +200,7 @@ class Turns:
         self._ahead: ScanAhead | None = None
 
     def scan_next(self) -> bool:
-        """Return whether the scanner reads on from here."""
+        """Return whether the scanner continues from here."""
         if self._ahead is None:
             while (missing := self._enough - len(self._window.data)) > 0 and self._window.more(missing):
                 pass
@@ -212,7 +211,7 @@ class Turns:
         return self._batches < 0
 
     def portions(self) -> Iterator[Portion]:
-        """Yield what the scanner reads, from the beginning of the window on."""
+        """Yield what the scanner reads from the beginning of the window."""
         from perfkit_core.readers.scanner.chunks import ScanAhead
 
         self._ahead = self._ahead or ScanAhead(self._dialect)

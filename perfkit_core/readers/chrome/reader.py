@@ -1,4 +1,4 @@
-"""Chrome-trace JSON files: the events in batches, the rest of the file as its header. A file is never held whole.
+"""Reader of Chrome-trace JSON files in batches of events; the rest of the file is its header.
 
 Format: Google's "Trace Event Format"; the top level is an object with ``traceEvents`` or the list of events itself.
 """
@@ -36,8 +36,7 @@ _KEY: Final = re.compile(rb'\s*,?\s*"((?:[^"\\]|\\.)*)"\s*:\s*')
 class ChromeFile(EventList):
     """One pass over a file: iterate :meth:`batches` or :meth:`portions`, then read ``header`` and the counters.
 
-    ``truncated_at`` is the byte at which the file is cut off, ``more_at`` the one at which something follows the
-    document.
+    ``truncated_at`` is the byte at which the file is cut off, ``more_at`` that at which text follows the document.
     """
 
     header: dict[str, Any]
@@ -45,7 +44,7 @@ class ChromeFile(EventList):
     more_at: int | None = None
 
     def batches(self) -> Iterator[list[ChromeEvent]]:
-        """Yield all events in file order, a list for about each megabyte."""
+        """Yield all events in file order, in lists of about 1 MB."""
         for batch in self.portions(None):
             assert isinstance(batch, list)
             yield batch
@@ -93,7 +92,7 @@ class ChromeFile(EventList):
             )
 
     def _end(self) -> None:
-        """Check what follows the document. More events there mean that damage has closed the list."""
+        """Check the text after the document. More events there mean that damage has closed the list."""
         self._at.skip(_SPACE)
         if not self._at.peek():
             return
@@ -123,13 +122,12 @@ class ChromeFile(EventList):
                 raise self._at.broken("the JSON object is not closed")
 
     def _value(self) -> Any:
-        """Return the next JSON value, whole."""
         size, window = 4096, self._at.window
         end: int | None
         while True:
             raw = window.data[self._at.position : self._at.position + size]
             try:
-                # decoded as one character a byte, so that the end is an offset in bytes
+                # latin-1 has one character a byte, so that the end is an offset in bytes
                 _, end = json.JSONDecoder(strict=False).raw_decode(raw.decode("latin-1"))
             except RecursionError:
                 raise self._at.broken("a header value is nested too deep") from None
@@ -153,7 +151,7 @@ class ChromeFile(EventList):
 
 
 def _decoded(raw: bytes) -> Any:
-    """Return a value, with numbers that JSON does not have as text. Raises ValueError, RecursionError."""
+    """Return a value, with non-JSON numbers as text. Raises ValueError, RecursionError."""
     text = raw.decode("utf-8", "replace")
     try:
         return json.loads(text, strict=False, parse_float=_number, parse_constant=str)
@@ -162,13 +160,13 @@ def _decoded(raw: bytes) -> Any:
 
 
 def _number(text: str) -> float | str:
-    """Return a number, as text where no float can hold it: JSON has none for it."""
+    """Return a float, or the text of a number outside its range."""
     value = float(text)
     return value if math.isfinite(value) else text
 
 
 class Reading(Generic[AnyDialect]):
-    """One pass over a file: its events go to ``recorder``, header and findings are complete at the end."""
+    """One pass over a file into ``recorder``. Header and findings are complete at the end."""
 
     def __init__(self, path: Path, dialect: AnyDialect, partial: bool, sparing: bool = False) -> None:
         self.file = ChromeFile(path, partial, sparing)
@@ -196,14 +194,11 @@ class Reading(Generic[AnyDialect]):
             writer.write(batch)
 
     def see(self, events: pa.Table) -> None:
-        """Note what is needed of all events at the end. Called with the events of each row group."""
+        """Collect what is needed of all events at the end. Called with the events of each row group."""
 
 
 def file_findings(file: ChromeFile, recorder: Recorder) -> tuple[Finding, ...]:
-    """Return the findings about reading a file, for any dialect.
-
-    Truncation, stray text, repaired or skipped events, impossible times and event types that are not read.
-    """
+    """Return the findings about reading a file, for any dialect."""
     findings = []
     if file.truncated_at is not None:
         findings.append(Finding("truncated", cut_off(file.truncated_at)))
@@ -228,7 +223,6 @@ def file_findings(file: ChromeFile, recorder: Recorder) -> tuple[Finding, ...]:
 
 
 def cut_off(at: int) -> Message:
-    """Return the message that a file is cut off at this byte."""
     return message("the file is cut off at byte {at}: everything after it is missing", at=at)
 
 
@@ -245,17 +239,14 @@ def strays(file: ChromeFile) -> list[Finding]:
 
 
 def mistimed(count: int) -> Finding:
-    """Return the finding about events without a place in time."""
     text = message("{count} events have a start or duration that is not a time and are missing", count=count)
     return Finding("events-without-start", text)
 
 
 def negative_durations(count: int) -> Finding:
-    """Return the finding about events that end before they start."""
     text = message("{count} events ended before they began: their duration is taken as 0", count=count)
     return Finding("negative-durations", text)
 
 
 def skipped(count: int) -> Message:
-    """Return the message that events could not be read."""
     return message("{count} events were not valid JSON, or nested too deep, and are missing", count=count)

@@ -1,4 +1,4 @@
-"""Collects recorded events as columns: events read one by one, scanned portions, and texts of live captures."""
+"""Collection of recorded events as columns: events read one by one, scanned portions, and texts of live captures."""
 
 from __future__ import annotations
 
@@ -32,19 +32,18 @@ if TYPE_CHECKING:
     from perfkit_core.readers.scanner.scanner import Scanner
 
 _REMEMBERED: Final = 1 << 8
-"""Descriptions of collectives that are kept for equal events."""
+"""Most descriptions of collectives that are cached for equal events."""
 _TIMED: Final = frozenset("XiIRC")
 """The ``ph`` of spans, instants and counters."""
 _FLOWS: Final = frozenset("stf")
 
 
 class Recorder:
-    """Takes events of one file or capture, in order; :meth:`recorded` returns the input of ``assemble``.
+    """Takes the events of one file or capture, in order; :meth:`recorded` returns the input of ``assemble``.
 
-    Also keeps what metadata events contain: ``thread_names``. ``unknown`` counts events by an unsupported ``ph``,
-    ``untimed`` those without a start and ``mistimed`` those with a start or duration that is not a time, which are both
-    left out, ``reversed`` those with a negative duration, which becomes 0. Without ``partial``, a mistimed event raises
-    SourceError.
+    ``thread_names`` come from metadata events. ``unknown`` counts events by unsupported ``ph``, ``untimed`` those
+    without a start and ``mistimed`` those whose start or duration is not a time, both left out, ``reversed`` those with
+    a negative duration, set to 0. Without ``partial``, a mistimed event raises SourceError.
     """
 
     def __init__(self, dialect: Dialect, partial: bool = False) -> None:
@@ -67,14 +66,12 @@ class Recorder:
 
     @property
     def held(self) -> int:
-        """The number of events so far."""
+        """Number of events so far."""
         return self._rows.count
 
     def add(self, events: Sequence[ChromeEvent] | Portion, times: tuple[IntArray, IntArray] | None = None) -> None:
-        """Take events, or a scanned portion.
-
-        ``times``: start and duration in ns, each of shape (events,), where they are known already (live captures).
-        """
+        """Take events, or a scanned portion. ``times``: start and duration in ns, each of shape (events,), if known
+        already (live captures)."""
         if isinstance(events, Portion):
             self._add_scanned(events)
         else:
@@ -84,7 +81,7 @@ class Recorder:
     def add_text(self, text: bytes, times: tuple[IntArray, IntArray]) -> None:
         """Take the body of a JSON array of events, with their start and duration in ns, each of shape (events,).
 
-        Raises ValueError, and takes none of them, where the text is no such body or has another number of events.
+        Raises ValueError, without taking any, if the text is no such body or has another number of events.
         """
         self._text_bytes += len(text)
         # loading the compiled code takes as long as the reference takes for the first few megabytes
@@ -105,15 +102,13 @@ class Recorder:
         self.add(decoded, times)
 
     def recorded(self, base_ns: int = 0, in_order: bool = True) -> Recorded:
-        """Return the events so far and forget them. Their starts are shifted by ``base_ns``.
-
-        They are sorted as the event table, unless the order in which they were recorded matters.
-        """
+        """Return the events so far and forget them. ``base_ns`` is added to their starts. They are sorted as the event
+        table unless ``in_order`` is False."""
         table = RowTable(self._rows.taken(), self._origins, self._vocabularies, base_ns, in_order)
         return Recorded(table.table(compact=True))
 
     def taken(self) -> pa.Table:
-        """Return the events so far as a table of columns, and forget them."""
+        """Return the events so far as a table, and forget them."""
         table = RowTable(self._rows.taken(), self._origins, self._vocabularies, 0, in_order=False)
         return table.table(compact=False)
 
@@ -125,7 +120,7 @@ class Recorder:
             at = np.array([row for row, _, _ in stretch.slow], np.int64)
             known = None if times is None else (times[0][here], times[1][here])
             slow_times = None if known is None else (known[0][at], known[1][at])
-            lists, (start_ns, dur_ns), kept = self._one_by_one(events, slow_times)  # some of them are no rows
+            lists, (start_ns, dur_ns), kept = self._one_by_one(events, slow_times)  # not all of them are rows
             part = self._translation(stretch.words).rows(stretch, lists, at[kept])
             if known is not None:
                 part.integers |= {"start_ns": known[0], "dur_ns": known[1]}
@@ -135,7 +130,7 @@ class Recorder:
                 self._gather(rows)
 
     def _translation(self, words: Words) -> Translation:
-        if id(words) not in self._translations:  # they hold the words, so no others get their id
+        if id(words) not in self._translations:  # translations keep the words alive, so ids are not reused
             translation = Translation(words, self._dialect, self._origins, self._vocabularies)
             self._translations[id(words)] = translation
         return self._translations[id(words)]
@@ -152,10 +147,8 @@ class Recorder:
             self._rows.add(rows)
 
     def _describe(self, part: Rows) -> None:
-        """Add to ``args`` what collectives communicate (:mod:`perfkit_core.assembly.labels`), and fill ``bytes``.
-
-        Recorded values stay. Events are described while they are collected, when their texts are at hand.
-        """
+        """Add descriptions of collectives to ``args`` (:mod:`perfkit_core.assembly.labels`), and message sizes to
+        ``bytes`` where none was recorded. Done during collection, while the texts are available."""
         for origin in self._origins.known(len(self._communicates)):
             self._communicates.append(self._dialect.communicates(origin.name or "", origin.kind or ""))
         at = np.flatnonzero(self._communicates.array()[part.origin])
@@ -221,6 +214,6 @@ class Recorder:
             name = event.args.get("name") if isinstance(event.args, dict) else None
             if event.name == "thread_name" and pid is not None and tid is not None and isinstance(name, str):
                 self.thread_names.setdefault(f"{pid}:{tid}", name.strip())
-        elif ph is not None and ph not in _FLOWS:  # {} ends Paddle's list; flows repeat what correlation ids say
+        elif ph is not None and ph not in _FLOWS:  # {} ends Paddle's list; flows repeat correlation ids
             self.unknown[ph] = self.unknown.get(ph, 0) + 1
         return False

@@ -1,4 +1,4 @@
-"""The reference reader: events one by one, as the dialect reads them. It defines every cell; the scanner must agree."""
+"""The reference reader: events one by one through the dialect. It defines every cell; the scanner must agree."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ _INTEGERS: Final = ("offset_ns", *ARGUMENT_INTEGERS)
 
 
 class RowLists:
-    """Python lists for some events, one a column."""
+    """Cells of some events, in one Python list a column."""
 
     def __init__(self, dialect: Dialect, labels: dict[tuple[str, str], Label]) -> None:
         self._dialect, self._labels = dialect, labels
@@ -38,7 +38,6 @@ class RowLists:
         self._args: list[str | None] = []
 
     def take(self, event: ChromeEvent) -> None:
-        """Append one event."""
         dialect = self._dialect
         name = dialect.clean_name(event.name if isinstance(event.name, str) else str(event.name))
         category = event.cat if isinstance(event.cat, str) else ""
@@ -61,7 +60,7 @@ class RowLists:
             column = dialect.arguments.get(key)
             if column == "stream" and on_host:  # a launch names the stream of its work, not its own
                 column = None
-            # no integer of 64 bits, or the one that stands for an unknown integer
+            # not a 64-bit integer, or the value of NULL
             unfit = column in _INTEGERS and value is not None and integer(value) in (None, NULL)
             if column is None or values.get(column) is not None or unfit:
                 rest[key] = value
@@ -91,7 +90,7 @@ class RowLists:
 
 
 def of_label(label: Label, category: str, name: str, device: str, pid: int | None, tid: int | None) -> Origin:
-    """Return the origin of an event. Empty texts are None, except for the name."""
+    """Return the origin of an event. Empty texts become None, except the name."""
     return Origin(
         name, as_text(label.kind), as_text(category), as_text(device), as_text(label.phase), as_text(label.layer),
         as_text(label.copy_kind), pid, tid, integer(label.step),
@@ -99,7 +98,7 @@ def of_label(label: Label, category: str, name: str, device: str, pid: int | Non
 
 
 def as_text(value: Any) -> str | None:
-    """Return the value of a text column: strings as they are, everything else as JSON, None for an empty value."""
+    """Return the value of a text column: strings unchanged, other values as JSON, None for an empty value."""
     if value is None or value == "" or isinstance(value, str):
         return value or None
     return msgspec.json.encode(value).decode()

@@ -1,9 +1,8 @@
 """Repair of events that a profiler wrote as invalid JSON.
 
-Kineto and Paddle do not escape names: a quote, backslash or line break in one makes the event invalid. The name ends
-where the next key of the event begins, so its text can be found and escaped. They also print numbers that JSON does not
-have (``inf``, ``nan``): those are kept as text. No other damage is repaired, and a repair must not hide it: a repaired
-name contains no key of an event, and a repaired event does not extend into the next one.
+Kineto and Paddle do not escape quotes, backslashes and line breaks in names. A name ends where the event's next key
+begins, so it can be found and escaped. Numbers that JSON lacks (``inf``, ``nan``) are kept as text. No other damage is
+repaired or hidden: a repaired name contains no key of an event, and a repaired event does not extend into the next.
 """
 
 from __future__ import annotations
@@ -29,7 +28,7 @@ _STRING: Final = rb'"(?:[^"\\\x00-\x1f]|\\.)*"'
 _ESCAPE = re.compile(
     rb"\\u[dD][89abAB][0-9a-fA-F]{2}\\u[dD][c-fC-F][0-9a-fA-F]{2}|(\\u[dD][89a-fA-F][0-9a-fA-F]{2})|\\.", re.DOTALL
 )
-"""Two halves of a character, a half alone (the group), any other escape."""
+"""A surrogate pair, a lone surrogate (the group), any other escape."""
 _NO_FINITE: Final = rb"[iI]nf(?:inity)?|[nN]a[nN]"
 NO_JSON_NUMBER: Final = re.compile(rb"-?(?:" + _NO_FINITE + rb")")
 _NUMBER: Final = rb"-?(?:\d[\d.eE+-]*|" + _NO_FINITE + rb")"
@@ -41,14 +40,14 @@ _OPEN_STRING = re.compile(rb'"(?:[^"\\\x00-\x1f]|\\.)*\\?')
 _CLOSED_BY: Final = {b"{": b"}", b"[": b"]"}
 _END = re.compile(rb"\}(?=\s*(?:,\s*\{|,?\s*\]))")
 _BEGINNING = re.compile(rb'[^\s\[:]\s*(\{\s*"(?:ph|cat|name|pid|tid|ts|dur)"\s*:)')
-"""An object that is neither a member's value nor the first one of a list within an event."""
+"""An object that is neither a member's value nor the first of a list within an event."""
 _END_OF_LIST = re.compile(rb'[^\s\w"]\s*(\])\s*(?:,\s*"[^"\\]*"\s*:|\}?\s*\Z)')
 
 
 def next_event(data: bytes, start: int, last: bool) -> tuple[bytes, int, bool] | None:
-    """Return the event that begins at ``start``: its (repaired) text, where it ends, whether it was repaired.
+    """Return the event that begins at ``start``: its (repaired) text, its end, whether it was repaired.
 
-    None when no end is in sight; ``last`` means that nothing follows ``data``. When no repair helps, the text up to the
+    None if no end is in sight; ``last`` means that nothing follows ``data``. If no repair helps, the text up to the
     next event is returned unchanged.
     """
     if data[start : start + 1] != b"{":
@@ -69,10 +68,8 @@ def next_event(data: bytes, start: int, last: bool) -> tuple[bytes, int, bool] |
 
 
 def next_beginning(data: bytes, start: int, last: bool) -> int | None:
-    """Return where the next event begins, after text that is no event; None: not in sight.
-
-    ``last`` means that nothing follows ``data``: then also where the list of events ends.
-    """
+    """Return the beginning of the next event after stray text, None if not in sight; if ``last`` (nothing follows
+    ``data``) also the end of the list."""
     beginning = _BEGINNING.search(data, start)
     if beginning:
         return beginning.start(1)
@@ -81,10 +78,8 @@ def next_beginning(data: bytes, start: int, last: bool) -> int | None:
 
 
 def value_end(data: bytes) -> int | None:
-    """Return the end of the value that ``data`` begins with; None where it is not a value, or incomplete.
-
-    It may contain numbers that JSON does not have.
-    """
+    """Return the end of the value at the beginning of ``data``, which may contain numbers that JSON lacks; None if it
+    is not a value or incomplete."""
     if data[:1] in (b"{", b"["):
         return _closing(data, 0) or None
     scalar = _STRING_OR_NUMBER.match(data)
@@ -92,11 +87,8 @@ def value_end(data: bytes) -> int | None:
 
 
 def _unusual_event(data: bytes, start: int, ends: list[int]) -> tuple[bytes, int, bool] | None:
-    """Return an event that is sound but has so many objects inside that its end was not tried, that has the name as its
-    last key, or that is damaged.
-
-    The last of ``ends`` is where the next event begins; empty where that is not in sight.
-    """
+    """Return a valid event with too many inner objects for its end to be tried, an event whose last key is the name, or
+    a damaged one. The last of ``ends`` is the beginning of the next event; empty if not in sight."""
     closing = _closing(data, start)
     if closing is None:
         return None
@@ -104,7 +96,7 @@ def _unusual_event(data: bytes, start: int, ends: list[int]) -> tuple[bytes, int
     if text:
         try:
             DECODER.decode(b"[" + text + b"]")
-        except RecursionError:  # sound as far as it was read: nothing to repair, and its end is known
+        except RecursionError:  # valid so far, with a known end: nothing to repair
             return text, closing, False
         except UNDECODABLE:
             pass
@@ -116,7 +108,7 @@ def _unusual_event(data: bytes, start: int, ends: list[int]) -> tuple[bytes, int
             return repaired, end, True
     if not ends:
         return None
-    # where the closing brace of this event is missing, a sound event ends at the same place
+    # if the closing brace of this event is missing, a valid event ends at the same position
     for gap in _BETWEEN.finditer(data, start, ends[-1]):
         events = _decoded(data[gap.end() : ends[-1]])
         if events and all(event.ph is not None for event in events):
@@ -125,7 +117,7 @@ def _unusual_event(data: bytes, start: int, ends: list[int]) -> tuple[bytes, int
 
 
 def _event_follows(data: bytes, start: int, end: int) -> bool:
-    """Return whether the text after ``end`` begins as this event does, or is a sound event (objects inside are not)."""
+    """Return whether the text after ``end`` begins like this event, or is a valid event (inner objects are not)."""
     first_key, gap = _FIRST_KEY.match(data, start), _BETWEEN.match(data, end)
     if gap is None:
         return False
@@ -136,8 +128,7 @@ def _event_follows(data: bytes, start: int, end: int) -> bool:
 
 
 def _closing(data: bytes, start: int) -> int | None:
-    """Return the end of the object or list that begins at ``start``; ``start`` where it is not JSON, None when the data
-    ends first."""
+    """Return the end of the object or list at ``start``; ``start`` if it is not JSON, None if the data ends first."""
     opened: list[bytes] = []
     named, at = True, start
     while at < len(data):
@@ -164,7 +155,7 @@ def _decoded(text: bytes) -> list[ChromeEvent] | None:
 
 
 def _repaired(text: bytes, after_name: re.Pattern[bytes]) -> bytes | None:
-    """Return valid JSON: the name escaped where it is not, and :func:`values_mended`. None where that does not help."""
+    """Return valid JSON, with the name escaped if needed and :func:`values_mended`; None if that does not help."""
     repaired = text
     opening = _NAME.search(text, 0, _MAX_NAME_BYTES)
     if opening and not _SOUND_NAME.match(text, opening.end()):
@@ -178,15 +169,14 @@ def _repaired(text: bytes, after_name: re.Pattern[bytes]) -> bytes | None:
 
 
 def values_mended(text: bytes) -> bytes:
-    """Return text with numbers that JSON does not have as strings, and the replacement character for bytes that are not
-    UTF-8 and for surrogates that are escaped alone."""
+    """Return text with non-JSON numbers as strings, and the replacement character for bytes that are not UTF-8 and for
+    escaped lone surrogates."""
     text = text.decode("utf-8", "replace").encode()
     text = _ESCAPE.sub(lambda escape: b"\\ufffd" if escape[1] else escape[0], text)
     return _STRING_OR_NUMBER.sub(_as_string, text)
 
 
 def _as_string(token: re.Match[bytes]) -> bytes:
-    """Return a string or number as it is, a number that JSON does not have as a string."""
     if not token[1]:
         return token[0]
     try:

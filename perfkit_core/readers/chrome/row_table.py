@@ -1,4 +1,4 @@
-"""Gathered rows as a table of columns: in the order in which they were recorded, or in the order of time."""
+"""Tables of columns from collected rows, in recorded order or sorted by time."""
 
 from __future__ import annotations
 
@@ -43,15 +43,13 @@ _COLUMNS: Final = (
 
 
 class RowTable:
-    """Makes the columns of rows one by one, and frees the memory of each one's source when it is done."""
+    """Makes the columns of rows one by one, freeing the source of each."""
 
     def __init__(
         self, rows: Rows, origins: Origins, vocabularies: Mapping[str, Vocabulary], base_ns: int, in_order: bool
     ) -> None:
-        """``base_ns`` is added to the starts. ``rows`` is taken apart; with ``in_order`` its rows are sorted by time.
-
-        Raises SourceError where a start or an end does not fit 64 bits then.
-        """
+        """``base_ns`` is added to the starts; ``in_order`` sorts by time. Consumes ``rows``. Raises SourceError if a
+        start or an end does not fit 64 bits."""
         self._rows, self._origins, self._vocabularies = rows, origins, vocabularies
         if rows.count:
             check_fits(base_ns + time for time in span_ns(rows.integers["start_ns"], rows.integers["dur_ns"]))
@@ -62,7 +60,7 @@ class RowTable:
 
     def table(self, compact: bool) -> pa.Table:
         """Return all columns. With ``compact``, dictionaries hold only what occurs."""
-        # in threads: numpy and Arrow work outside of Python's lock, and new memory takes longer than its use
+        # in threads, as numpy and Arrow release Python's lock, and page faults of new memory dominate
         threads = parallel.threads() if self._rows.count >= parallel.WORTH_ROWS else 1
         names: tuple[str, ...] = (
             "args",
@@ -85,7 +83,7 @@ class RowTable:
         return pa.table({name: empty.get(name, columns[name]) for name in _COLUMNS})
 
     def _own_column(self, compact: bool, name: str) -> pa.Array | pa.ChunkedArray | None:
-        """Return a column of what each event holds itself; None where it is empty."""
+        """Return a column of values of single events, None if it is empty."""
         if name in INTEGERS:
             values = self._rows.integers.pop(name, None)
             return None if values is None else _nullable(self._ordered(values))
@@ -105,14 +103,14 @@ class RowTable:
         return texts_taken(args, self._order, replaced)
 
     def _origin_column(self, origin: npt.NDArray[Any], used: BoolArray | None, name: str) -> pa.Array | None:
-        """Return a column of what events of one origin share; None where it is empty."""
+        """Return a column of values of origins, None if it is empty."""
         if name in ORIGIN_TEXTS:
             return self._origins.texts(name, origin, used)
         values = self._origins.integers(name, origin)
         return None if values is None else _nullable(values)
 
     def _ordered(self, values: npt.NDArray[Any]) -> npt.NDArray[Any]:
-        """Sort values in place: memory that was touched before costs nothing."""
+        """Sort values in place, as touching new memory is expensive."""
         if self._order is None:
             return values
         if not hasattr(self._scratch, "cells"):
@@ -123,7 +121,7 @@ class RowTable:
 
 
 def _nullable(values: IntArray) -> pa.Array | None:
-    """Return integers as a column that shares their memory; None where none is known."""
+    """Return integers as a column that shares their memory; None if all are null."""
     known = values != NULL
     nulls = len(values) - int(np.count_nonzero(known))
     if nulls and nulls == len(values):
@@ -135,7 +133,7 @@ def _nullable(values: IntArray) -> pa.Array | None:
 
 
 _ROOM_BYTES: Final = 1 << 26
-"""Smallest size of a column that is not small any more; it is allocated at four times what it needs."""
+"""Smallest room of a column that exceeds SMALL_BYTES; it is allocated at four times its need."""
 _NO_TEXT: Final = -1
 
 
@@ -201,7 +199,7 @@ class _Column:
             room = 2 * size if size <= SMALL_BYTES else max(4 * size, _ROOM_BYTES)
             try:
                 cells = allocate(room // kind.itemsize, kind)
-            except MemoryError:  # more at once than the system commits to
+            except MemoryError:  # the system may refuse to overcommit
                 cells = allocate(end + end // 8, kind)
             cells[: self.count] = self._cells[: self.count]
             self._cells = cells
@@ -216,7 +214,7 @@ class _Column:
 
 
 def _cells(args: pa.Array) -> tuple[npt.NDArray[np.uint8], npt.NDArray[np.int32]]:
-    """Return the bytes of strings, and the length of each."""
+    """Return the bytes of strings, and their lengths."""
     _, ends, text = args.buffers()
     ends = np.frombuffer(ends, np.int32)[args.offset : args.offset + len(args) + 1]
     cells = np.frombuffer(text, np.uint8) if text is not None and text.size else np.empty(0, np.uint8)

@@ -1,8 +1,5 @@
-"""Recorded events as arrays of a stretch, with what many events share kept once.
-
-Names, categories and threads repeat a thousand times over in every recording: an event has the number of its origin
-instead of ten texts and integers. Only when a table is made does each event get columns of its own.
-"""
+"""Recorded events as arrays, with the cells that many events share (name, category, thread, …) stored once as an
+origin. Columns of single events are made only with a table."""
 
 from __future__ import annotations
 
@@ -18,15 +15,15 @@ import pyarrow.compute as pc
 from perfkit_core.algorithms.arrays import BLOCK, BoolArray, IntArray, spread
 
 NULL: Final = -(2**63)
-"""Stands for an unknown integer. No recorded integer has this value: at most 18 digits are read."""
+"""Unknown integer. No recorded integer has this value, as at most 18 digits are read."""
 
 ARGUMENT_INTEGERS: Final = (
     "correlation", "external", "stream", "sequence", "bytes", "address", "total_bytes", "flops",
 )  # fmt: skip
 ARGUMENT_TEXTS: Final = ("shapes", "dtypes", "stack", "module")
-"""Columns that arguments of events may go to."""
+"""Columns for arguments of events."""
 INTEGERS: Final = ("start_ns", "dur_ns", "offset_ns", *ARGUMENT_INTEGERS)
-"""Integer columns of recorded events that are not part of the origin."""
+"""Integer columns that are not part of the origin."""
 ORIGIN_TEXTS: Final = ("name", "kind", "category", "device", "phase", "layer", "copy_kind")
 ORIGIN_INTEGERS: Final = ("pid", "tid", "step")
 
@@ -34,7 +31,7 @@ Codes = npt.NDArray[np.int32]
 
 
 class Vocabulary:
-    """Distinct texts, numbered as they come, for a dictionary column; -1 is a missing text."""
+    """Distinct texts of a dictionary column, numbered by appearance; -1 is a missing text."""
 
     def __init__(self) -> None:
         self._numbers: dict[str, int] = {}
@@ -45,7 +42,6 @@ class Vocabulary:
         return -1 if text is None else self._numbers.setdefault(text, len(self._numbers))
 
     def numbers(self, texts: Iterable[str | None]) -> Codes:
-        """Return the numbers of texts, shape (texts,)."""
         return np.fromiter(map(self.number, texts), np.int32)
 
     def texts(self) -> pa.Array:
@@ -55,10 +51,8 @@ class Vocabulary:
         return self._array
 
     def compact(self, codes: Codes, counted: BoolArray | None = None) -> tuple[pa.Array, Codes]:
-        """Return only the texts that occur, and the codes that index these.
-
-        ``counted``: the codes that count; the others are undefined in the result. All of shape (codes,).
-        """
+        """Return the texts that occur, and the codes that index them. Without ``counted`` (a mask) all codes count;
+        others are undefined in the result."""
         occurs = np.zeros(len(self._numbers) + 1, np.bool_)
         occurs[codes if counted is None else codes[counted]] = True
         occurs[-1] = False
@@ -71,18 +65,18 @@ class Vocabulary:
 
 
 def validity(known: BoolArray) -> pa.Buffer | None:
-    """Return Arrow's validity bitmap of rows that are not null; None where all are."""
+    """Return Arrow's validity bitmap of rows that are not null, None if all are valid."""
     return None if known.all() else pa.py_buffer(np.packbits(known, bitorder="little"))
 
 
 def encoded(codes: Codes, texts: pa.Array) -> pa.DictionaryArray:
-    """Return a dictionary column of codes, negative ones null. Shares the memory of ``codes``."""
+    """Return a dictionary column that shares the memory of the codes; negative ones are null."""
     indices = pa.Array.from_buffers(pa.int32(), len(codes), [validity(codes >= 0), pa.py_buffer(codes)])
     return pa.DictionaryArray.from_arrays(indices, texts)
 
 
 class Numbers:
-    """A growing list of numbers that is used as an array."""
+    """A growing list of numbers, available as an array."""
 
     def __init__(self, kind: Any) -> None:
         self._list: list[int] = []
@@ -92,11 +86,9 @@ class Numbers:
         return len(self._list)
 
     def append(self, number: int) -> None:
-        """Add a number at the end."""
         self._list.append(number)
 
     def array(self) -> npt.NDArray[Any]:
-        """Return all numbers so far, shape (numbers,)."""
         if len(self._array) != len(self._list):
             self._array = np.array(self._list, self._array.dtype)
         return self._array
@@ -118,7 +110,7 @@ class Origin(NamedTuple):
 
 
 class Origins:
-    """Distinct origins, numbered as they come."""
+    """Distinct origins, numbered by appearance."""
 
     def __init__(self) -> None:
         self._numbers: dict[Origin, int] = {}
@@ -144,21 +136,18 @@ class Origins:
         return self._list[first:]
 
     def name(self, number: int) -> str | None:
-        """Return the name of the events of an origin."""
         return self._list[number].name
 
     def used(self, origin: npt.NDArray[Any]) -> BoolArray:
-        """Return the mask of the origins that occur among events, shape (origins,)."""
+        """Return the mask of origins that occur among events, shape (origins,)."""
         used = np.zeros(len(self._list), np.bool_)
         for begin in range(0, len(origin), BLOCK):
             used[origin[begin : begin + BLOCK]] = True
         return used
 
     def texts(self, column: str, origin: npt.NDArray[Any], used: BoolArray | None) -> pa.DictionaryArray | None:
-        """Return a column of ORIGIN_TEXTS for events of these origins; None where it is empty.
-
-        With ``used``, the dictionary holds only what occurs.
-        """
+        """Return a column of ORIGIN_TEXTS for events of these origins, None if it is empty. ``used`` limits the
+        dictionary to origins that occur."""
         vocabulary, codes = self._vocabularies[column], self._texts[column].array()
         values = vocabulary.texts()
         if used is not None:
@@ -166,25 +155,24 @@ class Origins:
         return encoded(spread(codes, origin), values) if len(values) else None
 
     def integers(self, column: str, origin: npt.NDArray[Any]) -> IntArray | None:
-        """Return a column of ORIGIN_INTEGERS for events of these origins, NULL where unknown; None where it is
-        empty."""
+        """Return a column of ORIGIN_INTEGERS for events of these origins, NULL where unknown; None if it is empty."""
         values = self._integers[column].array()
         return spread(values, origin) if (values != NULL).any() else None
 
 
 _RARE: Final = 32
-"""Replaced arguments of fewer than one row in this many are kept aside: a copy of all costs more."""
+"""Below one replaced row in this many, replaced arguments are kept aside, as a copy of all costs more."""
 _MOST_PARTS: Final = 16
 """More parts of a stretch cost more than a copy of it."""
 
 
 @dataclass(slots=True)
 class Rows:
-    """Events, in the order of the source.
+    """Events in the order of the source.
 
-    ``origin`` holds numbers of origins, ``integers`` and ``texts`` (numbers of a vocabulary) the columns, each of shape
-    (count,); a missing column is empty. ``args`` are strings, None where no event has any; in pieces only where one
-    array cannot hold them. ``replaced`` holds arguments of single rows, to be used instead of those in ``args``.
+    ``origin`` holds numbers of origins; ``integers`` and ``texts`` (numbers of a vocabulary) hold columns of shape
+    (count,), missing if empty. ``args`` are strings, None if no event has any, chunked only if one array cannot hold
+    them. ``replaced`` overrides ``args`` of single rows.
     """
 
     count: int
@@ -195,7 +183,7 @@ class Rows:
     replaced: dict[int, str | None] = field(default_factory=dict)
 
     def put(self, at: IntArray, other: Rows) -> None:
-        """Place the rows of ``other`` at the positions ``at``, shape (other.count,)."""
+        """Write the rows of ``other`` at the positions ``at``, shape (other.count,)."""
         self.origin[at] = other.origin
         for name in INTEGERS:
             if name in self.integers or name in other.integers:
@@ -213,14 +201,13 @@ class Rows:
         return [self.replaced.get(row, text) for row, text in zip(at.tolist(), texts, strict=True)]
 
     def replace(self, at: IntArray, args: list[str | None]) -> None:
-        """Replace the arguments of the rows ``at``."""
         self.replaced.update(zip(at.tolist(), args, strict=True))
         if len(self.replaced) * _RARE > self.count:
             self._settle()
 
     def without(self, rows: IntArray) -> list[Rows]:
-        """Return all rows but these, which ascend: the parts between them, which share memory, or one copy where there
-        are many parts."""
+        """Return all rows but the ascending ``rows``: the parts between them, which share memory, or one copy if they
+        are many."""
         if not len(rows):
             return [self]
         first, end = np.append(0, rows + 1), np.append(rows, self.count)
@@ -238,7 +225,7 @@ class Rows:
         return parts
 
     def _settle(self) -> None:
-        """Move what is replaced into ``args``."""
+        """Move ``replaced`` into ``args``."""
         if not self.replaced:
             return
         mask = np.zeros(self.count, np.bool_)

@@ -1,4 +1,4 @@
-"""Scanned events: the stretches of rows that the scanner hands to the recorder, and their translation into rows."""
+"""Scanned events: the stretches of rows from the scanner, and their translation into rows of the recording."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from perfkit_core.readers.chrome.reference_rows import RowLists, as_text, of_lab
 from perfkit_core.readers.chrome.rows import ARGUMENT_INTEGERS, ARGUMENT_TEXTS, Codes, Origin, Origins, Rows, Vocabulary
 
 START, DURATION, FIRST_INTEGER = 0, 1, 2
-"""Rows of ``numbers``; the last one is the offset."""
+"""Rows of ``numbers``; the last row is the offset."""
 ORIGIN, FIRST_TEXT = 0, 1
 """Rows of ``codes``."""
 
@@ -37,11 +37,11 @@ class Words:
 
 @dataclass(frozen=True, slots=True)
 class Stretch:
-    """Rows as scanned: ``numbers[c]`` and ``codes[c]`` of shape (rows,), None where an optional column is empty.
+    """Scanned rows. ``numbers[c]`` and ``codes[c]`` (of ``words``) have shape (rows,), None for an empty optional
+    column.
 
-    ``rest`` is the text of arguments without a column. ``slow`` holds (row, position, text) of events that the
-    reference has to read. ``recoded`` holds the arguments of single rows, to be used instead of ``rest``. The codes are
-    numbers of ``words``.
+    ``rest`` is the text of arguments without a column; ``recoded`` overrides it for single rows. ``slow`` holds (row,
+    position, text) of events for the reference.
     """
 
     words: Words
@@ -54,7 +54,7 @@ class Stretch:
     recoded: dict[int, str]
 
     def first(self, rows: int, slow: int) -> Stretch:
-        """Return the first rows, with this many slow events among them."""
+        """Return the first rows, with ``slow`` slow events among them."""
         ends = self.rest_ends[: rows + 1]
         numbers = tuple(None if column is None else column[:rows] for column in self.numbers)
         codes = tuple(None if column is None else column[:rows] for column in self.codes)
@@ -64,7 +64,7 @@ class Stretch:
 
 @dataclass(frozen=True, slots=True)
 class Portion:
-    """Stretches of rows in the order of the file, and the events of each that the reference has to read."""
+    """Stretches of rows in file order, and the events of each that the reference has to read."""
 
     stretches: tuple[Stretch, ...]
     slow: tuple[list[ChromeEvent], ...]
@@ -75,26 +75,21 @@ _ORIGIN: Final = "origin"
 
 
 class Translation:
-    """Translates the numbers of one scanner into those of the recording.
-
-    Numbers of the recording are given in the order of the rows that use them: as the reference does, and however many
-    threads have scanned the file.
-    """
+    """Translation of the numbers of one scanner into those of the recording, which are assigned in the order of the
+    rows that use them, as by the reference and for any number of scanning threads."""
 
     def __init__(
         self, words: Words, dialect: Dialect, origins: Origins, vocabularies: Mapping[str, Vocabulary]
     ) -> None:
         self._words, self._dialect = words, dialect
         self._numbered: dict[str, Any] = {_ORIGIN: origins, **vocabularies}
-        # by column: number in the recording of each number of the scanner, _UNSEEN where no row has used it yet. One
-        # more item stands for -1, a missing text.
+        # by column: number in the recording of each number of the scanner, _UNSEEN before its first row. The last item
+        # is for -1, a missing text.
         self._numbers = {column: np.array([-1], np.int32) for column in self._numbered}
 
     def rows(self, stretch: Stretch, lists: RowLists, at: IntArray) -> Rows:
-        """Return the rows of a stretch; those of ``stretch.slow`` are undefined.
-
-        ``lists`` holds the slow events that are rows, ``at`` their rows.
-        """
+        """Return the rows of a stretch, those of slow events undefined. ``lists`` holds the slow events that are rows,
+        ``at`` their rows."""
         origin, start_ns, dur_ns = stretch.codes[ORIGIN], stretch.numbers[START], stretch.numbers[DURATION]
         assert origin is not None  # only other columns are optional
         assert start_ns is not None
@@ -121,10 +116,8 @@ class Translation:
     def _translated(
         self, column: str, codes: Codes, stretch: Stretch, slow: Mapping[int, Origin | str | None]
     ) -> Codes:
-        """Return the numbers in the recording of the scanner's numbers; undefined for slow rows.
-
-        ``slow``: values of slow events by row, which are numbered among the others.
-        """
+        """Return the numbers in the recording, undefined for slow rows. ``slow`` maps rows of slow events to their
+        values, which are numbered in the same order."""
         numbers, words = self._numbers[column], self._words
         more = len(words.origins if column == _ORIGIN else words.texts) + 1 - len(numbers)
         if more:
@@ -146,7 +139,7 @@ class Translation:
         return numbers[codes] if new else translated
 
     def _value(self, column: str, number: int) -> Origin | str | None:
-        """Return the origin or text that a number of the scanner stands for."""
+        """Return the origin or text of a number of the scanner."""
         words = self._words
         if column != _ORIGIN:
             return as_text(words.texts[number])

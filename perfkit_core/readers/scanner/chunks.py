@@ -1,8 +1,8 @@
-"""Scans a file in several threads, ahead of the consumer, and proves that nothing is read twice or left out.
+"""Scans a file in several threads, ahead of the consumer, with proof that no event is read twice or left out.
 
-Chunks are cut where an event seems to begin, so that several can be scanned in parallel. A chunk that was scanned from
-the beginning of an event to its last byte, which is a comma and white space, proves that the next one begins with an
-event. At the first chunk that is not read to its end the reference takes over; what was scanned after it is discarded.
+Chunks are cut where an event seems to begin. A chunk that was scanned from the beginning of an event to its end, a
+comma and white space, proves that the next chunk begins with an event. At the first chunk that is not read to its end
+the reference takes over, and later chunks are discarded.
 """
 
 from __future__ import annotations
@@ -29,12 +29,12 @@ from perfkit_core.runtime import parallel
 from perfkit_core.storage.bytestream import Window
 
 CHUNK_BYTES: Final = 6 << 20
-"""Python handles each chunk in one thread at a time: with small chunks the other threads wait."""
+"""Python handles each chunk under its lock, so with small chunks other threads wait."""
 SPARING_BYTES: Final = 1 << 19
-"""Size of a chunk where memory matters more than time."""
+"""Size of a chunk if memory matters more than time."""
 _TAIL_BYTES: Final = (1 << 12, 1 << 16)
 _LONGEST: Final = 16
-"""A chunk without a likely end grows to this many times its size before it is left to the reference."""
+"""Factor by which a chunk without a likely end grows before it is left to the reference."""
 _FIRST_KEY: Final = re.compile(rb'\{\s*("(?:[^"\\]|\\.)*")')
 
 
@@ -48,12 +48,11 @@ class Chunk:
     last: bool
 
     def rest(self, position: int) -> bytes:
-        """Return the bytes from a position on."""
         return self.buffer[position : self.size].tobytes()
 
 
 class Chunks:
-    """Iterates over the chunks of a window and the file after it. Reuses the buffers that are given back."""
+    """Iterator over the chunks of a window and the rest of its file, with reused buffers."""
 
     def __init__(self, window: Window) -> None:
         """``window.data`` begins with an event; it is removed from the window until :meth:`stop`."""
@@ -65,11 +64,10 @@ class Chunks:
         self._end = re.compile(rb"\}\s*,\s*(?=\{\s*" + re.escape(first[1]) + rb")") if first else None
 
     def give_back(self, chunk: Chunk) -> None:
-        """Free the buffer of a chunk that nobody reads any more."""
         self._free.append(chunk.buffer)
 
     def stop(self, unread: bytes, offset: int) -> None:
-        """Leave the window at ``unread``, which begins at ``offset`` of the file and ends where the last cut was."""
+        """Restore the window to ``unread``, which begins at ``offset`` of the file and ends at the last cut."""
         self._window.data, self._window.base = unread + self._carried, offset
         self._carried = b""
 
@@ -95,7 +93,7 @@ class Chunks:
         raise StopIteration
 
     def _filled(self, wanted: int) -> tuple[npt.NDArray[np.uint8], int]:
-        """Return a buffer with up to ``wanted`` bytes, and how many it holds."""
+        """Return a buffer with up to ``wanted`` bytes, and their number."""
         buffer = np.empty(0, np.uint8)
         while self._free and len(buffer) < wanted + PAD:
             buffer = self._free.pop()
@@ -110,7 +108,7 @@ class Chunks:
 
     @staticmethod
     def _last_beginning(end: re.Pattern[bytes], buffer: npt.NDArray[np.uint8], held: int) -> int:
-        """Return where the last event seems to begin; 0 where no event does."""
+        """Return where the last event seems to begin, 0 if none does."""
         for count in (*_TAIL_BYTES, held):
             start = max(held - count, 0)
             ends = [match.end() for match in end.finditer(buffer[start:held].tobytes())]
@@ -120,11 +118,11 @@ class Chunks:
 
 
 _WAITING, _WAITING_SPARING = 3, 1
-"""Chunks beside those that are being scanned: a thread that finds none sleeps, and wakes late."""
+"""Chunks queued besides those being scanned, as a thread without work sleeps and wakes late."""
 
 
 class ScanAhead:
-    """Reads the events of one file, as far as the scanner can read them."""
+    """Reads the events of one file up to what the scanner cannot read."""
 
     def __init__(self, dialect: Dialect) -> None:
         self._dialect = dialect
@@ -132,7 +130,7 @@ class ScanAhead:
         self._idle: SimpleQueue[Scanner] = SimpleQueue()
 
     def portions(self, window: Window) -> Iterator[Portion]:
-        """Yield events from the beginning of the window on. At the end the window begins with what was not read."""
+        """Yield events from the beginning of the window. Afterwards the window begins with what was not read."""
         chunks = Chunks(window)
         most = self._threads + (_WAITING_SPARING if window.sparing else _WAITING)
         waiting: deque[tuple[Chunk, Future[Scanned]]] = deque()

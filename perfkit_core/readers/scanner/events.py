@@ -1,4 +1,4 @@
-"""Events, one after the other, from a padded buffer into columns: the compiled loop of the scanner.
+"""The compiled loop of the scanner: events from a padded buffer into columns.
 
 What many events share (category and name, process, thread, device) is packed into one number, the origin.
 """
@@ -23,7 +23,7 @@ _MASK: Final = (1 << _BITS) - 1
 
 @inlined
 def origin(memory, pair, process, thread, place):  # type: ignore[no-untyped-def]
-    """Return (number, odd) of the origin. Negative: no room; odd: these numbers are too large to be packed."""
+    """Return (number, odd) of the origin. Negative: no room; odd: the numbers are too large to be packed."""
     odd = process > _MASK or thread > _MASK or place > _MASK
     lane = number_of(memory.lanes, np.int64(0) if odd else (process << (2 * _BITS)) | (thread << _BITS) | place)
     return lane if lane < 0 else number_of(memory.origins, (pair << 32) | lane), odd
@@ -50,7 +50,7 @@ def place(memory, label, process):  # type: ignore[no-untyped-def]
 
 
 def place_parts(key: int) -> tuple[int, int, list[int]]:
-    """Return (label, process, arguments) of a place. Number 0 of ``memory.places`` is the host's, whose key is 0."""
+    """Return (label, process, arguments) of a place. Number 0 of ``memory.places`` is the host, with key 0."""
     key -= 1
     label, key = key & ((1 << _CLASS_BITS) - 1), key >> _CLASS_BITS
     process, key = key & ((1 << _PID_BITS) - 1), key >> _PID_BITS
@@ -58,18 +58,16 @@ def place_parts(key: int) -> tuple[int, int, list[int]]:
 
 
 CLEAN, CLOSED, BROKEN, ROWS_FULL, GROW, NEW_PAIR = range(6)
-"""Why a scan stopped: all consumed up to a comma; at the bracket that closes the list; at an event that the reference
-has to read; no row left; a dictionary is full; a pair of category and name that the dialect has to label first."""
+"""Why a scan stopped: end of input after a comma; end of the list; an event for the reference; no row left; a
+dictionary is full; a pair of category and name that the dialect has to label first."""
 
 _COMMA, _OPEN, _CLOSE, _CLOSE_LIST = 0x2C, 0x7B, 0x7D, 0x5D
 
 
 @by_address
 def scan(buffer, at, end, memory, columns):  # type: ignore[no-untyped-def]
-    """Return (status, position) after as many events as possible, from ``at``, the ``{`` of an event.
-
-    Everything before the returned position has been read completely; ``columns`` counts the rows in use.
-    """
+    """Return (status, position) after as many events as possible, from the ``{`` at ``at``. All events before the
+    position are in ``columns``."""
     while columns.rows < columns.capacity:
         columns.serial += 1
         behind, kind = _event(buffer, at, memory, columns)
@@ -93,7 +91,7 @@ def scan(buffer, at, end, memory, columns):  # type: ignore[no-untyped-def]
 
 @inlined
 def _keep(start, end, kind, memory, columns):  # type: ignore[no-untyped-def]
-    """Count the event's row among those in use; set the event aside where the reference has to read it."""
+    """Count the event's row, and note events for the reference."""
     if kind == state.OTHER:
         at = 3 * columns.slow_rows
         put_int64(columns.slow, at, columns.rows)
@@ -158,7 +156,7 @@ def _event(buffer, at, memory, columns):  # type: ignore[no-untyped-def]
 
 @inlined
 def _row(end, memory, columns):  # type: ignore[no-untyped-def]
-    """Return (end, SPAN, FLOW or OTHER) of the event that was read, and complete its row."""
+    """Complete the row of the event; return (end, SPAN, FLOW or OTHER)."""
     event = memory.event
     if event.kind == state.FLOW and not event.odd and not event.coded and event.pair < 0:  # without arguments to check
         return end, state.FLOW

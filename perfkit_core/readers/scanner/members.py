@@ -1,7 +1,4 @@
-"""The members and arguments of one event: compiled code that reads them into the records of the event and its row.
-
-An argument goes to the column of its key, or into the text of what has no column.
-"""
+"""Compiled code that reads the members and arguments of one event. Arguments without a column are collected as text."""
 
 from __future__ import annotations
 
@@ -32,9 +29,8 @@ _OPEN, _CLOSE, _OPEN_LIST = 0x7B, 0x7D, 0x5B
 def key(buffer, at, known, following, context, room):  # type: ignore[no-untyped-def]
     """Return (start of the value, end of the name, number, odd) of the member whose name begins at ``at``.
 
-    The same names follow one another in event after event, so the next one is guessed first.
-
-    ``following``: the number that came next in this context, -1 for none yet. Numbers below ``room`` can be used.
+    Names follow each other in the same order in most events, so ``following``, the number that came next in this
+    context (-1: none), is tried first. Numbers from ``room`` on cannot be used.
     """
     if byte(buffer, at) != _QUOTE:
         return np.int64(state.BROKEN_TEXT), at, np.int64(0), True
@@ -57,13 +53,14 @@ def key(buffer, at, known, following, context, room):  # type: ignore[no-untyped
 
 @inlined
 def context_of(number, kind):  # type: ignore[no-untyped-def]
-    """Return where the key that follows key ``number`` (-1: the first key) in events of this kind is remembered."""
+    """Return the index in ``following`` after key ``number`` (-1: the first key) in events of this kind."""
     return (number + 1) * state.CONTEXTS + (kind & (state.CONTEXTS - 1))
 
 
 @by_address
 def arguments(buffer, at, memory, columns, on_device, kind):  # type: ignore[no-untyped-def]
-    """Return (end, end of the row's text, odd) of the object at ``at``. Events of one ``kind`` have like arguments."""
+    """Return (end, end of the row's text, odd) of the object at ``at``. ``kind`` separates events with different
+    arguments."""
     odd, begin, to, number = False, columns.text, columns.text, np.int64(-1)
     at = past_space(buffer, at + 1)
     if byte(buffer, at) == _CLOSE:
@@ -141,14 +138,14 @@ def _argument(buffer, name, name_end, start, memory, columns, key_number, to, fi
 
 @by_address
 def _is_empty(buffer, start, end):  # type: ignore[no-untyped-def]
-    """Return whether this is ``""``, ``[]`` or ``{}``."""
+    """Return whether the value is ``""``, ``[]`` or ``{}``."""
     lead = byte(buffer, start)
     return end == start + 2 and lead in (_QUOTE, _OPEN, 0x5B)
 
 
 @inlined
 def _rest(buffer, key, key_end, start, out, to, first):  # type: ignore[no-untyped-def]
-    """Write the key and value as the next member of the row's object."""
+    """Append the key and value to the row's text."""
     put_byte(out, to, _OPEN if first else _COMMA)
     to += 1
     put_bytes(out, to, buffer, key, key_end + 1)
@@ -159,7 +156,7 @@ def _rest(buffer, key, key_end, start, out, to, first):  # type: ignore[no-untyp
 
 @by_address
 def _text(buffer, start, memory, out, to):  # type: ignore[no-untyped-def]
-    """Return (end, code) of a value that is kept as one text; the reference decodes the distinct ones."""
+    """Return (end, code) of a value that is kept as text; the reference decodes the distinct ones."""
     end, _, _ = value(buffer, start, out, to)
     if end < 0:
         return np.int64(state.BROKEN_TEXT), np.int64(0)
@@ -169,7 +166,7 @@ def _text(buffer, start, memory, out, to):  # type: ignore[no-untyped-def]
 
 @inlined
 def _integer(buffer, start, out, to):  # type: ignore[no-untyped-def]
-    """Return (end, odd, value) of an integer or a string of digits; everything else is odd."""
+    """Return (end, odd, value) of an integer or a string of digits; other values are odd."""
     lead = byte(buffer, start)
     if lead == _MINUS or _ZERO <= lead <= _NINE:
         end, _, odd, integral, found = tokens.number(buffer, start, out, to)
@@ -207,7 +204,7 @@ def _offset(buffer, start, out, to):  # type: ignore[no-untyped-def]
 
 @by_address
 def before_duration(buffer, start, end):  # type: ignore[no-untyped-def]
-    """Return where a name like ``matmul[12.345 us]`` ends without its duration (ns, us, ms or s); -1: it has none."""
+    """Return the end of a name like ``matmul[12.345 us]`` without its duration (ns, us, ms or s), -1 without one."""
     at = end - 1
     if at <= start or byte(buffer, at) != 0x5D or byte(buffer, at - 1) != 0x73:  # "s]"
         return -1
@@ -238,7 +235,7 @@ def _digits_before(buffer, start, end):  # type: ignore[no-untyped-def]
 
 @inlined
 def member(buffer, start, number, memory, columns):  # type: ignore[no-untyped-def]
-    """Return the end of the value at ``start``, of the member with this number; negative: see :mod:`state`."""
+    """Return the end of the value of member ``number``; negative: see :mod:`state`."""
     event, lead = memory.event, byte(buffer, start)
     if number in (state.TS, state.DUR):
         return _time(buffer, start, number, event, columns)
@@ -293,7 +290,7 @@ def _token(buffer, start, number, memory, columns):  # type: ignore[no-untyped-d
 @inlined
 def _category(buffer, start, memory):  # type: ignore[no-untyped-def]
     event = memory.event
-    event.odd = event.odd or event.pair >= 0  # the arguments were read for another category
+    event.odd = event.odd or event.pair >= 0  # the arguments were read before the category
     close = slice_end(memory.categories, memory.last_category, buffer, start + 1)
     if memory.last_category == 0 or close < 0 or byte(buffer, close) != _QUOTE:
         close, key, odd = string(buffer, start + 1)
@@ -341,7 +338,7 @@ def _arguments(buffer, start, memory, columns):  # type: ignore[no-untyped-def]
 
 @inlined
 def pair(memory):  # type: ignore[no-untyped-def]
-    """Return the number of the event's category and name; NO_PAIR, or NO_ROOM when the dictionary is full."""
+    """Return the number of the event's category and name; NO_PAIR, or NO_ROOM if the dictionary is full."""
     number = number_of(memory.pairs, (memory.event.category << 32) | memory.event.name)
     if number == FULL or number >= memory.pairs_known:
         return np.int64(state.NO_ROOM)
@@ -358,7 +355,7 @@ def _is_letter(buffer, start):  # type: ignore[no-untyped-def]
 
 @inlined
 def _phase(letter):  # type: ignore[no-untyped-def]
-    """Return the kind of event that a ``ph`` stands for."""
+    """Return the kind of event for a ``ph``."""
     if letter == 0x58:  # X
         return state.SPAN
     if letter == 0x69 or letter == 0x49 or letter == 0x52:  # i, I, R

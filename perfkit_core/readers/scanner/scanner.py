@@ -1,7 +1,5 @@
-"""One scanner: buffers in, stretches of columns out. The dialect is asked once for each distinct item.
-
-Owns the memory that the compiled code of a scanner writes to, and enlarges it.
-"""
+"""A scanner: buffers in, stretches of columns out. It owns and enlarges the memory of the compiled code, and calls the
+dialect once for each distinct item."""
 
 from __future__ import annotations
 
@@ -22,13 +20,13 @@ from perfkit_core.readers.scanner.tokens import PAD
 
 _FEWEST_ROWS: Final = 1 << 13
 _MOST_ROWS: Final = 1 << 15
-"""Rows that are scanned before they are handed out: Python has to handle each portion, and caches hold this many."""
+"""Most rows of a stretch: caches hold this many, and fewer cost Python more calls."""
 _ROW_BYTES: Final = 192
-"""Events are seldom shorter, so a buffer has at most one row for this many bytes."""
+"""Events are rarely shorter, so a buffer has at most one row for this many bytes."""
 
 
 class ScannerMemory:
-    """Owns the memory that a MEMORY record points to."""
+    """Owner of the memory of a MEMORY record."""
 
     def __init__(self, dialect: Dialect, rules: ScanRules) -> None:
         self.record = np.zeros(1, state.MEMORY)[0]
@@ -59,7 +57,7 @@ class ScannerMemory:
         self._per_pair[:, number] = flags, device_class
 
     def grow(self) -> None:
-        """Make room in what is full."""
+        """Enlarge what is full."""
         for interner in self.interners.values():
             if interner.full:
                 interner.grow()
@@ -69,7 +67,7 @@ class ScannerMemory:
         self._fit()
 
     def _fit(self) -> None:
-        """Make items for every key and pair that there is room for."""
+        """Fit the arrays per key and pair to the capacities."""
         count = max(self.interners["tops"].capacity, self.interners["arguments"].capacity)
         self._per_key = _wider(self._per_key, count, (state.REST, -1, 0, 0))
         self._per_pair = _wider(self._per_pair, self.pairs.capacity, (state.UNKNOWN_PAIR, -1))
@@ -84,7 +82,7 @@ class ScannerMemory:
 
 
 def _action(dialect: Dialect, rules: ScanRules, key: str) -> int:
-    """Return what the scanner does with arguments of this key."""
+    """Return the scanner's action for arguments of this key."""
     column = dialect.arguments.get(key)
     if key in rules.dropped:
         return state.DROPPED
@@ -106,7 +104,7 @@ def _wider(rows: npt.NDArray[np.int64], count: int, fill: tuple[int, ...]) -> np
 
 
 class ScannerColumns:
-    """Owns the memory that a COLUMNS record points to."""
+    """Owner of the memory of a COLUMNS record."""
 
     def __init__(self) -> None:
         self.record = np.zeros(1, state.COLUMNS)[0]
@@ -114,7 +112,7 @@ class ScannerColumns:
 
     @property
     def rows(self) -> int:
-        """The number of rows in use."""
+        """Number of rows in use."""
         return int(self.record["rows"])
 
     def make_room(self, text_bytes: int) -> None:
@@ -128,7 +126,7 @@ class ScannerColumns:
         rows, text, slow, recoded = (int(self.record[name]) for name in used)
         for name in used:
             self.record[name] = 0
-        if self.record["used"]:  # the row after them, by an event that was not a row: the next event gets another row
+        if self.record["used"]:  # an event that was not a row has filled the next row, which moves
             self._numbers[FIRST_INTEGER:, rows : rows + 1] = NULL
             self._codes[FIRST_TEXT:, rows : rows + 1] = -1
             self.record["used"] = 0
@@ -151,7 +149,7 @@ class ScannerColumns:
 
 
 def _moved(columns: npt.NDArray[Any], first_optional: int, missing: int) -> tuple[npt.NDArray[Any] | None, ...]:
-    """Return a copy of each column, None for an empty optional one, and empty the optional columns."""
+    """Return a copy of each column, None for an empty optional one, and clear the optional columns."""
     copies: list[npt.NDArray[Any] | None] = []
     for number, column in enumerate(columns):
         filled = number < first_optional or bool((column != missing).any())
@@ -163,7 +161,7 @@ def _moved(columns: npt.NDArray[Any], first_optional: int, missing: int) -> tupl
 
 @dataclass(frozen=True, slots=True)
 class Scanned:
-    """The result of a buffer: ``status`` (see ``events``) and the ``position`` where the scan stopped."""
+    """Result of a buffer: ``status`` (see ``events``) and the ``position`` where the scan stopped."""
 
     status: int
     position: int
@@ -171,7 +169,7 @@ class Scanned:
 
 
 class Scanner:
-    """Scans buffers one after the other, in one thread at a time. Its numbers keep their meaning."""
+    """Scans buffers one after the other, in one thread at a time. Its numbers stay valid."""
 
     def __init__(self, dialect: Dialect) -> None:
         assert dialect.scan_rules is not None
@@ -182,7 +180,7 @@ class Scanner:
         self._columns = ScannerColumns()
 
     def scan(self, buffer: npt.NDArray[np.uint8], start: int, end: int) -> Scanned:
-        """Read events from ``start`` (a ``{``). ``buffer`` holds at least PAD zero bytes after ``end``."""
+        """Read events from the ``{`` at ``start``. At least PAD zero bytes follow ``end``."""
         memory, columns, stretches = self._memory, self._columns, []
         columns.make_room(len(buffer))
         at, status, labelled = start, events.ROWS_FULL, True
@@ -206,11 +204,11 @@ class Scanner:
         return Scanned(status, at, tuple(stretches))
 
     def _forget(self) -> None:
-        """Start afresh, without the slice that is not JSON. Stretches keep the words that they were made with."""
+        """Restart without the slice that is not JSON. Stretches keep their words."""
         self.__init__(self._dialect)  # type: ignore[misc]
 
     def _label_new_pairs(self) -> bool:
-        """Ask the dialect about new pairs of category and name. False: one is not valid text."""
+        """Label new pairs of category and name by the dialect. False: one is not valid text."""
         memory, words, interners = self._memory, self.words, self._memory.interners
         try:
             words.categories += [_string(raw) for raw in interners["categories"].slices(len(words.categories))]
@@ -259,7 +257,7 @@ def _recoded(stretch: Stretch) -> Stretch:
     for row in stretch.recoded:
         text = rest[ends[row] : ends[row + 1]].tobytes()
         again = msgspec.json.encode(msgspec.json.decode(text))
-        if again != text:  # most numbers with decimals are written as the reference would write them
+        if again != text:  # most texts marked as odd are equal after all
             texts[row] = again.decode()
     return replace(stretch, recoded=texts)
 

@@ -1,4 +1,4 @@
-"""Memory of the scanner: what it writes to and remembers from event to event, as records of addresses."""
+"""Memory of the scanner, as records of addresses."""
 
 from __future__ import annotations
 
@@ -22,20 +22,20 @@ from perfkit_core.algorithms.addresses import (
 from perfkit_core.readers.scanner.tokens import PAD, equal, hashed
 
 FULL: Final = -1
-"""Result of :func:`intern` and :func:`number_of` when there is no room for a new item."""
+"""Result of :func:`intern` and :func:`number_of` without room for a new item."""
 BROKEN_TEXT, NO_ROOM, NO_PAIR = -1, -2, -3
-"""Instead of a position: not JSON that the reference accepts; a dictionary is full; the dialect has not labelled
-this category and name yet."""
+"""Returned instead of a position: not JSON that the reference accepts; a dictionary is full; the dialect has not
+labelled this category and name yet."""
 
 INTERNER: Final = np.dtype(
     [(name, np.int64) for name in ("slots", "hashes", "ends", "bytes", "mask", "capacity", "arena", "count", "wanted")]
 )
 """The first four are addresses. Slice i is ``bytes[ends[i]:ends[i + 1]]``; ``slots`` is an open hash table of numbers.
-``wanted`` is the length of the last slice that found no room."""
+``wanted`` is the length of the last slice that did not fit."""
 
 
 class Interner:
-    """Distinct byte slices, numbered as they come. Owns the memory of ``record``, an INTERNER."""
+    """Distinct byte slices, numbered by appearance. Owns the memory of ``record``, an INTERNER."""
 
     def __init__(self, record: Any, *known: bytes, capacity: int = 1024, arena: int = 1 << 16) -> None:
         self.record = record
@@ -50,12 +50,11 @@ class Interner:
 
     @property
     def capacity(self) -> int:
-        """The number of slices that there is room for."""
         return int(self.record["capacity"])
 
     @property
     def full(self) -> bool:
-        """Whether the last slice found no room."""
+        """Whether the last slice did not fit."""
         return bool(self.record["wanted"])
 
     def slices(self, first: int = 0) -> list[bytes]:
@@ -106,7 +105,7 @@ def intern(one, buffer, start, end, key):  # type: ignore[no-untyped-def]
 
 @inlined
 def slice_end(one, number, buffer, start):  # type: ignore[no-untyped-def]
-    """Return the end of slice ``number`` if it is found at ``start``, else -1; no slice holds a zero byte."""
+    """Return the end of slice ``number`` if it is at ``start``, else -1. No slice holds a zero byte."""
     begin = int64(one.ends, number)
     length = int64(one.ends, number + 1) - begin
     return start + length if equal(one.bytes, begin, buffer, start, length) else np.int64(-1)
@@ -139,16 +138,16 @@ TOP_KEYS: Final = (b"ph", b"cat", b"name", b"pid", b"tid", b"ts", b"dur", b"args
 """Members of an event that are read; others are skipped."""
 PH, CAT, NAME, PID, TID, TS, DUR, ARGS = range(8)
 
-# What is done with an argument: the action of its key. Integer column i is INTEGER + i (NOT_NEGATIVE + i
-# where negative numbers are left to the reference), text column i is TEXT + i.
+# Actions for an argument, by its key. Integer column i is INTEGER + i (NOT_NEGATIVE + i if negative numbers are left to
+# the reference), text column i is TEXT + i.
 REST, DROPPED, DROPPED_IF_EMPTY, OFFSET, STREAM_OF_DEVICE = 0, 1, 2, 3, 4
 INTEGER, NOT_NEGATIVE, TEXT = 16, 40, 64
 
 ON_DEVICE, SLOW_PAIR, UNKNOWN_PAIR = 1, 2, 128
-"""Flags of a pair: device work; its events need the reference; the dialect has not been asked yet."""
+"""Flags of a pair: device work; its events need the reference; the dialect has not labelled it yet."""
 
 CONTEXTS: Final = 16
-"""Number of kinds of events for which the next key is remembered separately."""
+"""Kinds of events for which the next key is remembered separately."""
 
 AUX: Final = 3
 """Most arguments that may identify the device of an event."""
@@ -159,14 +158,14 @@ COLUMNS: Final = np.dtype(
                                    "serial", "odd_text", "empty", "used")]
 )  # fmt: skip
 """The rows of a stretch. Addresses: ``numbers[c, row]`` (int64), ``codes[c, row]`` (int32), the text of arguments
-without a column, ``rest[rest_ends[row]:rest_ends[row + 1]]``; ``slow[i]``: (row, start, end) of an event that the
-reference has to read, whose row is kept free; ``recoded[i]``: a row whose arguments the reference has to write again.
-``rows``, ``text``, ``slow_rows`` and ``recoded_rows`` count how many of them are in use; ``serial`` numbers the events;
-``odd_text`` says whether the current event has arguments to write again, ``empty`` counts its empty DROPPED_IF_EMPTY
-arguments. Optional cells after the rows in use are empty, except those of the next row where ``used`` is set."""
+without a column, ``rest[rest_ends[row]:rest_ends[row + 1]]``; ``slow[i]``: (row, start, end) of an event for the
+reference, whose row is kept free; ``recoded[i]``: a row whose arguments the reference has to write again. ``rows``,
+``text``, ``slow_rows`` and ``recoded_rows`` count those in use; ``serial`` numbers the events; ``odd_text``: the
+current event has arguments to write again; ``empty`` counts its empty DROPPED_IF_EMPTY arguments. Optional cells after
+the rows in use are empty, except those of the next row if ``used`` is set."""
 
 KEYS: Final = np.dtype([(name, np.int64) for name in ("slots", "keys", "mask", "capacity", "count")])
-"""Distinct integers, numbered as they come; the first two are addresses."""
+"""Distinct integers, numbered by appearance; the first two are addresses."""
 
 NO_PHASE, SPAN, FLOW, OTHER, INSTANT = range(5)
 """Kinds of events, by their ``ph``."""
@@ -175,7 +174,7 @@ EVENT: Final = np.dtype(
     [(name, np.int64) for name in ("category", "name", "process", "thread", "pair", "kind", "text", "odd", "bare",
                                    "coded")]
 )  # fmt: skip
-"""The current event. Numbers of dictionaries; ``text``: end of the text of its row; ``odd``: the reference has to read
+"""The current event, in numbers of dictionaries. ``text``: end of its row's text; ``odd``: the reference has to read
 it; ``bare``: its name lacks the duration; ``coded``: Python has to decode the name."""
 
 MEMORY: Final = np.dtype(
@@ -187,16 +186,16 @@ MEMORY: Final = np.dtype(
                                      "keys", "pairs_known", "glued", "stream", "empty_keys",
                                      "last_category", "last_process", "last_thread")]
 )  # fmt: skip
-"""Dictionaries of keys, words and values, and facts about them. Addresses (int64 items): ``actions`` and ``aux_of`` of
-each argument; ``seen_…``: the last event with this key; ``next_…``: the key that followed a key last (CONTEXTS items a
-key); ``flags`` and ``device_class`` of each pair of category and name; ``aux``: scratch. There is room for ``keys`` and
-``pairs_known`` of them. ``glued``: names end with their duration. ``lanes`` are processes, threads and places together,
-``origins`` pairs and lanes. ``stream``: the integer column of streams. ``empty_keys``: the number of DROPPED_IF_EMPTY
-keys. ``last_…``: the values of the previous event, which most events repeat."""
+"""Dictionaries of keys, words and values. Addresses (int64 items): ``actions`` and ``aux_of`` of each argument;
+``seen_…``: the last event with this key; ``next_…``: the key that last followed a key (CONTEXTS items a key); ``flags``
+and ``device_class`` of each pair of category and name; ``aux``: scratch. They have room for ``keys`` and
+``pairs_known`` items. ``glued``: names end with their duration. ``lanes`` combine process, thread and place,
+``origins`` pair and lane. ``stream``: the integer column of streams. ``empty_keys``: number of DROPPED_IF_EMPTY keys.
+``last_…``: the values of the previous event, which most events repeat."""
 
 
 class Keys:
-    """Distinct integers, numbered as they come. Owns the memory of ``record``, a KEYS."""
+    """Distinct integers, numbered by appearance. Owns the memory of ``record``, a KEYS."""
 
     def __init__(self, record: Any, *known: int, capacity: int = 1024) -> None:
         self.record = record
@@ -209,7 +208,6 @@ class Keys:
 
     @property
     def capacity(self) -> int:
-        """The number of integers that there is room for."""
         return int(self.record["capacity"])
 
     def values(self, first: int = 0) -> list[int]:
@@ -242,7 +240,7 @@ def interners(memory: Any) -> dict[str, Interner]:
 
 @inlined
 def number_of(table, key):  # type: ignore[no-untyped-def]
-    """Return the number of an integer, a new one for a new integer; FULL when there is no room for it."""
+    """Return the number of an integer, a new one for a new integer; FULL without room."""
     slot = np.int64((np.uint64(key) * np.uint64(0x9E3779B97F4A7C15)) >> np.uint64(32)) & table.mask
     number = np.int64(int32(table.slots, slot))
     while number >= 0:

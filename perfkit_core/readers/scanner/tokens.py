@@ -1,12 +1,12 @@
-"""JSON tokens in a padded buffer: where they end, what they are worth, and how the reference writes them again.
+"""JSON tokens in a padded buffer: their ends and values, and copies in the spelling of the reference.
 
-Compiled code of the scanner takes addresses and records instead of arrays: an array is passed by value, with its shape
-and strides, and 40 of them cost more than the scan. Every buffer that is scanned ends with :data:`PAD` zero bytes. A
-zero byte ends every token, so no loop needs a bound, and a load that begins inside the buffer ends inside the pad.
+Compiled code takes addresses and records instead of arrays, as arrays are passed by value with shape and strides, and
+40 of them cost more than the scan. Every buffer ends with :data:`PAD` zero bytes. A zero byte ends every token, so no
+loop needs a bound, and a load that begins inside the buffer ends inside the pad.
 
-Positions are those of the next byte; -1 means that this is not JSON, and the reference has to report what it is.
-``odd`` marks what may be JSON, but is written again differently: escapes, bytes that are not ASCII, long decimals,
-objects with several members (which may repeat a name).
+Positions are those of the next byte; -1 means that the text is not JSON and is left to the reference. ``odd`` marks
+what may be JSON but is spelled differently by the reference: escapes, bytes that are not ASCII, long decimals, objects
+with several members (which may repeat a name).
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ def trailing_zeros(typing: Any, word: Any) -> Any:
 
 @inlined
 def special(word):  # type: ignore[no-untyped-def]
-    """Mark bytes that are not plain text: quote, backslash, control, not ASCII. The lowest mark is always right."""
+    """Mark bytes that are not plain text: quote, backslash, control, not ASCII. Only the lowest mark is reliable."""
     quotes, slashes = word ^ _QUOTES, word ^ _BACKSLASHES
     found = ((quotes - _ONES) & ~quotes) | ((slashes - _ONES) & ~slashes) | ((word - _SPACES) & ~word) | word
     return found & _HIGHS
@@ -67,13 +67,14 @@ def mixed(state, word):  # type: ignore[no-untyped-def]
 
 @inlined
 def leading_digits(word):  # type: ignore[no-untyped-def]
-    """Return (count, value) of the decimal digits that a word begins with: eight bytes of text at once."""
+    """Return (count, value) of the decimal digits that a word begins with, converting eight bytes of text in
+    parallel."""
     found = word ^ _ZEROS
-    beyond = ((found + _ABOVE_NINE) | found) & _HIGHS  # the lowest mark is always right
+    beyond = ((found + _ABOVE_NINE) | found) & _HIGHS  # only the lowest mark is reliable
     count = np.int64(8) if beyond == 0 else trailing_zeros(beyond) >> 3
     if count == 0:
         return count, np.int64(0)
-    found <<= np.uint64(8 * (8 - count))  # zeros in front
+    found <<= np.uint64(8 * (8 - count))  # pads with leading zeros
     found = (found * np.uint64(10)) + (found >> _EIGHT)
     high = (found & _BYTE_PAIRS) * np.uint64(0x000F424000000064)
     low = ((found >> np.uint64(16)) & _BYTE_PAIRS) * np.uint64(0x0000271000000001)
@@ -97,7 +98,7 @@ def first_bytes(word, count):  # type: ignore[no-untyped-def]
 
 @by_address
 def hashed(buffer, start, end):  # type: ignore[no-untyped-def]
-    """Return the hash of a slice: equal to what :func:`string` computes while it scans."""
+    """Return the hash of a slice, equal to that of :func:`string`."""
     state, at = _SEED, start
     while at + 8 <= end:
         state = mixed(state, load8(buffer, at))
@@ -107,7 +108,6 @@ def hashed(buffer, start, end):  # type: ignore[no-untyped-def]
 
 @inlined
 def equal(a, a_start, b, b_start, count):  # type: ignore[no-untyped-def]
-    """Return whether two slices of padded buffers hold the same bytes."""
     at = 0
     while at + 8 <= count:
         if load8(a, a_start + at) != load8(b, b_start + at):
@@ -126,10 +126,8 @@ _MOST: Final = 9 * 10**15
 
 @inlined
 def microseconds(buffer, at):  # type: ignore[no-untyped-def]
-    """Return (end, nanoseconds) of a JSON number of microseconds without exponent; end -1: left to the reference.
-
-    Rounds to the nearest nanosecond, halves to the even one.
-    """
+    """Return (end, nanoseconds) of a JSON number of microseconds, rounded half to even; end -1 (an exponent, too large)
+    leaves it to the reference."""
     negative = byte(buffer, at) == _MINUS
     at += negative
     first, total, count = at, np.int64(0), np.int64(8)
@@ -148,11 +146,11 @@ def microseconds(buffer, at):  # type: ignore[no-untyped-def]
 
 @inlined
 def decimals(buffer, at, total):  # type: ignore[no-untyped-def]
-    """Return (end, nanoseconds) of ``total`` microseconds and the decimals at ``at``, if there are any."""
+    """Return (end, nanoseconds) of ``total`` microseconds and the decimals at ``at``, if any."""
     if byte(buffer, at) != _POINT:
         return at, total * 1000
     at += 1
-    first, beyond = at, 0  # beyond: what follows the third decimal is 0 none, 1 less than half, 2 half, 3 more
+    first, beyond = at, 0  # beyond: the rest after the third decimal is 0 none, 1 less than half, 2 half, 3 more
     while _ZERO <= byte(buffer, at) <= _NINE:
         digit = np.int64(byte(buffer, at) - _ZERO)
         if at - first < 3:
@@ -170,7 +168,7 @@ def decimals(buffer, at, total):  # type: ignore[no-untyped-def]
 
 
 _SIGNIFICANT: Final = 15
-"""A float64 writes decimals of up to this many digits again unchanged."""
+"""A float64 preserves decimals of up to this many digits."""
 _INTEGER_DIGITS: Final = 18
 _DEEPEST: Final = 60
 
@@ -180,7 +178,7 @@ def past_space(buffer, at):  # type: ignore[no-untyped-def]
     """Return the next position that is not white space."""
     while byte(buffer, at) <= 0x20:
         lead = byte(buffer, at)
-        if lead == 0x20:  # indentation, too
+        if lead == 0x20:  # eight bytes at a time, for indented files
             others = load8(buffer, at) ^ _SPACES
             at += 8 if others == 0 else trailing_zeros(others) >> 3
         elif lead == 0x0A or lead == 0x0D or lead == 0x09:
@@ -220,10 +218,8 @@ def string(buffer, at):  # type: ignore[no-untyped-def]
 
 @inlined
 def number(buffer, at, out, to):  # type: ignore[no-untyped-def]
-    """Return (end, end in ``out``, odd, integral, value) of a number.
-
-    It is written to ``out`` as the reference writes it, unchanged where it is odd.
-    """
+    """Return (end, end in ``out``, odd, integral, value) of a number, written to ``out`` in the spelling of the
+    reference, or unchanged if it is odd."""
     start, negative = at, byte(buffer, at) == _MINUS
     at += negative
     first, value = at, np.int64(0)
@@ -259,7 +255,7 @@ def number(buffer, at, out, to):  # type: ignore[no-untyped-def]
 
 @inlined
 def _is_odd(decimals, first_significant, digits, whole_is_zero):  # type: ignore[no-untyped-def]
-    """Return whether a float64 might not be written again with these digits (without trailing zeros)."""
+    """Return whether a float64 might not preserve these digits (without trailing zeros)."""
     if decimals < 0 or first_significant == 0:  # only zeros after the point
         return digits > _SIGNIFICANT
     if whole_is_zero:
@@ -287,7 +283,8 @@ def _literal(buffer, at):  # type: ignore[no-untyped-def]
 
 @inlined
 def scalar(buffer, at, out, to):  # type: ignore[no-untyped-def]
-    """Return (end, end in ``out``, odd) of a string, number or literal, written to ``out`` as the reference does."""
+    """Return (end, end in ``out``, odd) of a string, number or literal, written to ``out`` in the spelling of the
+    reference."""
     lead = byte(buffer, at)
     if lead == _MINUS or _ZERO <= lead <= _NINE:
         end, to, odd, _, _ = number(buffer, at, out, to)
