@@ -1,7 +1,5 @@
-"""The event model, views, comparison, advice and reports of perfkit. Imports no framework.
-
-The public names are imported on first use, which keeps ``import perfkit_core`` fast.
-"""
+"""The event model, views, comparison, advice and reports of perfkit. Imports no framework. The public names are
+imported on first use, which keeps ``import perfkit_core`` fast."""
 
 from __future__ import annotations
 

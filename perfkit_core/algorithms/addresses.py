@@ -1,7 +1,5 @@
-"""Memory access by address in compiled code: unaligned loads and stores, copies, and reordering of strings.
-
-Importing this module loads numba. Nothing is checked: the caller keeps the memory alive and knows its layout.
-"""
+"""Memory access by address in compiled code: unaligned loads and stores, copies, and reordering of strings. Importing
+this module loads numba. Nothing is checked: the caller keeps the memory alive and knows its layout."""
 
 from __future__ import annotations
 
@@ -82,10 +80,8 @@ def put_bytes(out, to, buffer, start, end):  # type: ignore[no-untyped-def]
 
 def reordered(texts: pa.Array, order: IntArray, instead: Mapping[int, str | None] | None = None) -> pa.Array:
     """Return the strings of the rows ``order``, shape (len(order),); ``instead`` replaces strings by row of ``texts``.
-
     No row may occur twice, as memory is allocated for each text once. Raises ValueError if the result exceeds one
-    string array.
-    """
+    string array."""
     rows = np.array(sorted(instead or ()), np.int64)
     others = pa.array([instead[row] for row in rows.tolist()] if instead else [], texts.type)
     replaced = np.zeros(len(texts) if instead else 0, np.bool_)

@@ -51,11 +51,9 @@ OFFSETS_END: Final = 2**31 - 1
 BLOCK: Final = 1 << 16
 """Rows of a block: lookups go block by block, and columns of one repeated value hold a single block in memory."""
 LONGEST_PATTERN: Final = 10_000
-"""Most characters of a regular expression; a longer one is a mistake."""
 
 
 SMALL_BYTES: Final = 1 << 20
-"""Size up to which malloc is as good as :func:`allocate`."""
 
 
 def allocate(count: int, kind: Any) -> npt.NDArray[Any]:
@@ -138,11 +136,8 @@ def texts(codes: np.ndarray[Any, np.dtype[np.int32]], values: Sequence[str]) -> 
 
 def spread(table: np.ndarray[Any, Any], numbers: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
     """Return the cells of ``table`` at ``numbers`` (negative ones count from the end), shape (numbers,). Not
-    range-checked.
-
-    Goes block by block, as numpy first converts all numbers to 64 bits in fresh memory. Mode "wrap" avoids the second
-    buffer that numpy uses to check the range.
-    """
+    range-checked. Goes block by block, as numpy first converts all numbers to 64 bits in fresh memory. Mode "wrap"
+    avoids the second buffer that numpy uses to check the range."""
     if len(numbers) <= BLOCK or table.dtype.hasobject:
         return table.take(numbers)
     cells = allocate(len(numbers), table.dtype)
@@ -213,10 +208,8 @@ def to_codes(chunks: Iterable[pa.Array], count: int) -> tuple[np.ndarray[Any, np
 
 
 def matches(values: Sequence[str | None], pattern: str) -> BoolArray:
-    """Return the mask of texts that contain a match, shape (len(values),); null never does. Raises UsageError.
-
-    Uses RE2, which takes linear time and bounded memory, so that no user's pattern can hang.
-    """
+    """Return the mask of texts that contain a match, shape (len(values),); null never does. Raises UsageError. Uses
+    RE2, which takes linear time and bounded memory, so that no user's pattern can hang."""
     if len(pattern) > LONGEST_PATTERN:
         raise UsageError(f"a regular expression of {len(pattern)} characters", f"at most {LONGEST_PATTERN} are allowed")
     try:

@@ -14,16 +14,13 @@ from perfkit_core.algorithms.arrays import BLOCK, IntArray
 from perfkit_core.errors import SourceError
 
 _DIGITS: Final = 3
-"""Decimals from µs to ns."""
 _LONG = decimal.Context(prec=80, rounding=decimal.ROUND_HALF_EVEN)
 
 
 def to_ns(texts: Sequence[bytes | str | None], place: Callable[[int], str] = lambda at: "") -> IntArray:
-    """Return decimal texts of µs (``b"1419247332500.684"``, also quoted) in ns, rounded half to even; None is 0.
-
-    Raises SourceError for text that is not a number or does not fit 64 bits; ``place`` returns where the text with that
-    index is in the source.
-    """
+    """Return decimal texts of µs (``b"1419247332500.684"``, also quoted) in ns, rounded half to even; None is 0. Raises
+    SourceError for text that is not a number or does not fit 64 bits; ``place`` returns where the text with that index
+    is in the source."""
     try:
         return _integers(texts)
     except pa.ArrowInvalid:

@@ -15,9 +15,7 @@ from perfkit_core.runtime.compile import compiled
 
 def distinct(columns: Iterable[Any], rows: int) -> tuple[IntArray, IntArray]:
     """Return the group of each row, numbered by first appearance, shape (rows,), and the first row of each group.
-
-    Columns are integer, boolean, float or object arrays, categoricals or nullable integers. Missing is a value too.
-    """
+    Columns are integer, boolean, float or object arrays, categoricals or nullable integers. Missing is a value too."""
     key, width = np.zeros(rows, np.int64), 1
     for column in columns:
         code, count = _codes(column)
@@ -80,7 +78,6 @@ def is_dense(width: int, rows: int) -> bool:
 
 
 def sorted_codes(columns: Iterable[IntArray], rows: int) -> tuple[IntArray, IntArray]:
-    """Return :func:`distinct` of integer columns with the groups numbered in the order of their values."""
     columns = list(columns)
     code, first = distinct(columns, rows)
     order = np.lexsort([column[first] for column in reversed(columns)])
@@ -111,7 +108,6 @@ def ranked(key: IntArray, width: int) -> tuple[IntArray, IntArray]:
 
 
 def _codes(column: Any) -> tuple[IntArray, int]:
-    """Return a code for each value of a column, missing included, and the exclusive upper limit of the codes."""
     if isinstance(column, pd.Series):
         column = column.array
     if isinstance(column, pd.Categorical):

@@ -1,7 +1,5 @@
-"""Algebra of half-open time intervals [start, end) in integer nanoseconds.
-
-A set is a pair of int64 arrays, shape (n,), sorted and disjoint, as :func:`union` returns it.
-"""
+"""Algebra of half-open time intervals [start, end) in integer nanoseconds. A set is a pair of int64 arrays, shape (n,),
+sorted and disjoint, as :func:`union` returns it."""
 
 from __future__ import annotations
 
@@ -54,7 +52,6 @@ def union_by(groups: IntArray, count: int, starts: IntArray, ends: IntArray) -> 
 
 
 def intersect(a: Intervals, b: Intervals) -> Intervals:
-    """Return the intersection of two sets."""
     if not len(a[0]) or not len(b[0]):
         return EMPTY
     edges = np.concatenate([a[1], b[1], a[0], b[0]])  # ends before starts: touching sets share nothing
@@ -75,7 +72,6 @@ def subtract(a: Intervals, b: Intervals) -> Intervals:
 
 
 def _by_start(starts: IntArray, *others: IntArray) -> tuple[IntArray, ...]:
-    """Return the arrays sorted by start, without a copy if they are sorted."""
     if (starts[1:] >= starts[:-1]).all():
         return starts, *others
     order = np.argsort(starts, kind="stable")
@@ -95,7 +91,6 @@ def _covered(groups, starts, ends, total):  # type: ignore[no-untyped-def]
 
 @compiled
 def _merged(groups, starts, ends, count):  # type: ignore[no-untyped-def]
-    """Return group, start and end of each merged interval, in the order of their starts."""
     current = np.full(count, -1, np.int64)
     group, start, end = np.empty_like(starts), np.empty_like(starts), np.empty_like(starts)
     found = 0

@@ -1,7 +1,5 @@
-"""Statistics of samples: percentile bootstrap intervals of medians and means, and outliers.
-
-Efron and Tibshirani, An Introduction to the Bootstrap (1993), chapter 13. Draws are seeded, so results repeat.
-"""
+"""Statistics of samples: percentile bootstrap intervals of medians and means, and outliers. Efron and Tibshirani, An
+Introduction to the Bootstrap (1993), chapter 13. Draws are seeded, so results repeat."""
 
 from __future__ import annotations
 

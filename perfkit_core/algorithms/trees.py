@@ -26,7 +26,6 @@ class Tree:
         return len(self.parent)
 
     def depth(self) -> IntArray:
-        """Return the distance of each node from its root, shape (nodes,)."""
         return nesting.sum_down(self.parent, (self.parent != NO_ROW).astype(np.int64))
 
     def own(self, values: npt.NDArray[Any]) -> IntArray:

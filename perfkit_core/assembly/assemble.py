@@ -1,7 +1,5 @@
-"""Assembly of recorded columns into the event table: order, nesting, launch links, steps, phases, modules.
-
-Sources record what their files contain; everything derived from it is computed here.
-"""
+"""Assembly of recorded columns into the event table: order, nesting, launch links, steps, phases, modules. Sources
+record what their files contain; everything derived from it is computed here."""
 
 from __future__ import annotations
 
@@ -54,8 +52,6 @@ def assemble(
 def _linked(
     draft: Trace, external: IntArray, parent: IntArray | None, operator_names: OperatorNames | None
 ) -> tuple[Trace, tuple[Finding, ...]]:
-    """Return the trace with parents, self times, operator names, launches and steps."""
-
     def named_tree() -> tuple[IntArray, IntArray, pa.ChunkedArray]:
         return *links.nested(draft, parent), _op_names(draft, operator_names)
 

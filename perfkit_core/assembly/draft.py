@@ -1,8 +1,6 @@
-"""The recorded columns of a trace before assembly, and the order of the event table.
-
-Events are sorted by start, those with equal starts by descending duration, then by recorded order. So parents precede
-their children, and algorithms on trees need one pass.
-"""
+"""The recorded columns of a trace before assembly, and the order of the event table. Events are sorted by start, those
+with equal starts by descending duration, then by recorded order. So parents precede their children, and algorithms on
+trees need one pass."""
 
 from __future__ import annotations
 
@@ -102,10 +100,8 @@ def arranged(
     columns: dict[str, pa.ChunkedArray], types: Mapping[str, pa.DataType], order: IntArray | None
 ) -> dict[str, pa.ChunkedArray]:
     """Return each column in its type of ``types`` and in ``order``, in one piece except texts that keep their order.
-
     Columns are converted in parallel, as Arrow releases Python's lock, and removed from ``columns`` when done, so that
-    their memory is reused.
-    """
+    their memory is reused."""
     rows = None if order is None else pa.array(order)
 
     def convert(name: str) -> pa.ChunkedArray:

@@ -59,12 +59,10 @@ class ModuleLabel(NamedTuple):
 
 
 def module_label(path: str, class_name: str) -> str:
-    """Return the event name of a layer's call."""
     return f"{_MODULE_PREFIX}{quote(path, safe='')}:{quote(class_name, safe='')}"
 
 
 def backward_label(path: str, class_name: str, nodes: Iterable[str] = ()) -> str:
-    """Return the event name of the mark of a call's backward pass."""
     counted = Counter(quote(node, safe="") for node in nodes)
     listed = ",".join(f"{node}*{count}" if count > 1 else node for node, count in counted.items())
     return f"{module_label(path, class_name)}:{_BACKWARD}" + (f":{listed}" if listed else "")
@@ -129,7 +127,6 @@ def with_description(text: str | None, collective: Collective | None) -> str | N
 
 
 def collective_label(collective: Collective) -> str:
-    """Return the event name that labels a collective."""
     fields = (
         collective.name, collective.elements, collective.dtype, collective.group, collective.members,
         collective.group_size, collective.on,
@@ -138,7 +135,6 @@ def collective_label(collective: Collective) -> str:
 
 
 def parse_collective_label(name: str) -> Collective | None:
-    """Return the collective in an event name, None for other names."""
     match = _COLLECTIVE_LABEL.fullmatch(name)
     if not match:
         return None

@@ -31,9 +31,7 @@ from perfkit_core.model.trace import Trace
 from perfkit_core.runtime.compile import ENOUGH_CELLS, compiled
 
 CALL_SEPARATOR: Final = "/"
-"""Separator in paths that were joined from the enclosing calls."""
 LABEL_SEPARATOR: Final = "."
-"""Separator in paths that ``annotate`` wrote."""
 UNKNOWN: Final = -2
 """The layer of a node is undecided."""
 NONE: Final = -1
@@ -53,15 +51,12 @@ class Calls:
 
     @property
     def known(self) -> bool:
-        """Whether any layer was recorded."""
         return bool(self.paths)
 
 
 def assign(trace: Trace) -> pa.ChunkedArray:
     """Return the module column (dictionary, shape (rows,)); the recorded one if the source has no calls of layers.
-
-    ``trace`` may have a column ``layer``; its phase column is still the recorded one.
-    """
+    ``trace`` may have a column ``layer``; its phase column is still the recorded one."""
     calls = labelled(trace)
     if not calls.known and trace.known(LAYER):
         calls = _nested_calls(trace)
@@ -120,7 +115,6 @@ def _nested_calls(trace: Trace) -> Calls:
 
 
 def _joined(parent: list[int], parts: list[str], known: dict[int, str]) -> list[str]:
-    """Return the path of each node; ``known`` overrides single nodes."""
     paths: list[str] = []
     for node, above in enumerate(parent):
         whole = parts[node] if above == NO_ROW else paths[above] + CALL_SEPARATOR + parts[node]
@@ -182,11 +176,9 @@ def _by_number(trace: Trace, path: IntArray, rows: IntArray, around: IntArray) -
 def _by_marks(
     trace: Trace, mark: IntArray, rows: IntArray, around: IntArray, above: IntArray, known: IntArray
 ) -> IntArray:
-    """Return the path number of each node (UNKNOWN: undecided), shape (len(rows),).
-
-    ``rows`` are nodes in the order of the engine, each with the event ``above`` and the ``known`` layer; ``mark`` (path
-    number) and ``around`` (node) are of all events.
-    """
+    """Return the path number of each node (UNKNOWN: undecided), shape (len(rows),). ``rows`` are nodes in the order of
+    the engine, each with the event ``above`` and the ``known`` layer; ``mark`` (path number) and ``around`` (node) are
+    of all events."""
     names = trace.codes("name")
     marks = np.flatnonzero((mark >= 0) & (around >= 0))
     position = np.full(len(trace), -1, np.int64)

@@ -1,9 +1,7 @@
-"""References between events: the parent of each event, and the launch of each device event.
-
-A parent is the nearest event of the same thread that encloses an event. A launch and its device work have the same
-correlation id; one launch may have thousands of kernels (a graph). Without a recorded launch, the operator with the
-same external id counts as the launch; remaining work is reported as unlaunched.
-"""
+"""References between events: the parent of each event, and the launch of each device event. A parent is the nearest
+event of the same thread that encloses an event. A launch and its device work have the same correlation id; one launch
+may have thousands of kernels (a graph). Without a recorded launch, the operator with the same external id counts as the
+launch; remaining work is reported as unlaunched."""
 
 from __future__ import annotations
 
@@ -25,10 +23,8 @@ _DENSE: Final = 8
 
 def nested(trace: Trace, recorded_parent: IntArray | None) -> tuple[IntArray, IntArray]:
     """Return the parent's row (-1: none) and the self time (-1: does not nest) of each event, shape (rows,) each.
-
     Events that occupy a host thread nest; memory events lie in them. ``recorded_parent`` is the tree of the source,
-    None to compute it from the times.
-    """
+    None to compute it from the times."""
     threaded = trace.ints("tid", NO_ROW) != NO_ROW
     occupies = trace.host & trace.rows("kind", *NESTED_KINDS) & threaded
     inside = occupies | (trace.rows("kind", MEMORY) & threaded)
@@ -50,16 +46,13 @@ def thread_numbers(trace: Trace, rows: IntArray) -> IntArray:
 
 
 def _numbered(values: IntArray) -> IntArray:
-    """Number the distinct values from 0 on, by a hash table."""
     codes: IntArray = pa.array(values).dictionary_encode().indices.to_numpy().astype(np.int64)
     return codes
 
 
 def launches(trace: Trace, external: IntArray) -> tuple[IntArray, tuple[Finding, ...]]:
     """Return the row of the launching host event of each device event (-1: none, and for host events), shape (rows,).
-
-    ``external`` is the id that an operator shares with its launches, shape (rows,), negative where unknown.
-    """
+    ``external`` is the id that an operator shares with its launches, shape (rows,), negative where unknown."""
     work = trace.rows("kind", *DEVICE_WORK)
     device = np.flatnonzero(~trace.host & (trace.ints("correlation") >= 0) | work)
     launched_by = filled(len(trace), NO_ROW)

@@ -77,11 +77,9 @@ def _step_at(time: IntArray, start: IntArray, end: IntArray, number: IntArray) -
 
 
 def empty_last_step(trace: Trace) -> IntArray:
-    """Return the row of the recording's last step if nothing was computed in it, shape (0,) or (1,).
-
-    A loop that calls the profiler's step() after each iteration opens a step that never runs: at most its data loader
-    is called once more, shuffles its samples, and ends.
-    """
+    """Return the row of the recording's last step if nothing was computed in it, shape (0,) or (1,). A loop that calls
+    the profiler's step() after each iteration opens a step that never runs: at most its data loader is called once
+    more, shuffles its samples, and ends."""
     rows = np.flatnonzero(trace.host & trace.rows("kind", schema.STEP))[-2:]
     worked = _worked_in(trace, rows)
     if len(rows) == 2 and not worked[0]:  # steps that only load data are steps

@@ -1,9 +1,7 @@
-"""Texts for people: messages that are formatted when they are shown, and their translations.
-
-Texts are written in English where they are used. ``message`` and ``plural`` build a message to keep; ``say`` returns a
-sentence in the current language; ``mark`` marks a constant for translation. Ids of views, columns and rules, and errors
-of the command line, stay English.
-"""
+"""Texts for people: messages that are formatted when they are shown, and their translations. Texts are written in
+English where they are used. ``message`` and ``plural`` build a message to keep; ``say`` returns a sentence in the
+current language; ``mark`` marks a constant for translation. Ids of views, columns and rules, and errors of the command
+line, stay English."""
 
 from __future__ import annotations
 

@@ -43,7 +43,6 @@ _UNITS: Final[Mapping[str, Callable[[float], str]]] = {
 
 _FOLDER: Final = Path(__file__).parent
 LANGUAGES: Final = ("en", *sorted({file.stem for kind in ("*.mo", "*.po") for file in _FOLDER.glob(kind)}))
-"""English, and the languages that have a catalogue."""
 _SAID_BY_SCRIPT: Final = re.compile(r'\bpage\.say\(("(?:[^"\\]|\\.)*")')
 
 # Global to the process, not a context variable: worker threads make tables and texts too.
@@ -74,7 +73,6 @@ def speaking(name: str) -> Iterator[None]:
 
 
 def texts_of(script: str) -> Mapping[str, str]:
-    """Return the translations of the texts in a page's script, English → current language."""
     texts = [json.loads(literal) for literal in _SAID_BY_SCRIPT.findall(script)]
     return {text: translate(text) for text in texts if translate(text) != text}
 
@@ -158,7 +156,6 @@ def mark(template: str) -> str:
 
 
 def say(template: str, /, **values: Any) -> str:
-    """Return the sentence of a template in the current language."""
     return _formatted(_CURRENT, template, values)
 
 
@@ -188,8 +185,6 @@ def _value(value: Any) -> Value:
 
 
 class _Formatter(string.Formatter):
-    """A formatter of placeholders in one language."""
-
     def __init__(self, translate: _Translate) -> None:
         self.translate = translate
 

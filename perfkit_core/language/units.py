@@ -20,9 +20,7 @@ from typing import Any, Final, NamedTuple
 from perfkit_core.errors import UsageError
 
 DIGITS: Final = 3
-"""Significant digits of numbers for people."""
 DECIMALS: Final = 3
-"""Most decimals of a column in a unit that was chosen for it."""
 _SMALL: Final = 0.1
 _LARGE: Final = 10_000.0
 """Limits of the numbers of a column in a suitable unit."""
@@ -66,7 +64,6 @@ PEAKS: Final = (
 """Decimal, as in data sheets of devices."""
 FAMILIES: Final = (RATES, SHARES, SIZES, TIMES, OPERATIONS, *PEAKS)
 TIME_UNITS: Final[dict[str, Unit]] = dict(zip(("ns", "us", "ms", "s"), TIMES.units, strict=True))
-"""Values of ``--unit``, in ASCII."""
 
 _THOUSANDS: Final = {"K": 1e3, "M": 1e6, "G": 1e9, "T": 1e12}
 _DECIMAL_SIZES: Final = {"KB": 1e3, "MB": 1e6, "GB": 1e9, "TB": 1e12}
@@ -152,7 +149,6 @@ def format_range(low: float, high: float, family: Family) -> str:
 
 
 def with_unit(number: str, unit: Unit | None) -> str:
-    """Return a number with its unit, percentages without a space."""
     return f"{number} {unit.name}".replace(" %", "%") if unit else number
 
 
@@ -180,7 +176,6 @@ class ColumnFormat:
     """Whether to separate thousands; not in ids (of a stream, of a line)."""
 
     def text(self, value: float) -> str:
-        """Return a number without its unit."""
         if not math.isfinite(value):
             return str(value)
         text = _fixed(value / (self.unit.size if self.unit else 1.0), self.decimals)
@@ -203,11 +198,8 @@ def column_format(
 
 def column_units(groups: Sequence[Sequence[Values]], family: Family) -> list[list[Unit]]:
     """Return a unit for each column of a table. A group holds columns that are compared (total, mean, minimum; base,
-    other, difference); all are of one family.
-
-    All groups share a unit if their numbers suit it. A column whose numbers would be lost in the unit of its group (all
-    below 1, most without two digits) has its own.
-    """
+    other, difference); all are of one family. All groups share a unit if their numbers suit it. A column whose numbers
+    would be lost in the unit of its group (all below 1, most without two digits) has its own."""
     middles = [middle for group in groups if (middle := _middle(group))]
     shared = _largest_within(statistics.median(middles or [0.0]), family)
     units = []
@@ -240,7 +232,6 @@ def magnitudes(column: Iterable[Any]) -> list[float]:
 
 
 def is_number(value: Any) -> bool:
-    """Return whether a cell is a number; booleans are not."""
     return isinstance(value, numbers.Real) and not isinstance(value, bool)
 
 
@@ -262,10 +253,8 @@ def _largest_within(size: float, family: Family) -> Unit:
 
 def parse_quantity(text: str, family: Family | None, needs_unit: bool = False) -> float:
     """Return a number such as ``20 ms``, ``5%`` or ``1.5 M`` in the base unit of its family (None: a plain number).
-
     ``K``, ``M``, ``G`` and ``T`` are thousands of the base unit. A number without a unit is in the base unit unless
-    ``needs_unit`` is set. Raises UsageError.
-    """
+    ``needs_unit`` is set. Raises UsageError."""
     match, sizes = _QUANTITY.fullmatch(text.strip()), writable_units(family) | _THOUSANDS
     if match is None or not (match["unit"] in sizes or (not match["unit"] and not needs_unit)):
         what, example = _EXAMPLES[family.suffix if family else ""]
@@ -274,7 +263,6 @@ def parse_quantity(text: str, family: Family | None, needs_unit: bool = False) -
 
 
 def writable_units(family: Family | None) -> dict[str, float]:
-    """Return the accepted units of a quantity and their sizes in its base unit."""
     if family is None:
         return dict(_THOUSANDS)
     return {unit.name: unit.size for unit in family.units} | dict(_ALIASES.get(family.suffix, {}))

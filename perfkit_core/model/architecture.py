@@ -1,8 +1,6 @@
-"""The layers of a model: parameters, shapes, FLOPs, devices, and their recorded calls.
-
-A tensor that several layers share is counted in the first of them. FLOPs of a layer exclude its children and are
-unknown without a counter or formula; sums skip unknown values.
-"""
+"""The layers of a model: parameters, shapes, FLOPs, devices, and their recorded calls. A tensor that several layers
+share is counted in the first of them. FLOPs of a layer exclude its children and are unknown without a counter or
+formula; sums skip unknown values."""
 
 from __future__ import annotations
 
@@ -22,8 +20,6 @@ _DEEPEST: Final = 4
 
 
 class TensorSpec(msgspec.Struct, frozen=True):
-    """Shape of a tensor, and its type as the framework names it."""
-
     shape: tuple[int, ...]
     dtype: str
 
@@ -66,7 +62,6 @@ class CallLog:
         counts[signature] += 1
 
     def take(self) -> dict[str, Counter[Signature]]:
-        """Return all calls and empty the log."""
         calls, self.calls = self.calls, {}
         return calls
 
@@ -95,7 +90,6 @@ def seen(calls: Counter[Signature], flops: Callable[[Signature], Flops]) -> dict
 
 
 def _sum(values: Sequence[int | None]) -> int | None:
-    """Return the sum, None if any value is unknown."""
     known = [value for value in values if value is not None]
     return sum(known) if len(known) == len(values) else None
 
@@ -111,9 +105,7 @@ def tensors(value: Any, kind: type, depth: int = _DEEPEST) -> list[Any]:
 
 
 EXTRA: Final = "modules"
-"""Key of the annotated models in ``TraceMeta.extra``."""
 SEPARATOR: Final = "."
-"""Separator of layer names in a path."""
 
 
 class Parameter(msgspec.Struct, frozen=True, kw_only=True):
@@ -148,12 +140,10 @@ class Layer(msgspec.Struct, frozen=True, kw_only=True):
         return None if None in own else sum(int(np.prod(shape, dtype=np.int64)) for shape in own if shape is not None)
 
     def trainable(self) -> int:
-        """Return the number of trainable elements of own, untied parameters."""
         own = [p.shape for p in self.parameters if p.tied_to is None and p.trainable and p.shape is not None]
         return sum(int(np.prod(shape, dtype=np.int64)) for shape in own)
 
     def size(self) -> int:
-        """Return the bytes of own, untied parameters."""
         return sum(p.bytes or 0 for p in self.parameters if p.tied_to is None)
 
 
@@ -166,7 +156,6 @@ class Architecture:
     layers: tuple[Layer, ...]
 
     def parents(self) -> IntArray:
-        """Return the position of each layer's parent (-1: none), shape (layers,)."""
         return path_parents([layer.path for layer in self.layers])
 
     def __repr__(self) -> str:
@@ -190,12 +179,10 @@ def path_parents(paths: Sequence[str]) -> IntArray:
 
 
 def to_extra(models: Sequence[Architecture]) -> dict[str, Any]:
-    """Return the entry for ``TraceMeta.extra``, empty without annotated models."""
     return {EXTRA: [msgspec.to_builtins(model) for model in models]} if models else {}
 
 
 def from_meta(meta: TraceMeta) -> tuple[Architecture, ...]:
-    """Return the models that were annotated during the recording."""
     try:
         return tuple(msgspec.convert(meta.extra.get(EXTRA, []), list[Architecture]))
     except msgspec.ValidationError:  # another tool's "modules"

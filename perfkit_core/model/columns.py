@@ -1,9 +1,7 @@
-"""Declarations of the columns of tables: heading, unit, meaning, and how they merge over ranks.
-
-Each view declares its columns once, as data, and other tables beside the code that makes them. Headings, units, keys,
-averages, exact comparisons of a gate and merging follow from the declarations. Undeclared columns (of a plugin's view)
-are interpreted by name: see :func:`named`.
-"""
+"""Declarations of the columns of tables: heading, unit, meaning, and how they merge over ranks. Each view declares its
+columns once, as data, and other tables beside the code that makes them. Headings, units, keys, averages, exact
+comparisons of a gate and merging follow from the declarations. Undeclared columns (of a plugin's view) are interpreted
+by name: see :func:`named`."""
 
 from __future__ import annotations
 
@@ -21,7 +19,6 @@ Kind = Literal["key", "description", "text", "measure", "position"]
 Place = Literal["host", "device", ""]
 
 KEY: Final = "key"
-"""Identifies rows."""
 DESCRIPTION: Final = "description"
 """Names a property of a row; identifies rows only if they are split by it."""
 TEXT: Final = "text"
@@ -101,12 +98,10 @@ class Column:
 
     @property
     def sums(self) -> bool:
-        """Whether rows may be added up."""
         return self.per_step or self.adds_up
 
     @property
     def rule(self) -> Rule | Average | Share:
-        """The rule by which the column merges over ranks."""
         return self.merge or (SUM if self.kind == MEASURE else APART)
 
 
@@ -123,7 +118,6 @@ words: Final = partial(Column, kind=KEY, words=True)
 
 
 def share(name: str, title: str, merge: Share | Literal[""] = "", **how: Any) -> Column:
-    """Return a column of ratios."""
     return Column(name, title, "ratio", merge=merge, **how)
 
 
@@ -154,10 +148,8 @@ def column(columns: Iterable[Column], name: str) -> Column:
 
 def keys(columns: Iterable[Column], table: pd.DataFrame, by: Sequence[str] = ()) -> list[str]:
     """Return the columns that identify the rows of a table, in their order; ``by``: the groupings, with or without
-    arguments.
-
-    Undeclared columns are keys before the first measure; undeclared descriptions only if rows have no name.
-    """
+    arguments. Undeclared columns are keys before the first measure; undeclared descriptions only if rows have no
+    name."""
     declared, groupings = by_name(columns), {item.partition("=")[0] for item in by}
     names: list[str] = []
     measured = False
@@ -232,7 +224,6 @@ BY: Final = {
 
 
 def added_by(groupings: Iterable[str]) -> Iterator[Column]:
-    """Yield the columns that groupings of :data:`BY` add."""
     for grouping in groupings:
         yield from (replace(column, by=(grouping,)) for column in BY.get(grouping, ()))
 

@@ -27,7 +27,6 @@ class Finding(msgspec.Struct, frozen=True):
 
     @property
     def message(self) -> str:
-        """The sentence in the current language."""
         return render(self.text)
 
 
@@ -111,7 +110,6 @@ def joined_meta(metas: Sequence[TraceMeta]) -> TraceMeta:
 
 
 def hull(windows: Sequence[tuple[int, int]]) -> tuple[int, int] | None:
-    """Return the first start and the last end, None without windows."""
     return (min(w[0] for w in windows), max(w[1] for w in windows)) if windows else None
 
 

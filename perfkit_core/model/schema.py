@@ -53,7 +53,6 @@ DEVICE_WORK: Final = (KERNEL, MEMCPY, MEMSET)
 """Kinds that occupy a device. Their union is the device's busy time."""
 
 OPERATOR_KINDS: Final = (OPERATOR, COMMUNICATION)
-"""Kinds that are rows of the operator table."""
 
 CPU: Final = "cpu"
 

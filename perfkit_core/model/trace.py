@@ -1,8 +1,6 @@
-"""A profile in memory: the event table, the metadata of the run, and findings about the data.
-
-The columns of an event table come from a table in memory, from other traces, or from a file, read on demand. What
-several views compute from a trace is cached with it and shared read-only.
-"""
+"""A profile in memory: the event table, the metadata of the run, and findings about the data. The columns of an event
+table come from a table in memory, from other traces, or from a file, read on demand. What several views compute from a
+trace is cached with it and shared read-only."""
 
 from __future__ import annotations
 
@@ -57,8 +55,6 @@ class Columns(ABC):
 
 @dataclass(frozen=True, slots=True)
 class TableColumns(Columns):
-    """Columns of a table in memory."""
-
     events: pa.Table
 
     @property
@@ -80,8 +76,6 @@ class TableColumns(Columns):
 
 @dataclass(frozen=True, slots=True)
 class ChangedColumns(Columns):
-    """The columns of ``base``, some of them replaced."""
-
     base: Columns
     changes: Mapping[str, pa.ChunkedArray]
 
@@ -151,10 +145,8 @@ _OF_COLUMN: Final = ("known", "ints", "codes", "rows")
 @dataclass(frozen=True, slots=True, repr=False, init=False)
 class Trace:
     """Events (columns of :data:`perfkit_core.model.schema.SCHEMA`, sorted by start), metadata and data-quality
-    warnings.
-
-    A stored trace reads columns on first use: :meth:`ints`, :meth:`codes` and :meth:`column` read one, ``events`` all.
-    """
+    warnings. A stored trace reads columns on first use: :meth:`ints`, :meth:`codes` and :meth:`column` read one,
+    ``events`` all."""
 
     _columns: Columns
     meta: TraceMeta
@@ -265,7 +257,6 @@ class Trace:
         return Trace(self.events.slice(start, count), self.meta, self.quality)
 
     def _known_without(self, changed: Collection[str]) -> dict[Any, Any]:
-        """Return the cached values of single columns other than ``changed``."""
         return {
             key: value
             for key, value in dict(self._cache).items()  # a copy, as another thread may be adding to it
@@ -284,11 +275,8 @@ def _frozen(values: npt.NDArray[Any]) -> npt.NDArray[Any]:
 
 
 def concat_traces(traces: Sequence[Trace]) -> Trace:
-    """Return several traces (ranks, cycles) as one, with row references shifted.
-
-    The first trace names the framework; ranks, devices, thread names and findings are united. Findings name their
-    ranks.
-    """
+    """Return several traces (ranks, cycles) as one, with row references shifted. The first trace names the framework;
+    ranks, devices, thread names and findings are united. Findings name their ranks."""
     if len(traces) == 1:
         return traces[0]
     quality = united([(trace.meta.ranks, trace.quality) for trace in traces])

@@ -109,10 +109,8 @@ class NativeNames:
 
 @functools.cache
 def native_names(package: str) -> NativeNames:
-    """Return the names in ``operator_names.toml`` of an adapter's package, parsed once.
-
-    Raises ValueError if the file has another structure or lists a native name twice.
-    """
+    """Return the names in ``operator_names.toml`` of an adapter's package, parsed once. Raises ValueError if the file
+    has another structure or lists a native name twice."""
     where = f"{package}/operator_names.toml"
     file = convert(read_toml(package, "operator_names.toml"), _NamesFile, where)
     patterns = {kind: compile_patterns(entries) for kind, entries in file.patterns.items()}
@@ -154,10 +152,8 @@ def kernel_family(kernel_name: str) -> str | None:
 
 
 def fused_name(kernel_name: str) -> str | None:
-    """Return the canonical name of the heaviest operator in a kernel of TorchInductor, None for other kernels.
-
-    The name lists the operators: ``triton_red_fused_add_mean_mul_0`` adds, multiplies and reduces.
-    """
+    """Return the canonical name of the heaviest operator in a kernel of TorchInductor, None for other kernels. The name
+    lists the operators: ``triton_red_fused_add_mean_mul_0`` adds, multiplies and reduces."""
     parts = _FUSED.match(kernel_name)
     if parts is None:
         return None

@@ -46,21 +46,18 @@ class Plugins:
     listed: dict[str, Plugin] = field(default_factory=dict)
 
     def sources(self) -> list[Source]:
-        """Return all readers, built-ins first."""
         return list(self._flat("perfkit_sources"))
 
     def recorders(self) -> list[Recorder]:
         return list(self._flat("perfkit_recorders"))
 
     def views(self) -> dict[str, View]:
-        """Return the views by name, in the order of registration."""
         return {view.name: view for view in self._flat("perfkit_analyses")}
 
     def renderers(self) -> dict[str, Renderer]:
         return {renderer.name: renderer for renderer in self._flat("perfkit_renderers")}
 
     def exporters(self) -> dict[str, Exporter]:
-        """Return the exporters by name, in the order of registration."""
         return {exporter.name: exporter for exporter in self._flat("perfkit_exporters")}
 
     def commands(self) -> dict[str, Any]:
@@ -106,7 +103,6 @@ class Plugins:
 
 @functools.cache
 def get_plugins() -> Plugins:
-    """Return the plugins of this installation, loaded once."""
     return load(entry_points(group=PROJECT))
 
 

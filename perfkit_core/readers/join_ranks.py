@@ -25,11 +25,8 @@ BY_NAME: Final = "ranks-by-name"
 
 def one_job(traces: Sequence[Trace]) -> Trace:
     """Join traces, each of a rank or of some of its cycles. Unstated ranks are taken from the file names, or numbered
-    in the given order, with a finding.
-
-    Raises SourceError if the sources cannot be of one job: different frameworks, a rank's steps or times twice, or
-    recordings of unknown rank that followed one another.
-    """
+    in the given order, with a finding. Raises SourceError if the sources cannot be of one job: different frameworks, a
+    rank's steps or times twice, or recordings of unknown rank that followed one another."""
     if len(traces) == 1:
         return traces[0]
     metas = [trace.meta for trace in traces]
@@ -83,11 +80,8 @@ def numbered(sources: Sequence[str], known: Iterable[int]) -> tuple[Mapping[str,
 def numbered_processes(
     recordings: Mapping[str, str | None], known: Collection[int]
 ) -> tuple[Mapping[str, int], tuple[Finding, ...]]:
-    """Return ranks as :func:`numbered`, the same for all cycles of a process.
-
-    ``recordings`` maps each source to the recording of which it is a cycle (None: separate). A single process gets no
-    number if none is ``known``.
-    """
+    """Return ranks as :func:`numbered`, the same for all cycles of a process. ``recordings`` maps each source to the
+    recording of which it is a cycle (None: separate). A single process gets no number if none is ``known``."""
     process = {source: recording or source for source, recording in recordings.items()}
     first = {name: source for source, name in reversed(process.items())}
     sources = [first[name] for name in dict.fromkeys(process.values())]
@@ -104,7 +98,6 @@ def rank_of_name(source: str) -> int | None:
 
 
 def check_frameworks(metas: Iterable[TraceMeta]) -> None:
-    """Raise SourceError for sources of several frameworks."""
     frameworks = sorted({str(meta.framework) for meta in metas})
     if len(frameworks) > 1:
         named = " and ".join(frameworks)
@@ -112,11 +105,9 @@ def check_frameworks(metas: Iterable[TraceMeta]) -> None:
 
 
 def check_one_time(unknown: Iterable[TraceMeta]) -> None:
-    """Raise SourceError for recordings of unknown rank that were not made at the same time, as ranks of a job are.
-
-    Only epoch clocks can be compared. Intervals share a moment exactly if no two are disjoint; the error names the two
-    that are farthest apart.
-    """
+    """Raise SourceError for recordings of unknown rank that were not made at the same time, as ranks of a job are. Only
+    epoch clocks can be compared. Intervals share a moment exactly if no two are disjoint; the error names the two that
+    are farthest apart."""
     timed = [(meta.window_ns, meta) for meta in unknown if meta.clock == "epoch" and meta.window_ns]
     if not timed:
         return
@@ -170,6 +161,5 @@ def _check_new(seen: dict[object, TraceMeta], key: object, meta: TraceMeta) -> N
 
 
 def _other_cycle(a: TraceMeta, b: TraceMeta) -> bool:
-    """Return whether two sources are different cycles of one recording."""
     cycles = {a.cycle, b.cycle}
     return a.recording is not None and a.recording == b.recording and len(cycles - {None}) == 2

@@ -95,7 +95,6 @@ def check_rereadable(path: Path) -> None:
 
 
 def load_one(path: Path, partial: bool = False, plugins: Plugins | None = None) -> Trace:
-    """Read one file or run folder with the best reader. Raises SourceError."""
     store.flush(path)
     with reaching(path):
         if not exists(path):
@@ -113,14 +112,12 @@ def named(trace: Trace, path: Path) -> Trace:
 
 
 def read_with(source: Source, path: Path, partial: bool = False) -> Trace:
-    """Read with one reader. A SourceError names the file."""
     with naming(path):
         return source.read(path, partial)
 
 
 @contextmanager
 def naming(path: Path) -> Iterator[None]:
-    """Add the path to a SourceError that lacks it."""
     try:
         yield
     except SourceError as error:

@@ -1,9 +1,7 @@
-"""Reader of run folders, which the handlers write, and of single files in them.
-
-A folder may hold recordings of several processes. Processes that recorded at the same time are ranks of one job,
-numbered in order if they state no rank. Ranks may also have recorded one after the other, if they state different ranks
-of an equally large world. Of other consecutive recordings only the latest is the run; older ones are reported.
-"""
+"""Reader of run folders, which the handlers write, and of single files in them. A folder may hold recordings of several
+processes. Processes that recorded at the same time are ranks of one job, numbered in order if they state no rank. Ranks
+may also have recorded one after the other, if they state different ranks of an equally large world. Of other
+consecutive recordings only the latest is the run; older ones are reported."""
 
 from __future__ import annotations
 
@@ -25,7 +23,6 @@ from perfkit_core.storage.stored_file import PARQUET_MAGIC, read_metadata
 from perfkit_core.system.paths import arrow_input, is_folder
 
 TRACE_SUFFIXES: Final = (".json", ".json.gz", ".pb", ".pb.gz")
-"""Suffixes of the profilers' own files."""
 
 
 def sniff(path: Path, start: bytes) -> int:
@@ -45,7 +42,6 @@ def read(path: Path, partial: bool = False) -> Trace:
 
 
 def peek(path: Path) -> int | None:
-    """Return the rank of a stored file, None if it does not state one."""
     ranks = _meta(path).ranks
     return ranks[0] if len(ranks) == 1 else None
 
@@ -139,7 +135,6 @@ def _latest(metas: Mapping[Path, TraceMeta]) -> tuple[list[Path], list[Finding]]
 
 
 def _lost(path: Path) -> list[str]:
-    """Return the lines of the folder's mark about lost cycles."""
     mark = path / INCOMPLETE_MARK
     if not mark.exists():
         return []

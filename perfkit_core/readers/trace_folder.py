@@ -22,11 +22,9 @@ _EXACT_FIRST: Final = (".pb", ".pb.gz", ".json", ".json.gz")
 
 
 def expanded(path: Path, readers: Sequence[Source], partial: bool = False) -> tuple[list[Path], list[Finding]]:
-    """Return the trace files of a folder, and findings about the files that are left out.
-
-    Other sources are returned unchanged: files, run folders, and folders without trace files, whose reader reports the
-    problem. Raises SourceError for a file that is named like a rank but is not a profile; ``partial`` leaves it out.
-    """
+    """Return the trace files of a folder, and findings about the files that are left out. Other sources are returned
+    unchanged: files, run folders, and folders without trace files, whose reader reports the problem. Raises SourceError
+    for a file that is named like a rank but is not a profile; ``partial`` leaves it out."""
     if not is_folder(path) or any(path.glob(f"*{SUFFIX}")):
         return [path], []
     named = (file for file in path.iterdir() if file.name.lower().endswith(TRACE_SUFFIXES) and is_file(file))
@@ -75,7 +73,6 @@ def once(files: Iterable[Path]) -> list[Path]:
 
 
 def _parts(file: Path) -> tuple[str, str]:
-    """Return the name without its format, and the format."""
     name = file.name.lower()
     suffix = max((end for end in TRACE_SUFFIXES if name.endswith(end)), key=len)
     return file.name[: -len(suffix)], suffix
@@ -96,12 +93,10 @@ def _check_missing(others: Iterable[Path], profiles: Iterable[Path]) -> None:
 
 
 def _series(stem: str) -> str:
-    """Return the name with its numbers masked."""
     return re.sub(r"\d+", "#", stem)
 
 
 def _names(folder: Path, files: Sequence[Path]) -> dict[str, Any]:
-    """Return the message values for files of a folder, with the names of the first three."""
     names = [readable(file.name) for file in files[:3]] + ["…"] * (len(files) > 3)
     return {"folder": readable(folder), "names": names}
 

@@ -1,8 +1,6 @@
-"""Functions that numba compiles once there is enough work for them (docs/decisions/0011).
-
-Loading numba takes a third of a second, so a process begins in Python, and switches to numba for good after as many
-array cells as take that time. Both ways return the same results.
-"""
+"""Functions that numba compiles once there is enough work for them (docs/decisions/0011). Loading numba takes a third
+of a second, so a process begins in Python, and switches to numba for good after as many array cells as take that time.
+Both ways return the same results."""
 
 from __future__ import annotations
 
@@ -45,8 +43,6 @@ def listen() -> None:
     from numba.core import event
 
     class Compiling(event.Listener):  # type: ignore[misc]
-        """Listener that counts nested compilations: compiling a function may compile its callees."""
-
         depth = 0
 
         def on_start(self, _: event.Event) -> None:
@@ -79,10 +75,8 @@ def compiled(function: Any = None, *, steps: int = 1) -> Any:
 
 def compiled_at_once(function: Any, **options: Any) -> Any:
     """Compile a function at its first call, to run without Python's lock. ``options`` are those of ``numba.njit``.
-
     numba caches it beside the module, in the user's cache or in ``NUMBA_CACHE_DIR``. If none is writable (a system's
-    Python, a container without a home), every process compiles again.
-    """
+    Python, a container without a home), every process compiles again."""
     from numba import njit
 
     Interpreted.cells = ENOUGH_CELLS
@@ -105,9 +99,7 @@ def _cache_file(dispatcher: Any) -> Any:
 
 def _digest(function: Any) -> str:
     """Digest the constants and compiled functions that a function uses from its module and other modules of perfkit.
-
-    Part of the cache's stamp, as numba itself invalidates only by the text of the function's own module.
-    """
+    Part of the cache's stamp, as numba itself invalidates only by the text of the function's own module."""
     names = function.__code__.co_names
     used = [function.__globals__[name] for name in names if name in function.__globals__]
     modules = [vars(value) for value in used if isinstance(value, ModuleType) and value.__name__.startswith(_OWN)]
@@ -153,5 +145,4 @@ class _Function:
 
     @property
     def _numba_type_(self) -> Any:
-        """The type that numba requests for a name that compiled code calls."""
         return self._compiled._numba_type_

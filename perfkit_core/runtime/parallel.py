@@ -27,11 +27,8 @@ def in_order(
     make: Callable[[_Item], _Made], items: Collection[_Item], count: int | None = None, ahead: int | None = None
 ) -> Iterator[_Made]:
     """Yield ``make`` of each item in order, made by ``count`` threads (default :func:`threads`), the calling one
-    included.
-
-    At most ``ahead`` results wait beside the next one (None: no limit). Errors of ``make`` are raised in their turn.
-    During the interpreter's shutdown no thread can be started, so the calling thread makes all results.
-    """
+    included. At most ``ahead`` results wait beside the next one (None: no limit). Errors of ``make`` are raised in
+    their turn. During the interpreter's shutdown no thread can be started, so the calling thread makes all results."""
     count = min(count or threads(), len(items))
     if count < 2:
         for item in items:
@@ -63,7 +60,6 @@ def both(one: Callable[[], _Made], other: Callable[[], _Other], rows: int) -> tu
 
 
 def _claimed(future: Future[_Made], make: Callable[[_Item], _Made], item: _Item) -> None:
-    """Make the result unless another thread has claimed it."""
     if not future.set_running_or_notify_cancel():
         return
     try:

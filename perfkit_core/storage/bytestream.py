@@ -46,7 +46,6 @@ class Gunzip(io.RawIOBase):
         return b"".join(pieces)
 
     def _piece(self, count: int) -> bytes:
-        """Return at least one and up to ``count`` bytes, none at the end."""
         while True:
             if not self._pending and not self._member:
                 self._pending = self._file.read(CHUNK_BYTES // 4)
@@ -95,12 +94,9 @@ def head(path: Path, count: int = 4096) -> bytes:
 
 
 class Window:
-    """A growing and sliding buffer over a file.
-
-    ``data`` holds the bytes that were read and not yet dropped; ``base`` is their (decompressed) offset in the file.
-    ``finished``: the file has ended. ``damage``: why no more compressed data can be read. ``sparing`` asks readers to
-    use little memory.
-    """
+    """A growing and sliding buffer over a file. ``data`` holds the bytes that were read and not yet dropped; ``base``
+    is their (decompressed) offset in the file. ``finished``: the file has ended. ``damage``: why no more compressed
+    data can be read. ``sparing`` asks readers to use little memory."""
 
     def __init__(self, path: Path, sparing: bool = False) -> None:
         self.path = path

@@ -1,8 +1,6 @@
-"""Recorded events on disk, written while a source reads them, so that files may exceed the memory.
-
-The file is Parquet of stage "recorded": rows in the order of the source, only the columns that a source can record.
-What is known only at the end (metadata, rank, origin of the clock) is in the footer. ``read_stored`` assembles it.
-"""
+"""Recorded events on disk, written while a source reads them, so that files may exceed the memory. The file is Parquet
+of stage "recorded": rows in the order of the source, only the columns that a source can record. What is known only at
+the end (metadata, rank, origin of the clock) is in the footer. ``read_stored`` assembles it."""
 
 from __future__ import annotations
 
@@ -45,15 +43,11 @@ SCHEMA: Final = pa.schema(
 :class:`perfkit_core.assembly.draft.Recorded`."""
 ROW_GROUP: Final = 1 << 14
 _PAGE_BYTES: Final = 1 << 16
-"""The writer buffers one page for each column."""
 
 
 class RecordedWriter:
     """Writes recorded events in batches, in the memory of two row groups: a thread encodes one while the next is
-    filled.
-
-    As a context manager it removes the file if the block fails or does not :meth:`close` it.
-    """
+    filled. As a context manager it removes the file if the block fails or does not :meth:`close` it."""
 
     def __init__(self, path: Path, reader: str = "") -> None:
         """``reader``: name of the source, if it has more to compute when the file is loaded. Raises OSError."""
@@ -125,7 +119,6 @@ class RecordedWriter:
         self._held, self._held_rows = [], 0
 
     def _written(self) -> None:
-        """Wait for the previous row group and raise its error."""
         if self._writing is not None:
             self._writing.result()
             self._writing = None
@@ -138,10 +131,8 @@ class RecordedWriter:
 def read_recorded(
     path: Path, stored: Stored, operator_names: OperatorNames | None, complete: Complete | None = None
 ) -> Trace:
-    """Assemble a recorded file, after ``complete`` has computed what its reader could not know from parts.
-
-    Raises SourceError for missing columns, OSError, pyarrow.ArrowException.
-    """
+    """Assemble a recorded file, after ``complete`` has computed what its reader could not know from parts. Raises
+    SourceError for missing columns, OSError, pyarrow.ArrowException."""
     with arrow_input(path) as file:
         table = pq.ParquetFile(file).read().unify_dictionaries()
     missing = [name for name in SCHEMA.names if name not in table.column_names]
@@ -179,7 +170,6 @@ def _nulls(of_type: pa.DataType) -> pa.Array:
 
 
 def _column(batch: pa.RecordBatch, field: pa.Field) -> pa.Array:
-    """Return a column of a batch in the type of the schema; nulls if it is missing."""
     at = batch.schema.get_field_index(field.name)
     if at < 0:
         return _nulls(field.type).slice(0, batch.num_rows)

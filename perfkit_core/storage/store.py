@@ -1,8 +1,6 @@
-"""Run folders: one Parquet file for each cycle of each process, complete as soon as it has its name.
-
-Files are plain Parquet (zstd, dictionaries), readable by pandas, polars and duckdb. perfkit's metadata is JSON under
-the key ``perfkit`` of the footer. A run folder in which a cycle is missing has a mark.
-"""
+"""Run folders: one Parquet file for each cycle of each process, complete as soon as it has its name. Files are plain
+Parquet (zstd, dictionaries), readable by pandas, polars and duckdb. perfkit's metadata is JSON under the key
+``perfkit`` of the footer. A run folder in which a cycle is missing has a mark."""
 
 from __future__ import annotations
 
@@ -30,7 +28,6 @@ from perfkit_core.system.paths import arrow_input, is_remote, replacing
 
 SUFFIX: Final = ".perfkit.parquet"
 PARTIAL_SUFFIX: Final = ".perfkit.partial"
-"""Suffix of files with partials of many ranks."""
 INCOMPLETE_MARK: Final = "INCOMPLETE"
 """Name of the file in a run folder that says which cycles are missing and why."""
 _ROW_GROUP: Final = 1 << 18
@@ -38,17 +35,14 @@ _BACKGROUND_WRITER: Final = "perfkit_core.recording.background"
 
 
 def write_trace(trace: Trace, path: Path) -> Path:
-    """Write a trace to one file, atomically. Raises OSError.
-
-    A file that a store refuses is kept on this machine; the error gives its path.
-    """
+    """Write a trace to one file, atomically. Raises OSError. A file that a store refuses is kept on this machine; the
+    error gives its path."""
     with replacing(path, keep=True) as temporary, temporary.open("wb") as file:
         write_table(trace, file)
     return path
 
 
 def write_table(trace: Trace, file: BinaryIO) -> None:
-    """Write a trace, with its metadata, to an open file. Raises OSError."""
     table = trace.events.unify_dictionaries()
     stored = Stored(
         schema_version=schema.SCHEMA_VERSION,
@@ -78,10 +72,8 @@ def new_recording() -> str:
 
 
 def read_stored(path: Path) -> Trace:
-    """Read a file that :func:`write_trace` or a ``RecordedWriter`` wrote. Raises SourceError for any other file.
-
-    Reads only the footer of a trace; its columns follow on demand. Recorded events are assembled immediately.
-    """
+    """Read a file that :func:`write_trace` or a ``RecordedWriter`` wrote. Raises SourceError for any other file. Reads
+    only the footer of a trace; its columns follow on demand. Recorded events are assembled immediately."""
     try:
         with arrow_input(path) as file:
             footer = pq.read_metadata(file)
@@ -98,7 +90,6 @@ def read_stored(path: Path) -> Trace:
 
 
 def _complete(reader: str, path: Path) -> Complete | None:
-    """Return the function that completes streamed events. Raises SourceError if their reader is not installed."""
     from perfkit_core.plugins.manager import get_plugins
 
     if not reader:
@@ -111,11 +102,9 @@ def _complete(reader: str, path: Path) -> Complete | None:
 
 
 def flush(path: Path | None = None, timeout: float | None = None) -> bool:
-    """Wait until the cycles taken so far are on disk: those of ``path``, below and above it, or all.
-
-    ``timeout`` is in seconds (None: unlimited). Returns False on timeout. A process that has recorded nothing returns
-    immediately, without importing the writer.
-    """
+    """Wait until the cycles taken so far are on disk: those of ``path``, below and above it, or all. ``timeout`` is in
+    seconds (None: unlimited). Returns False on timeout. A process that has recorded nothing returns immediately,
+    without importing the writer."""
     background = sys.modules.get(_BACKGROUND_WRITER)
     return True if background is None else bool(background.shared().flush(path, timeout))
 

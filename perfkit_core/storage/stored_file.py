@@ -1,8 +1,6 @@
 """A stored Parquet file: perfkit's metadata in its footer (JSON under the key ``perfkit``), and its columns on demand.
-
 Files are not kept open, so that thousands of ranks do not exhaust file handles; a file that changed meanwhile is
-refused.
-"""
+refused."""
 
 from __future__ import annotations
 
@@ -29,12 +27,9 @@ PARQUET_MAGIC: Final = b"PAR1"
 
 
 class Stored(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """Metadata in the footer.
-
-    A file of stage "recorded" holds events that are not yet assembled: ``rank`` and ``base_ns`` (added to all starts)
-    are known only at its end, ``reader`` is the source that completes them ("": nothing is left to do). ``empty`` names
-    the columns that contain only nulls, None where unknown.
-    """
+    """Metadata in the footer. A file of stage "recorded" holds events that are not yet assembled: ``rank`` and
+    ``base_ns`` (added to all starts) are known only at its end, ``reader`` is the source that completes them ("":
+    nothing is left to do). ``empty`` names the columns that contain only nulls, None where unknown."""
 
     schema_version: int
     meta: TraceMeta
@@ -50,16 +45,13 @@ class Stored(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
 
 
 def is_ours(footer: pa.Schema | pq.FileMetaData) -> bool:
-    """Return whether perfkit wrote a Parquet file."""
     return KEY in (footer.metadata or {})
 
 
 def read_metadata(footer: pa.Schema | pq.FileMetaData, path: Path) -> Stored:
     """Return perfkit's metadata of a Parquet file. Raises SourceError if it is missing or written by a newer perfkit.
-
     Pass the footer (``pyarrow.parquet.read_metadata``) if the file may be of stage "recorded": a schema lacks what was
-    written at the end.
-    """
+    written at the end."""
     raw = (footer.metadata or {}).get(KEY)
     if raw is None:
         raise SourceError(f"{path}: a Parquet file, but not written by perfkit", "give a run folder or a trace file")
@@ -83,7 +75,6 @@ class StoredColumns(Columns):
     path: Path
     footer: pq.FileMetaData
     position: dict[str, int]
-    """Index of each column in the file."""
     empty: tuple[str, ...] | None
     """Columns that contain only nulls, None where unknown."""
     stamp: tuple[int, int]

@@ -26,11 +26,9 @@ _VALUES_AT_ONCE: Final = 1 << 16
 
 
 def encoding(columns: pa.Schema) -> dict[str, Any]:
-    """Return options of ``pyarrow.parquet.write_table`` and ``ParquetWriter``, measured to be small and fast.
-
-    Integers are stored as differences (times, row references and ids mostly ascend), repeated texts as dictionaries,
-    other texts plain. Only integers have statistics: those of texts are unused and take a quarter of the writing time.
-    """
+    """Return options of ``pyarrow.parquet.write_table`` and ``ParquetWriter``, measured to be small and fast. Integers
+    are stored as differences (times, row references and ids mostly ascend), repeated texts as dictionaries, other texts
+    plain. Only integers have statistics: those of texts are unused and take a quarter of the writing time."""
     integers = [field.name for field in columns if pa.types.is_integer(field.type)]
     repeated = [field.name for field in columns if pa.types.is_dictionary(field.type)]
     options = {
@@ -63,10 +61,8 @@ _INTEGERS: Final = frozenset({4, 5, 6})
 
 
 def relocated(footer: bytes, by: int, ordinal: int) -> bytes:
-    """Return the footer (FileMetaData) of one row group, moved by ``by`` bytes and numbered ``ordinal``.
-
-    Offset 0 means none. Raises ValueError for a malformed footer, a page index or a bloom filter.
-    """
+    """Return the footer (FileMetaData) of one row group, moved by ``by`` bytes and numbered ``ordinal``. Offset 0 means
+    none. Raises ValueError for a malformed footer, a page index or a bloom filter."""
     pieces: list[bytes] = []
     copied = 0
     try:
@@ -141,7 +137,6 @@ class _Reader:
 
 
 def _zigzag(value: int) -> bytes:
-    """Return an integer in the encoding of the protocol."""
     rest = value << 1 if value >= 0 else (-value << 1) - 1
     encoded = bytearray()
     while rest > 127:

@@ -1,8 +1,6 @@
-"""Step times measured on a device, without waiting for it.
-
-The host launches work faster than the device runs it. So at the end of each step an event is queued after the work, and
-the time between two events that the device has passed is the time of a step.
-"""
+"""Step times measured on a device, without waiting for it. The host launches work faster than the device runs it. So at
+the end of each step an event is queued after the work, and the time between two events that the device has passed is
+the time of a step."""
 
 from __future__ import annotations
 
@@ -15,7 +13,6 @@ class DeviceClock(Protocol):
     """A device's own clock. Only ``wait`` may block. Marks are passed in the order in which they were queued."""
 
     name: str
-    """Name of the clock in outputs, such as "CUDA events on cuda:0"."""
 
     def mark(self) -> Any:
         """Queue a mark after all work launched so far."""
@@ -56,10 +53,8 @@ class EventClock:
 
 
 class DeviceSteps:
-    """Times of the steps that a device has finished, in ns, in ``finished_ns``.
-
-    ``earlier``: times of the steps before the device was first used, on the host's clock.
-    """
+    """Times of the steps that a device has finished, in ns, in ``finished_ns``. ``earlier``: times of the steps before
+    the device was first used, on the host's clock."""
 
     def __init__(self, clock: DeviceClock, earlier: array[int]) -> None:
         self.clock = clock
@@ -68,7 +63,6 @@ class DeviceSteps:
         self._last: Any = None
 
     def begin(self) -> None:
-        """Start timing, at the first step or after a pause."""
         self._marks.append((self.clock.mark(), False))
 
     def step(self) -> None:

@@ -13,14 +13,12 @@ logger = logging.getLogger("perfkit")
 
 
 def told(error: BaseException) -> str:
-    """Return an error in one line."""
     if isinstance(error, OSError) and error.strerror:
         return f"{error.filename}: {error.strerror}" if error.filename else error.strerror
     return " ".join(f"{type(error).__name__}: {error}".split())
 
 
 def log(text: str, error: BaseException) -> None:
-    """Log one line at level ERROR, and the traceback at level DEBUG."""
     tell(f"{text} ({told(error)})")
     tell(text, logging.DEBUG, error)
 
@@ -32,10 +30,8 @@ def tell(text: str, level: int = logging.ERROR, error: BaseException | None = No
 
 
 def why_unwritable(folder: Path) -> str | None:
-    """Return why no file can be written in a folder, which may not exist yet; None if one can.
-
-    Creates an unnamed temporary file in the nearest existing folder, or uploads and removes an empty file in a store.
-    """
+    """Return why no file can be written in a folder, which may not exist yet; None if one can. Creates an unnamed
+    temporary file in the nearest existing folder, or uploads and removes an empty file in a store."""
     if is_remote(folder):
         return why_unwritable_store(folder)
     try:

@@ -10,7 +10,6 @@ from pathlib import Path
 from typing import Final
 
 THREADS: Final = ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS", "CPU_NUM", "CUDA_VISIBLE_DEVICES")
-"""Environment variables that set the threads and devices of a training."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -24,11 +24,9 @@ def later(module: str, name: str) -> Callable[..., Any]:
 
 
 def exported(package: str, name: str, homes: Mapping[str, str], extra: str) -> Any:
-    """Return the object ``name`` from the module ``homes[name]`` of ``package``, for its ``__getattr__``.
-
-    Raises AttributeError for an unknown name, and ImportError with the ``extra`` of perfkit to install if the framework
-    is missing.
-    """
+    """Return the object ``name`` from the module ``homes[name]`` of ``package``, for its ``__getattr__``. Raises
+    AttributeError for an unknown name, and ImportError with the ``extra`` of perfkit to install if the framework is
+    missing."""
     if name not in homes:
         raise AttributeError(f"module {package!r} has no attribute {name!r}")
     try:

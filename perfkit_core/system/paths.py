@@ -1,8 +1,6 @@
-"""Local files (pathlib) and files in the stores that fsspec supports (``s3://``, ``https://``, …).
-
-A URL becomes a path of universal-pathlib, which has the methods of pathlib, so that readers need not distinguish them.
-Users install the drivers of their stores (s3fs, gcsfs, aiohttp, …) themselves.
-"""
+"""Local files (pathlib) and files in the stores that fsspec supports (``s3://``, ``https://``, …). A URL becomes a path
+of universal-pathlib, which has the methods of pathlib, so that readers need not distinguish them. Users install the
+drivers of their stores (s3fs, gcsfs, aiohttp, …) themselves."""
 
 from __future__ import annotations
 
@@ -35,11 +33,9 @@ _MISTAKES: Final = (TypeError, AttributeError, NameError, LookupError, Assertion
 
 
 def as_path(place: PathLike) -> Path:
-    """Return a text or path as a path. A URL other than ``file://`` becomes a path of its store, typed as Path.
-
-    The path of a store is created anew, without its connection. Raises UsageError if no installed driver supports the
-    URL.
-    """
+    """Return a text or path as a path. A URL other than ``file://`` becomes a path of its store, typed as Path. The
+    path of a store is created anew, without its connection. Raises UsageError if no installed driver supports the
+    URL."""
     if hasattr(place, "protocol"):  # a path of universal-pathlib
         store = cast("Any", place)
         return cast("Path", type(store)(str(place), **store.storage_options))  # some texts lack the host
@@ -126,10 +122,7 @@ def open_binary(path: Path) -> io.BufferedReader:
 
 def arrow_input(path: Path) -> pa.NativeFile:
     """Open a file for random access by Arrow: local files memory-mapped, files of stores by ranges, of the web in
-    whole.
-
-    Raises OSError, and SourceError if a store fails, now or while reading.
-    """
+    whole. Raises OSError, and SourceError if a store fails, now or while reading."""
     import pyarrow as pa
 
     if not is_remote(path):
@@ -205,7 +198,6 @@ def why_unwritable_store(folder: Path) -> str | None:
 
 
 def _reason(error: Exception) -> str:
-    """Return an error in one line, shortened to ``_LONGEST``."""
     text = error.strerror if isinstance(error, OSError) and error.strerror else str(error)
     if isinstance(error, NotImplementedError):
         text = "this store can only be read"

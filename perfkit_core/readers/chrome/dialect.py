@@ -34,7 +34,6 @@ class ChromeEvent(msgspec.Struct, gc=False):
 
 DECODER: Final = msgspec.json.Decoder(list[ChromeEvent])
 UNDECODABLE: Final = (msgspec.DecodeError, UnicodeDecodeError, RecursionError)
-"""Errors of decoding text that is not JSON or nested too deep."""
 
 Times = Callable[[Sequence[ChromeEvent]], tuple[IntArray, IntArray]]
 """Start and duration of events in ns, each of shape (events,). Raises SourceError."""
@@ -153,7 +152,6 @@ SCAN_FROM_BYTES: Final = 4 << 20
 
 
 def can_scan(dialect: Dialect) -> bool:
-    """Return whether the dialect declares everything that the scanner needs."""
     return dialect.scan_rules is not None and type(dialect).times is Dialect.times
 
 

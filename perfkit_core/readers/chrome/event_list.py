@@ -1,8 +1,6 @@
-"""The list of events of a Chrome trace, read in batches by the scanner or by the reference.
-
-The reference cuts about 1 MB after an event and decodes it with msgspec in one call. The cut is proven: ``[`` + bytes +
-``]`` is valid JSON only if the bytes end between two events.
-"""
+"""The list of events of a Chrome trace, read in batches by the scanner or by the reference. The reference cuts about 1
+MB after an event and decodes it with msgspec in one call. The cut is proven: ``[`` + bytes + ``]`` is valid JSON only
+if the bytes end between two events."""
 
 from __future__ import annotations
 
@@ -32,7 +30,6 @@ class Cursor:
 
     @property
     def offset(self) -> int:
-        """Offset of the next byte in the (decompressed) file."""
         return self.window.base + self.position
 
     def skip(self, pattern: re.Pattern[bytes]) -> None:
@@ -53,7 +50,6 @@ class Cursor:
         self.position = 0
 
     def broken(self, what: str) -> SourceError:
-        """Return the error for damage at this position."""
         self.check_damage()
         return SourceError(
             f"{self.path}: {what} (byte {self.offset})",
@@ -76,12 +72,9 @@ _AFTER_EVENT: Final = re.compile(rb"\s*(?:,\s*\{|\]|,\s*\])")
 
 
 class EventList:
-    """Reader of the lists of events in a file.
-
-    ``repaired`` and ``skipped`` count events that were not valid JSON or nested too deep, ``strays`` places with other
-    text between events. Without ``partial``, damage that cannot be repaired raises SourceError. ``sparing``: use little
-    memory.
-    """
+    """Reader of the lists of events in a file. ``repaired`` and ``skipped`` count events that were not valid JSON or
+    nested too deep, ``strays`` places with other text between events. Without ``partial``, damage that cannot be
+    repaired raises SourceError. ``sparing``: use little memory."""
 
     def __init__(self, path: Path, partial: bool = False, sparing: bool = False) -> None:
         self.path, self.partial = path, partial

@@ -1,7 +1,5 @@
-"""Reader of Chrome-trace JSON files in batches of events; the rest of the file is its header.
-
-Format: Google's "Trace Event Format"; the top level is an object with ``traceEvents`` or the list of events itself.
-"""
+"""Reader of Chrome-trace JSON files in batches of events; the rest of the file is its header. Format: Google's "Trace
+Event Format"; the top level is an object with ``traceEvents`` or the list of events itself."""
 
 from __future__ import annotations
 
@@ -35,9 +33,7 @@ _KEY: Final = re.compile(rb'\s*,?\s*"((?:[^"\\]|\\.)*)"\s*:\s*')
 
 class ChromeFile(EventList):
     """One pass over a file: iterate :meth:`batches` or :meth:`portions`, then read ``header`` and the counters.
-
-    ``truncated_at`` is the byte at which the file is cut off, ``more_at`` that at which text follows the document.
-    """
+    ``truncated_at`` is the byte at which the file is cut off, ``more_at`` that at which text follows the document."""
 
     header: dict[str, Any]
     truncated_at: int | None = None
@@ -108,7 +104,6 @@ class ChromeFile(EventList):
         self.more_at = offset
 
     def _key(self) -> str | None:
-        """Return the next key of the top-level object, None at its end."""
         while True:
             match = _KEY.match(self._at.window.data, self._at.position)
             if match:
@@ -198,7 +193,6 @@ class Reading(Generic[AnyDialect]):
 
 
 def file_findings(file: ChromeFile, recorder: Recorder) -> tuple[Finding, ...]:
-    """Return the findings about reading a file, for any dialect."""
     findings = []
     if file.truncated_at is not None:
         findings.append(Finding("truncated", cut_off(file.truncated_at)))
@@ -227,7 +221,6 @@ def cut_off(at: int) -> Message:
 
 
 def strays(file: ChromeFile) -> list[Finding]:
-    """Return the findings about text after the document or between its events."""
     findings = []
     if file.more_at is not None:
         text = message("the file continues after the end of the document, at byte {at}: not read", at=file.more_at)

@@ -66,7 +66,6 @@ class Recorder:
 
     @property
     def held(self) -> int:
-        """Number of events so far."""
         return self._rows.count
 
     def add(self, events: Sequence[ChromeEvent] | Portion, times: tuple[IntArray, IntArray] | None = None) -> None:
@@ -79,10 +78,8 @@ class Recorder:
             self._gather(lists.rows(start_ns, dur_ns, self._origins, self._vocabularies))
 
     def add_text(self, text: bytes, times: tuple[IntArray, IntArray]) -> None:
-        """Take the body of a JSON array of events, with their start and duration in ns, each of shape (events,).
-
-        Raises ValueError, without taking any, if the text is no such body or has another number of events.
-        """
+        """Take the body of a JSON array of events, with their start and duration in ns, each of shape (events,). Raises
+        ValueError, without taking any, if the text is no such body or has another number of events."""
         self._text_bytes += len(text)
         # loading the compiled code takes as long as the reference takes for the first few megabytes
         loaded = self._text_bytes >= SCAN_FROM_BYTES or "perfkit_core.readers.scanner.scanner" in sys.modules

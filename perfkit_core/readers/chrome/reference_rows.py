@@ -23,7 +23,6 @@ from perfkit_core.readers.chrome.rows import (
 )
 
 _COUNTER: Final = "C"
-"""The ``ph`` of a counter."""
 _INTEGERS: Final = ("offset_ns", *ARGUMENT_INTEGERS)
 
 
@@ -75,7 +74,6 @@ class RowLists:
     def rows(
         self, start_ns: IntArray, dur_ns: IntArray, origins: Origins, vocabularies: Mapping[str, Vocabulary]
     ) -> Rows:
-        """Return all events so far, with their times."""
         integers = {
             column: np.array([NULL if value is None else value for value in values], np.int64)
             for column, values in self._integers.items() if any(value is not None for value in values)

@@ -1,9 +1,7 @@
-"""Repair of events that a profiler wrote as invalid JSON.
-
-Kineto and Paddle do not escape quotes, backslashes and line breaks in names. A name ends where the event's next key
-begins, so it can be found and escaped. Numbers that JSON lacks (``inf``, ``nan``) are kept as text. No other damage is
-repaired or hidden: a repaired name contains no key of an event, and a repaired event does not extend into the next.
-"""
+"""Repair of events that a profiler wrote as invalid JSON. Kineto and Paddle do not escape quotes, backslashes and line
+breaks in names. A name ends where the event's next key begins, so it can be found and escaped. Numbers that JSON lacks
+(``inf``, ``nan``) are kept as text. No other damage is repaired or hidden: a repaired name contains no key of an event,
+and a repaired event does not extend into the next."""
 
 from __future__ import annotations
 
@@ -45,11 +43,9 @@ _END_OF_LIST = re.compile(rb'[^\s\w"]\s*(\])\s*(?:,\s*"[^"\\]*"\s*:|\}?\s*\Z)')
 
 
 def next_event(data: bytes, start: int, last: bool) -> tuple[bytes, int, bool] | None:
-    """Return the event that begins at ``start``: its (repaired) text, its end, whether it was repaired.
-
-    None if no end is in sight; ``last`` means that nothing follows ``data``. If no repair helps, the text up to the
-    next event is returned unchanged.
-    """
+    """Return the event that begins at ``start``: its (repaired) text, its end, whether it was repaired. None if no end
+    is in sight; ``last`` means that nothing follows ``data``. If no repair helps, the text up to the next event is
+    returned unchanged."""
     if data[start : start + 1] != b"{":
         return None
     ends = [match.end() for match in itertools.islice(_END.finditer(data, start), _ENDS_TRIED)]

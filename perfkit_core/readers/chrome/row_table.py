@@ -149,7 +149,6 @@ class Gathering:
         self._replaced: dict[int, str | None] = {}
 
     def add(self, part: Rows) -> None:
-        """Append a copy of the rows."""
         at = self.count
         self._origin.put(at, part.origin)
         for name, values in part.integers.items():
@@ -208,13 +207,11 @@ class _Column:
         self.count = end
 
     def taken(self, count: int = 0) -> npt.NDArray[Any]:
-        """Return the cells, at least ``count``."""
         self.put(max(count, self.count), self._cells[:0])
         return self._cells[: self.count]
 
 
 def _cells(args: pa.Array) -> tuple[npt.NDArray[np.uint8], npt.NDArray[np.int32]]:
-    """Return the bytes of strings, and their lengths."""
     _, ends, text = args.buffers()
     ends = np.frombuffer(ends, np.int32)[args.offset : args.offset + len(args) + 1]
     cells = np.frombuffer(text, np.uint8) if text is not None and text.size else np.empty(0, np.uint8)

@@ -21,7 +21,6 @@ ARGUMENT_INTEGERS: Final = (
     "correlation", "external", "stream", "sequence", "bytes", "address", "total_bytes", "flops",
 )  # fmt: skip
 ARGUMENT_TEXTS: Final = ("shapes", "dtypes", "stack", "module")
-"""Columns for arguments of events."""
 INTEGERS: Final = ("start_ns", "dur_ns", "offset_ns", *ARGUMENT_INTEGERS)
 """Integer columns that are not part of the origin."""
 ORIGIN_TEXTS: Final = ("name", "kind", "category", "device", "phase", "layer", "copy_kind")
@@ -38,14 +37,12 @@ class Vocabulary:
         self._array = pa.array([], pa.string())
 
     def number(self, text: str | None) -> int:
-        """Return the number of a text, a new one for a new text."""
         return -1 if text is None else self._numbers.setdefault(text, len(self._numbers))
 
     def numbers(self, texts: Iterable[str | None]) -> Codes:
         return np.fromiter(map(self.number, texts), np.int32)
 
     def texts(self) -> pa.Array:
-        """Return all texts, in the order of their numbers."""
         if len(self._array) != len(self._numbers):
             self._array = pa.array(self._numbers, pa.string())
         return self._array
@@ -76,8 +73,6 @@ def encoded(codes: Codes, texts: pa.Array) -> pa.DictionaryArray:
 
 
 class Numbers:
-    """A growing list of numbers, available as an array."""
-
     def __init__(self, kind: Any) -> None:
         self._list: list[int] = []
         self._array: npt.NDArray[Any] = np.empty(0, kind)
@@ -120,7 +115,6 @@ class Origins:
         self._integers = {column: Numbers(np.int64) for column in ORIGIN_INTEGERS}
 
     def number(self, origin: Origin) -> int:
-        """Return the number of an origin, a new one for a new origin."""
         number = self._numbers.setdefault(origin, len(self._list))
         if number == len(self._list):
             self._list.append(origin)
@@ -132,7 +126,6 @@ class Origins:
         return number
 
     def known(self, first: int = 0) -> list[Origin]:
-        """Return the origins from number ``first`` on."""
         return self._list[first:]
 
     def name(self, number: int) -> str | None:
@@ -168,12 +161,9 @@ _MOST_PARTS: Final = 16
 
 @dataclass(slots=True)
 class Rows:
-    """Events in the order of the source.
-
-    ``origin`` holds numbers of origins; ``integers`` and ``texts`` (numbers of a vocabulary) hold columns of shape
-    (count,), missing if empty. ``args`` are strings, None if no event has any, chunked only if one array cannot hold
-    them. ``replaced`` overrides ``args`` of single rows.
-    """
+    """Events in the order of the source. ``origin`` holds numbers of origins; ``integers`` and ``texts`` (numbers of a
+    vocabulary) hold columns of shape (count,), missing if empty. ``args`` are strings, None if no event has any,
+    chunked only if one array cannot hold them. ``replaced`` overrides ``args`` of single rows."""
 
     count: int
     origin: Codes
@@ -196,7 +186,6 @@ class Rows:
         self.replace(at, other.arguments(np.arange(other.count)))
 
     def arguments(self, at: IntArray) -> list[str | None]:
-        """Return the arguments of the rows ``at``, as JSON text."""
         texts: list[str | None] = [None] * len(at) if self.args is None else self.args.take(pa.array(at)).to_pylist()
         return [self.replaced.get(row, text) for row, text in zip(at.tolist(), texts, strict=True)]
 
@@ -225,7 +214,6 @@ class Rows:
         return parts
 
     def _settle(self) -> None:
-        """Move ``replaced`` into ``args``."""
         if not self.replaced:
             return
         mask = np.zeros(self.count, np.bool_)

@@ -38,11 +38,8 @@ class Words:
 @dataclass(frozen=True, slots=True)
 class Stretch:
     """Scanned rows. ``numbers[c]`` and ``codes[c]`` (of ``words``) have shape (rows,), None for an empty optional
-    column.
-
-    ``rest`` is the text of arguments without a column; ``recoded`` overrides it for single rows. ``slow`` holds (row,
-    position, text) of events for the reference.
-    """
+    column. ``rest`` is the text of arguments without a column; ``recoded`` overrides it for single rows. ``slow`` holds
+    (row, position, text) of events for the reference."""
 
     words: Words
     rows: int
@@ -54,7 +51,6 @@ class Stretch:
     recoded: dict[int, str]
 
     def first(self, rows: int, slow: int) -> Stretch:
-        """Return the first rows, with ``slow`` slow events among them."""
         ends = self.rest_ends[: rows + 1]
         numbers = tuple(None if column is None else column[:rows] for column in self.numbers)
         codes = tuple(None if column is None else column[:rows] for column in self.codes)
@@ -139,7 +135,6 @@ class Translation:
         return numbers[codes] if new else translated
 
     def _value(self, column: str, number: int) -> Origin | str | None:
-        """Return the origin or text of a number of the scanner."""
         words = self._words
         if column != _ORIGIN:
             return as_text(words.texts[number])

@@ -1,9 +1,7 @@
-"""Scans a file in several threads, ahead of the consumer, with proof that no event is read twice or left out.
-
-Chunks are cut where an event seems to begin. A chunk that was scanned from the beginning of an event to its end, a
-comma and white space, proves that the next chunk begins with an event. At the first chunk that is not read to its end
-the reference takes over, and later chunks are discarded.
-"""
+"""Scans a file in several threads, ahead of the consumer, with proof that no event is read twice or left out. Chunks
+are cut where an event seems to begin. A chunk that was scanned from the beginning of an event to its end, a comma and
+white space, proves that the next chunk begins with an event. At the first chunk that is not read to its end the
+reference takes over, and later chunks are discarded."""
 
 from __future__ import annotations
 
@@ -93,7 +91,6 @@ class Chunks:
         raise StopIteration
 
     def _filled(self, wanted: int) -> tuple[npt.NDArray[np.uint8], int]:
-        """Return a buffer with up to ``wanted`` bytes, and their number."""
         buffer = np.empty(0, np.uint8)
         while self._free and len(buffer) < wanted + PAD:
             buffer = self._free.pop()

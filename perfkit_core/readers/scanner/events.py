@@ -1,7 +1,5 @@
-"""The compiled loop of the scanner: events from a padded buffer into columns.
-
-What many events share (category and name, process, thread, device) is packed into one number, the origin.
-"""
+"""The compiled loop of the scanner: events from a padded buffer into columns. What many events share (category and
+name, process, thread, device) is packed into one number, the origin."""
 
 from __future__ import annotations
 
@@ -30,7 +28,6 @@ def origin(memory, pair, process, thread, place):  # type: ignore[no-untyped-def
 
 
 def origin_parts(key: int, lanes: list[int]) -> tuple[int, int, int, int]:
-    """Return (pair, process, thread, place) of an origin."""
     lane = lanes[key & 0xFFFFFFFF]
     return key >> 32, lane >> (2 * _BITS), (lane >> _BITS) & _MASK, lane & _MASK
 
@@ -111,7 +108,6 @@ def _keep(start, end, kind, memory, columns):  # type: ignore[no-untyped-def]
 
 @inlined
 def _clear(memory, columns):  # type: ignore[no-untyped-def]
-    """Reset the event, and the row after those in use."""
     event = memory.event
     event.category = event.process = event.thread = 0
     event.name = event.pair = -1

@@ -27,11 +27,9 @@ _OPEN, _CLOSE, _OPEN_LIST = 0x7B, 0x7D, 0x5B
 
 @inlined
 def key(buffer, at, known, following, context, room):  # type: ignore[no-untyped-def]
-    """Return (start of the value, end of the name, number, odd) of the member whose name begins at ``at``.
-
-    Names follow each other in the same order in most events, so ``following``, the number that came next in this
-    context (-1: none), is tried first. Numbers from ``room`` on cannot be used.
-    """
+    """Return (start of the value, end of the name, number, odd) of the member whose name begins at ``at``. Names follow
+    each other in the same order in most events, so ``following``, the number that came next in this context (-1: none),
+    is tried first. Numbers from ``room`` on cannot be used."""
     if byte(buffer, at) != _QUOTE:
         return np.int64(state.BROKEN_TEXT), at, np.int64(0), True
     odd, number = False, int64(following, context)
@@ -90,7 +88,6 @@ def arguments(buffer, at, memory, columns, on_device, kind):  # type: ignore[no-
 
 @inlined
 def _argument(buffer, name, name_end, start, memory, columns, key_number, to, first, on_device):  # type: ignore[no-untyped-def]
-    """Return (end, end of the row's text, odd) of the value at ``start``."""
     action, row, rest = int64(memory.actions, key_number), columns.rows, columns.rest
     if action == state.STREAM_OF_DEVICE:
         action = state.INTEGER + memory.stream if on_device else np.int64(state.REST)
@@ -138,7 +135,6 @@ def _argument(buffer, name, name_end, start, memory, columns, key_number, to, fi
 
 @by_address
 def _is_empty(buffer, start, end):  # type: ignore[no-untyped-def]
-    """Return whether the value is ``""``, ``[]`` or ``{}``."""
     lead = byte(buffer, start)
     return end == start + 2 and lead in (_QUOTE, _OPEN, 0x5B)
 
@@ -355,7 +351,6 @@ def _is_letter(buffer, start):  # type: ignore[no-untyped-def]
 
 @inlined
 def _phase(letter):  # type: ignore[no-untyped-def]
-    """Return the kind of event for a ``ph``."""
     if letter == 0x58:  # X
         return state.SPAN
     if letter == 0x69 or letter == 0x49 or letter == 0x52:  # i, I, R

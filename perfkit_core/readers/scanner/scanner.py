@@ -57,7 +57,6 @@ class ScannerMemory:
         self._per_pair[:, number] = flags, device_class
 
     def grow(self) -> None:
-        """Enlarge what is full."""
         for interner in self.interners.values():
             if interner.full:
                 interner.grow()
@@ -82,7 +81,6 @@ class ScannerMemory:
 
 
 def _action(dialect: Dialect, rules: ScanRules, key: str) -> int:
-    """Return the scanner's action for arguments of this key."""
     column = dialect.arguments.get(key)
     if key in rules.dropped:
         return state.DROPPED
@@ -104,15 +102,12 @@ def _wider(rows: npt.NDArray[np.int64], count: int, fill: tuple[int, ...]) -> np
 
 
 class ScannerColumns:
-    """Owner of the memory of a COLUMNS record."""
-
     def __init__(self) -> None:
         self.record = np.zeros(1, state.COLUMNS)[0]
         self._make(0, 0)
 
     @property
     def rows(self) -> int:
-        """Number of rows in use."""
         return int(self.record["rows"])
 
     def make_room(self, text_bytes: int) -> None:
@@ -161,8 +156,6 @@ def _moved(columns: npt.NDArray[Any], first_optional: int, missing: int) -> tupl
 
 @dataclass(frozen=True, slots=True)
 class Scanned:
-    """Result of a buffer: ``status`` (see ``events``) and the ``position`` where the scan stopped."""
-
     status: int
     position: int
     stretches: tuple[Stretch, ...]
@@ -267,5 +260,4 @@ def _string(raw: bytes) -> str:
 
 
 def padded(data: bytes) -> npt.NDArray[np.uint8]:
-    """Return a buffer of ``data`` that can be scanned."""
     return np.frombuffer(data + bytes(PAD), np.uint8)

@@ -58,7 +58,6 @@ class Interner:
         return bool(self.record["wanted"])
 
     def slices(self, first: int = 0) -> list[bytes]:
-        """Return the slices from number ``first`` on."""
         ends = self._ends[first : len(self) + 1].tolist()
         return [self._bytes[start:end].tobytes() for start, end in itertools.pairwise(ends)]
 
@@ -135,7 +134,6 @@ def _fill(one):  # type: ignore[no-untyped-def]
 
 
 TOP_KEYS: Final = (b"ph", b"cat", b"name", b"pid", b"tid", b"ts", b"dur", b"args")
-"""Members of an event that are read; others are skipped."""
 PH, CAT, NAME, PID, TID, TS, DUR, ARGS = range(8)
 
 # Actions for an argument, by its key. Integer column i is INTEGER + i (NOT_NEGATIVE + i if negative numbers are left to
@@ -165,7 +163,6 @@ current event has arguments to write again; ``empty`` counts its empty DROPPED_I
 the rows in use are empty, except those of the next row if ``used`` is set."""
 
 KEYS: Final = np.dtype([(name, np.int64) for name in ("slots", "keys", "mask", "capacity", "count")])
-"""Distinct integers, numbered by appearance; the first two are addresses."""
 
 NO_PHASE, SPAN, FLOW, OTHER, INSTANT = range(5)
 """Kinds of events, by their ``ph``."""
@@ -211,11 +208,9 @@ class Keys:
         return int(self.record["capacity"])
 
     def values(self, first: int = 0) -> list[int]:
-        """Return the integers from number ``first`` on."""
         return [int(key) for key in self._keys[first : len(self)]]
 
     def grow(self) -> None:
-        """Double the room. Integers keep their numbers."""
         held = self.values()
         self._allocate(2 * self.capacity)
         for key in held:

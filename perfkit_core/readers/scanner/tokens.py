@@ -60,7 +60,6 @@ def special(word):  # type: ignore[no-untyped-def]
 
 @inlined
 def mixed(state, word):  # type: ignore[no-untyped-def]
-    """Return a hash with one more word mixed in."""
     state = (state ^ word) * _FACTOR
     return state ^ (state >> _SHIFT)
 
@@ -83,7 +82,6 @@ def leading_digits(word):  # type: ignore[no-untyped-def]
 
 @inlined
 def power_of_ten(count):  # type: ignore[no-untyped-def]
-    """Return 10 to a power from 0 to 8."""
     found = np.int64(10) if count & 1 else np.int64(1)
     found *= np.int64(100) if count & 2 else np.int64(1)
     found *= np.int64(10_000) if count & 4 else np.int64(1)
@@ -175,7 +173,6 @@ _DEEPEST: Final = 60
 
 @inlined
 def past_space(buffer, at):  # type: ignore[no-untyped-def]
-    """Return the next position that is not white space."""
     while byte(buffer, at) <= 0x20:
         lead = byte(buffer, at)
         if lead == 0x20:  # eight bytes at a time, for indented files
@@ -274,7 +271,6 @@ def _past_exponent(buffer, at):  # type: ignore[no-untyped-def]
 
 @by_address
 def _literal(buffer, at):  # type: ignore[no-untyped-def]
-    """Return the end of true, false or null."""
     word = load8(buffer, at)
     if first_bytes(word, 4) == np.uint64(0x65757274) or first_bytes(word, 4) == np.uint64(0x6C6C756E):
         return at + 4
