@@ -1,1 +1,1 @@
-"""Operators and labelled ranges: what they cost, what they are made of, how they follow each other."""
+"""Views of operators and labelled ranges."""

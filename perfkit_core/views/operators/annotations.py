@@ -1,4 +1,4 @@
-"""Annotations: time of the ranges that the user (record_function, RecordEvent) or the framework labelled."""
+"""View ``annotations``: time of ranges labelled by the user (record_function, RecordEvent) or the framework."""
 
 from __future__ import annotations
 
@@ -19,11 +19,11 @@ LABELLED: Final = (ANNOTATION, DATALOADER, FORWARD, BACKWARD, OPTIMIZER)
 
 
 def table(trace: Trace, request: ViewRequest) -> pd.DataFrame:
-    """Return the columns of the view operators, with shares of the steps instead of those of the rows; see
-    :data:`COLUMNS`. Kind ``annotation`` is the user's own label, the others are the framework's."""
+    """Return the columns of the view operators, with shares of the step time, see :data:`COLUMNS`. Kind ``annotation``
+    is the user's, the others are the framework's."""
     counted = trace.host & trace.rows("kind", *LABELLED)
     if not request.native:
-        # Labels of ``annotate`` are in the view modules. The framework's own tables print them among all others.
+        # Labels of ``annotate`` are in the view modules; only the framework's own tables print them here.
         layers = labelled(trace)
         counted &= ~((layers.path >= 0) | (layers.mark >= 0))
     result = span_table(trace, request, counted, "kind")

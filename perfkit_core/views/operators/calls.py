@@ -1,7 +1,7 @@
-"""Calls of operators: their names and overloads, their self times, and the devices that their work ran on.
+"""Calls of operators: names and overloads, self times, and devices of their work.
 
-An operator that does nothing but call itself once more (a re-dispatch) is one call with what it called. The recorded
-details of an operator are part of it.
+A re-dispatch, an operator that only calls itself once more, is one call together with the inner one. Recorded details
+of an operator are part of it.
 """
 
 from __future__ import annotations
@@ -22,23 +22,21 @@ from perfkit_core.views import attribution
 from perfkit_core.views.tables import texts
 
 _OVERLOADED: Final = re.compile(r"(\w+::\w+)\.(\w+)")
-"""``namespace::operator.overload``"""
 SEVERAL: Final = "several"
 
 
 def operator_names(trace: Trace) -> Codes:
-    """Return the names of all events, those of operators without their overload."""
+    """Return the names of all events, those of operators without overload."""
     return _split(trace)[0]
 
 
 def overloads(trace: Trace, rows: IntArray) -> pd.Categorical:
-    """Return the overload of each row, null where the name has none. Shape (len(rows),)."""
+    """Return the overload of each row, null if the name has none. Shape (len(rows),)."""
     return texts(_split(trace)[1], rows)
 
 
 @once
 def _split(trace: Trace) -> tuple[Codes, Codes]:
-    """Return the names without overload, and the overloads."""
     names = trace.codes("name")
     parts = [_OVERLOADED.fullmatch(name) for name in names.values]
     if not any(parts):
@@ -54,7 +52,7 @@ def _split(trace: Trace) -> tuple[Codes, Codes]:
 
 
 def _numbered(texts: Sequence[str | None]) -> tuple[list[str], IntArray]:
-    """Return the distinct texts, and the position of each in them (-1: None)."""
+    """Return the distinct texts, and the index of each text in them (-1: None)."""
     values = list(dict.fromkeys(text for text in texts if text is not None))
     position = {text: code for code, text in enumerate(values)}
     return values, np.array([-1 if text is None else position[text] for text in texts], np.int64)
@@ -62,20 +60,19 @@ def _numbered(texts: Sequence[str | None]) -> tuple[list[str], IntArray]:
 
 @once
 def outermost(trace: Trace) -> IntArray:
-    """Return the row of the outermost operator around each event, itself included; -1: none. Shape (rows,)."""
+    """Return the row of the outermost operator around each event or itself, -1 for none. Shape (rows,)."""
     operator = trace.host & trace.rows("kind", *OPERATOR_KINDS)
     return nesting.outermost(trace.ints("parent"), operator)
 
 
 @once
 def survivors(trace: Trace) -> IntArray:
-    """Return the event that each event counts in: itself, or for a re-dispatch the outermost of the chain."""
+    """Return the event that each event counts for: itself, or the outermost event of a chain of re-dispatches."""
     return nesting.nearest_on_path(trace.ints("parent"), is_call(trace))
 
 
 @once
 def is_call(trace: Trace) -> BoolArray:
-    """Return the mask of all events but re-dispatches."""
     mask = np.ones(len(trace), np.bool_)
     name = operator_names(trace).codes
     _find_again(trace.ints("parent"), is_nested(trace), name, np.zeros(len(trace), np.int32), mask)
@@ -94,13 +91,12 @@ def _find_again(parent, nested, name, children, call):  # type: ignore[no-untype
 
 
 def is_nested(trace: Trace) -> BoolArray:
-    """Return the mask of host events of the kinds that nest."""
     mask: BoolArray = trace.host & trace.rows("kind", *NESTED_KINDS)
     return mask
 
 
 def gathered(trace: Trace, values: IntArray) -> IntArray:
-    """Return values of host events, those of re-dispatches and details added to the event that they are part of."""
+    """Return values of host events, with those of re-dispatches and details added to their operator."""
     total = values.astype(np.int64)
     rows, holders = _held(trace)
     np.subtract.at(total, rows, values[rows])
@@ -110,7 +106,7 @@ def gathered(trace: Trace, values: IntArray) -> IntArray:
 
 @once
 def _held(trace: Trace) -> tuple[IntArray, IntArray]:
-    """Return the rows whose own values count for another event, and the row of that event."""
+    """Return the rows whose values count for another event, and the row of that event."""
     detail = trace.host & trace.rows("kind", OPERATOR_DETAIL)
     rows = np.flatnonzero(detail | ~is_call(trace))
     around = rows.copy()
@@ -123,13 +119,12 @@ def _held(trace: Trace) -> tuple[IntArray, IntArray]:
 
 @once
 def self_cpu_ns(trace: Trace, native: bool = False) -> IntArray:
-    """Return the duration less the union of the children; natively less each child, so that children that overlap are
-    subtracted twice. Shape (rows,)."""
+    """Return the duration less the union of the children; natively less each child, so overlaps are subtracted twice.
+    Shape (rows,)."""
     return gathered(trace, _less_each_child(trace) if native else np.maximum(trace.ints("self_ns"), 0))
 
 
 def whole_native_ns(trace: Trace) -> int:
-    """Return the sum of the native self times of all host events."""
     return int(_less_each_child(trace)[is_nested(trace)].sum())
 
 
@@ -141,15 +136,15 @@ def _less_each_child(trace: Trace) -> IntArray:
 
 
 def self_device_ns(trace: Trace, counted: BoolArray) -> IntArray:
-    """Return the time of device work launched in each event, but in no operator and no ``counted`` event inside it.
-    Shape (rows,)."""
+    """Return the time of device work launched in each event but in no operator and no ``counted`` event inside it,
+    shape (rows,)."""
     operators = trace.operators
     if (counted & ~operators).any():
         return _device_ns_in(trace, counted | operators)
     return _device_ns_in_operators(trace)
 
 
-@once  # most views ask for this one
+@once  # cached, as most views need this mask
 def _device_ns_in_operators(trace: Trace) -> IntArray:
     return _device_ns_in(trace, trace.operators)
 
@@ -166,8 +161,8 @@ def _device_ns_in(trace: Trace, events: BoolArray) -> IntArray:
 
 @once
 def worked_on(trace: Trace) -> Codes:
-    """Return for each host event the device that ran all the work launched in it, ``several`` where there are more, its
-    own place where it launched none; for each device event its device. Shape (rows,)."""
+    """Return the device of each event, shape (rows,): for a host event the device of all work launched in it,
+    ``several`` for more than one, its own place for none."""
     place = trace.codes("device")
     owner = attribution.owners(trace)
     work = trace.rows("kind", *DEVICE_WORK) & (owner != NO_ROW)
@@ -183,7 +178,8 @@ def worked_on(trace: Trace) -> Codes:
 
 
 def on_device(trace: Trace, pattern: str | None) -> BoolArray:
-    """Return the mask of events whose device, or that of the work they launched, contains a match. Raise UsageError."""
+    """Return the mask of events whose device, or that of the work they launched, contains a match. Raises
+    UsageError."""
     if pattern is None:
         return np.ones(len(trace), np.bool_)
     mask = np.zeros(len(trace), np.bool_)

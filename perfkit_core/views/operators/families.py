@@ -1,12 +1,11 @@
-"""Families of operators (matrix products, convolutions, copies …): the family of each event, and the time of each.
+"""View ``families``: operator families (matmul, conv, copy …), the family of each event, and the time of each family.
 
-A host operator is of the family of its canonical name; where it has none, and for every other host event, of that of
-the nearest operator above that has. Device work is of the family that its own name tells, else of that of the operator
-that launched it. Some kernels serve many ends: a matrix product that a convolution launches is the convolution, and
-a kernel that copies for a cast is the cast.
+A host operator has the family of its canonical name; without one, like every other host event, that of the nearest
+operator above that has. Device work has the family of its own name, else that of the operator that launched it; kernels
+of generic families take that of the operator (a matrix product in a convolution, a copying kernel in a cast).
 
-Host time is that of operators without what other operators do in them; device time that of kernels, copies and fills,
-by what they compute themselves (a copy inside a convolution is a copy). Both add up to the whole.
+Host time is that of operators without the operators they call, device time that of kernels, memcpy and memset. Both add
+up to the total.
 """
 
 from __future__ import annotations
@@ -40,7 +39,7 @@ NO_OPERATOR: Final = "(no operator)"
 
 @dataclass(frozen=True, slots=True)
 class _Counted:
-    """Rows of operators, then of device work; the time of each."""
+    """Rows of operators, then of device work, with their times."""
 
     operators: IntArray
     work: IntArray
@@ -49,11 +48,9 @@ class _Counted:
 
 
 def table(trace: Trace, request: ViewRequest) -> pd.DataFrame:
-    """Return one row for each family; see :data:`COLUMNS`. Ratios are of the sums of all rows; NA where no device work
-    was recorded.
-
-    By operator a tree: below each family its operators, with the device work of that family that they launched. Raise
-    UsageError."""
+    """Return one row per family, with :data:`COLUMNS`. Ratios are of the sums of all rows; NA if no device work was
+    recorded. Grouped by operator, a tree: below each family its operators with the device work of that family that they
+    launched. Raises UsageError."""
     chosen, device = selected(trace, request), trace.rows("kind", *DEVICE_WORK)
     operators = np.flatnonzero(chosen & trace.host & trace.rows("kind", *OPERATOR_KINDS) & calls.is_call(trace))
     work = np.flatnonzero(chosen & device)
@@ -77,12 +74,10 @@ def table(trace: Trace, request: ViewRequest) -> pd.DataFrame:
 
 
 def in_order(rows: pd.DataFrame) -> pd.DataFrame:
-    """Return the rows, the largest first: by the time on devices, where there is none by that on the host."""
     return rows.sort_values(["device_ns", "self_cpu_ns"], ascending=False, kind="stable", na_position="last")
 
 
 def _keys(trace: Trace, request: ViewRequest, counted: _Counted) -> dict[str, Any]:
-    """Return the family and the groupings of the operators, then of the device work."""
     rows = np.append(counted.operators, counted.work)
     names = {OPERATOR: (OPERATOR, lambda trace, rows, argument: texts(calls.operator_names(trace), rows))}
     of_host = grouping.keys(trace, request, counted.operators, GROUPINGS, names)
@@ -123,7 +118,7 @@ _SERVES: Final = {
 
 @once
 def event_families(trace: Trace) -> Codes:
-    """Return the family of each event, shape (rows,): codes into all families, -1 where there is none."""
+    """Return the family of each event, shape (rows,): codes into all families, -1 for none."""
     parent, op_names = trace.ints("parent"), trace.codes("op_name")
     own = op_names.lookup(np.array([_number(family(name)) for name in op_names.values], np.int64), -1)
     nearest = nesting.nearest_on_path(parent, own >= 0)
@@ -132,10 +127,12 @@ def event_families(trace: Trace) -> Codes:
     kinds, names, kernels = trace.codes("kind"), trace.codes("name"), ~trace.host & trace.rows("kind", KERNEL)
     by_kind = kinds.lookup(np.array([_number(_OF_KIND.get(kind)) for kind in kinds.values], np.int64), -1)
     by_name = np.full(len(names.values), -1, np.int64)
-    for code in np.unique(names.codes[kernels]):  # each distinct name is looked at once
+    for code in np.unique(names.codes[kernels]):  # classify each distinct name once
         by_name[code] = _number(kernel_family(names.values[code]))
     told = np.where(by_kind >= 0, by_kind, np.where(kernels, names.lookup(by_name, -1), -1))
-    serving = np.zeros((len(FAMILIES) + 1, len(FAMILIES) + 1), np.bool_)  # [of the kernel, of the operator]
+    serving = np.zeros(
+        (len(FAMILIES) + 1, len(FAMILIES) + 1), np.bool_
+    )  # index: family of the kernel, family of the operator
     for of_kernel, of_operators in _SERVES.items():
         serving[_NUMBER[of_kernel], [_NUMBER[name] for name in of_operators]] = True
     device = np.flatnonzero(trace.rows("kind", *DEVICE_WORK))
@@ -143,8 +140,8 @@ def event_families(trace: Trace) -> Codes:
     inherited = np.where(owner[device] == NO_ROW, -1, families[owner[device]])
     families[device] = np.where((told >= 0) & ~serving[told, inherited], told, inherited)
 
-    # A kernel casts if an operator launched it that copies directly in one that casts. Copies of the device's own
-    # engines stay copies: they move data between places.
+    # A kernel is a cast if a copying operator called directly by a casting one launched it. Copies by copy
+    # engines stay copies, as they move data between memories.
     named = op_names.codes >= 0
     launcher = np.append(nesting.nearest_on_path(parent, named), NO_ROW)[owner]
     outer = np.append(nesting.nearest_above(parent, named), NO_ROW)[launcher]

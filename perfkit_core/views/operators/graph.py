@@ -1,10 +1,9 @@
-"""The dataflow graph of a step: its operators in producer order, or its edges.
+"""View ``graph``: the dataflow graph of a step, as operators in producer order or as edges.
 
-A profiler records no tensors. What it records: the order on a thread, the sequence number that a forward operator
-shares with its backward node, and the order on a stream. Where there are no sequence numbers, the backward nodes of a
-canonical operator are tied to its forward calls in reverse order, if there are as many of them in the step.
-
-Without ``--step`` it is the graph of the first step; of everything where no steps were recorded.
+Profilers record no tensors. Edges follow from the order on a thread, the sequence number that a forward operator shares
+with its backward node, and the order on a stream. Without sequence numbers, the backward nodes of a canonical operator
+are matched to its forward calls in reverse order, if the step has as many of them. Without ``--step`` the graph is that
+of the first step, or of the whole recording if it has no steps.
 """
 
 from __future__ import annotations
@@ -30,17 +29,17 @@ from perfkit_core.views.tables import integers, plain, texts
 
 GROUPINGS: Final = ("edge",)
 GRADIENT: Final = "_grad"
-"""The suffix of a canonical backward operator."""
+"""Suffix of canonical backward operators."""
 
 
 def table(trace: Trace, request: ViewRequest) -> pd.DataFrame:
-    """Return one row for each outermost operator, by edge one for each edge; see :data:`COLUMNS`. NA: none."""
+    """Return one row per outermost operator, or per edge, with :data:`COLUMNS`. NA: none."""
     if set(request.by) - set(GROUPINGS):
         raise UsageError(f"the graph cannot be grouped by {request.by[0]!r}", f"known: {', '.join(GROUPINGS)}")
     first = step_numbers(trace)[:1]
     chosen = selected(trace, request if request.steps is not None or not first else replace(request, steps=first))
     rows = np.flatnonzero(chosen & nesting.is_own(outermost(trace)))
-    number = np.full(len(trace) + 1, NO_ROW, np.int64)  # of the node of each row; one item more, for row -1
+    number = np.full(len(trace) + 1, NO_ROW, np.int64)  # node number of each row; one more item for row -1
     number[rows] = np.arange(len(rows))
     if not request.by:
         return _nodes(trace, rows, number)
@@ -105,13 +104,13 @@ def nodes_of_device_work(trace: Trace) -> IntArray:
 
 
 def before_on_thread(trace: Trace, rows: IntArray) -> IntArray:
-    """Return for each operator the one before it on its thread, -1 for the first; ``rows`` are in time order."""
+    """Return the previous operator on the thread of each operator, -1 for the first; ``rows`` are in time order."""
     place = threads(trace)
     return _previous(rows, place.code[rows], len(place))
 
 
 def before_on_stream(trace: Trace, rows: IntArray) -> pd.DataFrame:
-    """Return the neighbours on a stream of a device, each pair once: columns before, after (rows of operators)."""
+    """Return the neighbours on a stream, each pair once: columns before, after (rows of operators)."""
     node = nodes_of_device_work(trace)
     work = np.flatnonzero(_wanted(trace, rows)[node])
     place = [trace.ints("rank")[work], trace.codes("device").codes[work], trace.ints("stream")[work]]
@@ -122,7 +121,7 @@ def before_on_stream(trace: Trace, rows: IntArray) -> pd.DataFrame:
 
 
 def _previous(rows: IntArray, place: IntArray, places: int) -> IntArray:
-    """Return for each row (ascending) the one before it in the same place, a number below ``places``; -1: none."""
+    """Return for each row (ascending) the previous one in the same place, a number below ``places``; -1 for none."""
     order = groupby.stable_order(place, places)
     same = np.zeros(len(rows), np.bool_)
     same[1:] = np.diff(place[order]) == 0
@@ -132,15 +131,13 @@ def _previous(rows: IntArray, place: IntArray, places: int) -> IntArray:
 
 
 def _wanted(trace: Trace, rows: IntArray) -> BoolArray:
-    """Return the mask of the rows, with one item more: False for row -1."""
+    """Return the mask of the rows, with one more item: False for row -1."""
     return np.append(marked(trace, rows), False)
 
 
 def forward_of(trace: Trace, rows: IntArray) -> tuple[IntArray, BoolArray]:
-    """Return for each backward operator its forward operator (-1: unknown), and whether that is inferred from order.
-
-    Shape (len(rows),) both; ``rows`` are outermost operators.
-    """
+    """Return the forward operator of each backward operator (-1: unknown), and whether it is inferred from order. Both
+    have shape (len(rows),); ``rows`` are outermost operators."""
     forward = _by_sequence(trace, rows)
     if (forward != NO_ROW).any():
         return forward, np.zeros(len(rows), np.bool_)
@@ -166,14 +163,16 @@ def forward_of(trace: Trace, rows: IntArray) -> tuple[IntArray, BoolArray]:
 
 
 def _by_sequence(trace: Trace, rows: IntArray) -> IntArray:
-    """Return the forward operators by sequence number: a node takes the number at which it is made, so its operator is
-    the last one begun under that number."""
+    """Return the forward operators by sequence number. A backward node gets the current number when it is created, so
+    its operator is the last one begun under that number."""
     sequence, root = trace.ints("sequence"), outermost(trace)
     backward = trace.rows("phase", BACKWARD)
     numbered = (sequence >= 0) & (root != NO_ROW)
     ran = np.flatnonzero(numbered & backward & _wanted(trace, rows)[root])
     ran = ran[~pd.Index(root[ran]).duplicated(keep="first")]
-    low, high = (sequence[ran].min(), sequence[ran].max()) if len(ran) else (0, -1)  # fewer rows to look up below
+    low, high = (
+        (sequence[ran].min(), sequence[ran].max()) if len(ran) else (0, -1)
+    )  # restrict the lookup below to fewer rows
     made = np.flatnonzero(numbered & ~backward & (sequence >= low) & (sequence <= high))
     both = np.concatenate([ran, made])
     key, first = groupby.distinct([trace.ints("rank")[both], sequence[both]], len(both))

@@ -1,8 +1,7 @@
-"""Memory manipulation: host time of calls that copy or fill memory, and device time of the work that they launched.
+"""View ``memory_manipulation``: host time of calls that copy or fill memory, and device time of the work they launch.
 
-Host events that say so by their name: memcpy, memorycopy or memset anywhere in it (runtime calls, labels, operators and
-their details), or an operator that is a copy (``copy_``, ``_to_copy``). They nest (an operator, its runtime call), and
-each counts with all inside it, as operators do. Natively (Paddle): only labels and details that are user defined.
+Counts host events with memcpy, memorycopy or memset in their name, and operators that copy (``copy_``, ``_to_copy``).
+They may nest, and each counts with everything inside it. Natively (Paddle): only user-defined labels and details.
 """
 
 from __future__ import annotations
@@ -32,8 +31,8 @@ _USER_DEFINED: Final = "UserDefined$"
 
 
 def table(trace: Trace, request: ViewRequest) -> pd.DataFrame:
-    """Return one row for each name and kind; see :data:`COLUMNS`. Device times are those of the work launched inside.
-    Raise UsageError."""
+    """Return one row per name and kind, with :data:`COLUMNS`. Device times are those of work launched inside. Raises
+    UsageError."""
     names, categories = calls.operator_names(trace), trace.codes("category")
     manipulates: BoolArray = names.lookup(matches(names.values, _WORDS), False)
     if request.native:
@@ -47,7 +46,7 @@ def table(trace: Trace, request: ViewRequest) -> pd.DataFrame:
     rows = np.flatnonzero(manipulates & trace.host & selected(trace, request))
     keys: dict[str, Any] = {"name": texts(names, rows), "kind": texts(trace.codes("kind"), rows)}
     groups = group(keys | grouping.keys(trace, request, rows, GROUPINGS))
-    # Attribution passes over runtime calls, which are rows here, so device work is summed up from its launches.
+    # Attribution skips runtime calls, which are rows here, so device work is summed from its launches.
     launched_by, launched_ns = trace.ints("launched_by"), np.zeros(len(trace), np.int64)
     work = trace.rows("kind", *DEVICE_WORK) & (launched_by != NO_ROW)
     np.add.at(launched_ns, launched_by[work], trace.ints("dur_ns")[work])

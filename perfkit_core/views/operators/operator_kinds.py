@@ -1,7 +1,4 @@
-"""Kinds of operators, and the operators of each kind.
-
-The kind of an operator is its canonical name, which all frameworks share; operators without one are of kind ``other``.
-"""
+"""View ``operator_kinds``: canonical operators and the operators of each; kind ``other`` has no canonical name."""
 
 from __future__ import annotations
 
@@ -30,8 +27,8 @@ _SUMS: Final = ("calls", "self_cpu_ns", "total_cpu_ns", "self_device_ns", "total
 
 
 def table(trace: Trace, request: ViewRequest) -> pd.DataFrame:
-    """Return a tree: kinds at depth 0, operators at depth 1; see :data:`COLUMNS`. The denominator of ratios is the self
-    time of all operators. Calls and totals of a kind leave out operators inside another of the same kind. Raise
+    """Return a tree with kinds at depth 0 and operators at depth 1, with :data:`COLUMNS`. The denominator of ratios is
+    the self time of all operators. Calls and totals of a kind exclude operators inside another of the same kind. Raises
     UsageError."""
     counted = trace.host & trace.rows("kind", *OPERATOR_KINDS) & calls.is_call(trace)
     counted &= operators.chosen(trace, request)
@@ -48,7 +45,7 @@ def table(trace: Trace, request: ViewRequest) -> pd.DataFrame:
         "self_device_ns": calls.self_device_ns(trace, np.zeros(len(trace), np.bool_))[rows],
         "total_device_ns": attribution.total_device_ns(trace)[rows],
     }
-    # Walked by thread: operators that lie in no other one of the same kind.
+    # Thread by thread: operators that lie in no other one of the same kind.
     around, place = nesting.nearest_above(trace.ints("parent"), counted), threads(trace)
     by_thread = rows[groupby.stable_order(place.code[rows], len(place))]
     top = _is_outermost(around, codes.codes, by_thread, len(trace), len(codes.values))[rows]
@@ -73,7 +70,7 @@ def table(trace: Trace, request: ViewRequest) -> pd.DataFrame:
 
 
 def _sums(groups: Groups, depth: int, times: dict[str, IntArray], top: BoolArray) -> pd.DataFrame:
-    """Return the sums of the groups, of calls and totals only those that are ``top``."""
+    """Return the sums of the groups; calls and totals count only rows that are ``top``."""
     sums = {"calls": groups.sum(top)}
     for name, values in times.items():
         sums[name] = groups.sum(np.where(top, values, 0) if name.startswith("total_") else values)
@@ -81,7 +78,6 @@ def _sums(groups: Groups, depth: int, times: dict[str, IntArray], top: BoolArray
 
 
 def _complete(groups: Groups, depth: int, sums: dict[str, IntArray]) -> pd.DataFrame:
-    """Return all columns, NA where a row has none."""
     known, missing = np.ones(len(groups), np.bool_), integers(np.zeros(len(groups)), np.zeros(len(groups), np.bool_))
     values: dict[str, Any] = {"depth": integers(np.full(len(groups), depth), known)}
     values |= dict(plain(groups.keys if "kind" in groups.keys else groups.keys.assign(kind="")))
@@ -91,7 +87,7 @@ def _complete(groups: Groups, depth: int, sums: dict[str, IntArray]) -> pd.DataF
 
 @compiled
 def _is_outermost(around, kind, rows, count, kinds):  # type: ignore[no-untyped-def]
-    """One walk through the calls of each thread, with the number of calls of each kind on the path to the root."""
+    """Walk through the calls of each thread, counting the calls of each kind on the path to the root."""
     found = np.zeros(count, np.bool_)
     path, depth = np.empty(len(rows) + 1, np.int64), 0
     on_path = np.zeros(kinds + 1, np.int64)
@@ -99,7 +95,7 @@ def _is_outermost(around, kind, rows, count, kinds):  # type: ignore[no-untyped-
         while depth and path[depth - 1] != around[row]:
             depth -= 1
             on_path[kind[path[depth]] + 1] -= 1
-        if not depth:  # not below what came before: its path anew
+        if not depth:  # not below the previous event: rebuild the path
             above = around[row]
             while above >= 0:
                 path[depth] = above

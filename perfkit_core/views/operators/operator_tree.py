@@ -1,8 +1,5 @@
-"""The operator tree: what operators contain, and at the leaves the device work that they launch.
-
-Operators of one name are one row; below it, merged by name, are the details and operators that they contain, then
-kernels, copies and fills.
-"""
+"""View ``operator_tree``: operators, merged by name, with the details and operators they contain and the device work
+they launch."""
 
 from __future__ import annotations
 
@@ -26,9 +23,9 @@ from perfkit_core.views.tables import Groups, group, integers, plain
 
 
 def table(trace: Trace, request: ViewRequest) -> pd.DataFrame:
-    """Return the tree; see :data:`COLUMNS`. Device rows have no host times; rows in parentheses are device work that no
-    operator owns. Device time is that of all below a row. The denominator of a ratio is the row above, of a root the
-    sum of the roots (natively of those with the same groupings). Raise UsageError."""
+    """Return the tree, with :data:`COLUMNS`. Device rows have no host times; rows in parentheses are device work that
+    no operator owns. Device time includes all rows below. The denominator of a ratio is the row above, of a root the
+    sum of the roots (natively of those with the same groupings). Raises UsageError."""
     events, names, kinds = entries(trace, request), calls.operator_names(trace), trace.codes("kind")
     below = names.codes[events.row].astype(np.int64) * len(kinds.values) + kinds.codes[events.row]
     key = np.where(events.top == NO_ROW, len(events.tops) + below, events.top)
@@ -46,7 +43,7 @@ def table(trace: Trace, request: ViewRequest) -> pd.DataFrame:
     cells |= dict(groupings.iloc[top[root_of]].reset_index(drop=True))
     cells["calls"] = integers(nodes.calls(), row != NO_ROW)
 
-    whole = np.zeros(len(tree), np.int64)  # number of the sum that a root is a share of
+    whole = np.zeros(len(tree), np.int64)  # index of the denominator of each root
     if request.native and len(groupings.columns):
         whole = np.where(root, group(dict(groupings)).code[np.maximum(top, 0)], 0)
     on_host = np.arange(len(events.row)) < events.host
@@ -73,9 +70,9 @@ def table(trace: Trace, request: ViewRequest) -> pd.DataFrame:
 
 @dataclass(frozen=True, slots=True)
 class Entries:
-    """``above``: the entry above each (-1: root); ``row``: its event (-1: a root that is no event); ``device_ns``:
-    device time of each with everything below; ``top``: row of ``tops`` of each root (-1: no root), shape (entries,).
-    ``tops``: name and groupings of the distinct roots. The first ``host`` entries are host events."""
+    """Entries of the tree; arrays have shape (entries,), the first ``host`` entries are host events. ``above``: entry
+    above (-1: root); ``row``: event (-1: a root that is no event); ``device_ns``: device time of all below; ``top``:
+    row of ``tops`` of each root (-1: no root); ``tops``: name and groupings of the distinct roots."""
 
     above: IntArray
     row: IntArray
@@ -86,11 +83,11 @@ class Entries:
 
 
 def entries(trace: Trace, request: ViewRequest) -> Entries:
-    """Return operators with all below them, then device work that no operator owns. Raise UsageError.
+    """Return operators with everything below them, then device work that no operator owns. Raises UsageError.
 
-    The outermost operators are the roots; below each are the operators and recorded details that it contains, and the
-    device work under the innermost of them around its launch. Natively (Paddle's Operator Summary) every operator is a
-    root, nested ones too; below are its direct children that are no operators, and what these or it launched.
+    The outermost operators are roots; below are the operators and details they contain, and the device work launched in
+    the innermost of these. Natively (Paddle's Operator Summary) every operator is a root; below are its direct children
+    that are no operators, and the work launched by it or them.
     """
     counted, parent = chosen(trace, request), trace.ints("parent")
     if request.native:
@@ -111,13 +108,13 @@ def entries(trace: Trace, request: ViewRequest) -> Entries:
     holder = owner[work] if request.native else nesting.nearest_on_path(parent, shown)[owner[work]]
     kept = (holder != NO_ROW) & shown[holder]
     work, holder, host = work[kept], holder[kept], np.flatnonzero(shown)
-    position = np.full(len(trace) + 1, NO_ROW, np.int64)  # one item more, for row -1
+    position = np.full(len(trace) + 1, NO_ROW, np.int64)  # one more item for row -1
     position[host] = np.arange(len(host))
     roots = group(keys(trace, request, np.flatnonzero(root)))
     top = np.full(len(host), NO_ROW)
     top[np.flatnonzero(root[host])] = roots.code
 
-    # Device work without an operator: a root for each reason (and grouping), the work below it.
+    # Device work without an operator: a root per reason (and grouping), with the work below it.
     reasons = unowned(trace, request)
     alone = np.concatenate([np.empty(0, np.int64), *reasons.values()])
     name = np.repeat(np.array(list(reasons), object), [len(rows) for rows in reasons.values()])
@@ -138,7 +135,6 @@ def entries(trace: Trace, request: ViewRequest) -> Entries:
 
 
 def _shares_by_groupings(table: pd.DataFrame, request: ViewRequest) -> pd.DataFrame:
-    """Return the merged table; natively the denominator of a root is the sum of those with the same groupings."""
     groupings = [column.name for column in COLUMNS if column.by and column.name in table]
     if not (request.native and groupings):
         return table

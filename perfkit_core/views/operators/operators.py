@@ -1,11 +1,8 @@
-"""Operators: host time, device time, memory and FLOPs of each.
+"""View ``operators``: host time, device time, memory and FLOPs by operator name and groupings (shape, stack, thread …).
 
-One row an operator name (and shape, stack, thread … where asked). An operator that does nothing but call itself once
-more (a re-dispatch) is one call. ``total`` sums the calls, nested ones too; ``self`` is without what was called inside.
-Device work that no operator owns has rows of its own, so that the self device times add up to all device work.
-
-A memory event belongs to the innermost host event of its own thread. Natively it belongs to every event of any thread
-whose time contains it, and what no event contains is a row of its own.
+``total`` sums the calls including nested ones; ``self`` excludes what was called inside. Device work that no operator
+owns has separate rows, so self device times add up to all device work. A memory event belongs to the innermost host
+event of its thread; natively to every event of any thread whose time contains it, and a separate row has the rest.
 """
 
 from __future__ import annotations
@@ -49,20 +46,19 @@ SPAN_COLUMNS: Final = (
     columns.size("total_device_bytes", "Total device memory", place=columns.DEVICE, per_step=True),
     columns.FLOPS,
 )
-"""The columns of a span table, without its shares. Times are of a call with all inside."""
+"""Columns of a span table without its shares. Times are of a call with everything inside."""
 MEASURES: Final = (
     "calls", "self_cpu_ns", "self_cpu_ratio", "total_cpu_ns", "total_cpu_ratio", "avg_cpu_ns", "self_device_ns",
     "self_device_ratio", "total_device_ns", "avg_device_ns", "self_cpu_bytes", "total_cpu_bytes", "self_device_bytes",
     "total_device_bytes", "flops", "min_cpu_ns", "max_cpu_ns", "min_device_ns", "max_device_ns",
 )  # fmt: skip
-"""Columns of a span table after its keys, the most asked for first."""
+"""Columns of a span table after its keys, the most requested ones first."""
 MEMORY_ROW: Final = "[memory]"
 UNKNOWN_FLOPS: Final = int(np.iinfo(np.int64).min)
 
 
 def table(trace: Trace, request: ViewRequest) -> pd.DataFrame:
-    """Return one row for each name and value of the groupings; see :data:`COLUMNS`. NA: not recorded. Raise
-    UsageError."""
+    """Return one row per name and value of the groupings, with :data:`COLUMNS`. NA: not recorded. Raises UsageError."""
     operators = span_table(trace, request, trace.host & trace.rows("kind", *OPERATOR_KINDS), "op_name")
     parts = []
     for name, rows in unowned(trace, request).items():
@@ -87,7 +83,7 @@ def table(trace: Trace, request: ViewRequest) -> pd.DataFrame:
 
 
 def _filled(groups: Groups, values: dict[str, Any]) -> pd.DataFrame:
-    """Return all columns of the view, NA where nothing is known."""
+    """Return all columns of the view, NA where unknown."""
     missing = integers(np.zeros(len(groups), np.int64), np.zeros(len(groups), np.bool_))
     keys = groups.keys.assign(op_name=pd.Series(pd.NA, groups.keys.index, dtype=object))
     ratios = {name: np.full(len(groups), np.nan) for name in MEASURES if name.endswith("_ratio")}
@@ -95,12 +91,11 @@ def _filled(groups: Groups, values: dict[str, Any]) -> pd.DataFrame:
 
 
 def span_table(trace: Trace, request: ViewRequest, counted: BoolArray, what: str) -> pd.DataFrame:
-    """Return one row for each name among the ``counted`` events and each value of the groupings.
+    """Return one row per name of the ``counted`` events and value of the groupings.
 
-    Columns: name, the groupings, the text column ``what``, and MEASURES, of which device statistics, bytes and flops
-    are NA where none was recorded. The denominator of self_cpu_ratio is the self time of all rows, that of
-    total_cpu_ratio the time of the rows that lie in no other one, natively both the self time of all host events. Raise
-    UsageError.
+    Columns: name, the groupings, the text column ``what``, and MEASURES; device statistics, bytes and flops are NA if
+    not recorded. The denominator of self_cpu_ratio is the self time of all rows, that of total_cpu_ratio the time of
+    the outermost rows; natively both are the self time of all host events. Raises UsageError.
     """
     rows = np.flatnonzero(counted & calls.is_call(trace) & chosen(trace, request))
     groups = group(keys(trace, request, rows) | {what: texts(trace.codes(what), rows)})
@@ -136,12 +131,12 @@ def span_table(trace: Trace, request: ViewRequest, counted: BoolArray, what: str
 
 
 def chosen(trace: Trace, request: ViewRequest) -> BoolArray:
-    """Return the mask of events that the request counts; a device also means the one that an event's work ran on."""
+    """Return the mask of events that the request counts; a device also matches the device of the work they launched."""
     return selected(trace, replace(request, device=None)) & calls.on_device(trace, request.device)
 
 
 def keys(trace: Trace, request: ViewRequest, rows: IntArray) -> dict[str, Any]:
-    """Return the key columns of a span table: name (without overload) and the groupings. Raise UsageError."""
+    """Return the key columns of a span table: name (without overload) and the groupings. Raises UsageError."""
     own = {"device": ("device", lambda trace, rows, argument: texts(calls.worked_on(trace), rows))}
     cells: dict[str, Any] = {"name": texts(calls.operator_names(trace), rows)}
     cells |= grouping.keys(trace, request, rows, GROUPINGS, own)
@@ -155,9 +150,8 @@ OUTSIDE: Final = "(launched outside operators)"
 
 
 def unowned(trace: Trace, request: ViewRequest) -> dict[str, IntArray]:
-    """Return the rows of the chosen device work that no operator owns, by the name of the reason.
-
-    Empty where the request names events: operators of some names leave no rest."""
+    """Return the rows of the chosen device work that no operator owns, by the name of the reason. Empty if the request
+    filters by name, as some operators have no remainder."""
     if request.native or request.pattern is not None or request.kind is not None:
         return {}
     work = np.flatnonzero(trace.rows("kind", *DEVICE_WORK) & selected(trace, request))
@@ -168,7 +162,6 @@ def unowned(trace: Trace, request: ViewRequest) -> dict[str, IntArray]:
 
 
 def named_groups(trace: Trace, request: ViewRequest, name: str, rows: IntArray) -> Groups:
-    """Return the groups of rows that share one name, by the groupings. Raise UsageError."""
     return group({"name": np.full(len(rows), name, object)} | grouping.keys(trace, request, rows, GROUPINGS))
 
 
@@ -177,8 +170,8 @@ _BYTES: Final = ("self_cpu_bytes", "total_cpu_bytes", "self_device_bytes", "tota
 
 @once
 def host_bytes(trace: Trace, native: bool = False) -> tuple[IntArray, ...]:
-    """Return the bytes that each host event allocated less those it freed: self and total on the host, then on devices,
-    shape (rows,) each. ``native`` counts by time, whatever the thread."""
+    """Return allocated less freed bytes of each host event: self and total on the host, then on devices, shape (rows,)
+    each. ``native`` assigns by time, over all threads."""
     parent, start = trace.ints("parent"), trace.ints("start_ns")
     rank, count = rank_codes(trace)
     nested = calls.is_nested(trace)
@@ -192,10 +185,10 @@ def host_bytes(trace: Trace, native: bool = False) -> tuple[IntArray, ...]:
             continue
         total = np.zeros(len(trace), np.int64)
         for code in range(count):
-            events = np.flatnonzero((change != 0) & (rank == code))  # rows are sorted by start
+            events = np.flatnonzero((change != 0) & (rank == code))  # searchsorted: rows are sorted by start
             sums = np.append(0, np.cumsum(change[events]))
             rows = np.flatnonzero(nested & (rank == code))
-            # The interval of an event includes both of its ends.
+            # The ends of an event are inclusive.
             first = np.searchsorted(start[events], start[rows], side="left")
             last = np.searchsorted(start[events], trace.end_ns[rows], side="right")
             total[rows] = sums[last] - sums[first]
@@ -207,7 +200,7 @@ def host_bytes(trace: Trace, native: bool = False) -> tuple[IntArray, ...]:
 
 
 def uncovered(trace: Trace) -> BoolArray:
-    """Return the mask of memory events that lie in the time of no host event of their rank, shape (rows,)."""
+    """Return the mask of memory events in the time of no host event of their rank, shape (rows,)."""
     rank, count = rank_codes(trace)
     nested = calls.is_nested(trace)
     mask: BoolArray = trace.rows("kind", MEMORY) & (_changes(trace, True) + _changes(trace, False) != 0)
@@ -231,7 +224,7 @@ def _changes(trace: Trace, on_host: bool) -> IntArray:
 
 
 def _self_ns(trace: Trace, request: ViewRequest, table: pd.DataFrame) -> int | None:
-    """Return the denominator of native self times, that of all host events; otherwise None: that of all rows."""
+    """Return the denominator of native self times (all host events), or None for that of all rows."""
     return calls.whole_native_ns(trace) if request.native else None
 
 
@@ -243,7 +236,7 @@ def _outermost_ns(trace: Trace, request: ViewRequest, table: pd.DataFrame) -> in
     known = (shares > 0).fillna(False) & part.notna()
     if not known.any():
         return 0
-    # exact below 2^51 (26 days in ns): the two roundings of a division and its inverse are then below half of 1
+    # exact below 2^51 (26 days in ns), as the roundings of the division and its inverse sum to less than 0.5
     ratios = shares[known].to_numpy(np.float64)
     return round(int(part[known].iloc[ratios.argmax()]) / float(ratios.max()))
 
