@@ -1,1 +1,1 @@
-"""Communication between processes, and what of it computation hides."""
+"""Views of communication between processes."""

@@ -1,11 +1,11 @@
-"""The clocks of the ranks, from the collectives that they share: offsets, their bounds, and drift.
+"""Clock offsets of the ranks, their bounds, and drift, from the collectives that ranks share.
 
-A collective ends on all ranks at nearly the same time, so ranks that share some are set on one clock: that of the
-lowest of them, directly or through other ranks. Ranks that nothing ties to others (data-parallel groups of different
-pipeline stages) have a clock for each part; so have those that agree with each other and contradict the rest.
+A collective ends on all ranks at nearly the same time. Ranks connected by collectives, directly or through others, are
+set on the clock of the lowest of them. Ranks without a connection (data-parallel groups of different pipeline stages)
+have a clock per part; so have ranks that agree with each other and contradict the rest.
 
-An offset is the median difference of the ends, kept within its bounds: a collective ends nowhere before its last rank
-has begun it. A drift is corrected where the ends show it; elsewhere the offset is constant.
+An offset is the median difference of the ends, limited to its bounds: no rank leaves a collective before its last rank
+has begun it. A drift is corrected if the ends show it; otherwise the offset is constant.
 """
 
 from __future__ import annotations
@@ -21,31 +21,31 @@ from perfkit_core.algorithms.arrays import IntArray
 from perfkit_core.views.communication.instances import UNMATCHED
 
 SYNCHRONOUS: Final = ("all_reduce", "all_gather", "reduce_scatter", "all_to_all", "barrier")
-"""Collectives that no rank can leave before the last one has come."""
+"""Collectives that no rank can leave before the last one has arrived."""
 
 MOST_CROSSING_NS: Final = 10**6
-"""By how much the bounds may cross. Bounds that cross further are not of one collective, or not of such a clock."""
+"""Largest crossing of the bounds; above it they are not of the same collective, or not of such a clock."""
 
 MOST_DRIFT_PPM: Final = 500
-"""As fast as a system lets a clock be slewed (adjtime); a faster drift is not corrected."""
+"""Largest rate at which systems slew a clock (adjtime); a faster drift is not corrected."""
 
 _FASTEST_DRIFT_PPM: Final = 10_000
-"""No clock gains a hundredth; a faster change is no drift."""
+"""No clock is off by 1 %; a faster change is no drift."""
 
 FOR_A_DRIFT: Final = 9
-"""Collectives that a drift is measured from: at least three at the beginning and three at the end."""
+"""Minimum number of collectives for a drift: three at the start and three at the end."""
 
 _LEAST_SPAN_NS: Final = 10**9
 """Over a shorter time the ends scatter more than clocks drift."""
 
 _CLEAR: Final = 10
-"""How many times the scatter of the ends a drift must amount to over the recording."""
+"""Minimum ratio of the drift over the recording to the scatter of the ends."""
 
 _LEAST_SCATTER_NS: Final = 1000
-"""Some profilers round their times to a microsecond."""
+"""Some profilers round times to a microsecond."""
 
 _MOST_ROUNDS: Final = 32
-"""Reference clocks that are tried. Each round takes as long as the first one; a job has few bad clocks."""
+"""Maximum number of reference clocks tried; each round takes as long as the first, and jobs have few bad clocks."""
 
 COLUMNS: Final = {
     "reference_rank": "Int64", "offset_ns": "Int64", "earliest_ns": "Int64", "latest_ns": "Int64", "matched": "int64",
@@ -63,18 +63,18 @@ _Rows = dict[int, dict[str, Any]]
 
 
 def clock_offsets(collectives: pd.DataFrame, ranks: Iterable[int] = ()) -> pd.DataFrame:
-    """Return by rank, from matched collectives and for ``ranks`` that may have none:
+    """Return one row per rank, from matched collectives and for ``ranks`` that may have none:
 
-    ``reference_rank`` (the lowest rank that collectives tie it to without contradiction; NA: none), ``offset_ns`` (its
-    clock less that of the reference; NA: unknown), its bounds ``earliest_ns`` and ``latest_ns``, ``matched``
-    collectives, ``residual_ns`` and ``max_residual_ns`` (median and largest difference of the ends after alignment),
-    ``drift_ppm`` (how much faster it runs; NA with too few collectives, or too short a time between them).
+    ``reference_rank`` (the lowest rank connected to it without contradiction; NA: none), ``offset_ns`` (its clock less
+    that of the reference; NA: unknown), the bounds ``earliest_ns`` and ``latest_ns``, ``matched`` (collectives),
+    ``residual_ns`` and ``max_residual_ns`` (median and largest difference of the ends after alignment), ``drift_ppm``
+    (how much faster it runs; NA: too few collectives, or too close together).
 
-    Where the drift is corrected, ``rate`` is what the clock gains by its own time, else 0; the offset and its bounds
-    are those of ``moment_ns`` on its clock, the end of the first collective it shares, and ``constant_ns`` is the
-    offset without a rate (NA: unknown). ``numbered``: all were matched by the library's numbers; ``may_drift``: its
-    bounds cross by no more than clocks drift; ``too_fast``: it drifts evenly, but too fast to be corrected;
-    ``contradicts``: the lowest rank of those that it was compared with before in vain.
+    ``rate``: gain of the clock per its own time if the drift is corrected, else 0; offset and bounds are then those of
+    ``moment_ns`` on its clock, the end of its first shared collective, and ``constant_ns`` is the offset without a rate
+    (NA: unknown). ``numbered``: all were matched by the library's numbers; ``may_drift``: the bounds cross by no more
+    than clocks drift; ``too_fast``: an even drift too fast to be corrected; ``contradicts``: the lowest rank whose
+    clock contradicts it.
     """
     synchronous = collectives["collective"].isin(SYNCHRONOUS) & (collectives["match"] != UNMATCHED)
     usable = collectives[synchronous & (collectives["of_ranks"] > 1)]
@@ -110,15 +110,13 @@ def clock_offsets(collectives: pd.DataFrame, ranks: Iterable[int] = ()) -> pd.Da
 
 
 def _several(usable: pd.DataFrame) -> pd.DataFrame:
-    """Return the collectives that several ranks are left of."""
     several: pd.DataFrame = usable[usable.groupby("match")["rank"].transform("size") > 1]
     return several
 
 
 def _references(usable: pd.DataFrame, alone: Collection[int]) -> dict[int, int]:
-    """Return for each rank the lowest one that collectives tie it to, directly or not, other than those in ``alone``.
-
-    Ranks that are tied to such ranks only are left out."""
+    """Return for each rank the lowest rank connected to it, directly or not, excluding those in ``alone``. Ranks
+    connected only to excluded ones are left out."""
     tied = usable.assign(first=usable.groupby("match")["rank"].transform("min"))[["rank", "first"]].drop_duplicates()
     above: dict[int, int] = {rank: rank for rank in tied["rank"].tolist()}
 
@@ -137,7 +135,7 @@ def _references(usable: pd.DataFrame, alone: Collection[int]) -> dict[int, int]:
 
 
 def _spread(usable: pd.DataFrame, references: Mapping[int, int]) -> _Rows:
-    """Return the rows of the references, and of ranks that share a collective with aligned ones, until none is left."""
+    """Yield the rows of the references, then of ranks that share a collective with aligned ones, until none is left."""
     begun = usable["rank"].isin(set(references.values()))
     shared = usable["rank"][begun].value_counts()
     rows: _Rows = {
@@ -179,17 +177,17 @@ class _Fit:
 
     @property
     def known_ns(self) -> int | None:
-        """The offset; None where the bounds contradict each other."""
+        """Return the offset, None if the bounds contradict each other."""
         return self.offset_ns if self.crossing_ns <= MOST_CROSSING_NS else None
 
 
 def clock(mine: pd.DataFrame) -> dict[str, object]:
-    """Return the row of a rank in :func:`clock_offsets`, from the collectives that it shares with aligned ranks:
-    ``start`` and ``end`` on its own clock; ``reference`` (end), ``first_end`` and ``latest_start`` on the other."""
+    """Return the row of a rank in :func:`clock_offsets` from the collectives it shares with aligned ranks: ``start``
+    and ``end`` on its own clock; ``reference`` (end), ``first_end`` and ``latest_start`` on the reference clock."""
     ends, time = mine["end"].to_numpy(), mine["reference"].to_numpy()
     difference, moment = ends - time, int(ends.min())
     drift: float | None = None
-    if len(time) >= FOR_A_DRIFT:  # between the medians of the first and of the last third of the collectives
+    if len(time) >= FOR_A_DRIFT:  # from the medians of the first and last third of the collectives
         order, third = np.argsort(time), len(time) // 3
         first, last = order[:third], order[-third:]
         elapsed = median(time[last]) - median(time[first])
@@ -198,9 +196,9 @@ def clock(mine: pd.DataFrame) -> dict[str, object]:
     constant, rate, too_fast = _fit(mine, 0.0, moment), 0.0, False
     fit = constant
     if drift is not None and abs(drift) * 1e6 <= _FASTEST_DRIFT_PPM:
-        own = drift / (1 + drift)  # by its own time
+        own = drift / (1 + drift)  # relative to its own time
         without = _fit(mine, own, moment)
-        # A drift is even if it clearly exceeds the scatter, or if the bounds contradict each other without it.
+        # A drift is real if it clearly exceeds the scatter, or if the bounds contradict each other without it.
         scatter = max(median(without.residuals), _LEAST_SCATTER_NS)
         clear = abs(drift) * int(np.ptp(time)) >= _CLEAR * scatter and without.crossing_ns <= constant.crossing_ns
         even = clear or without.crossing_ns <= MOST_CROSSING_NS < constant.crossing_ns
@@ -236,19 +234,19 @@ def _fit(mine: pd.DataFrame, rate: float, moment: int) -> _Fit:
 
 
 def gained_ns(rate: float, moment_ns: int, time: IntArray) -> IntArray:
-    """Return what a clock has gained since a moment, at times on that clock; exactly 0 without a rate."""
+    """Return the gain of a clock since a moment, at times on that clock; exactly 0 without a rate."""
     gained: IntArray = np.rint(rate * (time - moment_ns)).astype(np.int64)
     return gained
 
 
 def median(values: IntArray) -> int:
-    """Return the exact median; of an even number the larger one of the two in the middle."""
+    """Return the exact median, the upper middle value of an even number."""
     return int(np.sort(values)[len(values) // 2])
 
 
 def ahead_ns(clocks: pd.DataFrame, rank: IntArray, time: IntArray) -> IntArray:
-    """Return by how much clocks (of :func:`clock_offsets`) are ahead of those of their references at times that they
-    show themselves, shape (len(time),); 0 for ranks without an offset."""
+    """Return how far clocks (of :func:`clock_offsets`) are ahead of their references at times on these clocks, shape
+    (len(time),); 0 for ranks without an offset."""
     distinct, code = np.unique(rank, return_inverse=True)
     known = clocks[clocks["offset_ns"].notna()].reindex(distinct)
     ahead: IntArray = known["offset_ns"].fillna(0).to_numpy(np.int64)[code]
@@ -259,13 +257,13 @@ def ahead_ns(clocks: pd.DataFrame, rank: IntArray, time: IntArray) -> IntArray:
 
 
 def crossing_ns(clocks: pd.DataFrame) -> pd.Series[int]:
-    """Return by how much the bounds of each clock contradict each other: its offset is not known better than that."""
+    """Return how far the bounds of each clock contradict each other, the uncertainty of its offset."""
     return (clocks["earliest_ns"] - clocks["latest_ns"]).clip(lower=0).fillna(0).astype("int64")
 
 
 def meetings(collectives: pd.DataFrame, clocks: pd.DataFrame) -> pd.Series[int]:
-    """Return a number for the ranks that meet in a collective on one clock (of :func:`clock_offsets`, with an offset),
-    by the rows of matched synchronous collectives in which several such ranks meet."""
+    """Return the group of aligned ranks (clocks of :func:`clock_offsets`) that meet in collectives, by the rows of
+    matched synchronous collectives in which several such ranks meet."""
     reference = collectives["rank"].map(clocks["reference_rank"].where(clocks["offset_ns"].notna()))
     synchronous = collectives["collective"].isin(SYNCHRONOUS) & (collectives["match"] != UNMATCHED)
     usable = synchronous & reference.notna()

@@ -1,7 +1,7 @@
-"""The clocks of the ranks: how far each is from that of its reference rank, and a trace set on one clock.
+"""View ``clocks``: offset of each rank's clock from its reference rank (positive: ahead); and alignment of a trace.
 
-The offsets come from the collectives that ranks share (``clock_model``). Positive: the clock is ahead. Where ranks are
-not all tied together there are several clocks; the one to which most ranks are tied is taken for alignment.
+Offsets come from shared collectives (``clock_model``). If ranks are not all connected there are several clocks;
+alignment uses the one with most ranks.
 """
 
 from __future__ import annotations
@@ -28,12 +28,11 @@ _UNTIED: Final = message("no collectives were recorded that could tie the clocks
 
 
 def table(trace: Trace, request: ViewRequest) -> pd.DataFrame:
-    """Return one row for each rank; see :data:`COLUMNS`. NA: unknown."""
+    """Return one row per rank, with :data:`COLUMNS`. NA: unknown."""
     return merge(instances.reduce_each(trace, request), request)
 
 
 def merge(partials: Sequence[instances.Partial], request: ViewRequest) -> pd.DataFrame:
-    """Return the table of any number of ranks; without rows for one, and where none recorded collectives."""
     if request.by:
         raise UsageError(f"{VIEW.name} cannot be grouped by {request.by[0]!r}", "it has a row for each rank")
     collectives = instances.all_collectives(partials)
@@ -48,7 +47,7 @@ def merge(partials: Sequence[instances.Partial], request: ViewRequest) -> pd.Dat
 
 
 def _note(rank: int, row: Mapping[Any, Any]) -> Message | None:
-    """Return why a rank has no offset, or what there is to know of its offset."""
+    """Return why a rank has no offset, or a limitation of its offset."""
     unknown = pd.isna(row["offset_ns"])
     if not row["matched"]:
         return message("it shares no collective in which ranks wait for each other with a rank whose clock is known")
@@ -105,16 +104,14 @@ VIEW = View(
 )
 
 _LEAST_NS: Final = 500
-"""A smaller offset is not reported: the ends of collectives do not show it."""
+"""Smaller offsets are not reported, as the ends of collectives do not resolve them."""
 _MOST_LISTED: Final = 8
 
 
 def aligned(trace: Trace) -> Trace:
-    """Return the trace with all ranks on one clock, and findings that say so.
-
-    The starts of each rank change by the offset of its clock. Where a drift is corrected, durations and self times
-    change with it. A rank without an offset to the common clock keeps its times.
-    """
+    """Return the trace with all ranks on one clock, with findings that say so. Starts are shifted by the offset of the
+    rank's clock; if a drift is corrected, durations and self times change too. A rank without an offset to the common
+    clock keeps its times."""
     partials = instances.reduce_each(trace, ViewRequest())
     clocks = clock_offsets(instances.all_collectives(partials), instances.all_ranks(partials))
     known = clocks[clocks["offset_ns"].notna()]
@@ -122,7 +119,9 @@ def aligned(trace: Trace) -> Trace:
         text = message("nothing to align: no collectives of several ranks were recorded")
         return trace.with_findings(Finding("clocks-not-aligned", text))
     ranks, size = np.unique(known["reference_rank"].to_numpy(np.int64), return_counts=True)
-    common = known[known["reference_rank"] == ranks[size.argmax()]]  # of parts of one size that of the lowest rank
+    common = known[
+        known["reference_rank"] == ranks[size.argmax()]
+    ]  # of equally large parts, the one with the lowest rank
 
     rank, recorded, dur = trace.ints("rank"), trace.ints("start_ns"), trace.ints("dur_ns")
     start = recorded - ahead_ns(common, rank, recorded)
@@ -139,7 +138,6 @@ def aligned(trace: Trace) -> Trace:
 
 
 def _findings(clocks: pd.DataFrame, known: pd.DataFrame, common: pd.DataFrame) -> Iterator[Finding]:
-    """Yield how far the clocks were apart, and which ranks could not be set on the common clock."""
     reference = common.index[0]
     if len(common) > 1:
         offsets = common["offset_ns"].astype("int64").iloc[1:]

@@ -1,8 +1,8 @@
-"""Collectives: what they move, how fast, and by which algorithm.
+"""View ``collectives``: sizes, bandwidths and algorithms of collectives by group and size class.
 
-A row is a collective of a group in a class of message sizes. Bandwidths are those of nccl-tests: algorithm bandwidth is
-size over time, bus bandwidth corrects it by what each link carries (``bus_factors``). Times include waiting for the
-last rank; ``transfer`` begins when it has come, and needs the recordings of all ranks of the group.
+Bandwidths are those of nccl-tests: algorithm bandwidth is size over time, bus bandwidth corrects it by the load of each
+link (``bus_factors``). Times include the wait for the last rank; ``transfer`` starts when it has arrived, and needs the
+recordings of all ranks of the group.
 """
 
 from __future__ import annotations
@@ -33,12 +33,10 @@ _TIMES: Final = {
 
 
 def table(trace: Trace, request: ViewRequest) -> pd.DataFrame:
-    """Return one row for each collective, size and group; see :data:`COLUMNS`. NA: unknown."""
     return merge(reduce_each(trace, request), request)
 
 
 def merge(partials: Sequence[Partial], request: ViewRequest) -> pd.DataFrame:
-    """Return the table of any number of ranks."""
     check_groupings(VIEW, request)
     calls = arrivals(partials)
     calls = calls[calls.pop("chosen").astype(bool)]
@@ -58,7 +56,6 @@ def merge(partials: Sequence[Partial], request: ViewRequest) -> pd.DataFrame:
 
 
 def _numbers(calls: pd.DataFrame) -> pd.Series[float]:
-    """Return the numbers of one group of calls."""
     time, done = calls["dur_ns"], calls[calls["transfer"].notna()]
     sized = calls["bytes"].notna() & (time > 0)
     return pd.Series(
@@ -84,12 +81,9 @@ _WHOLE: Final = ("broadcast", "reduce", "send", "recv")
 
 
 def bus_factors(collective: pd.Series[str], group_size: pd.Series[int]) -> npt.NDArray[np.float64]:
-    """Return bus bandwidth by algorithm bandwidth, shape (rows,): the share of a message that each link carries. NaN
-    where the collective or the size of its group is unknown, and in a group of one, which moves nothing.
-
-    Factors of nccl-tests (doc/PERFORMANCE.md, "Bus Bandwidth"), for a group of n ranks. Its sizes are those of the
-    larger buffer of a rank.
-    """
+    """Return bus bandwidth over algorithm bandwidth, the share of a message on each link, shape (rows,). NaN if the
+    collective or group size is unknown, and for a group of one, which moves nothing. Factors of nccl-tests
+    (doc/PERFORMANCE.md, "Bus Bandwidth") for n ranks. Its sizes are those of the larger buffer of a rank."""
     n = group_size.astype("Float64").to_numpy(np.float64, na_value=np.nan)
     with np.errstate(invalid="ignore", divide="ignore"):
         others = np.where(n > 1, (n - 1) / n, np.nan)
@@ -104,8 +98,8 @@ _UNITS: Final = ("B", "KiB", "MiB", "GiB", "TiB")
 
 
 def size_class(size: pd.Series[int]) -> pd.Series[str]:
-    """Return the powers of two that sizes lie between, as benchmarks of collectives use them: ``4 to 8 MiB`` holds
-    sizes from 4 MiB (included) to 8 MiB (excluded); None where the size is unknown."""
+    """Return the powers of two around each size: ``4 to 8 MiB`` contains sizes from 4 MiB (inclusive) to 8 MiB
+    (exclusive); None if unknown."""
     names = {}
     for value in size.dropna().unique():
         exponent = max(int(value).bit_length() - 1, 0)

@@ -1,8 +1,8 @@
-"""Communication between processes and computation: their time, and how much of the communication is hidden.
+"""View ``distributed``: time of communication and computation, and how much of the communication is hidden.
 
 Communication (see ``collectives``) and computation (see ``activity``) are unions over the threads, streams and devices
-of a rank; overlap is what both have in common, exposed communication the rest of the communication. Where steps were
-recorded, what runs within them counts, whenever it was launched, as in the view ``partition``. Ranks are added.
+of a rank; overlap is their intersection, exposed communication the rest. If steps were recorded, work that runs within
+them counts, as in the view ``partition``. Ranks are summed.
 """
 
 from __future__ import annotations
@@ -37,8 +37,8 @@ _TYPES: Final = {"host_calls": "Int64", "device_calls": "Int64", "time_ns": "Int
 
 @dataclass(frozen=True, slots=True)
 class Measured:
-    """The numbers of one rank (-1: unknown; None: all), by part: calls on the host and on the device, and time; bytes
-    of the communication."""
+    """Numbers of one rank (-1: unknown; None: all), by part: calls on host and device, time, and bytes of the
+    communication."""
 
     rank: int | None
     host_calls: Mapping[str, int]
@@ -48,18 +48,16 @@ class Measured:
 
 
 def table(trace: Trace, request: ViewRequest) -> pd.DataFrame:
-    """Return the rows step, communication, computation, overlap, exposed_communication; none where nothing
-    communicates. See :data:`COLUMNS`. Computation has device_calls, or host_calls where no device work was recorded."""
+    """Return the rows step, communication, computation, overlap, exposed_communication, with :data:`COLUMNS`; none
+    without communication. Computation has device_calls, or host_calls if no device work was recorded."""
     return merge([reduce(trace, request)], request)
 
 
 def reduce(trace: Trace, request: ViewRequest) -> list[dict[str, Any]]:
-    """Return the numbers of each rank, as plain values."""
     return [asdict(rank) for rank in (_native if request.native else _measured)(trace, request)]
 
 
 def merge(partials: Sequence[list[dict[str, Any]]], request: ViewRequest) -> pd.DataFrame:
-    """Return the table of any number of ranks."""
     check_groupings(VIEW, request)
     by_rank = "rank" in request.by
     measured = list({row["rank"]: Measured(**row) for partial in partials for row in partial}.values())
@@ -88,13 +86,12 @@ def merge(partials: Sequence[list[dict[str, Any]]], request: ViewRequest) -> pd.
 
 
 def _added(ranks: Sequence[Mapping[str, int]]) -> dict[str, int]:
-    """Add up each part over the ranks that have it: computation is counted on the host or on the device."""
+    """Sum each part over the ranks that have it: computation is counted on the host or on the device."""
     names = dict.fromkeys(name for parts in ranks for name in parts)
     return {name: sum(parts.get(name, 0) for parts in ranks) for name in names}
 
 
 def _measured(trace: Trace, request: ViewRequest) -> Iterator[Measured]:
-    """Yield the numbers of each rank."""
     chosen, here, rank = accounted(trace, request), in_steps(trace, request), trace.ints("rank")
     talk, acts = communication(trace), activities(trace)
     for number in ranks(trace).tolist():
@@ -108,7 +105,7 @@ def _measured(trace: Trace, request: ViewRequest) -> Iterator[Measured]:
         host, device = ({"communication": int(mask[rows].sum())} for mask in (talk.calls, talk.device))
         (device if acts.on_device else host)["computation"] = int(acts.compute[rows].sum())
 
-        # The message of each collective counts once; of other communication, what its events say.
+        # Count the message of each collective once; for other communication, the sizes of its events.
         sized = instances(trace)
         sized = sized[sized["bytes"].notna()]
         at, start = sized["row"].to_numpy(np.int64), sized["start_ns"].to_numpy(np.int64)
@@ -136,11 +133,11 @@ class NativeCommunication:
 
 
 def native_communication(trace: Trace) -> NativeCommunication:
-    """Return what Paddle's Distribution Summary counts as communication and computation.
+    """Return the communication and computation of Paddle's Distribution Summary.
 
-    Communication: host events of kind communication, operators whose name holds one of ``WORDS`` (``broadcast_tensors``
-    too), every kernel launched inside either, and kernels named nccl or xccl. Computation: the other kernels, also
-    those launched below a communication event but not by it directly: they count as both.
+    Communication: host events of kind communication, operators whose name contains one of ``WORDS`` (also
+    ``broadcast_tensors``), every kernel launched inside either, and kernels named nccl or xccl. Computation: the other
+    kernels, and those launched indirectly below a communication event, which count as both.
     """
     operators = trace.rows("kind", OPERATOR) & _named(trace, WORDS)
     host = trace.host & (trace.rows("kind", COMMUNICATION) | operators)
@@ -177,7 +174,6 @@ def _native(trace: Trace, request: ViewRequest) -> Iterator[Measured]:
 
 
 def distinct(trace: Trace, mask: BoolArray) -> int:
-    """Return the number of distinct (start, end) pairs."""
     pairs = np.stack([trace.ints("start_ns")[mask], trace.end_ns[mask]])
     return int(np.unique(pairs, axis=1).shape[1])
 

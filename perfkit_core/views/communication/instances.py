@@ -1,12 +1,12 @@
-"""The collectives of a recording: which events they are, what is known of each, and which of several ranks are one.
+"""Collectives of a recording: their events and facts, and the match of collectives over ranks.
 
-On the host, communication is an event of kind communication, or an operator whose canonical name is a collective. On a
-device it is a kernel launched inside one of them, or a kernel of a collective library; the host call then only starts
-the communication. Each kernel of a library is a collective; other kernels of one call are one together.
+On the host, communication is an event of kind communication or an operator with the canonical name of a collective. On
+a device it is a kernel launched inside one of these, which is then only the launch, or a kernel of a collective
+library. Each kernel of a library is a collective; other kernels of one call are one collective.
 
-The ranks of a group issue its collectives in the same order. They are matched by the number that the library gave
-them, else by their place within the step (without steps: the recording). Collectives that are matched must have the
-same name and size; from the first difference on, nothing of that step and group is matched.
+The ranks of a group issue its collectives in the same order, so they are matched by the library's number, else by their
+position in the step (without steps: the recording). Matches must have the same name and size; after the first
+difference, nothing of that step and group is matched.
 """
 
 from __future__ import annotations
@@ -47,9 +47,9 @@ and symmetric memory use instead."""
 
 @dataclass(frozen=True, slots=True)
 class Communication:
-    """Masks of shape (rows,): ``calls`` the outermost host calls, ``host`` those of them that are the communication
-    itself, ``device`` the device events that are. ``call``: row of the outermost call around a host event or around
-    the launch of a device event; -1: none."""
+    """Masks of shape (rows,): ``calls``: outermost host calls; ``host``: those that are the communication itself;
+    ``device``: device events that are. ``call``: row of the outermost call around a host event or around the launch of
+    a device event, -1 for none."""
 
     calls: BoolArray
     host: BoolArray
@@ -59,7 +59,6 @@ class Communication:
 
 @once
 def communication(trace: Trace) -> Communication:
-    """Return the communication of the trace."""
     operators = trace.rows("kind", OPERATOR) & trace.rows("op_name", *COLLECTIVES)
     call = trace.host & (trace.rows("kind", COMMUNICATION) | operators)
     outermost = nesting.outermost(trace.ints("parent"), call)
@@ -77,7 +76,6 @@ def communication(trace: Trace) -> Communication:
 
 @once
 def named_as_collective(trace: Trace) -> BoolArray:
-    """Return the mask of events named like a kernel of a collective library."""
     names = trace.codes("name")
     matches = np.fromiter((_KERNELS.search(name) is not None for name in names.values), np.bool_, len(names.values))
     mask: BoolArray = names.lookup(matches, False)
@@ -90,9 +88,9 @@ _UNKNOWN: Final = -1
 
 @once
 def instances(trace: Trace) -> pd.DataFrame:
-    """Return a row for each collective, by rank and time of issue: ``row`` of the event, rank, step, group_size, bytes,
+    """Return a row per collective, by rank and time of issue: ``row`` of the event, rank, step, group_size, bytes,
     sequence, stream (Int64, NA where unknown), collective, group, members, dtype, algorithm, protocol (text or None),
-    start_ns, dur_ns, issue_ns (when the host asked for it)."""
+    start_ns, dur_ns, issue_ns (start of the host call)."""
     talk = communication(trace)
     candidates = np.flatnonzero(_in_calls(trace, talk) | talk.device)
     texts = described(trace.pick("args", candidates).to_pylist())
@@ -103,11 +101,11 @@ def instances(trace: Trace) -> pd.DataFrame:
 
     single = talk.device & (named_as_collective(trace) | trace.rows("kind", COMMUNICATION))
     shared = np.flatnonzero(talk.device & ~single & (talk.call != NO_ROW))
-    last_end = np.zeros(len(trace), np.int64)  # of the device work of each call
+    last_end = np.zeros(len(trace), np.int64)  # end of the last device work of each call
     launched = np.flatnonzero(talk.device & (talk.call != NO_ROW))
     np.maximum.at(last_end, talk.call[launched], trace.end_ns[launched])
     shared = shared[~np.isin(talk.call[shared], talk.call[single])]
-    shared = shared[np.unique(talk.call[shared], return_index=True)[1]]  # the first kernel stands for its call
+    shared = shared[np.unique(talk.call[shared], return_index=True)[1]]  # the first kernel represents its call
     on_host = descriptions.index.to_numpy(np.int64)[(descriptions["on"] == HOST).to_numpy(np.bool_)]
     if descriptions.empty:
         on_host = np.flatnonzero(talk.host & trace.rows("op_name", *COLLECTIVES))
@@ -130,9 +128,9 @@ def _in_calls(trace: Trace, talk: Communication) -> BoolArray:
 
 
 def facts(trace: Trace, talk: Communication, descriptions: pd.DataFrame, rows: IntArray) -> dict[str, Any]:
-    """Return what is known of collectives by their own event, else by the call that launched them, else by the name of
-    their kernel: columns collective, group, members, dtype, algorithm, protocol (text or None), group_size, sequence,
-    bytes (NA where unknown), shape (rows,)."""
+    """Return the facts of collectives from their own event, else from the call that launched them, else from the kernel
+    name: columns collective, group, members, dtype, algorithm, protocol (text or None), group_size, sequence, bytes (NA
+    where unknown), shape (rows,)."""
     descriptions, call = descriptions.drop(columns="on"), talk.call[rows]
     own = descriptions.drop(columns="call").reindex(rows)
     by_call = descriptions[descriptions["call"] != NO_ROW].groupby("call").first().reindex(call)
@@ -152,7 +150,7 @@ def facts(trace: Trace, talk: Communication, descriptions: pd.DataFrame, rows: I
     columns: dict[str, Any] = {name: pd.Series(values, dtype=object) for name, values in texts.items()}
     columns |= {name: pd.Series(best[name], dtype="Int64") for name in ("group_size", "sequence")}
 
-    # An event without a size takes the largest one recorded in its call, if the call is this collective alone.
+    # An event without a size gets the largest one recorded in its call, if the call is this collective only.
     size = trace.ints("bytes", _UNKNOWN)
     largest = np.full(len(trace) + 1, _UNKNOWN, np.int64)
     inside = np.flatnonzero(_in_calls(trace, talk))
@@ -183,7 +181,7 @@ _SEND_RECV: Final = re.compile(r"Send_?Recv", re.I)
 
 
 class KernelName(NamedTuple):
-    """What the name of a kernel says; None where it does not."""
+    """Facts in the name of a kernel; None if missing."""
 
     collective: str | None = None
     algorithm: str | None = None
@@ -193,9 +191,9 @@ class KernelName(NamedTuple):
 def kernel_name(name: str) -> KernelName:
     """Return the collective, the algorithm and the protocol in the name of a kernel.
 
-    NCCL (and RCCL, which keeps its names): ``ncclKernel_AllReduce_RING_LL_Sum_float``,
+    NCCL (and RCCL, with the same names): ``ncclKernel_AllReduce_RING_LL_Sum_float``,
     ``ncclDevKernel_AllReduce_Sum_f32_TREE_LL128``, ``ncclAllReduceRingLLKernel_sum_f32``. Kernels of point-to-point
-    transfers are all named RING SIMPLE, whatever they do, so their names are ignored.
+    transfers are always named RING SIMPLE, so these parts of their names are ignored.
     """
     if _SEND_RECV.search(name):
         return KernelName()
@@ -214,9 +212,9 @@ _PLACE: Final = ["group", "members", "anchor"]
 
 
 def matched(collectives: pd.DataFrame, world_size: int | None) -> pd.DataFrame:
-    """Return the collectives of all ranks (:func:`instances`) with ``match`` (a number that the same collective has on
-    all ranks, -1: not matched), ``of_ranks`` (ranks that recorded it), ``complete`` (all ranks of its group did), and
-    ``group_size`` filled where the group is unknown but the whole world of processes took part."""
+    """Return the collectives of all ranks (:func:`instances`) with ``match`` (number of the collective, equal on all
+    ranks; -1: not matched), ``of_ranks`` (ranks that recorded it), ``complete`` (all ranks of its group did), and
+    ``group_size`` filled if the group is unknown but the whole world took part."""
     collectives = collectives.assign(match=np.int64(UNMATCHED))
     of_groups = collectives["collective"].isin(COLLECTIVES) & ~collectives["collective"].isin(POINT_TO_POINT)
     wide = collectives[of_groups & collectives["rank"].notna()]
@@ -245,18 +243,18 @@ def matched(collectives: pd.DataFrame, world_size: int | None) -> pd.DataFrame:
 
 
 Partial = dict[str, Any]
-"""What one rank contributes to a view of all ranks, small enough to be sent: ``rank`` (-1: unknown), ``collectives``
-(:func:`instances`, with a column ``chosen``), ``steps`` (rank, step, dur_ns, ``chosen``), ``world_size``."""
+"""A reduced rank for the views of several ranks: ``rank`` (-1: unknown), ``collectives`` (:func:`instances`, with a
+column ``chosen``), ``steps`` (rank, step, dur_ns, ``chosen``), ``world_size``."""
 
 
 def reduce(trace: Trace, request: ViewRequest) -> Partial:
-    """Return the partial of a trace of one rank, with all collectives: those outside the request still match and
-    align."""
+    """Return the partial of a trace of one rank, with all collectives, as those outside the request are still matched
+    and used for alignment."""
     return reduce_each(trace, request)[0]
 
 
 def reduce_each(trace: Trace, request: ViewRequest) -> list[Partial]:
-    """Return the partial (:func:`reduce`) of each rank of a trace, in their order; at least one."""
+    """Return the partial (:func:`reduce`) of each rank of a trace, in order; at least one."""
     chosen, collectives = selected(trace, request), instances(trace)
     collectives = collectives.drop(columns="row").assign(chosen=chosen[collectives["row"].to_numpy()])
     rows = step_rows(trace)
@@ -273,18 +271,15 @@ def reduce_each(trace: Trace, request: ViewRequest) -> list[Partial]:
 
 
 def all_ranks(partials: Sequence[Partial]) -> list[int]:
-    """Return the ranks that were recorded, with and without collectives, ascending."""
     return sorted({partial["rank"] for partial in partials} - {-1})
 
 
 def all_collectives(partials: Sequence[Partial]) -> pd.DataFrame:
-    """Return the collectives of all ranks, matched (:func:`matched`)."""
     worlds = [partial["world_size"] for partial in partials if partial["world_size"]]
     return matched(together(partials, "collectives"), max(worlds, default=None))
 
 
 def together(partials: Sequence[Partial], name: str) -> pd.DataFrame:
-    """Return one table of all ranks."""
     frames = [partial[name] for partial in partials]
     joined: pd.DataFrame = pd.concat([frame for frame in frames if len(frame)] or frames[:1], ignore_index=True)
     return joined
@@ -300,7 +295,7 @@ def check_groupings(view: View, request: ViewRequest) -> None:
 
 
 def needs_several_ranks(count: int, otherwise: Text) -> Text:
-    """Return why a view of several ranks has no rows: only one was recorded, or the reason of the view."""
+    """Return why a view of several ranks has no rows: a single rank was recorded, or the reason of the view."""
     if count < 2:
         return message("one rank only was recorded: name the recordings of several ranks")
     return otherwise

@@ -1,8 +1,8 @@
-"""Stragglers: which rank the others wait for.
+"""View ``stragglers``: the ranks that others wait for.
 
-At each collective that no rank leaves before the last has come, on aligned clocks: how late a rank comes after the
-first, how long it waits for the last, and how long all others wait for it when it is the last one. A rank waits from
-its own start to the start of the last rank, at most until its own end; what follows is the transfer.
+At each collective that no rank leaves before the last has arrived, on aligned clocks: lateness after the first rank,
+wait for the last rank, and the wait of all others caused by the last rank. A wait lasts from the rank's own start to
+the start of the last rank, at most to its own end; then the transfer begins.
 """
 
 from __future__ import annotations
@@ -33,14 +33,12 @@ _OF_STEP: Final = {"collectives": "int64", "skew_p50_ns": "Int64", "skew_max_ns"
 
 
 def table(trace: Trace, request: ViewRequest) -> pd.DataFrame:
-    """Return one row for each rank, by the waits that it causes, or for each rank and step, or for each step; see
-    :data:`COLUMNS`. Where collectives are ``incomplete``, all waits are lower bounds, and another rank may have come
-    last."""
+    """Return one row per rank, ordered by the waits it causes, or per rank and step, or per step, with :data:`COLUMNS`.
+    If collectives are ``incomplete``, waits are lower bounds, and another rank may have been last."""
     return merge(instances.reduce_each(trace, request), request)
 
 
 def merge(partials: Sequence[instances.Partial], request: ViewRequest) -> pd.DataFrame:
-    """Return the table of any number of ranks; without rows where no collective of several of them was recorded."""
     instances.check_groupings(VIEW, request)
     calls = arrivals(partials)
     for caused, time in (("caused_ns", "wait_ns"), ("doubtful_ns", "doubt_ns")):
@@ -78,7 +76,7 @@ def _of_steps(calls: pd.DataFrame, steps: pd.DataFrame) -> pd.DataFrame:
     last, time = calls[calls["last"]], steps.groupby("step")["dur_ns"]
     caused = last.groupby(["step", "rank"])["caused_ns"].sum().reset_index()
     caused = caused.sort_values(["caused_ns", "rank"], ascending=[False, True], kind="stable")
-    by_step = last.groupby("step")  # the skew of a collective is that of its last arrival
+    by_step = last.groupby("step")  # the last arrival has the skew of its collective
     columns = {
         "min_step_ns": time.min(), "max_step_ns": time.max(), "collectives": by_step["match"].nunique(),
         "skew_p50_ns": by_step["skew_ns"].agg(lower_median), "skew_max_ns": by_step["skew_ns"].max(),
@@ -96,11 +94,11 @@ _TIMES: Final = ("late_ns", "wait_ns", "doubt_ns", "skew_ns", "meeting")
 def arrivals(partials: Sequence[instances.Partial]) -> pd.DataFrame:
     """Return the collectives of all ranks (:func:`matched`) with their arrivals on one clock.
 
-    For synchronous collectives that several aligned ranks recorded: ``meeting`` (a number that ranks on one clock have
-    in common), ``late_ns`` (start after the first rank's), ``wait_ns``, ``doubt_ns`` (how much of that clock errors
-    could explain), ``skew_ns`` (the last rank's start less the first one's), ``last`` (this rank came last; of ranks
-    that came at one time, the lowest), ``incomplete`` (a rank of the group is missing, and may have come later). NA and
-    False for all others, which are not ``complete`` either.
+    For synchronous collectives recorded by several aligned ranks: ``meeting`` (common number of the ranks on one
+    clock), ``late_ns`` (start after the first rank's), ``wait_ns``, ``doubt_ns`` (part that clock errors could
+    explain), ``skew_ns`` (last start less first start), ``last`` (this rank came last; of ties the lowest),
+    ``incomplete`` (a rank of the group is missing and may have come later). NA and False for all others, which are not
+    ``complete`` either.
     """
     collectives = instances.all_collectives(partials)
     clocks = clock_offsets(collectives)
@@ -115,8 +113,8 @@ def arrivals(partials: Sequence[instances.Partial]) -> pd.DataFrame:
     latest = met[met["start"] == last].sort_values("rank").drop_duplicates("meeting")
     wait = (last - met["start"]).clip(upper=dur)
 
-    # A wait is wrong by at most what the bounds of either clock cross by, and what the ends, which ought to be one
-    # moment, differ by. A last rank that took longer than another seems to have waited for that one itself.
+    # The error of a wait is at most the crossing of the bounds of either clock plus the difference of the ends, which
+    # should be equal. A last rank that took longer than another seems to have waited for that one itself.
     took, crossing = met["end"] - met["start"], crossing_ns(clocks)
     of_last = latest.set_index("meeting")
     itself = of_last["end"] - of_last["start"] - took.groupby(met["meeting"]).min()
@@ -127,7 +125,7 @@ def arrivals(partials: Sequence[instances.Partial]) -> pd.DataFrame:
     times = (met["start"] - first, wait, wait.clip(upper=error), last - first, met["meeting"])
     columns = {name: each.reindex(collectives.index).astype("Int64") for name, each in zip(_TIMES, times, strict=True)}
 
-    # Ranks of a collective: as its group says, else those that recorded it and all that were not read.
+    # Ranks of a collective: those of its group, else those that recorded it and all unread ones.
     present = by_meeting["start"].transform("size").reindex(collectives.index, fill_value=0)
     world = max((partial["world_size"] or 0 for partial in partials), default=0)
     unread = max(world - len(instances.all_ranks(partials)), 0)
@@ -141,10 +139,9 @@ def arrivals(partials: Sequence[instances.Partial]) -> pd.DataFrame:
 
 
 def transfer_ns(calls: pd.DataFrame) -> pd.Series[int]:
-    """Return the transfer times of :func:`arrivals`: duration less the wait for the last rank.
-
-    NA unless all ranks of the group were recorded, and where clock errors leave it open: nothing is left, or it differs
-    by more than half from the time of the rank that took least, which is the one that did not wait."""
+    """Return the transfer times of :func:`arrivals`: duration less the wait for the last rank. NA unless all ranks of
+    the group were recorded, and if clock errors make it unknown: nothing is left, or it differs by more than half from
+    the time of the fastest rank, which did not wait."""
     time = calls["dur_ns"] - calls["wait_ns"]
     least = calls.groupby("match")["dur_ns"].transform("min")
     return time.where(calls["complete"] & ((time > 0) & (2 * (time - least).abs() <= time)).fillna(False))
