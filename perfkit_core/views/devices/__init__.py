@@ -1,1 +1,1 @@
-"""Devices: what ran on them, and how busy they were."""
+"""Views of devices: their work and utilisation."""

@@ -1,12 +1,10 @@
-"""Device utilisation: how busy each device was.
+"""View ``device``: busy time and utilisation of each device.
 
-A device is busy while at least one kernel runs on it (a union over streams). Utilisation is busy time over the union
-of the steps of the ranks that use the device (without steps: the extent of their events), as Paddle has it: kernels
-that run outside the steps count, so it can exceed 1. ``busy_in_steps_ratio`` is the share of the step time in which the
-device is busy, never above 1. Of chosen steps, all of it counts where it runs: what an earlier step launched keeps the
-device busy, too, and what they launched themselves does so only until they end. CPU utilisation is what the framework
-itself measured. With ``native`` only kernels that a host event launched count, and the step time is Paddle's (see
-``attribution``).
+A device is busy while at least one kernel runs on it. As in Paddle, utilisation divides by the union of the steps of
+the ranks that use the device (without steps: the extent of their events) and counts kernels outside of steps, so it can
+exceed 1. ``busy_in_steps_ratio`` is the busy share of the step time, at most 1. For chosen steps, kernels count where
+they run, including those launched by earlier steps. CPU utilisation is the framework's own measurement. ``native``
+counts only kernels launched by a host event, and uses Paddle's step time (see ``attribution``).
 """
 
 from __future__ import annotations
@@ -34,7 +32,7 @@ _TYPES: Final = {"kernels": "Int64", "busy_ns": "Int64", "span_ns": "Int64", "ut
 
 
 def table(trace: Trace, request: ViewRequest) -> pd.DataFrame:
-    """Return one row for each device; see :data:`COLUMNS`. Rows for the CPU have only utilisation_ratio."""
+    """Return one row per device, with :data:`COLUMNS`. Rows of the CPU have only utilisation_ratio."""
     missing = dict.fromkeys(("product", *_TYPES), pd.NA)
     cpu = trace.meta.cpu_utilisation.items()
     rows = [{"device": f"cpu ({scope})", **missing, "utilisation_ratio": value} for scope, value in cpu]
@@ -42,7 +40,7 @@ def table(trace: Trace, request: ViewRequest) -> pd.DataFrame:
 
 
 def _devices(trace: Trace, request: ViewRequest) -> Iterator[dict[str, object]]:
-    """Yield a row for each device, by name. Times are unions within a device and a rank, added up over the ranks."""
+    """Yield a row per device, by name. Times are unions per device and rank, summed over the ranks."""
     codes, (rank, ranks), chosen = trace.codes("device"), rank_codes(trace), in_steps(trace, request)
     start, end, counts = trace.ints("start_ns"), trace.end_ns, trace.rows("kind", KERNEL)
     if request.native:
@@ -54,7 +52,7 @@ def _devices(trace: Trace, request: ViewRequest) -> Iterator[dict[str, object]]:
     used, pair = groupby.ranked(codes.codes[work] * np.int64(ranks) + rank[work], len(codes.values) * ranks)
     device, of_rank = used // ranks, used % ranks
 
-    # What busy time is divided by, for each pair of a device and a rank: number of the pair, start and end.
+    # Denominators of busy time, per pair of device and rank: number of the pair, start and end.
     group, first, last = intervals.union_by(of_steps[0], ranks, *of_steps[1:])
     size = np.bincount(group, minlength=ranks)[of_rank]
     within = np.repeat(np.arange(len(of_rank)), size)
@@ -62,7 +60,7 @@ def _devices(trace: Trace, request: ViewRequest) -> Iterator[dict[str, object]]:
     first, last = first[at], last[at]
 
     kernels, pair = work[counts[work]], pair[counts[work]]
-    if request.steps is not None:  # only kernels that run in the steps count
+    if request.steps is not None:  # count only kernels that run in the steps
         there = np.zeros(len(kernels), np.bool_)
         for number, part in enumerate(groupby.parts(pair, len(used))):
             steps_of_pair = first[within == number], last[within == number]
@@ -98,7 +96,6 @@ def _devices(trace: Trace, request: ViewRequest) -> Iterator[dict[str, object]]:
 
 
 def _merged(partials: Sequence[pd.DataFrame], request: ViewRequest) -> pd.DataFrame:
-    """Return the devices of one name added up, and of the host what the first rank with a value has measured."""
     rows = stacked(partials)
     of_device = rows["span_ns"].notna()
     host = rows[~of_device].drop_duplicates("device")

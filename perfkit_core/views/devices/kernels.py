@@ -1,7 +1,7 @@
-"""Kernels: calls and time of each on the device, and the operators that launched device work.
+"""View ``kernels``: calls and device time of each kernel; and the operators that launched device work.
 
-Sums over streams and devices, as Paddle's kernel summary and torch's device rows have them; kernels whose launch was
-not recorded count too.
+Sums over streams and devices, as in Paddle's kernel summary and torch's device rows, including kernels without a
+recorded launch.
 """
 
 from __future__ import annotations
@@ -33,10 +33,8 @@ LAUNCH: Final = "launch"
 
 
 def table(trace: Trace, request: ViewRequest) -> pd.DataFrame:
-    """Return one row for each kernel and device; see :data:`COLUMNS`.
-
-    Natively kernels of one name are one row on all devices, and their names end with the template arguments. Raise
-    UsageError."""
+    """Return one row per kernel and device, with :data:`COLUMNS`. Natively the rows of all devices are merged, and
+    names end with the template arguments. Raises UsageError."""
     rows = np.flatnonzero(selected(trace, request) & trace.rows("kind", KERNEL))
     names: dict[str, Any] = {"name": texts(trace.codes("name"), rows)}
     if not request.native or "device" in request.by:
@@ -84,8 +82,8 @@ _OCCUPANCY: Final = r'"(?:est\.|theoretical) achieved occupancy %": ?(?P<found>\
 
 
 def parameters(trace: Trace, rows: IntArray) -> dict[str, Any]:
-    """Return the columns grid, block (``x,y,z``), registers (of a thread), shared_bytes (of a block), occupancy_ratio,
-    null where it was not recorded. Shape (len(rows),)."""
+    """Return the columns grid, block (``x,y,z``), registers (per thread), shared_bytes (per block) and occupancy_ratio,
+    null where not recorded. Shape (len(rows),)."""
     encoded = trace.pick("args", rows).dictionary_encode()
     args = encoded.dictionary
     code = pc.fill_null(encoded.indices, -1).to_numpy(zero_copy_only=False)

@@ -1,4 +1,4 @@
-"""Copies and fills of memory: bytes, time and bandwidth by direction."""
+"""View ``memcpy``: bytes, time and bandwidth of memcpy and memset by direction."""
 
 from __future__ import annotations
 
@@ -26,13 +26,13 @@ TOLD_NS: Final = "told_ns"
 
 
 def table(trace: Trace, request: ViewRequest) -> pd.DataFrame:
-    """Return one row for each kind of copy and device; see :data:`COLUMNS`. Sizes are NA where none was recorded. Raise
+    """Return one row per copy kind and device, with :data:`COLUMNS`. Sizes are NA if none was recorded. Raises
     UsageError."""
     return with_speed(measured(trace, request))
 
 
 def measured(trace: Trace, request: ViewRequest) -> pd.DataFrame:
-    """Return the columns of the table, with TOLD_NS instead of the speed. Raise UsageError."""
+    """Return the columns of the table with TOLD_NS instead of the bandwidth. Raises UsageError."""
     rows = np.flatnonzero(selected(trace, request) & trace.rows("kind", MEMCPY, MEMSET))
     keys = {name: texts(trace.codes(name), rows) for name in ("kind", "copy_kind", "device")}
     groups = group(keys | grouping.keys(trace, request, rows, GROUPINGS, OF_LAUNCH))
@@ -43,7 +43,7 @@ def measured(trace: Trace, request: ViewRequest) -> pd.DataFrame:
 
 
 def with_speed(copies: pd.DataFrame) -> pd.DataFrame:
-    """Return the table of measured copies: bytes over the time of the copies whose size was recorded."""
+    """Return measured copies with their bandwidth: bytes over the time of the copies whose size was recorded."""
     told_ns = copies[TOLD_NS].to_numpy(np.int64)
     size = copies["bytes"].fillna(0).to_numpy(np.int64)
     speed = integers(size * 1_000_000_000 // np.maximum(told_ns, 1), told_ns > 0)
