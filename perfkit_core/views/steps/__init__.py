@@ -1,1 +1,1 @@
-"""Steps: how long they take, and what they are spent on."""
+"""Views of steps and of their parts."""

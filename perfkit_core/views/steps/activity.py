@@ -1,9 +1,8 @@
-"""What a rank does when, as sets of intervals, and how much time of each window such sets cover.
+"""Activity of a rank as sets of intervals, and the time of windows that such sets cover.
 
-With device work in the recording, kernels compute and the host launches them. Without, operators compute: time inside
-an operator (except data loaders) on any thread, less the communication inside it. Loading is the time of the threads of
-the steps in the data loader. Host work is any recorded host event but a step: operators, runtime calls, Python frames,
-labelled ranges, overhead of the profiler.
+With device work in the recording, kernels compute. Without, operators compute: time inside an operator (except data
+loaders) on any thread, less the communication inside it. Loading is the time of the threads of the steps in the data
+loader. Host work is any recorded host event but a step.
 """
 
 from __future__ import annotations
@@ -26,7 +25,7 @@ from perfkit_core.views.select import rows_of_rank, threads
 
 @dataclass(frozen=True, slots=True)
 class Activity:
-    """Disjoint sets of intervals, each a union over the threads or the devices of one rank."""
+    """Disjoint sets of intervals, each a union over the threads or devices of one rank."""
 
     compute: Intervals
     communication: Intervals
@@ -37,7 +36,7 @@ class Activity:
 
 @dataclass(frozen=True, slots=True)
 class Activities:
-    """Masks of shape (rows,) of what the events are."""
+    """Masks of events, shape (rows,)."""
 
     trace: Trace
     compute: BoolArray
@@ -48,7 +47,7 @@ class Activities:
     on_device: bool
 
     def of(self, rank: int, chosen: BoolArray | None = None) -> Activity:
-        """Return the sets of the chosen events (None: all) of a rank, as in the column (-1: unknown)."""
+        """Return the sets of the chosen events (None: all) of a rank (-1: unknown)."""
         rows = rows_of_rank(self.trace, rank)
 
         def members(mask: BoolArray) -> IntArray:
@@ -62,13 +61,12 @@ class Activities:
 
 
 def activities(trace: Trace) -> Activities:
-    """Return what each event of the trace is."""
     return Activities(trace, *_masks(trace))
 
 
 @once
 def _masks(trace: Trace) -> tuple[BoolArray, BoolArray, BoolArray, BoolArray, BoolArray, bool]:
-    """Return the fields of Activities after ``trace``, which cannot be kept in the trace itself."""
+    """Return all fields of Activities but ``trace``, which must not be cached in the trace itself."""
     talk = communication(trace)
     on_device = has_device_work(trace)
     kernels = trace.rows("kind", KERNEL) & ~talk.device
@@ -80,13 +78,13 @@ def _masks(trace: Trace) -> tuple[BoolArray, BoolArray, BoolArray, BoolArray, Bo
 
 
 def has_device_work(trace: Trace) -> bool:
-    """Return whether anything ran on a device. If not, the operators themselves are the computation."""
+    """Return whether device work was recorded; otherwise operators count as computation."""
     return bool(trace.rows("kind", *DEVICE_WORK).any())
 
 
 @once
 def step_threads(trace: Trace) -> BoolArray:
-    """Return the mask of events of the threads that run the steps (one a rank, as a rule), shape (rows,)."""
+    """Return the mask of events of the threads that run the steps (usually one per rank), shape (rows,)."""
     of_trace = threads(trace)
     runs_steps = np.zeros(len(of_trace), np.bool_)
     runs_steps[of_trace.code[trace.host & trace.rows("kind", STEP)]] = True
@@ -99,7 +97,7 @@ def _union(trace: Trace, rows: IntArray) -> Intervals:
 
 
 def _less_inner(trace: Trace, outer: IntArray, inner: IntArray) -> Intervals:
-    """Return the union of the ``outer`` rows, on each thread less the ``inner`` rows of that thread."""
+    """Return the union over threads of the ``outer`` rows less the ``inner`` rows of the same thread."""
     start, end, of_trace = trace.ints("start_ns"), trace.end_ns, threads(trace)
     mixed = np.zeros(len(of_trace), np.bool_)
     mixed[of_trace.code[inner]] = True
@@ -121,12 +119,9 @@ def _less_inner(trace: Trace, outer: IntArray, inner: IntArray) -> Intervals:
 
 
 def exclusive_ns(layers: Sequence[Intervals], starts: IntArray, ends: IntArray) -> IntArray:
-    """Return the time of each window [start, end) in each layer, then in none; shape (windows, layers + 1).
-
-    Layers are disjoint interval sets in order of precedence: every instant goes to the first that covers it. Exact
-    integers, whose sum is the length of the window. Windows may overlap. One sort over all edges, whatever the number
-    of windows.
-    """
+    """Return the time of each window [start, end) in each layer, then in none; shape (windows, layers + 1). Layers are
+    disjoint interval sets in order of precedence: every instant goes to the first that covers it. Values are exact
+    integers that sum to the window. Windows may overlap. One sort over all edges serves any number of windows."""
     marks = np.concatenate([starts, ends])
     all_edges, changes = [marks], [np.zeros(len(marks), np.int64)]
     for index, (first, last) in enumerate(layers):
@@ -135,7 +130,8 @@ def exclusive_ns(layers: Sequence[Intervals], starts: IntArray, ends: IntArray) 
     unordered = np.concatenate(all_edges)
     order = np.argsort(unordered, kind="stable")
     edges, width = unordered[order], np.diff(unordered[order])
-    covering = np.cumsum(np.concatenate(changes)[order])[:-1]  # a bit for each layer
+    covering = np.cumsum(np.concatenate(changes)[order])[:-1]  # one bit per layer
+    # lookup table: set of covering layers → the first in precedence
     lowest_bit = np.full(1 << len(layers), len(layers), np.int64)
     for bit in reversed(range(len(layers))):
         lowest_bit[np.arange(1 << len(layers)) & (1 << bit) != 0] = bit
@@ -159,13 +155,12 @@ def covered_ns(layer: Intervals, starts: IntArray, ends: IntArray) -> IntArray:
 
 @compiled(steps=5)
 def _cover(first, last, passed, starts, ends, found):  # type: ignore[no-untyped-def]
-    """``passed``: what the set covers before each of its intervals."""
+    """``passed``: length of the set before each of its intervals."""
     for i in range(len(starts)):
         found[i] = _until(first, last, passed, ends[i]) - _until(first, last, passed, starts[i])
 
 
 @compiled
 def _until(first, last, passed, time):  # type: ignore[no-untyped-def]
-    """What a disjoint set covers before a time."""
     begun = np.searchsorted(first, time, side="right")
     return passed[begun] - max(last[begun - 1] - time, 0) if begun else 0

@@ -1,9 +1,9 @@
 """View ``input_pipeline``: the time that steps wait for their input, and the copies of the input to the device.
 
-Waiting is the time of the thread of the step in the data loader, whatever the devices do meanwhile (the exposed part is
-``input_wait`` in the view ``partition``). The name of the loader, as recorded, distinguishes a loader in this process
-from one with worker processes. Neither the workers nor the queue between them are recorded by any profiler read here.
-Copies are those from host to device launched in the step; hidden is the part during which a device computes.
+Waiting is the time of the step's thread in the data loader, with or without device work (the exposed part is
+``input_wait`` in the view ``partition``). The recorded name of the loader distinguishes a loader in this process from
+one with worker processes; no supported profiler records the workers or their queue. Copies are those from host to
+device launched in the step; hidden is the part during which a device computes.
 """
 
 from __future__ import annotations
@@ -24,11 +24,11 @@ from perfkit_core.views.steps.activity import activities, covered_ns
 from perfkit_core.views.steps.step_rows import NO_STEPS, chosen_steps, position, step_frame, step_rows
 
 TO_DEVICE: Final = "HtoD"
-"""Prefix of the kinds of copies that bring input to a device."""
+"""Prefix of the copy kinds from host to device."""
 
 
 def table(trace: Trace, request: ViewRequest) -> pd.DataFrame:
-    """Return one row per step; see :data:`COLUMNS`. NA: no loader was recorded at all, or copies have no size."""
+    """Return one row per step, with :data:`COLUMNS`. NA: no loader was recorded, or copies have no size."""
     steps, acts = chosen_steps(trace, request), activities(trace)
     # outermost calls of the data loader on the thread of the steps
     loads = acts.loading & ~nesting.lies_in(trace.ints("parent"), acts.loading)
@@ -60,7 +60,7 @@ def table(trace: Trace, request: ViewRequest) -> pd.DataFrame:
     result["copies"] = number
     result["copied_bytes"] = pd.arrays.IntegerArray(groupby.sums(step, steps_count, np.maximum(size, 0)), unknown)
     result["copy_ns"] = intervals.union_length_by(step, steps_count, start[rows], end[rows])
-    # of the union of the copies of each step, what a kernel of its rank covers
+    # part of the union of the step's copies that a kernel of its rank covers
     of_step, first, last = intervals.union_by(step, steps_count, start[rows], end[rows])
     rank = np.zeros(steps_count, np.int64)
     rank[step] = trace.ints("rank")[rows]
@@ -72,7 +72,7 @@ def table(trace: Trace, request: ViewRequest) -> pd.DataFrame:
 
 
 def _in_step(trace: Trace, steps: IntArray, events: BoolArray) -> tuple[IntArray, IntArray]:
-    """Return the rows of the events that are in one of the steps, and the position of that step."""
+    """Return the rows of the events in one of the steps, and the position of that step."""
     rows = np.flatnonzero(events)
     step = position(trace, steps, trace.ints("rank")[rows], trace.ints("step")[rows])
     return rows[step >= 0], step[step >= 0]

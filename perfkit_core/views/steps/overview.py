@@ -1,9 +1,8 @@
 """View ``overview``: calls and covered time of each kind of event.
 
-Time is a union over threads and streams, so nothing counts twice within a row; rows of different kinds overlap. Calls
-and time of chosen steps are those of the events that they start and launch. The share is of wall time: it counts what
-runs in the steps and nothing that runs outside of them, and is never above 1.
-``by=("category",)`` counts the framework's own event types. With ``native`` the table is Paddle's.
+Time is a union over threads and streams; rows of different kinds overlap. For chosen steps, calls and time are those of
+the events that the steps start and launch. The share is of wall time: it counts only what runs in the steps and is at
+most 1. ``by=("category",)`` counts the framework's own event types. With ``native`` the table is Paddle's.
 """
 
 from __future__ import annotations
@@ -32,16 +31,15 @@ from perfkit_core.views.tables import ratio
 
 GROUPINGS: Final = ("category",)
 RUNNING_NS: Final = "running_ns"
-"""Column of :func:`measured`: the time in the steps in which something of the row runs."""
+"""Column of :func:`measured`: the time in the steps in which an event of the row runs."""
 
 
 def table(trace: Trace, request: ViewRequest) -> pd.DataFrame:
-    """Return one row per kind and place; see :data:`COLUMNS`."""
     return measured(trace, request).drop(columns=RUNNING_NS)
 
 
 def measured(trace: Trace, request: ViewRequest) -> pd.DataFrame:
-    """Return the table with the column RUNNING_NS, the numerator of the ratio."""
+    """Return the table with RUNNING_NS, the numerator of the ratio."""
     unknown = sorted(set(request.by) - set(GROUPINGS))
     if unknown:
         raise UsageError(f"the overview cannot be grouped by {unknown[0]!r}", f"known: {', '.join(GROUPINGS)}")
@@ -64,7 +62,7 @@ def measured(trace: Trace, request: ViewRequest) -> pd.DataFrame:
         }
     )
 
-    # of all events, whatever their step: what lies within the span of each rank
+    # of events of any step: the part within the span of each rank
     rank, ranks = rank_codes(trace)
     group = _by_rank(np.where(accounted(trace, request), group, -1), rank, ranks)
     group, start, end = intervals.union_by(group, 2 * kinds * ranks, trace.ints("start_ns"), trace.end_ns)
@@ -80,7 +78,7 @@ def measured(trace: Trace, request: ViewRequest) -> pd.DataFrame:
 
 
 def _covered_ns(trace: Trace, group: IntArray, count: int) -> IntArray:
-    """Return the time that the events of each group cover: a union within each rank, summed; shape (count,)."""
+    """Return the time that the events of each group cover: unions within each rank, summed; shape (count,)."""
     rank, ranks = rank_codes(trace)
     group = _by_rank(group, rank, ranks)
     time = intervals.union_length_by(group, count * ranks, trace.ints("start_ns"), trace.end_ns)
@@ -89,7 +87,7 @@ def _covered_ns(trace: Trace, group: IntArray, count: int) -> IntArray:
 
 
 def _by_rank(group: IntArray, rank: IntArray, ranks: int) -> IntArray:
-    """Return a number for each group and rank; -1 stays."""
+    """Return a number for each pair of group and rank; -1 stays."""
     return group if ranks == 1 else np.where(group < 0, -1, group * np.int64(ranks) + rank)
 
 
@@ -97,12 +95,12 @@ def _native_table(trace: Trace, request: ViewRequest) -> pd.DataFrame:
     """Return the table of Paddle's ``summary()``, by the framework's own event types.
 
     Time is the union over threads or streams of what counts natively (see ``attribution``), with two exceptions: phases
-    have the calls and the sums of the table of phases; communication is that of the distributed summary, on the host
-    and once more on the device. Shares are of the step time.
+    have the calls and sums of the table of phases; communication is that of the distributed summary, on the host and on
+    the device. Shares are of the step time.
     """
     chosen, here = selected(trace, request), in_steps(trace, request)
     categories, kinds = trace.codes("category"), trace.codes("kind")
-    # for each kind of host event the categories that hold nothing else
+    # categories of each kind of host event that have no other kind
     pairs = np.unique(np.stack([categories.codes[trace.host], kinds.codes[trace.host]]), axis=1)
     single = np.bincount(pairs[0][pairs[0] >= 0], minlength=len(categories.values)) == 1
     of_kind: dict[str, list[int]] = {}
@@ -133,7 +131,6 @@ def _native_table(trace: Trace, request: ViewRequest) -> pd.DataFrame:
 
 
 def _span_ns(trace: Trace, request: ViewRequest, table: pd.DataFrame) -> int:
-    """Return the union of the steps of a rank."""
     here = in_steps(trace, request)
     return union_ns(trace, native_steps(trace, here)) if request.native else span_ns(trace, here)
 

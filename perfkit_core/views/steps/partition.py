@@ -1,19 +1,15 @@
 """View ``partition``: every nanosecond of a step assigned to exactly one category.
 
-Each instant of the step's wall time goes to the first of these that takes place in the rank, over all of its threads,
-streams and devices:
+Each instant of the step goes to the first of these that takes place in the rank, on any thread, stream or device:
 
-1. ``device_compute``: a kernel that is not communication;
-2. ``exposed_communication``: communication (see ``collectives``) during which nothing is computed;
-3. ``exposed_copy``: a memcpy or memset that neither hides;
-4. ``input_wait``: the thread that runs the steps is in the data loader, and no device works;
-5. ``launch_and_host``: any other recorded host event of the rank, while no device works;
-6. ``idle``: nothing but the step was recorded.
+1. ``device_compute``: a kernel that is not communication; 2. ``exposed_communication``: communication (see
+``collectives``) during which nothing is computed; 3. ``exposed_copy``: a memcpy or memset that neither hides; 4.
+``input_wait``: the thread that runs the steps is in the data loader, and no device works; 5. ``launch_and_host``: any
+other recorded host event of the rank, while no device works; 6. ``idle``: nothing but the step was recorded.
 
-Device work counts where it runs, including what an earlier step launched. If no device work was recorded, the operators
-are the computation: ``compute``, ``exposed_communication``, ``input_wait``, ``framework`` (host events in no operator:
-Python frames, labelled ranges, phases, overhead) and ``idle``. Python code between operators is ``idle`` unless Python
-frames or a range around it were recorded: without them it cannot be distinguished from waiting.
+Device work counts where it runs, including work launched by an earlier step. Without device work the operators are the
+computation: ``compute``, ``exposed_communication``, ``input_wait``, ``framework`` (host events in no operator) and
+``idle``. Python code between operators is ``idle`` unless Python frames or a range around it were recorded.
 """
 
 from __future__ import annotations
@@ -37,15 +33,11 @@ ON_HOST: Final = ("compute", "exposed_communication", "input_wait", "framework",
 
 
 def table(trace: Trace, request: ViewRequest) -> pd.DataFrame:
-    """Return one row per category in the order of precedence; by step, a row per step. See :data:`COLUMNS`.
-
-    The parts of a step sum to its duration.
-    """
+    """Return one row per category in order of precedence; by step, a row per step whose parts sum to its duration."""
     return REDUCTION.merge([REDUCTION.reduce(trace, request)], request)
 
 
 def by_step(trace: Trace, request: ViewRequest) -> pd.DataFrame:
-    """Return one row per step."""
     names = ON_DEVICE if has_device_work(trace) else ON_HOST
     steps = step_rows.chosen_steps(trace, request)
     wide = step_rows.step_frame(trace, steps)
@@ -55,10 +47,8 @@ def by_step(trace: Trace, request: ViewRequest) -> pd.DataFrame:
 
 
 def partition(trace: Trace, steps: IntArray) -> IntArray:
-    """Return the time of each category (:data:`ON_DEVICE` or :data:`ON_HOST`) in each of the step rows.
-
-    Shape (steps, categories). Each row sums to the duration of its step.
-    """
+    """Return the time of each category (:data:`ON_DEVICE` or :data:`ON_HOST`) in each of the step rows, shape (steps,
+    categories). Each row sums to the duration of its step."""
     activity = activities(trace)
     result = np.zeros((len(steps), len(ON_DEVICE if activity.on_device else ON_HOST)), np.int64)
     start, end, rank = trace.ints("start_ns")[steps], trace.end_ns[steps], trace.ints("rank")[steps]

@@ -1,8 +1,8 @@
 """View ``ranks``: the steps of the ranks of a job side by side.
 
-A step in which ranks wait for each other takes all of them as long as the slowest. What differs is their time outside
-communication: the step less its exposed communication (``exposed_communication`` of the partition). Medians are over
-the ranks that recorded the step, the smaller of the middle two of an even number.
+If ranks wait for each other, a step takes all of them as long as the slowest; they differ in their time outside
+communication: the step less its ``exposed_communication``. Medians are over the ranks that recorded the step, the lower
+middle one of an even number.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ _COMPARED: Final = ("dur_over_median_ns", "own_time_ns", "own_time_over_median_n
 
 
 def table(trace: Trace, request: ViewRequest) -> pd.DataFrame:
-    """Return one row per rank and step; see :data:`COLUMNS`. No rows if a single rank was recorded."""
+    """Return one row per rank and step, with :data:`COLUMNS`. No rows if a single rank was recorded."""
     if len(trace.meta.ranks) < 2:
         in_steps(trace, request)  # raises UsageError for a step that was not recorded
         request = replace(request, steps=())
@@ -36,7 +36,6 @@ def table(trace: Trace, request: ViewRequest) -> pd.DataFrame:
 
 
 def merge(partials: Sequence[pd.DataFrame], request: ViewRequest) -> pd.DataFrame:
-    """Return the table of any number of ranks."""
     steps = stacked(partials)
     if steps["rank"].nunique() < 2:
         steps = steps.iloc[:0]

@@ -1,15 +1,15 @@
 """View ``model``: host and device time of data loading, forward, backward, optimizer and the rest of the step.
 
-Host time of a phase is the sum of its segments; ``other`` is the step time that no segment covers, a union, so it is
-never negative. Device time is the union, step by step, of the device work launched in the phase, so it never exceeds
-the time that passed; phases whose work runs at the same time on several streams can sum to more than the step. If steps
-were recorded, only what belongs to a step counts; device work without a recorded launch has a row of its own.
+Host time of a phase is the sum of its segments; ``other`` is the step time that no segment covers, a union and never
+negative. Device time is the union, per step, of the device work launched in the phase; phases with parallel streams can
+sum to more than the step. If steps were recorded, only events in steps count; device work without a recorded launch has
+a separate row.
 
-*Segments* are the stretches of host time of a phase. A recorded span (Paddle's Forward, torch's ``Optimizer.step#…``, a
-module) is a segment by itself. If a phase is only known from its operators (torch's backward nodes, inferred forward),
-consecutive ones on a thread within a step are one segment, from the first start to the last end: what passes between
-two of them belongs to the phase, unless another thread of the process goes on with another phase meanwhile (the
-optimizer, between two backward passes). A segment ends with its step at the latest.
+*Segments* are intervals of host time of a phase. A recorded span (Paddle's Forward, torch's ``Optimizer.step#…``, a
+module) is a segment. If a phase is only known from its operators (torch's backward nodes, inferred forward),
+consecutive ones on a thread within a step are one segment, including the time between them, unless another thread of
+the process runs another phase meanwhile (the optimizer between two backward passes). A segment ends with its step at
+the latest.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ from perfkit_core.views.steps.step_rows import chosen_steps, native_steps, posit
 from perfkit_core.views.tables import in_order_of, rounded_division
 
 UNLAUNCHED: Final = "unlaunched"
-"""The row of the device work whose launch was not recorded."""
+"""Row of device work whose launch was not recorded."""
 
 _STATISTICS: Final = ("total", "avg", "min", "max")
 _INTEGERS: Final = ("calls", *(f"{statistic}_{side}_ns" for side in ("cpu", "device") for statistic in _STATISTICS))
@@ -45,10 +45,8 @@ _NAMES: Final = ("phase", *_INTEGERS[:5], "cpu_ratio", *_INTEGERS[5:], "device_r
 
 @dataclass(frozen=True, slots=True)
 class Segments:
-    """Parallel arrays, one item a segment. ``phase`` indexes schema.PHASES.
-
-    ``roots`` are the rows of the outermost events of the segments, ``of_root`` the segment of each.
-    """
+    """Parallel arrays, one item per segment. ``phase`` indexes schema.PHASES. ``roots``: rows of the outermost events
+    of the segments; ``of_root``: segment of each root."""
 
     phase: IntArray
     step: IntArray
@@ -60,13 +58,12 @@ class Segments:
 
     @property
     def dur_ns(self) -> IntArray:
-        """The length of each segment."""
         return self.end_ns - self.start_ns
 
     def of_rows(self, trace: Trace, rows: IntArray) -> IntArray:
-        """Return the segment around each host event, or around the launch of each device event; -1: none. Shape
+        """Return the segment around each host event, or around the launch of each device event; -1 for none. Shape
         (len(rows),)."""
-        own = np.full(len(trace), NO_ROW, np.int32)  # there are never more segments than rows
+        own = np.full(len(trace), NO_ROW, np.int32)  # int32 saves memory; there are never more segments than rows
         own[self.roots] = self.of_root
         segment = nesting.first_on_path(trace.ints("parent"), own)
         launched_by = trace.ints("launched_by")[rows]
@@ -74,10 +71,8 @@ class Segments:
 
 
 def segments(trace: Trace, chosen: BoolArray, within_step: bool = True) -> Segments:
-    """Return the segments of all phases but ``other``, from the chosen events.
-
-    ``within_step``: cut at the end of the step in which their first event starts.
-    """
+    """Return the segments of all phases but ``other`` in the chosen events. ``within_step``: cut them at the end of the
+    step in which their first event starts."""
     phase, rows = _phase_index(trace), _roots(trace)
     rows = rows if chosen.all() else rows[chosen[rows]]
     spans = trace.rows("kind", *PHASES)[rows]
@@ -101,10 +96,8 @@ def segments(trace: Trace, chosen: BoolArray, within_step: bool = True) -> Segme
 
 
 def _interrupted(trace: Trace, rows: IntArray, phase: npt.NDArray[np.int8]) -> BoolArray:
-    """Return where another phase begins in the time between an event and the one before it, shape (rows,).
-
-    Loaders, which work ahead on threads of their own, do not count.
-    """
+    """Return whether another phase begins between each event and the previous one, shape (rows,). Loaders, which
+    prefetch on their own threads, do not count."""
     rank = np.unique(trace.ints("rank")[rows], return_inverse=True)[1]
     start, end = trace.ints("start_ns")[rows], trace.end_ns[rows]
     since = start - start.min(initial=0)
@@ -138,17 +131,15 @@ def _roots(trace: Trace) -> IntArray:
 
 @compiled
 def _keep_changes(parent, phase, kept):  # type: ignore[no-untyped-def]
-    """Leaves out the events whose parent is of their phase."""
+    """Drop the events whose parent has the same phase."""
     for i in range(len(parent)):
         if kept[i] and parent[i] >= 0 and phase[parent[i]] == phase[i]:
             kept[i] = False
 
 
 def table(trace: Trace, request: ViewRequest) -> pd.DataFrame:
-    """Return the step, then the phases that occur, then other, then device work without a launch, if there is any.
-
-    See :data:`COLUMNS`. ``min`` and ``max`` are of a step or a segment.
-    """
+    """Return the step, the phases that occur, other, and device work without a launch (if any), with :data:`COLUMNS`.
+    ``min`` and ``max`` are of a step or a segment."""
     if request.native:
         return _native_table(trace, request)
     chosen, steps = in_steps(trace, request), chosen_steps(trace, request)
@@ -189,7 +180,6 @@ def table(trace: Trace, request: ViewRequest) -> pd.DataFrame:
 
 
 def _uncovered(trace: Trace, steps: IntArray, of_phases: Segments) -> int:
-    """Return the step time that no segment covers: what the steps add to the union within each rank, summed."""
     ranks = np.unique(np.concatenate([trace.ints("rank")[steps], of_phases.rank]))
     of_step, of_segment = np.searchsorted(ranks, trace.ints("rank")[steps]), np.searchsorted(ranks, of_phases.rank)
     starts = np.concatenate([of_phases.start_ns, trace.ints("start_ns")[steps]])
@@ -206,10 +196,8 @@ def row(
     device_total: int | None = None,
     cpu_total: int | None = None,
 ) -> dict[str, Any]:
-    """Return a row from the host and device times of each call; the average is the total over the calls.
-
-    Totals that are not the sum of the calls, or that have no calls, are given by themselves.
-    """
+    """Return a row from the host and device times of each call; the average is the total over the calls. Totals that
+    are not the sum of the calls are separate arguments."""
     result: dict[str, Any] = {"phase": phase, "calls": None if cpu is None else len(cpu)}
     for side, times, total in (("cpu", cpu, cpu_total), ("device", device, device_total)):
         numbers: tuple[int | None, ...] = (total, None, None, None)
@@ -221,7 +209,7 @@ def row(
 
 
 def model_table(rows: Sequence[dict[str, Any]], steps_cpu_ns: int, steps_device_ns: int) -> pd.DataFrame:
-    """Return the table; ratios are to the host and device time of the steps, null where a row has no such time."""
+    """Return the table; ratios are to the host and device time of the steps, null if a row has no such time."""
     result = pd.DataFrame(list(rows), columns=["phase", *_INTEGERS]).astype(dict.fromkeys(_INTEGERS, "Int64"))
     for side, whole in (("cpu", steps_cpu_ns), ("device", steps_device_ns)):
         part = result[f"total_{side}_ns"].astype("Float64")
@@ -230,10 +218,8 @@ def model_table(rows: Sequence[dict[str, Any]], steps_cpu_ns: int, steps_device_
 
 
 def _native_table(trace: Trace, request: ViewRequest) -> pd.DataFrame:
-    """Return Paddle's Model Summary: sums of calls and kernels, over the whole recording.
-
-    ``other`` is the step time less the sums of the phases on either side, so it turns negative where phases overlap.
-    """
+    """Return Paddle's Model Summary: sums of calls and kernels over the whole recording. ``other`` is the step time
+    less the sums of the phases, so it is negative if phases overlap."""
     chosen = in_steps(trace, request)
     phases, steps = phase_rows(trace, chosen), native_steps(trace, chosen)
     cpu, device = (sum(r[f"total_{side}_ns"] for r in phases) for side in ("cpu", "device"))
@@ -246,10 +232,8 @@ def _native_table(trace: Trace, request: ViewRequest) -> pd.DataFrame:
 
 
 def phase_rows(trace: Trace, chosen: BoolArray) -> list[dict[str, Any]]:
-    """Return calls, and sums of host time and kernels, of each phase that occurs.
-
-    Calls are the outermost recorded spans, or the segments if the framework records no such span.
-    """
+    """Return calls, and sums of host time and kernels, of each phase. Calls are the outermost recorded spans, or the
+    segments if the framework records no such span."""
     dur_ns = trace.ints("dur_ns")
     spans = trace.host & trace.rows("kind", *PHASES) & ~trace.rows("kind", OTHER)
     outermost = nesting.outermost(trace.ints("parent"), spans) == np.arange(len(trace))

@@ -1,4 +1,4 @@
-"""The rows of the steps, shares of their time, and the tables of views that divide steps into parts."""
+"""Rows of the steps, shares of step time, and the reduction of views that divide steps into parts."""
 
 from __future__ import annotations
 
@@ -34,7 +34,6 @@ NO_STEPS: Final = message(
 
 @once
 def step_rows(trace: Trace) -> IntArray:
-    """Return the rows of the step events."""
     return np.flatnonzero(trace.host & trace.rows("kind", STEP))
 
 
@@ -48,7 +47,7 @@ def chosen_steps(trace: Trace, request: ViewRequest) -> IntArray:
 
 
 def step_frame(trace: Trace, steps: IntArray) -> pd.DataFrame:
-    """Return the columns rank (null: unknown), step, dur_ns of step rows, in their order."""
+    """Return the columns rank (null: unknown), step and dur_ns of step rows, in order."""
     rank = trace.ints("rank")[steps]
     frame = pd.DataFrame({"rank": pd.arrays.IntegerArray(rank, rank < 0)})
     return frame.assign(step=trace.ints("step")[steps], dur_ns=trace.ints("dur_ns")[steps])
@@ -56,7 +55,7 @@ def step_frame(trace: Trace, steps: IntArray) -> pd.DataFrame:
 
 @once
 def cut_off_rows(trace: Trace) -> BoolArray:
-    """Return the mask of host events recorded as a step that are not one: named like the steps but for the number."""
+    """Return the mask of partial steps: host events named like the steps but for the number."""
     names, steps = trace.codes("name"), step_rows(trace)
     unnumbered = [re.sub(r"\d+", "", name) for name in names.values]
     of_steps = {unnumbered[code] for code in np.unique(names.codes[steps])}
@@ -65,10 +64,8 @@ def cut_off_rows(trace: Trace) -> BoolArray:
 
 
 def native_steps(trace: Trace, chosen: BoolArray) -> BoolArray:
-    """Return the mask of what Paddle counts as steps, the cut-off one too (if all events are chosen), shape (rows,).
-
-    Its step time is the union of everything recorded as a step, including a last one in which nothing took place.
-    """
+    """Return the mask of Paddle's steps, including a partial one (if all events are chosen) and an empty last one,
+    shape (rows,). Paddle's step time is their union."""
     mask = np.zeros(len(trace), np.bool_)
     mask[step_rows(trace)] = True
     mask &= chosen
@@ -76,7 +73,7 @@ def native_steps(trace: Trace, chosen: BoolArray) -> BoolArray:
 
 
 def position(trace: Trace, steps: IntArray, rank: IntArray, step: IntArray) -> IntArray:
-    """Return the index into ``steps`` of each (rank, step number), -1 for none. Repeated numbers: the first of them."""
+    """Return the index into ``steps`` of each (rank, step number), -1 for none, the first of repeated numbers."""
     ranks, of_step = np.unique(trace.ints("rank")[steps], return_inverse=True)
     number = trace.ints("step")[steps]
     low, high = int(number.min(initial=0)), int(number.max(initial=0))
@@ -96,7 +93,7 @@ def position(trace: Trace, steps: IntArray, rank: IntArray, step: IntArray) -> I
 
 @compiled
 def _look_up(table, ranks, low, rank, step, found):  # type: ignore[no-untyped-def]
-    """``table`` has a row for each of the ``ranks``, and a column for each number from ``low`` on."""
+    """``table`` has a row per rank and a column per number from ``low``."""
     at = 0
     for i in range(len(step)):
         if at == len(ranks) or ranks[at] != rank[i]:
@@ -109,11 +106,9 @@ def _look_up(table, ranks, low, rank, step, found):  # type: ignore[no-untyped-d
 def ratios(
     trace: Trace, request: ViewRequest, cpu_ns: npt.ArrayLike, device_ns: npt.ArrayLike
 ) -> tuple[Floats, Floats]:
-    """Return the shares of host and device times in the chosen steps (without steps: in the whole recording).
-
-    NaN on the device if no device work was recorded. Native shares also count empty last steps, and of the device work
-    what was launched on the thread of the steps.
-    """
+    """Return the shares of host and device times in the chosen steps (without steps: in the whole recording). NaN on
+    the device if no device work was recorded. Native shares also count empty last steps, and only device work launched
+    on the thread of the steps."""
     work = trace.rows("kind", *DEVICE_WORK)
     if request.native:
         steps = cut_off_rows(trace).copy()
@@ -131,12 +126,10 @@ def ratios(
 
 
 def host_ns(trace: Trace, request: ViewRequest, table: pd.DataFrame) -> int:
-    """Return the denominator of shares of host time on one rank."""
     return _denominator(ratios(trace, request, 1, 1)[0])
 
 
 def device_ns(trace: Trace, request: ViewRequest, table: pd.DataFrame) -> int:
-    """Return the denominator of shares of device time on one rank."""
     return _denominator(ratios(trace, request, 1, 1)[1])
 
 
@@ -162,7 +155,7 @@ BY_STEP: Final = (
 
 
 def over_steps(view: str, divide: Callable[[Trace, ViewRequest], pd.DataFrame], part: str) -> Reduction:
-    """Return the reduction of a view that divides steps: ranks are reduced to their steps, summed in the end.
+    """Return the reduction of a view that divides steps: ranks are reduced to their steps, which are summed in the end.
 
     ``divide`` returns a row per step: :func:`step_frame` and ``{name}_ns`` of each part, null if a step has no value.
     Merged by step, that is the table. Otherwise it has a row per part: [rank,] ``part``, steps (with a value),

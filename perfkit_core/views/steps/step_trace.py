@@ -1,8 +1,8 @@
-"""View ``step_trace``: the time until a step computes, of its forward and backward pass, and after them.
+"""View ``step_trace``: the time of a step before, in and after its forward and backward pass, on the host's clock.
 
-A step is divided in three on the host's clock: ``interval`` from its start to its first forward segment (data loading,
-as a rule), ``forward_backward`` from there to the end of its last backward segment, ``tail`` to its end (the optimizer,
-as a rule). They sum to the step. A step without forward or without backward segments cannot be divided.
+``interval`` lasts from the start of the step to its first forward segment (usually data loading), ``forward_backward``
+from there to the end of its last backward segment, ``tail`` to the end of the step (usually the optimizer). They sum to
+the step. A step without forward or backward segments cannot be divided.
 """
 
 from __future__ import annotations
@@ -26,12 +26,12 @@ _LATE, _EARLY = np.iinfo(np.int64).max, np.iinfo(np.int64).min
 
 
 def table(trace: Trace, request: ViewRequest) -> pd.DataFrame:
-    """Return one row per part; by step, a row per step, NA if it cannot be divided. See :data:`COLUMNS`."""
+    """Return one row per part; by step, a row per step, NA if it cannot be divided."""
     return REDUCTION.merge([REDUCTION.reduce(trace, request)], request)
 
 
 def _by_step(trace: Trace, request: ViewRequest) -> pd.DataFrame:
-    """Return one row per step, with the reason where it cannot be divided."""
+    """Return one row per step, with the reason if it cannot be divided."""
     steps = step_rows.chosen_steps(trace, request)
     of_phases = segments(trace, np.ones(len(trace), np.bool_))
     step = step_rows.position(trace, steps, of_phases.rank, of_phases.step)

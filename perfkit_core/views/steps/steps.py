@@ -18,10 +18,8 @@ from perfkit_core.views.steps.step_rows import NO_STEPS, chosen_steps, position,
 
 
 def table(trace: Trace, request: ViewRequest) -> pd.DataFrame:
-    """Return one row per step; see :data:`COLUMNS`.
-
-    Phases are the union of their segments on the host, NA if the recording has no phases.
-    """
+    """Return one row per step. Phases are the union of their segments on the host, NA if the recording has no
+    phases."""
     steps = chosen_steps(trace, request)
     start, end = trace.ints("start_ns"), trace.end_ns
     result = step_frame(trace, steps)
