@@ -1,1 +1,1 @@
-"""What the recorded allocations and frees tell, for every framework. One question a file."""
+"""Views of recorded allocations and frees."""

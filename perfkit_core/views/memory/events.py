@@ -1,7 +1,7 @@
-"""The memory events of a trace, the levels after each of them, the blocks they allocate and free, and their steps.
+"""Memory events of a trace, the levels after each of them, the blocks they allocate and free, and their steps.
 
-A *pool* is the memory of one device as one process sees it: running totals and addresses are comparable only within it.
-Events of a pool are in the order of their times, those of the same time as they were recorded.
+A *pool* is the memory of one device as seen by one process: totals and addresses are comparable only within it. Events
+of a pool are in order of time, ties as recorded.
 """
 
 from __future__ import annotations
@@ -22,11 +22,11 @@ from perfkit_core.model.trace import Trace, once
 from perfkit_core.views.steps.step_rows import step_rows
 
 MISSING: Final = int(np.iinfo(np.int64).min)
-"""An unknown number of bytes: no allocation can have it."""
+"""Unknown number of bytes, which no allocation can have."""
 NEVER: Final = int(np.iinfo(np.int64).max)
-"""The end of a block that is alive at the end of the recording."""
+"""End of a block that is alive at the end of the recording."""
 RESERVE: Final = "Reserved"
-"""Categories of memory events with this prefix change the reserve of the allocator, not what is allocated from it."""
+"""Prefix of the categories of memory events that change the allocator's reserve."""
 RESERVED_ARGUMENTS: Final = ("Total Reserved", "current_reserved")
 NOT_RECORDED: Final = message(
     "no memory events were recorded: pass profile_memory=True to the profiler (record --memory)"
@@ -35,11 +35,9 @@ NOT_RECORDED: Final = message(
 
 @dataclass(frozen=True, slots=True)
 class MemoryEvents:
-    """Memory events whose size is known, sorted by pool and time; arrays of shape (events,) unless said otherwise.
-
-    ``row``: row in the event table; ``change``: bytes, negative when freed; ``reserve``: True where the allocator's own
-    reserve changed. ``pool_rank`` (-1: unknown) and ``pool_device`` (code of the device column): shape (pools,).
-    """
+    """Memory events of known size, sorted by pool and time; arrays of shape (events,) unless noted. ``row``: row in the
+    event table; ``change``: bytes, negative when freed; ``reserve``: True if the allocator's own reserve changed.
+    ``pool_rank`` (-1: unknown) and ``pool_device`` (code of the device column): shape (pools,)."""
 
     row: IntArray
     pool: IntArray
@@ -49,13 +47,11 @@ class MemoryEvents:
     pool_device: IntArray
 
     def first(self) -> IntArray:
-        """Return the position of the first event of each pool, shape (pools,)."""
         return np.searchsorted(self.pool, np.arange(len(self.pool_rank)))
 
 
 @once
 def memory_events(trace: Trace) -> MemoryEvents:
-    """Return the memory events of the trace."""
     change = trace.ints("bytes", MISSING)
     row = np.flatnonzero(trace.rows("kind", MEMORY) & (change != MISSING))
     device = trace.codes("device").codes[row].astype(np.int64)
@@ -69,16 +65,14 @@ def memory_events(trace: Trace) -> MemoryEvents:
 
 
 def counted_bytes(events: MemoryEvents) -> IntArray:
-    """Return the change of what is allocated by each event: 0 for the allocator's own reserve, shape (events,)."""
+    """Return the change of allocated bytes by each event, 0 for the allocator's own reserve, shape (events,)."""
     return np.where(events.reserve, 0, events.change)
 
 
 def arguments(trace: Trace, rows: IntArray, keys: Sequence[Sequence[str]]) -> list[IntArray]:
-    """Return integers among the other recorded arguments of some events, each shape (len(rows),).
-
-    Each of the ``keys`` is a list of alternative names. MISSING where there is none of them.
-    """
-    if not len(rows):  # to pick nothing from a column of several pieces would join them
+    """Return integers from the recorded arguments of the rows, each of shape (len(rows),). Each of the ``keys`` is a
+    list of alternative names. MISSING if none is present."""
+    if not len(rows):  # take() of no rows would still concatenate the chunks of the column
         return [np.empty(0, np.int64) for _ in keys]
     texts = trace.pick("args", rows)
     result = []
@@ -93,24 +87,23 @@ def arguments(trace: Trace, rows: IntArray, keys: Sequence[Sequence[str]]) -> li
 
 
 def has_events(trace: Trace) -> bool:
-    """Return whether memory events were recorded with their sizes."""
+    """Return whether memory events were recorded with sizes."""
     return bool(len(memory_events(trace).row))
 
 
 def explain_empty(trace: Trace) -> Text:
-    """Return why a table of memory has no rows."""
     return NOT_RECORDED if not trace.rows("kind", MEMORY).any() else message("the memory events have no sizes")
 
 
 def pool_columns(trace: Trace, events: MemoryEvents, pool: IntArray) -> dict[str, object]:
-    """Return the columns rank (NA: unknown) and device of some pools."""
+    """Return the columns rank (NA: unknown) and device of the pools."""
     rank, device = events.pool_rank[pool], events.pool_device[pool]
     names = pd.Index([*trace.codes("device").values, None], dtype=object)
     return {"rank": pd.Series(pd.arrays.IntegerArray(rank, rank < 0)), "device": names.take(device)}
 
 
 def pool_table(trace: Trace, events: MemoryEvents, pool: IntArray, columns: Mapping[str, IntArray]) -> pd.DataFrame:
-    """Return a table of some pools: rank, device, then the ``columns`` with MISSING as NA."""
+    """Return a table of the pools: rank, device, then ``columns`` with MISSING as NA."""
     table = pool_columns(trace, events, pool)
     for name, values in columns.items():
         unknown = values == MISSING
@@ -120,12 +113,11 @@ def pool_table(trace: Trace, events: MemoryEvents, pool: IntArray, columns: Mapp
 
 @dataclass(frozen=True, slots=True)
 class Levels:
-    """What is allocated and reserved after each event.
+    """Allocated and reserved bytes after each event, shape (events,), MISSING if a pool has none.
 
-    The recorded total may start above zero (allocated before the recording) and may change by more than the events do
-    (some were lost, or two threads recorded theirs in another order). Shape (events,), MISSING where a pool has none:
-    ``growth``, the sum of the changes since the recording began; ``allocated``, the recorded total; ``unexplained``, by
-    how much that total moved without an event; ``reserved``. ``start``: total before the first event, shape (pools,).
+    ``growth``: sum of the changes since the recording began; ``allocated``: recorded total; ``unexplained``: change of
+    that total without an event (events were lost, or threads recorded theirs in another order); ``reserved``.
+    ``start``: total before the first event, shape (pools,), above zero for memory from before the recording.
     """
 
     growth: IntArray
@@ -135,13 +127,12 @@ class Levels:
     start: IntArray
 
     def best(self, at: IntArray) -> IntArray:
-        """Return the total if it was recorded, else the growth, after the events at some positions."""
+        """Return the recorded total, or the growth if unknown, after the events at these positions."""
         return np.where(self.allocated[at] == MISSING, self.growth[at], self.allocated[at])
 
 
 @once
 def levels(trace: Trace) -> Levels:
-    """Return the levels after each of the memory events."""
     events = memory_events(trace)
     pool, change, first, pools = events.pool, counted_bytes(events), events.first(), len(events.pool_rank)
     cumulated = np.cumsum(change)
@@ -154,7 +145,7 @@ def levels(trace: Trace) -> Levels:
     before = np.append(0, total[:-1]) if len(total) else total
     before[first] = start
     unexplained = np.where(complete[pool], total - before - change, MISSING)
-    # an allocator that keeps no reserve writes 0 in every event: unknown, as nothing was measured
+    # 0 in every event: the allocator does not report its reserve
     reserved = arguments(trace, events.row, [RESERVED_ARGUMENTS])[0]
     measured = np.zeros(pools, np.bool_)
     measured[pool[(reserved != 0) & (reserved != MISSING)]] = True
@@ -162,17 +153,15 @@ def levels(trace: Trace) -> Levels:
 
 
 def before(level: Levels, events: MemoryEvents, position: int) -> int:
-    """Return what was allocated before the event at ``position``."""
+    """Return the allocated bytes before the event at ``position``."""
     moved = int(level.unexplained[position])
     change = 0 if events.reserve[position] else int(events.change[position])
     return int(level.best(np.array([position]))[0]) - change - (0 if moved == MISSING else moved)
 
 
 def peak(level: Levels, events: MemoryEvents, at: IntArray) -> tuple[int, int]:
-    """Return the position of the event after which most was allocated, the first of several, and how much that was.
-
-    ``at``: ascending positions in one pool. The position before the first of them if it was never more than then.
-    """
+    """Return the position of the first event with the highest total, and that total. ``at``: ascending positions in one
+    pool; if the total was never higher than before them, the position before the first."""
     start, best = before(level, events, int(at[0])), level.best(at)
     top = int(best.argmax())
     return (int(at[top]), int(best[top])) if best[top] > start else (int(at[0]) - 1, start)
@@ -180,15 +169,15 @@ def peak(level: Levels, events: MemoryEvents, at: IntArray) -> tuple[int, int]:
 
 @dataclass(frozen=True, slots=True)
 class Blocks:
-    """The blocks that were allocated in the recording, as positions of memory events.
+    """Blocks allocated in the recording, as positions of memory events.
 
     A block lives from its allocation to the next event at its address in the same pool. If that is another allocation,
-    the free in between was not recorded, and the block ends there. A free without an allocation before it at its
-    address frees a block from before the recording. Events of the allocator's own reserve are no blocks.
+    the free was not recorded, and the block ends there. A free without a preceding allocation frees a block from before
+    the recording. Events of the allocator's own reserve are no blocks.
 
-    ``allocation`` and ``end`` (NEVER: alive at the end of the recording), shape (blocks,). ``repeated``: allocations at
-    an address that was not known to be free; ``unmatched``: frees of what was not allocated in the recording;
-    ``resized``: frees of another size than the block had; ``placeless``: without an address, so not matched at all.
+    ``allocation`` and ``end`` (NEVER: alive at the end), shape (blocks,). ``repeated``: allocations at an address that
+    was not free; ``unmatched``: frees without an allocation in the recording; ``resized``: frees of another size than
+    the block's; ``placeless``: events without an address, never matched.
     """
 
     allocation: IntArray
@@ -199,13 +188,13 @@ class Blocks:
     placeless: IntArray
 
     def alive(self, position: IntArray) -> BoolArray:
-        """Return the mask of blocks that are alive after the event at ``position`` (one for each block)."""
+        """Return the mask of blocks that are alive after the event at ``position`` (one per block)."""
         return np.asarray((self.allocation <= position) & (position < self.end), np.bool_)
 
 
 @once
 def blocks(trace: Trace) -> Blocks:
-    """Return the blocks of all pools, in the order of their allocation."""
+    """Return the blocks of all pools, in order of allocation."""
     events = memory_events(trace)
     address = trace.ints("address", MISSING)[events.row]
     placed = ~events.reserve & (address != MISSING)
@@ -231,12 +220,11 @@ def blocks(trace: Trace) -> Blocks:
 
 
 def has_blocks(trace: Trace) -> bool:
-    """Return whether allocations were recorded that can be followed."""
+    """Return whether allocations were recorded with addresses, so that blocks can be followed."""
     return bool(len(blocks(trace).allocation))
 
 
 def explain_no_blocks(trace: Trace) -> Text:
-    """Return why a table of blocks has no rows."""
     if not has_events(trace):
         return explain_empty(trace)
     if not has_blocks(trace):
@@ -246,14 +234,14 @@ def explain_no_blocks(trace: Trace) -> Text:
 
 @dataclass(frozen=True, slots=True)
 class StepEnds:
-    """The steps of each pool, and how far a block can be followed. A row for each pool and step of its rank.
+    """Steps of each pool, one row per pool and step of its rank, shape (pools × steps,).
 
-    A *run* is a series of steps recorded one after the other. Between two runs (two cycles of a profiler) frees are not
-    recorded, so a block is followed only to the end of its run.
+    A *run* is a series of consecutively recorded steps. Frees between two runs (cycles of a profiler) are not recorded,
+    so a block is followed only to the end of its run.
 
-    ``pool``; ``step``: row of the step event; ``first`` and ``last``: positions of the first and last memory event of
-    the pool in it (last < first: none); ``follower``: row of the next step of the run (-1: last step); ``run_last``:
-    row of the last step of the run. Shape (pools × steps,).
+    ``step``: row of the step event; ``first`` and ``last``: positions of its first and last memory event in the pool
+    (last < first: none); ``follower``: row of the next step of the run (-1: last step); ``run_last``: row of the last
+    step of the run.
     """
 
     pool: IntArray
@@ -264,7 +252,7 @@ class StepEnds:
     run_last: IntArray
 
     def of(self, position: IntArray) -> IntArray:
-        """Return the row of the step in which each memory event lies (-1: none), shape of ``position``."""
+        """Return the row of the step of each memory event (-1: none), shape of ``position``."""
         row = np.searchsorted(self.last, position)
         known = row < len(self.last)
         inside = known & (np.append(self.first, NEVER)[row] <= position)
@@ -277,7 +265,6 @@ class StepEnds:
 
 
 def step_ends(trace: Trace) -> StepEnds:
-    """Return the steps of each pool."""
     events, steps, rank = memory_events(trace), step_rows(trace), trace.ints("rank")
     start, end = trace.ints("start_ns"), trace.end_ns
     pools, rows, firsts, lasts = [steps[:0]], [steps[:0]], [steps[:0]], [steps[:0]]

@@ -1,8 +1,7 @@
 """View ``memory``: allocations and frees by the host event that caused them.
 
-Each memory event counts once: for the innermost operator around it, outside of operators for the nearest host event.
-The innermost operator says what took the memory, the outermost one what the user called. A step stands for all steps.
-Names in parentheses are perfkit's own.
+Each memory event counts once: for the innermost operator around it, otherwise for the nearest host event. All steps are
+one row. Names in parentheses are perfkit's own.
 """
 
 from __future__ import annotations
@@ -40,10 +39,7 @@ INNER: Final = "OperatorInner"
 
 
 def table(trace: Trace, request: ViewRequest) -> pd.DataFrame:
-    """Return one row per owner and device; see :data:`COLUMNS`.
-
-    ``native``: as the framework's own memory summary counts, where it has one.
-    """
+    """Return one row per owner and device. ``native``: as in the framework's own memory summary, if it has one."""
     events = memory_events(trace)
     if request.native and trace.rows("category", *ALLOCATIONS).any():
         event, owner = _native_owners(trace, events)
@@ -69,16 +65,13 @@ def table(trace: Trace, request: ViewRequest) -> pd.DataFrame:
 
 
 def _native_owners(trace: Trace, events: MemoryEvents) -> tuple[IntArray, IntArray]:
-    """Return positions of memory events, and the row of the host event that each counts for in Paddle's summary.
-
-    Every host event has a row with what happened directly in it. An operator also takes what happened in its direct
-    children; the parts that Paddle calls inner have no row of their own. So some events count twice, and those outside
-    of every host event do not count.
-    """
+    """Return positions of memory events, and the row of the host event that each counts for in Paddle's summary. Every
+    host event has a row with the events directly in it. An operator also counts those of its direct children; Paddle's
+    inner parts have no row. So some events count twice, and those outside of every host event do not count."""
     parent, category = trace.ints("parent"), trace.codes("category")
     start, end, rows = trace.ints("start_ns"), trace.end_ns, events.row
     nearest = parent[rows]
-    # for Paddle a last step in which nothing was computed is a step, and has events in it
+    # Paddle counts an empty last step, with the events in it
     for step in np.flatnonzero(cut_off_rows(trace)):
         inside = (nearest == NO_ROW) & (start[rows] >= start[step]) & (start[rows] <= end[step])
         for column in THREAD_KEY:
@@ -91,21 +84,22 @@ def _native_owners(trace: Trace, events: MemoryEvents) -> tuple[IntArray, IntArr
 
 
 def innermost(trace: Trace, rows: IntArray) -> IntArray:
-    """Return the row of the innermost operator around each memory event, else of the nearest host event; -1: none."""
+    """Return the row of the innermost operator around each memory event, else of the nearest host event; -1 for
+    none."""
     parent = trace.ints("parent")
     operator = nesting.nearest_above(parent, trace.operators)[rows]
     return np.where(operator == NO_ROW, parent[rows], operator)
 
 
 def outermost(trace: Trace, rows: IntArray) -> IntArray:
-    """Return the row of the outermost operator around each memory event, else of the nearest host event; -1: none."""
+    """Return the row of the outermost operator around each memory event, else of the nearest host event; -1 for
+    none."""
     above = trace.ints("parent")[rows]
     operator = np.where(above == NO_ROW, NO_ROW, calls.outermost(trace)[above])
     return np.where(operator == NO_ROW, above, operator)
 
 
 def names(trace: Trace, owner: IntArray, steps_apart: bool = False) -> pd.Categorical:
-    """Return the names of owners, shape (len(owner),)."""
     recorded = trace.codes("name")
     labels = list(dict.fromkeys([*recorded.values, IN_STEP, OUTSIDE]))
     step = np.append(trace.rows("kind", STEP) & (not steps_apart), False)[owner]
@@ -114,10 +108,8 @@ def names(trace: Trace, owner: IntArray, steps_apart: bool = False) -> pd.Catego
 
 
 def keys(trace: Trace, request: ViewRequest, rows: IntArray, owner: IntArray, known: Sequence[str]) -> dict[str, Any]:
-    """Return the columns to group memory events by: their step, phase and thread, and what is known of their owners.
-
-    Raises UsageError for a grouping that is not in ``known``.
-    """
+    """Return the key columns of memory events: step, phase, thread, and those of their owners. Raises UsageError for a
+    grouping that is not in ``known``."""
     columns: dict[str, Any] = {}
     parent = trace.ints("parent")
     for item in request.by:
@@ -125,10 +117,10 @@ def keys(trace: Trace, request: ViewRequest, rows: IntArray, owner: IntArray, kn
         if name not in known:
             raise UsageError(f"this view cannot be grouped by {name!r}", f"known: {', '.join(known)}")
         source = np.where(owner == NO_ROW, rows, owner) if name in _OF_THE_OWNER else rows
-        if name == "module":  # of the nearest event around with a module
+        if name == "module":  # of the nearest ancestor with a module
             nearest = nesting.nearest_on_path(parent, trace.codes("module").codes >= 0)[rows]
             source = np.where(nearest == NO_ROW, rows, nearest)
-        elif name == "phase":  # of the nearest host event: memory events have only the phase of a marked one
+        elif name == "phase":  # of the nearest host event, as memory events only have recorded phases
             source = np.where(parent[rows] == NO_ROW, rows, parent[rows])
         if name in ("module", "phase", "category"):
             columns[name] = texts(trace.codes(name), source)
@@ -138,10 +130,8 @@ def keys(trace: Trace, request: ViewRequest, rows: IntArray, owner: IntArray, kn
 
 
 def chosen(trace: Trace, request: ViewRequest, rows: IntArray, name: pd.Categorical) -> BoolArray:
-    """Return the mask of the memory events that count. Raises UsageError.
-
-    They are of the requested steps, devices and kinds, with an owner whose ``name`` matches the pattern.
-    """
+    """Return the mask of memory events of the requested steps, devices and kinds with an owner whose ``name`` matches.
+    Raises UsageError."""
     mask = selected(trace, replace(request, pattern=None))[rows]
     if request.pattern is not None:
         mask = mask & matches(list(name.categories), request.pattern)[name.codes]

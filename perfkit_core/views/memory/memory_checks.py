@@ -1,7 +1,7 @@
 """View ``memory_checks``: frees and changes of the total that the recorded memory events do not explain.
 
-Zero in every column after ``events`` means that they add up. Two threads whose events were recorded in another order
-than they happened move the total without an event, and back again: then only the count is not zero.
+All columns after ``events`` are zero if the events are complete. If two threads recorded events out of order, only the
+count of unexplained changes is not zero.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from perfkit_core.views.select import selected
 
 
 def table(trace: Trace, request: ViewRequest) -> pd.DataFrame:
-    """Return one row per device; see :data:`COLUMNS`. NA: no totals were recorded."""
+    """Return one row per device, with :data:`COLUMNS`. NA: no totals were recorded."""
     events, made, moved = memory_events(trace), blocks(trace), levels(trace).unexplained
     counted = selected(trace, request)[events.row]
 

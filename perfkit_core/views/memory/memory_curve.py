@@ -16,10 +16,10 @@ from perfkit_core.views.select import since_first_event
 
 
 def table(trace: Trace, request: ViewRequest) -> pd.DataFrame:
-    """Return one row per event, and one at time 0 for what was allocated before; see :data:`COLUMNS`."""
+    """Return one row per event, and one at time 0 for memory from before the recording."""
     events, level = memory_events(trace), levels(trace)
     counted = chosen(trace, request, events.row, names(trace, innermost(trace, events.row)))
-    # the level before the recording is no event: it is shown only with all events
+    # the level before the recording is no event, so it is shown only with all events
     unfiltered = all(each is None for each in (request.steps, request.pattern, request.device, request.kind))
     at = events.first()
     pool = np.arange(len(at))

@@ -1,8 +1,8 @@
 """View ``memory_leaks``: memory that steps allocated and later steps did not free.
 
-A block stays if it is alive at the end of the next step and of the last one recorded without a gap, and no block of its
-size from before those steps was freed meanwhile in its place (a queue longer than the recording). Steady training
-leaves nothing behind. What is allocated once (the state of an optimizer) stays from one step, a leak from every step.
+A block leaks if it is alive at the end of the next step and of the last one recorded without a gap, unless an older
+block of its size was freed meanwhile (a queue longer than the recording). Memory that is allocated once (optimizer
+state) stays from one step, a leak from every step.
 """
 
 from __future__ import annotations
@@ -27,7 +27,6 @@ GROUPINGS: Final = ("module", "phase", "shape", "stack", "thread")
 
 
 def table(trace: Trace, request: ViewRequest) -> pd.DataFrame:
-    """Return one row per operator and device; see :data:`COLUMNS`."""
     events, ends = memory.memory_events(trace), memory.step_ends(trace)
     event, step = _staying(trace, ends)
     rows = events.row[event]
@@ -56,7 +55,7 @@ def _staying(trace: Trace, ends: StepEnds) -> tuple[IntArray, IntArray]:
     alive = (step >= 0) & made.alive(np.append(ends.last, -1)[run])
     event, step, run = made.allocation[alive], step[alive], run[alive]
 
-    # frees in the steps of a run of what was allocated before it
+    # frees within a run of blocks that were allocated before it
     freed = made.end != NEVER
     free = np.concatenate([made.end[freed], made.unmatched])
     allocation = np.concatenate([made.allocation[freed], np.full(len(made.unmatched), -1)])
@@ -65,7 +64,7 @@ def _staying(trace: Trace, ends: StepEnds) -> tuple[IntArray, IntArray]:
     old = (step_of_free >= 0) & (allocation < np.append(ends.run_begin(), 0)[run_of_free]) & (change[free] < 0)
     old_frees = pd.DataFrame({"run": run_of_free[old], "size": -change[free[old]]})
 
-    # each of them makes up for one block of its size, the newest first
+    # each of them offsets one block of its size, the newest first
     newest_first = pd.DataFrame({"run": run, "size": change[event]})[::-1]
     newer = newest_first.groupby(["run", "size"]).cumcount().to_numpy()
     frees = old_frees.groupby(["run", "size"]).size().rename("freed").reset_index()
@@ -75,7 +74,7 @@ def _staying(trace: Trace, ends: StepEnds) -> tuple[IntArray, IntArray]:
 
 
 def _followed(trace: Trace) -> bool:
-    """Return whether a block could be followed from a step into the next one."""
+    """Return whether blocks can be followed from one step into the next."""
     return memory.has_blocks(trace) and bool((memory.step_ends(trace).follower >= 0).any())
 
 

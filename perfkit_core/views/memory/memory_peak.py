@@ -1,7 +1,7 @@
-"""View ``memory_peak``: the memory that was allocated at the peak, by the outermost operator that allocated it.
+"""View ``memory_peak``: the memory allocated at the peak, by the outermost operator that allocated it.
 
-Blocks that were allocated in the recording and not yet freed. What the total holds beyond them was allocated before the
-recording, or cannot be explained by the events.
+Known blocks are those allocated in the recording and not yet freed. The rest of the total was allocated before the
+recording, or the events do not explain it.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ UNEXPLAINED: Final = "(not explained by the events)"
 
 
 def table(trace: Trace, request: ViewRequest) -> pd.DataFrame:
-    """Return one row per operator and device; see :data:`COLUMNS`. With ``steps``: the peak in them."""
+    """Return one row per operator and device. With ``steps``: the peak within them."""
     events, level, made = memory.memory_events(trace), memory.levels(trace), memory.blocks(trace)
     pools = len(events.pool_rank)
     position, total = _peaks(trace, request)
@@ -40,7 +40,7 @@ def table(trace: Trace, request: ViewRequest) -> pd.DataFrame:
     sums = frame.groupby(list(by), sort=False, dropna=False, observed=True)[["blocks", "bytes"]].sum().reset_index()
     sums = plain(sums).astype({"blocks": "Int64", "bytes": "Int64"})
 
-    # what the total of each pool holds beyond the known blocks
+    # the part of each pool's total beyond the known blocks
     known = np.bincount(events.pool[event], events.change[event], pools).astype(np.int64)
     old = made.unmatched[made.unmatched <= position[events.pool[made.unmatched]]]
     freed = np.zeros(pools, np.int64)
@@ -66,10 +66,8 @@ def table(trace: Trace, request: ViewRequest) -> pd.DataFrame:
 
 
 def _peaks(trace: Trace, request: ViewRequest) -> tuple[IntArray, IntArray]:
-    """Return the position of the event of each pool after which most was allocated, and the total then.
-
-    Positions are -1 where no event counts, totals MISSING where none were recorded. Shape (pools,).
-    """
+    """Return the position of the peak of each pool and the total then, shape (pools,): -1 if no event counts, MISSING
+    if no totals were recorded."""
     events, level = memory.memory_events(trace), memory.levels(trace)
     at = np.flatnonzero(selected(trace, replace(request, pattern=None))[events.row])
     position, total = np.full(len(events.pool_rank), -1, np.int64), np.full(len(events.pool_rank), MISSING)

@@ -17,7 +17,7 @@ from perfkit_core.views.select import since_first_event
 
 
 def table(trace: Trace, request: ViewRequest) -> pd.DataFrame:
-    """Return one row per device; see :data:`COLUMNS`. NA: not recorded."""
+    """Return one row per device, with :data:`COLUMNS`. NA: not recorded."""
     events, level = memory_events(trace), memory.levels(trace)
     counted = np.flatnonzero(chosen(trace, request, events.row, names(trace, innermost(trace, events.row))))
     pools = np.unique(events.pool[counted])

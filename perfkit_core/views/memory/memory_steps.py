@@ -1,7 +1,4 @@
-"""View ``memory_steps``: the memory that each step leaves allocated.
-
-In a steady training it does not grow: what a step leaves allocated, the next one frees or replaces.
-"""
+"""View ``memory_steps``: the memory that each step leaves allocated, which does not grow in steady training."""
 
 from __future__ import annotations
 
@@ -21,7 +18,7 @@ from perfkit_core.views.select import accounted, in_steps
 
 
 def table(trace: Trace, request: ViewRequest) -> pd.DataFrame:
-    """Return one row per device and step; see :data:`COLUMNS`. NA: not known."""
+    """Return one row per device and step, with :data:`COLUMNS`. NA: unknown."""
     events, ends, level = memory.memory_events(trace), memory.step_ends(trace), memory.levels(trace)
     allocated = np.zeros(len(ends.step) + 1, np.int64)
     of_step = ends.of(np.arange(len(events.row)))
@@ -31,7 +28,7 @@ def table(trace: Trace, request: ViewRequest) -> pd.DataFrame:
                         ("alive_last", ends.run_last)):  # fmt: skip
         columns[f"{name}_blocks"], columns[f"{name}_bytes"] = _alive(trace, ends, until)
 
-    # the level after an event, which may lie before the first of its pool
+    # position of the event before a step, which may precede the first of its pool
     pool, first = ends.pool, events.first()[ends.pool]
     before = np.where(level.start == MISSING, 0, level.start)[pool]
     after, start = (
@@ -48,10 +45,8 @@ def table(trace: Trace, request: ViewRequest) -> pd.DataFrame:
 
 
 def _alive(trace: Trace, ends: StepEnds, until: IntArray) -> tuple[IntArray, IntArray]:
-    """Return number and bytes of the blocks of each step that are alive at the end of the step ``until``.
-
-    MISSING where that is -1 (unknown), and in pools with events without an address.
-    """
+    """Return number and bytes of the blocks of each step that are alive at the end of the step ``until``; MISSING if
+    that is -1, and in pools with events without an address."""
     events, made = memory.memory_events(trace), memory.blocks(trace)
     step = ends.of(made.allocation)
     stays = (step >= 0) & made.alive(np.append(np.append(ends.last, -1)[until], -1)[step])
