@@ -1,11 +1,11 @@
-"""The built-in views. The file of a view declares it (``VIEW``): its table, its columns, how it merges over ranks.
+"""The built-in views. The file of a view declares it (``VIEW``): its table, its columns, and how it merges over ranks.
 
-A new view needs its file and a line here (a plugin's view: the hook ``perfkit_analyses``). Shared by the views:
+A new view needs its file and a line here (in a plugin: the hook ``perfkit_analyses``). Shared modules:
 
-- ``select``: which events count, their ranks and threads, and the time that ratios are divided by,
-- ``grouping``: the key columns of ``--by``, Python stacks among them,
-- ``attribution``: the host events that device work belongs to, and what the frameworks' own tables count,
-- ``tables``: tables made of arrays, and the tables of several ranks merged into one.
+- ``select``: counted events, ranks, threads, and the denominators of ratios,
+- ``grouping``: the key columns of ``--by``, including Python stacks,
+- ``attribution``: owners of device work, and the rules of the frameworks' own tables,
+- ``tables``: tables made of arrays, and the merge of the tables of several ranks.
 """
 
 from __future__ import annotations

@@ -1,11 +1,9 @@
-"""Device work counted for the host events that caused it, and what the frameworks' own tables count and print.
+"""Attribution of device work to host events, and the counting and printing rules of the frameworks' own tables.
 
-The owner of a device event is the innermost host event around its launch that is not itself a runtime call. ``self`` is
-what an event owns, ``total`` adds what the events inside it own. Both are sums over streams, as in the frameworks' own
-tables: they can exceed the time that passed.
-
-In Paddle's ``summary()`` (``native``) a call of the device runtime counts when a host event is around it, device work
-when such a call launched it. Its step time is that of :func:`perfkit_core.views.steps.step_rows.native_steps`.
+The owner of a device event is the innermost host event around its launch that is no runtime call. ``self`` is the
+device time that an event owns, ``total`` includes the events inside it. Both are sums over streams, as in the
+frameworks' tables, and can exceed the elapsed time. In Paddle's ``summary()`` (``native``) a runtime call counts if a
+host event contains it, and device work if such a call launched it.
 """
 
 from __future__ import annotations
@@ -39,7 +37,7 @@ def owners(trace: Trace) -> IntArray:
 
 @once
 def self_device_ns(trace: Trace, *kinds: str) -> IntArray:
-    """Return the device time that each host event owns, of these kinds (none: all device work), shape (rows,)."""
+    """Return the device time that each host event owns, of these kinds (default: all device work), shape (rows,)."""
     owner = owners(trace)
     counted = trace.rows("kind", *(kinds or DEVICE_WORK)) & (owner != NO_ROW)
     own = np.zeros(len(trace), np.int64)
@@ -49,13 +47,12 @@ def self_device_ns(trace: Trace, *kinds: str) -> IntArray:
 
 @once
 def total_device_ns(trace: Trace, *kinds: str) -> IntArray:
-    """Return :func:`self_device_ns` with everything inside each event."""
+    """Return :func:`self_device_ns` including all events inside each event."""
     return nesting.sum_up(trace.ints("parent"), self_device_ns(trace, *kinds))
 
 
 @once
 def unlaunched(trace: Trace) -> BoolArray:
-    """Return the mask of device work without a recorded launch: it is in no operator, step or phase, shape (rows,)."""
     lost: BoolArray = trace.rows("kind", *DEVICE_WORK) & (trace.ints("launched_by") == NO_ROW)
     return lost
 
@@ -67,7 +64,6 @@ def native_owners(trace: Trace) -> IntArray:
 
 
 def native_counted(trace: Trace) -> BoolArray:
-    """Return the mask of the events that count natively, shape (rows,)."""
     calls = _calls(trace)
     alone = calls & (nesting.nearest_on_path(trace.ints("parent"), ~calls) == NO_ROW)
     lost = trace.rows("kind", *DEVICE_WORK) & (native_owners(trace) == NO_ROW)
@@ -81,7 +77,6 @@ def _calls(trace: Trace) -> BoolArray:
 
 _UNKNOWN_SHAPES: Final = "[]"
 _PARAMETERS: Final = r"^(?P<short>.+?<.*>)\(.*\)"
-"""A kernel's name with its template arguments, then its parameters."""
 
 
 def shapes_as_printed(shapes: pd.Categorical) -> pd.Categorical:

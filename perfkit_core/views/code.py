@@ -1,12 +1,10 @@
 """View ``code``: the time of Python code as a tree of frames, the outermost at the root.
 
-A frame that was recorded as an event has the line at which its function begins, or, if it was already running when the
-recording began, the line at which it was then (torch records no other). A frame in the stack of an operator has the
-line that made the call.
+A frame recorded as an event has the line where its function begins, or where it was when the recording began (torch
+records no other). A frame in the stack of an operator has the line of the call.
 
-If frames were recorded as events, a frame's time is its duration: what it calls, and Python itself. If only the
-operators have stacks, it is the time of those operators. Device work belongs to the frame whose code launched it; that
-of a backward pass is launched by the line that runs it, not by the line of the forward operator.
+The time of a recorded frame is its duration. If only operators have stacks, it is the time of those operators. Device
+work belongs to the frame that launched it; for a backward pass, that is the line that runs it.
 """
 
 from __future__ import annotations
@@ -38,12 +36,9 @@ _NUMBER: Final = re.compile(r"\(\d+\)(?=: )")
 
 @dataclass(frozen=True, slots=True)
 class Frames:
-    """The frames of a trace as one tree of calls.
-
-    The keys of ``tree`` index ``names``; its ``node`` of every host event is that of the frame around it. ``calls``,
-    and the time with and without the frames below, have shape (nodes,). They contain only what counts: a node that does
-    not count itself has the time of the counted frames below it.
-    """
+    """The frames of a trace as one tree of calls. The keys of ``tree`` index ``names``; its ``node`` of a host event is
+    the frame around it. Calls, and the time with and without the frames below, have shape (nodes,) and contain only
+    counted events: an uncounted node has the time of the counted frames below it."""
 
     tree: Tree
     names: list[str]
@@ -53,7 +48,7 @@ class Frames:
 
 
 def table(trace: Trace, request: ViewRequest) -> pd.DataFrame:
-    """Return the frames as a tree; see :data:`COLUMNS`. The denominator of the ratios is the sum of the roots."""
+    """Return the frames as a tree, with :data:`COLUMNS`. The denominator of the ratios is the sum of the roots."""
     counted = selected(trace, request)
     frames = tree_of_frames(trace, counted) if is_frame(trace).any() else tree_of_stacks(trace, counted)
     tree, device = frames.tree, np.where(counted, attribution.self_device_ns(trace), 0)
@@ -73,7 +68,7 @@ def table(trace: Trace, request: ViewRequest) -> pd.DataFrame:
 
 
 def tree_of_frames(trace: Trace, counted: BoolArray) -> Frames:
-    """Return the tree of frames that are events; the time is theirs."""
+    """Return the tree and the time of frames recorded as events."""
     frame = is_frame(trace)
     rows = np.flatnonzero(frame)
     recorded = trace.codes("name")
@@ -81,12 +76,12 @@ def tree_of_frames(trace: Trace, counted: BoolArray) -> Frames:
     start, end = trace.ints("start_ns")[rows], trace.end_ns[rows]
     above = nesting.nest(threads(trace).code[rows], start, end)
     parent = trace.ints("parent").copy()
-    parent[rows] = np.append(rows, NO_ROW)[above]  # labels overlap frames without nesting; frames alone are a tree
+    parent[rows] = np.append(rows, NO_ROW)[above]  # only frames: labels overlap frames without nesting
     tree = merge(parent, recorded.lookup(code, 0), frame)
     self_ns = np.zeros(len(trace), np.int64)
     self_ns[rows] = nesting.self_times(above, start, end)
-    # Duration of each counted frame less those of the counted ones right below it. Summed up, a counted frame has its
-    # duration, and one that is not (it began before the chosen steps) that of the counted ones below it.
+    # Duration of each counted frame less those of the counted ones directly below, so that the sum over a subtree is
+    # its duration, or for an uncounted frame (begun before the chosen steps) that of the counted ones below it.
     mine = frame & counted
     rest = np.where(mine, trace.ints("dur_ns"), 0)
     around = nesting.nearest_above(parent, mine)
@@ -97,13 +92,13 @@ def tree_of_frames(trace: Trace, counted: BoolArray) -> Frames:
 
 
 def tree_of_stacks(trace: Trace, counted: BoolArray) -> Frames:
-    """Return the tree of the stacks that operators have; the time is that of the operators."""
+    """Return the tree of the stacks of operators, with the time of the operators."""
     if not trace.known("stack"):
         nothing = np.empty(0, np.int64)
         return Frames(Tree(nothing, nothing, np.full(len(trace), NO_ROW)), [], nothing, nothing, nothing)
     stack = trace.codes("stack")
     nodes: dict[tuple[int, str], int] = {}
-    leaf = []  # the node of the innermost frame of each text, which comes first in it
+    leaf = []  # node of the innermost frame of each stack, which its text lists first
     for text in stack.values:
         node = NO_ROW
         for name in reversed(text.split(SEPARATOR)):
@@ -120,13 +115,12 @@ def tree_of_stacks(trace: Trace, counted: BoolArray) -> Frames:
 
 
 def _spread(trace: Trace, tree: Tree, has_node: BoolArray) -> Tree:
-    """Return the tree in which every host event has the node of the nearest event that has one."""
+    """Return the tree in which every host event has the node of its nearest ancestor that has one."""
     nearest = nesting.nearest_on_path(trace.ints("parent"), has_node)
     return Tree(tree.parent, tree.key, np.append(tree.node, NO_ROW)[nearest])
 
 
 def _distinct(names: list[str]) -> tuple[list[str], IntArray]:
-    """Return the distinct names, and the position in them of each name."""
     position: dict[str, int] = {}
     code = [position.setdefault(name, len(position)) for name in names]
     return list(position), np.array(code, np.int64)
@@ -144,11 +138,9 @@ def split_names(names: list[str]) -> dict[str, pd.Series]:
 
 
 def running_before(trace: Trace) -> BoolArray:
-    """Return the mask of frames that are events and ran when their recording began, shape (rows,).
-
-    Their line is that at which the recording met them. A frame is called by another one, so a recording begins where a
-    frame begins and no other of the process runs. Frames that ran already come before any frame ends.
-    """
+    """Return the mask of recorded frames that were running when their recording began, shape (rows,). Such frames come
+    before any frame ends, and their recorded line is the one they were at. A recording begins where a frame begins
+    while no other of the process runs."""
     rows = np.flatnonzero(is_frame(trace))
     mask = np.zeros(len(trace), np.bool_)
     process, _ = groupby.distinct([trace.ints("rank")[rows], trace.ints("pid")[rows]], len(rows))
@@ -162,7 +154,7 @@ def running_before(trace: Trace) -> BoolArray:
 
 
 def frame_names(trace: Trace) -> Codes:
-    """Return the names of all events, without a line for frames that ran when their recording began."""
+    """Return the names of all events, without a line for frames that were running when their recording began."""
     names = trace.codes("name")
     code = names.codes + np.where(running_before(trace), len(names.values), 0).astype(np.int32)
     return Codes(code, [*names.values, *(_NUMBER.sub("", name) for name in names.values)])

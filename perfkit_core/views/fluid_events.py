@@ -1,7 +1,7 @@
-"""Views ``fluid_events`` and ``fluid_head``: the operators of Paddle 1.x's report as a tree, and the head above it.
+"""Views ``fluid_events`` and ``fluid_head``: the operator tree of Paddle 1.x's report, and its head.
 
-The tree has the outermost operators, below them what they call: operators, details such as the inference of shapes and
-the computation, calls that copy. Time is that of the host plus that of the device work launched inside.
+Below the outermost operators are their calls: operators, details such as shape inference and computation, copying
+calls. Time is host time plus the time of device work launched inside.
 """
 
 from __future__ import annotations
@@ -31,12 +31,11 @@ _HOW: Final = {True: message("apart"), False: message("merged")}
 
 
 def table(trace: Trace, request: ViewRequest) -> pd.DataFrame:
-    """Return the events as a tree; see :data:`COLUMNS`."""
     by_thread, by_instance = asked_for(request, THREAD), asked_for(request, INSTANCE)
     parent, launched_by = trace.ints("parent"), trace.ints("launched_by")
     launched = np.bincount(launched_by[launches(trace)], minlength=len(trace))
     copies = np.bincount(launched_by[launches(trace, MEMCPY)], minlength=len(trace))
-    copy_calls = (copies > 0) & (copies == launched)  # they launched nothing else
+    copy_calls = (copies > 0) & (copies == launched)  # calls that launched only copies
     events = trace.host & trace.rows("kind", *OPERATOR_KINDS, OPERATOR_DETAIL)
     inside = fluid_overhead.outermost(trace, request) != NO_ROW
     member = inside & selected(trace, request) & ((events & is_call(trace)) | copy_calls)
@@ -75,13 +74,11 @@ def _ratio(part: IntArray, whole: IntArray) -> np.ndarray:
 def _labels(
     trace: Trace, member: BoolArray, copy_calls: BoolArray, by_thread: bool, by_instance: bool
 ) -> tuple[IntArray, list[str]]:
-    """Return the key of each event (-1: no member), shape (rows,), and the names that keys index.
-
-    By thread of the outermost member: ``thread0::conv2d``; outermost members by instance: ``conv2d_0``.
-    """
+    """Return the key of each event (-1: no member), shape (rows,), and the names that the keys index. Grouped by thread
+    of the outermost member: ``thread0::conv2d``; by instance of outermost members: ``conv2d_0``."""
     rows = np.flatnonzero(member)
     name, kind = trace.codes("name"), trace.codes("copy_kind")
-    # the text is the name and, of a call that copies, the direction; `plain` marks the other events
+    # label: name, and for copying calls the direction; `plain` marks all other events
     plain = len(kind.values) + 1
     copied = np.full(len(trace), plain, np.int64)
     copies = launches(trace, MEMCPY)
@@ -142,7 +139,7 @@ def head(trace: Trace, request: ViewRequest) -> pd.DataFrame:
 
 
 def _place(trace: Trace) -> Text:
-    """Return CPU, GPU or All, as Paddle 1.x does: what was profiled, not what the machine has."""
+    """Return CPU, GPU or All, as in Paddle 1.x: the profiled places, not those of the machine."""
     codes = trace.codes("device")
     used = np.unique(codes.codes[trace.rows("kind", *DEVICE_WORK) & (codes.codes >= 0)])
     if not len(used):

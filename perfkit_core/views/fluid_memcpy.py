@@ -1,7 +1,7 @@
-"""View ``fluid_memcpy``: memcpy time by direction, asynchronous and synchronous copies apart.
+"""View ``fluid_memcpy``: memcpy time by mode (asynchronous, synchronous) and direction, also outside of operators.
 
-The name of the call that launched a copy, or of the event that the framework recorded around that call, says which of
-the two it was (``cudaMemcpyAsync``, ``GpuMemcpySync:GPU->CPU``). Copies outside of operators count too.
+The mode follows from the name of the launching call, or of the event that the framework recorded around it
+(``cudaMemcpyAsync``, ``GpuMemcpySync:GPU->CPU``).
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ _NAMES_MODE: Final = "(?i)memcpy_?a?sync"
 
 
 def table(trace: Trace, request: ViewRequest) -> pd.DataFrame:
-    """Return modes, below them the directions; see :data:`COLUMNS`. Without operators, the ratio is NA."""
+    """Return modes with their directions below, with :data:`COLUMNS`. Without operators, the ratio is NA."""
     rows = np.flatnonzero(selected(trace, request) & trace.rows("kind", MEMCPY))
     names, launched_by = trace.codes("name"), trace.ints("launched_by")[rows]
     names_mode = trace.host & names.lookup(matches(names.values, _NAMES_MODE), False)
@@ -57,7 +57,7 @@ def table(trace: Trace, request: ViewRequest) -> pd.DataFrame:
 
 
 def _finish(table: pd.DataFrame, request: ViewRequest) -> pd.DataFrame:
-    """Return the modes in the order of the view, below them the directions, the longest first."""
+    """Return the modes in the order of the view, their directions with the longest first."""
     place = table["name"].map({name: -number for number, name in enumerate(MODES)})
     depth = table["depth"].to_numpy(np.int64)
     weight = np.where(depth == 0, place.fillna(0).to_numpy(np.int64), table["total_ns"].to_numpy(np.int64))

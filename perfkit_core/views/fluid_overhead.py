@@ -1,9 +1,9 @@
-"""View ``fluid_overhead``: computation and framework overhead in the operators, and what all ``fluid`` tables share.
+"""View ``fluid_overhead``: computation and framework overhead in operators; and helpers of all ``fluid`` views.
 
 Operator time is the union of the outermost operators of each thread plus the union of the device work launched in them
-on each stream. Computation is the host events that compute (:func:`computing`) without their calls into the device's
-runtime, kernels, and memcpy and memset launched by computing events. The rest is overhead: dispatch, inference of
-shapes, preparation of data, launches. It is never negative, because computation is cut to the operators around it.
+on each stream. Computation is computing host events (:func:`computing`) without their runtime calls, kernels, and
+memcpy and memset launched by computing events, all cut to the operators around them. The rest is overhead and never
+negative: dispatch, shape inference, data preparation, launches.
 """
 
 from __future__ import annotations
@@ -38,7 +38,6 @@ DIRECTIONS: Final = {"HtoD": "CPU->GPU", "DtoH": "GPU->CPU", "DtoD": "GPU->GPU s
 UNKNOWN_DIRECTION: Final = "direction not recorded"
 
 OVERHEAD: Final = ("total time", "computation", "framework overhead", "calls into the device's runtime")
-"""Names of the rows."""
 
 _COMPUTES: Final = "(?i)compute$|kernel ?launch$"
 _NO_ARITHMETIC: Final = frozenset(
@@ -50,7 +49,7 @@ _NO_ARITHMETIC: Final = frozenset(
 
 
 def asked_for(request: ViewRequest, grouping: str) -> bool:
-    """Return whether the rows are split by ``grouping``. Raises UsageError for a grouping that the report lacks."""
+    """Return whether the request groups by ``grouping``. Raises UsageError for a grouping that the report lacks."""
     for item in request.by:
         if item not in GROUPINGS:
             raise UsageError(f"this report cannot be grouped by {item!r}", f"known: {', '.join(GROUPINGS)}")
@@ -66,7 +65,7 @@ def outermost(trace: Trace, request: ViewRequest) -> IntArray:
 
 
 def launches(trace: Trace, *kinds: str) -> IntArray:
-    """Return the rows of the device work (of the kinds, or all of it) whose launch was recorded."""
+    """Return the rows of device work (of the kinds, default: all) whose launch was recorded."""
     return np.flatnonzero(trace.rows("kind", *(kinds or DEVICE_WORK)) & (trace.ints("launched_by") != NO_ROW))
 
 
@@ -77,21 +76,17 @@ def direction(copy_kind: str) -> str:
 
 @once
 def thread_numbers(trace: Trace) -> tuple[IntArray, IntArray]:
-    """Return the number of the thread of each event, by first appearance, and the first row of each thread.
-
-    The number is -1 for events that occupy no host thread.
-    """
+    """Return the thread number of each event (-1: on no host thread), by first appearance, and the first row of each
+    thread."""
     every = threads(trace)
     key = np.where(trace.host & trace.rows("kind", *NESTED_KINDS), every.code, -1)
     return groupby.by_appearance(key, len(every))
 
 
 def table(trace: Trace, request: ViewRequest) -> pd.DataFrame:
-    """Return the rows :data:`OVERHEAD`; see :data:`COLUMNS`. Without operators there are no rows.
-
-    Computation and framework overhead sum to the total exactly. Runtime calls are a part of the overhead; their row is
-    left out if none were recorded.
-    """
+    """Return the rows :data:`OVERHEAD`, with :data:`COLUMNS`; no rows without operators. Computation and framework
+    overhead sum to the total exactly. Runtime calls are part of the overhead; their row is left out if none were
+    recorded."""
     root = outermost(trace, request)
     computes = computing(trace)
     inside = nesting.nearest_on_path(trace.ints("parent"), computes)
@@ -117,7 +112,6 @@ def table(trace: Trace, request: ViewRequest) -> pd.DataFrame:
 
 
 def total_time(trace: Trace, request: ViewRequest) -> int:
-    """Return the total time of all operators in the steps of a request, in ns."""
     root = outermost(trace, ViewRequest(steps=request.steps))
     return _operators_ns(trace, root) + _occupied(trace, _launched(trace, root))
 
@@ -127,14 +121,13 @@ def _operators_ns(trace: Trace, root: IntArray) -> int:
 
 
 def _launched(trace: Trace, root: IntArray) -> IntArray:
-    """Return the rows of the device work launched in the operators."""
     work = launches(trace)
     inside: IntArray = work[root[trace.ints("launched_by")[work]] != NO_ROW]
     return inside
 
 
 def _covered(trace: Trace, root: IntArray, rows: IntArray, around: IntArray | None = None) -> int:
-    """Return the union of the rows of each thread, summed, each row cut to its operator and to the event ``around``."""
+    """Return the sum over threads of the unions of the rows, each cut to its operator and to the event ``around``."""
     start, end, thread = (np.empty(len(rows), np.int64) for _ in range(3))
     outer = root if around is None else around
     _cut(rows, trace.ints("start_ns"), trace.end_ns, thread_numbers(trace)[0], root, outer, start, end, thread)
@@ -152,7 +145,7 @@ def _cut(rows, starts, ends, threads, root, around, start, end, thread):  # type
 
 
 def _occupied(trace: Trace, work: IntArray) -> int:
-    """Return the union of the device work on each stream, summed."""
+    """Return the sum over streams of the unions of the device work."""
     device = trace.codes("device").codes[work]
     stream, first = groupby.distinct([trace.ints("rank")[work], device, trace.ints("stream")[work]], len(work))
     start, end = trace.ints("start_ns")[work], trace.end_ns[work]
@@ -163,11 +156,11 @@ def _occupied(trace: Trace, work: IntArray) -> int:
 def computing(trace: Trace) -> BoolArray:
     """Return the mask of the host events that compute, shape (rows,).
 
-    They neither dispatch nor infer shapes nor prepare data. They can be nested: take their union.
+    They do not dispatch, infer shapes or prepare data. They may nest, so take their union.
 
-    - a detail of an operator whose name says so (``conv2d compute``, ``conv2d kernel launch``),
-    - the innermost working operator, if no details were recorded in it: its canonical name stands for arithmetic, or it
-      has no canonical name and is not a leaf. What ``aten::addmm`` calls to allocate, copy or view belongs to it.
+    - a detail of an operator with such a name (``conv2d compute``, ``conv2d kernel launch``),
+    - the innermost working operator, if no details were recorded in it: its canonical name is arithmetic, or it has no
+      canonical name and is not a leaf. Allocations, copies and views that ``aten::addmm`` calls belong to it.
     - a leaf: an operator in which no operator and no detail was recorded.
     """
     parent, operators = trace.ints("parent"), trace.operators
@@ -183,7 +176,7 @@ def computing(trace: Trace) -> BoolArray:
 
 
 def _finish(table: pd.DataFrame, request: ViewRequest) -> pd.DataFrame:
-    """Return the rows in the order of the view, with their share of the first."""
+    """Return the rows in the order of the view, with their share of the first row."""
     table = in_order_of(table, "name", OVERHEAD)
     return table.assign(ratio=ratio(table["total_ns"], int(table["total_ns"].iloc[0])))
 

@@ -1,4 +1,4 @@
-"""What the rows of a table are split by (``--by``): the key columns of the chosen events, Python stacks among them."""
+"""Groupings (``--by``): the key columns of the chosen events, including Python stacks."""
 
 from __future__ import annotations
 
@@ -33,11 +33,8 @@ def keys(
     known: Sequence[str],
     own: Mapping[str, tuple[str, Key]] | None = None,
 ) -> dict[str, Any]:
-    """Return column name → values of the ``rows``, for each requested grouping.
-
-    ``own`` are groupings that mean something else in a view: column and key. Raises UsageError for a grouping that is
-    not in ``known``.
-    """
+    """Return column name → values of the ``rows`` for each requested grouping. ``own``: groupings that a view defines
+    itself, with column and key. Raises UsageError for a grouping not in ``known``."""
     columns, meaning = {}, {**_KEYS, **(_NATIVE_KEYS if request.native else {}), **(own or {})}
     for item in request.by:
         name, argument = split_grouping(item)
@@ -49,26 +46,23 @@ def keys(
 
 
 def is_frame(trace: Trace) -> BoolArray:
-    """Return the mask of the events that are Python frames."""
     return trace.rows("kind", PYTHON) | (trace.rows("kind", FORWARD) & trace.rows("category", "python_function"))
 
 
 def called(frame: str) -> str:
-    """Return the name of a frame without addresses of objects: methods of thousands of tensors are one."""
+    """Return the name of a frame without object addresses, so that methods of different objects are one."""
     return _ADDRESS.sub("", frame)
 
 
 def stacks(trace: Trace, rows: IntArray) -> pd.Categorical:
-    """Return the Python stack of each row, as recorded with it or from the frames around it, without addresses.
-
-    Innermost frame first, separated by ``;``; null if no frame was recorded. Shape (len(rows),).
-    """
+    """Return the Python stack of each row, recorded with it or made of the frames around it, without addresses.
+    Innermost frame first, separated by ``;``; null if no frame was recorded. Shape (len(rows),)."""
     recorded = as_recorded(trace, rows)
     return categorical(recorded.codes, [called(text) for text in recorded.categories])
 
 
 def as_recorded(trace: Trace, rows: IntArray) -> pd.Categorical:
-    """Return :func:`stacks` with the addresses."""
+    """Return :func:`stacks` with addresses."""
     recorded = trace.codes("stack")
     if (recorded.codes[rows] >= 0).any():
         return innermost(texts(recorded, rows), None)
@@ -76,13 +70,12 @@ def as_recorded(trace: Trace, rows: IntArray) -> pd.Categorical:
 
 
 def innermost(stack: pd.Categorical, count: int | None) -> pd.Categorical:
-    """Return the ``count`` innermost frames of each stack (None: all)."""
     frames = [[frame for frame in text.split(SEPARATOR) if frame] for text in stack.categories]
     return categorical(stack.codes, [SEPARATOR.join(each[:count]) for each in frames])
 
 
 def around(trace: Trace, rows: IntArray, member: BoolArray, outermost_first: bool = False) -> pd.Categorical:
-    """Return the names of the ``member`` events around each row, separated by ``;``, null for none. Shape
+    """Return the names of the ``member`` events around each row, separated by ``;``; null for none. Shape
     (len(rows),)."""
     names = trace.codes("name")
     tree = merge(trace.ints("parent"), names.codes.astype(np.int64), member)
@@ -95,14 +88,11 @@ def around(trace: Trace, rows: IntArray, member: BoolArray, outermost_first: boo
 
 
 def forward_stacks(trace: Trace, rows: IntArray) -> pd.Categorical:
-    """Return :func:`as_recorded` with the stacks of backward operators replaced, as torch's tables show them.
-
-    torch replaces the stack of each backward node, and of all that it calls, by that of the first event outside of
-    backward with the same sequence number, or by none. That first event may only have been begun before the node's own
-    operator.
-    """
+    """Return :func:`as_recorded` with the stacks of backward operators replaced, as in torch's tables. torch gives a
+    backward node, and all that it calls, the stack of the first event outside of backward with the same sequence
+    number, or none. That event must have begun before the node's own operator."""
     parent, names, sequence = trace.ints("parent"), trace.codes("name"), trace.ints("sequence")
-    # a backward node is called by an event named after it: evaluate_function: XBackward calls XBackward
+    # the caller of a backward node is named after it: evaluate_function: XBackward calls XBackward
     backward = np.flatnonzero(trace.host & trace.rows("phase", BACKWARD) & (parent != NO_ROW))
     width = len(names.values)
     pairs, inverse = np.unique(
@@ -149,7 +139,6 @@ def _stack(of: Callable[[Trace, IntArray], pd.Categorical]) -> Key:
 
 
 def _label(trace: Trace, rows: IntArray, argument: str | None) -> pd.Categorical:
-    """Return the name of the nearest label around each row."""
     nearest = np.append(nesting.nearest_on_path(trace.ints("parent"), _is_label(trace)), NO_ROW)[rows]
     names = trace.codes("name")
     codes = np.where(nearest == NO_ROW, -1, names.codes[nearest])
@@ -157,7 +146,6 @@ def _label(trace: Trace, rows: IntArray, argument: str | None) -> pd.Categorical
 
 
 def _scope(trace: Trace, rows: IntArray, argument: str | None) -> pd.Categorical:
-    """Return the names of all labels around each row, the outermost first."""
     return around(trace, rows, _is_label(trace), outermost_first=True)
 
 

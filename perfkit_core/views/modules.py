@@ -1,8 +1,7 @@
-"""View ``modules``: the cost of each layer of the model, as a tree; what is in no layer has a row of its own.
+"""View ``modules``: the cost of each layer of the model as a tree, with a row for events in no layer.
 
-Host time is that of operators with what they call: of a layer's own operators (self), and with those of the layers
-below (total), so that the roots sum to the time of all outermost operators. Device work belongs to the layer that
-launched it.
+Host time is that of a layer's operators with their calls, without (self) or with (total) the layers below, so the roots
+sum to the time of all outermost operators. Device work belongs to the layer that launched it.
 """
 
 from __future__ import annotations
@@ -42,17 +41,15 @@ _SUMMED: Final = {
 }
 """What is counted → its columns with and without the layers below."""
 _INSTANCE: Final = re.compile(r"_\d+$")
-"""The number of a layer among those of its class, where a framework writes one."""
+"""Number of a layer among those of its class, in frameworks that write one."""
 _UNKNOWN: Final = np.iinfo(np.int64).min
 
 
 @dataclass(frozen=True, slots=True)
 class ModuleTree:
-    """The layers of a model. Parallel lists, an item a layer, parents first.
-
-    ``module`` as in the column, ``name`` (its own part), ``class_name``, ``parent`` (-1: none). ``architectures`` are
-    the models that the handler stored; ``path`` is that of a layer in them.
-    """
+    """The layers of a model. Parallel lists, one item per layer, parents first. ``module`` as in the column; ``name``:
+    its own part; ``parent`` (-1: none). ``architectures``: the models that the handler stored; ``path``: path of a
+    layer in them."""
 
     module: list[str]
     name: list[str]
@@ -71,13 +68,13 @@ class ModuleTree:
         return column.lookup(np.array([position.get(value, NO_ROW) for value in column.values], np.int64), NO_ROW)
 
     def stored(self) -> list[Layer | None]:
-        """Return what the handler stored of each layer, and None for the events in no layer."""
+        """Return the stored Layer of each layer, and None for the events in no layer."""
         layers = {layer.path: layer for model in self.architectures for layer in model.layers}
         return [*(layers.get(path) for path in self.path), None]
 
 
 def module_tree(trace: Trace) -> ModuleTree:
-    """Return the layers in the labels of calls and in the stored models, or in the module column; none otherwise."""
+    """Return the layers in the labels of calls and in the stored models, else those of the module column."""
     labels = [label for name in trace.codes("name").values if (label := parse_module_label(name))]
     if labels:
         models = from_meta(trace.meta)
@@ -103,11 +100,9 @@ def module_tree(trace: Trace) -> ModuleTree:
 
 @dataclass(frozen=True, slots=True)
 class Counts:
-    """What each event adds to its layer.
-
-    ``node``: layer of each event (-1: none); ``counted``: whether it adds anything; ``values``: what it adds, all of
-    shape (rows,). ``recorded``: the values that were recorded at all.
-    """
+    """The contribution of each event to its layer. ``node``: layer of each event (-1: none); ``counted``: mask of
+    events that contribute; ``values``: contributions, all of shape (rows,). ``recorded``: names of the recorded
+    values."""
 
     node: IntArray
     counted: BoolArray
@@ -116,13 +111,13 @@ class Counts:
 
 
 def event_counts(trace: Trace, request: ViewRequest, tree: ModuleTree) -> Counts:
-    """Return what the selected events add to their layers. Raises UsageError."""
+    """Return the contributions of the selected events to their layers. Raises UsageError."""
     node, parent = tree.nodes(trace), trace.ints("parent")
     in_request, in_device = in_steps(trace, request), on_device(trace, request.device)
     operator = selected(trace, replace(request, device=None)) & in_device
     operator &= trace.host & trace.rows("kind", *OPERATOR_KINDS)
     inside = nesting.nearest_on_path(parent, operator) != NO_ROW
-    inside_or_none = np.append(inside, False)  # the last for row -1
+    inside_or_none = np.append(inside, False)  # the last item is for row -1
 
     of_layer = in_request & trace.host & (node != NO_ROW)
     labels = labelled(trace)
@@ -169,11 +164,9 @@ def event_counts(trace: Trace, request: ViewRequest, tree: ModuleTree) -> Counts
 
 
 def _flops_of_calls(tree: ModuleTree) -> tuple[IntArray, IntArray, BoolArray]:
-    """Return the FLOPs of one call of each layer without those below, forward and backward, and where they are known.
-
-    The handler stores both passes of a layer; with the operators, torch counts no backward pass of a convolution. 0
-    where unknown. Shape (layers + 1,), the last for none.
-    """
+    """Return the FLOPs of one call of each layer without those below, forward and backward, and the mask of the known
+    ones. Both passes are those stored by the handler, as torch counts no FLOPs of the backward pass of a convolution. 0
+    where unknown. Shape (layers + 1,), the last item for no layer."""
     layers = tree.stored()
     calls = np.array([layer.calls or 0 if layer else 0 for layer in layers], np.int64)
     forward = np.array([layer.flops or 0 if layer else 0 for layer in layers], np.int64)
@@ -183,7 +176,8 @@ def _flops_of_calls(tree: ModuleTree) -> tuple[IntArray, IntArray, BoolArray]:
 
 
 def table(trace: Trace, request: ViewRequest) -> pd.DataFrame:
-    """Return the layers as a tree; see :data:`COLUMNS`. Unknown is NA. Grouped: a root per group, its layers below."""
+    """Return the layers as a tree, with :data:`COLUMNS`; unknown is NA. Grouped: a root per group with its layers
+    below."""
     keys(trace, request, np.empty(0, np.int64), GROUPINGS)  # raises UsageError for an unknown grouping
     selected(trace, request)  # and for steps and patterns that mean nothing
     tree = module_tree(trace)
@@ -209,7 +203,7 @@ def table(trace: Trace, request: ViewRequest) -> pd.DataFrame:
 
 
 def _layers(tree: ModuleTree, counts: Counts, rows: IntArray) -> pd.DataFrame:
-    """Return the rows of the tree from some events, the costliest sibling first, what is in no layer last."""
+    """Return the rows of the tree for these events, siblings by cost, events in no layer last."""
     parent = np.append(tree.parent, NO_ROW)
     node = np.where(counts.node[rows] == NO_ROW, len(tree), counts.node[rows])
     own = {name: groupby.sums(node, len(parent), values[rows]) for name, values in counts.values.items()}
@@ -259,10 +253,7 @@ def _below_root(values: dict[Any, Any], layers: pd.DataFrame) -> pd.DataFrame:
 
 
 def _finish(table: pd.DataFrame, request: ViewRequest) -> pd.DataFrame:
-    """Return the costliest layers first, by device time if there is any, and last what is in no layer.
-
-    Groups stay in the order in which they come.
-    """
+    """Return the layers by device time (host time without any), events in no layer last. Groups keep their order."""
     weight = table["total_device_ns"].fillna(0).to_numpy(np.int64)
     if not weight.any():
         weight = table["total_cpu_ns"].fillna(0).to_numpy(np.int64)

@@ -1,4 +1,4 @@
-"""Which events a view counts, their ranks and threads, and the time that ratios are divided by."""
+"""Selection: counted events, ranks, threads, and the denominators of ratios."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from perfkit_core.model.trace import Trace, once
 from perfkit_core.plugins.contracts import ViewRequest
 
 THREAD_KEY: Final = ("rank", "pid", "tid")
-"""The columns that identify a thread."""
+"""Columns that identify a thread."""
 
 _LATEST, _EARLIEST = np.iinfo(np.int64).max, np.iinfo(np.int64).min
 
@@ -42,14 +42,14 @@ def _matching(trace: Trace, column: str, pattern: str | None) -> BoolArray:
 
 
 def marked(trace: Trace, rows: IntArray) -> BoolArray:
-    """Return the mask of these rows."""
     mask = np.zeros(len(trace), np.bool_)
     mask[rows] = True
     return mask
 
 
 def in_steps(trace: Trace, request: ViewRequest) -> BoolArray:
-    """Return the mask of events of the requested steps, or of all. Raises UsageError for a step not recorded."""
+    """Return the mask of events of the requested steps, or of all. Raises UsageError for a step that was not
+    recorded."""
     if request.steps is None:
         return np.ones(len(trace), np.bool_)
     recorded = step_numbers(trace)
@@ -62,16 +62,14 @@ def in_steps(trace: Trace, request: ViewRequest) -> BoolArray:
 
 @once
 def step_numbers(trace: Trace) -> tuple[int, ...]:
-    """Return the numbers of the steps that were recorded completely, ascending."""
+    """Return the numbers of the completely recorded steps, ascending."""
     return tuple(np.unique(trace.ints("step")[trace.host & trace.rows("kind", STEP)]).tolist())
 
 
 @dataclass(frozen=True, slots=True)
 class Threads:
-    """The threads of a trace, in the order of rank, process and thread; device work has numbers too.
-
-    ``code``: number of the thread of each event, shape (rows,); ``first``: its first row, shape (threads,).
-    """
+    """Threads of a trace, ordered by rank, process and thread; device work has numbers too. ``code``: number of the
+    thread of each event, shape (rows,); ``first``: its first row, shape (threads,)."""
 
     code: IntArray
     first: IntArray
@@ -82,18 +80,16 @@ class Threads:
 
 @once
 def threads(trace: Trace) -> Threads:
-    """Return the threads of a trace."""
     return Threads(*groupby.sorted_codes([trace.ints(name) for name in THREAD_KEY], len(trace)))
 
 
 def rank_codes(trace: Trace) -> tuple[IntArray, int]:
-    """Return a group number for each event's rank (unknown ranks are one), and the number of ranks."""
+    """Return a group number for the rank of each event (one for unknown ranks), and the number of groups."""
     code, distinct = _ranks(trace)
     return code, len(distinct)
 
 
 def ranks(trace: Trace) -> IntArray:
-    """Return the distinct ranks as in the column (-1: unknown), ascending."""
     return _ranks(trace)[1]
 
 
@@ -104,7 +100,7 @@ def _ranks(trace: Trace) -> tuple[IntArray, IntArray]:
 
 
 def rows_of_rank(trace: Trace, rank: int) -> IntArray | slice:
-    """Return an index of the rows of a rank, as in the column (-1: unknown), in their order."""
+    """Return an index of the rows of a rank (-1: unknown), in order."""
     distinct, order, bounds = _rows_by_rank(trace)
     at = int(np.searchsorted(distinct, rank))
     if at == len(distinct) or distinct[at] != rank:
@@ -114,7 +110,7 @@ def rows_of_rank(trace: Trace, rank: int) -> IntArray | slice:
 
 @once
 def _rows_by_rank(trace: Trace) -> tuple[IntArray, IntArray, IntArray]:
-    """Return the ranks, the rows sorted by them (none for a single rank), and the bounds of each rank in these."""
+    """Return the ranks, the rows sorted by rank (none for a single rank), and the bounds of each rank in these."""
     code, count = rank_codes(trace)
     order = groupby.stable_order(code, count) if count > 1 else np.empty(0, np.int64)
     bounds = np.append(0, np.cumsum(np.bincount(code, minlength=count)))
@@ -122,7 +118,7 @@ def _rows_by_rank(trace: Trace) -> tuple[IntArray, IntArray, IntArray]:
 
 
 def since_first_event(trace: Trace, rows: IntArray) -> IntArray:
-    """Return start_ns of some events since the first event of their rank, shape (len(rows),)."""
+    """Return start_ns of the rows since the first event of their rank, shape (len(rows),)."""
     rank, count = rank_codes(trace)
     start = trace.ints("start_ns")
     first = groupby.extremes(rank, count, start)[0]
@@ -131,10 +127,8 @@ def since_first_event(trace: Trace, rows: IntArray) -> IntArray:
 
 
 def span(trace: Trace, chosen: BoolArray) -> intervals.Intervals:
-    """Return the union of the chosen steps; without steps, from the first start to the last end of the chosen events.
-
-    The events should be of one rank, as clocks differ between ranks.
-    """
+    """Return the union of the chosen steps; without steps, the range from the first start to the last end of the chosen
+    events. The events should be of one rank, as clocks differ between ranks."""
     start, end = trace.ints("start_ns"), trace.end_ns
     steps = chosen & trace.rows("kind", STEP) & trace.host
     if steps.any():
@@ -145,7 +139,8 @@ def span(trace: Trace, chosen: BoolArray) -> intervals.Intervals:
 
 
 def spans(trace: Trace, chosen: BoolArray) -> tuple[IntArray, IntArray, IntArray]:
-    """Return the intervals whose union is the :func:`span` of each rank: number of the rank, start and end of each."""
+    """Return the intervals whose union is the :func:`span` of each rank: number of the rank, start and end of each
+    interval."""
     rank, count = rank_codes(trace)
     rows = np.flatnonzero(chosen & trace.rows("kind", STEP) & trace.host)
     without = np.ones(count, np.bool_)
@@ -162,13 +157,12 @@ def spans(trace: Trace, chosen: BoolArray) -> tuple[IntArray, IntArray, IntArray
 
 
 def span_ns(trace: Trace, chosen: BoolArray) -> int:
-    """Return the length of the :func:`span` of each rank, summed over ranks."""
     group, start, end = spans(trace, chosen)
     return int(intervals.union_length_by(group, rank_codes(trace)[1], start, end).sum())
 
 
 def union_ns(trace: Trace, chosen: BoolArray) -> int:
-    """Return the time covered by the chosen events: a union within each rank (clocks differ), summed over ranks."""
+    """Return the time covered by the chosen events: the union within each rank (clocks differ), summed over ranks."""
     rank, count = rank_codes(trace)
     start, end = trace.ints("start_ns")[chosen], trace.end_ns[chosen]
     return int(intervals.union_length_by(rank[chosen], count, start, end).sum())

@@ -1,7 +1,7 @@
-"""Tables made of arrays, and the tables of several ranks merged into one.
+"""Tables made of arrays, and the merge of the tables of several ranks.
 
-Rows that say the same of two ranks are merged into one row, a tree by its paths, and each column as its declaration
-says (:mod:`perfkit_core.model.columns`). Sums of integers are exact, so the order of the ranks does not matter.
+Rows of equal keys become one row, a tree is merged by its paths, and each column by its declaration
+(:mod:`perfkit_core.model.columns`). Sums of integers are exact, so the order of the ranks does not matter.
 """
 
 from __future__ import annotations
@@ -21,15 +21,15 @@ from perfkit_core.model.trace import Trace
 from perfkit_core.plugins.contracts import MergedRows, Reduction, View, ViewRequest
 
 _DEPTH: Final = "depth"
-# What a rank is reduced to: its table, and the denominators of its shares.
+# A reduced rank: its table, and the denominators of its shares.
 _TABLE: Final = "table"
 _WHOLES: Final = "wholes"
 
 
 @dataclass(frozen=True, slots=True)
 class Groups:
-    """Rows that share their keys. ``keys``: one row a group, in order of first appearance; ``code``: group of each row,
-    shape (rows,). All results have shape (groups,)."""
+    """Rows grouped by their keys. ``keys``: one row per group, in order of first appearance; ``code``: group of each
+    row, shape (rows,). All results have shape (groups,)."""
 
     keys: pd.DataFrame
     code: IntArray
@@ -38,11 +38,9 @@ class Groups:
         return len(self.keys)
 
     def calls(self) -> IntArray:
-        """Return the number of rows of each group."""
         return np.bincount(self.code, minlength=len(self)).astype(np.int64)
 
     def sum(self, values: npt.NDArray[Any]) -> IntArray:
-        """Return the sums of ``values`` (shape (rows,))."""
         return groupby.sums(self.code, len(self), values)
 
     def known_sum(self, values: IntArray, known: BoolArray) -> pd.arrays.IntegerArray:
@@ -50,7 +48,7 @@ class Groups:
         return integers(self.sum(np.where(known, values, 0)), self.sum(known) > 0)
 
     def statistics(self, values: IntArray, prefix: str) -> dict[str, IntArray]:
-        """Return the columns total_{prefix}_ns, avg_… (to the nearest integer), min_…, max_…"""
+        """Return the columns total_{prefix}_ns, avg_… (to the nearest integer), min_… and max_…."""
         total = self.sum(values)
         smallest, largest = groupby.extremes(self.code, len(self), values)
         numbers = {"total": total, "avg": rounded_division(total, self.calls()), "min": smallest, "max": largest}
@@ -58,7 +56,7 @@ class Groups:
 
 
 def group(keys: Mapping[str, Any]) -> Groups:
-    """Return the groups of rows with equal ``keys`` (columns of one length); missing is a key of its own."""
+    """Return the groups of rows with equal ``keys`` (columns of one length); missing is a separate key."""
     count = len(next(iter(keys.values()))) if keys else 0
     code, first = groupby.distinct(keys.values(), count)
     values = {
@@ -74,7 +72,7 @@ def integers(values: npt.NDArray[Any], known: BoolArray) -> pd.arrays.IntegerArr
 
 
 def rounded_division(total: npt.ArrayLike, count: npt.ArrayLike) -> npt.NDArray[np.int64]:
-    """Return total / count to the nearest integer, in integers; 0 where count is 0. The shapes broadcast."""
+    """Return total / count to the nearest integer, in integer arithmetic; 0 where count is 0. The shapes broadcast."""
     number = np.asarray(count, np.int64)
     safe = np.maximum(number, 1)
     quotient: npt.NDArray[np.int64] = (2 * np.asarray(total, np.int64) + safe) // (2 * safe)
@@ -82,23 +80,23 @@ def rounded_division(total: npt.ArrayLike, count: npt.ArrayLike) -> npt.NDArray[
 
 
 def lower_median(values: pd.Series[int]) -> int | None:
-    """Return the median of the known values, the smaller of the middle two of an even number; None without values."""
+    """Return the median of the known values, the lower middle one of an even number; None without values."""
     known = np.sort(values.dropna().to_numpy(np.int64))
     return int(known[(len(known) - 1) // 2]) if len(known) else None
 
 
 def ratio(part: npt.ArrayLike, whole: int) -> npt.NDArray[np.float64]:
-    """Return part / whole, 0 where whole is 0."""
+    """Return part / whole, 0 if whole is 0."""
     return np.asarray(part, np.float64) / whole if whole else np.zeros(np.shape(part))
 
 
 def texts(codes: Codes, rows: npt.NDArray[Any]) -> pd.Categorical:
-    """Return a text column of the chosen rows as a categorical that shares the distinct values; null is NaN."""
+    """Return a text column of the rows as a categorical that shares the distinct values; null is NaN."""
     return pd.Categorical.from_codes(codes.codes[rows], categories=pd.Index(codes.values, dtype=object))
 
 
 def categorical(codes: npt.NDArray[Any], names: Sequence[str]) -> pd.Categorical:
-    """Return a text column of ``codes`` (-1: null) into ``names``, of which several may be equal."""
+    """Return a text column of ``codes`` (-1: null) into ``names``, which may contain duplicates."""
     values = list(dict.fromkeys(names))
     position = {text: code for code, text in enumerate(values)}
     table = np.array([*(position[text] for text in names), -1], np.int64)
@@ -106,7 +104,8 @@ def categorical(codes: npt.NDArray[Any], names: Sequence[str]) -> pd.Categorical
 
 
 def plain(table: pd.DataFrame) -> pd.DataFrame:
-    """Turn categoricals into plain text, so that a table outlives its trace and joins with others; missing is NA."""
+    """Turn categoricals into plain text, so that a table is independent of its trace and can be joined; missing is
+    NA."""
     for name in table.columns:
         if isinstance(table[name].dtype, pd.CategoricalDtype):
             values = table[name].astype(object)
@@ -115,7 +114,7 @@ def plain(table: pd.DataFrame) -> pd.DataFrame:
 
 
 def parents(depth: IntArray) -> IntArray:
-    """Return the row of the parent of each row (-1: root), from the depths of trees in preorder, shape (rows,)."""
+    """Return the row of the parent of each row (-1: root) from the depths of trees in preorder, shape (rows,)."""
     parent = np.full(len(depth), -1, np.int64)
     for level in range(1, int(depth.max(initial=0)) + 1):
         above, rows = np.flatnonzero(depth == level - 1), np.flatnonzero(depth == level)
@@ -124,17 +123,17 @@ def parents(depth: IntArray) -> IntArray:
 
 
 def in_order_of(table: pd.DataFrame, name: str, order: Iterable[str]) -> pd.DataFrame:
-    """Return the rows sorted by the place of their column ``name`` in ``order``."""
+    """Return the rows sorted by the position of their column ``name`` in ``order``."""
     place = {value: number for number, value in enumerate(order)}
     return table.sort_values(name, key=lambda values: values.map(place), kind="stable", ignore_index=True)
 
 
 def stacked(tables: Sequence[pd.DataFrame]) -> pd.DataFrame:
-    """Return the rows of all tables, in order. Columns are those of any table, in the order of the first."""
+    """Return the rows of all tables, in order, with the columns of all, in the order of the first."""
     parts = [table for table in tables if len(table)] or list(tables[:1])
     if not parts:
         return pd.DataFrame()
-    types: dict[Any, Any] = {}  # one type a column, nullable where one of the tables has it so
+    types: dict[Any, Any] = {}  # one type per column, nullable if it is in any table
     for table in parts:
         for name, kind in table.dtypes.items():
             both = (types.setdefault(name, kind), kind)
@@ -146,18 +145,18 @@ def stacked(tables: Sequence[pd.DataFrame]) -> pd.DataFrame:
     for number, table in enumerate(parts):
         other = [name for name, kind in table.dtypes.items() if types[name] != kind]
         if other:
-            parts[number] = table.copy(deep=False)  # DataFrame.astype would copy all other columns, too
+            parts[number] = table.copy(deep=False)  # DataFrame.astype would copy all columns
             for name in other:
                 parts[number][name] = table[name].astype(types[name])
     result = pd.concat(parts, ignore_index=True)
     for name in result.columns:
-        if result[name].dtype == object:  # missing text is NA, whatever the tables had
+        if result[name].dtype == object:  # missing text is NA in all tables
             result[name] = result[name].where(result[name].notna(), pd.NA)
     return result
 
 
 def reduction(view: View) -> Reduction:
-    """Return how a view is computed for many ranks, one at a time; by default, the rows are listed by rank."""
+    """Return how a view is computed rank by rank; the default lists the rows of each rank."""
     if isinstance(view.reduction, Reduction):
         return view.reduction
     listed = _listed(view.table)
@@ -201,7 +200,7 @@ def _merged(view: View, how: MergedRows) -> Reduction:
 
 
 def _listed(table: Callable[[Trace, ViewRequest], pd.DataFrame]) -> Reduction:
-    """Return the reduction that lists the rows of rank after rank, with a column rank in front if there is none."""
+    """Return the reduction that lists the rows of all ranks, with a leading column rank if there is none."""
 
     def reduce(trace: Trace, request: ViewRequest) -> pd.DataFrame:
         rows = table(trace, request)
@@ -220,11 +219,9 @@ def merge_tables(
     weight: Sequence[str] = (),
     wholes: Mapping[str, int] | None = None,
 ) -> pd.DataFrame:
-    """Return the tables merged into one.
-
-    Rows of one path (of one key, without a column depth) become one row, in the order of first appearance. ``weight``:
-    columns by which the siblings of a tree are ordered; ``wholes``: denominators by column, summed over the ranks.
-    """
+    """Return the tables merged into one. Rows of equal path (of equal key, without a column depth) become one row, in
+    order of first appearance. ``weight``: columns that order the siblings of a tree; ``wholes``: denominators by
+    column, summed over the ranks."""
     rows = stacked(tables)
     if rows.empty:
         return rows
@@ -256,9 +253,9 @@ def merge_tables(
 
 
 def _merged_numbers(rows: pd.DataFrame, name: str, rule: Any, groups: Groups) -> Any:
-    """Return a sum, average or extreme of each merged row, NA where no rank knows its own."""
+    """Return a sum, average or extreme of each merged row, NA if no rank has a value."""
     calls, known_calls = _numbers(rows["calls"] if "calls" in rows else pd.Series(1, index=rows.index))
-    # a row without a number of calls is one thing in all ranks: its total is its average and its extremes, too
+    # without a number of calls, the row is one item per rank: its total is also its average and extremes
     single = groups.sum(known_calls) == 0
     numbers, known = _numbers(rows[name])
     if rule == SUM:
@@ -280,12 +277,12 @@ def _merged_numbers(rows: pd.DataFrame, name: str, rule: Any, groups: Groups) ->
 def _merged_share(
     rows: pd.DataFrame, table: pd.DataFrame, name: str, share: Share, tree: trees.Tree, whole_ns: int | None
 ) -> Any:
-    """Return the shares of ``table``, which was merged of ``rows``, from its sums; NA where no rank knows its own."""
+    """Return the shares of ``table`` (merged from ``rows``) from its sums; NA if no rank has a value."""
     before = rows[name]
     if share.part is not None:
         part = _numbers(table[share.part])[0]
     else:
-        # an integer below 2^51 comes back from its share exactly, as both roundings are below half of 1
+        # exact below 2^51, as the roundings of the division and its inverse sum to less than 0.5
         parts = before.astype("Float64").fillna(0).to_numpy(np.float64) * _numbers(rows[str(share.column)])[0]
         part = np.zeros(len(table), np.int64)
         np.add.at(part, tree.node, np.rint(parts).astype(np.int64))
@@ -306,6 +303,6 @@ def _merged_share(
 
 
 def _numbers(values: pd.Series[Any]) -> tuple[IntArray, BoolArray]:
-    """Return integers (0 where unknown), and the mask of the known ones."""
+    """Return integers (0 where unknown) and the mask of the known ones."""
     known = values.notna().to_numpy(np.bool_)
     return values.where(known, 0).to_numpy(np.int64), known
