@@ -178,11 +178,9 @@ def extras(trace: Trace, timeline: Lanes, base: int, position: IntArray) -> list
 
 
 def gradients(trace: Trace) -> tuple[IntArray, IntArray]:
-    """Return the rows of backward nodes and of their forward operators.
-
-    The forward operator is the innermost and last one of the process with the sequence number of the backward node.
-    Sequence numbers that several threads used are left out.
-    """
+    """Return the rows of backward nodes and of their forward operators. The forward operator is the innermost and last
+    one of the process with the sequence number of the backward node. Sequence numbers that several threads used are
+    left out."""
     sequence, backward = trace.ints("sequence"), trace.rows("phase", BACKWARD)
     rows = np.flatnonzero(trace.host & (sequence >= 0) & trace.rows("kind", *OPERATOR_KINDS))
     _, key = np.unique(

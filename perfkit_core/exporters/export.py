@@ -112,10 +112,8 @@ def _compressed(exporter: Exporter, path: Path, file: BinaryIO) -> Iterator[Bina
 
 
 def only_steps(trace: Trace, steps: tuple[int, ...] | None) -> Trace:
-    """Return the events of these steps (None: all events) and other device work that runs during them.
-
-    That work loses its launch, which is in another step. Raises UsageError for a step that was not recorded.
-    """
+    """Return the events of these steps (None: all events) and other device work that runs during them. That work loses
+    its launch, which is in another step. Raises UsageError for a step that was not recorded."""
     if steps is None:
         return trace
     chosen, rank = in_steps(trace, ViewRequest(steps=steps)), trace.ints("rank")

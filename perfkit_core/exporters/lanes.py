@@ -32,10 +32,8 @@ INSTANT_KINDS: Final = (schema.MEMORY, schema.COUNTER)
 
 
 class Lane(msgspec.Struct, frozen=True):
-    """One row of the timeline: the place where its events ran, and its name in the viewer.
-
-    ``process`` and ``thread`` are the viewer's numbers, unique over all ranks; ``pid`` and ``tid`` the system's.
-    """
+    """One row of the timeline: the place where its events ran, and its name in the viewer. ``process`` and ``thread``
+    are the viewer's numbers, unique over all ranks; ``pid`` and ``tid`` the system's."""
 
     process: int
     thread: int
@@ -61,11 +59,8 @@ class Lanes(msgspec.Struct, frozen=True):
 
 
 def lanes(trace: Trace, apart: bool, spread: bool = True) -> Lanes:
-    """Return the rows of all events of a trace.
-
-    ``apart``: separate rows for Python and C++ of a thread; ``spread``: further rows for events that overlap without
-    nesting.
-    """
+    """Return the rows of all events of a trace. ``apart``: separate rows for Python and C++ of a thread; ``spread``:
+    further rows for events that overlap without nesting."""
     label = trace.rows("kind", *PYTHON_KINDS)
     thread = trace.host | (trace.ints("tid", NO_ROW) != NO_ROW)  # includes memory events of a device
     host = np.where(label, PYTHON, CPP) if apart else np.full(len(trace), THREAD)

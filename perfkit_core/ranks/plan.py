@@ -86,11 +86,9 @@ class Plan:
 
 
 def plan(sources: Sequence[PathLike], partial: bool = False) -> Plan:
-    """Return the ranks of the sources, by the content of the files, else by their names, else in order.
-
-    Reads only heads and metadata. Cycles of one recording are one rank. ``partial`` leaves out files that are no
-    profile. Raises SourceError.
-    """
+    """Return the ranks of the sources, by the content of the files, else by their names, else in order. Reads only
+    heads and metadata. Cycles of one recording are one rank. ``partial`` leaves out files that are no profile. Raises
+    SourceError."""
     plugins = get_plugins()
     places, findings = files_of(sources, plugins, partial)
     files: list[Path] = []

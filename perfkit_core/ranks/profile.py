@@ -218,10 +218,8 @@ def opened(
     together_bytes: int = 0,
 ) -> Profile:
     """Return the profile of files and folders of one rank or many, or of partials. Raises SourceError.
-
     ``together_bytes``: ranks of at most this size, unpacked, are read as one trace, unless there are several
-    ``workers`` or a ``scheduler``.
-    """
+    ``workers`` or a ``scheduler``."""
     if scheduler is not None:  # Dask workers have other current folders
         sources = [absolute(source) for source in sources]
     if files.are_partials(sources):

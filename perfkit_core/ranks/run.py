@@ -48,9 +48,7 @@ class Serial(Executor):
 @contextlib.contextmanager
 def executor(workers: int = 1, scheduler: str | None = None) -> Iterator[Executor]:
     """Return an executor: this process, ``workers`` processes, or the cluster of the Dask scheduler at an address.
-
-    Raises UsageError if there is no scheduler, if it has no workers, or if it fails during the work.
-    """
+    Raises UsageError if there is no scheduler, if it has no workers, or if it fails during the work."""
     if scheduler is None and workers > 1:
         # spawn: a fork of a process whose libraries run threads may hang
         with ProcessPoolExecutor(workers, multiprocessing.get_context("spawn")) as pool:
@@ -86,10 +84,8 @@ def executor(workers: int = 1, scheduler: str | None = None) -> Iterator[Executo
 
 
 def _connected(work: Callable[[], T], address: str) -> T:
-    """Return the result of ``work``. Errors and timeouts become UsageError.
-
-    Any service may answer at the address, and Dask's own limits do not apply to answers in another protocol.
-    """
+    """Return the result of ``work``. Errors and timeouts become UsageError. Any service may answer at the address, and
+    Dask's own limits do not apply to answers in another protocol."""
     future: Future[T] = Future()
 
     def settle() -> None:
@@ -122,11 +118,9 @@ def _in_one_line(error: Exception) -> str:
 def run(
     executor: Executor, plan: Plan, job: Job, report: Callable[[int], None] = lambda done: None
 ) -> tuple[list[Partial], dict[int, Failed]]:
-    """Return the partials of all ranks, in the order of the plan, and the failed ranks by number.
-
-    ``report`` receives the number of finished ranks. An unreadable rank raises SourceError, or is left out with
-    ``job.partial``. Raises UsageError for an invalid request.
-    """
+    """Return the partials of all ranks, in the order of the plan, and the failed ranks by number. ``report`` receives
+    the number of finished ranks. An unreadable rank raises SourceError, or is left out with ``job.partial``. Raises
+    UsageError for an invalid request."""
     futures: list[Future[list[Answer]]] = []
 
     def ranks_in(answers: list[Answer]) -> int:

@@ -87,11 +87,8 @@ class Annotation(Generic[Model]):
 
 
 def annotate(framework: LayerFramework, model: Model, name: str | None) -> Annotation[Model]:
-    """Return the existing annotation of a model, or a new one.
-
-    Paths begin with ``name``; without it, those of the first model with nothing, those of others with the class. Raises
-    UsageError for a name in use.
-    """
+    """Return the existing annotation of a model, or a new one. Paths begin with ``name``; without it, those of the
+    first model with nothing, those of others with the class. Raises UsageError for a name in use."""
     active = framework.active
     annotation: Annotation[Model] | None = next((other for other in active if other.model is model), None)
     if annotation is not None:

@@ -46,11 +46,9 @@ class Background:
         self._thread: threading.Thread | None = None
 
     def submit(self, folder: Path, work: Callable[[], None]) -> None:
-        """Queue ``work``, which writes into ``folder``; wait while there are LIMIT jobs.
-
-        An interrupt during the wait is raised after the job was added. While the process ends, or if no thread can be
-        started, the work runs before this returns.
-        """
+        """Queue ``work``, which writes into ``folder``; wait while there are LIMIT jobs. An interrupt during the wait
+        is raised after the job was added. While the process ends, or if no thread can be started, the work runs before
+        this returns."""
         started = threading.main_thread().is_alive()
         if started:
             with self._changed:
@@ -123,11 +121,9 @@ def shared() -> Background:
 
 
 def _end_by_interrupt() -> None:
-    """End the process by SIGINT if KeyboardInterrupt ended the program, so that its parent sees the signal.
-
-    Python does so itself, unless it executes module text after the interrupt, for example an import in the thread
-    (``dataclasses``).
-    """
+    """End the process by SIGINT if KeyboardInterrupt ended the program, so that its parent sees the signal. Python does
+    so itself, unless it executes module text after the interrupt, for example an import in the thread
+    (``dataclasses``)."""
     if getattr(sys, "last_type", None) is KeyboardInterrupt and not hasattr(sys, "ps1"):
         with contextlib.suppress(KeyboardInterrupt):
             exec("raise KeyboardInterrupt")

@@ -38,11 +38,9 @@ class Place:
 
 
 def environment_place(*first: Variables) -> Place:
-    """Return rank and world size from one launcher's environment variables; ``first`` are read first.
-
-    A launcher that sets both is preferred to one that sets only the rank: launchers can be nested, and rank and world
-    size must come from the same one.
-    """
+    """Return rank and world size from one launcher's environment variables; ``first`` are read first. A launcher that
+    sets both is preferred to one that sets only the rank: launchers can be nested, and rank and world size must come
+    from the same one."""
     places = [Place(_integer(rank), _integer(size)) for rank, size in (*first, *_LAUNCHERS)]
     ranked = [place for place in places if place.rank is not None]
     return next((place for place in ranked if place.world_size is not None), next(iter(ranked), Place(None, None)))

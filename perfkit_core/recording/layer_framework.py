@@ -75,9 +75,7 @@ class LayerFramework(ABC):
     @abstractmethod
     def after_call(self, layer: Any, hook: Callable[..., None], always: bool = False) -> Any:
         """Register a hook that receives the layer, its arguments and its output; return a handle with ``remove()``.
-
-        ``always``: also call it, without an output, if the layer raises and the framework supports that.
-        """
+        ``always``: also call it, without an output, if the layer raises and the framework supports that."""
 
     @abstractmethod
     def evaluation(self, model: Any) -> AbstractContextManager[Any]:

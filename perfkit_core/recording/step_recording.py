@@ -39,10 +39,8 @@ class Action(enum.Enum):
 @dataclass(frozen=True, slots=True)
 class StepWindow:
     """Cycles of ``wait`` steps off, ``warmup`` steps with the profiler warming up, and ``active`` recorded steps.
-
     ``repeat``: number of cycles, 0 for no limit. The first cycle begins ``skip_first`` steps after the step ``origin``
-    (None: the first step of this training, which is not 0 in a resumed one).
-    """
+    (None: the first step of this training, which is not 0 in a resumed one)."""
 
     wait: int = DEFAULT_WAIT
     warmup: int = DEFAULT_WARMUP
@@ -80,10 +78,8 @@ def step_window(
     repeat: int | None = None,
     skip_first: int | None = None,
 ) -> StepWindow:
-    """Return the window for the first and last recorded step, or for the lengths of a cycle.
-
-    Raises UsageError if both are given, and for windows without a step.
-    """
+    """Return the window for the first and last recorded step, or for the lengths of a cycle. Raises UsageError if both
+    are given, and for windows without a step."""
     warmup = DEFAULT_WARMUP if warmup is None else warmup
     cycle = {"wait": wait, "active": active, "repeat": repeat, "skip_first": skip_first}
     given = {name: value for name, value in cycle.items() if value is not None}
@@ -108,9 +104,7 @@ _SET_BY_PERFKIT: Final = {
 
 def asked(options: Mapping[str, Any], known: Mapping[str, str], recorder: str) -> dict[str, bool]:
     """Return the profiler's arguments for the options of the recorder named ``recorder``. ``known``: option → argument.
-
-    Raises UsageError for options that the profiler does not support.
-    """
+    Raises UsageError for options that the profiler does not support."""
     wanted = [name for name, value in options.items() if value]
     for name in wanted:
         if name not in known:

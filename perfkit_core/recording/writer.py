@@ -33,11 +33,8 @@ Profiler = TypeVar("Profiler")
 
 @dataclass(frozen=True, slots=True)
 class Taken:
-    """A finished cycle that no longer needs its profiler.
-
-    ``finish()`` makes the Trace, once. ``background``: it may run in another thread during the training; otherwise it
-    runs before the training continues.
-    """
+    """A finished cycle that no longer needs its profiler. ``finish()`` makes the Trace, once. ``background``: it may
+    run in another thread during the training; otherwise it runs before the training continues."""
 
     finish: Callable[[], Trace]
     background: bool = True

@@ -30,10 +30,8 @@ _WORDS: Final = {
 
 
 def headline(tables: Mapping[str, pd.DataFrame]) -> tuple[Message, ...]:
-    """Return sentences from the tables of the views steps, partition, model and device, as far as present.
-
-    Shares are of the step time, so there are none without steps.
-    """
+    """Return sentences from the tables of the views steps, partition, model and device that exist. Shares are of the
+    step time, so there are none without steps."""
     steps, partition, model = tables.get("steps"), tables.get("partition"), tables.get("model")
     if steps is None or steps.empty:
         return ()

@@ -36,11 +36,9 @@ class Row:
 
 @dataclass(frozen=True, slots=True)
 class Timeline:
-    """Boxes, sorted by row, depth and start; each array has shape (boxes,).
-
-    ``start_ns`` counts from the start of the timeline. ``name``, ``kind`` and ``row`` index ``names``, ``kinds`` and
-    ``rows``. ``cause``: the box that launched this one, -1 if none. ``first``: index of the part shown first.
-    """
+    """Boxes, sorted by row, depth and start; each array has shape (boxes,). ``start_ns`` counts from the start of the
+    timeline. ``name``, ``kind`` and ``row`` index ``names``, ``kinds`` and ``rows``. ``cause``: the box that launched
+    this one, -1 if none. ``first``: index of the part shown first."""
 
     parts: tuple[Part, ...]
     rows: tuple[Row, ...]
@@ -146,11 +144,9 @@ class Source:
 
 @dataclass(frozen=True, slots=True)
 class Report:
-    """Title, sources, and sections in reading order.
-
-    ``headline``: summary sentences; ``warnings``: their limits; ``glance``: excerpts of sections (same names) for the
-    pictures of the head; ``data``: content for machine formats only.
-    """
+    """Title, sources, and sections in reading order. ``headline``: summary sentences; ``warnings``: their limits;
+    ``glance``: excerpts of sections (same names) for the pictures of the head; ``data``: content for machine formats
+    only."""
 
     title: str
     sources: tuple[Source, ...]

@@ -48,10 +48,8 @@ def not_recorded(
     holds: Callable[[str], bool], quality: Iterable[Finding], whole: pd.DataFrame, request: ViewRequest
 ) -> tuple[str, ...]:
     """Return the columns that are empty in the view and in the events. ``holds``: whether the events have values in a
-    column. Without device work, zeros of devices count as empty.
-
-    A request for some of the events cannot show that a column is empty in all.
-    """
+    column. Without device work, zeros of devices count as empty. A request for some of the events cannot show that a
+    column is empty in all."""
     no_devices = any(finding.code == _NO_DEVICE for finding in quality)
     names = []
     for name in map(str, whole.columns):
@@ -83,9 +81,7 @@ def summary_report(
     profile: Profile | Trace, views: Sequence[View], request: ViewRequest, display: Display = DEFAULT
 ) -> Report:
     """Return a report with one section per view. Groupings, sorting and filters apply to the views that support them.
-
-    Raises UsageError if none does.
-    """
+    Raises UsageError if none does."""
     known = list(dict.fromkeys(name for view in views for name in view.groupings))
     for item in request.by:
         name = split_grouping(item)[0]
@@ -153,10 +149,8 @@ def _section(computed: Computed, view: View, display: Display, steps: int) -> Se
 
 
 def choose_views(names: Iterable[str], single: bool = False) -> list[View]:
-    """Return the named views, each once; the name of a group means its views, ``all`` every view.
-
-    ``single``: accept names of views only. Raises UsageError.
-    """
+    """Return the named views, each once; the name of a group means its views, ``all`` every view. ``single``: accept
+    names of views only. Raises UsageError."""
     known = get_plugins().views()
     groups: dict[str, list[str]] = {} if single else {"all": list(known)}
     for name, view in known.items():

@@ -115,10 +115,8 @@ _LINES: Final = 12
 
 def figure(section: Section) -> dict[str, Any] | None:
     """Return the data of the section's chart: ``{"kind", "height" (pixels), "x", "short" and "full" (names of a
-    ranking), "unit", "series": [{"name", "values"}]}``, or that of the kind's own function. None without data.
-
-    All series have the unit of the largest, so that stacked values add up.
-    """
+    ranking), "unit", "series": [{"name", "values"}]}``, or that of the kind's own function. None without data. All
+    series have the unit of the largest, so that stacked values add up."""
     chart, table = section.chart, section.table
     if chart is None or chart.kind == "intervals" or table.empty:
         return None
