@@ -24,7 +24,7 @@ def distinct(columns: Iterable[Any], rows: int) -> tuple[IntArray, IntArray]:
         if width == 1:
             key, width = code, count
             continue
-        if not is_dense(width * count, rows):
+        if not is_dense(width * count, rows):  # renumbered, so that the combined key cannot overflow
             key, first = by_appearance(key, width)
             width = len(first)
         key, width = key * count + code, width * count

@@ -162,7 +162,7 @@ def _nest_in_order(inside, process, thread, start, end, parent, table):  # type:
     for i in range(len(inside)):
         if not inside[i]:
             continue
-        mixed = (thread[i] * _FACTOR ^ process[i]) * _FACTOR
+        mixed = (thread[i] * _FACTOR ^ process[i]) * _FACTOR  # numbers are often consecutive, or multiples of 2**n
         slot = (mixed ^ (mixed >> 32)) & last
         while table[2, slot] >= 0 and (table[0, slot] != process[i] or table[1, slot] != thread[i]):
             slot = (slot + 1) & last
@@ -217,7 +217,7 @@ def _self_times_in_order(wanted, parent, start, end, own, covered):  # type: ign
                 covered[p] = finish
 
 
-# The functions below write into the caller's arrays, so that large ones can come from ``allocate``.
+# The functions below write into arrays of the caller, which decides how they are allocated.
 
 
 @compiled

@@ -52,8 +52,8 @@ class Share:
     """The share of the column ``part`` in a denominator, by default its sum over all rows (of a tree: over its roots).
 
     Other denominators: ``of``, the sum of another column; ``above``, the part of the parent row; ``whole``, a function
-    of trace, request and the view's table of one rank, summed over ranks (None: the default); ``column``, of the same
-    row. Without ``part`` the share times that column is exact.
+    of trace, request and the view's table of one rank, summed over ranks (default if it returns None); ``column``, of
+    the same row. Without ``part`` the share times that column is exact.
     """
 
     part: str | None = None
@@ -67,14 +67,19 @@ class Share:
 class Column:
     """One column of a table.
 
-    ``title`` is the English heading, without the unit. ``merge`` is the rule over ranks ("": keys and descriptions
-    identify rows, measures are summed). ``exact``: equal in every run of a program. ``per_step``: a sum over the chosen
-    steps, which an average divides. ``adds_up``: rows may be summed, though no average divides them. ``of_capture``: an
-    extreme of the whole capture. ``place``: counts only work of the host or of devices. ``own``: for a column that
-    includes all rows below in a tree, the column of the row's own part. ``by``: the groupings that add it (none: always
-    present). ``words``: the values (or these) are words of perfkit or sentences, not names. ``device_values``: values
-    of rows in which only a device works. ``quantity``: columns of one quantity share a unit (default: from the name).
-    ``noun`` completes the heading of a size in a sentence. ``proper``: the title is a name, which is not translated.
+    - ``title``: the English heading, without the unit. ``proper``: it is a name, which is not translated.
+    - ``merge``: the rule over ranks ("": keys and descriptions identify rows, measures are summed).
+    - ``exact``: equal in every run of a program.
+    - ``per_step``: a sum over the chosen steps, which an average divides.
+    - ``adds_up``: rows may be summed, though no average divides them.
+    - ``of_capture``: an extreme of the whole capture.
+    - ``place``: counts only work of the host or of devices.
+    - ``own``: for a column that includes all rows below in a tree, the column of the row's own part.
+    - ``by``: the groupings that add the column (none: always present).
+    - ``words``: the values (or these) are words of perfkit or sentences, not names.
+    - ``device_values``: values of rows in which only a device works.
+    - ``quantity``: columns of one quantity share a unit (default: from the name).
+    - ``noun`` completes the heading of a size in a sentence.
     """
 
     name: str

@@ -28,14 +28,17 @@ Bench: TypeAlias = Any
 class Source:
     """A reader of one format.
 
-    ``sniff(path, head)`` rates from the name and the first 4 KiB (decompressed) how well it can read the file: 0 not, 1
-    this kind of container, 2 this framework's dialect, 3 written by this reader's own package. The best reader is used.
-    ``read(path, partial)`` returns the Trace or raises SourceError; with ``partial`` it keeps the readable part of a
-    damaged file and adds a finding. ``peek(path)`` returns the rank of a file without reading the events (None:
-    unknown), so that files are assigned to ranks before any is read; without it, names and order decide. ``stream(path,
-    partial, writer)`` reads the events into the writer in parts and closes it; None if the format needs all events in
-    memory. ``complete(recorded, meta)`` runs when such a file is loaded, adds what depends on all events, and returns
-    the events with findings; None if nothing is left to do.
+    - ``sniff(path, head)`` rates from the name and the first 4 KiB (decompressed) how well it can read the file: 0 not,
+      1 this kind of container, 2 this framework's dialect, 3 written by this reader's own package. The best reader is
+      used.
+    - ``read(path, partial)`` returns the Trace or raises SourceError; with ``partial`` it keeps the readable part of a
+      damaged file and adds a finding.
+    - ``peek(path)`` returns the rank of a file without reading the events (None: unknown), so that files are assigned
+      to ranks before any is read; without it, names and order decide.
+    - ``stream(path, partial, writer)`` reads the events into the writer in parts and closes it; None if the format
+      needs all events in memory.
+    - ``complete(recorded, meta)`` runs when such a file is loaded, adds what depends on all events, and returns the
+      events with findings; None if nothing is left to do.
     """
 
     name: str
@@ -100,10 +103,10 @@ class Reduction:
     """Functions that compute a view for many ranks that are never in memory together.
 
     ``reduce(trace, request)`` turns the trace of one rank into a small partial of plain values (None, bool, int, float,
-    str, lists, mappings by str) and DataFrames, which can be stored and sent to another process. ``merge(partials,
-    request)`` turns partials, in the order of ranks, into the view's table, which equals ``table(trace, request)`` of
-    the trace of these ranks. ``explain(partials)``, of a view that needs several ranks, returns why the table has no
-    rows; without it, ``explain_empty`` of the first rank without rows is used.
+    str, lists, mappings by str) and DataFrames, which can be stored and sent to another process. ``merge`` turns
+    partials, in the order of ranks, into the view's table, which equals ``table(trace, request)`` of the trace of these
+    ranks. ``explain(partials)``, of a view that needs several ranks, returns why the table has no rows; without it,
+    ``explain_empty`` of the first rank without rows is used.
     """
 
     reduce: Callable[[Trace, ViewRequest], Any]
@@ -113,7 +116,7 @@ class Reduction:
 
 @dataclass(frozen=True, slots=True)
 class MergedRows:
-    """Rules that merge the tables of many ranks where equal rows become one: each column as declared, a tree by its
+    """Rules that merge the tables of many ranks, where equal rows become one: each column as declared, a tree by its
     paths.
 
     ``weight`` names the columns that order siblings of a tree, descending. ``finish(table, request)`` completes the
@@ -132,16 +135,20 @@ class MergedRows:
 class View:
     """One question about a trace, answered by a table.
 
-    ``table(trace, request)`` returns a DataFrame: integer columns in ns and bytes (units in the names), pandas nullable
-    integers if cells may be unknown. A table with a column ``depth`` is a tree: rows in preorder, roots at depth 0.
-    ``columns`` declares every column that any request may add; others are interpreted by name
-    (:func:`perfkit_core.model.columns.named`). ``groupings`` are the accepted values of ``request.by``. ``order`` is
-    the default sort column (descending; in a tree among siblings), None for the table's own order. ``group`` names a
-    report of several views, shown by ``--view GROUP``. ``native``: the view supports ``request.native``. ``page``: the
-    report on a run shows the view; long tables for scripts are left out. ``reduction`` merges the tables of many ranks;
-    without it they are listed by rank. ``of_capture(trace)``, of a view that looks beyond a step (peaks, leaks),
-    returns whether the recording has its data: a gate uses its numbers of the whole capture, and counts a missing row
-    as 0. ``explain_empty(trace)`` returns why the table has no rows.
+    - ``table(trace, request)`` returns a DataFrame: integer columns in ns and bytes (units in the names), pandas
+      nullable integers if cells may be unknown. A table with a column ``depth`` is a tree: rows in preorder, roots at
+      depth 0.
+    - ``columns`` declares every column that any request may add; others are interpreted by name
+      (:func:`perfkit_core.model.columns.named`).
+    - ``groupings`` are the accepted values of ``request.by``.
+    - ``order`` is the default sort column (descending; in a tree among siblings), None for the table's own order.
+    - ``explain_empty(trace)`` returns why the table has no rows.
+    - ``group`` names a report of several views, shown by ``--view GROUP``.
+    - ``native``: the view supports ``request.native``.
+    - ``page``: the report on a run shows the view; long tables for scripts are left out.
+    - ``reduction`` merges the tables of many ranks; without it they are listed by rank.
+    - ``of_capture(trace)``, of a view that looks beyond a step (peaks, leaks), returns whether the recording has its
+      data: a gate uses its numbers of the whole capture, and counts a missing row as 0.
     """
 
     name: str
@@ -171,8 +178,7 @@ class View:
 
     @property
     def summed(self) -> dict[str, str]:
-        """Columns of a tree that include all rows below → columns of the row's own part, to sum again without hidden
-        rows."""
+        """Columns of a tree that include all rows below → columns of the row's own part, to sum without hidden rows."""
         return {column.name: column.own for column in self.columns if column.own}
 
 

@@ -114,7 +114,7 @@ class _Reader:
             self._at += size
         elif kind in (_BYTE, _DOUBLE):
             self._at += 1 if kind == _BYTE else 8
-        elif kind not in (_TRUE, _FALSE):  # whose value is the kind; no footer has maps
+        elif kind not in (_TRUE, _FALSE):  # the type of a boolean is its value; no footer has maps
             raise ValueError(f"a Parquet footer with a field of the unknown type {kind}")
 
     def _byte(self) -> int:

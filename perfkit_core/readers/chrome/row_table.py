@@ -66,7 +66,7 @@ class RowTable:
             "args",
             *INTEGERS,
             *ARGUMENT_TEXTS,
-        )  # the largest first, while others are few
+        )  # the largest first, so that no thread is busy with it at the end
         own = parallel.in_order(partial(self._own_column, compact), names, threads)
         columns = dict(zip(names, own, strict=True))
         origin = self._ordered(self._rows.origin)
@@ -116,7 +116,7 @@ class RowTable:
         if not hasattr(self._scratch, "cells"):
             self._scratch.cells = allocate(len(values), np.int64)
         cells = self._scratch.cells.view(values.dtype)[: len(values)]
-        values[:] = np.take(values, self._order, out=cells, mode="clip")
+        values[:] = np.take(values, self._order, out=cells, mode="clip")  # other modes buffer ``out``
         return values
 
 

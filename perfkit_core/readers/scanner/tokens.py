@@ -53,6 +53,7 @@ def trailing_zeros(typing: Any, word: Any) -> Any:
 @inlined
 def special(word):  # type: ignore[no-untyped-def]
     """Mark bytes that are not plain text: quote, backslash, control, not ASCII. Only the lowest mark is reliable."""
+    # (x - _ONES) & ~x sets the high bit of zero bytes, and by borrows also of bytes above them
     quotes, slashes = word ^ _QUOTES, word ^ _BACKSLASHES
     found = ((quotes - _ONES) & ~quotes) | ((slashes - _ONES) & ~slashes) | ((word - _SPACES) & ~word) | word
     return found & _HIGHS
@@ -74,6 +75,7 @@ def leading_digits(word):  # type: ignore[no-untyped-def]
     if count == 0:
         return count, np.int64(0)
     found <<= np.uint64(8 * (8 - count))  # pads with leading zeros
+    # joins digits to pairs, and by two multiplications the four pairs to a number
     found = (found * np.uint64(10)) + (found >> _EIGHT)
     high = (found & _BYTE_PAIRS) * np.uint64(0x000F424000000064)
     low = ((found >> np.uint64(16)) & _BYTE_PAIRS) * np.uint64(0x0000271000000001)
