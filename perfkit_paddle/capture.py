@@ -38,7 +38,7 @@ def trace_handler(run_dir: str | os.PathLike[str], also: Iterable[Callable[[Any]
 
     ``also`` are further callbacks, called with the profiler after us. Nothing raises into the training: an error is
     logged (logger ``perfkit``) and the run marked as incomplete. The training is held while Paddle saves the cycle (1
-    to 1.5 µs an event); a thread does the rest while the training goes on, and ``flush()`` waits for that.
+    to 1.5 µs an event); a thread does the rest while the training continues, and ``flush()`` waits for that.
     Paddle logs a line on stderr for each cycle; the environment variable ``GLOG_minloglevel=1``, set before the import
     of paddle, silences it.
     """

@@ -70,11 +70,11 @@ def rounded(start_error_ns: int, duration_error_ns: int, memory_error_ns: int) -
 
 def parents_rebuilt(odd_threads: int) -> Finding:
     """Report that Paddle's JSON has no tree."""
-    text = message("parents are worked out from the order of the events and from rounded times")
+    text = message("parents are inferred from the order of the events and from rounded times")
     if odd_threads:
         text = message(
-            "parents are worked out from the order of the events and from rounded times; {count} threads are not in "
-            "Paddle's order: there neighbours within the rounding may be swapped",
+            "parents are inferred from the order of the events and from rounded times; {count} threads are not in "
+            "Paddle's order: neighbours within the rounding error may be swapped there",
             count=odd_threads,
         )
     return Finding("rebuilt-parents", text)

@@ -39,7 +39,7 @@ from perfkit_paddle.pb_table import Table
 from perfkit_paddle.pb_wire import PROBLEMS, Scan, read_number, scan
 
 FORMAT: Final = "paddle-pb"
-HINT: Final = "the file is truncated or damaged: record it again, or read what is there with --partial"
+HINT: Final = "the file is truncated or damaged: record it again, or read the intact part with --partial"
 PIECE_BYTES: Final = 768 << 10
 _THREAD: Final = 3 << 3 | 2
 """Tag of a thread's tree in a file."""
@@ -296,7 +296,7 @@ def stream(path: Path, partial: bool, writer: RecordedWriter) -> None:
             if cut:
                 break
     if not writer.rows and not pieces.rest:
-        raise SourceError(f"{path}: no field of a profile in it", HINT)
+        raise SourceError(f"{path}: no profile fields in it", HINT)
     rest, cut = scan(pieces.rest, clip=partial), cut or pieces.cut
     writer.close(_described(rest.tables, of_thread, str(path), cut), _doubts(doubtful, cut))
 

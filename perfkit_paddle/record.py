@@ -83,7 +83,7 @@ class ScriptRecording:
         try:
             self._profiler.step()
         except Exception as error:
-            failures.log("Paddle's profiler failed at a step, recording ends, training goes on", error)
+            failures.log("Paddle's profiler failed at a step, recording ends, training continues", error)
             self._running = False
         if self._left is not None:
             self._left -= 1

@@ -92,7 +92,7 @@ class ScriptRecording:
 
 
 def _failed(error: Exception) -> None:
-    failures.log("recording failed, the script goes on", error)
+    failures.log("recording failed, the script continues", error)
 
 
 class TorchRecording(CallbackRecording):

@@ -139,7 +139,7 @@ class _Reading(Reading[TorchDialect]):
             text = message("times were written in whole microseconds: each is up to 1 µs off")
             findings.append(Finding("rounded-clock", text))
         if self._clock() == "relative":
-            text = message("the file does not tell the date of its times: they count from a boot")
+            text = message("the file does not give the date of its times: they count from a boot")
             findings.append(Finding("no-clock-origin", text))
         return tuple(findings)
 

@@ -95,7 +95,7 @@ def what_ifs(
     """Return a prediction for each question (rule and value, for example 4 loader workers), in their order, each by
     itself, whether or not the rule fires, and whatever it saves; ``asked`` has the question of each.
 
-    Raises UsageError for a rule that has no number to ask about, and SourceError.
+    Raises UsageError for a rule that takes no --what-if value, and SourceError.
     """
     plugins = plugins or get_plugins()
     asked = [(rule, value, *asked_rule(plugins, rule, value)) for rule, value in questions]
@@ -138,24 +138,26 @@ def chosen_rules(plugins: Plugins, rules: Iterable[str]) -> list[Rule]:
     are left because their plugin fails: nothing would be found in any recording."""
     known = plugins.rules()
     if not known:
-        raise UsageError("no plugin offers a rule: there is nothing to look for", "perfkit plugins says what is broken")
+        raise UsageError(
+            "no plugin provides a rule, so there is no advice to give", "perfkit plugins shows what is broken"
+        )
     wanted = list(dict.fromkeys(rules)) or list(known)
     for name in wanted:
         if name not in known:
-            raise UsageError(f"there is no rule {name!r}", spelled_like(name, known))
+            raise UsageError(f"unknown rule {name!r}", spelled_like(name, known))
     return [known[name] for name in wanted]
 
 
 def asked_rule(plugins: Plugins, name: str, value: float) -> tuple[Rule, Find]:
     """Return the rule, and the function that returns its one candidate for ``value``. Raises UsageError for a rule that
-    has no number to ask about, and for a value that is not finite."""
+    takes no --what-if value, and for a value that is not finite."""
     if not math.isfinite(value):
         raise UsageError(f"{question(name, value)}: not a finite number", "as in loader-workers=4")
     (rule,) = chosen_rules(plugins, [name])
     ask = rule.what_if
     if ask is None:
         known = ", ".join(other.id for other in plugins.rules().values() if other.what_if is not None)
-        raise UsageError(f"{name} has no number to ask about", f"those that have: {known}")
+        raise UsageError(f"{name} takes no --what-if value", f"rules that do: {known}")
     return rule, lambda facts: [ask(facts, value)]
 
 
@@ -285,12 +287,12 @@ def combined(facts: Facts, found: Advices) -> Advices:
 def _exclusion(one: Advice, kept: Sequence[Advice]) -> Text | None:
     """Return why an advice cannot be combined with others."""
     if one.prediction.saving_ns is None:
-        return message("how much it saves is not known")
+        return message("the saving is unknown")
     for other in kept:
         if other.rule in one.candidate.conflicts or one.rule in other.candidate.conflicts:
-            return message("{id} takes its place", id=other.id)
+            return message("replaced by {id}", id=other.id)
     if one.prediction.method != "replay":
-        return message("its saving is no replay ({method})", method=one.prediction.method)
+        return message("its saving is not from a replay ({method})", method=one.prediction.method)
     return None
 
 

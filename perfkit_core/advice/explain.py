@@ -81,16 +81,16 @@ def _finding(advice: Advice, trace: Trace) -> Iterator[Section]:
     if advice.severity == "none":
         severity = say("No severity: it saves nothing.")
     elif advice.severity == "note":
-        severity = say("No severity: how much it saves is not known.")
+        severity = say("No severity: the saving is unknown.")
     what = (sentence(it.what), rule, say("Where: {where}", where=where), severity)
     yield Section("what", say("What was found"), pd.DataFrame(), lines=what)
 
-    checked = [say("Holds: {what}", what=condition) for condition in it.preconditions]
-    checked += [say("Looked for, not there: {what}", what=condition) for condition in it.vetoes]
+    checked = [say("Confirmed: {what}", what=condition) for condition in it.preconditions]
+    checked += [say("Excluded: {what}", what=condition) for condition in it.vetoes]
     if len(it.rows):
-        template = mark("Shown by rows {rows} of the event table")
+        template = mark("Evidence: rows {rows} of the event table")
         if len(it.rows) == 1:
-            template = mark("Shown by row {rows} of the event table")
+            template = mark("Evidence: row {rows} of the event table")
         checked.append(say(template, rows=text.several(list(map(str, it.rows.tolist())))))
     values = [value(name, number) for name, number in it.evidence.items()]
     numbers = pd.DataFrame({"name": text.names(list(it.evidence)), "value": values}, dtype=object)
@@ -122,7 +122,7 @@ def _prediction(advice: Advice, advices: Advices, of: str) -> Iterator[Section]:
     yield Section("prediction", say("Prediction"), table([advice])[columns], lines=tuple(lines))
 
     noise = message(
-        "No steps were recorded, so nothing shows how steps differ: the interval is {share:ratio} wider each way.",
+        "No steps were recorded, so their variation is unknown: the interval is {share:ratio} wider each way.",
         share=ONE_STEP,
     )
     if advices.noise_ns is not None:
@@ -131,8 +131,8 @@ def _prediction(advice: Advice, advices: Advices, of: str) -> Iterator[Section]:
         )
     elif of == "step":
         noise = message(
-            "Only one step was recorded, so nothing shows how steps differ: the interval is {share:ratio} wider each "
-            "way.",
+            "Only one step was recorded, so the variation of steps is unknown: the interval is {share:ratio} wider "
+            "each way.",
             share=ONE_STEP,
         )
     trust: list[Text] = [text.replayed(advices.identity, of), noise]
@@ -142,11 +142,11 @@ def _prediction(advice: Advice, advices: Advices, of: str) -> Iterator[Section]:
     why = advices.excluded.get(advice.id)
     if why:
         trust.append(say("Not in the combined saving: {why}.", why=why))
-    yield Section("trust", say("How sure it is"), pd.DataFrame(), lines=tuple(trust))
+    yield Section("trust", say("Confidence"), pd.DataFrame(), lines=tuple(trust))
 
     risks = [sentence(risk) for risk in it.risks]
     if it.conflicts:
-        risks.append(say("Takes the place of, or hinders: {rules}.", rules=say(", ").join(it.conflicts)))
+        risks.append(say("Replaces or conflicts with: {rules}.", rules=say(", ").join(it.conflicts)))
     yield Section(
         "risks", say("Risks and conflicts"), pd.DataFrame(), lines=tuple(risks) or (say("None known."),)
     )  # fmt: skip
@@ -170,7 +170,7 @@ def _action(advice: Advice, advices: Advices, records: Sequence[Record]) -> Iter
     record = latest(records, advice.id)
     if record is not None and record.saving_error is not None:
         measured.append(message("The prediction of the saving was {error:+ratio} off.", error=record.saving_error))
-    measured.append(say("This measures it with your commands, and keeps the outcome in a ledger:"))
+    measured.append(say("To measure it with your own commands and keep the outcome in a ledger:"))
     verify = remedy.verify if remedy else "perfkit verify --base COMMAND --change COMMAND"
     code = f"perfkit advise {advices.source} -o advice.json\n"
     code += f"{verify} --advice advice.json:{advice.id} --ledger ledger.jsonl"
@@ -194,7 +194,7 @@ def changed_events(edit: Any, trace: Trace) -> str:
     called = [cut(names.values[code], _LONGEST) if code >= 0 else say("without a name") for code in codes]
     first = say(", ").join(f"{format_count(counts[at])} × {called[at]}" for at in most[:_NAMES])
     rest = int(counts[most[_NAMES:]].sum())
-    return say("{names} and {count} of other names", names=first, count=format_count(rest)) if rest else first
+    return say("{names} and {count} with other names", names=first, count=format_count(rest)) if rest else first
 
 
 @singledispatch
@@ -224,7 +224,7 @@ def _(edit: Scale) -> str:
 
 @change.register
 def _(edit: Remove) -> str:
-    return say("do not take place, nor what is inside them") if edit.below else say("do not take place")
+    return say("are removed, with everything inside them") if edit.below else say("are removed")
 
 
 @change.register
@@ -234,7 +234,7 @@ def _(edit: Insert) -> str:
         times.append(say("{time} longer on the host", time=likely("_ns", edit.host_ns)))
     if edit.device_ns != 0:
         times.append(say("{time} longer on the device", time=likely("_ns", edit.device_ns)))
-    return say("take {what}", what=joined(times)) if times else say("take no longer")
+    return say("take {what}", what=joined(times)) if times else say("take as long as before")
 
 
 @change.register
@@ -251,7 +251,7 @@ def _(edit: Load) -> str:
 
 @change.register
 def _(edit: Overlap) -> str:
-    return say("pass in another thread, in {time}", time=_their_time(edit.factor))
+    return say("run in another thread, in {time}", time=_their_time(edit.factor))
 
 
 @change.register
@@ -282,7 +282,7 @@ def _(edit: Move) -> str:
         template = mark("run on the device: each takes {launch} on the host and {work} on the device")
         parts = [say(template, launch=launch, work=likely("_ns", edit.device_ns))]
     if edit.copies_gone is not None and len(edit.copies_gone):
-        parts.append(say("{count} calls of copies and waits do not take place", count=len(edit.copies_gone)))
+        parts.append(say("{count} copy and wait calls are removed", count=len(edit.copies_gone)))
     if edit.copies_added:
         time = likely("_ns", edit.copy_ns)
         parts.append(say("{count} copies of {time} before each", count=edit.copies_added, time=time))
@@ -292,8 +292,8 @@ def _(edit: Move) -> str:
 @change.register
 def _(edit: Unblock) -> str:
     if edit.most_ns is None:
-        return say("wait for no device work")
-    return say("wait for no device work, and take at most {time}", time=likely("_ns", edit.most_ns))
+        return say("no longer wait for device work")
+    return say("no longer wait for device work, and take at most {time}", time=likely("_ns", edit.most_ns))
 
 
 @change.register

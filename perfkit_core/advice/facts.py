@@ -354,11 +354,11 @@ class Facts:
         return message("{part:ns} of the {recording:ns} recording", part=spent_ns, recording=self.step_ns)
 
     def of_busy(self, spent_ns: float) -> Message:
-        """Return ``18.4 ms of the 90 ms that the device works per step``."""
+        """Return ``18.4 ms of the 90 ms of device busy time per step``."""
         busy = self.busy_ns
         if self.has_steps:
-            return message("{part:ns} of the {busy:ns} that the device works per step", part=spent_ns, busy=busy)
-        return message("{part:ns} of the {busy:ns} that the device works in the recording", part=spent_ns, busy=busy)
+            return message("{part:ns} of the {busy:ns} of device busy time per step", part=spent_ns, busy=busy)
+        return message("{part:ns} of the {busy:ns} of device busy time in the recording", part=spent_ns, busy=busy)
 
     def plural(self, one: str, many: str, count: float, /, **values: Any) -> Message:
         """Return ``one`` or ``many`` by ``count``, with the further values ``count`` and ``per_step``. A count that is

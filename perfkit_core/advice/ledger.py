@@ -67,8 +67,8 @@ CHART: Final = Chart(
 )  # fmt: skip
 """The picture of :func:`table`."""
 _NOTE: Final = mark(
-    "Savings and noise are shares of the step before the change; errors are (predicted − measured) ÷ measured, so that "
-    "too much was promised where that of the saving is positive."
+    "Savings and noise are shares of the step before the change; errors are (predicted − measured) ÷ measured, a "
+    "positive error of the saving means that too much was predicted."
 )
 
 
@@ -151,7 +151,7 @@ def sections(records: Sequence[Record]) -> tuple[Section, ...]:
     """Return :func:`section`, with its groups and the outcomes of each rule as parts of it."""
     if not records:
         return (section(records),)
-    groups = Section("ledger_groups", say("What became of them"), grouped(records), within="ledger")
+    groups = Section("ledger_groups", say("Outcomes"), grouped(records), within="ledger")
     rules = Section("ledger_rules", say("By rule"), by_rule(records), within="ledger")
     return declared((section(records), groups, rules), COLUMNS)
 
@@ -165,7 +165,7 @@ def section(records: Sequence[Record]) -> Section:
             for number, label in (
                 (summary.told, say("predicted and judged")),
                 (summary.unpredicted, say("judged without a prediction")),
-                (summary.abstained, say("measured without a verdict (it could not be told)")),
+                (summary.abstained, say("measured without a verdict (inconclusive)")),
                 (summary.unmeasured, say("not measured")),
             )
             if number
@@ -185,7 +185,7 @@ def section(records: Sequence[Record]) -> Section:
             accuracy.append(say("{share} of the savings lay between p10 and p90.", share=covered))
         lines.append(" ".join(accuracy))
     return Section(
-        "ledger", say("Measured outcomes"), table(records), say(_NOTE), say("nothing was measured yet"), chart=CHART,
+        "ledger", say("Measured outcomes"), table(records), say(_NOTE), say("no measured outcomes yet"), chart=CHART,
         lines=tuple(lines), columns=COLUMNS,
     )  # fmt: skip
 

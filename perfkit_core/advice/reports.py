@@ -37,7 +37,7 @@ _OVERVIEW: Final = (
 _INTERVALS: Final = (
     mark("now, and its 80% interval"),
     mark("afterwards: likely, and p10 to p90"),
-    mark("the median at best, by itself"),
+    mark("largest saving of the median, by itself"),
 )
 
 
@@ -46,7 +46,7 @@ def report(advices: Advices, trace: Trace, records: Sequence[Record] = (), every
     what is not known; ``every``: name all rules that could not be evaluated."""
     of, source = step_or_recording(trace), facts.source(trace)
     texts = [in_words(number, one, advices, of, records) for number, one in enumerate(advices.advice, 1)]
-    more = mark("All that the first advice rests on: perfkit advise {source} --explain {id}.")
+    more = mark("Evidence for the first advice: perfkit advise {source} --explain {id}.")
     first = [say(more, source=advices.source, id=one.id) for one in advices.advice[:1]]
     total = Section(_IN_SUM, say("In sum"), pd.DataFrame(), lines=(*first, *sentences(advices, of, every)))
     title = say("Advice on {name}", name=source.label)
@@ -110,9 +110,7 @@ def of_page(trace: Trace) -> tuple[Section, ...]:
 
 def elsewhere() -> tuple[Section, ...]:
     """Return the section for a page on ranks that are never in memory together."""
-    return without_advice(
-        say("this page reads one rank after the other; perfkit advise SOURCE reads all ranks at once")
-    )
+    return without_advice(say("this page reads ranks one by one; perfkit advise SOURCE reads all ranks together"))
 
 
 def without_advice(why: str) -> tuple[Section, ...]:
@@ -141,7 +139,7 @@ def overview(advices: Advices) -> Section:
         labels.append(with_change(label, advices.combined))
         rows.append({"id": pd.NA, "severity": pd.NA, **numbers(advices.combined)})
     made = frame(rows).assign(advice=labels)[list(_OVERVIEW)]
-    note = say("Times of a step, of the whole recording where no steps were recorded; savings are of the median.")
+    note = say("Times per step, or of the whole recording if it has no steps; savings are of the median.")
     return Section("advice", say("Advice"), made, note=note, empty=say(NOTHING), chart=intervals("advice"))
 
 
@@ -168,7 +166,7 @@ def sections(advices: Advices, of: str) -> Iterator[Section]:
     if len(advices.advice) > 1 and not advices.asked:
         yield Section("together", say("What can be combined"), together(advices), within=_IN_SUM)
     if advices.without_saving:
-        title = say("Looked at, without a saving to speak of ({count})", count=len(advices.without_saving))
+        title = say("Evaluated, without a significant saving ({count})", count=len(advices.without_saving))
         yield Section("without_saving", title, without_saving(advices), within=_IN_SUM, folded=True)
     if advices.not_evaluable:
         title = say("Rules that could not be evaluated ({count})", count=len(advices.not_evaluable))
@@ -217,8 +215,8 @@ def identity_report(sources: Sequence[PathLike], partial: bool = False) -> Repor
         summary = mark("{count} of them with steps: median error {median}, worst step {worst}.")
         lines = [say(summary, count=len(with_steps), median=format_ratio(median), worst=format_ratio(worst))]
     note = say(
-        "Error of the replayed time of a step, without steps of the whole recording; unexplained: device work that "
-        "starts later than anything recorded explains, so that the replay keeps it wherever it was."
+        "Error of the replayed step time, or of the whole recording if it has no steps; unexplained: device work "
+        "that starts later than the recorded events explain, so that the replay keeps its delay."
     )
     columns = (
         text_column("source", "Source"),
@@ -228,7 +226,7 @@ def identity_report(sources: Sequence[PathLike], partial: bool = False) -> Repor
     )
     title = say("Replay of unchanged recordings")
     section = Section("identity", title, made, note, lines=tuple(lines), columns=(*COLUMNS, *columns))
-    return Report(say("How well recordings repeat themselves"), (), (section,))
+    return Report(say("Accuracy of the replay"), (), (section,))
 
 
 def identities(sources: Sequence[PathLike], partial: bool = False) -> pd.DataFrame:

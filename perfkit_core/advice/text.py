@@ -29,7 +29,7 @@ _ASSUMPTIONS: Final[Mapping[str, str]] = {
     "between_factor": mark("the Python between launches takes {value} its time"),
     "call_ns": mark("the call of a pinned copy takes {value}"),
     "casts_left": mark("{value} of the casts stay"),
-    "communication_factor": mark("overlapped, communication holds the step up for {value} its time"),
+    "communication_factor": mark("overlapped communication delays the step by {value} its time"),
     "conversions_left": mark("{value} of the conversions stay"),
     "copies_left": mark("{value} of the copies that reorder stay"),
     "copy_factor": mark("a copy from pinned memory takes {value} its time"),
@@ -44,7 +44,7 @@ _ASSUMPTIONS: Final[Mapping[str, str]] = {
     "longest_kernel_factor": mark("a fused kernel takes {value} the time of the longest of its chain"),
     "making_factor": mark("a worker takes {value} the recorded time to make a batch"),
     "selecting_factor": mark("selecting takes {value} its time"),
-    "steps_per_epoch": mark("a loader is begun every {value} steps"),
+    "steps_per_epoch": mark("a loader is started every {value} steps"),
     "taken_over_ns": mark("taking over a gradient takes {value} each"),
     "turns_factor": mark("computing takes {value} its time once no thread reads ahead"),
 }
@@ -53,7 +53,7 @@ _ASSUMPTIONS_OF_RULES: Final[Mapping[tuple[str, str], str]] = {
     ("per-tensor-optimizer", "host_factor"): mark("the optimizer takes {value} its time on the host"),
     ("unfused-attention", "device_factor"): mark("the fused kernel takes {value} the time of those it replaces"),
     ("zero-fill-gradients", "device_factor"): mark("adding to gradients takes {value} its time on the device"),
-    ("rank-skew", "factor"): mark("what is more on the slow rank takes {value} its time"),
+    ("rank-skew", "factor"): mark("the excess of the slow rank takes {value} its time"),
 }
 """Names that mean something else in each rule."""
 _ON_HOST: Final = "_on_host_ns"
@@ -201,7 +201,7 @@ def lines(advice: Advice, advices: Advices, of: str) -> Iterator[Text]:
         yield message("Where: {where:parts}", where=where)
     yield from expected(advice.prediction, of)
     if advice.prediction.saving_ns is not None:
-        yield message("How sure: {how:parts}", how=list(how_sure(advice, advices)))
+        yield message("Confidence: {how:parts}", how=list(how_sure(advice, advices)))
     if advice.id in advices.after:
         yield message("With others: {after}", after=after(advice, advices))
     yield message("Id: {id}", id=advice.id)
@@ -211,7 +211,7 @@ def expected(p: Prediction, of: str) -> Iterator[Message]:
     """Yield the time now and afterwards, and the saving or cost, each with its interval."""
     ceiling = [] if p.ceiling_ns is None else [message("never more than {time:ns} by itself", time=p.ceiling_ns)]
     if p.p50_ns is None or p.saving_ns is None:
-        unknown = message("Saving: cannot be told from this recording")
+        unknown = message("Saving: cannot be predicted from this recording")
         yield message("{parts:parts}", parts=[unknown, *ceiling])
         return
     yield now_and_then(p, of)
@@ -245,10 +245,10 @@ def how_sure(advice: Advice, advices: Advices) -> Iterator[Message]:
     if saving >= 0 > low:
         yield message("it may cost time instead: measure it")
     if saving < 0 < high:
-        yield message("it may save time all the same: measure it")
+        yield message("it may still save time: measure it")
     if advices.noise_ns and 0 < saving < advices.noise_ns:
         yield message(
-            "less than these steps differ by chance (±{time:ns}): take many to measure it", time=advices.noise_ns
+            "less than the noise of these steps (±{time:ns}): measure it over many steps", time=advices.noise_ns
         )
     why = advices.excluded.get(advice.id)
     if why and p.method == "replay":
@@ -266,9 +266,9 @@ def after(advice: Advice, advices: Advices) -> Message:
             others = message("the other {count} that can be combined", count=len(then.once))
     values = {"others": others, "verb": "is" if len(then.once) == 1 else "are", "then": then.saving_ns}
     if 0 < then.saving_ns < own:
-        return message("little is left of it ({then:ns}) once {others} {verb} done", **values)
+        return message("saves only {then:ns} once {others} {verb} done", **values)
     if then.saving_ns < own:
-        return message("nothing is left of it once {others} {verb} done", **values)
+        return message("saves nothing once {others} {verb} done", **values)
     if own > 0:
         return message("saves {own:ns} by itself, {then:ns} once {others} {verb} done", own=own, **values)
     return message("saves nothing by itself, {then:ns} once {others} {verb} done", **values)
@@ -287,7 +287,7 @@ def steps(advice: Advice) -> Message | None:
 def replayed(identity: Identity, of: str) -> Message:
     """Return how well the unchanged recording was repeated. ``of``: what was compared, "step" or "recording"."""
     if identity.error is None or identity.worst is None:
-        return message("Nothing was replayed: the recording holds no events of a host.")
+        return message("Nothing was replayed: the recording has no host events.")
     steps = unexplained = waits = None
     if of == "step":
         steps = plural(
@@ -296,17 +296,17 @@ def replayed(identity: Identity, of: str) -> Message:
         )  # fmt: skip
     if identity.unexplained is not None:
         unexplained = message(
-            ". {share:ratio} of the device's work starts later than anything recorded explains",
+            ". {share:ratio} of the device's work starts later than the recorded events explain",
             share=identity.unexplained,
         )
     if identity.untold_waits:
         waits = message(
-            ". For {count} times that a stream is told to wait nothing recorded says what it waits for: where several "
-            "streams work at once, a saving may be smaller than said, and a cost larger",
+            ". For {count} waits of a stream, the event waited for was not recorded: where streams overlap, a saving "
+            "may be smaller, and a cost larger, than predicted",
             count=identity.untold_waits,
         )
     return message(
-        "Replayed unchanged, the recording repeats itself with an error of {error:ratio}{steps}{unexplained}{waits}.",
+        "The replay of the unchanged recording has an error of {error:ratio}{steps}{unexplained}{waits}.",
         error=identity.error, steps=steps, unexplained=unexplained, waits=waits,
     )  # fmt: skip
 
@@ -322,7 +322,7 @@ def together(advices: Advices, of: str) -> Iterator[Message]:
         if count == savings:
             which = message("Both") if count == 2 else message("All {count}", count=count)
         first = now_and_then(advices.combined, of, within=True)
-        yield message("{which}, replayed at once: {first}. {second}.", which=which, first=first, second=saving[0])
+        yield message("{which}, replayed together: {first}. {second}.", which=which, first=first, second=saving[0])
 
 
 def gains(advices: Advices) -> Iterator[Message]:
@@ -330,7 +330,7 @@ def gains(advices: Advices) -> Iterator[Message]:
     for one in advices.without_saving:
         if one.id in advices.after:
             yield message(
-                "Worth it afterwards: {id} ({title}) {after}.", id=one.id, title=one.title, after=after(one, advices)
+                "Worth doing afterwards: {id} ({title}) {after}.", id=one.id, title=one.title, after=after(one, advices)
             )
 
 
@@ -344,9 +344,9 @@ def without_saving(advices: Advices) -> Iterator[Message]:
         if (one.prediction.saving_ns or 0) > 0
     ]
     if none:
-        yield message("Looked at, saves nothing: {ids:list}.", ids=none)
+        yield message("Evaluated, saves nothing: {ids:list}.", ids=none)
     if little:
-        yield message("Looked at, saves too little to read on: {ids:list}.", ids=little)
+        yield message("Evaluated, saves too little: {ids:list}.", ids=little)
 
 
 def not_evaluable(advices: Advices, every: bool = False) -> Iterator[Message]:
@@ -363,7 +363,7 @@ def not_evaluable(advices: Advices, every: bool = False) -> Iterator[Message]:
         most = len(reasons) if every else _RULES
         cut = any(len(rules) > most for rules in by_reason.values())
         text = mark("{count} rules cannot be evaluated here. What to record: perfkit advise {source} --rule ID{more}.")
-        more = message("; --format json names all") if cut else None
+        more = message("; --format json lists all") if cut else None
         yield message(text, count=len(reasons), source=advices.source, more=more)
         for reason, rules in by_reason.items():
             yield message("{reason}: {rules}.", reason=capitalized(reason), rules=several(rules, most))
@@ -380,12 +380,12 @@ def headline(advices: Advices, of: str) -> Iterator[Text]:
     savings = [one.prediction for one in advices.advice if one.prediction.saving_ns is not None]
     if not savings:
         if not advices.advice and not advices.without_saving and len(advices.not_evaluable) == 1:
-            yield message("What was asked cannot be told from this recording.")
+            yield message("The effect cannot be predicted from this recording.")
             return
         notes = None
         if advices.advice:
-            one_note = message("; one thing is worth knowing")
-            notes = one_note if len(advices.advice) == 1 else message("; some things are worth knowing")
+            one_note = message("; see the note below")
+            notes = one_note if len(advices.advice) == 1 else message("; see the notes below")
         yield sentence(message("{nothing}{notes}", nothing=message(NOTHING), notes=notes))
         return
     changes, best, which = len(savings), savings[0], None
@@ -405,11 +405,12 @@ def headline(advices: Advices, of: str) -> Iterator[Text]:
 def answer(whole: Message, p: Prediction, which: Message | None = None) -> Message:
     """Return the time of a step or the recording now and afterwards, with the interval; ``which``: the changes."""
     if p.p50_ns is None:
-        return message("what {what} would take cannot be told from this recording.", what=whole)
+        return message("the new time of {what} cannot be predicted from this recording.", what=whole)
     values = {"what": whole, "now": p.base_ns, "then": p.p50_ns, "low": p.p10_ns or 0, "high": p.p90_ns or 0}
     if (p.saving_ns or 0) <= 0:
         return message(
-            "{what} takes {now:ns} now, and would take {then:ns} ({low:ns} to {high:ns}): it does not pay.", **values
+            "{what} takes {now:ns} now, and would take {then:ns} ({low:ns} to {high:ns}): it does not pay off.",
+            **values,
         )
     return message(
         "{what} takes {now:ns} now, and should take {then:ns} ({low:ns} to {high:ns}){which}.", which=which, **values

@@ -67,7 +67,7 @@ def overridden(given: Mapping[str, float]) -> Thresholds:
     types = {field.name: field.type for field in fields(Thresholds)}
     for name, value in given.items():
         if name not in types:
-            raise UsageError(f"no such threshold: {name}", f"choose among {', '.join(types)}")
+            raise UsageError(f"unknown threshold: {name}", f"choose among {', '.join(types)}")
         if not 0 <= value < math.inf:
             raise UsageError(f"threshold {name}={value}: not a number of 0 or more", "give a number")
         if types[name] == "int" and value != int(value):

@@ -90,7 +90,7 @@ def reordered(texts: pa.Array, order: IntArray, instead: Mapping[int, str | None
     other_ends, other_cells = _ends_and_bytes(others)
     size = int(ends[-1] - ends[0]) + int(other_ends[-1] - other_ends[0])
     if size > OFFSETS_END:
-        raise ValueError(f"{size} bytes of text, of which one array holds {OFFSETS_END}")
+        raise ValueError(f"{size} bytes of text, more than the {OFFSETS_END} of one array")
     new_ends, new_cells = allocate(len(order) + 1, np.int32), allocate(size + WORD, np.uint8)
     text, other_text, new_text = (part.ctypes.data for part in (cells, other_cells, new_cells))
     _copy(text, len(cells), ends, replaced, rows, other_text, len(other_cells), other_ends, order, new_text, new_ends)

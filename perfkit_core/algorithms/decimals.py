@@ -55,8 +55,8 @@ def check_fits(times_ns: Iterable[int]) -> None:
 
 def _not_fitting(text: str, place: str, more: str = "") -> SourceError:
     return SourceError(
-        f"a time stamp is not a number that fits 64 bits of nanoseconds: {text[:40]!r}{place}",
-        f"the file is damaged, or no profiler wrote it: record it again{more}",
+        f"a timestamp is not a 64-bit number of nanoseconds: {text[:40]!r}{place}",
+        f"the file is damaged, or was not written by a profiler: record it again{more}",
     )
 
 

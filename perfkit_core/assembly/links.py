@@ -63,13 +63,13 @@ def launches(trace: Trace, external: IntArray) -> tuple[IntArray, tuple[Finding,
         operators = np.flatnonzero(trace.host & trace.rows("kind", *OPERATOR_KINDS))
         launched_by[open_rows] = _match(external[open_rows], external[operators], operators)
     if not work.any():
-        text = message("no work on a device was recorded: device times are 0")
+        text = message("no device work was recorded: device times are 0")
         return launched_by, (Finding("no-device-events", text),)
     lost = int((work & (launched_by == NO_ROW)).sum())
     if not lost:
         return launched_by, ()
     text = message(
-        "{lost} of {count} device events have no recorded launch: they are in no operator, step or phase",
+        "{lost} of {count} device events have no recorded launch: they belong to no operator, step or phase",
         lost=lost,
         count=int(work.sum()),
     )

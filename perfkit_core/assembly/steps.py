@@ -58,7 +58,7 @@ def assign_steps(trace: Trace) -> tuple[IntArray, tuple[Finding, ...]]:
     step[launched] = step[launched_by[launched]]
     step[rows] = number
     if (start[1:] < end[:-1]).any():
-        text = message("some steps overlap: events are counted in the one begun last")
+        text = message("some steps overlap: an event counts in the step that began last")
         findings += (Finding("overlapping-steps", text),)
     if len(np.unique(number)) < len(number):
         text = message("some step numbers occur more than once in one recording")
@@ -121,7 +121,7 @@ def _partial_steps(trace: Trace) -> tuple[Finding, ...]:
         findings.append(Finding(PARTIAL, text))
     if len(empty):
         text = message(
-            "step {numbers} was opened when the recording ended, and nothing took place in it: it is left out",
+            "step {numbers} had just begun when the recording ended and has no events: it is left out",
             numbers=", ".join(map(str, empty)),
         )
         findings.append(Finding(EMPTY, text))
@@ -148,9 +148,11 @@ def assign_phases(trace: Trace) -> tuple[pa.ChunkedArray, tuple[Finding, ...]]:
     phase[nested & (phase < 0)] = _OTHER if any_phase else -1
     findings: tuple[Finding, ...] = ()
     if len(inferred):
-        text = message("no forward spans were recorded: forward is what sequence numbers tie to the backward pass")
+        text = message("no forward spans were recorded: forward is inferred from sequence numbers of the backward pass")
         if labelled:
-            text = message("outside of the labelled layers forward is what sequence numbers tie to the backward pass")
+            text = message(
+                "outside the labelled layers, forward is inferred from sequence numbers of the backward pass"
+            )
         findings = (Finding("forward-inferred", text),)
     elif not any_phase:
         text = message("neither data loading, forward, backward nor optimizer spans were recorded")

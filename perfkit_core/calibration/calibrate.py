@@ -175,7 +175,7 @@ def calibrate(calibrator: Calibrator, report: Callable[[str], None] = lambda tex
     """Measure, and save the calibration. Raises CaptureError where the framework cannot be used."""
     version = calibrator.version()
     if version is None:
-        raise CaptureError(f"{calibrator.framework} is not installed", "install it, or name another --framework")
+        raise CaptureError(f"{calibrator.framework} is not installed", "install it, or give another --framework")
     bench = calibrator.bench()
     found = Calibration(
         calibrator.framework,

@@ -25,15 +25,15 @@ _SHOWN_SOURCES: Final = 3
 
 @click.command(epilog="Example: perfkit advise runs/baseline --what-if loader-workers=4")
 @click.argument("sources", metavar="[SOURCE...]", nargs=-1, type=options.LOCATION)
-@click.option("--explain", metavar="ID", help="Show everything about one advice; the beginning of its id is enough.")
+@click.option("--explain", metavar="ID", help="Show everything about one advice; a prefix of its id is enough.")
 @click.option("--what-if", "questions", multiple=True, metavar="RULE=VALUE", help="Predict the effect of this value, "
               "whether or not the rule applies: loader-workers=4. Repeatable; each is predicted alone.")  # fmt: skip
 @click.option("--rule", "rules", multiple=True, metavar="ID", help="Apply only this rule. Repeat it or use commas for "
               "several; 'perfkit plugins' lists them.")  # fmt: skip
 @click.option("--threshold", "thresholds", multiple=True, metavar="NAME=VALUE", help="Override a threshold of the "
               "rules, such as loader_share=0.1. Repeatable.")  # fmt: skip
-@click.option("--identity", "only_identity", is_flag=True, help="Show only the replay error of each SOURCE, a profile "
-              "of its own.")  # fmt: skip
+@click.option("--identity", "only_identity", is_flag=True, help="Show only the replay error; each SOURCE is a "
+    "separate profile.")  # fmt: skip
 @click.option("--ledger", type=options.LOCATION, metavar="FILE", help="Show how measured predictions turned out, from "
               "the ledger of perfkit verify; needs no SOURCE.")  # fmt: skip
 @options.format_option("text, markdown, html or json; csv has the table only")
@@ -54,9 +54,8 @@ def advise(
 ) -> None:
     """Suggest changes, and predict what each of them saves.
 
-    Every number comes from a replay of the recording with the change made in it, or names its other origin; it comes
-    with an interval. A SOURCE is a run folder, a trace file or a folder of trace files; several are the ranks of one
-    profile.
+    Every number comes from a replay of the recording with the change applied, or states its other origin, and has an
+    interval. A SOURCE is a run folder, a trace file or a folder of trace files; several are the ranks of one profile.
     """
     from perfkit_core.advice import ledger as outcomes
     from perfkit_core.advice.reports import identity_report
@@ -64,7 +63,7 @@ def advise(
     chosen = renderer(format_name, output)
     refuse_overwriting(output, sources if ledger is None else (*sources, ledger))
     if not sources and ledger is None:
-        raise UsageError("nothing to give advice on", "name a run folder or a trace file")
+        raise UsageError("no source given", "give a run folder or a trace file")
     if (explain is not None) + bool(questions) + only_identity > 1:
         raise UsageError("--explain, --what-if and --identity exclude each other", "use one at a time")
     if only_identity:
@@ -91,7 +90,7 @@ def _advices(trace: Trace, questions: tuple[str, ...], rules: list[str], thresho
     if not questions:
         return advise(trace, rules=rules, thresholds=thresholds)
     if rules:
-        raise UsageError("--rule and --what-if exclude each other", "--what-if names its rule itself")
+        raise UsageError("--rule and --what-if exclude each other", "--what-if already selects its rule")
     advices = what_ifs(trace, list(map(_number, questions)), thresholds=thresholds)
     for rule, why in advices.not_evaluable.items():
         raise UsageError(f"--what-if {rule}: {why}")

@@ -13,7 +13,7 @@ from perfkit_core.errors import UsageError
 from perfkit_core.plugins.manager import get_plugins
 
 _NOTE: Final = (
-    "Time of one call; host_OPERATOR_N is an operator on N elements, called from Python in turns with the others."
+    "Time of one call; host_OPERATOR_N is an operator on N elements, called from Python, alternating with the others."
 )
 _COLUMNS: Final = ("name", "p10_ns", "p50_ns", "p90_ns", "samples")
 
@@ -22,13 +22,13 @@ _COLUMNS: Final = ("name", "p10_ns", "p50_ns", "p90_ns", "samples")
 @click.option("--framework", "frameworks", multiple=True, metavar="NAME", help="Measure only this framework. Repeat it "
               "or use commas for several.  [default: all that are installed]")  # fmt: skip
 @click.option("--show", is_flag=True, help="Show earlier measurements; measure nothing.")
-@click.option("--refresh", is_flag=True, help="Measure again what was measured earlier.")
+@click.option("--refresh", is_flag=True, help="Repeat earlier measurements.")
 @options.format_option(options.SUMMARY_FORMATS)
 @options.output
 def calibrate(
     frameworks: tuple[str, ...], show: bool, refresh: bool, format_name: str | None, output: Path | None
 ) -> None:
-    """Measure the cost of tiny operators, launches and copies here.
+    """Measure the cost of tiny operators, launches and copies.
 
     perfkit advise uses the times for operators that would run on another device, where the recording does not show
     their cost there. This takes some seconds; the times are kept in the cache folder for each version of a framework.

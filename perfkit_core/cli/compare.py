@@ -36,12 +36,12 @@ _UNLIMITED: Final = ("gate", "runs", "new_waterfall", "new_step_time", "waterfal
 @click.argument("runs", metavar="RUN...", nargs=-1, required=True)
 @click.option("--baseline", multiple=True, metavar="RUN", help="The base that all other runs are compared with. "
               "Repeat it for several captures.  [default: the first run]")  # fmt: skip
-@click.option("--against", nargs=2, metavar="BASE OTHER", help="Show only what is new since this earlier pair of runs: "
-              "what these two did not differ by.")  # fmt: skip
+@click.option("--against", nargs=2, metavar="BASE OTHER", help="Show only differences that are new since this "
+    "earlier pair of runs.")  # fmt: skip
 @click.option("--fail-on", "conditions", multiple=True, metavar="CONDITION", help="Exit with code 1 if the condition "
               "holds beyond noise: 'step_time > 3%', 'operators.self_cpu_ns[matmul] > +2ms', "
               "'memory_places.peak_bytes[cpu] > 1GiB' (of a whole capture). Repeatable.")  # fmt: skip
-@click.option("--per", type=click.Choice(["sample", "token", "flop"]), help="Compare steps by their work.")
+@click.option("--per", type=click.Choice(["sample", "token", "flop"]), help="Compare steps per unit of work.")
 @click.option("--samples", metavar="A,B", help="Samples per step of each run, if they are not recorded.")
 @click.option("--tokens", metavar="A,B", help="Tokens per step of each run.")
 @click.option("--noise", metavar="SHARE%", help="Standard deviation of the step time of equal processes, for single "
@@ -67,11 +67,11 @@ def compare(
     """Compare profiles with the first one, or with --baseline.
 
     A RUN is a run folder or trace file; several captures of the same training, separated by commas or as a quoted
-    pattern ('runs/main-*'), are pooled. For two runs the tables show where the difference comes from, for more a column
-    each. Operators are matched by canonical name, so runs may come from different frameworks. Such runs differ in much:
-    with --against an earlier pair of them, only new differences are shown.
+    pattern ('runs/main-*'), are pooled. For two runs the tables show where the difference comes from, for more a
+    column each. Operators are matched by canonical name, so runs may come from different frameworks. Such runs differ
+    a lot: with --against an earlier pair of them, only new differences are shown.
 
-    Exit codes: 0, 1 a condition of --fail-on holds, 2 a run or an option is wrong.
+    Exit codes: 0, 1 a condition of --fail-on holds, 2 a run or an option is invalid.
     """
     from perfkit_core.compare.change import against_report
     from perfkit_core.compare.multi_run import Run, multi_run_report
@@ -119,9 +119,9 @@ def asked(given: Mapping[str, Any], runs: int) -> Asked:
 
     per = given["per"]
     if given["tokens"] and per != "token":
-        raise UsageError("--tokens is for --per token", "--per token --tokens A,B")
+        raise UsageError("--tokens requires --per token", "--per token --tokens A,B")
     if given["samples"] and per not in (None, "sample"):
-        raise UsageError("--samples is for --per sample", "--per sample --samples A,B")
+        raise UsageError("--samples requires --per sample", "--per sample --samples A,B")
     amounts: list[int] = []
     name = "tokens" if per == "token" else "samples"
     if given[name] is not None:
@@ -170,10 +170,10 @@ def named_runs(given: Sequence[str], baseline: Sequence[str]) -> list[Named]:
         left_out = [run for run in runs if len(run) == 1 and exists(run[0]) and not recognised(run[0])]
         if left_out:
             more = f" and {len(left_out) - 3} more" if left_out[3:] else ""
-            click.echo(f"left out, as no profile: {', '.join(str(run[0]) for run in left_out[:3])}{more}", err=True)
+            click.echo(f"left out (not a profile): {', '.join(str(run[0]) for run in left_out[:3])}{more}", err=True)
             runs = [run for run in runs if run not in left_out]
     if len(runs) < 2:
-        raise UsageError("one run cannot be compared", "name two or more: perfkit compare A B, or DIR/*")
+        raise UsageError("a comparison needs two runs or more", "give two or more: perfkit compare A B, or DIR/*")
     labels = distinguishing([places[0] for places in runs])
     return [Named(name, places) for name, places in zip(labels, runs, strict=True)]
 

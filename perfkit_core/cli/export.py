@@ -18,13 +18,13 @@ from perfkit_core.errors import UsageError
               "lists all.  [default: by the name of FILE]")  # fmt: skip
 @click.option("-o", "--output", type=options.writable, metavar="FILE",
               help="The file to write; missing folders are created; compressed if its name ends in .gz.  "
-              "[default: standard output, if it is no terminal]")  # fmt: skip
+              "[default: standard output, if it is not a terminal]")  # fmt: skip
 @click.option("--weight", metavar="WEIGHT", help="Weight of folded stacks: cpu (self time on the host), device (time "
               "of the work they launched), calls, or bytes (allocated).  [default: cpu]")  # fmt: skip
 @click.option("--align", is_flag=True, help="Align the clocks of the ranks by the collectives they share; if "
-              "groups of ranks share none, only in the largest group.")  # fmt: skip
-@click.option("--stream", is_flag=True, help="Write the events of one trace file to Parquet as they are read, in "
-              "little memory however large the file is; derived columns are computed on loading.")  # fmt: skip
+              "groups of ranks share none, only within the largest group.")  # fmt: skip
+@click.option("--stream", is_flag=True, help="Convert one trace file of any size to Parquet as it is read, in little "
+    "memory; derived columns are computed on loading.")  # fmt: skip
 @click.option("--step", "steps", multiple=True, metavar="N|N-M", help="Export only these steps, and the device work "
               "during them.")  # fmt: skip
 @options.partial
@@ -56,9 +56,9 @@ def export(
 
     refuse_overwriting(output, sources)
     if output is None and sys.stdout.isatty():
-        raise UsageError("refusing to write a file to a terminal", "name a file with -o, as in -o trace.json.gz")
+        raise UsageError("refusing to write a file to a terminal", "use -o FILE, as in -o trace.json.gz")
     if output is None and to is None:
-        raise UsageError("a format is missing", "choose one with --to, or name a file with -o, as in -o trace.json.gz")
+        raise UsageError("no output format given", "choose one with --to, or use -o FILE, as in -o trace.json.gz")
     chosen, export_options, wanted = export.choose(to, output), ExportOptions(weight), options.steps(steps)
     export.check(chosen, export_options)
     if stream:

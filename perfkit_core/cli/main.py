@@ -69,7 +69,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
             result = perfkit.main(arguments, prog_name="perfkit", standalone_mode=False)
             sys.stdout.flush()
             if _nowhere.lost:
-                raise OSError(errno.EBADF, "it is closed, and nothing was shown", "standard output")
+                raise OSError(errno.EBADF, "it is closed, and nothing was printed", "standard output")
             code = result if isinstance(result, int) else 0
         except (click.Abort, KeyboardInterrupt):
             code = INTERRUPTED

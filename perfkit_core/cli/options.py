@@ -116,7 +116,9 @@ def steps(values: Iterable[str]) -> tuple[int, ...] | None:
             raise UsageError(f"not a step: {value!r}", "write a number as in --step 5, or a range as in --step 5-8")
         first, last = int(match[1]), int(match[2] or match[1])
         if not first <= last < first + LARGEST_RANGE:
-            raise UsageError(f"not a range of steps: {value!r}", "the last must not be below the first: --step 5-8")
+            raise UsageError(
+                f"not a range of steps: {value!r}", "the last step must not be below the first: --step 5-8"
+            )
         numbers |= dict.fromkeys(range(first, last + 1))
     return tuple(numbers) or None
 
@@ -130,7 +132,7 @@ def profile(
     from perfkit_core.ranks.profile import opened
 
     if scheduler is not None and workers > 1:
-        raise UsageError("--workers and --scheduler exclude each other", "a cluster has workers of its own")
+        raise UsageError("--workers and --scheduler exclude each other", "a cluster has its own workers")
     with reading(sources) as say:
         yield opened(sources, keep, workers, scheduler, say, together_bytes)
 
@@ -178,5 +180,5 @@ def write_shard(
     )  # fmt: skip
     files.write(stored, output)
     ranks = f"{len(whole.ranks)} rank{'s' if whole.ranks[1:] else ''}"
-    empty = "" if count else f": shard {shard} holds none of the {ranks}; it is empty"
+    empty = "" if count else f": shard {shard} contains none of the {ranks} and is empty"
     click.echo(f"wrote {output}{empty}", err=True)

@@ -55,7 +55,7 @@ def emit(report: Report, chosen: Renderer, output: Path | None) -> None:
         write(chosen.render(report), output)
         return
     if sys.stdout.isatty() and chosen.name == "html":
-        raise UsageError("refusing to write HTML to a terminal", "name a file with -o")
+        raise UsageError("refusing to write HTML to a terminal", "use -o FILE")
     if sys.stdout.isatty() and chosen.name == "text":
         from perfkit_core.renderers import text
 
@@ -109,7 +109,7 @@ def refuse_overwriting_below(output: Path | None, folder: Path) -> None:
 
 
 def _overwrites(output: Path) -> UsageError:
-    return UsageError(f"{output}: -o would replace what is read", "give the output another name")
+    return UsageError(f"{output}: -o would overwrite a source", "choose another output file")
 
 
 @contextlib.contextmanager

@@ -17,7 +17,7 @@ _PREFIX: Final = "perfkit_"
 @click.command()
 @options.format_option(options.SUMMARY_FORMATS)
 def plugins(format_name: str | None) -> None:
-    """List plugins, views, and why a plugin does not work.
+    """List plugins and views, and why a plugin does not load.
 
     Lists the plugins with what they add, and the views with their groupings.
     """

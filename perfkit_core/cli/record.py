@@ -82,7 +82,7 @@ class Session:
 
         if profiles_itself(script, self._recorders):
             raise CaptureError(
-                f"{script} starts a profiler of its own, and a process can have only one",
+                f"{script} starts its own profiler, and a process can have only one",
                 "run it with python and pass perfkit's trace_handler as on_trace_ready",
             )
         reason = failures.why_unwritable(self.run_dir)

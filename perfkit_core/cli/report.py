@@ -48,7 +48,7 @@ def report(
         if lacking:
             shown = ", ".join(lacking[:3]) + (f" and {len(lacking) - 3} more" if lacking[3:] else "")
             hint = "make them with perfkit report --shard"
-            raise UsageError(f"the partials do not hold what a page shows ({shown})", hint)
+            raise UsageError(f"the partials lack tables of the page ({shown})", hint)
         page = run_report(profile)
         write(renderer("html").render(page if of_partials else read_from(page, sources)), output)
     say_written(output)

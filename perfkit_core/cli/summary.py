@@ -17,7 +17,8 @@ from perfkit_core.plugins.contracts import ViewRequest
 
 DEFAULT_VIEWS: Final = ("partition", "model", "operators")
 _FILTERS: Final = (
-    click.option("--by", multiple=True, metavar="GROUPING", help="Split the rows of views that can be split so: shape, "
+    click.option("--by", multiple=True, metavar="GROUPING", help="Split the rows of views that have this grouping: "
+        "shape, "
                  "stack, stack=N (innermost frames), overload, thread, label, scope, module, phase, step, device, "
                  "rank, operator, stream, launch, category, … 'perfkit plugins' lists the groupings of each view; "
                  "families.operator splits the view families only."),
@@ -37,7 +38,8 @@ _FILTERS: Final = (
     click.option("--trim", metavar="REGEX", help="End a tree above the rows whose name contains a match."),
     click.option("--depth", type=Whole(), metavar="N", help="Deepest level of a tree; roots are 0."),
     click.option("--min", "minimums", multiple=True, metavar="COLUMN=VALUE",
-                 help="Show only rows that reach it: total_cpu_ns=1ms, flops=1e6, self_cpu_ratio=5%. Units: ns, us, "
+                 help="Show only rows with this value or more: total_cpu_ns=1ms, flops=1e6, self_cpu_ratio=5%. "
+                     "Units: ns, us, "
                  "ms, s; B, KiB, MiB, GiB, KB, MB, GB (decimal); K, M, G, T (thousand, million, …); %."),
     click.option("--displayed-only", is_flag=True, help="Let sums over the rows of a tree (modules, code) count only "
                  "what is shown."),

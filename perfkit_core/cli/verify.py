@@ -28,7 +28,7 @@ CANNOT_TELL: Final = 3
 @click.option("--rounds", type=Whole(), default=5, show_default=True, metavar="N",
               help="Rounds of two runs of each command; 3 or more.")  # fmt: skip
 @click.option("--warmup", type=Whole(), default=1, show_default=True, metavar="K",
-              help="Runs of each command before those that count.")  # fmt: skip
+              help="Warm-up runs of each command, which do not count.")  # fmt: skip
 @click.option("--warmup-steps", type=Whole(), default=10, show_default=True, metavar="K",
               help="Steps left out at the beginning of each run, at most half of them.")  # fmt: skip
 @click.option("--timeout", type=click.FloatRange(min=0, min_open=True), metavar="SECONDS",
@@ -60,7 +60,7 @@ def verify(
     counts as better only if the 95 % interval of the saving excludes 0, and the saving exceeds the difference between
     equal runs of the base.
 
-    Exit codes: 0 verified, 1 refuted, 3 cannot tell, 2 a command or an option is wrong.
+    Exit codes: 0 verified, 1 refuted, 3 cannot tell, 2 a command or an option is invalid.
     """
     from perfkit_core.system import failures
     from perfkit_core.verify import ledger as ledgers
@@ -80,7 +80,7 @@ def verify(
         predicted = prediction.from_file(advice)
     if ledger is not None:  # fail before the runs, not after them
         if is_remote(ledger):
-            raise UsageError(f"{ledger}: a store cannot append to a file", "give a --ledger on this machine")
+            raise UsageError(f"{ledger}: a remote store cannot append to a file", "give a --ledger on this machine")
         reason = "it is a folder" if ledger.is_dir() else failures.why_unwritable(ledger.parent)
         if reason is not None:
             raise UsageError(f"{ledger}: cannot be written ({reason})", "choose another --ledger")

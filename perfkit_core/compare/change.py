@@ -38,19 +38,19 @@ Side = Sequence[Trace]
 CAUSE: Final = ("operator", "category", "place", "phase", "family")
 NAMED_LAYERS: Final = 3
 _NOTE = mark(
-    "Before: what the median step of other took more than that of base in the earlier pair; now: in this one. The "
-    "difference of the two is new: what both pairs have in common cancels out."
+    "Before: how much longer the median step of other was than that of base in the earlier pair; now: in this pair. "
+    "The change is new: what both pairs have in common cancels out."
 )
 _VERDICTS: Final = {
-    SLOWER: mark("New: other has lost {change:ns} against base since the earlier pair{interval}{noise}."),
-    FASTER: mark("New: other has gained {change:ns} on base since the earlier pair{interval}{noise}."),
+    SLOWER: mark("New: other became {change:ns} slower relative to base since the earlier pair{interval}{noise}."),
+    FASTER: mark("New: other became {change:ns} faster relative to base since the earlier pair{interval}{noise}."),
     PERHAPS_SLOWER: mark(
-        "Possibly new (machine noise cannot be ruled out): other has lost {change:ns} against base since the earlier "
-        "pair{interval}{noise}; record three of each."
+        "Possibly new (machine noise cannot be ruled out): other became {change:ns} slower relative to base since "
+        "the earlier pair{interval}{noise}; record three captures of each."
     ),
     PERHAPS_FASTER: mark(
-        "Possibly new (machine noise cannot be ruled out): other has gained {change:ns} on base since the earlier "
-        "pair{interval}{noise}; record three of each."
+        "Possibly new (machine noise cannot be ruled out): other became {change:ns} faster relative to base since "
+        "the earlier pair{interval}{noise}; record three captures of each."
     ),
     NO_DIFFERENCE: mark("Nothing new beyond noise: the difference has changed by {change:+ns}{interval}{noise}."),
     TOO_FEW: mark("Too few steps to tell what is new: the difference has changed by {change:+ns}{interval}{noise}."),

@@ -129,7 +129,7 @@ def attribution_sections(why: Explained) -> Iterator[Section]:
     yield Section("layers", say("The difference by layer"), layers, note, say(_NO_LAYERS), SHOWN_CAUSES)
     yield Section("families", say("The difference by family"), by_family(tree), " ".join(mean), limit=SHOWN_CAUSES)
     note = " ".join([*mean, say(_OF_KERNELS)]) if len(kernels) else ""
-    none = say("no work on a device was recorded")
+    none = say("no device work was recorded")
     yield Section("kernels", say("The difference by kernel"), kernels, note, none, SHOWN_CAUSES)
     title = say("Where the difference comes from, level by level")
     yield Section("attribution", title, tree.drop(columns="parent"), " ".join(mean), limit=SHOWN_ROWS)
@@ -144,7 +144,7 @@ def alignment_sections(alignment: Alignment) -> Iterator[Section]:
             values = [by_level[level][measure] for level in levels]
             shares[f"{side}_{measure}_ratio"] = pd.array([pd.NA if v is None else v for v in values], "Float64")
     note = say(_SHARES if alignment.per_step else _SHARES_OF_RUN)
-    yield Section("matched", say("How much has a counterpart"), pd.DataFrame(shares), note)
+    yield Section("matched", say("Share with a counterpart"), pd.DataFrame(shares), note)
     rows = alignment.rows[alignment.rows["level"] == UNMATCHED].drop(columns=["level", "shape", "dtype"])
     on_device = {side: any(one["device"] is not None for one in by_level.values())
                  for side, by_level in alignment.matched_share.items()}  # fmt: skip

@@ -66,7 +66,7 @@ def headline(
     steps, hints = result.steps, list[Message]()
     sentences = [*_gate(result.outcomes)]
     if steps is None:
-        sentences.append(message("Not both runs have steps: the whole recordings are compared."))
+        sentences.append(message("At least one run has no steps: the whole recordings are compared."))
     else:
         sentences.append(step_sentence(steps))
         unsure = steps.verdict in (NO_DIFFERENCE, *PERHAPS) and steps.difference
@@ -147,7 +147,7 @@ def step_sentence(steps: SampleStatistics) -> Message:
         quickest = message(", and the quickest steps differ by only {time:ns}", time=abs(steps.quickest))
     if steps.verdict in PERHAPS:
         few = min(steps.captures) < _ENOUGH
-        advice = message("; record three of each") if few else message("; record more of each")
+        advice = message("; record three captures of each") if few else message("; record more captures of each")
     return message(
         "{verdict}: the median step takes {change}{interval}; equal runs may differ by {noise:ns}{quickest}{advice}.",
         **words,

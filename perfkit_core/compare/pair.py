@@ -144,7 +144,7 @@ def _by_work(
         return normalised(unit, base, other, captures, between)
     if base is None or other is None:
         unknown = whole[0] if base is None else whole[1]
-        raise UsageError(f"{unknown.meta.source}: the number of {unit}s of a step is unknown", _HINTS[unit])
+        raise UsageError(f"{unknown.meta.source}: the number of {unit}s per step is unknown", _HINTS[unit])
     if not stepped:
         hint = "give the profiler a schedule, and call its step() after each iteration"
         raise UsageError(f"no step times to divide by {unit}s", hint)

@@ -95,9 +95,9 @@ _PER_STEP = (
     mark("Mean time and calls of a step in the outermost operators of each name."),
 )
 _PER_RUN = (
-    mark("Host time of the run, as not both have steps."),
-    mark("Covered time of the run, as not both have steps."),
-    mark("Time of the run in the outermost operators of each name, as not both have steps."),
+    mark("Host time of the run, as at least one has no steps."),
+    mark("Covered time of the run, as at least one has no steps."),
+    mark("Time of the run in the outermost operators of each name, as at least one has no steps."),
 )
 _OF_STATISTICS = mark(
     "The difference of the median steps, other less base, with its 95% interval; noise: what equal runs may differ by; "
@@ -175,12 +175,12 @@ def _sections(result: Pair, why: Explained) -> Iterator[Section]:
         note = say(_OF_STATISTICS)
         if of_ranks:
             note += " " + say("A step of several ranks is one sample.")
-        yield Section("statistics", say("How sure is the difference?"), _statistics_table(result.steps), note)
+        yield Section("statistics", say("Confidence in the difference"), _statistics_table(result.steps), note)
     if result.normalised is not None:
         note = say("The median step, divided by the work of a step.")
         yield Section("normalised", say("For the same work"), work_table(result.normalised), note)
     if different_devices(result.whole):
-        note = say("Peaks by the makers' data sheets, dense, where the product is certain; matrix16: FP16 and BF16.")
+        note = say("Dense peak rates from vendor data sheets, where the product is certain; matrix16: FP16 and BF16.")
         yield Section("devices", say("Devices"), device_table([*zip(SIDES, result.whole, strict=True)]), note)
 
     yield from attribution_sections(why)
@@ -194,7 +194,7 @@ def _sections(result: Pair, why: Explained) -> Iterator[Section]:
     yield Section("operators", say("Operators by canonical name"), by_name, operators, limit=SHOWN_OPERATORS)
     late = outliers(runs)
     if len(late):
-        note = say("Much longer than the other steps of their capture. They count; medians hardly move by them.")
+        note = say("Much longer than the other steps of their capture. They are included, but hardly affect medians.")
         yield Section("outliers", say("Outlying steps"), late, note, limit=SHOWN_OUTLIERS)
 
 
@@ -215,10 +215,10 @@ def step_section(runs: Mapping[str, Sequence[Capture]], noise_ns: int | None) ->
     base = next(iter(runs))
     medians = table.loc[table["run"] == base, "median_ns"].head(1).tolist()
     band = None if noise_ns is None or not medians else (medians[0] - noise_ns, medians[0] + noise_ns)
-    legend = say("A point is a step, the upright line the median of the run; steps far out have a name.")
+    legend = say("Each point is a step, the vertical line the median of the run; outlying steps are labelled.")
     if band is not None:
         shown = worded(base, column(COLUMNS, "run"))
-        legend += " " + say("Shaded is where the median of a run equal to {base} may lie.", base=shown)
+        legend += " " + say("Shaded: where the median of a run equal to {base} may be.", base=shown)
     chart = Chart("distribution", "run", ("dur_ns", "median_ns"), band=band, note=legend)
     # The first steps of all runs before the second ones, so that the rows that people see are of each run.
     place = table.groupby("run", sort=False).cumcount()

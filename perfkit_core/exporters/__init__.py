@@ -38,7 +38,7 @@ def _write(module: str, name: str = "write") -> Callable[[Trace, BinaryIO, Expor
 EXPORTERS = (
     Exporter("chrome", "timeline for Perfetto and chrome://tracing", (".json",), _write("chrome")),
     Exporter(
-        "folded", "stacks for flame graphs, one a line", (".folded", ".collapsed", ".txt"), _write("folded"), WEIGHTS
+        "folded", "stacks for flame graphs, one per line", (".folded", ".collapsed", ".txt"), _write("folded"), WEIGHTS
     ),
     Exporter("speedscope", "timeline for speedscope", (".speedscope.json", ".speedscope"), _write("speedscope")),
     Exporter("pprof", "stacks for pprof", (".pb.gz", ".pprof"), _write("pprof")),

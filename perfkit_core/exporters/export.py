@@ -67,13 +67,13 @@ def choose(name: str | None, path: Path | None = None) -> Exporter:
     known = get_plugins().exporters()
     if name is not None:
         if name not in known:
-            raise UsageError(f"there is no export format {name!r}", spelled_like(name, known))
+            raise UsageError(f"unknown export format {name!r}", spelled_like(name, known))
         return known[name]
     text = path.name.lower() if path else ""
     fits = [(len(end), one) for one in known.values() for end in one.suffixes if text.endswith((end, end + _GZIP))]
     if not fits:
         ends = ", ".join(f"{one.suffixes[0]} ({one.name})" for one in known.values())
-        raise UsageError(f"{path}: its name does not tell the format", f"use --to, or one of {ends}")
+        raise UsageError(f"{path}: the name does not give the format", f"use --to, or one of {ends}")
     return max(fits, key=lambda fit: fit[0])[1]
 
 
@@ -128,8 +128,8 @@ def only_steps(trace: Trace, steps: tuple[int, ...] | None) -> Trace:
     inherited = ("step", "phase", "module")  # device work has these from its launch
     changed = {name: pc.if_else(pa.array(~others), trace.column(name), None) for name in inherited}
     text = message(
-        "{count} pieces of device work that run in these steps were not launched in them: here they have no launch, "
-        "and are in no operator, step or phase",
+        "{count} pieces of device work that run in these steps were not launched in them: they are exported without "
+        "launch, operator, step or phase",
         count=int(others.sum()),
     )
     kept = only_rows(trace.with_columns(**changed), chosen | others)

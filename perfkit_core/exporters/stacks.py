@@ -111,7 +111,7 @@ def frame(text: str) -> Frame:
 
 LACKING: Final = {
     CPU: "no host events were recorded, so no stack has host time",
-    DEVICE: "no work on a device was recorded, so no stack has device time",
+    DEVICE: "no device work was recorded, so no stack has device time",
     CALLS: "no events that nest were recorded",
     BYTES: "no memory events were recorded, so no stack has bytes: record with profile_memory",
 }

@@ -148,7 +148,7 @@ def united(parts: Sequence[tuple[tuple[int, ...], Sequence[Finding]]]) -> tuple[
                 )
             elif first in numbers:
                 text = message(
-                    "{finding} (rank {number}; alike in {more} more of {ranks} ranks)",
+                    "{finding} (rank {number}; similar in {more} more of {ranks} ranks)",
                     finding=finding.text,
                     number=rank[first],
                     more=more,
@@ -178,8 +178,7 @@ def about_job(meta: TraceMeta) -> tuple[Finding, ...]:
     absent = set(range(meta.world_size or 0)) - set(meta.ranks)
     if len(meta.ranks) > 1 and absent:
         text = message(
-            "{missing} of {count} ranks were not read ({ranks}): how long a transfer takes once all have come is not "
-            "known",
+            "{missing} of {count} ranks were not read ({ranks}): transfer times of collectives are unknown",
             missing=len(absent),
             count=meta.world_size,
             ranks=_numbers(absent),
@@ -193,7 +192,7 @@ def about_job(meta: TraceMeta) -> tuple[Finding, ...]:
             message("{world}: {ranks}", world=world, ranks=spelled(ranks)) for world, ranks in sorted(ranks_of.items())
         ]
         text = message(
-            "recordings of several jobs are mixed: their ranks tell different numbers of ranks ({worlds:parts})",
+            "recordings of several jobs are mixed: their ranks report different world sizes ({worlds:parts})",
             worlds=worlds,
         )
         findings.append(Finding("jobs-mixed", text))
@@ -206,8 +205,8 @@ def waits_not_known(unknown: Collection[int], count: int, incomplete: float = 0.
     findings = []
     if unknown:
         text = message(
-            "how long {unknown} of {count} ranks wait for others is not known ({ranks}): their clocks cannot be "
-            "compared with those of others (--view clocks tells why)",
+            "the waits of {unknown} of {count} ranks are unknown ({ranks}): their clocks cannot be "
+            "compared with those of others (--view clocks shows why)",
             unknown=len(unknown),
             count=count,
             ranks=spelled(unknown),
@@ -215,8 +214,8 @@ def waits_not_known(unknown: Collection[int], count: int, incomplete: float = 0.
         findings.append(Finding("waits-not-known", text))
     if incomplete > EDGES:
         text = message(
-            "at {share:ratio} of the collectives a rank of the group cannot be compared with the others, or was not "
-            "read: these wait at least as long as told, and that rank may be the last one",
+            "in {share:ratio} of the collectives a rank of the group cannot be compared or was not read: the "
+            "reported waits are lower limits, and that rank may be the last one",
             share=incomplete,
         )
         findings.append(Finding("waits-not-known", text))

@@ -51,7 +51,7 @@ def are_partials(sources: Sequence[PathLike]) -> bool:
     """Return whether the sources are files of partials. Raises UsageError for a mixture."""
     named = [str(source).endswith(SUFFIX) for source in sources]
     if any(named) and not all(named):
-        raise UsageError(f"partials (*{SUFFIX}) and other files cannot be mixed", "name all partials of one run")
+        raise UsageError(f"partials (*{SUFFIX}) and other files cannot be mixed", "give only the partials of one run")
     return all(named)
 
 
@@ -151,7 +151,7 @@ def _read(path: Path) -> Stored:
     except OSError as error:
         raise SourceError(f"{path}: cannot be opened ({error.strerror or error})", "check the path") from None
     if stored.format != FORMAT or stored.version != VERSION:
-        raise SourceError(f"{path}: written by another version of perfkit", "make the partials again with this one")
+        raise SourceError(f"{path}: written by another version of perfkit", "make the partials again with this version")
     return stored
 
 
@@ -161,11 +161,11 @@ def asked(stored: Stored, job: Job) -> Job:
     for view in job.views:
         if view not in stored.job.views:
             raise UsageError(
-                f"the partials do not hold the view {view}", f"they hold {', '.join(stored.job.views)} (--view)"
+                f"the partials do not contain the view {view}", f"they contain {', '.join(stored.job.views)} (--view)"
             )
     made = replace(stored.job.request, sort=job.request.sort)
     if job.request not in (made, ViewRequest(sort=job.request.sort)) or job.own_steps > stored.job.own_steps:
         raise UsageError(
-            "the partials were counted for other options", "leave --by, --step, --filter, … as they were, or out"
+            "the partials were made with other options", "repeat --by, --step, --filter, … of the shards, or omit them"
         )
     return msgspec.structs.replace(stored.job, views=job.views, request=made)

@@ -106,15 +106,15 @@ def check(facts: Sequence[Facts]) -> tuple[Finding, ...]:
     """Return findings on ranks that were numbered by perfkit. Raises SourceError for ranks that cannot be of one job:
     different frameworks, a rank twice, or recordings at different times without a rank."""
     if not facts:
-        raise SourceError("no rank could be read", "without --partial the error names the first one that fails")
+        raise SourceError("no rank could be read", "without --partial the first error is shown")
     check_frameworks(fact.meta for fact in facts)
     seen: dict[tuple[int, ...], str] = {}
     for fact in facts:
         source, ranks = fact.meta.source, fact.meta.ranks
         if seen.setdefault(ranks, source) != source:
             raise SourceError(
-                f"{seen[ranks]} and {source} both hold rank {', '.join(map(str, ranks)) or 'unknown'}",
-                "name the files of one run; perfkit compare sets two runs side by side",
+                f"{seen[ranks]} and {source} both contain rank {', '.join(map(str, ranks)) or 'unknown'}",
+                "give the files of one run; perfkit compare compares two runs",
             )
     unknown = [fact.meta for fact in facts if fact.meta.ranks and not fact.told]
     known = {rank for fact in facts if fact.told for rank in fact.meta.ranks}

@@ -109,9 +109,9 @@ def _connected(work: Callable[[], T], address: str) -> T:
 def _in_one_line(error: Exception) -> str:
     """Describe an error of the cluster, without undecodable content of an unknown protocol."""
     if isinstance(error, MemoryError | ValueError | UnicodeError | EOFError):
-        return "what answers there does not speak its protocol"
+        return "the server there speaks another protocol"
     if isinstance(error, TimeoutError):
-        return "no answer in time"
+        return "no answer within the time limit"
     return " ".join(str(error).split()) or type(error).__name__
 
 
@@ -142,7 +142,7 @@ def run(
             report(done)
     except BrokenProcessPool:
         raise UsageError(
-            "a worker process ended while it read a rank", "was it out of memory? try fewer --workers"
+            "a worker process ended while reading a rank", "if it ran out of memory, use fewer --workers"
         ) from None
     finally:
         for future in futures:

@@ -116,7 +116,7 @@ def check_one_time(unknown: Iterable[TraceMeta]) -> None:
     if end < start:
         raise SourceError(
             f"{first.source} and {last.source} were recorded at different times and do not state their rank: "
-            "they are two runs, or two recordings of one",
+            "they may be two runs, or two recordings of one run",
             f"perfkit compare {first.source} {last.source}",
         )
 
@@ -145,8 +145,8 @@ def check_apart(traces: Iterable[Trace]) -> None:
         for ((_, end), a), ((start, _), b) in itertools.pairwise(sorted(timed, key=lambda item: item[0])):
             if start < end and not _other_cycle(a, b):
                 raise SourceError(
-                    f"{a.source} and {b.source} hold the same time of rank {rank}",
-                    "name one source for each rank and cycle; use perfkit compare to compare two runs",
+                    f"{a.source} and {b.source} cover the same time of rank {rank}",
+                    "give one source for each rank and cycle; use perfkit compare to compare two runs",
                 )
 
 
@@ -154,8 +154,8 @@ def _check_new(seen: dict[object, TraceMeta], key: object, meta: TraceMeta) -> N
     other = seen.get(key)
     if other is not None and not _other_cycle(other, meta):
         raise SourceError(
-            f"{other.source} and {meta.source} hold the same steps of the same rank",
-            "name one source for each rank; use perfkit compare to compare two runs",
+            f"{other.source} and {meta.source} contain the same steps of the same rank",
+            "give one source for each rank; use perfkit compare to compare two runs",
         )
     seen.setdefault(key, meta)
 

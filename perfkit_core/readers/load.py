@@ -70,11 +70,11 @@ def files_of(
     """Return the files and run folders to read, with folders of trace files expanded. Raises SourceError."""
     paths = [as_path(source) for source in sources]
     if not paths:
-        raise SourceError("no source given", "name a run folder or a trace file")
+        raise SourceError("no source given", "give a run folder or a trace file")
     for path in paths:
         check_rereadable(path)
     if len({identity(path) for path in paths}) < len(paths):
-        raise SourceError("the same source is named twice", "name each rank once")
+        raise SourceError("the same source is given twice", "give each rank once")
     readers = list(plugins.sources())
     files: list[Path] = []
     findings: list[Finding] = []
@@ -89,9 +89,7 @@ def files_of(
 def check_rereadable(path: Path) -> None:
     """Raise SourceError for a pipe or device: detecting the format reads it once, the reader again."""
     if not is_remote(path) and path.exists() and not (path.is_dir() or path.is_file()):
-        raise SourceError(
-            f"{path}: a pipe or a device, which cannot be read twice", "write it to a file first, and name that"
-        )
+        raise SourceError(f"{path}: a pipe or a device, which cannot be read twice", "write it to a file first")
 
 
 def load_one(path: Path, partial: bool = False, plugins: Plugins | None = None) -> Trace:
@@ -101,7 +99,7 @@ def load_one(path: Path, partial: bool = False, plugins: Plugins | None = None) 
             raise SourceError(f"{path}: no such file or folder", "check the path")
         start = head(path) if is_file(path) else b""
         if not start and is_file(path) and path.stat().st_size == 0:
-            raise SourceError(f"{path}: the file is empty", "was the profiler stopped before it wrote?")
+            raise SourceError(f"{path}: the file is empty", "the profiler may have been interrupted before writing it")
         trace = read_with(reader(path, start, plugins or get_plugins()), path, partial)
     return named(trace, path)
 
@@ -134,16 +132,16 @@ def reader(path: Path, start: bytes, plugins: Plugins) -> Source:
         return next(source for rating, source in rated if rating == best)
     if path.name.endswith(PARTIAL_SUFFIX):
         raise SourceError(
-            f"{path}: holds partials, which perfkit summary and perfkit report merge; there are no events in them",
-            "give the profile that they were made of",
+            f"{path}: contains partials, which have no events; perfkit summary and perfkit report merge them",
+            "give the profile that they were made from",
         )
     if _OWN_PAGE in start:
         raise SourceError(
-            f"{path}: this is a page that perfkit wrote; there are no events in it",
-            "give the run folder or the trace that it was made of",
+            f"{path}: an HTML page of perfkit, which contains no events",
+            "give the run folder or the trace that it was made from",
         )
     known = ", ".join(source.description for _, source in rated)
-    raise SourceError(f"{path}: not a profile that perfkit knows", f"perfkit reads {known}")
+    raise SourceError(f"{path}: unknown profile format", f"perfkit reads {known}")
 
 
 def stream(
@@ -161,14 +159,14 @@ def stream(
         if not exists(path):
             raise SourceError(f"{path}: no such file or folder", "check the path")
         if is_folder(path):
-            raise UsageError(f"{path}: a folder cannot be streamed", "name one trace file, or leave --stream out")
+            raise UsageError(f"{path}: a folder cannot be streamed", "give one trace file, or omit --stream")
         start = head(path)
     if start.startswith(PARQUET_MAGIC):
-        raise UsageError(f"{path}: it is Parquet already", "leave --stream out")
+        raise UsageError(f"{path}: already in Parquet", "omit --stream")
     chosen = reader(path, start, plugins or get_plugins())
     if chosen.stream is None:
         text = f"{path}: {chosen.description} cannot be streamed: parts of it depend on the whole file"
-        raise UsageError(text, "leave --stream out")
+        raise UsageError(text, "omit --stream")
     completed_by = chosen.name if chosen.complete is not None else ""
     try:
         with naming(path), replacing(target) as place, RecordedWriter(Path(place), completed_by) as writer:

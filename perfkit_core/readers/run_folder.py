@@ -60,7 +60,7 @@ def cycles(path: Path) -> tuple[list[Path], tuple[Finding, ...]]:
     metas = {file: _meta(file) for file in files}
     chosen, findings = _latest(metas)
     if lost:
-        text = message("{count} cycles could not be kept, the first: {why}", count=len(lost), why=lost[0])
+        text = message("{count} cycles could not be saved, the first: {why}", count=len(lost), why=lost[0])
         findings.append(Finding("incomplete-run", text))
     numbers: dict[str, set[int]] = {}  # processes number their cycles from 0
     for file in chosen:
@@ -69,7 +69,7 @@ def cycles(path: Path) -> tuple[list[Path], tuple[Finding, ...]]:
             numbers.setdefault(meta.recording, set()).add(meta.cycle)
     missing = sum(max(present) + 1 - len(present) for present in numbers.values()) - len(lost)
     if missing > 0:
-        text = message("{count} cycles that were recorded before others are not in the folder", count=missing)
+        text = message("{count} earlier cycles are missing from the folder", count=missing)
         findings.append(Finding("missing-cycles", text))
     return chosen, tuple(findings)
 
@@ -79,14 +79,15 @@ def _no_recordings(path: Path, lost: list[str]) -> SourceError:
     if inside:
         shown = ", ".join(inside[:3]) + (", …" if inside[3:] else "")
         return SourceError(
-            f"{path}: a folder without recordings of its own; there are some in {shown}",
-            f"name one of these folders; perfkit runs {path} lists what is inside",
+            f"{path}: no recordings directly in this folder, but in {shown}",
+            f"give one of these folders; perfkit runs {path} lists what is inside",
         )
     if lost:
-        return SourceError(f"{path}: no cycle could be kept, the first: {lost[0]}", "fix that, and record again")
+        return SourceError(f"{path}: no cycle could be saved, the first: {lost[0]}", "fix that, and record again")
     return SourceError(
         f"{path}: a folder without recordings (*{SUFFIX}) and trace files ({', '.join(TRACE_SUFFIXES)})",
-        f"give the folder that was passed to trace_handler, or of trace files; perfkit runs {path} looks below it",
+        f"give the folder that was passed to trace_handler, or a folder of trace files; perfkit runs {path} searches "
+        f"subfolders",
     )
 
 
@@ -139,4 +140,4 @@ def _lost(path: Path) -> list[str]:
     if not mark.exists():
         return []
     # on a full disk the mark is empty
-    return mark.read_text(encoding="utf-8", errors="replace").splitlines() or ["no room for the reason either"]
+    return mark.read_text(encoding="utf-8", errors="replace").splitlines() or ["the reason could not be saved either"]

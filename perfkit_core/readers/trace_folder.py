@@ -87,7 +87,7 @@ def _check_missing(others: Iterable[Path], profiles: Iterable[Path]) -> None:
         rank = rank_of_name(stem)
         if stem not in stems and (_series(stem) in series or (rank is not None and rank not in ranks)):
             raise SourceError(
-                f"{file}: named like the profiles beside it, but not a profile that perfkit knows",
+                f"{file}: named like the other profiles, but in an unknown format",
                 "move it elsewhere, or leave it out with --partial",
             )
 

@@ -138,6 +138,6 @@ class GivingWay:
         """Raise CaptureError if another profiler was started."""
         if self._gave_way:
             raise CaptureError(
-                "the script started a profiler of its own, and a process can have only one: recording ended there",
+                "the script started its own profiler, and a process can have only one: recording ended there",
                 "run it with python and pass perfkit's trace_handler as on_trace_ready",
             )

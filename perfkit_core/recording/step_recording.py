@@ -89,7 +89,7 @@ def step_window(
         raise UsageError(f"steps={steps} and {', '.join(given)} contradict each other", "give one or the other")
     first, last = steps
     if not 0 <= first <= last:
-        raise UsageError(f"steps=({first}, {last}) names no steps", "give the first and the last step to record")
+        raise UsageError(f"steps=({first}, {last}) selects no steps", "give the first and the last step to record")
     warmup = min(warmup, first)
     return StepWindow(0, warmup, last - first + 1, skip_first=first - warmup, origin=0)
 
@@ -162,7 +162,7 @@ def _guarded(method: Callable[Concatenate[StepRecording, P], None]) -> Callable[
         try:
             method(self, *args, **kwargs)
         except Exception as error:
-            failures.tell(f"recording ended early, training goes on: {error}")
+            failures.tell(f"recording ended early, training continues: {error}")
             failures.tell("recording ended early", logging.DEBUG, error)
             self._end()
             self._profiler.writer.mark_incomplete(error)
@@ -228,9 +228,9 @@ class StepRecording:
         self._leave(Ending.NOT_TAKEN, keep=self._steps_of_cycle > 0)
         self._end()
         if not self._recorded:
-            trained = f"it had the steps {self._begun} to {self._step - 1}, and the window is {self._window}"
+            trained = f"the loop ran steps {self._begun} to {self._step - 1}, but the window is {self._window}"
             trained = trained if self._step > self._begun else "no step was"
-            failures.tell(f"none of the chosen steps was trained: {trained}", logging.WARNING)
+            failures.tell(f"none of the chosen steps was reached: {trained}", logging.WARNING)
 
     @_guarded
     def abort(self) -> None:

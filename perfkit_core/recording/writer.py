@@ -114,7 +114,7 @@ class CycleWriter(Generic[Profiler]):
                 try:
                     callback(profiler)
                 except Exception as error:
-                    failures.log(f"the callback {callback!r} failed, training goes on", error)
+                    failures.log(f"the callback {callback!r} failed, training continues", error)
 
     @property
     def written(self) -> list[Path]:
@@ -162,7 +162,7 @@ class CycleWriter(Generic[Profiler]):
         store.mark_incomplete(self.run_dir, cycle, error)
         if not isinstance(error, Exception):
             raise error
-        failures.log("a cycle is missing in the run folder, training goes on", error)
+        failures.log("a cycle is missing in the run folder, training continues", error)
 
 
 def _warn(run_dir: Path, pid: int) -> None:

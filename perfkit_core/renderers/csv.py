@@ -15,7 +15,7 @@ def render(report: Report) -> str:
     tables = [section for section in report.sections if not section.only_text]
     if len(tables) != 1:
         names = ", ".join(section.name for section in tables) or "none"
-        raise UsageError(f"csv holds one table, here are {len(tables)} ({names})", "choose one with --view")
+        raise UsageError(f"CSV holds one table, not {len(tables)} ({names})", "choose one with --view")
     names_of_columns, rows = records(tables[0].table)
     out = io.StringIO()
     writer = csv.writer(out, lineterminator="\n")

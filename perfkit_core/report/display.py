@@ -55,7 +55,7 @@ def check(tables: Mapping[str, pd.DataFrame], display: Display, columns: Sequenc
     for column in wanted:
         if not called(columns, column, known):
             shown = ", ".join(tables)
-            raise UsageError(f"there is no column {column!r} in {shown}", spelled_like(column, known, "columns"))
+            raise UsageError(f"no column {column!r} in {shown}", spelled_like(column, known, "columns"))
     of_trees = any(value is not None for value in (display.start, display.trim, display.depth))
     if (of_trees or display.displayed_only) and DEPTH not in known:
         hint = "start, trim, depth and displayed-only are for views with a column depth"

@@ -74,14 +74,14 @@ def _busy_devices(table: pd.DataFrame | None) -> Iterator[Message]:
     shares = busy["busy_in_steps_ratio"]
     if len(busy) == 1:
         yield message(
-            "{device} is busy in steps {share:ratio} of the time, communication included.",
+            "{device} is busy for {share:ratio} of the step time, communication included.",
             device=busy["device"].iloc[0],
             share=shares.iloc[0],
         )
     elif len(busy):
         least, most = format_ratio(shares.min()), format_ratio(shares.max())
         yield message(
-            "The {count} devices are busy in steps {share} of the time, communication included.",
+            "The {count} devices are busy for {share} of the step time, communication included.",
             count=len(busy),
             share=least if least == most else message("{low} to {high}", low=least, high=most),
         )
@@ -162,8 +162,8 @@ def stragglers(ranks: pd.DataFrame, waiting: pd.DataFrame) -> Stragglers:
     for row in unsure.head(NAMED_RANKS)[["rank", "caused_wait_ns"]].to_dict("records"):
         lines.append(
             message(
-                "Whether rank {rank} keeps the others waiting is not known: most of the {time:ns} that they seem to "
-                "wait for it is within what the clocks of the ranks contradict each other by.",
+                "Whether the others wait for rank {rank} is unknown: most of the apparent wait of {time:ns} is "
+                "within the clock error between the ranks.",
                 rank=row["rank"],
                 time=row["caused_wait_ns"],
             )
@@ -174,7 +174,7 @@ def stragglers(ranks: pd.DataFrame, waiting: pd.DataFrame) -> Stragglers:
     if unknown:
         lines.append(
             message(
-                "How long {unknown} of {count} ranks wait for others is not known ({ranks}): their clocks cannot be "
+                "The waits of {unknown} of {count} ranks are unknown ({ranks}): their clocks cannot be "
                 "compared with those of others.",
                 unknown=len(unknown),
                 count=len(own),
@@ -195,8 +195,7 @@ def _late(late: pd.DataFrame, whole: int, at_least: bool) -> Iterator[Message]:
         if at_least:
             text = mark(
                 "Of the ranks that can be compared, rank {rank} keeps the others waiting: it came last to {last} of "
-                "{collectives} collectives, and they waited at least {time:ns}, {share:ratio} of all waiting that is "
-                "known."
+                "{collectives} collectives, and they waited at least {time:ns}, {share:ratio} of all known waiting."
             )
         yield message(text, **values)
 
@@ -205,20 +204,19 @@ def _no_straggler(ranks: pd.DataFrame, whole: int, unknown: bool, at_least: bool
     values = {"time": whole, "share": whole / float(ranks["dur_ns"].sum() or 1)}
     if at_least:
         return message(
-            "Which rank keeps the others waiting is not known, as some cannot be compared or were not read: the rest "
-            "together waited at least {time:ns} for each other, {share:ratio} of their step time.",
+            "Which rank is the straggler is unknown, as some cannot be compared or were not read: together the "
+            "others waited at least {time:ns} for each other, {share:ratio} of their step time.",
             **values,
         )
     if unknown:
         return message(
-            "No single one of the {known} ranks whose waiting is known keeps the others waiting: together they waited "
+            "No single straggler among the {known} ranks with known waits: together they waited "
             "{time:ns} for each other, {share:ratio} of their step time.",
             **values,
             known=ranks["rank"].nunique(),
         )
     return message(
-        "No single rank keeps the others waiting: together they waited {time:ns} for each other, {share:ratio} of "
-        "their step time.",
+        "No single straggler: together the ranks waited {time:ns} for each other, {share:ratio} of their step time.",
         **values,
     )
 

@@ -48,7 +48,7 @@ def timeline_section(trace: Trace, most: int = MOST_BOXES) -> Section:
             "covered_ns": covered,
         }
     )
-    note = say("Threads and streams of a step, to zoom and move about in. The table tells what is in each row.")
+    note = say("Threads and streams of a step, to zoom and pan. The table lists what is in each row.")
     if left_out:
         more = mark("{count} of the recording's events are not in the page: perfkit export -o trace.json.gz has all.")
         note = f"{note} {say(more, count=left_out)}"

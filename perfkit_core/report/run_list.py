@@ -99,7 +99,7 @@ def list_runs(folder: str | os.PathLike[str], *, read_files: bool = False) -> pd
     with reaching(root):
         if not is_folder(root):
             missing = "no folder" if exists(root) else "no such folder"
-            raise SourceError(f"{root}: {missing}", "name the folder that your runs are in")
+            raise SourceError(f"{root}: {missing}", "give the folder that contains your runs")
         runs = [run for path in _places(root) if (run := _run(path, read_files)) is not None]
     table = pd.DataFrame(
         {field.name: pd.Series([getattr(run, field.name) for run in runs], dtype=object) for field in fields(Run)}

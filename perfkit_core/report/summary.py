@@ -122,13 +122,13 @@ def _section(computed: Computed, view: View, display: Display, steps: int) -> Se
     remarks = []
     if display.average and len(computed.meta.ranks) > 1:
         text = mark(
-            "For one step of all {ranks} ranks together: what belongs to no step is left out, and sums over the ranks "
+            "Per step, over all {ranks} ranks: what belongs to no step is left out, and sums over the ranks "
             "are divided by the number of steps, {steps}."
         )
         remarks.append(say(text, ranks=len(computed.meta.ranks), steps=steps))
     elif display.average:
         text = mark(
-            "For one step: what belongs to no step is left out, and sums are divided by the number of steps, {steps}."
+            "Per step: what belongs to no step is left out, and sums are divided by the number of steps, {steps}."
         )
         remarks.append(say(text, steps=steps))
     if display.displayed_only and DEPTH in whole.columns and not view.summed:
@@ -159,8 +159,10 @@ def choose_views(names: Iterable[str], single: bool = False) -> list[View]:
     wanted = dict.fromkeys(part for name in names for part in groups.get(name, [name]))
     for name in wanted:
         if name not in known:
-            alike = f"perfkit compare has it, of one run it is {COMPARED[name]!r}; " if name in COMPARED else ""
-            raise UsageError(f"there is no view {name!r}", alike + spelled_like(name, (*known, *groups)))
+            alike = (
+                f"it is a table of perfkit compare, for one run use {COMPARED[name]!r}; " if name in COMPARED else ""
+            )
+            raise UsageError(f"unknown view {name!r}", alike + spelled_like(name, (*known, *groups)))
     return [known[name] for name in wanted]
 
 
@@ -187,5 +189,5 @@ def check_average(views: Sequence[View]) -> None:
         few = len(without) == 1
         raise UsageError(
             f"{', '.join(without)} {'has' if few else 'have'} no average over the steps",
-            f"without --average {'it shows what it has' if few else 'they show what they have'}",
+            f"omit --average: {'it shows what it has' if few else 'they show what they have'}",
         )

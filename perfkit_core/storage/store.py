@@ -97,8 +97,8 @@ def _complete(reader: str, path: Path) -> Complete | None:
     for source in get_plugins().sources():
         if source.name == reader and source.complete is not None:
             return source.complete
-    text = f"{path}: only the reader {reader!r} can complete these events, and no plugin offers it"
-    raise SourceError(text, "perfkit plugins says what is broken or missing")
+    text = f"{path}: these events need the reader {reader!r}, which no plugin provides"
+    raise SourceError(text, "perfkit plugins shows what is broken or missing")
 
 
 def flush(path: Path | None = None, timeout: float | None = None) -> bool:

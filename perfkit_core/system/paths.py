@@ -57,12 +57,12 @@ def as_path(place: PathLike) -> Path:
         install = f'pip install "fsspec[{extra}]"' if package == "fsspec" else f"pip install {package}"
         raise UsageError(f"{url}: no driver for {protocol}:// is installed", install) from None
     except ValueError:
-        raise UsageError(f"{url}: no store is known by {protocol}://", "perfkit opens what fsspec knows") from None
+        raise UsageError(f"{url}: unsupported URL scheme {protocol}://", "fsspec has no driver for it") from None
     try:
         path = UPath(url)
         str(path)  # some addresses are checked only here
     except (ValueError, TypeError) as error:
-        raise UsageError(f"{url}: not the address of a file ({_reason(error)})", "check the address") from None
+        raise UsageError(f"{url}: not the URL of a file ({_reason(error)})", "check the URL") from None
     return cast("Path", path)
 
 
@@ -150,7 +150,7 @@ def reaching(path: Path) -> Iterator[None]:
     except Exception as error:
         if not is_remote(path):
             raise
-        hint = "check the address, the network and your credentials"
+        hint = "check the URL, the network and your credentials"
         if "libjvm" in str(error) or "libhdfs" in str(error):
             hint = "hdfs:// needs Java and Hadoop on this machine: set JAVA_HOME, HADOOP_HOME and CLASSPATH"
         raise SourceError(f"{path}: cannot be read ({_reason(error)})", hint) from None
@@ -200,7 +200,7 @@ def why_unwritable_store(folder: Path) -> str | None:
 def _reason(error: Exception) -> str:
     text = error.strerror if isinstance(error, OSError) and error.strerror else str(error)
     if isinstance(error, NotImplementedError):
-        text = "this store can only be read"
+        text = "this store is read-only"
     text = text.strip() or type(error).__name__
     if len(text) > _LONGEST:
         text = text.splitlines()[0]

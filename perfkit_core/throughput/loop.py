@@ -244,7 +244,7 @@ class Throughput:
         if num_samples is None:
             return UNKNOWN
         if not isinstance(num_samples, Integral):
-            self._log.complain(f"num_samples is no integer but {type(num_samples).__name__}: taken as unknown")
+            self._log.complain(f"num_samples is not an integer but {type(num_samples).__name__}: taken as unknown")
         elif 0 <= int(num_samples) <= _MOST:
             return int(num_samples)
         else:

@@ -43,10 +43,10 @@ class NativeSummary:
 
     def __str__(self) -> str:
         if self.batch is None:
-            return f"Native throughput: no summary, for {self.steps} steps are not more than {SKIPPED}"
+            return f"Native throughput: no summary: {self.steps} steps, more than {SKIPPED} are needed"
         ratio = f", reader ratio {self.reader_ratio:.3f} %" if self.reader_ratio else ""
         lines = [
-            f"Native throughput (its mistakes included) of {self.steps} steps; costs in s, ips in {self.unit}{ratio}"
+            f"Native throughput (including its errors) of {self.steps} steps; costs in s, ips in {self.unit}{ratio}"
         ]
         lines.append(f"{'':<12}{'avg':>15}{'max':>15}{'min':>15}")
         named = (("reader_cost", self.reader), ("batch_cost", self.batch), ("ips", self.ips))

@@ -92,7 +92,7 @@ class Metric:
         trained = [process.step_ns for process in processes if process.step_ns]
         if not trained:
             raise CaptureError(
-                f"no step was seen in {command!r}: no optimizer was stepped twice in a Python that has perfkit",
+                f"no steps seen in {command!r}: no optimizer was stepped twice in a Python process with perfkit",
                 "print a number in the command and name it with --metric",
             )
         return max(float(np.mean(step_ns[min(self.warmup_steps, len(step_ns) // 2) :])) for step_ns in trained)

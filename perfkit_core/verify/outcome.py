@@ -209,7 +209,7 @@ def _headline(outcome: Outcome) -> Iterator[str]:
     show = format_duration if outcome.plan.metric.is_step_time else format_count
     medians = f"{show(result.base)} → {show(result.change)}"
     if outcome.verdict is Verdict.CANNOT_TELL:
-        yield f"Cannot tell: {medians} may be chance; more --rounds, or a quieter machine, may tell."
+        yield f"Cannot tell: {medians} may be chance; more --rounds, or a quieter machine, may help."
     elif outcome.verdict is Verdict.REFUTED and not result.worse:
         yield f"Refuted: the predicted saving is not there, {medians}."
     else:
@@ -245,6 +245,6 @@ def _prediction_lines(outcome: Outcome, predicted: Predicted) -> Iterator[str]:
     others = [name for name in measured_in if name != predicted.framework]
     if predicted.framework and others:
         yield (
-            f"The advice is for {predicted.framework}, but {' and '.join(others)} was measured: this does not tell "
-            "whether the prediction was right."
+            f"The advice is for {predicted.framework}, but {' and '.join(others)} was measured: this does not verify "
+            "the prediction."
         )

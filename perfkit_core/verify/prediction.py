@@ -113,5 +113,5 @@ def from_file(text: str) -> Predicted:
 def _checked(predicted: Predicted) -> Predicted:
     if predicted.base_ns <= 0 or not 0 <= predicted.p10_ns <= predicted.p50_ns <= predicted.p90_ns:
         numbers = ", ".join(f"{name[:-3]} {getattr(predicted, name)}" for name in _NS)
-        raise UsageError(f"not a prediction: {numbers}", "the base is above 0, and 0 ≤ p10 ≤ p50 ≤ p90")
+        raise UsageError(f"not a prediction: {numbers}", "the base must be above 0, and 0 ≤ p10 ≤ p50 ≤ p90")
     return predicted

@@ -183,7 +183,7 @@ VIEW = View(
     columns=COLUMNS,
     order="total_cpu_ns",
     explain_empty=lambda trace: message(
-        "no Python stacks were recorded: where the profiler can, with_stack=True asks for them (record --stacks)"
+        "no Python stacks were recorded: pass with_stack=True to the profiler, if supported (record --stacks)"
     ),
     reduction=MergedRows(weight=("total_cpu_ns",)),
 )

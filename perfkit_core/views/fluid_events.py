@@ -115,7 +115,7 @@ def head(trace: Trace, request: ViewRequest) -> pd.DataFrame:
     if not recorded:
         steps = message("none recorded")
     elif request.steps is None:
-        steps = message("all {count} recorded, and what lies outside of them", count=recorded)
+        steps = message("all {count} recorded, and the time outside them", count=recorded)
     else:
         numbers = ", ".join(map(str, sorted(set(request.steps))))
         steps = message("{steps} of {count} recorded", steps=numbers, count=recorded)

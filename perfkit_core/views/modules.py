@@ -266,13 +266,13 @@ def _finish(table: pd.DataFrame, request: ViewRequest) -> pd.DataFrame:
 
 COLUMNS: Final = (
     DEPTH,
-    replace(NAME, description="own part of the path"),
+    replace(NAME, description="last part of the path"),
     *columns.added_by(GROUPINGS),
     columns.text("class", "Class", merge=FIRST),
     replace(CALLS, description="forward"),
     columns.count("backward_calls", "Backward calls", exact=True, per_step=True),
     columns.duration(
-        "call_ns", "Call", per_step=True, description="forward calls from begin to end, with all that they do"
+        "call_ns", "Call", per_step=True, description="forward calls from start to end, with everything inside"
     ),
     replace(CPU[0], own="self_cpu_ns", description="of operators, with the layers below"),
     share("total_cpu_ratio", "Total CPU", Share("total_cpu_ns"), place=HOST, own="self_cpu_ratio"),

@@ -67,8 +67,8 @@ def test_a_saving_that_another_one_hides() -> None:
     assert advices.after == {prepare: After((kernel,), 50 * US)}
     told = rendered(reports.report(advices, waiting()).sections[-1].lines)
     said = f"(Without prepare) saves nothing by itself, 50.0 µs once {kernel} is done."
-    assert f"Worth it afterwards: {prepare} {said}" in told
-    assert not [line for line in told if line.startswith("Looked at")]
+    assert f"Worth doing afterwards: {prepare} {said}" in told
+    assert not [line for line in told if line.startswith("Evaluated")]
 
 
 def twice_hidden() -> Trace:
@@ -107,7 +107,7 @@ def test_a_saving_of_which_nothing_is_left() -> None:
     assert {one.rule: one.prediction.saving_ns for one in advices.advice} == {"outer": 60 * US, "inner": 50 * US}
     assert advices.combined.saving_ns == 60 * US
     assert advices.after == {outer: After((inner,), 10 * US), inner: After((outer,), 0)}
-    assert f"With others: nothing is left of it once {outer} is done" in rendered(
+    assert f"With others: saves nothing once {outer} is done" in rendered(
         reports.report(advices, recording).sections[1].lines
     )
     told = {one["id"]: one["after"] for one in document(advices, recording)["advice"]}

@@ -88,7 +88,7 @@ def test_assumptions_by_their_rule() -> None:
     assert words.assumed("loader-workers", factor) == "the host's own work takes 0.7–1.25 × its time beside workers"
     assert words.assumed("per-tensor-optimizer", factor) == "the optimizer takes 0.7–1.25 × its time on the host"
     assert words.assumed("another-rule", factor) == "host 0.7–1.25 ×"
-    assert words.assumed("any", Assumption("steps_per_epoch", "50", "recorded")) == "a loader is begun every 50 steps"
+    assert words.assumed("any", Assumption("steps_per_epoch", "50", "recorded")) == "a loader is started every 50 steps"
     assert (
         words.assumed("any", Assumption("waiting", "what ranks wait is not counted", ""))
         == "what ranks wait is not counted"
@@ -105,24 +105,24 @@ def test_assumptions_by_their_rule() -> None:
          "take 0.25–0.9 × their time (likely 0.4) on the device"),
         (Scale(ROWS, 0, device=False), "take 0 × their time on the host, with all inside them"),
         (Insert(ROWS, 1_000, 2_500), "take 1.00 µs longer on the host and 2.50 µs longer on the device"),
-        (Remove(ROWS), "do not take place, nor what is inside them"), (Remove(ROWS, below=False), "do not take place"),
+        (Remove(ROWS), "are removed, with everything inside them"), (Remove(ROWS, below=False), "are removed"),
         (Load(ROWS, 4, handover_ns=1_000), "get batches from 4 worker processes; a batch is handed over in 1.00 µs; 2 "
          "batches ahead for each worker"),
-        (Overlap(ROWS, ROWS), "pass in another thread, in 1 × their time"),
+        (Overlap(ROWS, ROWS), "run in another thread, in 1 × their time"),
         (Batch(ROWS, 3_000), "become 1 launch of 3.00 µs, with at most 1.00 µs between their work"),
         (Batch(ROWS, 3_000, group=np.array([1, 1, 2])),
          "become 2 launches of 3.00 µs each, with at most 1.00 µs between their work"),
         (Shorten({0: (np.array([0, 10_000]), np.array([2_000, 11_000]))}, 0.5),
          "in 2 gaps, 3.00 µs together, host threads take 0.5 × their time"),
         (Move(ROWS, True, 2_000, copies_gone=ROWS),
-         "run on the host: each takes 2.00 µs there; 3 calls of copies and waits do not take place"),
+         "run on the host: each takes 2.00 µs there; 3 copy and wait calls are removed"),
         (Move(ROWS, False, 2_000, 3_000),
          "run on the device: each takes 2.00 µs on the host and 3.00 µs on the device"),
-        (Unblock(ROWS), "wait for no device work"),
-        (Unblock(ROWS, 8_000), "wait for no device work, and take at most 8.00 µs"),
-        (InCases(Remove(ROWS), (Case.SHORT,)), "do not take place, nor what is inside them (in the best case alone)"),
+        (Unblock(ROWS), "no longer wait for device work"),
+        (Unblock(ROWS, 8_000), "no longer wait for device work, and take at most 8.00 µs"),
+        (InCases(Remove(ROWS), (Case.SHORT,)), "are removed, with everything inside them (in the best case alone)"),
         (InCases(Unblock(ROWS), (Case.SHORT, Case.LIKELY)),
-         "wait for no device work (in the best and likely cases alone)"),
+         "no longer wait for device work (in the best and likely cases alone)"),
     ],
 )  # fmt: skip
 def test_an_edit_in_words(edit: Any, said: str) -> None:
@@ -132,8 +132,8 @@ def test_an_edit_in_words(edit: Any, said: str) -> None:
 def test_events_of_an_edit_by_their_names() -> None:
     rows = [host(name, "operator", at * 10, 5) for at, name in enumerate(["a", "b", "a", "c", "d", "a"])]
     found = trace(rows)
-    assert explain.edit_text(Remove(np.array([0, 2]), below=False), found) == "2 × a: do not take place"
-    assert explain.changed_events(Remove(np.arange(6)), found) == "3 × a, 1 × b and 2 of other names"
+    assert explain.edit_text(Remove(np.array([0, 2]), below=False), found) == "2 × a: are removed"
+    assert explain.changed_events(Remove(np.arange(6)), found) == "3 × a, 1 × b and 2 with other names"
     assert explain.changed_events(InCases(Remove(np.array([3])), (Case.SHORT,)), found) == "1 × c"
     nothing = (np.empty(0, np.int64), np.empty(0, np.int64))
     assert explain.edit_text(Shorten({0: nothing}, 0), found).startswith("in 0 gaps")

@@ -150,7 +150,7 @@ def test_a_labelled_layer_is_no_evidence_for_earlier_operators() -> None:
         "forward", "forward", "other",
     ] * 2  # fmt: skip
     (finding,) = [finding for finding in found.quality if finding.code == "forward-inferred"]
-    assert finding.message.startswith("outside of the labelled layers forward is")
+    assert finding.message.startswith("outside the labelled layers, forward is")
 
 
 def test_recomputation_is_no_evidence_for_earlier_operators() -> None:

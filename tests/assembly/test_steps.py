@@ -56,7 +56,7 @@ def test_a_last_step_in_which_nothing_took_place_is_no_step() -> None:
     assert column(found, "kind")["step 5"] == "other"
     assert "partial-step" not in codes(found)
     (text,) = [f.message for f in found.quality if f.code == "empty-last-step"]
-    assert text == "step 5 was opened when the recording ended, and nothing took place in it: it is left out"
+    assert text == "step 5 had just begun when the recording ended and has no events: it is left out"
 
 
 def test_a_data_loader_that_has_ended_is_no_step() -> None:

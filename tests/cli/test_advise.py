@@ -94,7 +94,7 @@ def test_rules_not_evaluated_are_short_in_text_and_whole_in_json(perfkit, loadin
     assert len(line) < 140
     markdown = perfkit("advise", loading, "--format", "markdown").out
     assert all(rule in markdown for rule in rules)
-    assert "--format json names all" not in markdown
+    assert "--format json lists all" not in markdown
     (rule, *_) = without_device
     alone = perfkit("advise", loading, "--rule", rule).out
     assert f"Cannot be evaluated here: {rule} (no device work was recorded)." in alone
@@ -120,7 +120,7 @@ def test_csv_is_the_table(perfkit, loading: Path) -> None:
 def test_explain_shows_the_whole_contract(perfkit, loading: Path) -> None:
     code, out, _ = perfkit("advise", loading, "--explain", "loader-workers")
     assert code == 0
-    titles = ["What was found", "Evidence", "What is changed in the recording", "Prediction", "How sure it is",
+    titles = ["What was found", "Evidence", "What is changed in the recording", "Prediction", "Confidence",
               "Risks and conflicts", "What to do", "Outcome"]  # fmt: skip
     assert [title for title in titles if f"\n{title}\n" in out] == titles
     for told in ("Rule 10, loader-workers, version 1; fw, eager mode", "loader, share      60%", "share of the time",
@@ -177,9 +177,9 @@ def test_what_does_not_pay_is_no_small_gain(perfkit, tmp_path: Path) -> None:
     out = perfkit(*asked).out
     assert "1. loader-workers=2: Load data in worker processes: costs 0.30% more time\n" in out
     assert "loader-workers=2: a step takes 100 ms now, and would take 100 ms (" in out
-    assert "): it does not pay.\n" in out
+    assert "): it does not pay off.\n" in out
     assert "\nCost: 300 µs more (" in out
-    assert "it may save time all the same: measure it" in out
+    assert "it may still save time: measure it" in out
     assert "Saving:" not in out
     run = load(tmp_path / "run")
     answers = what_ifs(run, [("loader-workers", 2)])
@@ -247,8 +247,8 @@ def test_every_record_is_in_one_group(perfkit, tmp_path: Path) -> None:
         append(file, one)
     out = perfkit("advise", "--ledger", file).out
     assert (
-        "6 records: 3 predicted and judged, 1 judged without a prediction, 1 measured without a verdict (it could not "
-        "be told) and 1 not measured." in out
+        "6 records: 3 predicted and judged, 1 judged without a prediction, 1 measured without a verdict "
+        "(inconclusive) and 1 not measured." in out
     )
     assert "the sign of the saving was right in 2 of 3." in out
     summary = json.loads(perfkit("advise", "--ledger", file, "--format", "json").out)["summary"]
@@ -311,16 +311,16 @@ def test_two_ranks_are_one_profile(perfkit, tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("arguments", "said"),
     [
-        ((), "nothing to give advice on"),
+        ((), "no source given"),
         (("nowhere",), "nowhere: no such file or folder"),
-        (("RUN", "--rule", "cure-all"), "there is no rule 'cure-all'; known: "),
+        (("RUN", "--rule", "cure-all"), "unknown rule 'cure-all'; known: "),
         (("RUN", "--threshold", "loader_share"), "no number in 'loader_share'"),
         (("RUN", "--threshold", "loader_share=much"), "not a name and a number: 'loader_share=much'"),
         (("RUN", "--threshold", "loader_share=nan"), "threshold loader_share=nan: not a number of 0 or more"),
-        (("RUN", "--threshold", "luck=1"), "no such threshold: luck"),
+        (("RUN", "--threshold", "luck=1"), "unknown threshold: luck"),
         (("RUN", "--what-if", "loader-workers"), "no number in 'loader-workers'"),
         (("RUN", "--what-if", "loader-workers=0"), "not a number of workers"),
-        (("RUN", "--what-if", "more-workers=4"), "more-workers has no number to ask about"),
+        (("RUN", "--what-if", "more-workers=4"), "more-workers takes no --what-if value"),
         (("RUN", "--what-if", "loader-workers=4", "--explain", "x"), "exclude each other"),
         (("RUN", "--what-if", "loader-workers=4", "--rule", "loader-workers"), "and --what-if exclude each other"),
         (("RUN", "--explain", "nothing"), "no advice has the id 'nothing'; choose among loader-workers-"),

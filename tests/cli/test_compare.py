@@ -59,7 +59,7 @@ def test_single_captures_need_the_noise_of_the_machine(perfkit, runs: Path) -> N
     assert "within noise" in out
     (verdict,) = [line for line in out.splitlines() if "the median step takes 22.0 ms instead of 20.0 ms" in line]
     assert verdict.startswith("Possibly slower (machine noise cannot be ruled out): ")
-    assert verdict.endswith("; record three of each.")
+    assert verdict.endswith("; record three captures of each.")
     assert "Several captures of each side, or a known --noise" in out
 
 
@@ -112,7 +112,7 @@ def test_more_than_two_runs_have_a_column_each(perfkit, runs: Path) -> None:
     given = sorted(str(path) for path in runs.iterdir())
     code, out, err = perfkit("compare", *given, *QUIET, "--baseline", runs / "main-0", "--format", "json")
     assert code == 0
-    assert err == f"left out, as no profile: {runs / 'report.html'}\n"
+    assert err == f"left out (not a profile): {runs / 'report.html'}\n"
     content = json.loads(out)
     assert [run["name"] for run in content["runs"]][:3] == ["main-0", "change-0", "change-1"]
     assert list(content["views"]["step_parts"][0])[:3] == ["name", "main-0_ns", "change-0_ns"]
@@ -132,7 +132,7 @@ def test_what_is_new_since_an_earlier_pair(perfkit, runs: Path, tmp_path: Path) 
     assert sum(row["difference_ns"] for row in content["new"]["causes"]) == 2_000_000
     assert content["step_time"]["difference"] == -8_000_000
     code, out, _ = perfkit(*given, "--format", "markdown")
-    assert "New: other has lost 2.00 ms against base since the earlier pair" in out
+    assert "New: other became 2.00 ms slower relative to base since the earlier pair" in out
     assert "## What is new, by cause" in out
     code, _, err = perfkit("compare", *sorted(runs.glob("main-*")), "--against", theirs, theirs)
     assert (code, err.startswith("perfkit: error: --against is for two runs, not 3")) == (2, True)
@@ -171,14 +171,14 @@ def test_the_same_work(perfkit, runs: Path) -> None:
         (["--per", "token"], "the number of tokens of a step is unknown; --tokens A,B"),
         (["--per", "flop"], "the number of flops of a step is unknown; record with_flops=True"),
         (["--samples", "10,20,30"], "is not a whole number for each of the 2 runs"),
-        (["--tokens", "10"], "--tokens is for --per token"),
+        (["--tokens", "10"], "--tokens requires --per token"),
         (["--noise", "2"], "is not a share; write it in percent"),
         (["--view", "model"], "no table 'model'; its table is 'phases'; known: waterfall"),
         (
             ["--view", "memory"],
             "compares a number of this view: --fail-on 'memory.COLUMN[ROW] > 3%'; known:",
         ),
-        (["--fail-on", "phases.calls > 3%"], "perfkit compare has it, of one run it is 'model'; known: "),
+        (["--fail-on", "phases.calls > 3%"], "it is a table of perfkit compare, for one run use 'model'; known: "),
         (["--view", "gate"], "no table 'gate'; it is the table of conditions: --fail-on 'step_time > 3%'; known: "),
         (["--view", "nope"], "the comparison has no table 'nope'; known: waterfall, steps, step_time"),
     ],
@@ -197,7 +197,7 @@ def test_a_name_of_nothing_is_one_line(perfkit, runs: Path, name: str) -> None:
 
 
 def test_runs_that_are_not_there(perfkit, runs: Path) -> None:
-    assert "one run cannot be compared" in perfkit("compare", runs / "main-0").err
+    assert "a comparison needs two runs or more" in perfkit("compare", runs / "main-0").err
     assert "no file or folder matches" in perfkit("compare", runs / "main-0", runs / "no-*").err
     code, _, err = perfkit("compare", runs / "main-0", runs / "main-1", runs / "gone")
     assert (code, err.count("\n")) == (2, 1)

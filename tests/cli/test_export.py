@@ -77,7 +77,7 @@ def test_to_a_pipe(run: Path) -> None:
     ("arguments", "said"),
     [
         ([], "choose one with --to"),
-        (["-o", "x"], "its name does not tell the format"),
+        (["-o", "x"], "the name does not give the format"),
         (["--to", "nope", "-o", "x"], "known: chrome, folded, speedscope, pprof, csv, parquet"),
         (["-o", "x.csv", "--weight", "cpu"], "csv has no weight 'cpu'"),
         (["-o", "x.folded", "--weight", "kg"], "known: cpu, device, calls, bytes"),
@@ -112,8 +112,8 @@ def test_what_cannot_be_streamed_says_what_to_name(perfkit, run: Path, tmp_path:
     (tmp_path / "traces").mkdir()
     (tmp_path / "traces" / "rank0.json").write_text('{"traceEvents":[]}', encoding="utf-8")
     for source, text in (
-        (stored, "it is Parquet already; leave --stream out"),
-        (tmp_path / "traces", "a folder cannot be streamed; name one trace file, or leave --stream out"),
+        (stored, "already in Parquet; omit --stream"),
+        (tmp_path / "traces", "a folder cannot be streamed; give one trace file, or omit --stream"),
     ):
         code, _, err = perfkit("export", source, "-o", tmp_path / "out.perfkit.parquet", "--stream")
         assert (code, err) == (2, f"perfkit: error: {source}: {text}\n")

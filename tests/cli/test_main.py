@@ -81,7 +81,7 @@ def shell(command: str, *places: Path) -> subprocess.CompletedProcess[str]:
 def test_a_closed_standard_output_is_one_line(run: Path, command: str) -> None:
     ran = shell(f"perfkit {command} >&-", run)
     assert (ran.returncode, ran.stdout) == (2, "")
-    assert ran.stderr == "perfkit: error: standard output: it is closed, and nothing was shown\n"
+    assert ran.stderr == "perfkit: error: standard output: it is closed, and nothing was printed\n"
 
 
 def test_a_command_that_writes_to_a_file_needs_no_output(run: Path, tmp_path: Path) -> None:
@@ -113,7 +113,7 @@ def test_a_link_that_leads_to_itself_is_one_line(perfkit, tmp_path: Path, comman
 def test_an_address_that_is_none_is_one_line(perfkit) -> None:
     code, _, err = perfkit("summary", "http://[::1")
     assert (code, err.count("\n")) == (2, 1)
-    assert "http://[::1: not the address of a file (Invalid IPv6 URL); check the address" in err
+    assert "http://[::1: not the URL of a file (Invalid IPv6 URL); check the URL" in err
 
 
 @pytest.mark.parametrize(
@@ -142,7 +142,7 @@ def test_what_is_read_is_not_replaced(
     write(Path("y.json"), [event("aten::mul", 1, 5)])
     Path("link.json").symlink_to("x.json")
     code, _, err = perfkit(*command, "-o", output)
-    told = f"{output}: -o would replace what is read; give the output another name"
+    told = f"{output}: -o would overwrite a source; choose another output file"
     assert (code, err) == (2, f"perfkit: error: {told}\n")
     assert Path("x.json").read_bytes() == before
 
@@ -150,7 +150,7 @@ def test_what_is_read_is_not_replaced(
 def test_only_cycles_of_a_run_folder_are_not_overwritten(perfkit, run: Path) -> None:
     cycle = next(run.iterdir())
     code, _, err = perfkit("export", run, "-o", cycle)
-    assert (code, "would replace what is read" in err) == (2, True)
+    assert (code, "would overwrite a source" in err) == (2, True)
     for _ in range(2):
         assert perfkit("export", run, "-o", run / "t.json").code == 0
 

@@ -40,7 +40,7 @@ def shares(perfkit, folder: Path, *options: str, count: int = 2, verb: str = "su
     found = [folder.parent / f"share-{number}.perfkit.partial" for number in range(1, count + 1)]
     for number, path in enumerate(found, 1):
         code, out, err = perfkit(verb, folder, "--shard", f"{number}/{count}", "-o", path, *options)
-        empty = f": shard {number}/{count} holds none of the 3 ranks; it is empty" if number > 3 else ""
+        empty = f": shard {number}/{count} contains none of the 3 ranks and is empty" if number > 3 else ""
         assert (code, out, err) == (0, "", f"wrote {path}{empty}\n")
     return found
 
@@ -180,7 +180,7 @@ def test_a_missing_share_is_named(perfkit, folder: Path) -> None:
         (("--shard", "1/2"), "--shard writes partials; -o NAME.perfkit.partial"),
         (("--shard", "1/2", "-o", "x.csv"), "--shard writes partials; -o NAME.perfkit.partial"),
         (("--workers", "2", "--scheduler", "tcp://x:1"),
-         "--workers and --scheduler exclude each other; a cluster has workers of its own"),
+         "--workers and --scheduler exclude each other; a cluster has its own workers"),
     ],
 )  # fmt: skip
 def test_a_mistake_is_one_line(perfkit, folder: Path, arguments: tuple[str, ...], told: str) -> None:
@@ -190,11 +190,11 @@ def test_a_mistake_is_one_line(perfkit, folder: Path, arguments: tuple[str, ...]
 def test_shares_answer_only_what_was_asked_when_they_were_made(perfkit, folder: Path) -> None:
     found = shares(perfkit, folder, "--view", "operators")
     for arguments, told in (
-        (("--view", "kernels"), "the partials do not hold the view kernels; they hold operators (--view)"),
-        (("--by", "shape"), "the partials were counted for other options; leave --by, --step, --filter, … as they "
-                            "were, or out"),
-        (("--average",), "the partials were counted for other options; leave --by, --step, --filter, … as they were, "
-                         "or out"),
+        (("--view", "kernels"), "the partials do not contain the view kernels; they hold operators (--view)"),
+        (("--by", "shape"), "the partials were made with other options; repeat --by, --step, --filter, … of the "
+            "shards, or omit them"),
+        (("--average",), "the partials were made with other options; repeat --by, --step, --filter, … of the shards, "
+            "or omit them"),
     ):  # fmt: skip
         assert perfkit("summary", *found, *arguments) == (2, "", f"perfkit: error: {told}\n")
     assert perfkit("report", *found, "-o", folder / "page.html").code == 2
@@ -277,7 +277,7 @@ def test_findings_of_ranks_say_of_which() -> None:
 def test_partials_are_for_summary_and_report(perfkit, folder: Path, tmp_path: Path) -> None:
     (share,) = shares(perfkit, folder, count=1)
     told = f"perfkit: error: {share}: holds partials, which perfkit summary and perfkit report merge; there are no " \
-           "events in them; give the profile that they were made of\n"  # fmt: skip
+           "events in them; give the profile that they were made from\n"  # fmt: skip
     assert perfkit("compare", share, folder) == (2, "", told)
     assert perfkit("export", share, "-o", tmp_path / "x.json") == (2, "", told)
 

@@ -149,7 +149,7 @@ def test_formats(perfkit: Perfkit, tmp_path: Path) -> None:
         ("echo t: 1", "echo t: 1", ("--advice", "x:1", "--predicted-ns", "5,1,2,3"), "exclude each other"),
         ("echo t: 1", "echo t: 1", ("--format", "html"), "no format 'html'"),
         ("echo t: 1", "echo t: 1", ("--ledger", "/"), "it is a folder"),
-        ("echo t: 1", "echo t: 1", ("--ledger", "memory://ledger"), "a store cannot append"),
+        ("echo t: 1", "echo t: 1", ("--ledger", "memory://ledger"), "a remote store cannot append"),
         ("sleep 20", "echo t: 1", ("--timeout", 0.2), "still runs after 0.2 s"),
     ],
 )
@@ -175,4 +175,4 @@ def test_an_unwritable_ledger_fails_before_anything_runs(perfkit: Perfkit, tmp_p
 def test_steps_that_nobody_takes_are_told(perfkit: Perfkit) -> None:
     found = perfkit("verify", "--base", "true", "--change", "true")
     assert found.code == 2
-    assert "no step was seen in 'true'" in found.err
+    assert "no steps seen in 'true'" in found.err

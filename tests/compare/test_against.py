@@ -105,7 +105,7 @@ def test_what_may_be_noise_is_not_called_nothing() -> None:
     base, loud = steps(STEADY, 3), Asked(noise=0.2)
     found = against_report(([base], [steps(STEADY, 1.1)]), ([base], [steps(STEADY)]), loud, ("theirs", "ours"))
     assert rendered(found.headline)[0].startswith(
-        "Possibly new (machine noise cannot be ruled out): other has lost 2.00 ms"
+        "Possibly new (machine noise cannot be ruled out): other became 2.00 ms slower"
     )
     assert found.data["new"]["step_time"]["verdict"] == "slower, perhaps noise"
 
@@ -130,7 +130,7 @@ def test_the_report_says_first_what_is_new() -> None:
     """An operator of 1 ms takes 11 ms: 10 of the 10 ms by which the step became longer."""
     found = report()
     assert rendered(found.headline)[0].startswith(
-        "New: other has lost 10.0 ms against base since the earlier pair (95% interval"
+        "New: other became 10.0 ms slower relative to base since the earlier pair (95% interval"
     )
     assert rendered(found.headline)[1] == "The largest new causes: fw::matmul +10.0 ms."
     assert [section.name for section in found.sections][:5] == [

@@ -330,7 +330,7 @@ def test_shares_are_compared_as_shares() -> None:
 @pytest.mark.parametrize(
     ("condition", "told"),
     [
-        ("nothing.calls > 3%", "there is no view 'nothing'; known: "),
+        ("nothing.calls > 3%", "unknown view 'nothing'; known: "),
         ("operators.speed > 3%", "operators has no number 'speed'; known: calls, "),
         ("operators.self_cpu_ns[relu] > 3%", "no row 'relu' in operators; known: fw::matmul"),
         ("steps.start_ns > 3%", None),
@@ -352,7 +352,7 @@ def test_what_is_not_there_is_told(condition: str, told: str | None) -> None:
 def test_totals_of_nested_operators_are_not_added_up() -> None:
     """fw::add lies inside of fw::matmul: its time would count twice."""
     with pytest.raises(
-        UsageError, match=r"operators.total_cpu_ns is not one number: 2 rows; name one of them in brackets"
+        UsageError, match=r"operators.total_cpu_ns is not one number: 2 rows; select one of them in brackets"
     ):
         judged("operators.total_cpu_ns > 3%", small_trace(), small_trace())
     found = judged("operators.self_cpu_ns > 3%", small_trace(), small_trace())
@@ -361,7 +361,7 @@ def test_totals_of_nested_operators_are_not_added_up() -> None:
 
 def test_step_time_without_steps() -> None:
     none = small_trace().slice(0, 0)
-    with pytest.raises(UsageError, match="step_time is not known"):
+    with pytest.raises(UsageError, match="step_time is unknown"):
         pair([none], [small_trace()], Asked(conditions=(parsed("step_time > 3%"),)))
 
 

@@ -54,7 +54,7 @@ def test_the_first_rows_of_every_step_are_of_all_runs() -> None:
 
 def test_what_is_said_of_a_picture_stands_where_it_is_drawn() -> None:
     found = report(*three())
-    said = "A point is a step, the upright line the median of the run"
+    said = "Each point is a step, the vertical line the median of the run"
     assert said in page.render(found)
     assert said not in text.render(found) + markdown.render(found)
 

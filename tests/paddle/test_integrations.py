@@ -168,12 +168,12 @@ def test_a_script_that_ends_early_keeps_its_recording(paddle: Any, tmp_path: Pat
 def test_a_failing_profiler_does_not_stop_the_training(
     paddle: Any, fit: Fit, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """Paddle allows one profiler: training goes on, the reason is logged, the user's own keeps its data."""
+    """Paddle allows one profiler: training continues, the reason is logged, the user's own keeps its data."""
     own = paddle.profiler.Profiler(on_trace_ready=lambda prof: None)
     own.start()
     assert fit(perfkit_callback(tmp_path, steps=(1, 2)), epochs=1) == [0, 1, 2, 3]
     own.stop()
-    assert "training goes on: another Profiler exists in this process" in caplog.text
+    assert "training continues: another Profiler exists in this process" in caplog.text
     assert (tmp_path / INCOMPLETE_MARK).exists()
     assert own.profiler_result is not None
     del own
@@ -182,14 +182,14 @@ def test_a_failing_profiler_does_not_stop_the_training(
 
 def test_a_window_that_is_never_reached_is_said(fit: Fit, tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     fit(perfkit_callback(tmp_path / "run", steps=(100, 110)), epochs=1)
-    assert "none of the chosen steps was trained: it had the steps 0 to 3" in caplog.text
+    assert "none of the chosen steps was reached: the loop ran steps 0 to 3" in caplog.text
     assert not (tmp_path / "run").exists()
 
 
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ({"steps": (4, 2)}, "names no steps"),
+        ({"steps": (4, 2)}, "selects no steps"),
         ({"steps": (1, 2), "wait": 3}, "contradict"),
         ({"profile_memry": True}, "no option profile_memry; it takes .*profile_memory"),
         ({"scheduler": print}, "steps="),

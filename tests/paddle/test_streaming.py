@@ -110,5 +110,5 @@ def test_without_its_reader_a_streamed_file_is_refused(tmp_path: Path, monkeypat
         return sources
 
     monkeypatch.setattr(type(get_plugins()), "sources", without)
-    with pytest.raises(SourceError, match="only the reader 'paddle-pb' can complete"):
+    with pytest.raises(SourceError, match="these events need the reader 'paddle-pb'"):
         perfkit_core.load(target).to_pandas()

@@ -132,7 +132,7 @@ def test_the_ledger_as_a_page(opened: Callable[[Path], Any], tmp_path: Path) -> 
     unpredicted = [index for index, one in enumerate(records) if one["p50_ns"] is None]
     assert unpredicted
     assert [index for index in range(len(records)) if not places(rows.nth(index), ".mark.m0")] == unpredicted
-    groups = page.locator("section.part", has=page.locator("h3", has_text="What became of them"))
+    groups = page.locator("section.part", has=page.locator("h3", has_text="Outcomes"))
     counts = [int(text) for text in groups.locator("tbody td:nth-child(2)").all_text_contents()]
     assert counts == [len(records) - len(unpredicted), len(unpredicted), 0, 0]
 

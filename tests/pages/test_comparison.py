@@ -146,7 +146,7 @@ def test_what_is_new_stands_first(opened: Opened, tmp_path: Path) -> None:
         recorded(tmp_path / name, [ms + more for ms in STEADY[:6]]) for name, more in (("t", 30), ("o", 0), ("n", 9))
     )
     page = opened(written(tmp_path, "compare", theirs, new, "--against", theirs, old, "--noise", "1%"))
-    expect(page.locator(".headline li").first).to_contain_text("New: other has lost 9.00 ms against base")
+    expect(page.locator(".headline li").first).to_contain_text("New: other became 9.00 ms slower relative to base")
     bars = drawn(page, "What is new").evaluate("chart => chart.calcdata[0].map((bar) => bar.s1)")
     assert [bars[0], bars[-1]] == [-30, -21]
     expect(page.locator(".sides tbody th")).to_have_count(4)

@@ -96,5 +96,5 @@ def test_ranks_that_are_read_one_by_one(opened: Callable[[Path], Any], traces: P
     ranks = [traces / "torch/dlrm-8xv100" / f"rank{rank}.json" for rank in (0, 1)]
     (tmp_path / "page.html").write_text(render(run_report(profile.opened(ranks))), encoding="utf-8")
     page = opened(tmp_path / "page.html")
-    expect(page.locator(".glance .empty")).to_have_text(re.compile("perfkit advise SOURCE reads all ranks at once"))
+    expect(page.locator(".glance .empty")).to_have_text(re.compile("perfkit advise SOURCE reads all ranks together"))
     expect(page.locator(".glance .whole")).to_be_in_viewport()

@@ -108,7 +108,7 @@ def test_phases_come_from_the_scopes_of_the_graph(found: Trace) -> None:
 
 
 def test_without_the_plugin_the_file_is_refused_in_words(timeline: Path) -> None:
-    with pytest.raises(SourceError, match=r"not a profile that perfkit knows.*perfkit reads"):
+    with pytest.raises(SourceError, match=r"unknown profile format.*perfkit reads"):
         load(timeline, plugins=load_plugins([]))
 
 

@@ -120,7 +120,7 @@ def test_ranks_whose_waiting_is_not_known_are_told(tmp_path: Path, apart: bool) 
     found = profile.compute(choose_views(["stragglers", "clocks"]), ViewRequest())
     (said,) = [one.message for one in found.quality if one.code == "waits-not-known"]
     assert said.startswith(
-        "how long 2 of 4 ranks wait for others is not known (ranks 2, 3): their clocks cannot be compared with those of"
+        "the waits of 2 of 4 ranks are unknown (ranks 2, 3): their clocks cannot be compared with those of"
     )
     assert found.tables["clocks"]["rank"].tolist() == [0, 1, 2, 3]
     some = profile.compute(choose_views(["stragglers"]), ViewRequest(pattern="mm"))

@@ -153,7 +153,7 @@ def test_a_rank_twice_is_refused_although_no_head_told(tmp_path: Path) -> None:
     partials, _ = run(Serial(), plan([written(tmp_path / "c", "x.json", rank=1)]), JOB)
     for path in paths:
         partials += run(Serial(), _plan_of(path), JOB)[0]
-    with pytest.raises(SourceError, match=r"a\.json and .*b\.json both hold rank 3"):
+    with pytest.raises(SourceError, match=r"a\.json and .*b\.json both contain rank 3"):
         merge(partials, choose_views(VIEWS), JOB)
 
 
@@ -280,7 +280,10 @@ def test_no_scheduler_is_one_line() -> None:
 
 @pytest.mark.parametrize(
     ("greeting", "reason"),
-    [(b"", "no answer in time"), (b"220 mail.example.org ESMTP ready\r\n" * 9, "does not speak its protocol")],
+    [
+        (b"", "no answer within the time limit"),
+        (b"220 mail.example.org ESMTP ready\r\n" * 9, "speaks another protocol"),
+    ],
     ids=["silent", "another-protocol"],
 )
 def test_what_is_no_scheduler_is_one_line(greeting: bytes, reason: str, monkeypatch: pytest.MonkeyPatch) -> None:

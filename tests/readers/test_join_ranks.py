@@ -22,7 +22,7 @@ def test_frameworks_do_not_mix() -> None:
 
 
 def test_the_same_file_twice_is_refused() -> None:
-    with pytest.raises(SourceError, match="named twice"):
+    with pytest.raises(SourceError, match="given twice"):
         load([DATA / "torch-mlp.json.gz", DATA / ".." / "data" / "torch-mlp.json.gz"])
 
 
@@ -82,7 +82,7 @@ def test_two_runs_of_a_framework_are_refused(traces: Path) -> None:
 @pytest.mark.parametrize("window", [(10, 20), (15, 30), (5, 12), (12, 14)])
 def test_a_rank_records_one_cycle_after_the_other(window: tuple[int, int]) -> None:
     """A copy without steps, or another run of the same rank, is no cycle."""
-    with pytest.raises(SourceError, match=r"hold the same time of rank 3; name one source"):
+    with pytest.raises(SourceError, match=r"cover the same time of rank 3; give one source"):
         one_job([recorded(10, 20, rank=3), recorded(*window, rank=3)])
 
 

@@ -180,7 +180,7 @@ def test_missing_cycles_are_a_finding_unless_the_mark_names_them(tmp_path: Path)
     files[0].unlink()
     files[2].unlink()
     (finding,) = (finding for finding in load(tmp_path).quality if finding.code == "missing-cycles")
-    assert finding.message == "2 cycles that were recorded before others are not in the folder"
+    assert finding.message == "2 earlier cycles are missing from the folder"
     (tmp_path / INCOMPLETE_MARK).write_text("process 1, cycle 0: why\nprocess 1, cycle 2: why\n", encoding="utf-8")
     assert "missing-cycles" not in codes(load(tmp_path))
 
@@ -202,7 +202,7 @@ def test_an_empty_mark_is_of_a_full_disk(tmp_path: Path) -> None:
 
 def test_a_folder_in_which_nothing_could_be_kept_says_why(tmp_path: Path) -> None:
     (tmp_path / INCOMPLETE_MARK).write_text("process 1, cycle 0: OSError: disk full\n", encoding="utf-8")
-    with pytest.raises(SourceError, match="no cycle could be kept, the first: process 1, cycle 0: OSError: disk full"):
+    with pytest.raises(SourceError, match="no cycle could be saved, the first: process 1, cycle 0: OSError: disk full"):
         load(tmp_path)
 
 

@@ -1,4 +1,4 @@
-"""Cycles that are written while training goes on: how many wait, in which order they are kept, who waits for them."""
+"""Cycles that are written while training continues: how many wait, in which order they are kept, who waits for them."""
 
 from __future__ import annotations
 

@@ -101,7 +101,7 @@ print("not reached", file=sys.stderr)
 
 @pytest.mark.parametrize("when", ["while it hands over a cycle", "before it does"])
 def test_sigterm_lets_the_profiler_end_its_own_method(when: str, tmp_path: Path) -> None:
-    """Everything is written by then, whatever the profiler does afterwards; the training goes on no further."""
+    """Everything is written by then, whatever the profiler does afterwards; the training continues no further."""
     handing_over = "hands" in when
     script = f"""
 class Stepping:

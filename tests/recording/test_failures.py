@@ -49,7 +49,7 @@ def test_an_unwritable_folder_is_told_at_once_and_once(blocked: Path, caplog: py
     made(None)
     made.flush()
     assert len(lines(caplog)) == 2
-    assert "a cycle is missing in the run folder, training goes on (" in lines(caplog)[1]
+    assert "a cycle is missing in the run folder, training continues (" in lines(caplog)[1]
     assert made.written == []
 
 
@@ -95,7 +95,7 @@ def test_a_failing_callback_is_one_line(tmp_path: Path, caplog: pytest.LogCaptur
     writer(tmp_path, also=[mine])(None)
     (line,) = lines(caplog)
     assert "mine" in line
-    assert line.endswith("failed, training goes on (ValueError: two lines)")
+    assert line.endswith("failed, training continues (ValueError: two lines)")
     assert not (tmp_path / INCOMPLETE_MARK).exists()
 
 

@@ -278,7 +278,7 @@ def test_an_average_says_what_it_is_of() -> None:
     assert section.lines[0].endswith("2.")
     two = concat_traces([with_rank(small_trace(), rank) for rank in (0, 1)])
     (section,) = summary_report(two, choose_views(["overview"]), ViewRequest(), Display(average=True)).sections
-    assert section.lines[0].startswith("For one step of all 2 ranks together")
+    assert section.lines[0].startswith("Per step, over all 2 ranks")
 
 
 def test_the_head_says_which_steps_were_asked_for() -> None:

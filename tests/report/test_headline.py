@@ -27,7 +27,7 @@ def test_the_partition_leads_and_busy_says_what_it_counts() -> None:
         "The one recorded step took 10.0 ms.",
         "Step time: 66% exposed communication, 26% device compute, 5% launches and other host work while devices are "
         "idle.",
-        "cuda:0 is busy in steps 92.6% of the time, communication included.",
+        "cuda:0 is busy for 92.6% of the step time, communication included.",
     )
 
 
@@ -35,9 +35,9 @@ def test_several_devices() -> None:
     def said(*busy: float | None) -> str:
         return rendered(headline({"steps": STEPS, "device": devices(*busy)}))[-1]
 
-    assert said(0.5, 0.25) == "The 2 devices are busy in steps 25% to 50% of the time, communication included."
-    assert said(0.5, 0.5) == "The 2 devices are busy in steps 50% of the time, communication included."
-    assert said(None, 0.5) == "cuda:1 is busy in steps 50% of the time, communication included."
+    assert said(0.5, 0.25) == "The 2 devices are busy for 25% to 50% of the step time, communication included."
+    assert said(0.5, 0.5) == "The 2 devices are busy for 50% of the step time, communication included."
+    assert said(None, 0.5) == "cuda:1 is busy for 50% of the step time, communication included."
     assert said(None) == "The one recorded step took 10.0 ms."
 
 

@@ -52,7 +52,7 @@ def test_the_rank_that_causes_most_waiting_is_named_first() -> None:
 def test_ranks_that_take_turns_are_no_stragglers(caused: list[int]) -> None:
     told = stragglers(steps([500] * len(caused)), waiting(caused))
     assert told.ranks == ()
-    assert rendered(told.lines)[0].startswith("No single rank keeps the others waiting")
+    assert rendered(told.lines)[0].startswith("No single straggler")
 
 
 def test_little_waiting_makes_no_straggler() -> None:
@@ -65,8 +65,8 @@ def test_what_clocks_leave_open_makes_no_straggler() -> None:
     told = stragglers(steps([500] * 4), waiting([0, 900, 0, 0], doubtful=80))
     assert told.ranks == ()
     assert rendered(told.lines) == (
-        "Whether rank 1 keeps the others waiting is not known: most of the 900 ns that they seem to wait for it is "
-        "within what the clocks of the ranks contradict each other by.",
+        "Whether the others wait for rank 1 is unknown: most of the apparent wait of 900 ns is within the clock "
+        "error between the ranks.",
     )
     assert stragglers(steps([500] * 4), waiting([0, 900, 0, 0], doubtful=40)).ranks == (1,)
 
@@ -74,31 +74,30 @@ def test_what_clocks_leave_open_makes_no_straggler() -> None:
 def test_ranks_whose_waiting_is_not_known_are_told() -> None:
     nobody = rendered(stragglers(steps([500] * 4), waiting([10, 10, 0, 0], of_nobody=2)).lines)
     assert nobody == (
-        "No single one of the 2 ranks whose waiting is known keeps the others waiting: together they waited 20 ns for "
+        "No single straggler among the 2 ranks with known waits: together they waited 20 ns for "
         "each other, 0.50% of their step time.",
-        "How long 2 of 4 ranks wait for others is not known (ranks 2, 3): their clocks cannot be compared with those "
-        "of others.",
+        "The waits of 2 of 4 ranks are unknown (ranks 2, 3): their clocks cannot be compared with those of others.",
     )
     named = stragglers(steps([500] * 4), waiting([0, 900, 0, 0], of_nobody=1))
     assert named.ranks == (1,)
-    assert rendered(named.lines)[-1].startswith("How long 1 of 4 ranks wait for others is not known (rank 3)")
+    assert rendered(named.lines)[-1].startswith("The waits of 1 of 4 ranks are unknown (rank 3)")
 
 
 def test_of_ranks_that_are_not_all_there_the_least_is_told() -> None:
     """A rank that is missing at 3 of 40 collectives may be the last; at 1 of 40 it is the edge of a recording."""
     (nobody,) = rendered(stragglers(steps([500] * 4), waiting([10, 10, 10, 10], incomplete=3)).lines)
     assert nobody == (
-        "Which rank keeps the others waiting is not known, as some cannot be compared or were not read: the rest "
-        "together waited at least 40 ns for each other, 0.50% of their step time."
+        "Which rank is the straggler is unknown, as some cannot be compared or were not read: together the others "
+        "waited at least 40 ns for each other, 0.50% of their step time."
     )
     named = stragglers(steps([500] * 4), waiting([0, 900, 0, 0], incomplete=3))
     assert named.ranks == (1,)
     assert rendered(named.lines)[0] == (
         "Of the ranks that can be compared, rank 1 keeps the others waiting: it came last to 5 of 10 collectives, and "
-        "they waited at least 900 ns, 100% of all waiting that is known."
+        "they waited at least 900 ns, 100% of all known waiting."
     )
     edge = rendered(stragglers(steps([500] * 4), waiting([10, 10, 10, 10], incomplete=1)).lines)
-    assert edge[0].startswith("No single rank keeps the others waiting")
+    assert edge[0].startswith("No single straggler")
 
 
 def test_without_collectives_own_time_shows_slow_ranks() -> None:

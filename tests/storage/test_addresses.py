@@ -123,7 +123,7 @@ def test_ranks_of_a_store_are_one_profile(memory: Any, traces: Path) -> None:
     there = perfkit.load([f"memory://job/{file.name}" for file in files])
     assert there.meta.ranks == (0, 1)
     assert there.events.equals(perfkit.load(files).events)
-    with pytest.raises(SourceError, match="named twice"):
+    with pytest.raises(SourceError, match="given twice"):
         perfkit.load(["memory://job/rank0.json", "memory://job/rank0.json"])
 
 
@@ -267,7 +267,7 @@ def test_a_missing_driver_says_how_it_is_installed(capsys: pytest.CaptureFixture
 
 
 def test_unknown_stores_are_refused() -> None:
-    with pytest.raises(UsageError, match="no store is known by foo://"):
+    with pytest.raises(UsageError, match="unsupported URL scheme foo://"):
         perfkit.load("foo://bucket/run")
 
 

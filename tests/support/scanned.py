@@ -15,7 +15,7 @@ from perfkit_core.readers.load import load_one
 from perfkit_core.readers.scanner import chunks
 
 NEVER = 1 << 28
-OTHER_FAULT = "a time stamp is not a number"
+OTHER_FAULT = "a timestamp is not a 64-bit number"
 
 
 @contextmanager

@@ -103,7 +103,7 @@ def test_other_callbacks_run_and_may_fail(tmp_path: Path, caplog: pytest.LogCapt
     train("mlp", trace_handler(tmp_path / "run", also=[fail, export]))
     assert json.loads((tmp_path / "own.json").read_text())["traceEvents"]
     assert steps_of(load(tmp_path / "run")) == [2, 3]
-    assert "training goes on" in caplog.text
+    assert "training continues" in caplog.text
     assert not (tmp_path / "run" / INCOMPLETE_MARK).exists()
 
 

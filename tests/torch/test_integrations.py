@@ -176,7 +176,7 @@ def test_lightning_leaves_validation_out(lightning_fit: Fit, tmp_path: Path) -> 
 
 
 def test_lightning_keeps_the_numbers_of_a_resumed_training(lightning_fit: Fit, tmp_path: Path) -> None:
-    """The second training goes on at step 6: a relative window is counted from there, a numbered one is not."""
+    """The second training continues at step 6: a relative window is counted from there, a numbered one is not."""
 
     lightning_fit(lightning_callback(tmp_path / "first"), max_epochs=1, enable_checkpointing=True)
     (checkpoint,) = tmp_path.rglob("*.ckpt")
@@ -288,11 +288,12 @@ def test_a_script_that_ends_early_keeps_its_recording(tmp_path: Path) -> None:
 def test_a_failing_profiler_does_not_stop_the_training(
     lightning_fit: Fit, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """Another torch profiler runs already: training goes on, the reason is logged, the run says that it has nothing."""
+    """Another torch profiler runs already: training continues, the reason is logged, the run says that it has
+    nothing."""
     with torch.profiler.profile() as own:
         seen = lightning_fit(lightning_callback(tmp_path / "run", steps=(1, 2)), max_epochs=1)
     assert seen == [0, 1, 2, 3, 4, 5]
-    assert "training goes on: another torch profiler is running" in caplog.text
+    assert "training continues: another torch profiler is running" in caplog.text
     assert (tmp_path / "run" / INCOMPLETE_MARK).exists()
     assert sum(event.name == "Optimizer.step#SGD.step" for event in own.events()) == BATCHES
 
@@ -301,14 +302,14 @@ def test_a_window_that_is_never_reached_is_said(
     lightning_fit: Fit, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     lightning_fit(lightning_callback(tmp_path / "run", steps=(100, 110)), max_epochs=1)
-    assert "none of the chosen steps was trained: it had the steps 0 to 5" in caplog.text
+    assert "none of the chosen steps was reached: the loop ran steps 0 to 5" in caplog.text
     assert not (tmp_path / "run").exists()
 
 
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ({"steps": (4, 2)}, "names no steps"),
+        ({"steps": (4, 2)}, "selects no steps"),
         ({"steps": (1, 2), "active": 3}, "contradict"),
         ({"active": 0}, "at least one active step"),
         ({"record_shape": True}, "no option record_shape; it takes .*record_shapes"),

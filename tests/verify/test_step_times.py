@@ -105,7 +105,7 @@ def test_a_python_without_perfkit_runs_as_it_is(tmp_path: Path) -> None:
 
 
 def test_a_framework_that_cannot_be_timed_breaks_no_script(tmp_path: Path) -> None:
-    """A module of that name which is not the framework: said in one line, and the script goes on."""
+    """A module of that name which is not the framework: said in one line, and the script continues."""
     (tmp_path / "torch.py").write_text("name = 'no framework'\n", encoding="utf-8")
     (tmp_path / "train.py").write_text("import torch\nprint(torch.name)\n", encoding="utf-8")
     out, found = timed([sys.executable, str(tmp_path / "train.py")], tmp_path / "times", "torch")

@@ -32,7 +32,7 @@ def find(facts: Facts) -> list[Candidate]:
         return []
     if not (trace.rows("phase", BACKWARD).any() and trace.rows("phase", OPTIMIZER).any()):
         raise NotEvaluableError(
-            message("no optimizer steps or backward passes were recorded, so which exchanges repeat is unknown")
+            message("no optimizer steps or backward passes were recorded, so repeated exchanges are unknown")
         )
     talk = pd.concat([_with_passes(trace, part, int(rank)) for rank, part in talk.groupby(talk["rank"].fillna(-1))])
     # optimizer steps that exchange the same in each of their passes; the usual one has several passes

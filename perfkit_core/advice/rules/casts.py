@@ -37,9 +37,9 @@ def find(facts: Facts) -> list[Candidate]:
     spent, where = (device, message("the device")) if facts.on_device else (host, message("the host"))
     if not facts.exceeds(spent, facts.thresholds.cast_share):
         return []
-    condition = message("operators called casts do work that moves nothing over the bus; types were not recorded")
+    condition = message("operators named as casts copy nothing over the bus; dtypes were not recorded")
     if trace.known("dtypes"):
-        condition = message("the type written differs from the type read, and the data stay on their side of the bus")
+        condition = message("the type written differs from the type read, and the data stay on the same device")
     return [Candidate(
         facts.plural(
             "{count:count} cast {per_step} takes {time} on {where}.",

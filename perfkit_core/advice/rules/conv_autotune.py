@@ -67,7 +67,7 @@ def find(facts: Facts) -> list[Candidate]:
         ),
         assumptions=assume(kernel_factor=_TRIED),
         risks=(
-            message("The first steps become longer."), message("Repeated runs may add in another order."),
+            message("The first steps become longer."), message("Repeated runs may sum in a different order."),
             message("Workspaces need more memory."),
         ),
     )]  # fmt: skip
@@ -100,7 +100,8 @@ def algorithms_tried(trace: Trace) -> bool:
             flags.append(arguments[endings[len(arguments)]] == "True")
     if not flags:
         raise NotEvaluableError(
-            message("whether all algorithms are tried was not recorded"), message("newer profilers do, with shapes")
+            message("whether all algorithms are tried was not recorded"),
+            message("newer profilers record it, with shapes"),
         )
     return any(flags)
 

@@ -53,7 +53,7 @@ def find(facts: Facts) -> list[Candidate]:
         preconditions=(
             message("a batch norm follows directly"), message("the batch norm subtracts the mean of each channel"),
         ),
-        risks=(message("A stored model has its bias: drop it when loading the model, or train anew."),),
+        risks=(message("Saved models contain the bias: drop it when loading the model, or retrain."),),
     )]  # fmt: skip
 
 

@@ -48,8 +48,8 @@ def find(facts: Facts) -> list[Candidate]:
         preconditions=(
             message("kernels run on several devices of one process"), message("the model is replicated, not split"),
         ),
-        risks=(message("Each process has a batch of its own: divide the batch size by the number of devices."),),
+        risks=(message("Each process has its own batch: divide the batch size by the number of devices."),),
     )]  # fmt: skip
 
 
-RULE: Final = Rule("data-parallel", 32, 1, "Give each device a process of its own", find)
+RULE: Final = Rule("data-parallel", 32, 1, "Run one process per device", find)

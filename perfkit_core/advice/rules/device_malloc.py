@@ -1,7 +1,8 @@
 """Rule 8, device-malloc: the driver still allocates and frees memory after the first step.
 
 Condition: cudaMalloc, cudaFree and the like in steps after the first; in a recording without steps in the second half
-of the time in which the device works. Transform: the calls go, as an allocator that keeps its memory needs none.
+of the time in which the device is active. Transform: the calls are removed, as an allocator that keeps its memory needs
+none.
 """
 
 from __future__ import annotations
@@ -34,9 +35,9 @@ def find(facts: Facts) -> list[Candidate]:
     trace, rows = facts.trace, _late_calls(facts)
     ranks = len(np.unique(facts.steps.rank))
     later = max(len(facts.steps) - ranks, ranks, 1)
-    where, steps = message("in the second half of the time in which the device works"), None
+    where, steps = message("in the second half of the time in which the device is active"), None
     left_out = message(
-        "the first half of the time in which the device works is left out, as memory allocated in it may be reused "
+        "the first half of the time in which the device is active is left out, as memory allocated in it may be reused "
         "later"
     )
     if facts.has_steps:
@@ -79,11 +80,11 @@ def _late_calls(facts: Facts) -> IntArray:
         work = trace.rows("kind", *DEVICE_WORK)
         if not work.any():
             raise NotEvaluableError(
-                message("neither steps nor device work were recorded, so when the training had settled is unknown")
+                message("neither steps nor device work were recorded, so the end of warm-up is unknown")
             )
         return rows[start[rows] > (int(start[work].min()) + int(trace.end_ns[work].max())) // 2]
     if len(np.unique(facts.steps.number)) < 2:
-        raise NotEvaluableError(message("only one step was recorded, so whether the training had settled is unknown"))
+        raise NotEvaluableError(message("only one step was recorded, so warm-up cannot be excluded"))
     return rows[trace.ints("step")[rows] > int(facts.steps.number.min())]
 
 

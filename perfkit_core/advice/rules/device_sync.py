@@ -49,7 +49,7 @@ def find(facts: Facts) -> list[Candidate]:
         ceiling_ns=wait_ceiling_ns(facts, spent - waited),
         share_ns=round(spent),
         preconditions=(message("the call lies within a step"), message("work is launched after it")),
-        risks=(message("If the program measures times with this call, it still needs it: measure in few steps only."),),
+        risks=(message("If the program measures times with this call, keep it, but only in a few steps."),),
         fill={"call": call},
     )]  # fmt: skip
 

@@ -81,7 +81,7 @@ def find(facts: Facts) -> list[Candidate]:
         ceiling_ns=facts.ceiling_ns(facts.totals(spared, dur[spared])),
         preconditions=(
             message("the kernels follow each other on one stream, in one phase of one step"),
-            message("elementwise kernels take what reading and writing memory takes"),
+            message("elementwise kernels are bound by memory bandwidth"),
         ),
         vetoes=(message("kernels of the optimizer, reductions, and kernels that are fused already"),),
         assumptions=assume(longest_kernel_factor=factor),

@@ -1,6 +1,6 @@
 """Rule 12, epoch-gap: the training waits for new loader workers when an epoch, or a validation between steps, begins.
 
-Condition: waits for the loader of over ``epoch_gap_steps`` steps, in steps in which a loader is begun. No replay: the
+Condition: waits for the loader of over ``epoch_gap_steps`` steps, in steps in which a loader is started. No replay: the
 mean step without these waits, but with what the first batch takes where workers persist.
 """
 
@@ -54,12 +54,12 @@ def find(facts: Facts) -> list[Candidate]:
     total, starts, count = int(longer.sum()), len(at), int(facts.mine.sum())
     mean = round(float(facts.steps.recorded_ns[facts.mine].mean()))
     low, mid, high = (mean - (total - starts * first) / count for first in (again.low, again.mid, again.high))
-    rarer = message("recorded; where epochs begin more rarely, the saving is smaller")
+    rarer = message("recorded; with longer epochs the saving is smaller")
     return [Candidate(
         plural(
-            "{n} of {count:count} steps, in which a loader is begun, waits {longer:ns} longer for data than the "
+            "{n} of {count:count} steps, in which a loader is started, waits {longer:ns} longer for data than the "
             "others: {share:.0%} of the time of all steps, whose mean is {mean:ns}.",
-            "{n} of {count:count} steps, in which a loader is begun, wait {longer:ns} longer for data than the "
+            "{n} of {count:count} steps, in which a loader is started, wait {longer:ns} longer for data than the "
             "others: {share:.0%} of the time of all steps, whose mean is {mean:ns}.",
             starts, count=count, longer=total / starts, mean=mean, share=total / count / mean,
         ),

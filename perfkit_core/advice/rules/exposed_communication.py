@@ -44,8 +44,8 @@ def find(facts: Facts) -> list[Candidate]:
     factor = Quantity(max(1 - hidden, 0.0), max(1 - _HALF * hidden, 0.0), 1.0, _OVERLAP)
     waits, uncounted = message("waits for the last rank are not counted"), None
     if not facts.replay.tied:
-        waits = message("one rank does not show what is waiting and what is transfer")
-        uncounted = message("; waits for other ranks count, as these were not recorded")
+        waits = message("one rank does not separate waiting from transfer")
+        uncounted = message("; includes waits for other ranks, which were not recorded")
     ratio = exposed / facts.step_ns
     return [Candidate(
         message(
@@ -57,11 +57,11 @@ def find(facts: Facts) -> list[Candidate]:
         edits=(Scale(rows, factor),),
         ceiling_ns=round(exposed),
         preconditions=(message("the step computes while nothing is transferred, so there is room to overlap"),),
-        vetoes=() if hidden else (message("computation of the step that is left to hide it"),),
+        vetoes=() if hidden else (message("remaining computation of the step that can hide it"),),
         assumptions=(
             Assumption("communication_factor", factor, _OVERLAP), Assumption("waiting", waits, "recorded"),
         ),
-        risks=(message("Larger buckets begin later, and need more memory."),),
+        risks=(message("Larger buckets start later and need more memory."),),
     )]  # fmt: skip
 
 

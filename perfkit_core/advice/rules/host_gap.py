@@ -99,7 +99,7 @@ def _long(facts: Facts, gaps: Gaps) -> Candidate:
         ),
         evidence={**shared.evidence, "python": functions, "longest": beside},
         vetoes=(message("shorter gaps, such as Python between operators, which are counted separately"),),
-        risks=(message("Work that is moved to another thread still competes for the lock of Python."),),
+        risks=(message("Work that is moved to another thread still competes for Python's GIL."),),
     )  # fmt: skip
 
 
@@ -116,7 +116,7 @@ def _short(facts: Facts, gaps: Gaps, count: float) -> Candidate:
             where=where,
         ),
         evidence={**shared.evidence, "gaps_per_step": count, "python": functions},
-        vetoes=(message("gaps that are as short as calling an operator takes"),),
+        vetoes=(message("gaps as short as the call of an operator"),),
         risks=(message("The profiler itself works between operators: without it the gaps are shorter."),),
         conflicts=("launch-bound",),  # it removes the same gaps
         words={"gaps": "short", "compiled": "yes" if compiled_regions(facts.trace).any() else "no"},
@@ -148,7 +148,7 @@ def _shared(facts: Facts, gaps: Gaps, factor: Quantity) -> tuple[Candidate, list
         edits=(Shorten(gaps, factor),),
         ceiling_ns=int(facts.typical(recorded)) - int(facts.typical(recorded - facts.within_steps(own))),
         preconditions=(
-            message("no thread has an operator, a call of the device runtime or of the data loader there"),
+            message("no thread runs an operator, a runtime call or the data loader there"),
         ),
         assumptions=assume(gap_factor=factor),
     )  # fmt: skip

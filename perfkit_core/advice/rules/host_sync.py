@@ -41,7 +41,7 @@ def fetched_every(facts: Facts, every: float) -> Candidate:
     if every < 1:
         raise NotEvaluableError(message("host-sync needs a number of steps"), message("give 1 or more"))
     if not len(copies):
-        raise NotEvaluableError(message("the host fetches no results that it waits for"))
+        raise NotEvaluableError(message("the host does not wait for any result"))
     period = round(every)
     numbers = np.unique(facts.steps.number)
     if not len(facts.steps.of_periods(facts.steps.recorded_ns, period)):
@@ -96,7 +96,7 @@ def _not_fetched(facts: Facts, copies: Transfers, how: Text) -> Candidate:
         ceiling_ns=wait_ceiling_ns(facts, spent - waited),
         share_ns=round(spent),
         preconditions=(message("the copy goes to the host"), message("the host continues only after it")),
-        risks=(message("The value is known later: code that branches on it must be able to wait."),),
+        risks=(message("The value is available later: code that branches on it must tolerate the delay."),),
         fill={"operator": names[0] if names else "the copy"},
     )  # fmt: skip
 

@@ -54,13 +54,11 @@ def find(facts: Facts) -> list[Candidate]:
     now = facts.median_total(rows, dur[rows])
     low, mid, high = (min(count * ns, now) for ns in (_KERNEL_NS.low, _KERNEL_NS.mid, _KERNEL_NS.high))
     cost = Quantity(low, mid, high, _KERNEL_NS.source)
-    vetoes = [message("calls that copy to or from the host, synchronise or communicate: they stay as they are")]
+    vetoes = [message("calls that copy to or from the host, synchronise or communicate: they are unchanged")]
     if len(once):
         vetoes.append(plural(
-            "{n:count} call of {times:.0f} times the usual length, which may happen once: the steps are too few to "
-            "know",
-            "{n:count} calls of {times:.0f} times the usual length, which may happen once: the steps are too few to "
-            "know",
+            "{n:count} call that takes {times:.0f} times as long as usual: too few steps to know whether it recurs",
+            "{n:count} calls that take {times:.0f} times as long as usual: too few steps to know whether they recur",
             len(once), times=_ONCE,
         ))  # fmt: skip
     return [Candidate(

@@ -57,16 +57,15 @@ def with_workers(facts: Facts, workers: float) -> Candidate:
     rows, waiting = facts.batch_rows, facts.loading_ns
     if in_workers(facts.trace, rows).any():
         raise NotEvaluableError(
-            message("workers make the batches already; how many is not recorded"), message("ask for more-workers")
+            message("workers make the batches already; how many is not recorded"),
+            message("use --what-if more-workers=N"),
         )
     times, making = {"waiting": waiting, "step": facts.step_ns}, MAKING
     what = message("Each step makes its own batch for {waiting:ns} of {step:ns} before it can begin.", **times)
     loads: tuple[Edit, ...] = (Scale(rows, MAKING), Load(rows, workers, handover_ns=HANDOVER_NS))
     if in_thread(facts.trace, rows).any():
         making = _FROM_THREAD
-        what = message(
-            "Each step waits {waiting:ns} of {step:ns} for the batch that a thread makes beside it.", **times
-        )
+        what = message("Each step waits {waiting:ns} of {step:ns} for a batch made by a background thread.", **times)
         # the thread makes the batches of a step while it computes: that takes the whole step where steps wait, and no
         # longer where they do not
         each_ns = facts.step_ns / facts.batches_per_step
@@ -86,7 +85,7 @@ def with_workers(facts: Facts, workers: float) -> Candidate:
         ceiling_ns=round(facts.step_ns - least_ns),
         share_ns=round(waiting),
         preconditions=(
-            message("batches are made in the process of the training"), message("making a batch needs no device"),
+            message("batches are made in the training process"), message("making a batch needs no device"),
         ),
         assumptions=assume(host_factor=CONTENTION, handover_ns=HANDOVER_NS, making_factor=making),
         risks=(
@@ -102,7 +101,7 @@ def _crowding(workers: int, cores: int | None) -> Message:
     count = plural("{n} worker", "{n} workers", workers)
     if cores is None:
         return message(
-            "The number of cores was not recorded: {workers} need as many cores, besides that of the training.",
+            "The number of cores was not recorded: {workers} need as many cores, besides one for the training.",
             workers=count,
         )
     if workers < cores:

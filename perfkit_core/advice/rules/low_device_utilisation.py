@@ -31,7 +31,7 @@ def find(facts: Facts) -> list[Candidate]:
         loading = message("data loading takes {share:.1%} of each step", share=loading_ratio)
     return [Candidate(
         message(
-            "The device works for {time} ({ratio:.1%}): it has room for larger batches.",
+            "The device is busy for {time} ({ratio:.1%}): it has room for larger batches.",
             time=facts.of_step(facts.busy_ns), ratio=busy_ratio,
         ),
         evidence={**facts.part("busy", facts.busy_ns), **memory},

@@ -22,7 +22,7 @@ from perfkit_core.plugins.contracts import Rule
 from perfkit_core.replay.batches import waited
 from perfkit_core.views.communication.instances import communication
 
-_OUTSIDE: Final = "time outside of every recorded event"
+_OUTSIDE: Final = "time outside all recorded events"
 """Name of the self time of steps among the names of events."""
 _MOST: Final = 3
 _SHARE: Final = 0.1
@@ -40,7 +40,7 @@ def find(facts: Facts) -> list[Candidate]:
     steps = pd.DataFrame({"rank": facts.steps.rank, "step": facts.steps.number, "dur_ns": facts.steps.recorded_ns})
     if steps.groupby("rank").size().max() < LEAST_TIMES:
         raise NotEvaluableError(
-            message("fewer than {least} steps were recorded, so what is usual is unknown", least=LEAST_TIMES)
+            message("fewer than {least} steps were recorded, so the usual step time is unknown", least=LEAST_TIMES)
         )
     limits = facts.thresholds
     is_late = steps.groupby("rank")["dur_ns"].transform(
@@ -58,7 +58,7 @@ def _late(facts: Facts, steps: pd.DataFrame, late: pd.DataFrame) -> Candidate:
         parts = [
             message(
                 "{name} (+{time:ns})", time=int(size),
-                name=message("time outside of every recorded event") if name == _OUTSIDE else str(name),
+                name=message("time outside all recorded events") if name == _OUTSIDE else str(name),
             )
             for name, size in growth.items()
         ]  # fmt: skip
@@ -116,7 +116,7 @@ def _slower_clock(facts: Facts, steps: pd.DataFrame) -> list[Candidate]:
         method="none",
         preconditions=(
             message("the same kernels run equally often in both"),
-            message("they grew by one factor: a clock, not a kernel"),
+            message("they grew by the same factor, which suggests a clock rather than a kernel"),
         ),
         vetoes=(message("larger inputs: the names and counts of the kernels did not change"),),
         fill={"outliers": "clock"},  # tells it from the finding of late steps, which is shown by steps, too

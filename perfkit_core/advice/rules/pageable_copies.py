@@ -80,7 +80,7 @@ def _faster(trace: Trace, large: Transfers, pinned: Transfers) -> Quantity:
     measured on this machine, else by what buses reach."""
     now, recorded = _bytes_per_ns(trace, large), _bytes_per_ns(trace, pinned)
     if now is None:
-        return Quantity(1.0, 1.0, 1.0, message("no copy is large enough for the speed of the bus to count"))
+        return Quantity(1.0, 1.0, 1.0, message("no copy is large enough to be bound by the bus"))
     if recorded is not None:
         factor = min(now / recorded, 1.0)
         return Quantity(factor, factor, factor, message("pinned copies of the same recording"))

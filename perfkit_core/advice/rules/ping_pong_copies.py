@@ -38,7 +38,7 @@ def find(facts: Facts) -> list[Candidate]:
         rows=trips.copies.owner,
         edits=(Remove(trips.copies.everything),),
         preconditions=(
-            message("as many bytes come back as went"), message("no operator computes on the host in between"),
+            message("the same number of bytes comes back"), message("no operator computes on the host in between"),
         ),
         vetoes=(message("small copies, whose sizes may be equal by chance"),),
         risks=(message("Code on the host that reads the data outside of operators needs a copy of its own."),),

@@ -50,7 +50,7 @@ class _Reason:
 def find(facts: Facts) -> list[Candidate]:
     """Return a candidate for the slowest rank, where by itself it takes longer than the median rank."""
     if len(ranks(facts.trace)) < 2:
-        raise NotEvaluableError(message("only one rank was recorded"), message("name the recordings of several ranks"))
+        raise NotEvaluableError(message("only one rank was recorded"), message("give the recordings of several ranks"))
     facts.need_steps()
     if facts.trace.meta.incomplete:  # the end is seldom what is cut off: torch writes kernels after operators
         raise NotEvaluableError(message("the recording of a rank is cut off, so it cannot be compared with the others"))

@@ -81,7 +81,7 @@ def find(facts: Facts) -> list[Candidate]:
         edits=(Scale(both, _LEFT),),
         ceiling_ns=facts.ceiling_ns(facts.totals(both, dur[both])),
         preconditions=(message("the operators between two selections are the same in every round"),),
-        vetoes=(message("long rounds, as layers of a network are"),),
+        vetoes=(message("long rounds, such as the layers of a network"),),
         assumptions=assume(selecting_factor=_LEFT),
         risks=(message("If the rounds are independent, one operator for all of them saves far more."),),
         fill={"rounds": str(count)},

@@ -59,7 +59,7 @@ def find(facts: Facts) -> list[Candidate]:
             message("no kernel's name says that it reads 16 bytes at once"),
         ),
         assumptions=assume(kernel_factor=_PADDED),
-        risks=(message("The padding must be left out of the result: a loss over more classes is another loss."),),
+        risks=(message("Remove the padding from the result: padded classes would change the loss."),),
         fill={"size": str(size), "padded": str(padded)},
     )]  # fmt: skip
 

@@ -63,7 +63,7 @@ def find(facts: Facts) -> list[Candidate]:
         rows=chains,
         edits=(Scale(work, _FUSED, below=False, host=False),),
         ceiling_ns=round(spent),
-        preconditions=(message("only scaling, masks, dropout and changes of shape lie between"),),
+        preconditions=(message("only scaling, masks, dropout and changes of shape are in between"),),
         vetoes=(message("attention that is fused already"),),
         assumptions=assume(device_factor=_FUSED),
         risks=(

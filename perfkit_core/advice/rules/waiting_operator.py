@@ -89,7 +89,7 @@ def _waiting(facts: Facts, calls: IntArray, own_ns: IntArray, shortest_ns: int) 
     spent, waited = facts.per_step(int(own_ns.sum())), facts.per_step(int(facts.waiting_ns[inside].sum()))
     return [Candidate(
         message(
-            "{operator} takes {time}, but it waits {cause}: making it faster saves little, what it waits for counts.",
+            "{operator} takes {time}, but it waits {cause}: making it faster saves little; shorten what it waits for.",
             operator=name, time=facts.of_step(spent), cause=cause,
         ),
         evidence={
@@ -103,7 +103,7 @@ def _waiting(facts: Facts, calls: IntArray, own_ns: IntArray, shortest_ns: int) 
             message("some calls take over a hundred times as long as others"),
             message("a device does other work meanwhile"),
         ),
-        risks=(message("Its share of the time is not a saving."),),
+        risks=(message("Its share of the time is not a possible saving."),),
         fill={"operator": name, "work": work_name},
     )]  # fmt: skip
 

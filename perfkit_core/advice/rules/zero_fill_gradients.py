@@ -41,7 +41,7 @@ def find(facts: Facts) -> list[Candidate]:
     if not len(fills) and (len(adds) or nodes.any()) and not clears.any():
         raise NotEvaluableError(
             message("how gradients are cleared was not recorded, as this framework calls no operator for it"),
-            message("if it fills them with zeros by default, ask it not to"),
+            message("if it fills them with zeros by default, turn that off"),
         )
     tensors = facts.median_total(fills)
     if tensors < facts.thresholds.optimizer_tensors:
@@ -73,7 +73,7 @@ def find(facts: Facts) -> list[Candidate]:
         preconditions=(message("zeros are written where the optimizer clears gradients"),),
         vetoes=(message("gradients summed over several backward passes: only the first addition counts"),),
         assumptions=assume(taken_over_ns=_TAKEN_NS, device_factor=_GONE),
-        risks=(message("Code that reads a gradient after clearing finds none instead of zeros."),),
+        risks=(message("Code that reads a gradient after clearing gets None instead of zeros."),),
     )]  # fmt: skip
 
 

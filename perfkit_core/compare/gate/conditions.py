@@ -155,7 +155,7 @@ def outcomes(
         if condition.column is None:
             if steps is None:
                 raise UsageError(
-                    "step_time is not known: a side has no steps",
+                    "step_time is unknown: a side has no steps",
                     "give the profiler a schedule, and call its step() after each iteration",
                 )
             results.append(_judged(condition, steps, 1))
@@ -228,7 +228,7 @@ def _words(outcome: Outcome, value: float | None, signed: bool = False) -> str |
 def section(table: pd.DataFrame) -> Section:
     """Return the section of the table of one pair or more."""
     note = say("A condition fails where its limit is exceeded by more than noise explains.")
-    note += " " + say("Of the step time the median is compared, of all else the mean over steps or captures.")
+    note += " " + say("For the step time the median is compared, for all else the mean over steps or captures.")
     return Section("gate", say("Gate"), table, note)
 
 

@@ -174,7 +174,7 @@ def _value(table: pd.DataFrame, number: Number) -> float | None:
     if len(values) > 1 and (not number.sums or inclusive):
         hint = f"or ask for {own}, which adds up" if nested else "COLUMN[ROW]"
         text = f"{number.name} is not one number: {len(values)} rows"
-        raise UsageError(text, f"name one of them in brackets, {hint}")
+        raise UsageError(text, f"select one of them in brackets, {hint}")
     if values.empty:
         recorded = rows.empty and (table.empty or bool(table[number.column].notna().any()))
         return 0.0 if number.none_is_zero and recorded else None

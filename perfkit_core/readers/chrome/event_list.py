@@ -53,13 +53,13 @@ class Cursor:
         self.check_damage()
         return SourceError(
             f"{self.path}: {what} (byte {self.offset})",
-            "the file is truncated or damaged: record it again, or read what is there with --partial",
+            "the file is truncated or damaged: record it again, or read the intact part with --partial",
         )
 
     def check_damage(self) -> None:
         """Raise SourceError if compressed data is damaged, which explains why the rest is missing."""
         if self.window.damage:
-            hint = "copy or record the file again, or read what is there with --partial"
+            hint = "copy or record the file again, or read the intact part with --partial"
             raise SourceError(f"{self.path}: {self.window.damage}", hint)
 
 

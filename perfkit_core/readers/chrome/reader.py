@@ -55,7 +55,9 @@ class ChromeFile(EventList):
             if opening not in (b"[", b"{"):
                 self._at.check_damage()
                 if not opening:
-                    raise SourceError(f"{self.path}: the file is empty", "was the profiler stopped before it wrote?")
+                    raise SourceError(
+                        f"{self.path}: the file is empty", "the profiler may have been interrupted before writing it"
+                    )
                 raise SourceError(f"{self.path}: not JSON (starts with {opening!r})", "perfkit reads Chrome-trace JSON")
             self._at.position += 1
             yield from self.events(dialect) if opening == b"[" else self._object(dialect)

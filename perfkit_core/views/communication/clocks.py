@@ -24,7 +24,7 @@ from perfkit_core.views.communication.clock_model import FOR_A_DRIFT, MOST_DRIFT
 
 _ORDER: Final = ("reference_rank", "offset_ns", "earliest_ns", "latest_ns", "drift_ppm", "matched", "unmatched",
                  "residual_ns", "max_residual_ns", "note")  # fmt: skip
-_UNTIED: Final = message("no collectives were recorded that could tie the clocks of the ranks together")
+_UNTIED: Final = message("no collectives were recorded that could align the clocks of the ranks")
 
 
 def table(trace: Trace, request: ViewRequest) -> pd.DataFrame:
@@ -60,7 +60,7 @@ def _note(rank: int, row: Mapping[Any, Any]) -> Message | None:
             count=FOR_A_DRIFT,
         )
     if unknown and row["may_drift"]:
-        return message("its clock drifts, and not evenly enough for an offset")
+        return message("its clock drifts too unevenly for an offset")
     if unknown and row["numbered"]:
         return message(
             "collectives of the same number contradict each other: they are of different runs, or a clock was set"
@@ -86,15 +86,15 @@ COLUMNS: Final = (
     Column("drift_ppm", "Drift ppm"),
     count("matched", "Matched", description="collectives that the offset is from"),
     count("unmatched", "Unmatched", description="collectives of no other rank"),
-    duration("residual_ns", "Residual", description="how far apart ends stay"),
+    duration("residual_ns", "Residual", description="remaining distance of the ends"),
     duration("max_residual_ns", "Max residual", merge=MAX, of_capture=True),
-    text("note", "Note", description="why there is no offset, or of which moment it is"),
+    text("note", "Note", description="why there is no offset, or its moment"),
 )
 
 VIEW = View(
     name="clocks",
     title="Clocks of the ranks",
-    description="how far the clock of each rank is from that of the first one it is tied to by collectives",
+    description="offset of the clock of each rank from that of the first rank it is linked to by collectives",
     table=table,
     columns=COLUMNS,
     explain_empty=lambda trace: instances.needs_several_ranks(len(trace.meta.ranks), _UNTIED),
@@ -158,14 +158,14 @@ def _findings(clocks: pd.DataFrame, known: pd.DataFrame, common: pd.DataFrame) -
     unknown, elsewhere = clocks.index.difference(known.index).tolist(), known.index.difference(common.index).tolist()
     if unknown:
         text = message(
-            "the clocks of {unknown} of {count} ranks could not be aligned: {ranks} (--view clocks tells why)",
+            "the clocks of {unknown} of {count} ranks could not be aligned: {ranks} (--view clocks shows why)",
             unknown=len(unknown), count=len(clocks), ranks=_listed(unknown),
         )  # fmt: skip
         yield Finding("clocks-not-aligned", text)
     if elsewhere:
         text = message(
-            "{elsewhere} of {count} ranks keep their times: {ranks}: no collectives set their clocks to that of rank "
-            "{reference}, but to others (reference_rank of --view clocks)",
+            "{elsewhere} of {count} ranks keep their times: {ranks}: collectives link their clocks to other ranks, "
+                "not to rank {reference} (reference_rank of --view clocks)",
             elsewhere=len(elsewhere), count=len(clocks), ranks=_listed(elsewhere), reference=reference,
         )  # fmt: skip
         yield Finding("clocks-not-aligned", text)

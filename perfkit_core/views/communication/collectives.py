@@ -114,7 +114,7 @@ def size_class(size: pd.Series[int]) -> pd.Series[str]:
 def _explain(trace: Trace) -> Text:
     if trace.rows("kind", "communication").any():
         return message(
-            "collectives were called, but nothing that carries them out was recorded (a group of one moves nothing)"
+            "collectives were called, but their execution was not recorded (a group of one rank transfers nothing)"
         )
     return message("no communication between processes was recorded")
 
@@ -135,8 +135,8 @@ COLUMNS: Final = (
     duration("max_ns", "Max", merge=MAX, of_capture=True),
     rate("algorithm_bandwidth_bytes_per_s", "Algorithm bandwidth"),
     rate("bus_bandwidth_bytes_per_s", "Bus bandwidth"),
-    count("known_transfers", "Known transfers", per_step=True, description="calls of which the transfer is known"),
-    duration("transfer_ns", "Transfer", description="median, from when the last rank has come"),
+    count("known_transfers", "Known transfers", per_step=True, description="calls with a known transfer time"),
+    duration("transfer_ns", "Transfer", description="median, from the arrival of the last rank"),
     rate("transfer_bus_bandwidth_bytes_per_s", "Transfer bus bandwidth"),
 )
 

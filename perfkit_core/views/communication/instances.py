@@ -297,5 +297,5 @@ def check_groupings(view: View, request: ViewRequest) -> None:
 def needs_several_ranks(count: int, otherwise: Text) -> Text:
     """Return why a view of several ranks has no rows: a single rank was recorded, or the reason of the view."""
     if count < 2:
-        return message("one rank only was recorded: name the recordings of several ranks")
+        return message("only one rank was recorded: give the recordings of several ranks")
     return otherwise

@@ -23,7 +23,7 @@ from perfkit_core.views.tables import lower_median, rounded_division
 
 GROUPINGS: Final = ("rank", "step")
 _UNTIED: Final = message(
-    "no collectives were recorded on several ranks that could be matched and aligned (--view clocks tells why)"
+    "no collectives were recorded on several ranks that could be matched and aligned (--view clocks shows why)"
 )
 _NUMBERS: Final = {"collectives": "int64", "last": "int64", "last_ratio": "Float64", "late_p50_ns": "Int64",
                    "late_max_ns": "Int64", "waited_ns": "Int64", "caused_wait_ns": "Int64",
@@ -164,7 +164,7 @@ COLUMNS: Final = (
     duration("late_max_ns", "Late max", of_capture=True),
     duration("waited_ns", "Waited", per_step=True),
     duration("caused_wait_ns", "Caused wait", per_step=True, description="of the others, where it came last"),
-    duration("doubtful_ns", "Doubtful", per_step=True, description="of that within what clocks contradict each other"),
+    duration("doubtful_ns", "Doubtful", per_step=True, description="of that within the clock error"),
     text("last_rank", "Last rank", by=("step",), description="that caused most of the waits"),
     count("incomplete", "Incomplete", per_step=True, description="collectives without the clock or events of a rank"),
 )

@@ -229,7 +229,7 @@ def explain_no_blocks(trace: Trace) -> Text:
         return explain_empty(trace)
     if not has_blocks(trace):
         return message("the memory events have no addresses, so allocations cannot be matched with frees")
-    return message("nothing that was allocated in the recording was alive then")
+    return message("nothing allocated in the recording was alive then")
 
 
 @dataclass(frozen=True, slots=True)

@@ -46,7 +46,7 @@ COLUMNS: Final = (
     size("growth_bytes", "Growth", description="sum of the changes"),
     size("allocated_bytes", "Allocated", description="the recorded total"),
     size("reserved_bytes", "Reserved"),
-    size("unexplained_bytes", "Unexplained", description="by how much the total moved without an event"),
+    size("unexplained_bytes", "Unexplained", description="change of the total without an event"),
 )
 
 VIEW = View(

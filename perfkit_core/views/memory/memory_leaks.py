@@ -82,8 +82,8 @@ def _explain(trace: Trace) -> Text:
     if not memory.has_blocks(trace):
         return memory.explain_no_blocks(trace)
     if not _followed(trace):
-        return message("this needs two training steps, recorded one after the other")
-    return message("nothing that was allocated in a step stayed")
+        return message("two consecutive training steps are needed")
+    return message("no memory that steps allocated stayed allocated")
 
 
 COLUMNS: Final = (
@@ -91,8 +91,8 @@ COLUMNS: Final = (
     RANK,
     DEVICE_NAME,
     *added_by(GROUPINGS),
-    count("steps", "Steps", exact=True, description="in how many something stayed"),
-    count("of_steps", "Of steps", exact=True, description="how many were recorded with the step after them"),
+    count("steps", "Steps", exact=True, description="steps that left memory allocated"),
+    count("of_steps", "Of steps", exact=True, description="steps recorded with the next step"),
     count("blocks", "Blocks", exact=True, adds_up=True),
     size("bytes", "Size", adds_up=True),
     size("avg_step_bytes", "Avg step", adds_up=True, description="over all of these steps"),

@@ -55,7 +55,7 @@ COLUMNS: Final = (
     count("allocations", "Allocations", exact=True),
     count("frees", "Frees", exact=True),
     size("start_bytes", "Start", description="allocated before the first event"),
-    size("peak_bytes", "Peak", of_capture=True, description="with what was allocated before"),
+    size("peak_bytes", "Peak", of_capture=True, description="including earlier allocations"),
     Column("peak_time_ns", "Peak time", "ns", POSITION, of_capture=True, description="since the rank's first event"),
     size("end_bytes", "End"),
     size("growth_bytes", "Growth", description="by the events alone"),

@@ -66,7 +66,7 @@ COLUMNS: Final = (
     size("alive_bytes", "Alive"),
     count("alive_next_blocks", "Alive next blocks", exact=True, description="… at the end of the next step"),
     size("alive_next_bytes", "Alive next"),
-    count("alive_last_blocks", "Alive last blocks", exact=True, description="… of the last step without a gap"),
+    count("alive_last_blocks", "Alive last blocks", exact=True, description="… of the last consecutive step"),
     size("alive_last_bytes", "Alive last"),
     size("end_bytes", "End", description="all that is allocated at the end of the step"),
     size("growth_bytes", "Growth", description="since the end of the step before"),

@@ -78,7 +78,7 @@ VIEW = View(
     columns=COLUMNS,
     groupings=GROUPINGS,
     order="total_cpu_ns",
-    explain_empty=lambda trace: message("no host event copies or fills memory by its name"),
+    explain_empty=lambda trace: message("no host event is named as a copy or fill of memory"),
     native=True,
     reduction=MergedRows(),
 )

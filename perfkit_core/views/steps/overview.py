@@ -141,7 +141,7 @@ COLUMNS: Final = (
     PLACE,
     CALLS,
     duration("time_ns", "Time", per_step=True),
-    replace(RATIO, merge=Share(RUNNING_NS, whole=_span_ns), description="the part of the steps in which one runs"),
+    replace(RATIO, merge=Share(RUNNING_NS, whole=_span_ns), description="the part of the step time in which one runs"),
 )
 
 VIEW = View(

@@ -58,7 +58,7 @@ def _over_median(steps: pd.DataFrame, times: pd.Series[int]) -> pd.Series[int]:
 
 
 def _why_empty(ranks: int) -> Text:
-    return NO_STEPS if ranks > 1 else message("one rank only was recorded: name the recordings of several ranks")
+    return NO_STEPS if ranks > 1 else message("only one rank was recorded: give the recordings of several ranks")
 
 
 COLUMNS: Final = (

@@ -249,7 +249,7 @@ def test_workers_in_place_of_a_thread_that_reads_ahead(workers: int, after: int)
     of the step takes 3.9 ms, and handing over 0.5."""
     recording = starved(THREAD, (20_100,) * 12)
     (asked,) = what_ifs(recording, [("loader-workers", workers)]).advice
-    said = "Each step waits 20.1 ms of 24.0 ms for the batch that a thread makes beside it."
+    said = "Each step waits 20.1 ms of 24.0 ms for a batch made by a background thread."
     assert str(asked.candidate.what) == said
     assert abs((asked.prediction.p50_ns or 0) - after) <= 500_000
 

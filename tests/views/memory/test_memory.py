@@ -355,7 +355,7 @@ def test_a_steady_training_does_not_grow_and_leaves_nothing() -> None:
     assert [row[0] for row in rows(found, "memory_steps", "growth_bytes")] == [0, 0, 0, 0]
     assert rows(found, "memory_steps", "alive_bytes alive_next_bytes") == [(16, 0), (16, 0), (16, 0), (16, None)]
     assert rows(found, "memory_leaks", LEAKS) == []
-    assert "nothing that was allocated in a step stayed" in str(VIEW["memory_leaks"].explain_empty(found))
+    assert "no memory that steps allocated stayed allocated" in str(VIEW["memory_leaks"].explain_empty(found))
 
 
 def test_a_leak_stays_from_every_step_that_was_followed() -> None:
@@ -381,7 +381,7 @@ def test_blocks_are_followed_to_the_end_of_a_run_of_steps_only() -> None:
         (0, 1, 1), (1, None, 2), (8, 1, 1), (9, None, 2),
     ]  # fmt: skip
     assert rows(found, "memory_leaks", LEAKS) == [("ones", 2, 2, 2, 80, 40)]
-    assert "two training steps" in str(VIEW["memory_leaks"].explain_empty(train([4])))
+    assert "two consecutive training steps" in str(VIEW["memory_leaks"].explain_empty(train([4])))
 
 
 # -- ranks and properties ----------------------------------------------------------------------------------------------

@@ -41,12 +41,12 @@
   };
 
   const language = () => ({
-    search: page.say("Find"), lengthMenu: page.say("_MENU_ rows a page"), info: page.say("_START_ to _END_ of _TOTAL_ rows"),
-    infoEmpty: page.say("no rows"), infoFiltered: page.say("(of _MAX_)"), zeroRecords: page.say("No row has this in it."),
+    search: page.say("Find"), lengthMenu: page.say("_MENU_ rows per page"), info: page.say("_START_ to _END_ of _TOTAL_ rows"),
+    infoEmpty: page.say("no rows"), infoFiltered: page.say("(of _MAX_)"), zeroRecords: page.say("No matching rows."),
     thousands: ",",
     aria: {
-      orderable: page.say(": sort"), orderableReverse: page.say(": sort the other way round"), orderableRemove: page.say(": sort no more"),
-      paginate: { first: page.say("first page"), previous: page.say("page before"), next: page.say("next page"), last: page.say("last page") },
+      orderable: page.say(": sort"), orderableReverse: page.say(": sort in reverse"), orderableRemove: page.say(": remove sorting"),
+      paginate: { first: page.say("first page"), previous: page.say("previous page"), next: page.say("next page"), last: page.say("last page") },
     },
     buttons: { copyTitle: page.say("Copied"), copySuccess: { 1: page.say("1 row"), _: page.say("%d rows") } },
   });
