@@ -287,7 +287,7 @@ def test_an_id_does_not_tell_which_steps() -> None:
 def test_only_the_rules_that_are_asked() -> None:
     made = Made([rule("op0", removing("op0")), rule("op1", removing("op1"))])
     assert set(savings(advise(working(10_000, 10_000), rules=["op1"], plugins=made))) == {"op1"}
-    with pytest.raises(UsageError, match=r"no rule 'op2'.*known: op0, op1"):
+    with pytest.raises(UsageError, match=r"unknown rule 'op2'.*known: op0, op1"):
         advise(working(10_000), rules=["op2"], plugins=made)
     with pytest.raises(UsageError, match="unknown threshold: loader_shar"):
         advise(working(10_000), thresholds={"loader_shar": 1}, plugins=made)

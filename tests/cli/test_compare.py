@@ -168,8 +168,8 @@ def test_the_same_work(perfkit, runs: Path) -> None:
     [
         (["--fail-on", "speed > 3%"], "'speed' is not a number"),
         (["--fail-on", "operators.speed > 3%"], "operators has no number 'speed'"),
-        (["--per", "token"], "the number of tokens of a step is unknown; --tokens A,B"),
-        (["--per", "flop"], "the number of flops of a step is unknown; record with_flops=True"),
+        (["--per", "token"], "the number of tokens per step is unknown; --tokens A,B"),
+        (["--per", "flop"], "the number of flops per step is unknown; record with_flops=True"),
         (["--samples", "10,20,30"], "is not a whole number for each of the 2 runs"),
         (["--tokens", "10"], "--tokens requires --per token"),
         (["--noise", "2"], "is not a share; write it in percent"),

@@ -150,7 +150,7 @@ def test_a_page_is_made_of_shares(perfkit, folder: Path, tmp_path: Path, monkeyp
 
 
 def test_a_page_on_small_ranks_is_of_all_of_them_at_once(perfkit, folder: Path, tmp_path: Path, monkeypatch) -> None:
-    apart, size = "one rank after the other", sum(path.stat().st_size for path in folder.iterdir())
+    apart, size = "ranks one by one", sum(path.stat().st_size for path in folder.iterdir())
     for limit, expected in ((size, False), (size - 1, True)):
         monkeypatch.setattr("perfkit_core.cli.report._TOGETHER_BYTES", limit)
         assert perfkit("report", folder, "-o", tmp_path / "page.html").code == 0
@@ -190,7 +190,7 @@ def test_a_mistake_is_one_line(perfkit, folder: Path, arguments: tuple[str, ...]
 def test_shares_answer_only_what_was_asked_when_they_were_made(perfkit, folder: Path) -> None:
     found = shares(perfkit, folder, "--view", "operators")
     for arguments, told in (
-        (("--view", "kernels"), "the partials do not contain the view kernels; they hold operators (--view)"),
+        (("--view", "kernels"), "the partials do not contain the view kernels; they contain operators (--view)"),
         (("--by", "shape"), "the partials were made with other options; repeat --by, --step, --filter, … of the "
             "shards, or omit them"),
         (("--average",), "the partials were made with other options; repeat --by, --step, --filter, … of the shards, "
@@ -276,8 +276,10 @@ def test_findings_of_ranks_say_of_which() -> None:
 
 def test_partials_are_for_summary_and_report(perfkit, folder: Path, tmp_path: Path) -> None:
     (share,) = shares(perfkit, folder, count=1)
-    told = f"perfkit: error: {share}: holds partials, which perfkit summary and perfkit report merge; there are no " \
-           "events in them; give the profile that they were made from\n"  # fmt: skip
+    told = (
+        f"perfkit: error: {share}: contains partials, which have no events; perfkit summary and perfkit report merge "
+        "them; give the profile that they were made from\n"
+    )
     assert perfkit("compare", share, folder) == (2, "", told)
     assert perfkit("export", share, "-o", tmp_path / "x.json") == (2, "", told)
 

@@ -36,7 +36,10 @@ def test_a_finding_says_of_which_ranks_it_is() -> None:
 
 def test_similar_findings_of_many_ranks_show_the_first() -> None:
     found = united([((rank,), [Finding("lost", f"{rank} lost"), ROUND][: 1 + rank % 2]) for rank in range(1, 6)])
-    assert [one.message for one in found] == ["1 lost (rank 1; alike in 4 more of 5 ranks)", "rounded (ranks 1, 3, 5)"]
+    assert [one.message for one in found] == [
+        "1 lost (rank 1; similar in 4 more of 5 ranks)",
+        "rounded (ranks 1, 3, 5)",
+    ]
 
 
 def test_cycles_of_one_rank_and_unknown_ranks_add_no_finding() -> None:
@@ -103,7 +106,7 @@ def test_ranks_of_several_jobs_are_told(
         choose_views(["overview"]), ViewRequest()
     )
     (told,) = [one.message for one in found.quality if one.code == "jobs-mixed"]
-    assert told.endswith(f"different numbers of ranks ({said})")
+    assert told.endswith(f"different world sizes ({said})")
 
 
 @pytest.mark.parametrize("apart", [True, False])
@@ -155,7 +158,7 @@ def test_waits_for_ranks_that_were_not_read_are_known_at_least(tmp_path: Path, a
     profile = opened([tmp_path], together_bytes=0 if apart else 1 << 20)
     found = profile.compute(choose_views(["stragglers"]), ViewRequest())
     (said,) = [one.message for one in found.quality if one.code == "waits-not-known"]
-    assert said.startswith("at 100% of the collectives a rank of the group cannot be compared")
+    assert said.startswith("in 100% of the collectives a rank of the group cannot be compared")
 
 
 @pytest.mark.parametrize("apart", [True, False])

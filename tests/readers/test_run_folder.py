@@ -197,7 +197,7 @@ def test_an_empty_mark_is_of_a_full_disk(tmp_path: Path) -> None:
     record(tmp_path, "run", 0)
     (tmp_path / INCOMPLETE_MARK).touch()
     message = next(f.message for f in load(tmp_path).quality if f.code == "incomplete-run")
-    assert message.startswith("1 cycles could not be kept")
+    assert message.startswith("1 cycles could not be saved")
 
 
 def test_a_folder_in_which_nothing_could_be_kept_says_why(tmp_path: Path) -> None:

@@ -87,7 +87,7 @@ def test_a_folder_of_run_folders_names_them(tmp_path: Path) -> None:
         (tmp_path / name / "x.perfkit.parquet").write_bytes(b"")
     with pytest.raises(SourceError) as caught:
         load(tmp_path)
-    assert caught.value.message.endswith("there are some in new, old")
+    assert caught.value.message.endswith("but in new, old")
     assert f"perfkit runs {tmp_path}" in caught.value.hint
 
 
