@@ -67,7 +67,7 @@ CHART: Final = Chart(
 )  # fmt: skip
 """The picture of :func:`table`."""
 _NOTE: Final = mark(
-    "Savings and noise are shares of the step before the change; errors are (predicted − measured) ÷ measured, a "
+    "Savings and noise are shares of the step before the change; errors are (predicted − measured) ÷ measured; a "
     "positive error of the saving means that too much was predicted."
 )
 
