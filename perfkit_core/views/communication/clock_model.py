@@ -85,8 +85,8 @@ def clock_offsets(collectives: pd.DataFrame, ranks: Iterable[int] = ()) -> pd.Da
     rows: _Rows = {}
     alone: set[int] = set()
     left = _several(usable)
-    # Ranks that contradict their reference, or are reached only through one that does, are compared with the lowest of
-    # each other in the next round. A rank that agrees with nobody is compared with those who agree with each other.
+    # The next round compares ranks that contradict their reference, or are reached only through one that does, with
+    # the lowest of themselves. Ranks that agree with no other are compared with a group that agrees.
     for _ in range(_MOST_ROUNDS):
         references = _references(left, alone)
         if not references:
