@@ -62,7 +62,7 @@ def read_remedies(package: str) -> tuple[Remedy, ...]:
             entry = convert(table, _Entry, where)
             for name in _NAMED_TEXT.findall(entry.code + entry.note):
                 if name not in texts:
-                    raise ValueError(f"{where}: there is no text {name}")
+                    raise ValueError(f"{where}: unknown text {name}")
             code, note = (_NAMED_TEXT.sub(lambda match: texts[match[1]], text) for text in (entry.code, entry.note))
             if not code and not note:
                 raise ValueError(f"{where}: neither code nor note")

@@ -52,7 +52,7 @@ def record(output: Path | None, steps: int, script: Path, arguments: tuple[str, 
     framework's profiler cannot record it.
     """
     if not script.is_file():
-        raise CaptureError(f"{script}: no such script", "check the path")
+        raise CaptureError(f"{script}: no such file", "check the path")
     folder = output or Path("runs") / f"{script.stem}-{time.strftime('%Y%m%d-%H%M%S')}"
     session = Session(folder, steps, options)
     session.check(script)

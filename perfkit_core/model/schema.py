@@ -88,7 +88,7 @@ COLUMNS: Final = (
         "host and memory events: row of the nearest enclosing event of the thread; -1: none",
     ),
     Column("step", pa.int64(), True, "number of the training step it belongs to; device work: that of its launch"),
-    Column("phase", TEXT, True, "dataloader, forward, backward, optimizer or other; null where it cannot be told"),
+    Column("phase", TEXT, True, "dataloader, forward, backward, optimizer or other; null where unknown"),
     Column("sequence", pa.int64(), True, "links a forward operator with its backward node"),
     Column("module", TEXT, True, "layer path"),
     Column("bytes", pa.int64(), True, "copies: bytes moved; memory events: bytes allocated (negative: freed)"),

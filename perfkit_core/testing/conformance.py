@@ -192,7 +192,7 @@ def check_exporter(exporter: Exporter, trace: Trace) -> None:
     require(bool(exporter.name and exporter.description), "an exporter needs a name and a description")
     require(bool(exporter.suffixes), f"{exporter.name} has no suffix")
     for suffix in exporter.suffixes:
-        require(suffix.startswith(".") and suffix == suffix.lower(), f"not a suffix in small letters: {suffix!r}")
+        require(suffix.startswith(".") and suffix == suffix.lower(), f"not a lower-case suffix: {suffix!r}")
     for weight in (None, *exporter.weights):
         options, contents = ExportOptions(weight), []
         for _ in range(2):
@@ -200,6 +200,6 @@ def check_exporter(exporter: Exporter, trace: Trace) -> None:
             missing = exporter.write(trace, cast("BinaryIO", file), options)
             require(isinstance(missing, str), f"{exporter.name} returns {missing!r}, not text")
             contents.append(file.getvalue())
-        require(contents[0] == contents[1], "it differs each time")
+        require(contents[0] == contents[1], "the output differs between calls")
         missing = exporter.write(trace.slice(0, 0), cast("BinaryIO", _Pipe()), options)
         require(bool(missing), f"{exporter.name} does not say why there is nothing in its file")

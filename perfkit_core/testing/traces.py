@@ -86,7 +86,7 @@ def check_meta(trace: Trace) -> None:
     recorded = set(trace.events["rank"].unique().to_pylist()) - {None}
     require(recorded <= set(meta.ranks), f"meta.ranks {meta.ranks} lacks ranks of the events {recorded}")
     codes = {finding.code for finding in trace.quality}
-    require(len(set(trace.quality)) == len(trace.quality), "a finding is there twice")
+    require(len(set(trace.quality)) == len(trace.quality), "duplicate finding")
     for finding in trace.quality:
         require(_CODE.fullmatch(finding.code) is not None, f"not a stable code: {finding.code!r}")
         require(bool(finding.message.strip()), f"finding {finding.code} says nothing")

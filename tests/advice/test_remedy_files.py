@@ -136,7 +136,7 @@ if fast:
         ('[[casts]]\nmode = "lazy"', r"\[\[casts\]\] 1: Invalid enum value 'lazy' - at `\$.mode`"),
         ("[[casts]]\nsince = 2.0", r"\[\[casts\]\] 1: Expected `str`, got `float` - at `\$.since`"),
         ('[[casts]]\nwhen.half = "float16"', r"Expected `array`, got `str` - at `\$.when"),
-        ('[[casts]]\nnote = "${nothing}"', r"\[\[casts\]\] 1: there is no text nothing"),
+        ('[[casts]]\nnote = "${nothing}"', r"\[\[casts\]\] 1: unknown text nothing"),
         ('[[casts]]\napi = "cast"', r"\[\[casts\]\] 1: neither code nor note"),
         ('[casts]\nnote = "a"', r"/remedies.toml: Expected `array`, got `object`"),
         ('[[casts]\nnote = "a"', r"/remedies.toml: Expected"),

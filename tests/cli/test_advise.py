@@ -44,7 +44,7 @@ def test_what_where_how_much_and_how_sure(perfkit, loading: Path) -> None:
     assert (code, err) == (0, "")
     assert out.index("1. Load data in worker processes: saves") < out.index("In sum")
     for told in ("60.0 ms of 100 ms", "train.py:12 (main); steps 0 to 5", "Step: 100 ms now,", "p10 to p90:",
-                 "Confidence: replayed on the recording", "with an error of 0% (median of 6 steps"):  # fmt: skip
+                 "Confidence: replayed on the recording", "has an error of 0% (median of 6 steps"):  # fmt: skip
         assert told in out
     assert "\x1b" not in out
 

@@ -167,7 +167,7 @@ def test_a_missing_script_is_one_line(folder: Path) -> None:
     assert (ran.returncode, ran.stdout, ran.stderr) == (
         2,
         "",
-        "perfkit: error: none.py: no such script; check the path\n",
+        "perfkit: error: none.py: no such file; check the path\n",
     )
 
 

@@ -254,12 +254,12 @@ def test_a_guard_that_passes_fails_when_several_operators_leak(number: str, valu
 
 def test_steps_in_which_something_stayed_are_of_an_operator() -> None:
     """Of several they do not add up: a guard that passes until two of them leak would be none."""
-    with pytest.raises(UsageError, match=r"memory_leaks.steps is not known in base"):
+    with pytest.raises(UsageError, match=r"memory_leaks.steps is unknown in base"):
         judged("memory_leaks.steps > 0", memory_trace(), memory_trace())
 
 
 def test_what_stays_is_not_0_where_no_memory_was_recorded() -> None:
-    with pytest.raises(UsageError, match=r"memory_leaks.bytes\[fw::leak\] is not known in other"):
+    with pytest.raises(UsageError, match=r"memory_leaks.bytes\[fw::leak\] is unknown in other"):
         judged("memory_leaks.bytes[fw::leak] > +1B", memory_trace(kept=7), stepped_trace(STEADY))
 
 
@@ -334,8 +334,8 @@ def test_shares_are_compared_as_shares() -> None:
         ("operators.speed > 3%", "operators has no number 'speed'; known: calls, "),
         ("operators.self_cpu_ns[relu] > 3%", "no row 'relu' in operators; known: fw::matmul"),
         ("steps.start_ns > 3%", None),
-        ("operators.self_cpu_bytes[fw::matmul] > 3%", "is not known in base"),
-        ("modules.total_cpu_ns > 3%", "modules.total_cpu_ns is not known in base; perfkit summary shows what was"),
+        ("operators.self_cpu_bytes[fw::matmul] > 3%", "is unknown in base"),
+        ("modules.total_cpu_ns > 3%", "modules.total_cpu_ns is unknown in base; perfkit summary shows what was"),
         ("modules.speed > 3%", "modules has no number 'speed'; known: none, the view is empty"),
     ],
 )

@@ -63,7 +63,7 @@ def different(trace: Trace, file: BinaryIO, options: ExportOptions) -> str:
     return "nothing"
 
 
-@pytest.mark.parametrize(("write", "said"), [(silent, "does not say why"), (different, "differs each time")])
+@pytest.mark.parametrize(("write", "said"), [(silent, "does not say why"), (different, "differs between calls")])
 def test_the_contract_notices_what_breaks_it(write: Any, said: str) -> None:
     with pytest.raises(AssertionError, match=said):
         check_exporter(Exporter("test", "test", (".test",), write), small_trace())

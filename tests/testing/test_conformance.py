@@ -189,7 +189,7 @@ BROKEN: dict[str, tuple[Callable[[], Trace], str]] = {
     "framework": (with_meta(framework=None), "framework"),
     "clock": (with_meta(clock="utc"), "unknown clock"),
     "ranks": (changed("rank", MM, 3), "lacks ranks"),
-    "finding twice": (lambda: replace(sound(), quality=(Finding("a", "b"), Finding("a", "b"))), "there twice"),
+    "finding twice": (lambda: replace(sound(), quality=(Finding("a", "b"), Finding("a", "b"))), "duplicate finding"),
     "finding code": (lambda: sound().with_findings(Finding("Not A Code", "b")), "not a stable code"),
     "finding empty": (lambda: sound().with_findings(Finding("code", " ")), "says nothing"),
     "steps denied": (lambda: sound().with_findings(Finding("no-steps", "x")), "contradicts"),

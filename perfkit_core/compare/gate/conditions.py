@@ -166,7 +166,7 @@ def outcomes(
         sides = [view_samples.samples(side, number) for side in captures]
         for name, side in zip(("base", "other"), sides, strict=True):
             if not sum(map(len, side)):
-                raise UsageError(f"{number.name} is not known in {name}", "perfkit summary shows what was recorded")
+                raise UsageError(f"{number.name} is unknown in {name}", "perfkit summary shows what was recorded")
         if number.exact and max(len(samples) for side in sides for samples in side) < 2:
             # one count of the whole run, which has no spread: twice, so that it has statistics
             sides = [[np.repeat(samples, 2) for samples in side] for side in sides]
