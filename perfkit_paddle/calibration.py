@@ -1,4 +1,4 @@
-"""What Paddle lets be timed: operators on few numbers, launches, copies."""
+"""The operators, kernel launches and copies that calibration times with Paddle."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from perfkit_paddle import framework
 from perfkit_paddle.throughput import device_clock
 
 _DISTRIBUTIONS: Final = ("paddlepaddle", "paddlepaddle-gpu", "paddlepaddle-xpu")
-"""Packages that all install the module ``paddle``."""
+"""Distributions that all install the module ``paddle``."""
 
 
 def version() -> str | None:
@@ -27,7 +27,7 @@ def version() -> str | None:
 
 
 def bench() -> Bench:
-    """Return the host, and the current device where there is one. Raises CaptureError without Paddle."""
+    """Return the benches of the host and, if available, the current device. Raises CaptureError without Paddle."""
     paddle = framework.paddle()
     device = str(paddle.device.get_device())
     operators: dict[tuple[str, int], Call] = {}
@@ -46,7 +46,7 @@ def bench() -> Bench:
 
 
 class PaddleBench:
-    """A :class:`~perfkit_core.calibration.bench.DeviceBench` of a device, "gpu:0" or another."""
+    """A :class:`~perfkit_core.calibration.bench.DeviceBench` of a device such as "gpu:0"."""
 
     def __init__(self, paddle: Any, device: str) -> None:
         self._paddle = paddle

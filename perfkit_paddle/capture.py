@@ -1,8 +1,6 @@
-"""Live capture: what to pass to ``paddle.profiler.Profiler`` as ``on_trace_ready``.
-
-A finished cycle is read from the protobuf that Paddle saves, without a file where the system can; where Paddle cannot
-save, from the tree of Python objects.
-"""
+"""``trace_handler``, the ``on_trace_ready`` callback for ``paddle.profiler.Profiler``. A finished cycle is read from
+the protobuf that Paddle saves, in memory if the system allows; if Paddle cannot save it, from the tree of Python
+objects."""
 
 from __future__ import annotations
 
@@ -34,28 +32,25 @@ _LAUNCHER: Final = ("PADDLE_TRAINER_ID", "PADDLE_TRAINERS_NUM")
 
 
 def trace_handler(run_dir: str | os.PathLike[str], also: Iterable[Callable[[Any], Any]] = ()) -> CycleWriter[Any]:
-    """Return a callback that writes every recorded cycle into ``run_dir``, one Parquet file a cycle and process.
+    """Return a callback that writes each recorded cycle into ``run_dir``, one Parquet file per cycle and process.
 
-    ``also`` are further callbacks, called with the profiler after us. Nothing raises into the training: an error is
-    logged (logger ``perfkit``) and the run marked as incomplete. The training is held while Paddle saves the cycle (1
-    to 1.5 µs an event); a thread does the rest while the training continues, and ``flush()`` waits for that.
-    Paddle logs a line on stderr for each cycle; the environment variable ``GLOG_minloglevel=1``, set before the import
-    of paddle, silences it.
+    ``also`` are further callbacks, called with the profiler afterwards. Nothing raises into the training: an error is
+    logged (logger ``perfkit``) and the run marked as incomplete. Training is blocked while Paddle saves the cycle (1 to
+    1.5 µs per event); a thread does the rest concurrently, and ``flush()`` waits for it. Paddle logs a line to stderr
+    for each cycle; set the environment variable ``GLOG_minloglevel=1`` before importing paddle to silence it.
     """
     return CycleWriter(run_dir, take, also, place, warn_uncalled=True)
 
 
 def take(profiler: Any, place: Place, no_steps: frozenset[int] = frozenset()) -> Taken:
-    """Take the cycle that a profiler has just finished, saved by Paddle; the rest needs no lock of Python.
-
-    Raises CaptureError when there is none.
-    """
+    """Take the cycle that a profiler has just finished, saved by Paddle; the rest does not need the GIL. Raises
+    CaptureError without a cycle."""
     result = getattr(profiler, "profiler_result", None)
     if result is None:
         raise CaptureError("the profiler has recorded nothing", "timer_only=True records no events")
     from perfkit_paddle.layers import FRAMEWORK
 
-    threads = os.environ.get("OMP_NUM_THREADS", "")  # Paddle sets it where nobody else has
+    threads = os.environ.get("OMP_NUM_THREADS", "")  # Paddle sets it if it is unset
     options = {name: bool(getattr(profiler, name)) for name in _OPTIONS if hasattr(profiler, name)}
     live = Live(
         place.rank,
@@ -66,7 +61,7 @@ def take(profiler: Any, place: Place, no_steps: frozenset[int] = frozenset()) ->
     running = getattr(profiler, "step_num", None)
 
     def with_partial_step(trace: Trace) -> Trace:
-        """The step that is still running when the callback comes was ended by stop(), not by step()."""
+        """Report the step that runs during the callback as partial: stop() ended it, not step()."""
         steps = trace.ints("step")[trace.rows("kind", "step")]
         if running is None or not len(steps) or int(steps.max()) != running:
             return trace
@@ -74,7 +69,7 @@ def take(profiler: Any, place: Place, no_steps: frozenset[int] = frozenset()) ->
 
     try:
         content = saved(result)
-    except Exception as error:  # whatever fails, the tree is still there
+    except Exception as error:  # on any failure the tree is still available
         trace = _from_tree(result, live, error)
         return Taken(lambda: trace).then(with_partial_step)
 
@@ -89,11 +84,9 @@ def take(profiler: Any, place: Place, no_steps: frozenset[int] = frozenset()) ->
 
 
 def saved(result: Any) -> memoryview:
-    """Return what ``result.save`` writes, without a copy of it. Empty when Paddle could not write.
-
-    Paddle holds Python's lock from the beginning to the end of it (1.2 µs an event), so another thread would stop the
-    training as long, only in the middle of a step instead of between two.
-    """
+    """Return what ``result.save`` writes, without a copy; empty if Paddle could not write. Paddle holds the GIL
+    throughout (1.2 µs per event): another thread would block training for as long, but in the middle of a step instead
+    of between two."""
     if not hasattr(os, "memfd_create"):
         with tempfile.TemporaryDirectory(prefix="perfkit-") as folder:
             path = Path(folder) / "cycle.pb"
@@ -102,7 +95,7 @@ def saved(result: Any) -> memoryview:
     descriptor = os.memfd_create("perfkit")
     try:
         result.save(f"/proc/self/fd/{descriptor}", "pb")
-        if not os.fstat(descriptor).st_size:  # nothing can be mapped
+        if not os.fstat(descriptor).st_size:  # an empty file cannot be mapped
             return memoryview(b"")
         return memoryview(mmap.mmap(descriptor, 0, access=mmap.ACCESS_READ))
     finally:
@@ -110,10 +103,8 @@ def saved(result: Any) -> memoryview:
 
 
 def _from_tree(result: Any, live: Live, error: Exception) -> Trace:
-    """Return the Trace from Paddle's tree of Python objects.
-
-    Slower than the protobuf (10 µs an event instead of 2), and poorer: the tree does not have copy kinds.
-    """
+    """Return the Trace from Paddle's tree of Python objects: 10 µs per event instead of the protobuf's 2, and without
+    copy kinds."""
     failures.tell(f"reading Paddle's protobuf failed ({error}); walking its tree instead", logging.WARNING)
     tables = walk(result.get_data(), result.get_extra_info())
     return finish(tables, rows(tables), SOURCE, live=live).with_findings(findings.save_failed(str(error)))
@@ -166,7 +157,7 @@ def walk(trees: Mapping[int, Any], extra_info: Mapping[str, str]) -> dict[str, T
 
 
 def _breadth_first(root: Any) -> Iterator[tuple[Any, int]]:
-    """Yield nodes and the number of their parent (-1: none), in the order in which Paddle numbers them."""
+    """Yield nodes with the number of their parent (-1: none), in the order in which Paddle numbers them."""
     level, parents, count = [root], [-1], 0
     while level:
         below, below_parents = [], []
@@ -197,7 +188,7 @@ def _read(node: Any, attributes: Mapping[str, str]) -> dict[str, int]:
 
 
 class _Tables:
-    """Rows by table, and the bytes of their texts, each kept once."""
+    """Rows by table, and the bytes of their texts, each stored once."""
 
     def __init__(self) -> None:
         plan = layout()

@@ -1,8 +1,6 @@
-"""``annotate_collectives``: the collectives of ``paddle.distributed`` in what Paddle's profiler records.
-
-Paddle records no event for a collective: on a GPU its kernels are there, with gloo nothing is. A label around the call
-says which collective it is, of which group and size.
-"""
+"""``annotate_collectives``: labels on the collectives of ``paddle.distributed`` while recording. Paddle records no
+event for a collective: on a GPU only its kernels, with gloo nothing. A label around the call gives the collective, its
+group and its size."""
 
 from __future__ import annotations
 
@@ -24,18 +22,16 @@ _FUNCTIONS: Final = {
     "alltoall_single": "all_to_all", "all_to_all": "all_to_all", "barrier": "barrier", "send": "send", "recv": "recv",
 }  # fmt: skip
 _TIMES_RANKS: Final = frozenset({"all_gather", "reduce_scatter", "scatter", "gather"})
-"""Collectives whose ``tensor`` is the part of one rank."""
+"""Collectives whose ``tensor`` holds one rank's part."""
 _TENSORS: Final = ("tensor", "in_tensor_list", "in_tensor")
 _ON_HOST: Final = "GLOO"
 
 
 @contextmanager
 def annotate_collectives() -> Iterator[None]:
-    """Label the collectives that are called as ``paddle.distributed.NAME`` in the block, while a profiler records.
-
-    What C++ calls by itself (the gradients of ``DataParallel``) and functions that were imported by name before go
-    without labels. Nothing raises into the training. Raises CaptureError where Paddle is missing.
-    """
+    """Label the collectives that the block calls as ``paddle.distributed.NAME``, while a profiler records. Calls from
+    C++ (the gradients of ``DataParallel``) and of functions imported by name earlier are not labelled. Nothing raises
+    into the training. Raises CaptureError without Paddle."""
     distributed = framework.paddle().distributed
     originals = {name: getattr(distributed, name) for name in _FUNCTIONS if hasattr(distributed, name)}
     for name, original in originals.items():

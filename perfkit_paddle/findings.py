@@ -1,4 +1,4 @@
-"""Findings about Paddle's data, and the TraceMeta of a Paddle profile with its devices. Codes are stable."""
+"""Data-quality warnings about Paddle's recordings, with stable codes, and the TraceMeta with its devices."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ from perfkit_core.model.schema import CPU, DEVICE_WORK
 from perfkit_paddle.names import DEVICE_BACKEND
 
 _RENAMED: Final = {"smCount": "numSms"}
-"""Property as Paddle spells it → as other profilers do."""
+"""Paddle's spelling of a property → the spelling of other profilers."""
 _UTILISATION: Final = {"System Cpu Utilization": "system", "Process Cpu Utilization": "process"}
 
 
 def truncated() -> Finding:
-    """Report that the file broke off."""
+    """Report that the file is truncated."""
     return Finding("truncated", message("the file is cut off or damaged: what comes after the damage is missing"))
 
 
@@ -31,14 +31,14 @@ def skipped(count: int) -> Finding:
 
 
 def unknown_types(counts: Mapping[str, int]) -> Finding:
-    """Report event types that no known Paddle writes."""
+    """Report event types of no known Paddle version."""
     types = ", ".join(f"{name} ({count})" for name, count in counts.items())
     text = message("event types that perfkit does not know are kept as 'other': {types}", types=types)
     return Finding("unknown-event-types", text)
 
 
 def unlabelled(count: int) -> Finding:
-    """Report names without the duration that Paddle appends: text in a name closed it early."""
+    """Report names without the duration that Paddle appends: text in the name ended it early."""
     text = message(
         "{count} names lack the duration that Paddle appends: quotes in them may hide their end or other events",
         count=count,
@@ -47,10 +47,8 @@ def unlabelled(count: int) -> Finding:
 
 
 def rounded(start_error_ns: int, duration_error_ns: int, memory_error_ns: int) -> Finding:
-    """Report that Paddle's JSON keeps times as float32 µs and whole µs, those of memory events as whole µs alone.
-
-    A memory error of 0: there are no memory events.
-    """
+    """Report that Paddle's JSON stores times as float32 µs and whole µs, those of memory events as whole µs only (error
+    0: there are none)."""
     text = message(
         "Paddle's JSON rounds clocks: starts may be off by {start} ns, durations by {duration} ns; "
         "its .pb file is exact (export_protobuf, or perfkit's trace_handler)",
@@ -69,7 +67,7 @@ def rounded(start_error_ns: int, duration_error_ns: int, memory_error_ns: int) -
 
 
 def parents_rebuilt(odd_threads: int) -> Finding:
-    """Report that Paddle's JSON has no tree."""
+    """Report that parents were rebuilt, because Paddle's JSON has none."""
     text = message("parents are inferred from the order of the events and from rounded times")
     if odd_threads:
         text = message(
@@ -87,7 +85,7 @@ def partial_step(number: int) -> Finding:
 
 
 def save_failed(reason: str) -> Finding:
-    """Report that Paddle's own writer failed; the live tree has less."""
+    """Report that Paddle's own writer failed, so that the poorer live tree was used."""
     text = message(
         "Paddle could not write its protobuf ({reason}): copy kinds and operator inputs are missing", reason=reason
     )
@@ -101,7 +99,7 @@ def overflowed_bytes(count: int) -> Finding:
 
 
 def devices(events: pa.Table, described: tuple[Device, ...]) -> tuple[Finding, ...]:
-    """Report device work without a description of the device."""
+    """Report devices without a description."""
     known = {CPU, *(device.id for device in described)}
     if known.issuperset(events["device"].unique().to_pylist()):
         return ()
@@ -126,10 +124,10 @@ def device(properties: Mapping[str, Any], name: object) -> Device:
 
 
 def make_meta(processes: Mapping[int, int], extra_info: Mapping[str, str], rank: int | None, **facts: Any) -> TraceMeta:
-    """Return the meta of a cycle; its window is that of its events. ``processes``: the process of each thread that has
-    events; ``extra_info`` maps thread ids to names, and names of CPU utilisations to ratios."""
+    """Return the meta of a cycle; its window is that of its events. ``processes`` maps threads with events to
+    processes; ``extra_info`` maps thread ids to names, and names of CPU utilisations to ratios."""
     pids = set(processes.values())
-    fallback = pids.pop() if len(pids) == 1 else None  # of threads without events
+    fallback = pids.pop() if len(pids) == 1 else None  # for threads without events
     thread_names = {}
     for key, name in extra_info.items():
         pid = processes.get(int(key), fallback) if key.isdecimal() else None
@@ -149,6 +147,6 @@ def make_meta(processes: Mapping[int, int], extra_info: Mapping[str, str], rank:
 
 
 def processes(events: pa.Table) -> dict[int, int]:
-    """Return the process of each thread that has events."""
+    """Return the process of each thread with events."""
     pairs = events.select(["tid", "pid"]).drop_null().group_by(["tid", "pid"]).aggregate([])
     return dict(zip(pairs["tid"].to_pylist(), pairs["pid"].to_pylist(), strict=True))

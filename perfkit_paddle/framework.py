@@ -1,4 +1,4 @@
-"""Paddle itself, imported only when something is to be recorded, and the updates of its optimizers."""
+"""Import of Paddle on demand, and hooks on the updates of its optimizers."""
 
 from __future__ import annotations
 
@@ -10,11 +10,10 @@ from typing import Any, Final
 from perfkit_core.errors import CaptureError
 
 _STEPPING: Final = ("step", "minimize")
-"""Methods of optimizers that update the parameters once."""
 
 
 def paddle() -> Any:
-    """Return the module. Raises CaptureError with what to install when it cannot be imported."""
+    """Return the module. Raises CaptureError with an install hint if the import fails."""
     try:
         return importlib.import_module("paddle")
     except ImportError as error:
@@ -23,17 +22,13 @@ def paddle() -> Any:
 
 
 def profiler() -> Any:
-    """Return the module ``paddle.profiler``."""
     paddle()
     return importlib.import_module("paddle.profiler")
 
 
 class Updates:
-    """Calls ``after`` each update of the first optimizer that updates anything; nested calls count once.
-
-    Methods are wrapped, as Paddle has no hook. In a static graph ``minimize()`` only adds operators, and nothing is
-    called.
-    """
+    """Calls ``after`` each update of the first optimizer that updates anything; nested calls count once. Methods are
+    wrapped because Paddle has no hook. In a static graph ``minimize()`` only adds operators, so nothing is called."""
 
     def __init__(self, after: Callable[[], None]) -> None:
         self._after = after
@@ -45,7 +40,7 @@ class Updates:
 
         @functools.wraps(original)
         def init(optimizer: Any, *args: Any, **kwargs: Any) -> None:
-            for cls in type(optimizer).__mro__:  # a script may have defined it after we wrapped all there were
+            for cls in type(optimizer).__mro__:  # the script may have defined it after the others were wrapped
                 if issubclass(cls, base):
                     self._wrap(cls)
             original(optimizer, *args, **kwargs)
@@ -55,7 +50,7 @@ class Updates:
             self._wrap(cls)
 
     def end(self) -> None:
-        """Give the optimizers their methods back."""
+        """Restore the methods of the optimizers."""
         for undo in reversed(self._undo):
             undo()
         self._undo.clear()

@@ -1,9 +1,7 @@
-"""The Paddle dialect of Chrome JSON (``schemaVersion`` 1.0.x, Paddle 2.3 to 3.3), and its times as exact as it allows.
-
-Each event has its start twice: as whole µs since 1970 (``ts``, cut off), and as float32 µs since the first host event
-(``start_time``). The second is exact to the ns in the first 8 ms and decays from there: 4 ns at 0.1 s, 30 ns at 1 s,
-0.5 µs at 10 s. Together they are never off by more than 1 µs.
-"""
+"""The Paddle dialect of Chrome JSON (``schemaVersion`` 1.0.x, Paddle 2.3 to 3.3), with times as exact as it allows.
+Each event has two starts: whole µs since 1970 (``ts``, truncated), and float32 µs since the first host event
+(``start_time``), exact to the ns in the first 8 ms and decaying from there: 4 ns at 0.1 s, 30 ns at 1 s, 0.5 µs at 10
+s. Together the error is at most 1 µs."""
 
 from __future__ import annotations
 
@@ -21,13 +19,14 @@ from perfkit_paddle import names
 
 _PLAIN: Final = re.compile(r"(\d{1,12})(?:\.(\d{1,9}))? us", re.ASCII)
 _FLOAT32_STEPS: Final = 2.0**-23
-"""Relative error of a number that was rounded to float32, divided, and rounded again."""
+"""Relative error of a number that was rounded to float32, divided and rounded again."""
 _MICROSECOND_NS: Final = 1000
 
 
 @dataclass(frozen=True, slots=True)
 class Starts:
-    """Start of each event in ns, the bound of its error, and whether a finer text was used, each of shape (events,)."""
+    """Start of each event in ns, the bound of its error, and whether ``start_time`` refined it, each of shape
+    (events,)."""
 
     start_ns: IntArray
     error_ns: IntArray
@@ -39,7 +38,7 @@ def float_error(ns: IntArray) -> IntArray:
 
 
 def offset(text: object) -> int | None:
-    """Return a ``start_time`` in ns, to the nearest, halves to the even one; None for what is none."""
+    """Return a ``start_time`` in ns, rounded half to even; None if it is not a number."""
     match = _PLAIN.fullmatch(text) if isinstance(text, str) else None
     if not match:
         return None
@@ -49,12 +48,12 @@ def offset(text: object) -> int | None:
 
 
 def refine(whole_us_ns: IntArray, offset_ns: IntArray) -> Starts:
-    """Return starts from whole µs (in ns) and the offsets from the first event; those that are negative are unknown."""
+    """Return starts from whole µs (in ns) and the offsets from the first event; negative offsets are unknown."""
     given = offset_ns >= 0
     error, last = float_error(offset_ns), _MICROSECOND_NS - 1
     if not given.any():
         return Starts(whole_us_ns, np.full_like(offset_ns, last))
-    # the time of offset 0, and how far it may be off: what all events together allow
+    # the time of offset 0 and its error bound, from all events together
     low = int((whole_us_ns - offset_ns - error)[given].max())
     high = int((whole_us_ns + last - offset_ns + error)[given].min())
     origin, doubt = (low + high) // 2, max((high - low + 1) // 2, 0)
@@ -68,7 +67,7 @@ _INPUT_KEYS: Final = ("input_shapes", "input_dtypes", "callstack")
 
 
 class PaddleDialect(Dialect):
-    """The dialect of one file, which counts what is doubtful in it."""
+    """The dialect of one file; counts its data-quality problems."""
 
     framework = "paddle"
     arguments: ClassVar[Mapping[str, str]] = {
@@ -110,12 +109,12 @@ class PaddleDialect(Dialect):
     def device(self, label: Label, pid: Any, args: Mapping[str, Any]) -> str:
         if label.kind == MEMORY:
             return names.place_device(str(args.get("place", "")))
-        index = integer(pid)  # the device number; the argument "device" is not in every event
+        index = integer(pid)  # the device number; not every event has the argument "device"
         return f"{label.backend}:{0 if index is None else index}"
 
     def keeps(self, event: ChromeEvent) -> bool:
-        """Keep all of them. The recorder asks before it reads the arguments: here they are put in order, and what is
-        doubtful is counted."""
+        """Keep all events, but reorder their arguments and count problems: the recorder calls this before it reads
+        them."""
         args: dict[str, Any] = event.args if isinstance(event.args, dict) else {}
         args.pop("end_time", None)
         args.pop("device", None)

@@ -1,9 +1,7 @@
-"""Reader of Paddle's Chrome JSON: times as exact as the file allows, the tree from the order of its events.
-
-The file has no parents, and rounded times cannot always tell them. But Paddle writes each thread's tree level by level
-(breadth first), and after each host event the runtime calls and memory events that hang on it. So the parent of an
-event is never before the parent of the event written before it, and times need only decide between neighbours.
-"""
+"""Reader of Paddle's Chrome JSON, with times as exact as the file allows and parents from the order of events. The file
+has no parents, and rounded times do not always determine them. But Paddle writes each thread's tree breadth first, and
+after each host event its runtime calls and memory events. The parent of an event is thus never before the parent of the
+previous event, and times only decide between neighbours."""
 
 from __future__ import annotations
 
@@ -35,12 +33,9 @@ from perfkit_paddle.operator_names import operator_name
 def parents(
     thread: IntArray, host: BoolArray, hangs: BoolArray, start: IntArray, end: IntArray, slack: IntArray
 ) -> tuple[IntArray, int]:
-    """Return the row of the parent of each row, and the number of threads whose order is not Paddle's (nested by time
-    then).
-
-    Rows are in file order; ``host`` are nodes of the tree, ``hangs`` belong to the node before them; ``slack`` is how
-    far the times of a row may be off. All of shape (rows,).
-    """
+    """Return the row of each row's parent, and the number of threads in another order, which are nested by time
+    instead. Rows are in file order; ``host`` are nodes of the tree, ``hangs`` belong to the node before them; ``slack``
+    bounds the error of a row's times. All have shape (rows,)."""
     parent = np.full(len(thread), NO_ROW, np.int64)
     nodes = np.flatnonzero(host | hangs)
     by_thread = nodes[np.argsort(thread[nodes], kind="stable")]
@@ -56,11 +51,11 @@ def parents(
 
 @compiled
 def _level_by_level(host, start, end, slack):  # type: ignore[no-untyped-def]
-    """Parents within one thread, and whether each event found one that encloses it."""
+    """Return the parents within one thread, and whether every event has one that encloses it."""
     count = len(host)
     parent = np.full(count, -1, np.int64)
-    node = -1  # the last host event: what follows hangs on it
-    current = -1  # the parent whose children are being written; -1: the root
+    node = -1  # the last host event, which owns the rows that follow it
+    current = -1  # the parent of the current siblings; -1: the root
     for i in range(count):
         if not host[i]:
             parent[i] = node
@@ -72,7 +67,7 @@ def _level_by_level(host, start, end, slack):  # type: ignore[no-untyped-def]
             continue
         found = _next_parent(host, current, i, start, end, slack)
         if found < 0 and current >= 0 and _misfit(current, i, start, end) <= slack[current] + slack[i]:
-            found = current  # a sibling out of order: Paddle does not sort what overlaps
+            found = current  # a sibling out of order: Paddle does not sort overlapping events
         if found < 0:
             return parent, False
         current = found
@@ -82,13 +77,13 @@ def _level_by_level(host, start, end, slack):  # type: ignore[no-untyped-def]
 
 @compiled
 def _misfit(outer, inner, start, end):  # type: ignore[no-untyped-def]
-    """By how much an event sticks out of another."""
+    """Return by how much an event exceeds another."""
     return max(start[outer] - start[inner], end[inner] - end[outer], 0)
 
 
 @compiled
 def _follows(current, before, i, start, end, slack):  # type: ignore[no-untyped-def]
-    """Whether ``i`` can be the next sibling of ``before`` below ``current``."""
+    """Return whether ``i`` can be the next sibling of ``before`` below ``current``."""
     if start[i] + slack[i] + slack[before] < end[before]:
         return False
     return current < 0 or _misfit(current, i, start, end) <= slack[current] + slack[i]
@@ -96,7 +91,7 @@ def _follows(current, before, i, start, end, slack):  # type: ignore[no-untyped-
 
 @compiled
 def _next_parent(host, current, i, start, end, slack):  # type: ignore[no-untyped-def]
-    """The next node that encloses ``i``; of two in a row that do within the slack, the one that fits better."""
+    """Return the next node that encloses ``i``; of two adjacent ones within the slack, the better fit."""
     best = -1
     for candidate in range(current + 1, i):
         if not host[candidate]:
@@ -114,11 +109,11 @@ def _next_parent(host, current, i, start, end, slack):  # type: ignore[no-untype
 FORMAT: Final = "paddle-json"
 _HEADER: Final = ("schemaVersion", "span_index", "span_indx")
 _DEEPEST: Final = 64
-"""Levels of a tree in which starts are moved."""
+"""Levels of the tree in which starts are moved."""
 
 
 def read_json(path: Path, partial: bool = False) -> Trace:
-    """Return the Trace of a file. Raises SourceError for what is no such file or damaged."""
+    """Return the Trace of a file. Raises SourceError if it is damaged or of another format."""
     reading = _Reading(path, partial)
     reading.read()
     columns = reading.recorder.recorded(in_order=False).columns
@@ -128,14 +123,14 @@ def read_json(path: Path, partial: bool = False) -> Trace:
 
 
 def stream(path: Path, partial: bool, writer: RecordedWriter) -> None:
-    """Read the file into the writer, a portion at a time. Raises SourceError."""
+    """Read the file into the writer in portions. Raises SourceError."""
     reading = _Reading(path, partial, sparing=True)
     reading.stream(writer)
     writer.close(reading.meta(reading.of_thread), reading.findings())
 
 
 class _Reading(Reading[PaddleDialect]):
-    """Notes the process of each thread, ``of_thread``, when it streams."""
+    """A reading that collects the process of each thread, ``of_thread``, while streaming."""
 
     def __init__(self, path: Path, partial: bool, sparing: bool = False) -> None:
         super().__init__(path, PaddleDialect(), partial, sparing)
@@ -145,7 +140,6 @@ class _Reading(Reading[PaddleDialect]):
         self.of_thread.update(processes(events))
 
     def meta(self, of_thread: Mapping[int, int]) -> TraceMeta:
-        """Return what the file says besides its events."""
         header = self.file.header
         extra_info, described = header.get("ExtraInfo"), header.get("deviceProperties")
         texts = extra_info.items() if isinstance(extra_info, dict) else ()
@@ -162,7 +156,7 @@ class _Reading(Reading[PaddleDialect]):
         )
 
     def findings(self) -> tuple[Finding, ...]:
-        """Return what is doubtful in the file itself."""
+        """Return the data-quality warnings about the file."""
         quality = [*file_findings(self.file, self.recorder)]
         if self.dialect.unknown_types:
             quality.append(findings.unknown_types(self.dialect.unknown_types))
@@ -174,8 +168,8 @@ class _Reading(Reading[PaddleDialect]):
 
 
 def complete(recorded: Recorded, meta: TraceMeta) -> tuple[Recorded, tuple[Finding, ...]]:
-    """Complete the events with what only all of a file tell together, in its order: finer times and parents; and
-    return what is doubtful in them."""
+    """Complete the events, in file order, with finer times and parents, which need the whole file; also return the
+    data-quality warnings about them."""
     events, parent = recorded.columns, recorded.parent
     quality: tuple[Finding, ...] = ()
     if events.num_rows:
@@ -211,7 +205,7 @@ def _text(events: pa.Table, column: str) -> Any:
 def _inside_parents(parent: IntArray, start: IntArray, dur: IntArray) -> tuple[IntArray, IntArray]:
     """Move starts (within the rounding) so that no event begins before its parent, and parents come before children."""
     start, dur = start.copy(), dur.copy()
-    for _ in range(_DEEPEST):  # a level of the tree at a time
+    for _ in range(_DEEPEST):  # one level of the tree per pass
         above = np.where(parent == NO_ROW, np.arange(len(parent)), parent)
         early = start < start[above]
         longer = (start == start[above]) & (dur > dur[above])

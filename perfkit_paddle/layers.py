@@ -1,11 +1,9 @@
-"""``annotate`` and ``describe``: the layers of a Paddle model, in what a profiler records and on their own.
+"""``annotate`` and ``describe``: labels on the layers of a Paddle model while recording, and the table of its layers.
 
-A call is a RecordEvent. A backward pass is marked by gradient hooks on the tensors that a call returned, so inside the
-graph node that it begins with; the mark lists the nodes that belong to the call, because Paddle numbers neither
-operators nor nodes. RecordEvents must nest: a span over a backward pass, whose nodes take turns with those of other
-layers, would lose the whole profile.
-
-Hooks on layers come and go with Paddle's profiler, so that a model has none while nothing records.
+A call is a RecordEvent. The backward pass is marked by gradient hooks on the tensors that a call returned, inside its
+first graph node; the mark lists the call's nodes, because Paddle numbers neither operators nor nodes. A span over the
+backward pass would lose the whole profile: RecordEvents must nest, and nodes of different layers interleave. Hooks are
+installed only while Paddle's profiler runs.
 """
 
 from __future__ import annotations
@@ -47,15 +45,15 @@ def _bilinear(layer: Any, call: Signature) -> Flops:
 
 
 def _convolution(layer: Any, call: Signature) -> Flops:
-    """The weights of a transposed one begin with its inputs, those of the others with their outputs; then come the
-    channels of a group on the other side, and the kernel."""
+    """Return the FLOPs of a convolution. A transposed one has its input channels first in the weights, others their
+    output channels; the channels of a group and the kernel follow."""
     positions = call.inputs[0] if isinstance(layer, _TRANSPOSED) else call.outputs[0]
     channels, *kernel = layer.weight.shape[1:]
     return products(call, layer_framework.convolution(positions.shape, channels, kernel))
 
 
 def _attention(layer: Any, call: Signature) -> Flops:
-    """Scores and weighted sum; the projections, which make the factors want gradients, are layers of their own."""
+    """Return the FLOPs of the scores and the weighted sum; the projections are layers of their own."""
     query, key = call.inputs[0].shape, call.inputs[min(1, len(call.inputs) - 1)].shape
     keys = key[1] if len(key) == 3 else query[1]
     forward = layer_framework.attention((*query[:2], layer.embed_dim), keys)
@@ -70,28 +68,26 @@ def _recurrent(layer: Any, call: Signature) -> Flops:
 
 
 _ACCUMULATION: Final = "GradNodeAccumulation"
-"""Collects the gradient of a parameter; it lives with the parameter, not with a call."""
+"""Collects the gradient of a parameter; it belongs to the parameter, not to a call."""
 
 
 class Nodes:
-    """The nodes of the backward graph that the calls inside one outermost call made.
-
-    A call made those between what it returned and what it was given. Nodes of the calls inside belong to those; each
-    such call is passed over in one go, so a node is looked at once.
-    """
+    """The backward graph nodes made by the calls inside one outermost call. A call made the nodes between its outputs
+    and its inputs, except those of the calls inside it; each inner call is skipped in one go, so that a node is visited
+    once."""
 
     def __init__(self) -> None:
         self._inputs: dict[int, list[Any]] = {}
-        """Node of a call → the nodes that the call continues at, which are those of its inputs."""
+        """Node of a call → the nodes of its inputs, where the walk continues."""
         self.kept: list[Any] = []
-        """All nodes seen: their addresses are their names, so none may go meanwhile."""
+        """All visited nodes: their addresses identify them, so none may be freed."""
 
     def of(self, tensors: Iterable[Any]) -> frozenset[int]:
-        """Return the addresses of the nodes that made some tensors."""
+        """Return the addresses of the nodes that made the tensors."""
         return frozenset(self._address(node) for tensor in tensors if (node := tensor.grad_fn) is not None)
 
     def claim(self, returned: list[Any], inputs: frozenset[int]) -> tuple[list[str], list[Any]]:
-        """Return the names of the nodes that a call made itself, and the returned tensors that are not just passed
+        """Return the names of the nodes that a call made itself, and the returned tensors that it did not just pass
         on."""
         made = [(tensor, node, self._address(node)) for tensor in returned if (node := tensor.grad_fn) is not None]
         made = [entry for entry in made if entry[2] not in inputs and entry[1].name() != _ACCUMULATION]
@@ -122,7 +118,7 @@ class Nodes:
 
 
 class _Calls(OpenCalls):
-    """``nodes``: those that the calls in this thread's outermost call made."""
+    """The open calls of a thread; ``nodes`` are those made within its outermost call."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -134,7 +130,7 @@ _encoded_mark: Final = functools.lru_cache(maxsize=4096)(backward_label)
 
 
 class PaddleHooks(LayerHooks):
-    """The hooks of one layer. Origins of tensors are the addresses of the graph nodes that made them."""
+    """The hooks of one layer; the origin of a tensor is the address of the graph node that made it."""
 
     calls = _calls
 
@@ -158,7 +154,7 @@ _RECORDS: Final = (ProfilerState.RECORD, ProfilerState.RECORD_AND_RETURN)
 
 
 class PaddleLayers(LayerFramework):
-    """The layers of Paddle. Paths are those of ``named_sublayers()``, without DataParallel around a model."""
+    """The layers of Paddle, with the paths of ``named_sublayers()`` without the outer DataParallel."""
 
     name = "paddle"
     tensor = paddle.Tensor
@@ -175,7 +171,7 @@ class PaddleLayers(LayerFramework):
     def __init__(self) -> None:
         super().__init__()
         self._running: list[Profiler] = []
-        """The profilers between start() and stop(): one, as a process can have only one."""
+        """The profilers between start() and stop(), at most one per process."""
 
     def named(self, model: nn.Layer) -> Iterator[Named]:
         layers: dict[str, Any] = {}
@@ -212,7 +208,7 @@ class PaddleLayers(LayerFramework):
             del Profiler._perfkit_original
 
     def recording(self) -> bool:
-        """Not while the schedule waits, nor where a static graph is built."""
+        """Return whether events are recorded: not while the schedule waits, nor while a static graph is built."""
         running = self._running
         return bool(running) and running[-1].current_state in _RECORDS and paddle.in_dynamic_mode()
 
@@ -249,7 +245,7 @@ class PaddleLayers(LayerFramework):
 
 
 def _options(method: Any, *wanted: str) -> dict[str, bool]:
-    """Return those options of hooks that this Paddle has; 2.6 has none, and gives hooks no keyword arguments."""
+    """Return those hook options that this Paddle supports; 2.6 has none, and passes no keyword arguments to hooks."""
     return dict.fromkeys({"with_kwargs", *wanted} & set(inspect.signature(method).parameters), True)
 
 
@@ -258,13 +254,13 @@ PaddleHooks.framework = FRAMEWORK
 
 
 def annotate(model: nn.Layer, name: str | None = None) -> Annotation[nn.Layer]:
-    """Label every call of every layer of ``model``, forward and backward, in what Paddle's profiler records.
+    """Label every call of every layer of ``model``, forward and backward, in the events of Paddle's profiler.
 
-    The hooks exist only while a profiler runs; without one a model runs as it would without us. Nothing raises into the
-    training. Paths are those of ``named_sublayers()``; ``name`` goes before them, and is the class where another model
-    is annotated already. Annotating a model again returns the same handle; its ``remove()`` or the end of its ``with``
-    block ends the labels. A ``trace_handler`` keeps parameters, shapes and FLOPs of the layers with the recording,
-    which Paddle's profiler itself does not record. Raises UsageError for a name that is taken.
+    Hooks are installed only while a profiler runs. Nothing raises into the training. Paths are those of
+    ``named_sublayers()`` with the prefix ``name``, by default the class if another model is annotated already.
+    Annotating a model again returns the same handle; ``remove()`` or the end of its ``with`` block removes the labels.
+    A ``trace_handler`` stores parameters, shapes and FLOPs of the layers with the recording, which Paddle's profiler
+    does not record. Raises UsageError if the name is taken.
     """
     return annotation.annotate(FRAMEWORK, model, name)
 
@@ -272,9 +268,9 @@ def annotate(model: nn.Layer, name: str | None = None) -> Annotation[nn.Layer]:
 def describe(model: nn.Layer, *example_inputs: Any, **example_keywords: Any) -> PrintedArchitecture:
     """Return the tree of layers with parameters, shapes and devices; with example inputs also calls, tensors and FLOPs.
 
-    With inputs the model runs once, without gradients and in eval mode, then has its modes back; FLOPs are by formula
-    for Paddle's own layers, and unknown for what a user's layer computes by itself. ``print()`` shows the tree,
-    ``to_pandas()`` returns it as a table.
+    With inputs, the model runs once without gradients and in eval mode, then its modes are restored; FLOPs follow from
+    formulas for Paddle's own layers and are unknown for a user's own code. ``print()`` shows the tree, ``to_pandas()``
+    returns a table.
     """
     from perfkit_core.pages.architecture import PrintedArchitecture  # imports pandas, which annotate does not need
 

@@ -1,8 +1,5 @@
-"""Paddle's words for events, and what they mean in perfkit's vocabulary.
-
-Event types are keyed by name (``TracerEventType`` of Paddle), because their numbers changed meaning between versions.
-The columns of many events are made with one look-up for each distinct type and name.
-"""
+"""Paddle's event types and names, mapped to perfkit's vocabulary. Types are keyed by name (``TracerEventType``),
+because their numbers changed between versions. Columns are made with one look-up for each distinct type and name."""
 
 from __future__ import annotations
 
@@ -26,20 +23,14 @@ EVENT_TYPES: Final = (
     "OperatorInner", "Forward", "Backward", "Optimization", "Communication", "PythonOp", "PythonUserDefined",
     "DygraphKernelLaunch", "StaticKernelLaunch",
 )  # fmt: skip
-"""By number in the protobuf. Up to Paddle 2.x 15 was MluRuntime, which is a runtime call: those are stored without a
-type. So a host event of type 15 is always a DygraphKernelLaunch, whatever wrote the file."""
+"""By number in the protobuf. Up to Paddle 2.x, 15 was MluRuntime, but runtime calls are stored without a type, so a
+host event of type 15 is always a DygraphKernelLaunch."""
 
 MEMORY_TYPES: Final = ("Allocate", "Free", "ReservedAllocate", "ReservedFree")
-"""By number in the protobuf."""
-
 MEMORY_NAME: Final = "[memory]"
-"""Name of every memory event, as in Paddle's JSON."""
-
 ROOT_NAME: Final = "root node"
-"""Name of the artificial node above each thread."""
-
 DEVICE_BACKEND: Final = "cuda"
-"""Device work is recorded with a device number only; CUPTI is the tracer that records it."""
+"""Device work is recorded with a device number only; its tracer is CUPTI."""
 
 _PHASE_KINDS: Final = {
     "Dataloader": schema.DATALOADER,
@@ -71,13 +62,12 @@ _HOST_PLACES: Final = frozenset({"cpu", "gpu_pinned", "xpu_pinned", "undefined"}
 
 
 def is_known(category: str) -> bool:
-    """Return whether the event type is one that perfkit gives a meaning to."""
     return category in _PHASE_KINDS or category in _HOST_KINDS or category in _DEVICE_KINDS
 
 
 def label(category: str, name: str) -> Label:
-    """Return what an event of this type and name is. Paddle records the call of every layer as a Forward event of its
-    class; ``annotate`` adds a label around it."""
+    """Return the label of an event of this type and name. Paddle records the call of every layer as a Forward event of
+    its class; ``annotate`` adds a label around it."""
     if category in _PHASE_KINDS:
         layer = name if category == "Forward" else None
         return Label(_PHASE_KINDS[category], phase=_PHASE_KINDS[category], layer=layer)
@@ -96,7 +86,7 @@ def label(category: str, name: str) -> Label:
 
 
 def copy_kind(name: str, *kinds: str | None) -> str | None:
-    """Return ``HtoD``, ``DtoH pageable`` … from the name of a copy and the kinds recorded with it, None if unknown."""
+    """Return ``HtoD``, ``DtoH pageable``, … from the name of a copy and the recorded kinds, None if unknown."""
     texts = [name, *(kind for kind in kinds if kind)]
     direction = next((match[0] for text in texts if (match := _DIRECTION.search(text))), None)
     host = next((text.lower() for text in texts if text.lower() in ("pageable", "pinned")), None)
@@ -104,7 +94,7 @@ def copy_kind(name: str, *kinds: str | None) -> str | None:
 
 
 def place_device(place: str) -> str:
-    """Return the value of the device column for the place of a memory event (``Place(gpu:0)`` → ``cuda:0``)."""
+    """Return the device of a memory event's place (``Place(gpu:0)`` → ``cuda:0``)."""
     match = _PLACE.search(place)
     if match is None or match[1] in _HOST_PLACES:
         return schema.CPU
@@ -153,24 +143,23 @@ def memory_labelled(types: IntArray) -> Columns:
 
 
 def _category(number: int, types: Sequence[str]) -> str:
-    """Return the name of an event type; ``EventType17`` for numbers that no known Paddle writes."""
+    """Return the name of an event type, ``EventType17`` for unknown numbers."""
     return types[number] if 0 <= number < len(types) else f"EventType{number}"
 
 
 def _distinct(values: IntArray) -> tuple[IntArray, npt.NDArray[np.int32]]:
-    """Return the distinct integers in order of appearance, and the number of each row's. Hashing is faster than
+    """Return the distinct integers in order of appearance, and the index of each row's. Hashing is faster than
     sorting."""
     encoded = pa.array(values).dictionary_encode()
     return encoded.dictionary.to_numpy(), encoded.indices.to_numpy()
 
 
 def spread(values: Sequence[str | None], row: npt.NDArray[Any]) -> pa.DictionaryArray:
-    """Return a text column from its values, some of them alike, and the number of the value of each row."""
+    """Return a text column from its values, which may repeat, and the index of each row's value."""
     number = {value: n for n, value in enumerate(dict.fromkeys(value for value in values if value is not None))}
     codes = np.array([-1 if value is None else number[value] for value in values], np.int32)
     return encoded(arrays.spread(codes, row), pa.array(number, pa.string()))
 
 
 def constant(value: str, count: int) -> pa.DictionaryArray:
-    """Return a column with the same text in every row."""
     return encoded(np.zeros(count, np.int32), pa.array([value], pa.string()))

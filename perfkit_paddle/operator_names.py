@@ -1,11 +1,7 @@
-"""Paddle's operator names → canonical names.
-
-Rules remove what says how an operator was written; a table says what it computes (``operator_names.toml``).
-
-The same operator appears as ``conv2d dygraph`` (eager), ``pd_op.conv2d`` (PIR), ``conv2d`` (old static graph), its
-gradient as ``Global_Conv2dGradNodeFinal`` (3.x), ``Conv2dGradNodeFinal`` (2.6), ``pd_op.conv2d_grad`` or
-``conv2d_grad``; on sparse tensors as ``sparse_conv2d`` or ``conv2d_coo``.
-"""
+"""Mapping of Paddle's operator names to canonical names. Rules strip the spelling of an operator; the table
+``operator_names.toml`` maps the rest. The same operator appears as ``conv2d dygraph`` (eager), ``pd_op.conv2d`` (PIR),
+``conv2d`` (old static graph); its gradient as ``Global_Conv2dGradNodeFinal`` (3.x), ``Conv2dGradNodeFinal`` (2.6),
+``pd_op.conv2d_grad`` or ``conv2d_grad``; on sparse tensors as ``sparse_conv2d`` or ``conv2d_coo``."""
 
 from __future__ import annotations
 
@@ -30,12 +26,11 @@ _KIND: Final = re.compile(
 _STORAGE: Final = re.compile(r"^(?:sparse_|fused_|fusion_|partial_|global_|strings_)")
 
 _names: Final = functools.partial(native_names, "perfkit_paddle")
-"""The table of ``operator_names.toml``, parsed at the first call."""
 
 
 @functools.lru_cache(maxsize=65536)
 def operator_name(native: str) -> str | None:
-    """Return the canonical operator of a native operator name, ``NAME_grad`` for a gradient; None where unknown."""
+    """Return the canonical operator of a native name, ``NAME_grad`` for a gradient; None if unknown."""
     if _ACCUMULATION.fullmatch(native):
         return "accumulate_grad"
     if _OF_THE_USER.fullmatch(native):
@@ -60,7 +55,7 @@ def _bare(native: str) -> str:
 
 
 def _canonical(name: str) -> str | None:
-    """Look the name up as it is, then without what names the storage or a variant of the kernel."""
+    """Look up the name as it is, then without the storage or kernel variant."""
     names = _names().names
     kind = _KIND.sub("", name)
     for each in (name, kind, _KIND.sub("", kind), _STORAGE.sub("", name), _STORAGE.sub("", kind)):

@@ -1,9 +1,6 @@
-"""The tables of a profile protobuf as one table of recorded events, with the parents that Paddle recorded.
-
-Parts in this order: host events, runtime calls, device work, memory events. The artificial root of each thread is left
-out; its children have no parent. Arguments have the keys of Paddle's JSON, so that a run means the same from either
-file.
-"""
+"""The tables of a profile protobuf as one table of recorded events, with the parents that Paddle recorded. Parts in
+this order: host events, runtime calls, device work, memory events. Each thread's artificial root is dropped; its
+children have no parent. Arguments have the keys of Paddle's JSON, so that both formats give the same result."""
 
 from __future__ import annotations
 
@@ -37,9 +34,9 @@ REQUIRED: Final = {
     "device": (*_SPAN, "type", "device", "stream", "correlation"),
     "memory": ("start_ns", "type", "address", "pid", "tid", "bytes"),
 }
-"""Without these an event cannot be used. All Paddle versions write them."""
+"""Columns without which an event is unusable. All Paddle versions write them."""
 _NODES: Final = 1 << 40
-"""More than a tree has."""
+"""An upper bound of the nodes in a tree."""
 _OPERATOR: Final = names.EVENT_TYPES.index("Operator")
 _RUNTIME: Final = names.EVENT_TYPES.index("CudaRuntime")
 
@@ -52,12 +49,12 @@ _INTEGERS: Final = {"context": "context", "registers": "registers per thread", "
 _FLOATS: Final = {"blocks_per_sm": "blocks per SM", "warps_per_sm": "warps per SM"}
 _SHAPES: Final = ("block_x", "block_y", "block_z", "grid_x", "grid_y", "grid_z", "static_shared", "occupancy")
 _STAMPS: Final = ("queued_ns", "submitted_ns")
-"""Times that are 0 where CUPTI was not asked for them."""
+"""Times that are 0 unless CUPTI was asked for them."""
 
 
 @dataclass(frozen=True, slots=True)
 class Doubtful:
-    """How many events could not be used, or had an end before their start, or are of which unknown type."""
+    """Counts of unusable events, of ends before starts, and of events by unknown type."""
 
     incomplete: int = 0
     reversed: int = 0
@@ -70,14 +67,14 @@ class Doubtful:
 
 @dataclass(frozen=True, slots=True)
 class Rows:
-    """Recorded events, and what is doubtful about them."""
+    """Recorded events, and the data-quality counts about them."""
 
     recorded: Recorded
     doubtful: Doubtful
 
 
 def rows(tables: dict[str, Table]) -> Rows:
-    """Return all events of a file. Incomplete ones are left out and counted."""
+    """Return all events of a file. Incomplete ones are skipped and counted."""
     kept = _Kept(tables)
 
     def tree() -> tuple[IntArray, Columns]:
@@ -90,11 +87,8 @@ def rows(tables: dict[str, Table]) -> Rows:
 
 
 def of_piece(tables: dict[str, Table], thread: int) -> Rows:
-    """Return the events of some nodes of a tree, the ``thread``-th of its file.
-
-    Parents are not rows: they are numbers of the column ``node``, which hold in the whole file. What hangs on a part of
-    an operator stays there.
-    """
+    """Return the events of some nodes of the ``thread``-th tree of a file. Parents are numbers of the column ``node``,
+    which are unique in the whole file, not rows. Inputs stay at the part of an operator where Paddle recorded them."""
     kept = _Kept(tables)
     number = np.append(_numbers(thread, tables["host"]["id"]), NO_ROW)
     parent = kept.parents(_numbers(thread, tables["host"]["parent_id"])[kept.node], number)
@@ -109,7 +103,7 @@ def of_piece(tables: dict[str, Table], thread: int) -> Rows:
 
 
 def _numbers(thread: int, node: IntArray) -> IntArray:
-    """Return numbers of nodes that no other thread has; NO_ROW for what Paddle counts no node by."""
+    """Return node numbers that are unique over threads; NO_ROW for numbers that Paddle does not use."""
     return np.where((node >= 0) & (node < _NODES), thread * _NODES + node, NO_ROW)
 
 
@@ -135,14 +129,13 @@ class _Kept:
         )
 
     def parents(self, of_host: IntArray, of_owner: IntArray) -> IntArray:
-        """Return the parents of all rows, from those of the host events, and from the number of each host row as
-        owner."""
+        """Return the parents of all rows, from those of the host events and the number of each host row as owner."""
         none = np.full(len(self._device), NO_ROW, np.int64)
         others = [of_owner[self._runtime[OWNER]], none, of_owner[self._memory[OWNER]]]
         return np.concatenate([of_host, *others]) if any(map(len, others)) else of_host
 
     def parts(self) -> list[Columns]:
-        """Return the columns of each part, of the host events those that they have themselves."""
+        """Return the columns of each part; of host events only their own columns."""
         host, runtime = self._host, self._runtime
         types = np.full(len(runtime), _RUNTIME, np.int64)
         own = {
@@ -157,7 +150,7 @@ class _Kept:
         ]
 
     def rows(self, parts: list[Columns], supplements: Columns, parent: IntArray) -> Rows:
-        """Return the events, in the order of the parts; ``supplements`` are further columns of the host events."""
+        """Return the events in the order of the parts; ``supplements`` are further columns of the host events."""
         parts = [parts[0] | supplements, *parts[1:]]
         types = {name: column.type for part in parts for name, column in part.items()}
         columns = {}
@@ -165,7 +158,9 @@ class _Kept:
             chunks: list[pa.Array] = []
             for part in parts:
                 count = len(part["start_ns"])
-                if count:  # what a part lacks is null there; Arrow's own concatenation would fill memory with that
+                if (
+                    count
+                ):  # columns missing in a part are null; Arrow's own concatenation would allocate memory for them
                     chunks += [part[name]] if name in part else arrays.constant(None, kind, count).chunks
             columns[name] = pa.chunked_array(chunks, kind)
         unknown: Counter[int] = Counter()
@@ -196,10 +191,10 @@ def _thread(table: Table) -> Columns:
 
 
 def _device_columns(table: Table) -> Columns:
-    """Arguments and copy kind are made once for each distinct content."""
+    """Return the columns of device work. Arguments and copy kind are built once per distinct content, for speed."""
     texts = {column: table.texts(column) for column in (*_COPY_TEXTS, "name")}
     codes = {column: text.indices.fill_null(-1).to_numpy() for column, text in texts.items()}
-    codes["name"] = np.where(table.known("bytes"), codes["name"], -1)  # kernels: the name is in no argument
+    codes["name"] = np.where(table.known("bytes"), codes["name"], -1)  # kernels: no argument depends on the name
     plain = (*_INTEGERS, *_FLOATS, *_SHAPES)
     cells = np.column_stack([table[column] for column in plain] + list(codes.values()))
     distinct, row = np.unique(cells, axis=0, return_inverse=True)
@@ -271,7 +266,7 @@ def _memory_columns(table: Table) -> Columns:
 
 
 def _json_objects(count: int, columns: Mapping[str, pa.Array]) -> pa.Array:
-    """Return JSON objects of ready values, null where a value is; without a loop over rows."""
+    """Return JSON objects of encoded values, null if a value is null, without a loop over rows."""
     if not count:
         return pa.array([], pa.string())
     pieces: list[Any] = []
@@ -282,9 +277,7 @@ def _json_objects(count: int, columns: Mapping[str, pa.Array]) -> pa.Array:
 
 def _supplements(tables: dict[str, Table], row: IntArray, parent: IntArray) -> Columns:
     """Return the columns shapes, stack and args of host events (``row[r]`` of the result, for row r of the file).
-
-    Paddle hangs an operator's inputs on a part of it (``infer_shape``): they are given to the operator itself.
-    """
+    Paddle records an operator's inputs at a part of it (``infer_shape``); they are moved to the operator itself."""
     table, types = tables["supplement"], tables["host"]["type"]
     if not len(table):
         return {}
@@ -293,7 +286,7 @@ def _supplements(tables: dict[str, Table], row: IntArray, parent: IntArray) -> C
     at = row[owner]
     count = int(row.max(initial=-1)) + 1
     columns: dict[str, list[str | None]] = {name: [None] * count for name in ("shapes", "stack", "args")}
-    for index in np.flatnonzero(at != NO_ROW)[::-1]:  # backwards: the first one wins
+    for index in np.flatnonzero(at != NO_ROW)[::-1]:  # backwards, so that the first one wins
         for name, value in operator_inputs(table, int(index)).items():
             columns[name][int(at[index])] = value
     return {name: pa.array(values, pa.string()).dictionary_encode() for name, values in columns.items()} | {
@@ -302,15 +295,15 @@ def _supplements(tables: dict[str, Table], row: IntArray, parent: IntArray) -> C
 
 
 def _new_rows(node: BoolArray, above: IntArray) -> tuple[IntArray, IntArray]:
-    """Return the row in the result of each host row of the file, NO_ROW where it was left out, with one more cell for
-    NO_ROW itself; and the parents of the rows of the result."""
+    """Return the row in the result of each host row of the file, NO_ROW if dropped, with one more cell for NO_ROW
+    itself; and the parents of the rows of the result."""
     row, parent = np.empty(len(node) + 1, np.int64), np.empty(int(node.sum()), np.int64)
     _renumber(node, above, row, parent)
     return row, parent
 
 
 def _parent_rows(host: Table) -> IntArray:
-    """Return the row of each host node's parent in the same thread, NO_ROW where there is none. Parents come first."""
+    """Return the row of each host node's parent in the same thread, NO_ROW if none. Parents come first."""
     thread, node, wanted = host[OWNER], host["id"], host["parent_id"]
     above = np.empty(len(host), np.int64)
     if _place(thread, node, wanted, above):
@@ -319,7 +312,7 @@ def _parent_rows(host: Table) -> IntArray:
 
 
 def _looked_up(thread: IntArray, node: IntArray, wanted: IntArray) -> IntArray:
-    """Return the row of the node of the same thread with the wanted number, NO_ROW where none comes before."""
+    """Return the row of the node of the same thread with the wanted number, NO_ROW if none comes before."""
     count = len(node)
     ids, code = np.unique(np.concatenate([node, wanted]), return_inverse=True)
     key = np.tile(thread, 2) * (len(ids) + 1) + code
@@ -331,7 +324,8 @@ def _looked_up(thread: IntArray, node: IntArray, wanted: IntArray) -> IntArray:
 
 @compiled_at_once
 def _place(thread, node, wanted, above):  # type: ignore[no-untyped-def]
-    """Sets the parents of nodes that count from 0 on in each thread, as Paddle numbers them; False where others do."""
+    """Set the parents of nodes that count from 0 in each thread, as Paddle numbers them; return False for other
+    numbers."""
     begin = 0
     for i in range(len(node)):
         if i > 0 and thread[i] != thread[i - 1]:
@@ -355,7 +349,7 @@ def _renumber(kept, above, row, parent):  # type: ignore[no-untyped-def]
 
 
 def without_steps(recorded: Recorded, numbers: frozenset[int]) -> Recorded:
-    """Return the same events, but with those steps as kind ``other``: they are not iterations."""
+    """Return the events with those steps as kind ``other``: they are not iterations."""
     if not numbers:
         return recorded
     events = recorded.columns

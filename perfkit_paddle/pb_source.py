@@ -1,10 +1,7 @@
-"""Reader of Paddle's profile protobuf (``.pb``, also gzip): exact nanoseconds, and the tree that Paddle recorded.
-
-A file is read at once, or streamed in pieces: it is one message, nearly all of which are the trees of its threads, one
-node after the other. Whole nodes are cut off as they are read, so that neither a file nor a tree is ever held. What the
-pieces of a tree cannot tell is left until the streamed file is loaded: the order of the parts, and the operator whose
-inputs hang on a part of it. Both ways give the same Trace.
-"""
+"""Reader of Paddle's profile protobuf (``.pb``, also gzip): exact nanoseconds, and the tree that Paddle recorded. A
+file is read whole or streamed; both give the same Trace. The file is one message that consists mostly of the threads'
+trees, node after node. Streaming cuts off whole nodes, so that neither a file nor a tree is ever in memory. The order
+of the parts and the operators of inputs are completed when the streamed file is loaded."""
 
 from __future__ import annotations
 
@@ -52,8 +49,8 @@ _INPUTS: Final = ("shapes", "stack", "args")
 
 @dataclass(frozen=True, slots=True)
 class Live:
-    """What only the recording process knows: its rank, which steps are none, further fields of TraceMeta, and what is
-    to be kept in its ``extra``."""
+    """What only the recording process knows: its rank, the steps that are not iterations, further fields of TraceMeta,
+    and what to store in its ``extra``."""
 
     rank: int | None = None
     no_steps: frozenset[int] = frozenset()
@@ -65,14 +62,14 @@ NOT_LIVE: Final = Live()
 
 
 def read_pb(path: Path, partial: bool = False) -> Trace:
-    """Return the Trace of a file. Raises SourceError (file, byte, hint) for what is no such file or damaged."""
+    """Return the Trace of a file. Raises SourceError (file, byte, hint) if it is damaged or of another format."""
     pieces: list[bytes] = []
     broken = False
     try:
         with open_bytes(path) as file:
             while piece := file.read(1 << 20):
                 pieces.append(piece)
-    except DAMAGED as error:  # the compressed data broke off
+    except DAMAGED as error:  # the compressed data is truncated
         if not partial or not pieces:
             count = sum(map(len, pieces))
             raise SourceError(f"{path}: damaged or truncated data after byte {count} ({error})", HINT) from None
@@ -89,7 +86,7 @@ def trace_of(
 
 
 def read_rows(content: bytes | memoryview, source: str, partial: bool = False) -> tuple[Scan, Rows]:
-    """Return what the bytes hold, not yet assembled. Raises SourceError as :func:`read_pb`."""
+    """Return the scanned bytes and their rows, not yet assembled. Raises SourceError as :func:`read_pb`."""
     if not content:
         raise SourceError(f"{source}: the file is empty", "was the profiler stopped before it was read?")
     scanned = scan(content, clip=partial)
@@ -113,7 +110,7 @@ def finish(tables: dict[str, Table], events: Rows, source: str, cut: bool = Fals
 def _described(
     tables: dict[str, Table], of_thread: Mapping[int, int], source: str, cut: bool, live: Live = NOT_LIVE
 ) -> TraceMeta:
-    """Return what a file says besides its events; ``of_thread``: the process of each thread."""
+    """Return the meta of a file; ``of_thread`` is the process of each thread."""
     texts = zip(tables["extra"].texts("key").to_pylist(), tables["extra"].texts("value").to_pylist(), strict=True)
     extra_info = {key: value for key, value in texts if key is not None and value is not None}
     properties = tables["property"]
@@ -139,7 +136,7 @@ def _described(
 
 
 def _doubts(doubtful: Doubtful, cut: bool) -> tuple[Finding, ...]:
-    """Return the findings about the events; ``cut``: the file broke off."""
+    """Return the data-quality warnings about the events; ``cut``: the file is truncated."""
     quality = []
     if cut:
         quality.append(findings.truncated())
@@ -154,8 +151,8 @@ def _doubts(doubtful: Doubtful, cut: bool) -> tuple[Finding, ...]:
 
 @dataclass(frozen=True, slots=True)
 class Piece:
-    """``content`` is a message of its own, with some nodes of the ``thread``-th tree of the file; its byte ``i`` is
-    byte ``at + i`` of the file. ``cut``: the file ends inside of it."""
+    """A message of its own with nodes of the ``thread``-th tree of the file; byte ``i`` of ``content`` is byte ``at +
+    i`` of the file. ``cut``: the file ends inside of it."""
 
     thread: int
     content: bytes
@@ -164,9 +161,8 @@ class Piece:
 
 
 class Pieces:
-    """The pieces of a file, one after the other; then ``rest`` is a message of everything besides the trees, and
-    ``cut`` says whether the file broke off. Raises SourceError for damage, with ``partial`` only for what is not cut
-    off."""
+    """Iterator over the pieces of a file; afterwards ``rest`` is a message of everything besides the trees, and ``cut``
+    says whether the file is truncated. Raises SourceError for damage; with ``partial`` truncation is allowed."""
 
     def __init__(self, path: Path, partial: bool) -> None:
         self.rest = b""
@@ -193,7 +189,6 @@ class Pieces:
             self._broken(self._window.damage)
 
     def close(self) -> None:
-        """Close the file."""
         self._window.close()
 
     def _tree(self, thread: int, length: int) -> Iterator[Piece]:
@@ -202,7 +197,7 @@ class Pieces:
             self._has(min(wanted, length))
             held = self._window.data[:length]
             end = len(held) if len(held) == length else int(_whole(np.frombuffer(held, np.uint8)))
-            if end == 0 and self._has(len(held) + 1):  # a node that is larger than the piece, or no node
+            if end == 0 and self._has(len(held) + 1):  # a node that is larger than the piece, or not a node
                 wanted *= 2
                 continue
             cut = end == 0
@@ -216,7 +211,7 @@ class Pieces:
             self._broken(PROBLEMS[2])
 
     def _field(self) -> tuple[int, int, int]:
-        """Return tag, bytes of the value, and where the value begins: at 0 where there is no field."""
+        """Return tag, bytes of the value, and where the value begins: 0 if there is no field."""
         self._has(_FIELD_HEAD)
         data = np.frombuffer(self._window.data[:_FIELD_HEAD], np.uint8)
         tag, start = map(int, read_number(data, 0, len(data)))
@@ -231,7 +226,7 @@ class Pieces:
         return (tag, value, end) if wire == _TEXT else (tag, {_VARINT: end - start, _EIGHT: 8, _FOUR: 4}[wire], start)
 
     def _has(self, count: int) -> bool:
-        """Read on until so many bytes are held; return whether there are so many."""
+        """Read until ``count`` bytes are held; return whether there are as many."""
         while len(self._window.data) < count and self._window.more(max(PIECE_BYTES, count - len(self._window.data))):
             pass
         return len(self._window.data) >= count
@@ -259,7 +254,7 @@ def _message(nodes: bytes) -> bytes:
 
 @compiled_at_once
 def _whole(data):  # type: ignore[no-untyped-def]
-    """Where the last whole field of a message ends; 0 where none is whole, or what is there is no field."""
+    """Return the end of the last whole field of a message, 0 if there is none or the bytes are no field."""
     done = 0
     while done < len(data):
         tag, position = read_number(data, done, len(data))
@@ -279,7 +274,7 @@ def _whole(data):  # type: ignore[no-untyped-def]
 
 
 def stream(path: Path, partial: bool, writer: RecordedWriter) -> None:
-    """Read the file into the writer, a piece at a time. Raises SourceError."""
+    """Read the file into the writer, piece by piece. Raises SourceError."""
     of_thread, doubtful, cut = dict[int, int](), Doubtful(), False
     with closing(Pieces(path, partial)) as pieces:
         for piece in pieces:
@@ -302,8 +297,8 @@ def stream(path: Path, partial: bool, writer: RecordedWriter) -> None:
 
 
 def complete(recorded: Recorded, meta: TraceMeta) -> tuple[Recorded, tuple[Finding, ...]]:
-    """Complete streamed events with what only all events of a file tell together, in the order of a file that is read
-    at once."""
+    """Complete streamed events in the order of a file that is read whole, with what only all events together
+    determine."""
     order = np.argsort(_part(recorded.columns), kind="stable")
     row = np.append(np.empty(len(order), np.int64), NO_ROW)
     row[order] = np.arange(len(order))
@@ -320,7 +315,7 @@ def _part(columns: pa.Table) -> IntArray:
 
 
 def _inputs_at_operators(recorded: Recorded) -> Recorded:
-    """Move the inputs that hang on a part of an operator to the operator; of several, the first ones."""
+    """Move inputs from a part of an operator to the operator; the first ones of several."""
     columns = recorded.columns
     given = np.logical_or.reduce([~columns[name].is_null().to_numpy() for name in _INPUTS])
     holders = np.flatnonzero(given & (_part(columns) == _HOST))

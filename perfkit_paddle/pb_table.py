@@ -1,7 +1,5 @@
-"""Tables of a scanned protobuf: rows as integer columns. Texts and nested lists are read from the bytes on demand.
-
-Texts are interned without making a Python object of each row's.
-"""
+"""Tables of a scanned protobuf: rows as integer columns, with texts and nested lists read from the bytes on demand.
+Texts are interned without a Python object for each row."""
 
 from __future__ import annotations
 
@@ -19,18 +17,16 @@ from perfkit_core.runtime.compile import compiled_at_once
 from perfkit_paddle.names import stack_text
 
 OWNER: Final = "owner"
-"""First column of every table: the row of the message around the row's own."""
+"""First column of every table: the row of the enclosing message."""
 MISSING: Final = -(2**63)
-"""Content of a cell that was not in the file."""
+"""Content of a cell that is absent from the file."""
 
 
 @compiled_at_once
 def intern(data, offset, length, known):  # type: ignore[no-untyped-def]
-    """The number of the text of each row (0 where it is not known), and the first row with each of them.
-
-    ``data`` is the address of the bytes, in which the texts lie. A hash table with open slots; texts that hash alike
-    are told apart by their words.
-    """
+    """Return the number of the text of each row (0 if not ``known``), and the first row with each text. ``data`` is the
+    address of the bytes that hold the texts. A hash table with open addressing; texts with equal hashes are
+    distinguished by their words."""
     size = 16
     while size < 2 * len(offset):
         size *= 2
@@ -61,7 +57,7 @@ def intern(data, offset, length, known):  # type: ignore[no-untyped-def]
 
 @inlined
 def _hash(data, length):  # type: ignore[no-untyped-def]
-    """Of the bytes from an address on, a word at a time; the multiplier is 2⁶⁴ ÷ the golden ratio."""
+    """Return the hash of the bytes from an address, a word at a time; the multiplier is 2⁶⁴ ÷ the golden ratio."""
     value = np.uint64(length)
     if length < WORD:
         for k in range(length):
@@ -80,7 +76,7 @@ def _mixed(value, word):  # type: ignore[no-untyped-def]
 
 @inlined
 def _equal(one, other, length):  # type: ignore[no-untyped-def]
-    """Whether as many bytes are the same from two addresses on. The last word may lie over the one before it."""
+    """Return whether ``length`` bytes at two addresses are equal. The last word may overlap the one before it."""
     if length < WORD:
         for k in range(length):  # noqa: SIM110 - no generators in numba
             if byte(one, k) != byte(other, k):
@@ -98,7 +94,7 @@ IntArray = npt.NDArray[np.int64]
 
 @dataclass(frozen=True, slots=True)
 class Table:
-    """Rows of one kind of message: int64 ``cells``, shape (columns, rows), MISSING where absent."""
+    """Rows of one kind of message: int64 ``cells``, shape (columns, rows), MISSING if absent."""
 
     data: Bytes
     cells: IntArray
@@ -108,7 +104,6 @@ class Table:
         return int(self.cells.shape[1])
 
     def __getitem__(self, column: str) -> IntArray:
-        """Return a column, shape (rows,)."""
         values: IntArray = self.cells[self.columns.index(column)]
         return values
 
@@ -121,16 +116,16 @@ class Table:
         return Table(self.data, self.cells[:, rows], self.columns)
 
     def known(self, column: str) -> npt.NDArray[np.bool_]:
-        """Return the mask of the rows whose cell was in the file."""
+        """Return the mask of the rows whose cell is in the file."""
         return np.asarray(self[column] != MISSING)
 
     def integers(self, column: str) -> pa.Array:
-        """Return a column as nullable int64; it shares the memory where every cell is known."""
+        """Return a column as nullable int64, without a copy if no cell is missing."""
         known = self.known(column)
         return pa.array(self[column], mask=None if known.all() else ~known)
 
     def texts(self, column: str) -> pa.DictionaryArray:
-        """Return a text column, dictionary encoded; bytes that are not UTF-8 are replaced; null where absent."""
+        """Return a text column, dictionary encoded; bytes that are not UTF-8 are replaced; null if absent."""
         offset, length = self[column], np.maximum(self[f"{column}.length"], 0)
         known = self.known(column)
         codes, first = intern(self.data.ctypes.data, offset, length, known)
@@ -139,16 +134,14 @@ class Table:
         return pa.DictionaryArray.from_arrays(pa.array(codes, mask=None if known.all() else ~known), texts)
 
     def content(self, column: str, row: int) -> bytes:
-        """Return the bytes of a text or nested message, empty where absent."""
+        """Return the bytes of a text or nested message, empty if absent."""
         start, length = int(self[column][row]), int(self[f"{column}.length"][row])
         return self.data[start : start + length].tobytes() if start >= 0 else b""
 
 
 def operator_inputs(table: Table, row: int) -> dict[str, str | None]:
-    """Return the columns shapes, stack and args (slots and variable types) of a row of operator inputs.
-
-    Paddle records them of the old static graph only. What is damaged inside is left out.
-    """
+    """Return the columns shapes, stack and args (slots and variable types) of a row of operator inputs. Paddle records
+    them only for the old static graph. Damaged content is skipped."""
 
     def shape(raw: bytes) -> list[int]:
         return [value for number, value in _fields(raw) if number == 1 and isinstance(value, int)]
@@ -175,7 +168,7 @@ def _by_slot(raw: bytes, read: Any) -> dict[str, list[Any]]:
 
 
 def _fields(raw: bytes) -> Iterator[tuple[int, int | bytes]]:
-    """Yield field number and value of each number or text, up to the first that is neither or not whole."""
+    """Yield field number and value of each number or text, up to the first field of another type or truncated."""
     position = 0
     while position < len(raw):
         tag, position = _number(raw, position)
@@ -192,7 +185,7 @@ def _fields(raw: bytes) -> Iterator[tuple[int, int | bytes]]:
 
 
 def _number(raw: bytes, position: int) -> tuple[int, int]:
-    """Return a base-128 number and the position after it, -1 when it is not whole."""
+    """Return a base-128 number and the position after it, -1 if truncated."""
     value = 0
     for shift in range(0, 70, 7):
         if not 0 <= position < len(raw):

@@ -1,12 +1,10 @@
-"""Paddle's profile protobuf as data, and its wire format read into integer tables.
+"""Schema of Paddle's profile protobuf, and the scanner that reads its wire format into integer tables.
 
-The schema says which field of which message goes to which column of which table. Source:
-``paddle/fluid/platform/profiler/dump/nodetree.proto`` (proto2), unchanged in its field numbers from Paddle 2.3 to 3.3.
-A message with a ``table`` begins a row there; one without writes into the row of the message around it.
-
-Two passes over the bytes: count the rows, then fill them. The first pass also marks where the second one may begin, so
-that several threads fill, each from a mark to the next. No read leaves the buffer, whatever the bytes are: every length
-is checked against the end of the message around it. Texts stay where they are; the tables hold offset and length.
+The schema maps fields of messages to columns of tables, after ``paddle/fluid/platform/profiler/dump/nodetree.proto``
+(proto2; same field numbers from Paddle 2.3 to 3.3). A message with a ``table`` begins a row there; one without writes
+into the row of the enclosing message. Two passes count the rows, then fill them; the first also sets marks, from which
+several threads fill in parallel. Every length is checked against the end of the enclosing message, so that no read
+leaves the buffer. Tables hold offset and length of texts.
 """
 
 from __future__ import annotations
@@ -28,10 +26,10 @@ PROBLEMS: Final = ("", "a number does not end", "a message is longer than the on
 _OK, _OPEN_NUMBER, _TOO_LONG, _NO_FIELD, _WRONG_TYPE = range(5)
 _DEPTH: Final = 16
 _POSITION, _CLIPPED, _END, _MESSAGE, _ROW, _COUNTS = range(6)
-"""Of a mark: its byte, whether the file broke off before, then the message there: where it ends, which it is, its row;
-then the rows of all tables so far."""
+"""Fields of a mark: its byte, whether the file was truncated before it, the end, kind and row of its message; then the
+rows of all tables so far."""
 _WORTH_BYTES: Final = 1 << 20
-"""From so many bytes on a thread is worth it."""
+"""Least bytes that are worth a thread."""
 
 
 SKIP: Final = 0
@@ -46,7 +44,7 @@ FIELDS: Final = 18
 
 @dataclass(frozen=True, slots=True)
 class Message:
-    """Fields by number. ``name``: integer, ``name:text``, ``name:float``, ``>message`` (nested), "" (not read)."""
+    """Fields by number: ``name`` (integer), ``name:text``, ``name:float``, ``>message`` (nested), "" (not read)."""
 
     table: str | None
     fields: tuple[str, ...]
@@ -98,9 +96,9 @@ MESSAGES: Final = {
 class Layout:
     """The schema as the arrays that the scanner walks: for each message and field number an action and a target.
 
-    The target is a column for values, a message for ``MESSAGE``. ``table_of[m]`` is -1 where a message begins no row;
-    ``holds_rows[m]`` says whether one begins in it or in a message inside.
-    ``columns[t]`` names the columns of a table; a text takes two (byte offset, then length under ``name.length``).
+    The target is a column for values, a message for ``MESSAGE``. ``table_of[m]`` is -1 if a message begins no row;
+    ``holds_rows[m]`` says whether it or a message inside begins one. ``columns[t]`` names the columns of a table; a
+    text takes two (byte offset, then length under ``name.length``).
     """
 
     actions: npt.NDArray[np.int64]
@@ -113,7 +111,6 @@ class Layout:
 
 @functools.cache
 def layout() -> Layout:
-    """Return the compiled schema."""
     names = list(MESSAGES)
     tables = tuple(message.table for message in MESSAGES.values() if message.table)
     columns: dict[str, list[str]] = {table: [OWNER] for table in tables}
@@ -155,7 +152,7 @@ def _add(name: str, table: str, layout: Layout, columns: dict[str, list[str]]) -
 
 @dataclass(frozen=True, slots=True)
 class Scan:
-    """What a scan found: tables by name; ``problem`` and ``at`` (byte) where it had to stop, "" when it did not."""
+    """Tables by name, and the ``problem`` and byte ``at`` which the scan stopped, "" if it did not."""
 
     tables: dict[str, Table]
     problem: str = ""
@@ -163,7 +160,7 @@ class Scan:
 
 
 def scan(content: bytes | memoryview, clip: bool = False) -> Scan:
-    """Return all tables of a file. ``clip`` reads a file that was cut off up to its last whole value."""
+    """Return all tables of a file. ``clip`` reads a truncated file up to its last whole value."""
     data, plan = np.frombuffer(content, np.uint8), layout()
     widths = np.array([len(columns) for columns in plan.columns], np.int64)
     schema = plan.actions, plan.targets, plan.table_of, plan.holds_rows, widths
@@ -172,7 +169,7 @@ def scan(content: bytes | memoryview, clip: bool = False) -> Scan:
     counts, _, _ = _walk(data, *schema, none, none, np.empty(0, np.int64), clip, marks[0], len(data), marks)
     bases = np.concatenate([np.zeros(1, np.int64), np.cumsum(counts * widths)])
     cells = allocate(int(bases[-1]), np.int64)
-    # several walks may fill rows of the file, and of the messages directly in it
+    # several walks may fill rows of the file and of the messages directly in it
     for number in {int(plan.table_of[0]), *plan.table_of[plan.targets[0, plan.actions[0] == MESSAGE]].tolist()}:
         cells[bases[number] : bases[number + 1]] = MISSING
 
@@ -180,7 +177,7 @@ def scan(content: bytes | memoryview, clip: bool = False) -> Scan:
         result: tuple[IntArray, int, int] = _walk(data, *schema, bases, counts, cells, clip, *part, marks[:0])
         return result
 
-    begun = [marks[0], *(mark for mark in marks[1:] if mark[_POSITION])]  # marks that found no place are all 0
+    begun = [marks[0], *(mark for mark in marks[1:] if mark[_POSITION])]  # unused marks are all 0
     ends = [*(int(mark[_POSITION]) for mark in begun[1:]), len(data)]
     for walked in parallel.in_order(fill, list(zip(begun, ends, strict=True))):
         if walked[1]:
@@ -195,7 +192,7 @@ def scan(content: bytes | memoryview, clip: bool = False) -> Scan:
 
 @compiled_at_once
 def read_number(data, position, end):  # type: ignore[no-untyped-def]
-    """A base-128 number and the position behind it; position -1 when it does not end before ``end`` or in 10 bytes."""
+    """Return a base-128 number and the position after it; -1 if it does not end before ``end`` or within 10 bytes."""
     value = np.uint64(0)
     shift = np.uint64(0)
     while position < end and shift < np.uint64(70):
@@ -210,7 +207,7 @@ def read_number(data, position, end):  # type: ignore[no-untyped-def]
 
 @compiled_at_once
 def _fixed(data, position):  # type: ignore[no-untyped-def]
-    """Four little-endian bytes. The caller has checked that they are there."""
+    """Return four little-endian bytes as a number. The caller has checked the bounds."""
     value = np.int64(0)
     for i in range(4):
         value |= np.int64(data[position + i]) << np.int64(8 * i)
@@ -226,13 +223,13 @@ def _set(mark, position, clipped, end, message, row, counts):  # type: ignore[no
 
 @compiled_at_once
 def _walk(data, actions, targets, table_of, holds_rows, widths, bases, room, cells, clip, mark, stop, marks):  # type: ignore[no-untyped-def]
-    """Walk all messages from a ``mark`` on (all 0: the beginning) without recursion, to byte ``stop``, where another
-    mark is or the data ends; returns rows by table, problem, byte.
+    """Walk all messages from a ``mark`` (all 0: the beginning) to byte ``stop`` without recursion; return rows by
+    table, problem, byte.
 
-    Fills ``cells``, where each table has its columns one behind the other from its base on, with ``room`` for that many
-    rows; what is not in the file is MISSING, if the rows of messages directly in the file were so before. Where
-    ``cells`` is empty, rows are only counted, and messages that hold none are stepped over. ``marks`` are set in equal
-    distances, as far as there is one: between two fields of a message that lies in no other but the file.
+    Fills ``cells``: each table has its columns contiguous from its base, with ``room`` rows. Absent values are MISSING,
+    provided that the rows of messages directly in the file were so before. If ``cells`` is empty, rows are only
+    counted, and messages without rows skipped. ``marks`` are set at equal distances, between two fields of a message
+    directly in the file.
     """
     fill = len(cells) > 0
     counts = mark[_COUNTS:].copy()
@@ -240,7 +237,7 @@ def _walk(data, actions, targets, table_of, holds_rows, widths, bases, room, cel
     messages = np.zeros(_DEPTH, np.int64)
     rows = np.zeros(_DEPTH, np.int64)
     homes = np.zeros(_DEPTH, np.int64)  # index of the row's first cell
-    strides = np.zeros(_DEPTH, np.int64)  # from a cell to the next one of its row
+    strides = np.zeros(_DEPTH, np.int64)  # distance of adjacent cells of a row
     ends[0] = len(data)
     ends[1], messages[1], rows[1] = mark[_END], mark[_MESSAGE], mark[_ROW]
     for level in range(2):
@@ -249,7 +246,7 @@ def _walk(data, actions, targets, table_of, holds_rows, widths, bases, room, cel
     counts[table_of[0]] = 1
     position, clipped = mark[_POSITION], mark[_CLIPPED] > 0
     depth = 1 if position > 0 else 0
-    number = 1  # of the next mark
+    number = 1  # number of the next mark
     while True:
         while position >= ends[depth]:
             if depth == 0:

@@ -1,4 +1,4 @@
-"""What perfkit_paddle registers. Imports are inside the hooks: this must be quick, and must not import paddle."""
+"""The hooks of perfkit_paddle. They import on call: loading must be quick and must not import paddle."""
 
 from __future__ import annotations
 
@@ -19,20 +19,20 @@ _PB_HEADER: Final = re.compile(rb"\x0a[\x01-\x10](\d+(?:\.\d+)+)(?:[\x10\x1a\x22
 
 
 def sniff_json(path: Path, head: bytes) -> int:
-    """Return 2 for Paddle's Chrome JSON, 0 for everything else."""
+    """Return 2 for Paddle's Chrome JSON, else 0."""
     match = _JSON_HEADER.search(head) or _JSON_EVENT.search(head)
     return _SURE if match and head.lstrip()[:1] == b"{" else _NO
 
 
 def sniff_pb(path: Path, head: bytes) -> int:
-    """Return 2 for a message that begins with a version text followed by a known field, 0 for everything else."""
+    """Return 2 for a message that begins with a version text followed by a known field, else 0."""
     match = _PB_HEADER.match(head)
     return _SURE if match and head[1] == len(match[1]) else _NO
 
 
 @hookimpl
 def perfkit_sources() -> Sequence[Source]:
-    """Readers of what ``export_chrome_tracing`` and ``export_protobuf`` write."""
+    """Return the readers of what ``export_chrome_tracing`` and ``export_protobuf`` write."""
     json, pb = "perfkit_paddle.json_source", "perfkit_paddle.pb_source"
     return [
         Source(

@@ -1,4 +1,4 @@
-"""Recording of unmodified Paddle scripts and of single steps of a training loop, and the demo training."""
+"""Recording of unmodified Paddle scripts and of selected training steps, and the demo training."""
 
 from __future__ import annotations
 
@@ -20,14 +20,12 @@ from perfkit_paddle import findings, framework
 from perfkit_paddle.capture import place, take, trace_handler
 
 _OPTIONS: Final = {"shapes": "record_shapes", "memory": "profile_memory"}
-"""Its profiler has ``with_flops`` too, which records nothing; stacks of static programs need no asking."""
+"""Options of Paddle's profiler. Its ``with_flops`` records nothing; stacks of static programs are always recorded."""
 
 
 class ScriptRecording:
-    """Paddle's profiler around an unmodified script, with a step after each update of its first optimizer.
-
-    Raises CaptureError when Paddle or its profiler cannot run, UsageError for options that Paddle cannot record.
-    """
+    """A Paddle profiler around an unmodified script, with a step after each update of its first optimizer. Raises
+    CaptureError if Paddle or its profiler cannot run, UsageError for options that Paddle cannot record."""
 
     def __init__(self, run_dir: Path, steps: int | None, options: Mapping[str, Any]) -> None:
         wanted = asked(options, _OPTIONS, "paddle")
@@ -35,7 +33,7 @@ class ScriptRecording:
         profiling = framework.profiler()
         state = profiling.ProfilerState
 
-        def schedule(step: int) -> Any:  # Paddle's own would warn that nothing warms up
+        def schedule(step: int) -> Any:  # Paddle's own scheduler warns about a missing warm-up
             if steps is None or step < steps:
                 return state.RECORD
             return state.RECORD_AND_RETURN if step == steps else state.CLOSED
@@ -56,10 +54,8 @@ class ScriptRecording:
         self._updates = framework.Updates(self._updated)
 
     def finish(self) -> int:
-        """Stop, and give the optimizers their methods back; return the number of files written.
-
-        Raises CaptureError where recording had to end for a profiler of the script.
-        """
+        """Stop and restore the optimizers; return the number of files written. Raises CaptureError if recording ended
+        because the script started a profiler of its own."""
         self._stop()
         self._updates.end()
         written = len(self._writer.written)
@@ -75,7 +71,7 @@ class ScriptRecording:
             self._profiler.stop()
         except Exception as error:
             failures.log("Paddle's profiler could not be stopped, what was written stays", error)
-        self._profiler.profiler = None  # as long as it is there, Paddle makes no other
+        self._profiler.profiler = None  # Paddle creates no other profiler while this is set
 
     def _updated(self) -> None:
         if not self._running:
@@ -92,15 +88,13 @@ class ScriptRecording:
 
 
 def _take_iterations(profiler: Any, place: Place) -> Taken:
-    """Iterations are between two optimizer steps: neither what comes before the first nor after the last is one."""
+    """Take the cycle without the steps before the first and after the last update, which are not iterations."""
     return take(profiler, place, no_steps=frozenset({0, int(profiler.step_num)}))
 
 
 class PaddleRecording(CallbackRecording):
-    """The recording of callbacks: see :class:`perfkit_core.recording.callbacks.CallbackRecording` for the arguments.
-
-    ``options`` go to paddle.profiler.Profiler.
-    """
+    """The recording of callbacks: arguments as in :class:`perfkit_core.recording.callbacks.CallbackRecording`,
+    ``options`` go to paddle.profiler.Profiler."""
 
     def profiler_class(self) -> Callable[..., Any]:
         profiler: Callable[..., Any] = framework.profiler().Profiler
@@ -111,11 +105,9 @@ class PaddleRecording(CallbackRecording):
 
 
 class PaddleStepProfiler:
-    """One training's profiler; see :class:`perfkit_core.recording.step_recording.StepProfiler`.
-
-    Each cycle has a Profiler of its own, whose scheduler says what was asked for last and whose step number is set
-    before each step. The previous one must be gone by then: Paddle allows one in a process.
-    """
+    """The profiler of one training, see :class:`perfkit_core.recording.step_recording.StepProfiler`. Each cycle has its
+    own Profiler, whose scheduler returns the last requested state and whose step number is set before each step. The
+    previous one must be freed by then: Paddle allows one per process."""
 
     def __init__(self, recording: PaddleRecording) -> None:
         self.writer: CycleWriter[Any] = CycleWriter(recording.run_dir, self._take, recording.also, place)
@@ -127,11 +119,10 @@ class PaddleStepProfiler:
         self._keep = False
 
     def warm_up(self, step: int) -> None:
-        """Paddle's state READY."""
+        """Enter Paddle's state READY."""
         self._begin(framework.profiler().ProfilerState.READY, step)
 
     def start(self, step: int) -> None:
-        """Record from now on."""
         recording = framework.profiler().ProfilerState.RECORD
         if self._profiler is None:
             self._begin(recording, step)
@@ -140,21 +131,19 @@ class PaddleStepProfiler:
             self.next(step)
 
     def next(self, step: int) -> None:
-        """One step ends, the next begins."""
         self._profiler.step_num = step - 1
         self._profiler.step()
 
     def stop(self, ending: Ending) -> None:
-        """Write the cycle."""
         running = self._profiler.step_num
         self._ending = ending
         self._cut_off = frozenset() if ending is Ending.ENDED else frozenset({running})
-        self._profiler.step_num = running + 1  # none is running when the result is read
+        self._profiler.step_num = running + 1  # no step is running when the result is read
         self._keep = True
         self._stop()
 
     def cancel(self) -> None:
-        """Paddle warns that it leaves its warm-up without recording, which is what is wanted."""
+        """Stop. Paddle's warning on leaving its warm-up without recording is expected."""
         self._keep = False
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", UserWarning)
@@ -191,10 +180,8 @@ SAMPLES: Final = 1024
 
 
 def demo(run_dir: Path, report: Callable[[str], None]) -> None:
-    """Train a small conv net on synthetic data for ten steps, record the last eight into ``run_dir``.
-
-    ``perfkit_torch`` has the same model, data and schedule. Raises CaptureError when Paddle cannot.
-    """
+    """Train a small conv net on synthetic data for ten steps, record the last eight into ``run_dir``. ``perfkit_torch``
+    has the same model, data and schedule. Raises CaptureError if Paddle cannot run."""
     paddle: Any = framework.paddle()
     profiling = framework.profiler()
     paddle.seed(0)

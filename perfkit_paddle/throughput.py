@@ -1,9 +1,6 @@
-"""``Throughput``: how fast a training loop goes in Paddle. Steps on a device are timed by what has finished there.
-
-Paddle's own DataLoader reports its waits to the hooks of ``paddle.profiler``'s benchmark, so it needs no wrapping. On a
-GPU or another device an event is recorded at the end of each step, on the stream that is current at ``start()``, and
-asked later whether it has passed: nothing waits for the device inside the loop.
-"""
+"""``Throughput`` for Paddle: step times, rates and costs of a training loop. Paddle's DataLoader reports its waits to
+the benchmark hooks of ``paddle.profiler``, so it needs no wrapping. On a device, an event is recorded at the end of
+each step on the stream that is current at ``start()`` and queried later, so the loop never waits for the device."""
 
 from __future__ import annotations
 
@@ -21,11 +18,11 @@ __all__ = ["Throughput"]
 
 
 class Throughput(_Throughput):
-    """Times the steps of a loop and its waits for input; use as ``with Throughput() as throughput``.
+    """Timer of the steps of a loop and its waits for input, used as ``with Throughput() as throughput``.
 
-    Paddle's DataLoader is timed as it is; ``throughput.reader(loader)`` times any other iterable,
-    ``throughput.step(num_samples)`` ends a step, ``throughput.summary()`` returns costs and rates.
-    See :class:`perfkit_core.throughput.Throughput`.
+    Paddle's DataLoader is timed automatically, ``throughput.reader(loader)`` times any other iterable;
+    ``throughput.step(num_samples)`` ends a step, ``throughput.summary()`` returns costs and rates. See
+    :class:`perfkit_core.throughput.Throughput`.
     """
 
     def _device_clock(self) -> DeviceClock | None:
@@ -49,7 +46,7 @@ class Throughput(_Throughput):
 
 
 class _ReaderHook:
-    """Paddle calls it around each batch that any of its loaders reads in this process, on any thread."""
+    """Hook that Paddle calls around each batch that any loader of this process reads, on any thread."""
 
     def __init__(self, log: StepLog) -> None:
         self._log = log
@@ -60,7 +57,7 @@ class _ReaderHook:
             self._start_ns = self._log.clock()
 
     def after_reader(self, benchmark: Any) -> None:
-        """Leave out what a ``reader`` around the loader times already, and what other threads read ahead."""
+        """Skip batches that a ``reader`` around the loader already times, and those that other threads prefetch."""
         log = self._log
         if not log.reading and threading.get_ident() == log.thread:
             log.read_ns.append(log.clock() - self._start_ns)
@@ -72,7 +69,7 @@ def device_clock(device: Any, name: str) -> DeviceClock:
 
 
 def start() -> OptimizerSteps:
-    """Time the updates of the first optimizer of this process that updates anything; of dynamic graphs only."""
+    """Time the updates of the first optimizer of this process that updates anything; dynamic graphs only."""
     steps = OptimizerSteps(Throughput(warmup=0))
     framework.Updates(steps.updated)
     return steps

@@ -1,4 +1,4 @@
-"""What torch lets be timed: operators on few numbers, launches, copies."""
+"""The operators, kernel launches and copies that calibration times with torch."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def version() -> str | None:
 
 
 def bench() -> Bench:
-    """Return the host, and the current GPU where there is one. Raises CaptureError without torch."""
+    """Return the benches of the host and, if available, the current GPU. Raises CaptureError without torch."""
     torch = framework.torch()
     operators: dict[tuple[str, int], Call] = {}
     for count in ELEMENTS:

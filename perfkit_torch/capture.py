@@ -1,4 +1,4 @@
-"""``trace_handler``: what a user passes to ``torch.profiler.profile(on_trace_ready=…)``."""
+"""``trace_handler``, the ``on_trace_ready`` callback for ``torch.profiler.profile``."""
 
 from __future__ import annotations
 
@@ -29,22 +29,20 @@ _PROPERTIES: Final = ("major", "minor", "multi_processor_count", "warp_size", "m
 def trace_handler(
     run_dir: str | os.PathLike[str], also: Iterable[Callable[[Any], Any]] = ()
 ) -> CycleWriter[torch.profiler.profile]:
-    """Write each cycle of the profiler into ``run_dir``, one Parquet file a cycle and rank.
+    """Return a callback that writes each profiler cycle into ``run_dir``, one Parquet file per cycle and rank.
 
-    ``also`` are further callbacks, called with the profiler after us. Neither ours nor their failures reach the
-    training: they are logged under ``perfkit``. The training is held while the events are read; a thread does the rest
-    while it goes on (not with ``with_stack``), and ``flush()`` waits for that.
+    ``also`` are further callbacks, called with the profiler afterwards. No exception reaches the training: failures are
+    logged under ``perfkit``. Training is blocked while the events are read; a thread does the rest concurrently (not
+    with ``with_stack``), and ``flush()`` waits for it.
     """
     return CycleWriter(run_dir, take, also, place, warn_uncalled=True)
 
 
 def take(profiler: Any, place: Place) -> Taken:
-    """Take the profiler's last cycle, without using up the one export that torch allows.
-
-    Its events are read at once, which needs Python's lock as the training does; what follows hardly needs it. A
-    profiler of Python stacks would record our thread in its next cycle.
-    """
-    inner = getattr(profiler, "profiler", profiler)  # the older torch.autograd.profiler.profile has none inside
+    """Take the profiler's last cycle without using up the single export that torch allows. The events are read
+    immediately, because reading holds the GIL; the rest hardly needs it. A profiler that records Python stacks would
+    record our thread in its next cycle."""
+    inner = getattr(profiler, "profiler", profiler)  # the older torch.autograd.profiler.profile has no inner profiler
     results = getattr(inner, "kineto_results", None)
     if results is None:
         raise RuntimeError("the profiler holds no results: was it started and stopped?")
@@ -64,25 +62,24 @@ def take(profiler: Any, place: Place) -> Taken:
     )
 
     def finish() -> Trace:
-        # popped and not named: what was recorded goes as soon as the Trace no longer needs it
+        # popped without a name, so that the recorded batches are freed as soon as the Trace no longer needs them
         return assemble(held.pop().recorded(), meta, rank=place.rank, operator_names=operator_name)
 
     return Taken(finish, background=not getattr(profiler, "with_stack", False))
 
 
 def read(batches: Iterable[LiveBatch]) -> Recorder:
-    """Return a recorder that has taken all of the batches."""
     recorder = Recorder(TorchDialect())
     for batch in batches:
         try:
             recorder.add_text(batch.text(), batch.times)
-        except ValueError:  # the metadata of some event is no JSON
+        except ValueError:  # the metadata of an event is invalid JSON
             recorder.add_text(batch.mended().text(), batch.times)
     return recorder
 
 
 def _devices(torch: Any) -> tuple[Device, ...]:
-    if not torch.cuda.is_available() or not torch.cuda.is_initialized():  # asking would start CUDA
+    if not torch.cuda.is_available() or not torch.cuda.is_initialized():  # querying a device would initialise CUDA
         return ()
     devices = []
     for i in range(torch.cuda.device_count()):
@@ -93,18 +90,18 @@ def _devices(torch: Any) -> tuple[Device, ...]:
 
 
 def _thread_names(rank: int | None) -> dict[str, str]:
-    """Return the names of the threads alive now, by "rank:pid:tid"; empty where the system has no /proc."""
+    """Return the names of the live threads by "rank:pid:tid"; empty without /proc."""
     names = {}
     for task in Path("/proc/self/task").glob("*"):
         try:
             names[f"{'-' if rank is None else rank}:{os.getpid()}:{task.name}"] = (task / "comm").read_text().strip()
-        except OSError:  # ended meanwhile
+        except OSError:  # the thread has ended
             continue
     return names
 
 
 def place() -> Place:
-    """Return the place from torch.distributed when it is initialised, else from the launcher's environment."""
+    """Return the place from torch.distributed if initialised, else from the launcher's environment variables."""
     distributed = framework.torch().distributed
     if distributed.is_available() and distributed.is_initialized():
         return Place(distributed.get_rank(), distributed.get_world_size())

@@ -1,9 +1,7 @@
-"""Collectives in torch's own events: their kind, group and message size.
-
-``record_param_comms`` and, since torch 2.2, the kernels of the library carry elements, type and group. Older recordings
-with shapes hold the tensors that a ``c10d::`` operator or a ``nccl:`` or ``gloo:`` label was given. The message size is
-that of nccl-tests (doc/PERFORMANCE.md): the larger one of what a rank sends and what it receives.
-"""
+"""Collectives in torch's own events: kind, group and message size. ``record_param_comms`` and, since torch 2.2, the
+library's kernels record elements, type and group. In older recordings with shapes, the tensors of the ``c10d::``
+operators and ``nccl:`` or ``gloo:`` labels are used. The message size is that of nccl-tests (doc/PERFORMANCE.md): the
+larger of what a rank sends and receives."""
 
 from __future__ import annotations
 
@@ -25,7 +23,7 @@ _KINDS_OF_EVENTS: Final = frozenset({COMMUNICATION, KERNEL, OPERATOR})
 _ON_HOST: Final = frozenset({"gloo", "mpi"})
 _COUNTS: Final = ("In msg nelems", "Out msg nelems")
 _GIVES_A_PART: Final = frozenset({"all_gather", "gather"})
-"""Collectives whose input, which is what a label has, is not the whole message."""
+"""Collectives whose labels carry the input, which is only a part of the message."""
 _KINDS: Final = tuple(
     (re.compile(pattern), name)
     for pattern, name in (
@@ -43,12 +41,11 @@ _ELEMENT_BYTES: Final = {
 
 
 def communicates(name: str, kind: str) -> bool:
-    """Return whether this is the name of a call or kernel of a library of collectives."""
     return kind in _KINDS_OF_EVENTS and _MARKED.search(name) is not None
 
 
 def described(name: str, args: str | None, shapes: str | None, dtypes: str | None) -> tuple[Collective | None, int]:
-    """Return the collective (:mod:`perfkit_core.assembly.labels`) and the bytes of its message, -1 if unknown."""
+    """Return the collective (:mod:`perfkit_core.assembly.labels`) and its message size in bytes, -1 if unknown."""
     fields, label = _decoded(args, dict) or {}, _LABEL.match(name)
     native = fields.get("Collective name")
     kind = canonical(native if isinstance(native, str) else label[2] if label else "")
@@ -61,7 +58,7 @@ def described(name: str, args: str | None, shapes: str | None, dtypes: str | Non
         elements, dtype = _tensors(kind, label, shapes, dtypes)
     on = HOST if label and label[1] in _ON_HOST else DEVICE
     if on == DEVICE and elements is None and "Group size" not in fields:
-        return None, -1  # its name says as much
+        return None, -1  # the name of the event is the only information
     group, description = _text(fields.get("Process Group Name")), _text(fields.get("Process Group Description"))
     collective = Collective(
         name=kind,
@@ -77,15 +74,14 @@ def described(name: str, args: str | None, shapes: str | None, dtypes: str | Non
 
 
 def canonical(native: str) -> str | None:
-    """``_allgather_base`` → all_gather; None for what is no collective (wait, init)."""
+    """Return the collective (``_allgather_base`` → all_gather), None for other calls (wait, init)."""
     return next((name for pattern, name in _KINDS if pattern.search(native)), None)
 
 
 def _tensors(
     kind: str, label: re.Match[str] | None, shapes: str | None, dtypes: str | None
 ) -> tuple[int | None, str | None]:
-    """Return elements and type of the larger tensor of an operator (output, input), or of the input that a label was
-    given."""
+    """Return elements and type of the larger tensor of an operator (output, input), or of the input of a label."""
     operator = label is not None and label[1] == _OPERATOR
     if label is None or (kind in _GIVES_A_PART and not operator):
         return None, None
@@ -100,7 +96,6 @@ def _tensors(
 
 
 def _bytes(elements: int | None, dtype: str | None) -> int:
-    """Return the bytes of a message, -1 where the type is unknown."""
     if elements is None or dtype is None:
         return -1
     kind = _plain(dtype)
@@ -109,12 +104,10 @@ def _bytes(elements: int | None, dtype: str | None) -> int:
 
 
 def _plain(dtype: str) -> str:
-    """BFloat16 and c10::BFloat16 are bfloat16."""
     return dtype.replace("c10::", "").lower()
 
 
 def _decoded(text: str | None, kind: type[Json]) -> Json | None:
-    """Return the JSON of a text, None where it is not of this kind."""
     try:
         value = msgspec.json.decode(text or "null")
     except msgspec.DecodeError:

@@ -1,7 +1,5 @@
-"""The torch dialect of Chrome traces: what names, categories and arguments of events mean in perfkit's vocabulary.
-
-Categories come in two generations: Operator/Runtime/Kernel/… (Kineto before 2022) and cpu_op/cuda_runtime/kernel/….
-"""
+"""The torch dialect of Chrome traces: the meaning of event names, categories and arguments. There are two generations
+of categories: Operator/Runtime/Kernel/… (Kineto before 2022) and cpu_op/cuda_runtime/kernel/…."""
 
 from __future__ import annotations
 
@@ -26,9 +24,9 @@ _HOST_KINDS: Final = dict.fromkeys(_RUNTIMES, schema.RUNTIME) | {
     "overhead": schema.OVERHEAD,
     "hardware_counters": schema.COUNTER,
 }
-"""Kinds by category alone; all other categories are of kind ``other``."""
+"""Kinds that follow from the category alone; other categories have the kind ``other``."""
 _NAMED: Final = ("user_annotation", "cpu_op", "Operator")
-"""Categories of events whose name says what they are."""
+"""Categories whose kind depends on the event's name."""
 _DEVICE_KINDS: Final = {
     "kernel": ("cuda", schema.KERNEL),
     "Kernel": ("cuda", schema.KERNEL),
@@ -50,7 +48,7 @@ _DEVICE_KINDS: Final = {
     for backend in ("xpu", "mtia", "privateuse1", "hpu")
     for word, kind in (("kernel", schema.KERNEL), ("memcpy", schema.MEMCPY), ("memset", schema.MEMSET))
 }
-# Bookkeeping of the profiler and of autograd that torch's own tables leave out (torch.autograd.profiler_util).
+# Events of the profiler and of autograd that torch's own tables skip (torch.autograd.profiler_util).
 _HIDDEN: Final = frozenset(
     {
         "profiler::_record_function_enter",
@@ -61,14 +59,14 @@ _HIDDEN: Final = frozenset(
         "aten::_version",
     }
 )
-# c10::DeviceType, by number: torch writes the number of the enum into memory events.
+# c10::DeviceType: memory events carry the number of the enum.
 _DEVICE_TYPES: Final = {0: "cpu", 1: "cuda", 2: "cpu", 5: "cpu", 6: "cuda", 7: "fpga", 8: "maia", 9: "xla", 12: "xpu",
                         13: "mps", 15: "hpu", 16: "ve", 18: "ipu", 19: "mtia", 20: "privateuse1"}  # fmt: skip
 
 _RECORDING: Final = "Trace"
-"""Category of the event that spans the whole recording."""
+"""Category of the event that spans the recording."""
 _RECORDING_MARKS: Final = ("Iteration Start: PyTorch Profiler", "Record Window End")
-"""Prefixes of the names of events that describe the recording."""
+"""Name prefixes of events that describe the recording."""
 MEMORY_EVENT: Final = "[memory]"
 _MODULE: Final = "nn.Module: "
 _STEP: Final = re.compile(r"ProfilerStep#(\d+)")
@@ -86,7 +84,7 @@ _DIRECTIONS: Final = {
 
 
 def label(category: str, name: str) -> Label:
-    """Return kind, phase, step and device type of an event, from its category and name."""
+    """Return kind, phase, step and device type of an event."""
     if name == MEMORY_EVENT:
         return Label(schema.MEMORY)
     if category in _DEVICE_KINDS:
@@ -121,7 +119,7 @@ def _named_label(category: str, name: str) -> Label:
 
 
 def copy_kind(name: str) -> str | None:
-    """ "Memcpy HtoD (Pinned -> Device)" → "HtoD pinned"; None when the name gives no direction."""
+    """Return ``HtoD pinned`` for ``Memcpy HtoD (Pinned -> Device)``, None if the name has no direction."""
     match = _COPY.search(name)
     if not match:
         return None
@@ -130,7 +128,7 @@ def copy_kind(name: str) -> str | None:
 
 
 def needs_reference(category: str, name: str) -> bool:
-    """Return whether events of this category and name mean what their arguments say, or are no part of the run."""
+    """Return whether the arguments define these events' meaning, or the events are not part of the run."""
     return category == _RECORDING or name.startswith(_RECORDING_MARKS) or _STEP.fullmatch(name) is not None
 
 
@@ -158,7 +156,7 @@ class TorchDialect(Dialect):
 
     def __init__(self) -> None:
         self.window: tuple[msgspec.Raw, msgspec.Raw] | None = None
-        """``ts`` and ``dur`` of the event that spans the whole recording."""
+        """``ts`` and ``dur`` of the event that spans the recording."""
 
     def label(self, category: str, name: str) -> Label:
         return label(category, name)

@@ -1,4 +1,4 @@
-"""PyTorch itself, imported only when something is to be recorded, and the updates of its optimizers."""
+"""Import of PyTorch on demand, and hooks on the updates of its optimizers."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from perfkit_core.errors import CaptureError
 
 
 def torch() -> Any:
-    """Return the module. Raises CaptureError with what to install when it cannot be imported."""
+    """Return the module. Raises CaptureError with an install hint if the import fails."""
     try:
         return importlib.import_module("torch")
     except ImportError as error:
@@ -18,7 +18,7 @@ def torch() -> Any:
 
 
 class Updates:
-    """Calls ``after`` (and ``before``) each update of the first optimizer of this process that updates anything."""
+    """Hooks ``before`` and ``after`` each update of the first optimizer of this process that updates anything."""
 
     def __init__(self, after: Callable[[], None], before: Callable[[], None] | None = None) -> None:
         from torch.optim import optimizer
@@ -30,7 +30,6 @@ class Updates:
             self._hooks.append(optimizer.register_optimizer_step_pre_hook(self._updating))
 
     def end(self) -> None:
-        """Call nothing any more."""
         for hook in self._hooks:
             hook.remove()
 

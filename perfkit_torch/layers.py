@@ -1,10 +1,9 @@
-"""``annotate`` and ``describe``: the layers of a torch model, in what a profiler records and on their own.
+"""``annotate`` and ``describe``: labels on the layers of a torch model while recording, and the table of its layers.
 
-Labels are made by torch's own fast record function (0.6 µs a label while recording, against 5 µs for the public
-``record_function``), where it exists. A backward pass is marked by a hook on the graph node that a call ended with:
-unlike ``register_full_backward_hook`` that changes neither the graph nor what may be done in place.
-
-Hooks on layers come and go with torch's profiler, so that a model has none while nothing records.
+Labels use torch's fast record function where available (0.6 µs per label while recording; the public
+``record_function`` takes 5 µs). The backward pass is labelled by a hook on the last graph node of a call: unlike
+``register_full_backward_hook``, this changes neither the graph nor which in-place operations are allowed. Hooks are
+installed only while torch's profiler records.
 """
 
 from __future__ import annotations
@@ -49,7 +48,7 @@ def _convolution(module: Any, call: Signature) -> Flops:
 
 
 def _attention(module: Any, call: Signature) -> Flops:
-    """Projections of query, key and value, scores, weighted sum and the projection of the result."""
+    """Return the FLOPs of the projections of query, key, value and result, the scores and the weighted sum."""
     tensors = call.inputs * 3 if len(call.inputs) == 1 else call.inputs
     query, key, value = (tensor.shape for tensor in tensors[:3])
     length = key[-2] if module.batch_first or len(key) == 2 else key[0]
@@ -68,18 +67,18 @@ def _recurrent(module: Any, call: Signature) -> Flops:
 
 
 _WRAPPERS: Final = frozenset({"_orig_mod", "_fsdp_wrapped_module", "_checkpoint_wrapped_module"})
-"""Parts of a path that torch puts in when it wraps a module."""
+"""Path components that torch adds when it wraps a module."""
 _PARALLEL: Final = ("DataParallel", "DistributedDataParallel")
 _ORIGINALS: Final = "_perfkit_originals"
-"""Attribute of ``torch.autograd.profiler`` for the functions that :meth:`TorchLayers.watch` replaces there: those that
-torch itself calls when a profiler begins and stops to record, whoever started it."""
+"""Attribute of ``torch.autograd.profiler`` that keeps the functions which :meth:`TorchLayers.watch` replaces: torch
+calls them when any profiler starts and stops recording."""
 _Label: Callable[[str], AbstractContextManager[Any]] = getattr(
     torch._C._profiler, "_RecordFunctionFast", torch.profiler.record_function
 )
 
 
 class TorchHooks(LayerHooks):
-    """The hooks of one module. Origins of tensors are the graph nodes that made them."""
+    """The hooks of one module; the origin of a tensor is the graph node that made it."""
 
     calls = OpenCalls()
 
@@ -91,8 +90,8 @@ class TorchHooks(LayerHooks):
         return [tensor.grad_fn for tensor in inputs]
 
     def mark(self, outputs: list[Any], origins: list[Any]) -> None:
-        """Hook the last node that the call made, because engines take the last first. And those before it, because a
-        change in place of a view replaces the node that made it."""
+        """Hook the last node that the call made, which engines execute first, and those before it, because an in-place
+        change of a view replaces the node that made it."""
         made = [tensor.grad_fn for tensor in outputs if tensor.grad_fn is not None]
         made = [node for node in made if not _among(node, origins)]
         if made and torch.autograd._profiler_enabled():
@@ -109,7 +108,7 @@ def _among(node: Any, nodes: list[Any]) -> bool:
 
 
 class TorchLayers(LayerFramework):
-    """The modules of torch. Paths are those of ``named_modules()``, without wrappers."""
+    """The modules of torch, with the paths of ``named_modules()`` without wrappers."""
 
     name = "torch"
     tensor = torch.Tensor
@@ -124,7 +123,7 @@ class TorchLayers(LayerFramework):
     )
 
     def named(self, model: nn.Module) -> Iterator[Named]:
-        modules: dict[str, nn.Module] = {}  # a wrapped module comes after its wrapper, and takes its place
+        modules: dict[str, nn.Module] = {}  # a wrapped module comes after its wrapper and replaces it
         for path, module in model.named_modules():
             parts = [part for part in path.split(".") if part not in _WRAPPERS] if path else []
             if type(model).__name__ in _PARALLEL and parts[:1] == ["module"]:
@@ -134,7 +133,9 @@ class TorchLayers(LayerFramework):
 
     def watch(self) -> None:
         profiler = torch.autograd.profiler
-        if not hasattr(profiler, "_run_on_profiler_start"):  # then hooks stay, and ask whether a profiler records
+        if not hasattr(
+            profiler, "_run_on_profiler_start"
+        ):  # hooks then stay installed and check whether a profiler records
             self.install()
             return
         if not hasattr(profiler, _ORIGINALS):
@@ -176,7 +177,7 @@ class TorchLayers(LayerFramework):
 
     @contextmanager
     def evaluation(self, model: nn.Module) -> Iterator[None]:
-        """Attention is computed as products that torch's counter of FLOPs knows."""
+        """Run attention as matrix products, which torch's FLOP counter counts."""
         training = [(module, module.training) for module in model.modules()]
         backend = getattr(torch.backends, "mha", None)
         fast = backend.get_fastpath_enabled() if backend else None
@@ -207,14 +208,14 @@ class TorchLayers(LayerFramework):
     def run(
         self, model: nn.Module, layers: Sequence[Named], args: Sequence[Any], kwargs: Mapping[str, Any]
     ) -> dict[str, dict[str, Any]]:
-        """As in every framework, but with the FLOPs that torch's own counter counts."""
+        """Run the model once, with the FLOPs of torch's own counter."""
         with FlopCounterMode(display=False) as counter:
             called = super().run(model, layers, args, kwargs)
         names = {id(module): path for path, module in model.named_modules()}
         counts, model_name = counter.get_flop_counts(), type(model).__name__
         paths = [names[id(module)] for _, module in layers]
         total = [int(sum(counts.get(f"{model_name}.{path}" if path else model_name, {}).values())) for path in paths]
-        # the counter's sums contain the children of what was called; children come after their parents
+        # the counter's sums include the children, which come after their parents
         parents = path_parents([path for path, _ in layers]).tolist()
         own = [0] * len(total)
         for child in reversed(range(len(total))):
@@ -231,23 +232,21 @@ TorchHooks.framework = FRAMEWORK
 
 
 def annotate(model: nn.Module, name: str | None = None) -> Annotation[nn.Module]:
-    """Label every call of every layer of ``model``, forward and backward, in what torch's profiler records.
+    """Label every call of every layer of ``model``, forward and backward, in the events of torch's profiler.
 
-    The hooks exist only while a profiler records; without one a model runs as it would without us. Nothing raises into
-    the training. Paths are those of ``named_modules()``; ``name`` goes before them, and is the class where another
-    model is annotated already. Annotating a model again returns the same handle; its ``remove()`` or the end of its
-    ``with`` block ends the labels. A ``trace_handler`` keeps parameters, shapes and FLOPs of the layers with the
-    recording. Raises UsageError for a name that is taken.
+    Hooks are installed only while a profiler records. Nothing raises into the training. Paths are those of
+    ``named_modules()`` with the prefix ``name``, by default the class if another model is annotated already. Annotating
+    a model again returns the same handle; ``remove()`` or the end of its ``with`` block removes the labels. A
+    ``trace_handler`` stores parameters, shapes and FLOPs of the layers with the recording. Raises UsageError if the
+    name is taken.
     """
     return annotation.annotate(FRAMEWORK, model, name)
 
 
 def describe(model: nn.Module, *example_inputs: Any, **example_keywords: Any) -> PrintedArchitecture:
     """Return the tree of layers with parameters, shapes and devices; with example inputs also calls, tensors and FLOPs.
-
-    With inputs the model runs once, without gradients and in eval mode, then has its modes back; FLOPs are those that
-    torch's own FlopCounterMode counts. ``print()`` shows the tree, ``to_pandas()`` returns it as a table.
-    """
+    With inputs, the model runs once without gradients and in eval mode, then its modes are restored; FLOPs are those of
+    torch's FlopCounterMode. ``print()`` shows the tree, ``to_pandas()`` returns a table."""
     from perfkit_core.pages.architecture import PrintedArchitecture  # imports pandas, which annotate does not need
 
     described = FRAMEWORK.describe(model, example_inputs, example_keywords)

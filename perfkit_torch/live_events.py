@@ -1,9 +1,7 @@
-"""Events of a finished torch profiler, in batches of text for the recorder, as the Chrome export would write them.
-
-They are read without using up the one export that a trace allows: from ``kineto_results.trace_activities()``, which
-has exact integer nanoseconds and unmangled names, or where this torch does not have it from ``events()``. Both are read
-column by column, a few thousand events at a time: torch's own calls are then most of the cost.
-"""
+"""Events of a finished torch profiler as batches of Chrome events, without using up the single export of a trace. They
+come from ``kineto_results.trace_activities()``, which has exact integer ns and unmangled names, or from ``events()`` in
+versions without it. Both are read column by column, a few thousand events at a time, so that torch's own calls dominate
+the cost."""
 
 from __future__ import annotations
 
@@ -25,7 +23,7 @@ Times = tuple[IntArray, IntArray]
 """Start and duration in ns, each of shape (events,)."""
 
 _BATCH: Final = 1 << 13
-"""Events at a time: their text stays in the processor's cache, and other threads wait for a few ms at most."""
+"""Events per batch: the text fits the processor's cache, and other threads wait for a few ms at most."""
 _INSTANT: Final = "cpu_instant_event"
 _EXTERNAL: Final = frozenset(("cpu_op", "user_annotation"))
 _WITHOUT_IDS: Final = frozenset(("python_function", _INSTANT))
@@ -35,11 +33,8 @@ _RUNTIME_PREFIXES: Final = ("cuda", "hip", "cuLaunch", "cuMem", "cuStream", "cuE
 
 @dataclass(frozen=True, slots=True)
 class LiveBatch:
-    """Columns of some events, each of shape (events,).
-
-    ``metadata`` holds members of the event's arguments as JSON text (``"a": 1, "b": 2``), or nothing; ``ids`` returns
-    those that go after it.
-    """
+    """Columns of a batch of events, each of shape (events,). ``metadata`` holds members of the event's arguments as
+    JSON text (``"a": 1, "b": 2``) or nothing; ``ids`` returns the members that follow it."""
 
     categories: list[str]
     names: list[str]
@@ -50,9 +45,9 @@ class LiveBatch:
     ids: Callable[[list[str]], list[str]] | None = None
 
     def text(self) -> bytes:
-        """Return the body of a JSON array of Chrome events. Invalid where ``metadata`` is: see :meth:`mended`."""
+        """Return the body of a JSON array of Chrome events, invalid if ``metadata`` is: see :meth:`mended`."""
         keys = [*zip(self.categories, self.names, self.pids, self.tids, strict=True)]
-        openings = {}  # what precedes the arguments, made once for all events that share it
+        openings = {}  # text before the arguments, built once for all events that share it
         for key in set(keys):
             category, name, pid, tid = key
             ph = "i" if category == _INSTANT else "X"
@@ -69,8 +64,8 @@ class LiveBatch:
         return "".join(pieces)[:-1].encode()
 
     def mended(self) -> LiveBatch:
-        """Return the batch with metadata that is no valid JSON mended as an event of a file is (numbers as ``inf``),
-        else kept as one text, the argument ``metadata_json``."""
+        """Return the batch with invalid metadata repaired as in files (numbers such as ``inf``), else kept as one text
+        in the argument ``metadata_json``."""
         metadata = []
         for members in self.metadata:
             if _valid(members):
@@ -94,11 +89,9 @@ def _valid(metadata: str) -> bool:
 
 
 def texts(read: Callable[[Any], str], events: Sequence[Any]) -> list[str]:
-    """Return ``read`` of each event, bytes that are no UTF-8 written as ``\\xe8``.
-
-    torch keeps the names of some Python frames (of line 0) beyond the life of their functions: then they are whatever
-    lies in that memory now, and reading one raises UnicodeDecodeError.
-    """
+    """Return ``read`` of each event, with bytes that are not UTF-8 written as ``\\xe8``. torch keeps names of some
+    Python frames (line 0) after their functions are freed, so reading such a name returns arbitrary memory and raises
+    UnicodeDecodeError."""
     try:
         return [*map(read, events)]
     except UnicodeDecodeError:
@@ -112,27 +105,27 @@ def texts(read: Callable[[Any], str], events: Sequence[Any]) -> list[str]:
 
 
 def batches(kineto_results: Any, with_flops: bool) -> Iterator[LiveBatch]:
-    """Return the events from the better of the two sources that this torch has."""
+    """Return the events from the better source that this torch version has."""
     if has_activities(kineto_results):
         return from_activities(kineto_results, with_flops)
     return from_events(kineto_results)
 
 
 def has_activities(kineto_results: Any) -> bool:
-    """Return whether this torch has ``trace_activities()`` (asked for, not assumed: it is private)."""
+    """Return whether this torch has ``trace_activities()``, which is private."""
     return callable(getattr(kineto_results, "trace_activities", None))
 
 
 def _parts(objects: list[Any]) -> Iterator[list[Any]]:
     for i in range(0, len(objects), _BATCH):
         part = objects[i : i + _BATCH]
-        objects[i : i + _BATCH] = repeat(None, len(part))  # torch's objects go as soon as they have been read
+        objects[i : i + _BATCH] = repeat(None, len(part))  # frees torch's objects as soon as they have been read
         yield part
 
 
 def from_activities(kineto_results: Any, with_flops: bool) -> Iterator[LiveBatch]:
-    """Read ``trace_activities()``. ``with_flops`` adds what only ``events()`` knows, at its cost (3 µs an event)."""
-    flops: dict[int, int] = {}  # by correlation id, of the operators that torch counts
+    """Read ``trace_activities()``. ``with_flops`` adds the FLOPs, which only ``events()`` has (3 µs per event)."""
+    flops: dict[int, int] = {}  # by correlation id of the operator
     events = kineto_results.events() if with_flops else []
     if events:
         counted = np.fromiter(map(type(events[0]).flops, events), np.uint64, len(events))
@@ -141,7 +134,9 @@ def from_activities(kineto_results: Any, with_flops: bool) -> Iterator[LiveBatch
         kind, count, names = type(part[0]), len(part), texts(type(part[0]).name, part)
         start_ns = np.fromiter(map(kind.timestamp, part), np.int64, count)
         dur_ns = np.fromiter(map(kind.duration, part), np.int64, count)
-        dur_ns[np.fromiter(map(MEMORY_EVENT.__eq__, names), np.bool_, count)] = 0  # torch leaves garbage
+        dur_ns[np.fromiter(map(MEMORY_EVENT.__eq__, names), np.bool_, count)] = (
+            0  # torch leaves uninitialised memory here
+        )
         categories = [*map(kind.type, part)]
         correlations, linked = ([*map(read, part)] for read in (kind.correlation_id, kind.linked_correlation_id))
         yield LiveBatch(
@@ -181,11 +176,9 @@ def _activity_id(category: str, metadata: str, correlation: int, linked: int) ->
 
 
 def from_events(kineto_results: Any) -> Iterator[LiveBatch]:
-    """Read ``events()``, which every torch has. It has no categories: they follow from device, flags and name.
-
-    Host and memory events have the process and the operating system's thread, where it is known, else torch's own
-    number of the thread; device work has device and stream.
-    """
+    """Read ``events()``, which every torch has; categories follow from device, flags and name. Host and memory events
+    carry the process and the operating system's thread id, or torch's own thread number if that is unknown; device work
+    carries device and stream."""
     pid = os.getpid()
     for part in _parts(kineto_results.events()):
         kind, count, names = type(part[0]), len(part), texts(type(part[0]).name, part)
@@ -212,7 +205,7 @@ def from_events(kineto_results: Any) -> Iterator[LiveBatch]:
             tids.append(resource if not on_host or (device == _CPU and resource > 0) else thread)
         yield LiveBatch(
             categories,
-            [  # in the Chrome export the overload of an operator is part of its name
+            [  # the Chrome export appends the overload to the operator's name
                 f"{name}.{overload}" if overload and name != MEMORY_EVENT else name
                 for name, overload in zip(names, overloads, strict=True)
             ],
@@ -224,7 +217,7 @@ def from_events(kineto_results: Any) -> Iterator[LiveBatch]:
 
 
 def _column(events: list[Any], name: str, default: Any) -> Iterable[Any]:
-    """Return what a method gives of each event; ``default`` where this torch has no such method."""
+    """Return the result of a method for each event, ``default`` if this torch has no such method."""
     read = getattr(type(events[0]), name, None)
     return repeat(default, len(events)) if read is None else map(read, events)
 
@@ -246,7 +239,7 @@ def _category(name: str, device: int, function: bool, annotation: bool, linked: 
 
 
 def _event_arguments(event: Any, category: str, device: int) -> str:
-    """Return the arguments as JSON text, without the braces."""
+    """Return the arguments as JSON text without the braces."""
     args: dict[str, Any] = {}
     if category == _INSTANT:
         args = {"Bytes": event.nbytes(), "Device Type": device, "Device Id": event.device_index()}

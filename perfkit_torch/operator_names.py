@@ -1,8 +1,5 @@
-"""PyTorch's operator names → canonical names.
-
-Rules remove what says how an operator was written (namespace, overload, back end, in place, functional copy of a view,
-gradient); a table says what it computes (``operator_names.toml``).
-"""
+"""Mapping of PyTorch's operator names to canonical names. Rules strip the spelling of an operator (namespace, overload,
+back end, in-place, functional copy of a view, gradient); the table ``operator_names.toml`` maps the rest."""
 
 from __future__ import annotations
 
@@ -19,7 +16,7 @@ _NAMESPACE: Final = re.compile(
 )
 _QUANTIZED: Final = re.compile(r"^(?:_?quantized|mkldnn|mkldnn_prepacked|onednn|sparse|quantization)::")
 _CAMEL: Final = re.compile(r"(?<=[a-z0-9])(?=[A-Z])|(?<=[A-Z])(?=[A-Z][a-z])")
-_DIMENSION: Final = re.compile(r"(?<=\w)([123])D")  # MaxPool2D is max_pool2d
+_DIMENSION: Final = re.compile(r"(?<=\w)([123])D")  # MaxPool2D → max_pool2d
 _BACKWARD_NODE: Final = re.compile(r"(\w+?)Backward(?:Backward)?(?:AutogradNestedTensor)?\d*(?:_copy)?")
 _CUSTOM_NODE: Final = re.compile(r"torch::autograd::CppNode<(.+)>|(.*DifferentiableGraph)Backward")
 _BACKWARD_KERNEL: Final = re.compile(
@@ -34,12 +31,11 @@ _ENDING: Final = re.compile(r"(?:_copy|_out|_functional|_inplace|_coalesced|_for
 
 
 _names: Final = functools.partial(native_names, "perfkit_torch")
-"""The tables of ``operator_names.toml``, parsed at the first call."""
 
 
 @functools.lru_cache(maxsize=65536)
 def operator_name(native: str) -> str | None:
-    """Return the canonical name of a torch operator, None where unknown."""
+    """Return the canonical name of a torch operator, None if unknown."""
     name = native.removeprefix(_EVALUATE)
     if name.endswith("AccumulateGrad"):
         return "accumulate_grad"
@@ -47,25 +43,25 @@ def operator_name(native: str) -> str | None:
     if canonical:
         return canonical
     node = _BACKWARD_NODE.fullmatch(name) or _CUSTOM_NODE.fullmatch(name)
-    forward = _library(node[1] or node[2]) if node else None  # an extension library defines the forward operator
+    forward = _library(node[1] or node[2]) if node else None  # the forward operator is of an extension library
     return forward + GRADIENT_SUFFIX if forward else _library(name)
 
 
 def _built_in(native: str) -> str | None:
-    """Return the name of an operator of PyTorch's own."""
+    """Return the canonical name of one of PyTorch's own operators."""
     name = _NAMESPACE.sub("", native).partition(".")[0]
     name = name if name.endswith("__") else name.rstrip("_")
     names = _names().names
     kernel = _BACKWARD_KERNEL.fullmatch(name)
     if name.startswith(("_foreach_", "_fused_")) and not kernel:
-        # over lists of tensors, which optimizers use, or fused otherwise
+        # foreach operators on lists of tensors (optimizers) and fused operators
         fused = None if name.startswith("_foreach_") else _forward(name.removeprefix("_fused_"))
         return names.get(name) or fused or "optimizer_update"
     return _gradient(kernel[1]) if kernel and name not in names else _forward(name)
 
 
 def _forward(name: str) -> str | None:
-    """Look the name up as it is, then without what says how the operator is written."""
+    """Look up the name as it is, then without prefixes and suffixes."""
     names = _names().names
     if name in names:
         return names[name]
@@ -84,7 +80,7 @@ def _gradient(forward: str) -> str | None:
 
 
 def _foreign(name: str) -> str | None:
-    """Return the name of an autograd node, or of a quantized, oneDNN or sparse operator."""
+    """Return the canonical name of an autograd node, or of a quantized, oneDNN or sparse operator."""
     node = _BACKWARD_NODE.fullmatch(name)
     if node:
         return _gradient(_CAMEL.sub("_", _DIMENSION.sub(r"\1d", node[1])).lower())
@@ -99,7 +95,7 @@ def _foreign(name: str) -> str | None:
 
 @functools.lru_cache(maxsize=65536)
 def _library(name: str) -> str | None:
-    """Return the name of an operator that is not PyTorch's own: of an extension library, of a compiler."""
+    """Return the canonical name of an operator of an extension library or compiler."""
     if name.startswith("triton_"):
         return fused_name(name)
     patterns = _names().patterns["libraries"]

@@ -1,4 +1,4 @@
-"""What perfkit_torch registers. Imports are inside the hooks: this must be quick, and must not import torch."""
+"""The hooks of perfkit_torch. They import on call: loading must be quick and must not import torch."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Recording of unmodified torch scripts and of single steps of a training loop, and the demo training."""
+"""Recording of unmodified torch scripts and of selected training steps, and the demo training."""
 
 from __future__ import annotations
 
@@ -27,12 +27,9 @@ _OPTIONS: Final = {
 
 
 class ScriptRecording:
-    """A profiler over a script that knows nothing of it, running from now on.
-
-    A step ends where the first optimizer's ``step()`` returns. What comes before the first such end (imports, set-up,
-    the first iteration) belongs to no step, nor does what follows the last. Raises CaptureError without torch,
-    UsageError for options that torch cannot record.
-    """
+    """A running profiler around an unmodified script. A step ends when the first optimizer's ``step()`` returns. Events
+    before the first such end (imports, set-up, the first iteration) and after the last belong to no step. Raises
+    CaptureError without torch, UsageError for options that torch cannot record."""
 
     def __init__(self, run_dir: Path, steps: int | None, options: Mapping[str, Any]) -> None:
         torch = framework.torch()
@@ -41,15 +38,15 @@ class ScriptRecording:
         self._label = torch.profiler.record_function
         self._open: Any = None
         self._wanted = steps
-        self._ended = -1  # the first end only opens step 0
+        self._ended = -1  # the first update only opens step 0
         self._running = True
         self._updates = framework.Updates(after=self._after_update, before=self._before_update)
         self._profiler.start()
-        autograd = torch.autograd.profiler.profile  # what every profiler of torch starts
+        autograd = torch.autograd.profiler.profile  # every torch profiler starts this one
         self._other = GivingWay(autograd, "_prepare_trace", self._stop_safely)
 
     def _before_update(self) -> None:
-        """Stop only before the update after the last wanted step: within one, stopping would be its time."""
+        """Stop only before the update after the last recorded step: stopping within a step would add to its time."""
         if self._wanted is not None and self._ended >= self._wanted:
             self._stop_safely()
 
@@ -81,10 +78,8 @@ class ScriptRecording:
             self._updates.end()
 
     def finish(self) -> int:
-        """End the recording if it still runs; return the number of files written.
-
-        Raises CaptureError where it had to end for a profiler of the script.
-        """
+        """End the recording if it still runs; return the number of files written. Raises CaptureError if the script
+        started a profiler of its own."""
         self._stop()
         written = len(self._handler.written)
         self._other.check()
@@ -96,10 +91,8 @@ def _failed(error: Exception) -> None:
 
 
 class TorchRecording(CallbackRecording):
-    """The recording of callbacks: see :class:`perfkit_core.recording.callbacks.CallbackRecording` for the arguments.
-
-    ``options`` go to torch.profiler.profile.
-    """
+    """The recording of callbacks: arguments as in :class:`perfkit_core.recording.callbacks.CallbackRecording`,
+    ``options`` go to torch.profiler.profile."""
 
     def profiler_class(self) -> Callable[..., Any]:
         profile: Callable[..., Any] = framework.torch().profiler.profile
@@ -110,11 +103,9 @@ class TorchRecording(CallbackRecording):
 
 
 class TorchStepProfiler:
-    """One training's profiler; see :class:`perfkit_core.recording.step_recording.StepProfiler`.
-
-    torch counts the steps of its own schedule from 0. A training that was resumed or that validates in between needs
-    other numbers, so the phases of the profiler are called directly and the steps get their labels here.
-    """
+    """The profiler of one training, see :class:`perfkit_core.recording.step_recording.StepProfiler`. torch counts the
+    steps of its own schedule from 0. Trainings that resume or validate need other numbers, so the profiler's phases are
+    called directly and the step labels are made here."""
 
     def __init__(self, recording: TorchRecording) -> None:
         self.writer: CycleWriter[Any] = CycleWriter(recording.run_dir, self._take, recording.also, place)
@@ -126,14 +117,13 @@ class TorchStepProfiler:
         self._ending = Ending.ENDED
 
     def warm_up(self, step: int) -> None:
-        """Start the device's tracing, which takes long the first time. Raises CaptureError where torch profiles."""
+        """Start the device's tracing, which is slow the first time. Raises CaptureError if torch profiles already."""
         if self._torch.autograd._profiler_enabled():
             raise CaptureError("another torch profiler is running, and a second would end it", "use one of them")
         self._profiler = self._torch.profiler.profile(**self._options)
         self._profiler.prepare_trace()
 
     def start(self, step: int) -> None:
-        """Record from now on."""
         if self._profiler is None:
             self.warm_up(step)
         self._profiler.start_trace()
@@ -141,19 +131,18 @@ class TorchStepProfiler:
         self._open(step)
 
     def next(self, step: int) -> None:
-        """One step ends, the next begins."""
         self._close()
         self._open(step)
 
     def stop(self, ending: Ending) -> None:
-        """Write the cycle. A label that is still open when torch stops is a step that was cut off."""
+        """Write the cycle. A label that is still open when torch stops is a partial step."""
         if ending is Ending.ENDED:
             self._close()
         self._ending = ending
         self.writer(self._stop())
 
     def cancel(self) -> None:
-        """torch cannot leave its warm-up without recording."""
+        """Stop: torch cannot leave its warm-up without recording."""
         if not self._recording:
             self._profiler.start_trace()
         self._stop()
@@ -165,7 +154,7 @@ class TorchStepProfiler:
         return profiler
 
     def _take(self, profiler: Any, place: Place) -> Taken:
-        """A step that was cut off because it does not take place, or takes place later, is no finding."""
+        """Take the cycle without the warning on a partial step if that step does not run, or runs later."""
         taken = take(profiler, place)
         if self._ending is Ending.BROKEN_OFF:
             return taken
@@ -192,10 +181,8 @@ SAMPLES: Final = 1024
 
 
 def demo(run_dir: Path, report: Callable[[str], None]) -> None:
-    """Train a small conv net for a few steps under torch.profiler with perfkit's handler.
-
-    ``perfkit_paddle`` has the same model, data and schedule.
-    """
+    """Train a small conv net for a few steps under torch.profiler; ``perfkit_paddle`` has the same model, data and
+    schedule."""
     torch = framework.torch()
     report(f"torch {torch.__version__}: training the demo model")
     device = "cuda" if torch.cuda.is_available() else "cpu"

@@ -1,4 +1,4 @@
-"""Reader of what torch.profiler exports: Chrome traces of Kineto, any generation since 2021."""
+"""Reader of the Chrome traces that torch.profiler exports, from all Kineto generations since 2021."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ from perfkit_torch.operator_names import operator_name
 _HEADER_MARKS: Final = (b'"deviceProperties"', b'"baseTimeNanoseconds"', b'"distributedInfo"', b'"with_stack"',
                         b'"torch_profiler_kwargs"')  # fmt: skip
 _EVENT_MARKS: Final = (b"aten::", b'"cpu_op"', b'"Ev Idx"')
-"""Of events: any table or flame graph of a torch run names its operators too."""
+"""Texts in events: tables and flame graphs of torch runs contain operator names too."""
 _EVENT: Final = re.compile(rb'"ph"\s*:\s*"')
 _KINETO_VERSION: Final = re.compile(rb'"schemaVersion"\s*:\s*1\b(?!\.)')
 _OPTIONS: Final = ("record_shapes", "profile_memory", "with_stack", "with_flops", "with_modules")
@@ -38,7 +38,7 @@ _HEAD_BYTES: Final = 1 << 16
 _RANK: Final = re.compile(rb'"distributedInfo"\s*:\s*\{(?:[^{}]|\{[^{}]*\})*?"rank"\s*:\s*(\d{1,9})\b')
 _FEW: Final = 1 << 12
 _EPOCH_FROM_NS: Final = 946_684_800 * 10**9
-"""2000-01-01: no profile is older, so smaller times count from something else than 1970."""
+"""2000-01-01: smaller times are not relative to 1970, since no profile is older."""
 
 
 def sniff(path: Path, head: bytes) -> int:
@@ -51,7 +51,7 @@ def sniff(path: Path, head: bytes) -> int:
 
 
 def peek(path: Path) -> int | None:
-    """Return the rank of a trace file from its head, None where that does not have it."""
+    """Return the rank from the head of a trace file, None if absent."""
     match = _RANK.search(bytestream.head(path, _HEAD_BYTES))
     return int(match[1]) if match else None
 
@@ -66,14 +66,14 @@ def read(path: Path, partial: bool = False) -> Trace:
 
 
 def stream(path: Path, partial: bool, writer: RecordedWriter) -> None:
-    """Read the file into the writer, a portion at a time. Raises SourceError."""
+    """Read the file into the writer in portions. Raises SourceError."""
     reading = _Reading(path, partial, sparing=True)
     reading.stream(writer)
     writer.close(reading.meta(), reading.findings(), reading.rank, reading.base_ns)
 
 
 class _Reading(Reading[TorchDialect]):
-    """Notes what the times show about the clock that they were taken from."""
+    """A reading that records what the times show about their clock."""
 
     def __init__(self, path: Path, partial: bool, sparing: bool = False) -> None:
         super().__init__(path, TorchDialect(), partial, sparing)
@@ -82,12 +82,12 @@ class _Reading(Reading[TorchDialect]):
         self._below_1us: set[int] = set()
 
     def see(self, events: pa.Table, base_ns: int = 0) -> None:
-        """Note the first time and the digits below 1 µs, as they are in the file: without ``base_ns``."""
+        """Record the first time and the digits below 1 µs, as in the file: without ``base_ns``."""
         start_ns = events["start_ns"].to_numpy()
         if not len(start_ns):
             return
         self._first_ns.append(int(start_ns.min()) - base_ns)
-        for part in (start_ns[:_FEW], start_ns):  # all of them only where the first ones are alike
+        for part in (start_ns[:_FEW], start_ns):  # read all only if the first ones are alike
             below = (part - base_ns) % 1000
             other = int(np.argmax(below != below[0]))
             self._below_1us.update({int(below[0]), int(below[other])})
@@ -96,16 +96,13 @@ class _Reading(Reading[TorchDialect]):
 
     @property
     def base_ns(self) -> int:
-        """The origin of the times in the file."""
         return integer(self.file.header.get("baseTimeNanoseconds")) or 0
 
     @property
     def rank(self) -> int | None:
-        """The rank of the process, None where the file does not have it."""
         return _place(self.file.header)[0]
 
     def meta(self) -> TraceMeta:
-        """Return what the file says besides its events."""
         header, (rank, world_size) = self.file.header, _place(self.file.header)
         names = self.recorder.thread_names.items()
         window_ns = None
@@ -133,7 +130,6 @@ class _Reading(Reading[TorchDialect]):
         )
 
     def findings(self) -> tuple[Finding, ...]:
-        """Return what is doubtful: damage, and what the times themselves show."""
         findings = list(file_findings(self.file, self.recorder))
         if {(below + self.base_ns) % 1000 for below in self._below_1us} == {0}:
             text = message("times were written in whole microseconds: each is up to 1 µs off")

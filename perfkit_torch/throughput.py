@@ -1,8 +1,6 @@
-"""``Throughput``: how fast a training loop goes in PyTorch. Steps on a GPU are timed by what has finished there.
-
-On CUDA and ROCm an event is recorded at the end of each step, on the stream that is current at ``start()``, and asked
-later whether it has passed: nothing waits for the device inside the loop.
-"""
+"""``Throughput`` for PyTorch: step times, rates and costs of a training loop. On CUDA and ROCm, an event is recorded at
+the end of each step on the stream that is current at ``start()`` and queried later, so the loop never waits for the
+device."""
 
 from __future__ import annotations
 
@@ -18,14 +16,12 @@ __all__ = ["Throughput"]
 
 
 class Throughput(_Throughput):
-    """Times the steps of a loop and its waits for input; use as ``with Throughput() as throughput``.
-
+    """Timer of the steps of a loop and its waits for input, used as ``with Throughput() as throughput``.
     ``throughput.reader(loader)`` times any iterable, ``throughput.step(num_samples)`` ends a step,
-    ``throughput.summary()`` returns costs and rates. See :class:`perfkit_core.throughput.Throughput`.
-    """
+    ``throughput.summary()`` returns costs and rates. See :class:`perfkit_core.throughput.Throughput`."""
 
     def _device_clock(self) -> DeviceClock | None:
-        """The current GPU, if CUDA is in use by now: asking for more would start it."""
+        """Return the clock of the current GPU if CUDA is already in use; querying it otherwise would initialise it."""
         torch = sys.modules.get("torch")
         if torch is None or not torch.cuda.is_available() or not torch.cuda.is_initialized():
             return None
@@ -33,7 +29,6 @@ class Throughput(_Throughput):
 
 
 def cuda_clock(torch: Any) -> DeviceClock:
-    """Return the clock of the current GPU."""
     return EventClock(f"CUDA events of cuda:{torch.cuda.current_device()}", torch.cuda)
 
 

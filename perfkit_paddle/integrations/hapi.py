@@ -1,6 +1,6 @@
-"""Profiles a window of training steps of ``paddle.Model.fit``.
+"""Callback for ``paddle.Model.fit`` that records a window of training steps.
 
-model.fit(data, callbacks=[PerfkitCallback("runs/baseline", steps=(10, 19))])
+    model.fit(data, callbacks=[PerfkitCallback("runs/baseline", steps=(10, 19))])
 """
 
 from __future__ import annotations
@@ -17,11 +17,12 @@ else:
 
 
 class PerfkitCallback(_Callback):  # type: ignore[misc]
-    """Record the chosen steps into a run folder. Arguments: those of :class:`perfkit_paddle.record.PaddleRecording`.
+    """Callback that records the selected steps into a run folder; arguments as in
+    :class:`perfkit_paddle.record.PaddleRecording`.
 
     A step is a training batch, numbered from 0 over all epochs of one ``fit``. Evaluation is not recorded. ``fit`` does
-    not tell its callbacks of an exception: the recording is then written at the next ``fit``, at :meth:`close`, or when
-    the process ends.
+    not report exceptions to its callbacks: an interrupted recording is written at the next ``fit``, at :meth:`close`,
+    or when the process ends.
     """
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
@@ -29,25 +30,20 @@ class PerfkitCallback(_Callback):  # type: ignore[misc]
         self._recording = PaddleRecording(*args, **kwargs)
 
     def close(self) -> None:
-        """Write what a training that broke off has recorded. Without one, nothing happens."""
+        """Write the recording of an interrupted training, if there is one."""
         self._recording.abort()
 
     def on_train_begin(self, logs: Any = None) -> None:
-        """Begin the recording."""
         self._recording.begin(0)
 
     def on_train_batch_end(self, step: int, logs: Any = None) -> None:
-        """A step has ended."""
         self._recording.step_ended()
 
     def on_eval_begin(self, logs: Any = None) -> None:
-        """Not a part of training."""
         self._recording.pause()
 
     def on_eval_end(self, logs: Any = None) -> None:
-        """Training goes on."""
         self._recording.resume()
 
     def on_train_end(self, logs: Any = None) -> None:
-        """The last cycle is written."""
         self._recording.finish()

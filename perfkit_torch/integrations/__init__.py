@@ -1,1 +1,1 @@
-"""Callbacks for training frameworks on top of PyTorch. Each module needs its framework and imports it."""
+"""Callbacks for training frameworks on top of PyTorch. Each module imports its framework."""

@@ -1,6 +1,6 @@
-"""Profiles a window of training steps in PyTorch Lightning (``lightning`` and ``pytorch_lightning``).
+"""Callback for PyTorch Lightning (``lightning`` and ``pytorch_lightning``) that records a window of training steps.
 
-trainer = Trainer(callbacks=[PerfkitCallback("runs/baseline", steps=(10, 19), record_shapes=True)])
+    trainer = Trainer(callbacks=[PerfkitCallback("runs/baseline", steps=(10, 19), record_shapes=True)])
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ _PACKAGES: Final = ("lightning.pytorch", "pytorch_lightning")
 
 if TYPE_CHECKING:
     from lightning.pytorch import Callback as _Callback
-else:  # of the Lightning that is in use, or else installed; a trainer of either takes both
+else:  # of the Lightning in use, else of the installed one; trainers of either package accept both
     reasons = []
     for package in sorted(_PACKAGES, key=lambda name: name not in sys.modules):
         try:
@@ -29,11 +29,11 @@ else:  # of the Lightning that is in use, or else installed; a trainer of either
 
 
 class PerfkitCallback(_Callback):  # type: ignore[misc]
-    """Record the chosen steps into a run folder. Arguments: those of
+    """Callback that records the selected steps into a run folder; arguments as in
     :class:`perfkit_torch.record.TorchRecording`.
 
-    A step is a training batch, numbered from 0 over all epochs (``trainer.fit_loop.total_batch_idx``), also after a
-    resumed checkpoint. Validation is not recorded. Each rank writes its own files.
+    A step is a training batch, numbered from 0 over all epochs (``trainer.fit_loop.total_batch_idx``), also after
+    resuming from a checkpoint. Validation is not recorded. Each rank writes its own files.
     """
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
@@ -41,25 +41,19 @@ class PerfkitCallback(_Callback):  # type: ignore[misc]
         self._recording = TorchRecording(*args, **kwargs)
 
     def on_train_start(self, trainer: Any, pl_module: Any) -> None:
-        """Begin the recording."""
         self._recording.begin(trainer.fit_loop.total_batch_idx + 1)
 
     def on_train_batch_end(self, trainer: Any, pl_module: Any, outputs: Any, batch: Any, batch_idx: int) -> None:
-        """A step has ended."""
         self._recording.step_ended()
 
     def on_validation_start(self, trainer: Any, pl_module: Any) -> None:
-        """Not a part of training."""
         self._recording.pause()
 
     def on_validation_end(self, trainer: Any, pl_module: Any) -> None:
-        """Training goes on."""
         self._recording.resume()
 
     def on_train_end(self, trainer: Any, pl_module: Any) -> None:
-        """The last cycle is written."""
         self._recording.finish()
 
     def on_exception(self, trainer: Any, pl_module: Any, exception: BaseException) -> None:
-        """What was recorded is written."""
         self._recording.abort()
