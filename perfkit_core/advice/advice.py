@@ -1,4 +1,4 @@
-"""Advice on a recording, each with its prediction, remedy and place in the code; all of it; and its table."""
+"""One advice with its prediction, remedy and place in the code; the result with all advice; and its table."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from perfkit_core.language.messages import Text
 from perfkit_core.model.columns import Column, duration, share, text, words
 
 Severity = Literal["high", "medium", "low", "none", "note"]
-"""``none``: it saves nothing, or costs time; ``note``: the saving is not known."""
+"""``none``: it saves nothing, or costs time; ``note``: the saving is unknown."""
 
 COLUMNS: Final[tuple[Column, ...]] = (
     text("title", "Title"),
@@ -43,7 +43,6 @@ COLUMNS: Final[tuple[Column, ...]] = (
     text("after", "After"),
     text("value", "Value", words="sentences"),
 )
-"""The columns of all tables of advice."""
 _TYPES: Final[Mapping[str, str]] = {
     **dict.fromkeys(("id", "title", "severity"), "object"),
     "saving_ns": "Int64",
@@ -54,16 +53,14 @@ _TYPES: Final[Mapping[str, str]] = {
     **dict.fromkeys(("first_step", "last_step"), "Int64"),
     "api": "object",
 }
-"""The columns of :func:`table`, in order, with their types."""
+"""The columns of :func:`table` in order, with their types."""
 
 
 @dataclass(frozen=True, slots=True)
 class Prediction:
-    """Time of a step in ns: now (median, and its interval; the mean where the candidate has one), and afterwards as
-    percentiles. ``saving_ns`` is base less p50, 0 or more is not promised; its interval is narrower than that of the
-    step: what makes the whole training slower does so before and after. ``naive_ns`` is what removing the share of time
-    would predict: shown beside, never used.
-    """
+    """Step times in ns: base now (median with interval, or the candidate's mean), and percentiles after the change.
+    ``saving_ns`` is base less p50 and may be negative. Its interval is narrower than that of the step, because noise of
+    the whole training affects both. ``naive_ns`` is the step less the pattern's share of time: shown for comparison."""
 
     method: Method
     base_ns: int
@@ -80,7 +77,7 @@ class Prediction:
 
     @property
     def saving_ratio(self) -> float | None:
-        """The saving as a share of the step."""
+        """Saving as a share of the step."""
         return None if self.saving_ns is None else self.saving_ns / max(self.base_ns, 1)
 
 
@@ -97,7 +94,7 @@ class Remedied:
 
 @dataclass(frozen=True, slots=True)
 class Advice:
-    """One advice with everything it rests on. ``id`` is stable for the same finding, recorded again."""
+    """One advice with all its data. ``id`` is stable over recordings of the same finding."""
 
     id: str
     rule: str
@@ -116,10 +113,12 @@ class Advice:
 
 @dataclass(frozen=True, slots=True)
 class Identity:
-    """How well the unchanged graph repeats the recording: the median of the relative errors of the steps, the worst
-    (None where there is nothing to repeat), how many steps (without recorded steps the whole recording counts as one),
-    and the share of device work whose start is not explained by anything recorded (None without such work).
-    ``untold_waits`` counts the calls that let a stream wait for something that the device did not record."""
+    """How well the replay of the unchanged graph matches the recording.
+
+    Median and worst relative error of the steps (None if there is nothing to replay), the number of steps (without
+    steps the whole recording is one), and the share of device work whose start nothing recorded explains (None without
+    device work). ``untold_waits`` counts calls that make a stream wait for an event that the device did not record.
+    """
 
     error: float | None
     worst: float | None
@@ -130,8 +129,7 @@ class Identity:
 
 @dataclass(frozen=True, slots=True)
 class After:
-    """What an advice saves in ns once the advice of the ids ``once`` is followed, by replays of those with and without
-    it."""
+    """What an advice saves in ns after the advice ``once`` is followed, from replays with and without it."""
 
     once: tuple[str, ...]
     saving_ns: int
@@ -139,15 +137,13 @@ class After:
 
 @dataclass(frozen=True, slots=True)
 class Advices:
-    """The result: advice with the largest saving first, and the rules that could not be evaluated, with the reason.
+    """All advice, the largest saving first, and the rules that could not be evaluated, with the reason.
 
-    ``combined`` is the replay of all advice that do not exclude each other; None where nothing was replayed.
-    ``together`` are the ids that it is made of, ``excluded`` gives for the others the reason why they are not among
-    them (id → reason). ``without_saving`` was found, but saves nothing, or too little. ``noise_ns`` is the half-width
-    of the interval of the recorded median (None for a single step, which shows no spread). ``after`` has the advice
-    (ids) that saves much more, or hardly anything, once others are followed. ``asked`` are the questions that the
-    advice answers, one each (``loader-workers=4``); empty where nothing was asked. ``source`` is what a command line
-    calls the profile.
+    ``combined`` is the replay of all advice ``together`` (ids) that do not exclude each other, None without a replay;
+    ``excluded`` maps the other ids to reasons. ``without_saving`` was detected but saves nothing or too little.
+    ``noise_ns`` is the half-width of the interval of the recorded median (None for a single step). ``after`` has the
+    advice (ids) whose saving changes much once others are followed. ``asked`` are the answered what-if questions
+    (``loader-workers=4``). ``source`` is the profile on the command line.
     """
 
     identity: Identity
@@ -169,20 +165,20 @@ class Advices:
 
 def table(advice: Iterable[Advice]) -> pd.DataFrame:
     """Return a row for each advice: id, title, severity, saving_ns (p50), saving_ratio (of the step), step_ns (now),
-    step_p10_ns and step_p90_ns (80% interval of its median), p10_ns, p50_ns, p90_ns (of a step afterwards), ceiling_ns
-    (no change of this kind saves more by itself), floor_ns (the step less that), method, place, first_step, last_step,
-    api. Unknown is NA."""
+    step_p10_ns and step_p90_ns (80% interval of its median), p10_ns, p50_ns, p90_ns (step after the change), ceiling_ns
+    (the most that this kind of change saves), floor_ns (the step less that), method, place, first_step, last_step, api.
+    Unknown is NA."""
     return frame(map(row, advice))
 
 
 def frame(rows: Iterable[Mapping[str, Any]]) -> pd.DataFrame:
-    """Return rows with the columns of :func:`table`, NA where a row has no value."""
+    """Return rows with the columns of :func:`table`, NA for missing values."""
     made = pd.DataFrame(list(rows), columns=list(_TYPES))
     return made.astype({name: kind for name, kind in _TYPES.items() if kind != "object"})
 
 
 def row(advice: Advice) -> dict[str, Any]:
-    """Return one advice by the names of the columns."""
+    """Return the advice as a row of :func:`table`."""
     first, last = advice.steps or (None, None)
     return {
         "id": advice.id, "title": advice.title, "severity": advice.severity, **numbers(advice.prediction),
@@ -192,7 +188,7 @@ def row(advice: Advice) -> dict[str, Any]:
 
 
 def numbers(p: Prediction) -> dict[str, Any]:
-    """Return a prediction by the names of the columns."""
+    """Return the prediction's columns of :func:`table`."""
     return {
         "saving_ns": p.saving_ns, "saving_ratio": p.saving_ratio,
         "step_ns": p.base_ns, "step_p10_ns": p.base_p10_ns, "step_p90_ns": p.base_p90_ns,

@@ -1,10 +1,7 @@
-"""What to change in a training, what it should save, and how sure that is: all rules, their predictions and remedies,
-and what several advice save together.
-
-Savings are not added up, as what two changes would save only counts once: their edits are replayed together. Waiting
-shrinks when its cause does, so one change may leave nothing to save for another, or uncover what another saves. That is
-reported only where it differs much from what an advice saves by itself, and the number of replays is bounded.
-"""
+"""Evaluation of all rules on a recording, with predictions, remedies, and the combined saving of several advice.
+Savings are not added up, because overlapping savings count once: the transforms are replayed together. Waiting shrinks
+with its cause, so one change may use up the saving of another, or enable it. That is reported only if it differs much
+from the saving alone, and the number of replays is bounded."""
 
 from __future__ import annotations
 
@@ -36,19 +33,19 @@ from perfkit_core.system.paths import PathLike
 Find = Callable[[Facts], Sequence[Candidate]]
 
 _DIGITS: Final = 4
-"""Of the hash in the id of an advice."""
+"""Hex digits of the hash in an advice id."""
 _PROPOSED: Final = frozenset({"threads", "workers"})
 """Words of remedies that depend on the machine, not on the finding."""
 REPLAYS: Final = 12
-"""Most replays that find out what advice saves once other advice is followed."""
+"""Most replays that determine savings after other advice is followed."""
 _FOR_REASONS: Final = 4
-"""Of these, the replays that find out which of the other advice makes the difference."""
+"""The part of these replays that determines which other advice causes the difference."""
 _LITTLE: Final = 0.25
 """An advice is reported if less than this share of its saving is left after others."""
 _MUCH: Final = 2.0
-"""An advice is reported if it saves more than so many times its own saving after others."""
+"""An advice is reported if it saves more than this multiple of its own saving after others."""
 _MOST_OF_IT: Final = 0.75
-"""An advice that makes this share of the difference by itself is reported as its cause."""
+"""An advice with this share of the difference is reported as its cause."""
 
 
 def advise(
@@ -60,10 +57,10 @@ def advise(
 ) -> Advices:
     """Return the advice for a Trace, or for what :func:`perfkit_core.load` reads, the largest saving first.
 
-    ``rules``: ids of the rules to evaluate (all when empty); ``thresholds``: numbers that replace those of
-    :class:`perfkit_core.advice.thresholds.Thresholds`; ``plugins``: their rules and remedies are used, those of the
-    installed plugins when None. Times are integer ns of a step, of the whole recording where no steps were recorded.
-    Raises UsageError for an unknown rule or threshold, and SourceError.
+    ``rules``: ids of the rules to evaluate (default: all); ``thresholds``: overrides of
+    :class:`perfkit_core.advice.thresholds.Thresholds`; ``plugins``: source of rules and remedies (default: the
+    installed ones). Times are integer ns per step, or of the whole recording if it has no steps. Raises UsageError for
+    an unknown rule or threshold, and SourceError.
     """
     plugins = plugins or get_plugins()
     chosen = chosen_rules(plugins, rules)
@@ -92,17 +89,15 @@ def what_ifs(
     thresholds: Mapping[str, float] | None = None,
     plugins: Plugins | None = None,
 ) -> Advices:
-    """Return a prediction for each question (rule and value, for example 4 loader workers), in their order, each by
-    itself, whether or not the rule fires, and whatever it saves; ``asked`` has the question of each.
-
-    Raises UsageError for a rule that takes no --what-if value, and SourceError.
-    """
+    """Return a prediction for each what-if question (rule and value, such as 4 loader workers), in their order and
+    independent of each other, even if the rule does not fire or nothing is saved; ``asked`` lists the questions. Raises
+    UsageError for a rule without a what-if value, and SourceError."""
     plugins = plugins or get_plugins()
     asked = [(rule, value, *asked_rule(plugins, rule, value)) for rule, value in questions]
     facts = facts_of(source, thresholds, plugins)
     evaluation = Evaluation(facts, plugins)
     answers = [
-        (question(name, value), replace(one, id=f"{one.id}-{value:g}"))  # one finding may answer several questions
+        (question(name, value), replace(one, id=f"{one.id}-{value:g}"))  # the same finding may answer several questions
         for name, value, rule, find in asked
         for one in evaluation.advice_of(rule, find)
     ]
@@ -126,7 +121,7 @@ def facts_of(
 
 
 def noise_ns(facts: Facts) -> int | None:
-    """Return half the width of the interval of the recorded median; None where one step shows no spread."""
+    """Return half the width of the interval of the recorded median; None for a single step, which has no spread."""
     if len(step_times(facts)) < 2:
         return None
     low, high = noise(facts)
@@ -134,8 +129,8 @@ def noise_ns(facts: Facts) -> int | None:
 
 
 def chosen_rules(plugins: Plugins, rules: Iterable[str]) -> list[Rule]:
-    """Return the rules of these ids, all where no id is given. Raises UsageError for an unknown id, and where no rules
-    are left because their plugin fails: nothing would be found in any recording."""
+    """Return the rules of these ids, all if empty. Raises UsageError for an unknown id, and if a failing plugin leaves
+    no rules, since nothing could be detected then."""
     known = plugins.rules()
     if not known:
         raise UsageError(
@@ -149,8 +144,8 @@ def chosen_rules(plugins: Plugins, rules: Iterable[str]) -> list[Rule]:
 
 
 def asked_rule(plugins: Plugins, name: str, value: float) -> tuple[Rule, Find]:
-    """Return the rule, and the function that returns its one candidate for ``value``. Raises UsageError for a rule that
-    takes no --what-if value, and for a value that is not finite."""
+    """Return the rule, and the function that returns its candidate for ``value``. Raises UsageError for a rule without
+    a what-if value, and for a value that is not finite."""
     if not math.isfinite(value):
         raise UsageError(f"{question(name, value)}: not a finite number", "as in loader-workers=4")
     (rule,) = chosen_rules(plugins, [name])
@@ -162,13 +157,12 @@ def asked_rule(plugins: Plugins, name: str, value: float) -> tuple[Rule, Find]:
 
 
 def question(rule: str, value: float) -> str:
-    """Return ``loader-workers=4``."""
     return f"{rule}={value:g}"
 
 
 class Evaluation:
-    """Evaluates rules on one recording: a rule that fails does not stop the others. ``not_evaluable`` collects the
-    reasons, by rule."""
+    """Evaluates rules on one recording; a failing rule does not stop the others. ``not_evaluable`` collects the reasons
+    by rule."""
 
     def __init__(self, facts: Facts, plugins: Plugins) -> None:
         trace = facts.trace
@@ -178,12 +172,12 @@ class Evaluation:
         self._mode, self._places, self._words = mode(trace), Places(trace), recorded_words(trace)
 
     def advice_of(self, rule: Rule, find: Find) -> list[Advice]:
-        """Return the advice of one rule; none, and a reason, where it cannot be evaluated."""
+        """Return the advice of one rule; if it cannot be evaluated, store the reason and return none."""
         advice: list[Advice] = []
         try:
             candidates = list(find(self.facts))
             names = ids(self.facts.trace, rule.id, candidates)
-        except UsageError:  # a number that nobody can ask about
+        except UsageError:  # an invalid what-if value
             raise
         except Exception as error:
             self.not_evaluable[rule.id] = why(error)
@@ -211,9 +205,8 @@ class Evaluation:
 
 
 def ids(trace: Trace, rule: str, candidates: Sequence[Candidate]) -> list[str]:
-    """Return ``rule-1a2b`` for each candidate of a rule; findings that are alike in everything are numbered.
-
-    The hash is of the names of the events that show it, not of their times or steps, which differ from run to run."""
+    """Return ``rule-1a2b`` for each candidate of a rule; indistinguishable findings are numbered. The hash covers the
+    names of the events, not their times or steps, which differ from run to run."""
     found: list[str] = []
     names, is_step = trace.codes("name"), trace.rows("kind", STEP)
     for candidate in candidates:
@@ -229,7 +222,7 @@ def ids(trace: Trace, rule: str, candidates: Sequence[Candidate]) -> list[str]:
 
 
 def why(error: Exception) -> Reason:
-    """Return the reason; for an error that no rule raises on purpose its kind and its text in one line."""
+    """Return the reason; for unexpected errors the type and the text in one line."""
     if isinstance(error, NotEvaluableError):
         return error.reason
     text = " ".join(str(error).split())
@@ -237,7 +230,7 @@ def why(error: Exception) -> Reason:
 
 
 def severity(prediction: Prediction, thresholds: Thresholds) -> Severity:
-    """Return the severity by the share of the step that is saved, whatever time the pattern takes."""
+    """Return the severity by the saved share of the step, not by the time that the pattern takes."""
     share = prediction.saving_ratio
     if share is None:
         return "note"
@@ -249,8 +242,8 @@ def severity(prediction: Prediction, thresholds: Thresholds) -> Severity:
 
 
 def combined(facts: Facts, found: Advices) -> Advices:
-    """Return the advice with all that do not exclude each other replayed together. Of two that exclude each other, or
-    of which the second costs time beside the first, the first stays: its saving is larger."""
+    """Return the advice with all that do not exclude each other replayed together. If two exclude each other, or the
+    second costs time together with the first, the first, which saves more, stays."""
     excluded: dict[str, Text] = {}
     kept: list[Advice] = []
     candidates: list[Advice] = []
@@ -285,7 +278,7 @@ def combined(facts: Facts, found: Advices) -> Advices:
 
 
 def _exclusion(one: Advice, kept: Sequence[Advice]) -> Text | None:
-    """Return why an advice cannot be combined with others."""
+    """Return why an advice cannot be combined with others, None if it can."""
     if one.prediction.saving_ns is None:
         return message("the saving is unknown")
     for other in kept:
@@ -297,7 +290,7 @@ def _exclusion(one: Advice, kept: Sequence[Advice]) -> Text | None:
 
 
 def together_ns(facts: Facts, advice: Sequence[Advice]) -> float:
-    """Return the time of a step with all of some advice followed. Raises CyclicGraphError."""
+    """Return the step time in ns with all of this advice followed. Raises CyclicGraphError."""
     if len(advice) == 1 and advice[0].prediction.p50_ns is not None:
         return advice[0].prediction.p50_ns
     return step_ns(facts, edited(facts.replay, [edit for one in advice for edit in one.candidate.edits]))
@@ -305,14 +298,14 @@ def together_ns(facts: Facts, advice: Sequence[Advice]) -> float:
 
 def after(facts: Facts, together: Sequence[Advice], others: Sequence[Advice]) -> dict[str, After]:
     """Return, by id, the advice whose saving changes much once others are followed: ``together`` can be combined, the
-    largest saving first; ``others`` save nothing by themselves."""
+    largest saving first; ``others`` save nothing alone."""
     replays = Replays(facts, REPLAYS - _FOR_REASONS)
     changed: list[tuple[Advice, Sequence[Advice], int]] = []
-    for one in others:  # that save something after all the rest
+    for one in others:  # advice that saves something only after the rest
         saving, own = replays.saving_ns(one, together), one.prediction.saving_ns or 0
         if saving is not None and saving > max(facts.thresholds.least_saving * facts.step_ns, _MUCH * own):
             changed.append((one, together, saving))
-    for one in together:  # that save much less, or much more, after all the rest
+    for one in together:  # advice that saves much less, or much more, after the rest
         others = [other for other in together if other is not one]
         saving, own = replays.saving_ns(one, others) if others else None, one.prediction.saving_ns or 0
         if saving is not None and not _LITTLE * own <= saving <= _MUCH * own:
@@ -334,22 +327,22 @@ def after(facts: Facts, together: Sequence[Advice], others: Sequence[Advice]) ->
 
 @dataclass(slots=True)
 class Replays:
-    """Times of a step with some advice followed, each replayed once, at most ``left`` more times."""
+    """Step times with some advice followed, each replayed once, at most ``left`` more times."""
 
     facts: Facts
     left: int
     times_ns: dict[frozenset[str], float | None] = field(default_factory=dict)
 
     def saving_ns(self, one: Advice, rest: Sequence[Advice]) -> int | None:
-        """Return what ``one`` saves once the rest is followed; None where the edits cannot be combined, or no replay is
-        left."""
+        """Return what ``one`` saves once the rest is followed; None if the transforms cannot be combined or no replay
+        is left."""
         without, with_it = self._step_ns(rest), self._step_ns([*rest, one])
         return None if without is None or with_it is None else round(without - with_it)
 
     def _step_ns(self, advice: Sequence[Advice]) -> float | None:
         key = frozenset(one.id for one in advice)
         if key not in self.times_ns:
-            if len(advice) > 1:  # the time with a single one is known from its prediction
+            if len(advice) > 1:  # a single one is known from its prediction
                 if not self.left:
                     return None
                 self.left -= 1

@@ -1,5 +1,4 @@
-"""Everything that one advice rests on: as a report for people (``--explain``), with each edit of the recording in
-words, and as JSON."""
+"""One advice in full: as a report (``--explain``) with each transform in words, and as JSON."""
 
 from __future__ import annotations
 
@@ -47,27 +46,27 @@ _SEVERITIES: Final = {
 }  # fmt: skip
 _CASES: Final = {Case.SHORT: mark("best"), Case.LIKELY: mark("likely"), Case.LONG: mark("worst")}
 _LONGEST: Final = 80
-"""Characters of the name of an event."""
+"""Characters of an event's name."""
 _NAMES: Final = 2
-"""Names of events that are shown; the JSON has the rows."""
+"""Event names shown; the JSON has all rows."""
 _OUTCOME: Final = ("outcome", "saving_ratio", "saving_low_ratio", "saving_high_ratio", "saving_error", "step_error")
 
 
 def meant(advices: Advices, wanted: str) -> Advice:
-    """Return the advice of an id, or of the beginning of one, also one that saves nothing. Raises UsageError."""
+    """Return the advice with this id or id prefix, including advice without a saving. Raises UsageError."""
     every = {advice.id: advice for advice in (*advices.advice, *advices.without_saving)}
     return every[one_of(wanted, list(every))]
 
 
 def report(advice: Advice, advices: Advices, trace: Trace, records: Sequence[Record] = ()) -> Report:
-    """Return one advice whole, with what was measured of it before."""
+    """Return one advice in full, with its earlier measurements."""
     of = text.step_or_recording(trace)
     parts = (*_finding(advice, trace), *_prediction(advice, advices, of), *_action(advice, advices, records))
     return Report(f"{advice.id}: {advice.title}", (facts.source(trace),), declared(parts, COLUMNS))
 
 
 def _finding(advice: Advice, trace: Trace) -> Iterator[Section]:
-    """Yield what was found, the evidence, and what is changed in the recording."""
+    """Yield the finding, the evidence and the changes of the recording."""
     it = advice.candidate
     rule = say(
         "Rule {number}, {rule}, version {version}; {framework}, {mode} mode",
@@ -102,7 +101,7 @@ def _finding(advice: Advice, trace: Trace) -> Iterator[Section]:
 
 
 def _prediction(advice: Advice, advices: Advices, of: str) -> Iterator[Section]:
-    """Yield the prediction, what it rests on, and the risks."""
+    """Yield the prediction, its assumptions and the risks."""
     p, it = advice.prediction, advice.candidate
     now = mark("Now: {now:ns}, the median recording; its 80% interval is {low:ns} to {high:ns}")
     naive = mark("Subtracting its share of the time would suggest a recording of {time:ns}; the replay does not.")
@@ -153,7 +152,7 @@ def _prediction(advice: Advice, advices: Advices, of: str) -> Iterator[Section]:
 
 
 def _action(advice: Advice, advices: Advices, records: Sequence[Record]) -> Iterator[Section]:
-    """Yield the remedy, and how to measure it, with what was measured of it before."""
+    """Yield the remedy, the command that measures it, and earlier measurements."""
     remedy, lines = advice.remedy, []
     if remedy is None:
         lines.append(say("No fix is known for {framework}.", framework=advice.framework))
@@ -178,13 +177,13 @@ def _action(advice: Advice, advices: Advices, records: Sequence[Record]) -> Iter
 
 
 def edit_text(edit: Any, trace: Trace) -> str:
-    """Return ``6 × next: take 0–0.5 × their time``: which events, and how an edit changes them."""
+    """Return ``6 × next: take 0–0.5 × their time``: the changed events, and the change."""
     events = changed_events(edit, trace)
     return f"{events}{say(': ') if events else ''}{change(edit)}"
 
 
 def changed_events(edit: Any, trace: Trace) -> str:
-    """Return how many events an edit changes, and their names (``6 × next``); "" where it has no events of its own."""
+    """Return the number and names of the changed events (``6 × next``); "" for a transform without events."""
     rows = getattr(edit.change if isinstance(edit, InCases) else edit, "rows", None)
     if rows is None or not len(rows):
         return ""
@@ -199,7 +198,7 @@ def changed_events(edit: Any, trace: Trace) -> str:
 
 @singledispatch
 def change(edit: Any) -> str:
-    """Return how an edit changes its events; for an unknown kind of edit its name and its numbers."""
+    """Return the change in words; for an unknown transform its name and numbers."""
     parts = [type(edit).__name__]
     if is_dataclass(edit):
         numbers = {field.name: getattr(edit, field.name) for field in fields(edit)}
@@ -306,7 +305,6 @@ def _(edit: InCases) -> str:
 
 def document(advices: Advices, trace: Trace, records: Sequence[Record] = ()) -> dict[str, Any]:
     """Return all advice as data for JSON: ``{"identity": …, "advice": […], "combined": …, "not_evaluable": […]}``.
-
     Times are integer ns, null is unknown; ``rows`` are rows of the event table; ``records`` are earlier measurements.
     """
     combined = None
@@ -326,7 +324,6 @@ def document(advices: Advices, trace: Trace, records: Sequence[Record] = ()) -> 
 
 
 def advice_data(advice: Advice, advices: Advices, records: Sequence[Record] = ()) -> dict[str, Any]:
-    """Return one advice whole as data for JSON."""
     it, then, record = advice.candidate, advices.after.get(advice.id), latest(records, advice.id)
     outcome = {"outcome": "predicted", "saving_ratio": None, "saving_error": None, "step_error": None}
     if record is not None:
@@ -354,8 +351,7 @@ def advice_data(advice: Advice, advices: Advices, records: Sequence[Record] = ()
 
 
 def plain(number: Any) -> Any:
-    """Return an edit (or a part of one) as plain data: its kind, then its fields; uncertain numbers as their
-    percentiles."""
+    """Return a transform, or a part of one, as plain data: kind and fields; uncertain numbers as percentiles."""
     if isinstance(number, Quantity):
         return {"p10": number.low, "p50": number.mid, "p90": number.high, "source": english(number.source)}
     if isinstance(number, Message):

@@ -1,4 +1,4 @@
-"""What a rule is given, a recording with its replay and its steps (``Facts``), and what it returns (``Candidate``)."""
+"""Input and output of a rule: a recording with its replay and steps (``Facts``), and a finding (``Candidate``)."""
 
 from __future__ import annotations
 
@@ -26,26 +26,25 @@ from perfkit_core.replay.transforms import Edit, Number, Quantity
 from perfkit_core.views.steps.activity import Activity, activities, covered_ns, has_device_work
 
 Method = Literal["replay", "microbenchmark", "prior", "none"]
-"""How a saving is predicted. ``none`` has no number."""
+"""How a saving is predicted; ``none``: no prediction."""
 NO_ROWS: Final[IntArray] = np.empty(0, np.int64)
 _RECORDED_NAMES: Final = {
     CORES: ("cores", "cpu_count", "cpu_cores"),
     THREADS: ("threads", "num_threads", "intra_op_threads", "omp_num_threads"),
     PROCESSES: ("processes", "local_world_size"),
 }
-"""Names under which recorders store the numbers of the host."""
+"""Names under which recorders store the host's numbers."""
 
 
 @dataclass(frozen=True, slots=True)
 class Reason:
-    """Why a rule could not be evaluated, and what to ``record`` so that it can be ("": nothing helps)."""
+    """Why a rule could not be evaluated, and what to ``record`` instead ("": nothing helps)."""
 
     reason: Text
     record: Text = ""
 
     @property
     def text(self) -> Text:
-        """Both in one message."""
         return message("{reason}: {record}", reason=self.reason, record=self.record) if self.record else self.reason
 
     def __str__(self) -> str:
@@ -54,8 +53,7 @@ class Reason:
 
 class NotEvaluableError(Exception):
     """A rule cannot be evaluated on this recording: the ``reason``, and what to ``record`` instead ("": nothing helps).
-
-    Both are fragments without a capital and a full stop: they are shown within a sentence."""
+    Both are sentence fragments without a capital and a full stop."""
 
     def __init__(self, reason: Text, record: Text = "") -> None:
         self.reason = Reason(reason, record)
@@ -64,7 +62,7 @@ class NotEvaluableError(Exception):
 
 @dataclass(frozen=True, slots=True)
 class Assumption:
-    """A number that a prediction rests on, with its unit in the name, and its source."""
+    """A number that a prediction depends on, with its unit in the name, and its source."""
 
     name: str
     value: Number | Text
@@ -72,38 +70,38 @@ class Assumption:
 
 
 def assume(**quantities: Quantity) -> tuple[Assumption, ...]:
-    """Return an assumption for each quantity by its name, with the source that the quantity gives."""
+    """Return an assumption for each quantity, with the quantity's source."""
     return tuple(Assumption(name, quantity, quantity.source) for name, quantity in quantities.items())
 
 
 @dataclass(frozen=True, slots=True)
 class Candidate:
-    """What a rule found, before anything is predicted.
+    """A finding of a rule, before its prediction.
 
-    What people read:
+    For people:
 
     - ``what``: the finding in one sentence with its numbers;
-    - ``preconditions``: what was checked and holds; ``vetoes``: what was checked and does not hold (fragments);
+    - ``preconditions``: checked conditions that hold; ``vetoes``: those that do not (fragments);
     - ``risks``: what may go wrong when the advice is followed, a sentence each;
-    - ``assumptions``: the numbers that the prediction rests on.
+    - ``assumptions``: the numbers that the prediction depends on.
 
-    What programs read:
+    For programs:
 
-    - ``evidence``: the numbers by name, with units in the names;
+    - ``evidence``: numbers by name, with units in the names;
     - ``rows``: the events that show it (for the range of steps and the place in the code); ``rows_ns``: the time of
       each that counts (None: all of it);
     - ``direction``: "to host" or "to device" for placement;
-    - ``fill``: the words that the remedy's code has in braces, and part of what identifies the finding; ``words``:
-      further ones, which only choose the remedy and complete its text;
+    - ``fill``: values of the placeholders in the remedy's code, part of the finding's identity; ``words``: further
+      ones, which only select the remedy and complete its text;
     - ``conflicts``: ids of rules whose advice this one replaces or hinders.
 
-    What is predicted from it:
+    For the prediction:
 
-    - ``method``, and for "replay" the ``edits`` of the recording, else ``after_ns``, the time of a step afterwards;
-    - ``base_ns``: the time of a step now where it is the mean and not the median, for what only few steps have;
-    - ``ceiling_ns``: no change of this kind saves more in a step; ``share_ns``: the pattern's own time in a step where
-      that is not the ceiling;
-    - ``period``: the edits change all but one of so many steps in a row, which are therefore replayed as one.
+    - ``method``, and for "replay" the ``edits`` of the recording, else ``after_ns``, the step time after the change;
+    - ``base_ns``: the mean step time instead of the median, for patterns in few steps;
+    - ``ceiling_ns``: the largest saving of such a change per step; ``share_ns``: the pattern's own time per step if
+      different;
+    - ``period``: the edits change all but one of this many consecutive steps, which are therefore replayed as one.
     """
 
     what: Text
@@ -129,7 +127,7 @@ class Candidate:
 
 @dataclass(frozen=True)
 class Facts:
-    """A recording as rules see it; each property is computed once. Times are ns in a step unless the name says
+    """A recording as rules see it; each property is computed once. Times are ns per step unless the name says
     otherwise."""
 
     trace: Trace
@@ -137,17 +135,15 @@ class Facts:
 
     @cached_property
     def replay(self) -> Replay:
-        """The graph of the recording."""
         return build(self.trace)
 
     @cached_property
     def steps(self) -> Steps:
-        """Its steps; the whole recording where none were recorded."""
+        """The steps; the whole recording if none were recorded."""
         return steps(self.replay)
 
     @cached_property
     def has_steps(self) -> bool:
-        """Whether steps were recorded."""
         return bool(len(self.steps)) and int(self.steps.number[0]) >= 0
 
     @cached_property
@@ -159,39 +155,38 @@ class Facts:
 
     @cached_property
     def in_steps(self) -> BoolArray:
-        """True for events of a step, for all events where no steps were recorded, shape (rows,)."""
+        """Mask of the events in steps; all events if no steps were recorded, shape (rows,)."""
         return self.trace.ints("step") >= 0 if self.has_steps else np.ones(len(self.trace), np.bool_)
 
     @cached_property
     def rank(self) -> int:
-        """The rank whose times of day are compared, as clocks of ranks differ: the first one with steps; -1 where the
-        recording has no ranks."""
+        """The first rank with steps, whose times are analysed, because clocks of ranks differ; -1 for a recording
+        without ranks."""
         ranks = self.steps.rank if len(self.steps) else self.trace.ints("rank")
         return int(ranks.min()) if len(ranks) else -1
 
     @cached_property
     def ranks(self) -> tuple[int, ...]:
-        """All ranks with steps."""
         return tuple(np.unique(self.steps.rank).tolist())
 
     @cached_property
     def mine(self) -> BoolArray:
-        """True for the steps of :attr:`rank`, shape (all steps,)."""
+        """Mask of the steps of :attr:`rank`, shape (all steps,)."""
         return np.asarray(self.steps.rank == self.rank)
 
     def of_rank(self, rows: IntArray) -> IntArray:
-        """Return the rows that are of :attr:`rank`."""
+        """Return those rows that belong to :attr:`rank`."""
         mine: IntArray = rows[self.trace.ints("rank")[rows] == self.rank]
         return mine
 
     @cached_property
     def activity(self) -> Activity:
-        """The times of each kind of activity of :attr:`rank` (unions)."""
+        """Times of each kind of activity of :attr:`rank` (unions)."""
         return activities(self.trace).of(self.rank)
 
     @cached_property
     def batch_rows(self) -> IntArray:
-        """Rows of the events in which the steps get their batches. Raises NotEvaluableError."""
+        """Rows of the events that fetch the steps' batches. Raises NotEvaluableError."""
         self.need_steps()
         rows = batches.loads(self.trace)
         rows = rows[(self.trace.ints("step")[rows] >= 0) & (self.replay.first[rows] >= 0)]
@@ -203,7 +198,7 @@ class Facts:
 
     @cached_property
     def batches_per_step(self) -> float:
-        """Batches of a step on average; steps in which an epoch begins call their loader more often."""
+        """Mean batches per step; steps that begin an epoch call their loader more often."""
         rows, steps = self.batch_rows, self.steps.only(self.mine)
         calls, begins = (
             steps.position(self.trace, part) for part in (rows, rows[batches.begins_epoch(self.trace, rows)])
@@ -214,13 +209,13 @@ class Facts:
 
     @cached_property
     def loading_ns(self) -> float:
-        """Time of the loader in the typical step."""
+        """Loader time of the typical step."""
         return self.typical(self.within_steps(self.activity.loading))
 
     @cached_property
     def waited_ns(self) -> IntArray:
-        """Time that each step of :attr:`rank` waits for batches, without that of getting those that are there, shape
-        (its steps,)."""
+        """Time that each step of :attr:`rank` waits for batches, without fetching those that are ready, shape (its
+        steps,)."""
         node, waited_ns = batches.waited(self.replay.graph)
         steps = self.steps.only(self.mine)
         step = steps.position(self.trace, self.replay.graph.row[node])
@@ -230,8 +225,8 @@ class Facts:
 
     @cached_property
     def period(self) -> int:
-        """How many steps in a row belong together because one of them waits for the batches of all: with starved loader
-        workers as many as there are workers. 1 where every step waits for its own, or the waits take little."""
+        """Number of consecutive steps of which one waits for the batches of all: with starved loader workers the number
+        of workers. 1 if each step waits for its own batch, or the waits are short."""
         if self.waited_ns.sum() <= self.thresholds.loader_share * int(self.steps.recorded_ns[self.mine].sum()):
             return 1
         rows = batches.loads(self.trace)
@@ -240,11 +235,10 @@ class Facts:
 
     @property
     def on_device(self) -> bool:
-        """Whether work on a device was recorded."""
         return has_device_work(self.trace)
 
     def recorded_number(self, what: str) -> int | None:
-        """Return the number of CORES, THREADS or PROCESSES; None where it was not recorded."""
+        """Return the number of CORES, THREADS or PROCESSES; None if not recorded."""
         meta = self.trace.meta
         places: list[Mapping[str, Any]] = [meta.options, meta.extra]
         host = meta.extra.get(HOST)
@@ -259,42 +253,41 @@ class Facts:
 
     @property
     def cores(self) -> int | None:
-        """Cores for each process of the training; None where they were not recorded."""
+        """Cores per process of the training; None if not recorded."""
         of_machine = self.recorded_number(CORES)
         return None if of_machine is None else max(of_machine // (self.recorded_number(PROCESSES) or 1), 1)
 
     def typical(self, of_steps: npt.NDArray[Any]) -> float:
-        """Return the median over the steps of a number of each, shape (all steps,) or (steps of :attr:`rank`,); where
-        several in a row belong together (:attr:`period`), over their means."""
+        """Return the median over the steps of their values, shape (all steps,) or (steps of :attr:`rank`,); with a
+        :attr:`period` above 1, of the means of periods."""
         steps = self.steps if len(of_steps) == len(self.steps) else self.steps.only(self.mine)
         return float(np.median(steps.of_periods(of_steps, self.period)))
 
     def per_step(self, dur_ns: int) -> float:
-        """Return a sum over the whole recording as an average over its steps."""
+        """Return the average over the steps of a sum over the whole recording."""
         return dur_ns / max(len(self.steps), 1)
 
     def mean_ns(self, rows: IntArray) -> float:
-        """Return the time of some events, summed and averaged over the steps."""
+        """Return the time of the events, summed and averaged over the steps."""
         return self.per_step(int(self.trace.ints("dur_ns")[rows].sum()))
 
     def within_steps(self, what: Intervals) -> IntArray:
-        """Return how much of each step of :attr:`rank` a set of its intervals covers, shape (its steps,)."""
+        """Return how much of each step of :attr:`rank` the intervals cover, shape (its steps,)."""
         begin, end = (self.replay.recorded_ns(nodes[self.mine]) for nodes in (self.steps.first, self.steps.after))
         return covered_ns(what, begin, end)
 
     def totals(self, rows: IntArray, values: IntArray | None = None) -> IntArray:
-        """Return what the values of the rows (None: 1 each) add up to in each step, shape (all steps,)."""
+        """Return the sums of the rows' values (None: 1 each) in each step, shape (all steps,)."""
         total = np.zeros(len(self.steps), np.int64)
         step = self.steps.position(self.trace, rows)
         np.add.at(total, step[step >= 0], 1 if values is None else values[step >= 0])
         return total
 
     def median_total(self, rows: IntArray, values: IntArray | None = None) -> float:
-        """Return the median of :meth:`totals`."""
         return float(np.median(self.totals(rows, values))) if len(self.steps) else 0.0
 
     def covered_ns(self, rows: IntArray) -> float:
-        """Return how much of a step the events of :attr:`rank` among the rows cover (union), median over its steps."""
+        """Return how much of a step the rows of :attr:`rank` cover (union), median over its steps."""
         if not len(self.steps) or not len(rows):
             return 0.0
         covered = intervals.union_of(np.sort(self.of_rank(rows)), self.trace.ints("start_ns"), self.trace.end_ns)
@@ -302,12 +295,12 @@ class Facts:
 
     @cached_property
     def busy_ns(self) -> float:
-        """How much of a step any device works (union, of :attr:`rank`), median over its steps."""
+        """Busy time of a step (union over the devices, of :attr:`rank`), median over its steps."""
         return self.covered_ns(np.flatnonzero(~self.trace.host & self.trace.rows("kind", *DEVICE_WORK)))
 
     @cached_property
     def waiting_ns(self) -> IntArray:
-        """How much of its self time each host event waits for a device or another thread, shape (rows,)."""
+        """Part of the self time of each host event that waits for a device or another thread, shape (rows,)."""
         trace, graph = self.trace, self.replay.graph
         nodes = np.flatnonzero(graph.on_host & (graph.row >= 0))
         busy = np.zeros(len(trace), np.int64)
@@ -316,16 +309,16 @@ class Facts:
         return waiting
 
     def ceiling_ns(self, part_ns: IntArray) -> int:
-        """Return by how much the typical step is shorter once each step loses its part, shape (all steps,), and nothing
-        waits instead."""
+        """Return by how much the typical step is shorter once each step loses its part, shape (all steps,), and no new
+        waits appear."""
         return self.step_ns - max(int(self.typical(self.steps.recorded_ns - part_ns)), 0)
 
     def exceeds(self, spent_ns: float, share: float) -> bool:
-        """Return whether a time is more than this share of the step: the condition of nearly every rule."""
+        """Return whether a time exceeds this share of the step, the condition of nearly every rule."""
         return spent_ns > share * self.step_ns
 
     def need_steps(self) -> None:
-        """Raise NotEvaluableError where no steps were recorded."""
+        """Raise NotEvaluableError without recorded steps."""
         if not self.has_steps:
             raise NotEvaluableError(
                 message("no steps were recorded"),
@@ -333,12 +326,12 @@ class Facts:
             )
 
     def need_device(self) -> None:
-        """Raise NotEvaluableError where no device work was recorded."""
+        """Raise NotEvaluableError without recorded device work."""
         if not self.on_device:
             raise NotEvaluableError(message("no device work was recorded"))
 
     def need(self, column: str, record: Text) -> None:
-        """Raise NotEvaluableError where a column of the event table is empty; ``record`` says how to record it."""
+        """Raise NotEvaluableError if a column of the event table is empty; ``record`` says how to record it."""
         if not self.trace.known(column):
             raise NotEvaluableError(message("no {column} were recorded", column=column), record)
 
@@ -361,15 +354,15 @@ class Facts:
         return message("{part:ns} of the {busy:ns} of device busy time in the recording", part=spent_ns, busy=busy)
 
     def plural(self, one: str, many: str, count: float, /, **values: Any) -> Message:
-        """Return ``one`` or ``many`` by ``count``, with the further values ``count`` and ``per_step``. A count that is
-        an average takes the singular where it is shown as 1."""
+        """Return ``one`` or ``many`` by ``count``, with the further values ``count`` and ``per_step``. An average that
+        is shown as 1 takes the singular."""
         number = 1 if f"{count:.3g}" == "1" else 2
         per_step = message("per step") if self.has_steps else message("in the recording")
         return plural(one, many, number, **({"count": count, "per_step": per_step} | values))
 
 
 def listed(names: Sequence[str], most: int = 3) -> Message:
-    """Return the first names, and how many more there are."""
+    """Return the first names, and the number of further ones."""
     rest = len(names) - most
     if rest > 0:
         return message("{names:list} and {rest:count} more", names=names[:most], rest=rest)

@@ -1,5 +1,5 @@
-"""The measurements of earlier advice, from a ledger: a sentence on one advice, and the whole ledger as sections, with
-what became of its predictions and of those of each rule."""
+"""Earlier measurements of advice from a ledger: in words for one advice, and as sections with outcomes for the whole
+ledger."""
 
 from __future__ import annotations
 
@@ -65,7 +65,6 @@ CHART: Final = Chart(
      "saving_low_ratio", "saving_ratio", "saving_high_ratio"),
     names=(mark("saving predicted, p10 to p90"), mark("saving measured, 95% interval")),
 )  # fmt: skip
-"""The picture of :func:`table`."""
 _NOTE: Final = mark(
     "Savings and noise are shares of the step before the change; errors are (predicted − measured) ÷ measured; a "
     "positive error of the saving means that too much was predicted."
@@ -83,8 +82,8 @@ def of_advice(advice: Advice, records: Sequence[Record]) -> list[Record]:
 
 
 def of_rule(advice: Advice, records: Sequence[Record]) -> list[Record]:
-    """Return the measurements of its rule in its framework, the oldest first, without records that do not say their
-    framework."""
+    """Return the measurements of its rule in its framework, the oldest first; records without a framework are
+    skipped."""
     return [
         record
         for record in records
@@ -93,13 +92,12 @@ def of_rule(advice: Advice, records: Sequence[Record]) -> list[Record]:
 
 
 def latest(records: Sequence[Record], advice: str) -> Record | None:
-    """Return the last record of an advice (its id)."""
     return next((record for record in reversed(records) if record.advice == advice), None)
 
 
 def lines(advice: Advice, records: Sequence[Record]) -> Iterator[str]:
     """Yield the last measurement of this advice, else of another one of the same rule and framework. It names the
-    command, as another training may have advice of the same id."""
+    command, because another training may have advice with the same id."""
     own, others = of_advice(advice, records), of_rule(advice, records)
     if own:
         yield say("Measured {what}", what=_last(own))
@@ -108,7 +106,7 @@ def lines(advice: Advice, records: Sequence[Record]) -> Iterator[str]:
 
 
 def _last(records: Sequence[Record]) -> str:
-    """Return the last of some measurements in words, and what became of all of them, where there are several."""
+    """Return the last measurement in words, and the outcomes of all if there are several."""
     last = records[-1]
     outcome = say(_OUTCOMES[last.outcome])
     if last.saving_ratio is not None:
@@ -143,12 +141,11 @@ def report(path: Path) -> Report:
 
 
 def with_outcomes(given: Report, records: Sequence[Record]) -> Report:
-    """Return the report with the records at its end."""
     return replace(given, sections=(*given.sections, section(records)))
 
 
 def sections(records: Sequence[Record]) -> tuple[Section, ...]:
-    """Return :func:`section`, with its groups and the outcomes of each rule as parts of it."""
+    """Return :func:`section`, with its groups and the outcomes of each rule as parts."""
     if not records:
         return (section(records),)
     groups = Section("ledger_groups", say("Outcomes"), grouped(records), within="ledger")
@@ -157,7 +154,7 @@ def sections(records: Sequence[Record]) -> tuple[Section, ...]:
 
 
 def section(records: Sequence[Record]) -> Section:
-    """Return a row for each record, the oldest first, below their summary in words."""
+    """Return a row for each record, the oldest first, after their summary in words."""
     summary, lines = ledger.summary(records), []
     if summary.records:
         groups = joined([
@@ -191,10 +188,10 @@ def section(records: Sequence[Record]) -> Section:
 
 
 def table(records: Sequence[Record]) -> pd.DataFrame:
-    """Return name (the advice, else its rule, else the command), date, outcome, base and change (the commands, at the
-    end); shares of the base: predicted_saving_ratio, predicted_low_ratio and predicted_high_ratio (p10 to p90),
-    saving_ratio (measured), saving_low_ratio and saving_high_ratio (its interval), noise_ratio; and signed:
-    saving_error_ratio, step_error_ratio. NA where unknown."""
+    """Return name (the advice, else its rule, else the command), date, outcome, base and change (commands); shares of
+    the base: predicted_saving_ratio, predicted_low_ratio and predicted_high_ratio (p10 to p90), saving_ratio
+    (measured), saving_low_ratio and saving_high_ratio (its interval), noise_ratio; and signed: saving_error_ratio,
+    step_error_ratio. NA if unknown."""
     rows = [
         {
             "name": record.advice or record.rule or record.change, "date": record.date, "outcome": record.outcome,
@@ -210,7 +207,7 @@ def table(records: Sequence[Record]) -> pd.DataFrame:
 
 
 def grouped(records: Sequence[Record]) -> pd.DataFrame:
-    """Return every record in one group: group, records (how many), ratio (of all)."""
+    """Return the columns group, records (count), ratio (of all); each record is in one group."""
     summary = ledger.summary(records)
     counts = {
         say("predicted and judged"): summary.told,
@@ -223,9 +220,9 @@ def grouped(records: Sequence[Record]) -> pd.DataFrame:
 
 
 def by_rule(records: Sequence[Record]) -> pd.DataFrame:
-    """Return rule, framework, records, verified, refuted, abstained, unmeasured, sign_right (of those predicted
-    and judged), saving_error_ratio and step_error_ratio (medians of the absolute errors), covered_ratio (steps between
-    p10 and p90). NA where unknown."""
+    """Return rule, framework, records, verified, refuted, abstained, unmeasured, sign_right (of those predicted and
+    judged), saving_error_ratio and step_error_ratio (medians of the absolute errors), covered_ratio (steps between p10
+    and p90). NA if unknown."""
     groups: dict[tuple[str, str], list[Record]] = {}
     for record in records:
         groups.setdefault((record.rule or "", record.framework or ""), []).append(record)

@@ -1,8 +1,6 @@
-"""Kernels that multiply matrices: which there are, what their names say, and whether the device has faster cores.
-
-Libraries write the instruction into the name: ``volta_sgemm_64x64_nt`` multiplies single precision on ordinary cores,
-``ampere_fp16_s16816gemm_…`` half precision on tensor cores, ``Cijk_…_MI16x16x1_…`` with the matrix instruction of AMD.
-"""
+"""Kernels that multiply matrices, what their names say, and whether the device has faster cores. Libraries put the
+instruction into the name: ``volta_sgemm_64x64_nt`` multiplies single precision on ordinary cores,
+``ampere_fp16_s16816gemm_…`` half precision on tensor cores, ``Cijk_…_MI16x16x1_…`` uses AMD's matrix instruction."""
 
 from __future__ import annotations
 
@@ -26,7 +24,7 @@ UNKNOWN: Final = 0
 HALF, SINGLE, OTHER = 1, 2, 3
 """Number formats: 16 bits, 32 bits, any other."""
 TENSOR, PLAIN = 1, 2
-"""What multiplies: tensor cores (matrix cores), or the ordinary ones."""
+"""Units that multiply: tensor cores (matrix cores), or ordinary ones."""
 
 _MULTIPLIES: Final = re.compile(
     r"(?<!fb)gemm|cijk_|nvjet|cutlass(?!::(?:b?float|half)\w*_t)|xmma|convol|(?<![a-z])conv\d?d|[a-z]cudnn_|fprop|dgrad|wgrad|winograd|bwd_weight|bwd_data"
@@ -52,19 +50,19 @@ _HALF: Final = re.compile(
 _OTHER: Final = re.compile(r"double|f64|[^a-z][dcz]gemm|gcgemm|int8|i8816|e4m3|e5m2|fft")
 _SINGLE: Final = re.compile(r"sgemm|scudnn|<float|f32f32|ffma|tf32|cijk_[a-z]+_[a-z]+_s_?b|s1688")
 _TENSORS: Final = re.compile(r'"[a-z0-9_:.]*?(half|b?float\d*|double|complex\w*|u?int8|signed char|float8\w*)"')
-"""A recorded type that is that of a tensor, in lower case."""
+"""A recorded type of a tensor, in lower case."""
 _NAMES: Final = 3
 _NAME_LENGTH: Final = 90
-"""Names of kernels in the evidence, and their characters."""
+"""Kernel names in the evidence, and their characters."""
 _TENSOR_CORES_MAJOR, _TF32_MAJOR = 7, 8
-"""Major compute capability of CUDA that brought tensor cores, and those for TF32 and bfloat16 (CUDA C++ Programming
+"""Major CUDA compute capabilities that introduced tensor cores, and those for TF32 and bfloat16 (CUDA C++ Programming
 Guide, table of features by compute capability)."""
 _WARP: Final = 32
-"""Threads of a warp on all devices with CUDA compute capabilities; other makers number theirs alike, with 64."""
+"""Threads of a warp on all CUDA devices; other makers use the same numbering of capabilities, with 64."""
 _WITHOUT: Final = re.compile(r"GTX 16")
-"""Compute capability 7.5, but without tensor cores."""
+"""Devices of compute capability 7.5 without tensor cores."""
 _MATRIX_CORES: Final = re.compile(r"Instinct MI([1-9]\d\d)")
-"""With matrix cores for half precision from MI100 on; from MI200 on they are as fast for bfloat16 (AMD, ISA guides)."""
+"""Matrix cores for half precision since MI100; since MI200 as fast for bfloat16 (AMD, ISA guides)."""
 _MI200: Final = 200
 
 
@@ -84,7 +82,7 @@ class MatrixKernels:
 
 @once
 def matrix_kernels(trace: Trace) -> MatrixKernels:
-    """Return the kernels of a trace that multiply matrices. The types that the operator recorded outweigh the name."""
+    """Return the matrix kernels of a trace. Types recorded by the operator take precedence over the name."""
     names, rows = trace.codes("name"), kernels(trace)
     texts = [name.lower() for name in names.values]
 
@@ -107,20 +105,20 @@ def matrix_kernels(trace: Trace) -> MatrixKernels:
 
 
 def multiplies(name: str) -> bool:
-    """Return whether a kernel of this name (lower case) multiplies matrices or convolves, but not with a vector or for
-    each channel alone, where tensor cores are of no use."""
+    """Return whether a kernel of this name (lower case) multiplies matrices or convolves; not with a vector or per
+    channel, where tensor cores are useless."""
     return bool(_MULTIPLIES.search(name)) and not _NEVER.search(name)
 
 
 def unit(name: str) -> int:
-    """Return TENSOR, PLAIN or UNKNOWN for the name (lower case) of a kernel that multiplies matrices."""
+    """Return TENSOR, PLAIN or UNKNOWN for the lower-case name of a matrix kernel."""
     if _TENSOR.search(name):
         return TENSOR
     return PLAIN if _PLAIN.search(name) else UNKNOWN
 
 
 def number_type(name: str) -> int:
-    """Return HALF, SINGLE, OTHER or UNKNOWN for the name (lower case) of a kernel that multiplies matrices."""
+    """Return HALF, SINGLE, OTHER or UNKNOWN for the lower-case name of a matrix kernel."""
     for type_, words in ((HALF, _HALF), (OTHER, _OTHER), (SINGLE, _SINGLE)):
         if words.search(name):
             return type_
@@ -148,7 +146,7 @@ class TensorCores:
 
 
 def tensor_cores(devices: Sequence[Device]) -> TensorCores:
-    """Return what all of the devices have. Raises NotEvaluableError where their properties do not say."""
+    """Return what all of the devices have. Raises NotEvaluableError if their properties do not say."""
     if not devices:
         raise NotEvaluableError(message("the compute capability of the device was not recorded"))
     each = [tensor_cores_of(device) for device in devices]
@@ -157,7 +155,7 @@ def tensor_cores(devices: Sequence[Device]) -> TensorCores:
 
 
 def tensor_cores_of(device: Device) -> TensorCores:
-    """Return what one device has. Raises NotEvaluableError where its properties do not say."""
+    """Return what one device has. Raises NotEvaluableError if its properties do not say."""
     name = device.name or device.id
     instinct = _MATRIX_CORES.search(name)
     if instinct:
@@ -186,8 +184,8 @@ def cores_and_kernels(facts: Facts) -> tuple[TensorCores, MatrixKernels]:
 def slow_products(
     facts: Facts, device: TensorCores, rows: IntArray, factor: Quantity, how: Text, risk: Text, conflict: str
 ) -> list[Candidate]:
-    """Return the candidate for kernels that faster cores would run in ``factor`` of their time, none where they take
-    too little of the step. ``how`` completes "Matrix products take … ", ``conflict`` is the rule that it replaces."""
+    """Return the candidate for kernels that take ``factor`` of their time on faster cores, none if their share of the
+    step is too small. ``how`` completes "Matrix products take … ", ``conflict`` is the rule that it replaces."""
     spent = facts.covered_ns(rows)
     if not facts.exceeds(spent, facts.thresholds.multiply_share):
         return []

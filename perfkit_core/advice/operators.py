@@ -1,5 +1,5 @@
-"""Masks and rows of operators: by name, by nesting, in the order in which a thread calls them, and by the shapes of
-their inputs; and the kernels and other device work that they launch."""
+"""Masks and rows of operators by name, nesting, call order and input shapes, and of the device work that they
+launch."""
 
 from __future__ import annotations
 
@@ -26,27 +26,25 @@ _REGION: Final = re.compile(
 )
 """Names of regions that frameworks compiled or captured as a whole."""
 Shapes = list[list[int]]
-"""A list for each input, empty where it is no tensor."""
+"""A list for each input, empty if it is no tensor."""
 
 
 def matching(trace: Trace, column: str, test: Callable[[str], object]) -> BoolArray:
-    """Return the mask of the events whose text in ``column`` passes ``test``, shape (rows,); a null does not.
-
-    The test runs once for each distinct text."""
+    """Return the mask of the events whose text in ``column`` passes ``test``, shape (rows,); nulls do not. The test
+    runs once for each distinct text."""
     codes = trace.codes(column)
     mask: BoolArray = codes.lookup(np.array([bool(test(text)) for text in codes.values], np.bool_), False)
     return mask
 
 
 def name_of(trace: Trace, row: int) -> str:
-    """Return the name of an event."""
     names = trace.codes("name")
     name: str = names.values[names.codes[row]]
     return name
 
 
 def names_of(trace: Trace, rows: IntArray) -> list[str]:
-    """Return the distinct names of some events, the most frequent first, equally frequent ones by the alphabet."""
+    """Return the distinct names of the events, the most frequent first, ties in alphabetical order."""
     names = trace.codes("name")
     codes, counts = np.unique(names.codes[rows], return_counts=True)
     ranked = sorted(zip((-counts).tolist(), (names.values[code] for code in codes), strict=True))
@@ -54,7 +52,7 @@ def names_of(trace: Trace, rows: IntArray) -> list[str]:
 
 
 def distinct_names(trace: Trace, rows: IntArray) -> list[str]:
-    """Return the distinct names of some events, in the order of their codes."""
+    """Return the distinct names of the events, in the order of their codes."""
     names = trace.codes("name")
     return [names.values[code] for code in np.unique(names.codes[rows])]
 
@@ -66,7 +64,7 @@ def operators(trace: Trace) -> BoolArray:
 
 
 def outermost(trace: Trace, mask: BoolArray) -> IntArray:
-    """Return the rows of a mask that lie in no other event of it."""
+    """Return the rows of a mask that are in no other event of it."""
     return np.flatnonzero(mask & ~nesting.lies_in(trace.ints("parent"), mask))
 
 
@@ -78,23 +76,22 @@ def within(trace: Trace, rows: IntArray) -> BoolArray:
 
 
 def compiled_regions(trace: Trace) -> BoolArray:
-    """Return the mask of the host events that are compiled or captured code, shape (rows,)."""
+    """Return the mask of the host events in compiled or captured code, shape (rows,)."""
     mask: BoolArray = matching(trace, "name", _REGION.search) & trace.host
     return mask & trace.rows("kind", *(NESTED_KINDS - {RUNTIME}))
 
 
 def kernels(trace: Trace) -> IntArray:
-    """Return the rows of the kernels."""
     return np.flatnonzero(trace.rows("kind", KERNEL) & ~trace.host)
 
 
 def launched(trace: Trace) -> IntArray:
-    """Return the rows of the device work whose launch was recorded."""
+    """Return the rows of the device work with a recorded launch."""
     return np.flatnonzero((trace.ints("launched_by") >= 0) & trace.rows("kind", *DEVICE_WORK))
 
 
 def launched_within(trace: Trace, rows: IntArray) -> IntArray:
-    """Return the rows of the device work that was launched by some host events, or inside them."""
+    """Return the rows of the device work launched by these host events, or inside them."""
     work = launched(trace)
     return work[within(trace, rows)[trace.ints("launched_by")[work]]]
 
@@ -107,14 +104,14 @@ class OperatorOrder:
     thread: IntArray
 
     def same_thread(self, first: IntArray, second: IntArray) -> BoolArray:
-        """Return the mask of the pairs of positions (−1: none) that are on one thread."""
+        """Return the mask of the pairs of positions (−1: none) on the same thread."""
         mask: BoolArray = (first >= 0) & (second >= 0) & (self.thread[first] == self.thread[second])
         return mask
 
 
 @once
 def operator_order(trace: Trace) -> OperatorOrder:
-    """Return the outermost operators of a trace as the model calls them, without those that load data."""
+    """Return the outermost operators in call order, without those that load data."""
     rows = outermost(trace, operators(trace) & ~trace.rows("phase", DATALOADER))
     thread = threads(trace).code[rows].astype(np.int64)
     order = np.lexsort((trace.ints("start_ns")[rows], thread))
@@ -122,8 +119,8 @@ def operator_order(trace: Trace) -> OperatorOrder:
 
 
 def backward_of(trace: Trace, rows: IntArray) -> IntArray:
-    """Return the rows of the outermost operators of the backward pass that the recorded sequence numbers link to
-    operators of the forward pass."""
+    """Return the rows of the outermost backward operators that the recorded sequence numbers link to forward
+    operators."""
     sequence = trace.ints("sequence")
     wanted = np.unique(sequence[rows])
     order = operator_order(trace)
@@ -145,11 +142,11 @@ def shapes_of(text: str) -> Shapes:
 
 
 def per_row(trace: Trace, rows: IntArray, of: Callable[[Shapes], Any], missing: Any) -> npt.NDArray[Any]:
-    """Return ``of`` the shapes of each row, computed once for each distinct text; ``missing`` where there are none."""
+    """Return ``of`` the shapes of each row, computed once for each distinct text; ``missing`` without shapes."""
     shapes = trace.codes("shapes")
     codes = shapes.codes[rows]
     distinct = np.unique(codes[codes >= 0])
     table = np.full(len(shapes.values) + 1, missing)
     for code in distinct.tolist():
         table[code] = of(shapes_of(shapes.values[code]))
-    return table[codes]  # a null has code -1, which indexes the last item: missing
+    return table[codes]  # the code -1 of a null indexes the last item: missing

@@ -1,12 +1,7 @@
-"""Which line of the user's code an advice is about: the innermost frame that is in no installed package.
-
-A frame in the stack of an operator has the line that ran. A frame that was recorded as an event has the line where its
-function begins; if it ran already when the recording began, no line is known.
-
-Profilers write the files of installed packages in full, or without the folder of ``sys.path`` in which they lie. That
-may be the folder of all packages as well as that of the script, so ``pack/file.py`` may be either: the name of the
-package decides.
-"""
+"""The line of the user's code that an advice is about: the innermost frame that is in no installed package. A frame in
+an operator's stack has the line that ran; a frame recorded as an event has the line where its function begins, or none
+if it began before the recording. Profilers write files of installed packages in full or relative to ``sys.path``. As
+the script's folder is there too, ``pack/file.py`` is ambiguous: the name of the package decides."""
 
 from __future__ import annotations
 
@@ -44,29 +39,27 @@ KNOWN: Final = frozenset(
         "trl", "unsloth", "uvicorn", "visualdl", "vllm", "wandb", "webdataset", "xformers", "xgrammar", "yaml", "zmq",
     }
 )  # fmt: skip
-"""Packages that are libraries even where they are not installed: those that trainings commonly call."""
+"""Packages that count as libraries even if not installed: those common in trainings."""
 
 Owner = Enum("Owner", ["USER", "LIBRARY", "RUNTIME"])
 """``RUNTIME``: the framework of the recording, code that its compiler made, Python, and perfkit."""
 _PACKAGES: Final = re.compile(r"(?:^|[/\\])(?:site|dist)-packages[/\\]")
 _PYTHON: Final = re.compile(r"(?:^|[/\\])lib(?:64)?[/\\]python\d[\d.]*[/\\]|^<", re.IGNORECASE)
 _COMPILED: Final = re.compile(r"[/\\]\w*inductor\w*[/\\]|[/\\]\.triton[/\\]|_compile_debug[/\\]")
-"""Folders in which compilers write the code that they make."""
+"""Folders of code that compilers generate."""
 _SEPARATOR: Final = re.compile(r"[/\\]")
 _PERFKIT: Final = "perfkit"
 _AMBIGUOUS: Final = frozenset(
     {"benchmark", "benchmarks", "docs", "examples", "models", "scripts", "src", "test", "tests", "tools", "utils"}
 )
-"""Names of folders of users that careless distributions install, too."""
+"""Names of users' folders that careless distributions install, too."""
 _LINE: Final = re.compile(r"^(?P<file>[^<].*?)(?:\((?P<line>\d+)\)|:(?P<line2>\d+))(?:: ?| |$)(?P<function>.*)$")
 _IN: Final = "in "
-"""Before a line in a library."""
 _MODULE: Final = "<module>"
-"""The function of code at the level of a module."""
 
 
 def owner_of(file: str, framework: str | None) -> Owner:
-    """Return the owner of a file; ``framework`` is the package of the framework that was recorded."""
+    """Return the owner of a file; ``framework`` is the package of the recorded framework."""
     installed = list(_PACKAGES.finditer(file))
     if not installed and (_PYTHON.search(file) or _COMPILED.search(file)):
         return Owner.RUNTIME
@@ -79,7 +72,7 @@ def owner_of(file: str, framework: str | None) -> Owner:
 
 @functools.cache
 def _is_installed(package: str) -> bool:
-    """Return whether a package is installed here; nothing is imported."""
+    """Return whether a package is installed here, without importing it."""
     if not package.isidentifier() or package in _AMBIGUOUS:
         return False
     try:
@@ -99,9 +92,10 @@ class Places:
     def of(self, rows: IntArray, time_ns: IntArray | None = None) -> str | None:
         """Return ``file:line (function)`` in which the rows (device work: its launches) spend most time.
 
-        ``file:line (def function)`` where only the line is known in which the function begins, ``file (function)``
-        where none is; ``in …`` with those of a library where none of the user was recorded, None where neither was.
-        ``time_ns``: what of the time of each row counts (None: its duration, of device work that of its launch)."""
+        ``file:line (def function)`` if only the line is known where the function begins, ``file (function)`` without a
+        line; ``in …`` with a library's line if no user frame was recorded, None without any. ``time_ns``: the time of
+        each row that counts (None: its duration, of device work that of its launch).
+        """
         launched_by = self._trace.ints("launched_by")[rows]
         rows = np.where(launched_by != NO_ROW, launched_by, rows)
         spent = self._trace.ints("dur_ns")[rows] if time_ns is None else time_ns
@@ -138,7 +132,7 @@ class Places:
                     lines.append(None)
                     continue
                 function, place = match["function"].strip(), match["file"]
-                if with_line and function != _MODULE:  # the line of a module says nothing
+                if with_line and function != _MODULE:  # the line of a module is meaningless
                     kind = "def " if function.isidentifier() else ""  # a <lambda> has few lines
                     place, function = f"{place}:{match['line'] or match['line2']}", f"{kind}{function}"
                 lines.append(f"{'' if owner is Owner.USER else _IN}{place} ({function})")
@@ -147,7 +141,7 @@ class Places:
 
 
 def _distinct(lines: list[str | None], codes: IntArray) -> pd.Categorical:
-    """Return the lines that ``codes`` index (-1: none), each once."""
+    """Return the lines that ``codes`` index (-1: none), without duplicates."""
     distinct = list(dict.fromkeys(line for line in lines if line is not None))
     position = {line: code for code, line in enumerate(distinct)}
     code = np.array([-1 if line is None else position[line] for line in lines] + [-1], np.int64)
@@ -155,8 +149,8 @@ def _distinct(lines: list[str | None], codes: IntArray) -> pd.Categorical:
 
 
 def innermost(stack: str, framework: str | None) -> str | None:
-    """Return ``file:line (function)`` of the innermost frame of the user; where there is none, ``in file:line
-    (function)`` of the innermost frame of a library. ``stack`` has the innermost frame first."""
+    """Return ``file:line (function)`` of the user's innermost frame, else ``in file:line (function)`` of a library's
+    innermost frame. ``stack`` has the innermost frame first."""
     library = None
     for frame in stack.split(SEPARATOR):
         match = _LINE.match(frame.strip())

@@ -1,12 +1,7 @@
-"""How long a step takes with a candidate's edits, by replays with all uncertain numbers at their best, likely and
-worst, and how well the replay repeats the unchanged recording.
-
-The interval of a step is that of the three cases, wider by how uncertain the median of the recorded steps itself is.
-The interval of the saving is only scaled by it: a training that is slower than recorded is so before and after.
-
-The ceiling of a saving is a replay in which what the edits shorten takes no time at all and nothing waits for it: no
-size of the edits lets anything begin earlier.
-"""
+"""Step times with a candidate's transforms, by replays with the uncertain numbers at their best, likely and worst. The
+interval of a step spans the three cases, widened by the uncertainty of the recorded median. The interval of the saving
+is only scaled by it, because a training that is slower than recorded is so before and after. The ceiling is a replay in
+which the shortened events take no time and nothing waits for them: no size of the transforms saves more."""
 
 from __future__ import annotations
 
@@ -43,16 +38,15 @@ from perfkit_core.replay.waits import untold_waits
 _LEVEL: Final = 0.8
 """p10 to p90."""
 ONE_STEP: Final = 0.05
-"""Spread that is assumed for a recording of a single step, which shows none: what identical steps of one training
-differ by on an idle machine."""
+"""Spread assumed for a recording of a single step: typical of identical steps of one training on an idle machine."""
 
 
 def step_ns(facts: Facts, graph: Graph, period: int = 1) -> float:
     """Return the median time of a step in ns once a graph is played. Raises CyclicGraphError.
 
-    ``period``: how many steps in a row belong together, of which one does what the others leave out. The median of such
-    steps would be that of either kind, so the time is that of the periods, as a share of what they took when recorded,
-    times the median recorded step. With starved loader workers steps belong together by themselves (``facts.period``).
+    ``period``: consecutive steps of which one does what the others leave out. Their median would be that of one of the
+    two kinds, so the result is the time of the periods relative to the recorded one, times the recorded median step.
+    With starved loader workers steps form periods by themselves (``facts.period``).
     """
     both = math.lcm(period, facts.period)
     if len(facts.steps.of_periods(facts.steps.recorded_ns, both)):  # enough steps for whole periods of both kinds
@@ -65,7 +59,7 @@ def step_ns(facts: Facts, graph: Graph, period: int = 1) -> float:
 
 
 def most_ns(facts: Facts, edits: Sequence[Edit], period: int = 1) -> int | None:
-    """Return by how much a step becomes shorter in the limit of the edits; None where an edit has none. ``period``: see
+    """Return the largest possible saving per step of the edits, None if an edit has no limit. ``period``: see
     :func:`step_ns`. Raises CyclicGraphError."""
     limits = [limit(edit) for edit in edits]
     if not edits or None in limits:
@@ -75,11 +69,9 @@ def most_ns(facts: Facts, edits: Sequence[Edit], period: int = 1) -> int | None:
 
 
 def limit(edit: Any) -> tuple[Edit, ...] | None:
-    """Return the edits that no size of this one exceeds.
-
-    None where there are none that mean anything: for data loaded in workers (without its loader a step would still wait
-    for batches to be made, and other work of the host changes, too), for launches that become one (without them the
-    device would have no work), and for unknown kinds of edits."""
+    """Return the edits that no size of this one exceeds. None without a meaningful limit: for data loaded in workers (a
+    step would still wait for batches, and other host work changes too), for launches that become one (without them the
+    device would have no work), and for unknown edits."""
     match edit:
         case InCases():
             return limit(edit.change)
@@ -102,7 +94,6 @@ def limit(edit: Any) -> tuple[Edit, ...] | None:
 
 
 def predict(facts: Facts, candidate: Candidate) -> Prediction:
-    """Return the prediction of one candidate."""
     if candidate.base_ns is None:
         base = facts.step_ns
         base_low, base_high = (base * factor for factor in noise(facts))
@@ -122,7 +113,7 @@ def predict(facts: Facts, candidate: Candidate) -> Prediction:
     if candidate.method == "none" or after is None:
         return now
     ceiling = candidate.ceiling_ns if most is None else most
-    if ceiling is not None:  # the replay with all uncertain numbers at their best may save more than the rule expects
+    if ceiling is not None:  # the replay with the numbers at their best may save more than the rule expects
         ceiling = max(ceiling, base - round(after.low))
     factors = noise(facts)
     saving_low = round(min((base - after.high) * factor for factor in factors))
@@ -145,9 +136,8 @@ def noise(facts: Facts) -> tuple[float, float]:
 
 
 def step_times(facts: Facts) -> FloatArray:
-    """Return the recorded time of each step in ns, the median of its ranks: that ranks differ is no noise. Shape
-    (steps,); where several in a row belong together (``facts.period``) the mean of each period, so that the noise is
-    that between periods."""
+    """Return the recorded time of each step in ns, as the median of its ranks, whose differences are no noise. Shape
+    (steps,); with a ``facts.period`` above 1 the mean of each period, so that the noise is that between periods."""
     times = pd.Series(facts.steps.recorded_ns).groupby(facts.steps.number).median().to_numpy(np.float64)
     whole = len(times) // facts.period * facts.period
     means: FloatArray = times[:whole].reshape(-1, facts.period).mean(axis=1)

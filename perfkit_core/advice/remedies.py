@@ -1,5 +1,4 @@
-"""Remedies: what to write against a finding in the framework and the mode of the recording, read from files of the
-adapters, and what a recording tells that they depend on."""
+"""Remedies: the selection of a fix for the framework and mode of a recording, from the adapters' files."""
 
 from __future__ import annotations
 
@@ -23,7 +22,7 @@ from perfkit_core.system.packages import convert, read_toml
 
 EAGER, STATIC, ANY = "eager", "static", "any"
 _GRAPH: Final = re.compile(r"executor::run", re.IGNORECASE)
-"""Event of frameworks that run a whole graph; a compiled function inside eager code is changed where it is written."""
+"""Event of frameworks that run a whole graph; functions compiled inside eager code are changed in the source."""
 _WORD: Final = re.compile(r"\{(\w+)\}")
 _NAMED_TEXT: Final = re.compile(r"\$\{([\w-]+)\}")
 BFLOAT16, FLOAT16, UNKNOWN = "bfloat16", "float16", "unknown"
@@ -48,9 +47,9 @@ class _Entry(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 def read_remedies(package: str) -> tuple[Remedy, ...]:
     """Return the remedies in ``remedies.toml`` of an adapter's package, in the order of the file.
 
-    The file has an array of tables for each rule, ``[[host-sync]]``. Its table ``[texts]`` and the file
-    ``remedy_texts.toml`` of this package name texts that several remedies share: ``${name}`` in ``code`` or ``note``
-    stands for one. Line breaks in a note are spaces. Raises ValueError for an entry that does not fit.
+    The file has an array of tables for each rule, ``[[host-sync]]``. ``${name}`` in ``code`` or ``note`` inserts a
+    shared text from its table ``[texts]`` or from ``remedy_texts.toml`` of this package. Line breaks in a note are
+    spaces. Raises ValueError for an invalid entry.
     """
     file = f"{package}/remedies.toml"
     tables = read_toml(package, "remedies.toml")
@@ -79,8 +78,8 @@ def mode(trace: Trace) -> str:
 
 
 def remedied(known: Iterable[Remedy], rule: str, run_mode: str, words: Mapping[str, str]) -> Remedied | None:
-    """Return the remedy for a rule among those that fit the words of the finding and the recording, filled with them:
-    that of the mode, one for any mode, or that of another mode, with a note about it."""
+    """Return the filled remedy for a rule that fits the words of the finding and the recording: for the mode, for any
+    mode, or else for another mode, with a note about it."""
     fitting = [
         remedy
         for remedy in known
@@ -99,12 +98,11 @@ def remedied(known: Iterable[Remedy], rule: str, run_mode: str, words: Mapping[s
 
 def recorded_words(trace: Trace) -> dict[str, str]:
     """Return words for remedies, each known or ``unknown``: ``half`` (``bfloat16``, ``float16``), ``half_short``
-    (``bf16``), ``device`` (its name), ``runtime`` (``cuda``, ``hip``; ``none`` without work on a device), ``clocks``
-    (the command that shows a device's clocks), ``training`` (``yes``, ``no``: whether anything was computed backward or
-    updated)."""
+    (``bf16``), ``device`` (its name), ``runtime`` (``cuda``, ``hip``; ``none`` without device work), ``clocks`` (the
+    command that shows a device's clocks), ``training`` (``yes``, ``no``: whether it has a backward pass or update)."""
     devices = trace.meta.devices
     on_host = not devices and not len(kernels(trace))
-    half = BFLOAT16  # hosts multiply bfloat16, all of them in software at least
+    half = BFLOAT16  # all hosts multiply bfloat16, at least in software
     if not on_host:
         try:
             half = BFLOAT16 if tensor_cores(devices).bfloat16 else FLOAT16
@@ -113,7 +111,7 @@ def recorded_words(trace: Trace) -> dict[str, str]:
     training = UNKNOWN  # without recorded phases
     if trace.known("phase"):
         training = "yes" if trace.rows("phase", BACKWARD, OPTIMIZER).any() else "no"
-    # the runtime by the calls that were recorded, else by the name of the device
+    # the runtime by the recorded calls, else by the name of the device
     names = trace.codes("name")
     codes = np.unique(names.codes[trace.rows("kind", RUNTIME, SYNC)])
     called = tuple(names.values[code].lower() for code in codes if code >= 0)

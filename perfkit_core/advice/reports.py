@@ -1,5 +1,4 @@
-"""Advice as reports and sections that every renderer can show: in words, as a table, in sum, and for the page of a
-profile; and the table of replays of unchanged recordings."""
+"""Advice as reports and sections for every renderer, and the table of replays of unchanged recordings."""
 
 from __future__ import annotations
 
@@ -29,7 +28,7 @@ FIRST: Final = 3
 """Advice that a report on a whole profile shows in words."""
 _IN_SUM: Final = "in_sum"
 _SELDOM: Final = ("why", "afterwards_ns", "after")
-"""Columns that are left out where they are empty."""
+"""Columns that are left out if empty."""
 _OVERVIEW: Final = (
     "id", "advice", "severity", "saving_ns", "saving_ratio", "place", "step_ns", "step_p10_ns", "step_p90_ns", "p10_ns",
     "p50_ns", "p90_ns", "floor_ns", "method",
@@ -42,8 +41,8 @@ _INTERVALS: Final = (
 
 
 def report(advices: Advices, trace: Trace, records: Sequence[Record] = (), every: bool = False) -> Report:
-    """Return all advice in words, with what was measured of it before (``records``), then what it saves together and
-    what is not known; ``every``: name all rules that could not be evaluated."""
+    """Return all advice in words, with earlier measurements (``records``), the combined saving and what is unknown;
+    ``every``: name all rules that could not be evaluated."""
     of, source = step_or_recording(trace), facts.source(trace)
     texts = [in_words(number, one, advices, of, records) for number, one in enumerate(advices.advice, 1)]
     more = mark("Evidence for the first advice: perfkit advise {source} --explain {id}.")
@@ -54,7 +53,7 @@ def report(advices: Advices, trace: Trace, records: Sequence[Record] = (), every
 
 
 def in_words(number: int, advice: Advice, advices: Advices, of: str, records: Sequence[Record] = ()) -> Section:
-    """Return one advice with what was measured of it before, and its fix in code."""
+    """Return one advice with its earlier measurements and its fix in code."""
     remedy = advice.remedy
     lines = [*text.lines(advice, advices, of), *ledger.lines(advice, records)]
     if remedy is None:
@@ -73,7 +72,7 @@ def in_words(number: int, advice: Advice, advices: Advices, of: str, records: Se
 
 
 def sentences(advices: Advices, of: str, every: bool = False) -> Iterator[Message]:
-    """Yield what all advice comes to, and what is not known."""
+    """Yield the combined saving of all advice, and what is unknown."""
     yield from text.together(advices, of)
     yield from text.gains(advices)
     yield text.replayed(advices.identity, of)
@@ -92,8 +91,8 @@ def table_report(advices: Advices, trace: Trace) -> Report:
 
 
 def of_page(trace: Trace) -> tuple[Section, ...]:
-    """Return the sections for a page on the profile: all advice as a table, what it adds up to, and what saves most in
-    words. An error here must not cost the page its other sections."""
+    """Return the sections for a page on the profile: all advice as a table, the combined saving, and the largest
+    savings in words. An error here must not cost the page its other sections."""
     from perfkit_core.advice.engine import advise
 
     try:
@@ -114,17 +113,13 @@ def elsewhere() -> tuple[Section, ...]:
 
 
 def without_advice(why: str) -> tuple[Section, ...]:
-    """Return the section of a page that has no advice."""
     return (Section("advice", say("Advice"), table(()), empty=why, columns=COLUMNS),)
 
 
 def overview(advices: Advices) -> Section:
-    """Return all advice as a table, the largest saving first, then all that can be combined as one more row (without an
-    id).
-
-    Columns: id, advice (number, title and change; the question where one was asked), severity, then as in
-    :func:`perfkit_core.advice.advice.table`.
-    """
+    """Return all advice as a table, the largest saving first, then a row (without id) for the combined advice. Columns:
+    id, advice (number, title and change, or the what-if question), severity, then as in
+    :func:`perfkit_core.advice.advice.table`."""
     asked = [f"{question}: " for question in advices.asked] or [""] * len(advices.advice)
     labels = [
         with_change(f"{number}. {question}{one.title}", one.prediction)
@@ -144,7 +139,7 @@ def overview(advices: Advices) -> Section:
 
 
 def intervals(x: str) -> Chart:
-    """Return the picture of a table with the columns of predictions, each row named by its column ``x``."""
+    """Return the chart of a table of predictions, with rows named by the column ``x``."""
     now, after, floor = ("step_p10_ns", "step_ns", "step_p90_ns"), ("p10_ns", "p50_ns", "p90_ns"), ("floor_ns",) * 3
     return Chart("intervals", x, (*now, *after, *floor), names=_INTERVALS)
 
@@ -158,9 +153,8 @@ def with_change(label: str, prediction: Prediction) -> str:
 
 
 def sections(advices: Advices, of: str) -> Iterator[Section]:
-    """Yield the sum of all advice, with its parts as far as they are not empty: what can be combined, what saves
-    nothing by itself, and the rules that could not be evaluated. ``of``: what the times are of, "step" or "recording".
-    """
+    """Yield the summary of all advice with its non-empty parts: what can be combined, what saves nothing alone, and the
+    rules that could not be evaluated. ``of``: the unit of the times, "step" or "recording"."""
     lines = (*text.together(advices, of), *text.gains(advices), text.replayed(advices.identity, of))
     yield Section(_IN_SUM, say("In sum"), pd.DataFrame(), lines=lines)
     if len(advices.advice) > 1 and not advices.asked:
@@ -174,13 +168,13 @@ def sections(advices: Advices, of: str) -> Iterator[Section]:
 
 
 def together(advices: Advices) -> pd.DataFrame:
-    """Return id, saving_ns (by itself), combined (whether it is part of the combined saving), why (not), afterwards_ns
-    (what it saves once others are followed, where that differs much), after (which others). NA where unknown."""
+    """Return id, saving_ns (alone), combined (whether part of the combined saving), why (not), afterwards_ns (saving
+    once others are followed, if that differs much), after (which others). NA if unknown."""
     return _savings(advices, advices.advice, "id", "saving_ns", "combined", "why", "afterwards_ns", "after")
 
 
 def without_saving(advices: Advices) -> pd.DataFrame:
-    """Return id, title, saving_ns, afterwards_ns (once others are followed, where that is much)."""
+    """Return id, title, saving_ns, afterwards_ns (once others are followed, if that is much)."""
     return _savings(advices, advices.without_saving, "id", "title", "saving_ns", "afterwards_ns", "after")
 
 
@@ -199,7 +193,7 @@ def _savings(advices: Advices, advice: Sequence[Advice], *columns: str) -> pd.Da
 
 
 def not_evaluable(advices: Advices) -> pd.DataFrame:
-    """Return rule, reason, to_record (what to record so that it can be evaluated; NA where nothing helps)."""
+    """Return rule, reason, to_record (what to record instead; NA if nothing helps)."""
     rows = [
         (rule, text.capitalized(why.reason), render(why.record) or pd.NA) for rule, why in advices.not_evaluable.items()
     ]
@@ -207,7 +201,7 @@ def not_evaluable(advices: Advices) -> pd.DataFrame:
 
 
 def identity_report(sources: Sequence[PathLike], partial: bool = False) -> Report:
-    """Return how well the unchanged recordings repeat themselves. Raises SourceError."""
+    """Return the replay errors of the unchanged recordings. Raises SourceError."""
     made = identities(sources, partial)
     with_steps, lines = made[made["steps"].notna()], []
     if not with_steps.empty:
@@ -230,9 +224,8 @@ def identity_report(sources: Sequence[PathLike], partial: bool = False) -> Repor
 
 
 def identities(sources: Sequence[PathLike], partial: bool = False) -> pd.DataFrame:
-    """Return a row for each source, a profile of its own: source, events, steps (NA where none were recorded), step_ns
-    (median; without steps the whole recording), error_ratio, worst_error_ratio, unexplained_ratio. Raises SourceError.
-    """
+    """Return a row for each source, a profile of its own: source, events, steps (NA if none were recorded), step_ns
+    (median; else of the whole recording), error_ratio, worst_error_ratio, unexplained_ratio. Raises SourceError."""
     from perfkit_core.readers.load import load
 
     rows = []

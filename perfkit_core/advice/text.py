@@ -1,4 +1,4 @@
-"""Advice in words: numbers in their units, assumptions, the sentences on one advice and on all of them."""
+"""Advice in words: numbers in their units, assumptions, and the sentences on one advice and on all of them."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ NOTHING: Final = mark("nothing was found that would save time")
 _SHOWN: Final = 8
 """Items of a list that are shown; the machine formats have all."""
 _RULES: Final = 4
-"""Rules that are named for one reason; the machine formats have all."""
+"""Rules named for one reason; the machine formats have all."""
 _SUFFIXES: Final = ("_ns", "_bytes", "_ratio", "_factor", "_left")
 _SHARES: Final = ("_ratio", "_left")
 _RATE: Final = "_per_ns"
@@ -55,7 +55,7 @@ _ASSUMPTIONS_OF_RULES: Final[Mapping[tuple[str, str], str]] = {
     ("zero-fill-gradients", "device_factor"): mark("adding to gradients takes {value} its time on the device"),
     ("rank-skew", "factor"): mark("the excess of the slow rank takes {value} its time"),
 }
-"""Names that mean something else in each rule."""
+"""Names whose meaning depends on the rule."""
 _ON_HOST: Final = "_on_host_ns"
 _METHODS: Final = {
     "replay": mark("replayed on the recording"),
@@ -65,12 +65,12 @@ _METHODS: Final = {
 
 
 def step_or_recording(trace: Trace) -> str:
-    """Return "step" or "recording": what the times of predictions are of."""
+    """Return "step" or "recording", the unit of the predicted times."""
     return "step" if len(step_numbers(trace)) else "recording"
 
 
 def several(names: Sequence[str], most: int = _SHOWN) -> str:
-    """Return the first names, and how many more there are."""
+    """Return the first names, and the number of further ones."""
     rest = len(names) - most
     first = say(", ").join(names[:most])
     return say("{names} and {count} more", names=first, count=rest) if rest > 0 else first
@@ -83,7 +83,7 @@ def joined(names: Sequence[str]) -> str:
 
 
 def names(texts: Sequence[str]) -> list[str]:
-    """Return the names of numbers for people, with the unit in a word where two would be the same without."""
+    """Return readable names of numbers, with the unit in a word if two would be equal without it."""
     shown = [name(text) for text in texts]
     return [
         f"{one}{say(_KINDS.get(_suffix(text), ''))}" if shown.count(one) > 1 else one
@@ -106,7 +106,7 @@ def _suffix(text: str) -> str:
 
 
 def value(named: str, number: Any) -> str:
-    """Return a number, an uncertain number, a text or several of them, in the unit that ``named`` ends with."""
+    """Return a number, an uncertain number, or texts, in the unit that ``named`` ends with."""
     if number is None:
         return say("not known")
     if isinstance(number, bool):
@@ -121,7 +121,7 @@ def value(named: str, number: Any) -> str:
 
 
 def likely(named: str, number: Number) -> str:
-    """Return ``0.1–2 ms, likely 0.5 ms``; the number alone where it is certain."""
+    """Return ``0.1–2 ms, likely 0.5 ms``; only the number if it is certain."""
     interval = span(named, number)
     if not isinstance(number, Quantity) or number.low == number.high:
         return interval
@@ -129,8 +129,7 @@ def likely(named: str, number: Number) -> str:
 
 
 def span(named: str, number: Number) -> str:
-    """Return ``0.1–2 ms`` in the unit that ``named`` ends with and that suits the higher end; one number where both
-    ends read alike."""
+    """Return ``0.1–2 ms`` in the unit of ``named`` that suits the upper end; one number if both ends read alike."""
     low, high = sorted((number.low, number.high)) if isinstance(number, Quantity) else (number, number)
     if not named.endswith(_RATE):
         if named.endswith("_ns"):
@@ -171,16 +170,14 @@ def capitalized(text: Text) -> str:
 
 
 def title(number: int, advice: Advice, asked: str | None = None) -> str:
-    """Return ``1. Load data in worker processes: saves 66% of the time``.
-
-    ``asked``: the question that this answers (``loader-workers=4``)."""
+    """Return ``1. Load data in worker processes: saves 66% of the time``; ``asked`` is the what-if question."""
     parts = [part for part in (asked, advice.title, render(saves(advice.prediction))) if part]
     return f"{number}. {say(': ').join(parts)}"
 
 
 def saves(prediction: Prediction) -> Message | None:
-    """Return ``saves 12% of the time``, or what it costs; ``may save`` where its interval includes a cost; None where
-    no number is known."""
+    """Return ``saves 12% of the time``, or the cost; ``may save`` if the interval includes a cost; None without a
+    number."""
     share = prediction.saving_ratio
     if share is None:
         return None
@@ -194,7 +191,7 @@ def saves(prediction: Prediction) -> Message | None:
 
 
 def lines(advice: Advice, advices: Advices, of: str) -> Iterator[Text]:
-    """Yield what, where, how much, how sure, after what. ``of``: what the times are of, "step" or "recording"."""
+    """Yield the finding, place, saving, certainty and order. ``of``: the unit of the times, "step" or "recording"."""
     yield sentence(advice.candidate.what)
     where = [part for part in (advice.place, steps(advice)) if part]
     if where:
@@ -208,7 +205,7 @@ def lines(advice: Advice, advices: Advices, of: str) -> Iterator[Text]:
 
 
 def expected(p: Prediction, of: str) -> Iterator[Message]:
-    """Yield the time now and afterwards, and the saving or cost, each with its interval."""
+    """Yield the time before and after, and the saving or cost, each with its interval."""
     ceiling = [] if p.ceiling_ns is None else [message("never more than {time:ns} by itself", time=p.ceiling_ns)]
     if p.p50_ns is None or p.saving_ns is None:
         unknown = message("Saving: cannot be predicted from this recording")
@@ -224,7 +221,7 @@ def expected(p: Prediction, of: str) -> Iterator[Message]:
 
 
 def now_and_then(p: Prediction, of: str, within: bool = False) -> Message:
-    """Return the time now and afterwards; ``within``: as part of a sentence."""
+    """Return the time before and after; ``within``: as part of a sentence."""
     values = {"now": p.base_ns, "then": p.p50_ns, "low": p.p10_ns or 0, "high": p.p90_ns or 0}
     if of == "step" and within:
         return message("step: {now:ns} now, {then:ns} afterwards (p10 to p90: {low:ns} to {high:ns})", **values)
@@ -236,7 +233,7 @@ def now_and_then(p: Prediction, of: str, within: bool = False) -> Message:
 
 
 def how_sure(advice: Advice, advices: Advices) -> Iterator[Message]:
-    """Yield the source of the number, what the interval rests on, and what is not counted on."""
+    """Yield the source of the number, the basis of its interval, and what is not counted."""
     p = advice.prediction
     saving, low, high = p.saving_ns or 0, p.saving_p10_ns or 0, p.saving_p90_ns or 0
     yield message(_METHODS[p.method])
@@ -256,8 +253,8 @@ def how_sure(advice: Advice, advices: Advices) -> Iterator[Message]:
 
 
 def after(advice: Advice, advices: Advices) -> Message:
-    """Return what is left, or only comes, of a saving once other advice is followed: ``saves nothing by itself, 12 ms
-    once loader-workers-29c1 is done``."""
+    """Return how the saving changes once other advice is followed: ``saves nothing by itself, 12 ms once
+    loader-workers-29c1 is done``."""
     own, then = advice.prediction.saving_ns or 0, advices.after[advice.id]
     others = message("{names:and}", names=then.once)
     if len(then.once) > 2 and set(then.once) == set(advices.together) - {advice.id}:
@@ -275,7 +272,7 @@ def after(advice: Advice, advices: Advices) -> Message:
 
 
 def steps(advice: Advice) -> Message | None:
-    """Return the steps in which it was found, None where it was found in none."""
+    """Return the steps of the finding, None without steps."""
     if advice.steps is None:
         return None
     first, last = advice.steps
@@ -285,7 +282,7 @@ def steps(advice: Advice) -> Message | None:
 
 
 def replayed(identity: Identity, of: str) -> Message:
-    """Return how well the unchanged recording was repeated. ``of``: what was compared, "step" or "recording"."""
+    """Return the replay error in words. ``of``: what was compared, "step" or "recording"."""
     if identity.error is None or identity.worst is None:
         return message("Nothing was replayed: the recording has no host events.")
     steps = unexplained = waits = None
@@ -312,7 +309,7 @@ def replayed(identity: Identity, of: str) -> Message:
 
 
 def together(advices: Advices, of: str) -> Iterator[Message]:
-    """Yield what all advice saves that does not exclude each other."""
+    """Yield the combined saving of all advice that do not exclude each other."""
     if advices.combined is None or len(advices.together) < 2:
         return
     _, *saving = expected(advices.combined, of)
@@ -326,7 +323,7 @@ def together(advices: Advices, of: str) -> Iterator[Message]:
 
 
 def gains(advices: Advices) -> Iterator[Message]:
-    """Yield what is no advice by itself, and becomes worth it once other advice is followed."""
+    """Yield what saves nothing alone, but does once other advice is followed."""
     for one in advices.without_saving:
         if one.id in advices.after:
             yield message(
@@ -335,7 +332,7 @@ def gains(advices: Advices) -> Iterator[Message]:
 
 
 def without_saving(advices: Advices) -> Iterator[Message]:
-    """Yield what was found and saves nothing, or too little."""
+    """Yield what was detected but saves nothing or too little."""
     left = [one for one in advices.without_saving if one.id not in advices.after]
     none = [one.id for one in left if (one.prediction.saving_ns or 0) <= 0]
     little = [
@@ -350,8 +347,8 @@ def without_saving(advices: Advices) -> Iterator[Message]:
 
 
 def not_evaluable(advices: Advices, every: bool = False) -> Iterator[Message]:
-    """Yield the rules that could not be evaluated, a sentence for each reason. What to record is left to the machine
-    formats and to ``--rule``. ``every``: name all rules."""
+    """Yield the rules that could not be evaluated, a sentence for each reason, without what to record (see machine
+    formats and ``--rule``). ``every``: name all rules."""
     reasons = advices.not_evaluable
     if len(reasons) == 1:
         for rule, why in reasons.items():
@@ -370,8 +367,8 @@ def not_evaluable(advices: Advices, every: bool = False) -> Iterator[Message]:
 
 
 def headline(advices: Advices, of: str) -> Iterator[Text]:
-    """Yield the one sentence about all advice for hurried readers; where something was asked, a sentence for each
-    answer. ``of``: what the times are of, "step" or "recording"."""
+    """Yield one sentence about all advice, or a sentence for each what-if question. ``of``: the unit of the times,
+    "step" or "recording"."""
     whole = message("a step") if of == "step" else message("the recording")
     if advices.asked:
         for question, one in zip(advices.asked, advices.advice, strict=True):
@@ -389,7 +386,7 @@ def headline(advices: Advices, of: str) -> Iterator[Text]:
         yield sentence(message("{nothing}{notes}", nothing=message(NOTHING), notes=notes))
         return
     changes, best, which = len(savings), savings[0], None
-    # a prediction that is no replay may save more by itself than all that can be combined
+    # a prediction that is no replay may exceed the combined saving
     if advices.combined is not None and (advices.combined.saving_ns or 0) >= (best.saving_ns or 0):
         best = advices.combined
     if changes > 1:
@@ -403,7 +400,7 @@ def headline(advices: Advices, of: str) -> Iterator[Text]:
 
 
 def answer(whole: Message, p: Prediction, which: Message | None = None) -> Message:
-    """Return the time of a step or the recording now and afterwards, with the interval; ``which``: the changes."""
+    """Return the time before and after, with the interval; ``which``: the changes."""
     if p.p50_ns is None:
         return message("the new time of {what} cannot be predicted from this recording.", what=whole)
     values = {"what": whole, "now": p.base_ns, "then": p.p50_ns, "low": p.p10_ns or 0, "high": p.p90_ns or 0}

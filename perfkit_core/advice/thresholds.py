@@ -1,7 +1,5 @@
-"""Every number that decides whether a rule fires, in one table that a user can override.
-
-``perfkit advise --threshold loader_share=0.1``, or ``advise(..., thresholds={"loader_share": 0.1})``.
-"""
+"""The thresholds of all rules, in one table that a user can override. ``perfkit advise --threshold loader_share=0.1``,
+or ``advise(..., thresholds={"loader_share": 0.1})``."""
 
 from __future__ import annotations
 
@@ -15,8 +13,8 @@ from perfkit_core.errors import UsageError
 
 @dataclass(frozen=True, slots=True)
 class Thresholds:
-    """Shares are of the step time unless the comment says otherwise; sizes and times have their unit in the name. Each
-    comment gives the numbers of the rules that use it, and the source where the value is not our own choice."""
+    """Shares are of the step time unless the comment says otherwise. Comments give the numbers of the rules that use a
+    threshold, and its source unless the value is our own choice."""
 
     severity_high: float = 0.10  # all: a saving of this share of the step has high severity
     severity_medium: float = 0.03  # all: a saving of this share has medium severity, a smaller one low
@@ -60,10 +58,8 @@ class Thresholds:
 
 
 def overridden(given: Mapping[str, float]) -> Thresholds:
-    """Return the thresholds with the ``given`` values replaced.
-
-    Raises UsageError for an unknown name, for a value that is negative or not finite, and for a fraction where
-    something is counted."""
+    """Return the thresholds with the ``given`` values replaced. Raises UsageError for an unknown name, a negative or
+    infinite value, and a fraction for a count."""
     types = {field.name: field.type for field in fields(Thresholds)}
     for name, value in given.items():
         if name not in types:

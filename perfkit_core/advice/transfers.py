@@ -1,5 +1,4 @@
-"""Copies between host and device, and the outermost operators around them: what asked for each copy, how long the host
-waited for it, which copies come back, and what operators cost on the other side of the bus."""
+"""Copies between host and device with the waits and round trips around them, and operator times on either side."""
 
 from __future__ import annotations
 
@@ -27,12 +26,12 @@ if TYPE_CHECKING:
 _VIEWS: Final = ("reshape", "slice", "transpose", "expand", "split", "contiguous", "alias", "copy", "cast", "item")
 """Operators that compute nothing."""
 _ALLOCATES: Final = re.compile(r"empty", re.IGNORECASE)
-"""Operators that reserve memory and leave its contents open."""
+"""Operators that reserve memory without writing it."""
 _MOVES: Final = ("copy", "cast", "item")
-"""Operators that do nothing but move data."""
+"""Operators that only move data."""
 _MOVING: Final = re.compile(r"memcpy|\bitem\b|\bnumpy\b|\btolist\b|TensorCopy", re.IGNORECASE)
 NESTED: Final = 8
-"""Operators that move data are nested at most this deeply (to → _to_copy → copy_ → …)."""
+"""Deepest nesting of operators that move data (to → _to_copy → copy_ → …)."""
 _NEAR: Final = 8
 """Operators between a copy to the host and the one back: with more, the data are hardly the same."""
 HOST_NS: Final = Quantity(
@@ -50,12 +49,11 @@ _ENOUGH: Final = 3
 
 @dataclass(frozen=True, slots=True)
 class Transfers:
-    """Copies between host and device with their launches, in the order of threads and launches, arrays of shape
-    (copies,).
+    """Copies between host and device with their launches, by thread and launch, arrays of shape (copies,).
 
-    ``row`` of the copy, ``call`` that launched it, ``sync`` the call after it in which the host waits for it (-1:
-    none), ``owner`` the outermost event that does nothing but this copy (the call, where there is none), ``bytes`` (-1:
-    unknown), ``to_host`` (else to the device), ``waited_ns`` in the call and in ``sync``.
+    ``row`` of the copy, ``call`` that launched it, ``sync`` the next call in which the host waits for it (-1: none),
+    ``owner`` the outermost event with only this copy inside (else the call), ``bytes`` (-1: unknown), ``to_host`` (else
+    to the device), ``waited_ns`` in the call and in ``sync``.
     """
 
     row: IntArray
@@ -70,7 +68,6 @@ class Transfers:
         return len(self.row)
 
     def only(self, kept: BoolArray) -> Transfers:
-        """Return the copies for which ``kept`` is true."""
         return Transfers(*(getattr(self, name)[kept] for name in self.__slots__))
 
     @property
@@ -80,12 +77,12 @@ class Transfers:
 
     @property
     def everything(self) -> IntArray:
-        """Rows of all that would not take place without these copies; what is inside them goes with them."""
+        """Rows of all events that exist only for these copies; events inside them included."""
         return np.unique(np.concatenate([self.owner, self.syncs]))
 
 
 def transfers(facts: Facts) -> Transfers:
-    """Return the copies of the steps between host and device; of the whole recording where there are no steps."""
+    """Return the copies of the steps between host and device; of the whole recording if it has no steps."""
     trace, thread = facts.trace, threads(facts.trace).code
     rows = np.flatnonzero(trace.rows("kind", schema.MEMCPY) & (trace.ints("launched_by") >= 0) & facts.in_steps)
     call = trace.ints("launched_by")[rows]
@@ -100,12 +97,12 @@ def transfers(facts: Facts) -> Transfers:
         owner = np.where((above >= 0) & moves[above], above, owner)
     copies = trace.codes("copy_kind")
     direction = copies.lookup(np.array([kind[:4] for kind in copies.values], "U4"), "")[rows]
-    # an operator that reads a number copies to the host: some devices call host memory that they can reach their own
+    # an operator that reads a number copies to the host, but some devices label host memory within reach as their own
     direction = np.where(trace.rows("op_name", "item")[owner], "DtoH", direction)
     order = np.lexsort((trace.ints("start_ns")[call], thread[call]))
     order = order[np.isin(direction, ("DtoH", "HtoD"))[order]]
     rows, call, owner, direction = rows[order], call[order], owner[order], direction[order]
-    # the synchronisation that follows each call in the same operator before anything else is launched, -1
+    # the synchronisation after each call in the same operator, before the next launch; -1: none
     launches = np.zeros(len(trace), np.bool_)
     launches[trace.ints("launched_by")[trace.ints("launched_by") >= 0]] = True
     syncs = trace.host & trace.rows("kind", schema.SYNC)
@@ -122,8 +119,8 @@ def transfers(facts: Facts) -> Transfers:
 
 
 def wait_ceiling_ns(facts: Facts, own_ns: float) -> int:
-    """Return what removing waits saves at most in a step: host and device together took no longer than one after the
-    other, and will take no less than the longer of both; and ``own_ns``, the calls' own time."""
+    """Return the largest saving per step by removing waits: host and device took at most the sum of both times and will
+    take at least the longer one; plus ``own_ns``, the calls' own time."""
     activity, trace = facts.activity, facts.trace
     both = [np.concatenate(part) for part in zip(activity.compute, activity.copy, strict=True)]
     device = float(np.median(facts.within_steps(intervals.union(*both))))
@@ -134,9 +131,9 @@ def wait_ceiling_ns(facts: Facts, own_ns: float) -> int:
 
 @dataclass(frozen=True, slots=True)
 class OuterOperators:
-    """Outermost operators of the steps in the order of threads and time, arrays of shape (operators,): ``row``,
-    ``thread``, ``works`` (device work) and ``kernels`` launched inside. ``of`` is the position of the operator around
-    each event (-1: none), shape (rows,)."""
+    """Outermost operators of the steps by thread and time, arrays of shape (operators,): ``row``, ``thread``, ``works``
+    (device work) and ``kernels`` launched inside. ``of`` is the position of the operator around each event (-1: none),
+    shape (rows,)."""
 
     row: IntArray
     thread: IntArray
@@ -149,15 +146,15 @@ class OuterOperators:
 
 
 def outer_operators(facts: Facts, copies: IntArray) -> OuterOperators:
-    """Return the outermost operators of the steps, of the whole recording where there are none. ``copies``, rows of
-    host events, count as operators where they lie in none: some frameworks read results outside of operators."""
+    """Return the outermost operators of the steps, of the whole recording without steps. ``copies`` (rows of host
+    events) outside of operators count as operators, since some frameworks read results there."""
     trace = facts.trace
     counts = operators(trace)
     counts[copies] = True
     outer = nesting.outermost(trace.ints("parent"), counts)
     rows = np.flatnonzero((outer == np.arange(len(trace))) & facts.in_steps)
     rows = rows[np.lexsort((trace.ints("start_ns")[rows], threads(trace).code[rows]))]
-    position = np.full(len(trace) + 1, -1, np.int64)  # the last one is where an event in no operator (-1) points
+    position = np.full(len(trace) + 1, -1, np.int64)  # the last item is for events in no operator (-1)
     position[rows] = np.arange(len(rows))
     of = position[outer]
     work = launched(trace)
@@ -170,14 +167,13 @@ def outer_operators(facts: Facts, copies: IntArray) -> OuterOperators:
 
 
 def only_allocates(trace: Trace, rows: IntArray) -> BoolArray:
-    """Return whether each of the operators only reserves memory."""
     return matching(trace, "name", _ALLOCATES.search)[rows]
 
 
 @dataclass(frozen=True, slots=True)
 class RoundTrips:
-    """The copies of round trips, there and back, and the ``operators`` that compute on the host within one, positions
-    in ``order``. ``count``: how many round trips."""
+    """Copies there and back, and the ``operators`` that compute on the host in between, positions in ``order``.
+    ``count``: number of round trips."""
 
     count: int
     copies: Transfers
@@ -185,15 +181,15 @@ class RoundTrips:
     order: OuterOperators
 
     def copies_ns(self, facts: Facts) -> float:
-        """Return the host time of the copies in a step; a call after a copy lies beside its operator or in it."""
+        """Return the host time of the copies per step; a call after a copy is beside its operator or in it."""
         dur, copies = facts.trace.ints("dur_ns"), self.copies
         apart = (copies.sync >= 0) & (copies.owner == copies.call)
         return facts.per_step(int(dur[np.unique(copies.owner)].sum() + dur[copies.sync[apart]].sum()))
 
 
 def round_trips(facts: Facts, least_bytes: int, computing: bool) -> RoundTrips:
-    """Return the round trips of at least so many bytes during which the host computes something (``computing``), or
-    nothing: each copy to the host with the next one back of as many bytes, on its thread, in its step."""
+    """Return the round trips of at least ``least_bytes`` with (``computing``) or without host computation in between:
+    each copy to the host with the next one back of equal size, on its thread, in its step."""
     trace, moved = facts.trace, transfers(facts)
     order = outer_operators(facts, moved.owner)
     at = np.flatnonzero(moved.bytes >= max(least_bytes, 1))
@@ -206,11 +202,12 @@ def round_trips(facts: Facts, least_bytes: int, computing: bool) -> RoundTrips:
     first, last = order.of[moved.call[there]] + 1, order.of[moved.call[back]]
     placed = (first > 0) & (last >= 0) & (last - first >= 0) & (last - first <= _NEAR)
     computes = (order.works == 0) & ~trace.rows("op_name", *_VIEWS)[order.row] & ~only_allocates(trace, order.row)
-    before = np.append(0, np.cumsum(computes))  # how many operators compute on the host before each position
+    before = np.append(0, np.cumsum(computes))  # number of operators that compute on the host before each position
     placed &= (before[last] - before[first] > 0) == computing
     there, back, first, last = there[placed], back[placed], first[placed], last[placed]
     kept = np.zeros(len(moved), np.bool_)
     kept[there], kept[back] = True, True
+    # 1 where a round trip begins, -1 where it ends; the running sum marks the inside
     change = np.zeros(len(order) + 1, np.int64)  # +1 where a round trip begins, -1 where it ends: their sum is within
     np.add.at(change, first, 1)
     np.add.at(change, last, -1)
@@ -219,7 +216,7 @@ def round_trips(facts: Facts, least_bytes: int, computing: bool) -> RoundTrips:
 
 
 def elements(trace: Trace, rows: IntArray) -> IntArray:
-    """Return the elements of the largest input of each operator; -1 where no shape was recorded. Shape (len(rows),)."""
+    """Return the elements of the largest input of each operator, -1 without recorded shapes; shape (len(rows),)."""
     codes = trace.codes("shapes")
     largest = np.full(len(codes.values), -1, np.int64)
     for code, text in enumerate(codes.values):
@@ -232,7 +229,7 @@ def elements(trace: Trace, rows: IntArray) -> IntArray:
 
 
 def _elements(shape: object) -> int:
-    """Return the most elements of any shape in a list; shapes of lists of tensors are nested once more."""
+    """Return the most elements of any shape in a list; lists of tensors are nested one level deeper."""
     if not isinstance(shape, list):
         return -1
     if all(isinstance(size, int) for size in shape):
@@ -241,15 +238,15 @@ def _elements(shape: object) -> int:
 
 
 def calibrated(trace: Trace) -> Calibration | None:
-    """Return the calibration of this machine, if its device is of a model that the recording mentions."""
+    """Return this machine's calibration, if it is for a device model of the recording."""
     models = {device.name for device in trace.meta.devices if device.name}
     calibrations = (calibration.known(trace.meta.framework or "", model) for model in sorted(models))
     return next((one for one in calibrations if one is not None), None)
 
 
 def on_host_ns(facts: Facts, order: OuterOperators, canonical: str) -> Quantity:
-    """Return the time of an operator on few numbers on the host: from the same recording, else from a calibration of
-    this machine, else from public recordings."""
+    """Return the host time of an operator on few numbers: from this recording, else from this machine's calibration,
+    else from public recordings."""
     trace = facts.trace
     same = trace.rows("op_name", canonical)[order.row] & (order.works == 0)
     count = elements(trace, order.row)
@@ -260,13 +257,13 @@ def on_host_ns(facts: Facts, order: OuterOperators, canonical: str) -> Quantity:
 
 
 def launching_ns(facts: Facts, order: OuterOperators) -> Quantity:
-    """Return the host time of an operator that launches one kernel: from the same recording, else from public ones."""
+    """Return the host time of an operator that launches one kernel: from this recording, else from public ones."""
     launches_one = (order.works == 1) & (order.kernels == 1)
     return _recorded(facts.trace.ints("dur_ns")[order.row[launches_one]], LAUNCH_NS)
 
 
 def on_device_ns(bytes_each: float, ns_per_byte: Quantity) -> Quantity:
-    """Return the device time of an operator on so many bytes, its start included."""
+    """Return the device time of an operator on this many bytes, including its start."""
     low, mid, high = (_KERNEL_START_NS + bytes_each * ns for ns in (ns_per_byte.low, ns_per_byte.mid, ns_per_byte.high))
     return Quantity(low, mid, high, ns_per_byte.source)
 

@@ -1,4 +1,4 @@
-"""The built-in rules of advice: one file for each rule, named after its id."""
+"""The built-in rules of advice, one file each, named after its id."""
 
 from __future__ import annotations
 
@@ -10,4 +10,3 @@ from perfkit_core.plugins.contracts import Rule
 
 _MODULES: Final = [importlib.import_module(f"{__name__}.{module.name}") for module in pkgutil.iter_modules(__path__)]
 RULES: Final[tuple[Rule, ...]] = tuple(sorted((module.RULE for module in _MODULES), key=lambda rule: rule.number))
-"""In the order of their numbers."""

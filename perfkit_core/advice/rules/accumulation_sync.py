@@ -1,8 +1,5 @@
-"""Rule 33, accumulation-sync: gradients are exchanged more often than the optimizer needs them.
-
-Condition: several backward passes of an optimizer step exchange the same collectives. Transform: only the collectives
-of the last pass stay.
-"""
+"""Rule 33, accumulation-sync: gradients are exchanged more often than the optimizer needs. Condition: several backward
+passes of an optimizer step exchange the same collectives. Transform: only the collectives of the last pass stay."""
 
 from __future__ import annotations
 
@@ -25,7 +22,6 @@ _SUM_GRADIENTS: Final = ("all_reduce", "reduce_scatter")
 
 
 def find(facts: Facts) -> list[Candidate]:
-    """Return one candidate for all exchanges but the last of each optimizer step."""
     trace, talk = facts.trace, instances(facts.trace)
     talk = talk[talk["collective"].isin(_SUM_GRADIENTS).to_numpy(np.bool_)]
     if talk.empty:
@@ -50,7 +46,7 @@ def find(facts: Facts) -> list[Candidate]:
     calls = np.unique(np.where(call == NO_ROW, events, call))
     spent, count, size = facts.mean_ns(events), int(number.size().median()), None
     what = message("Gradients are exchanged after each of {count} backward passes of an optimizer step.", count=count)
-    if (repeated["count"] == repeated["size"]).all():  # the bytes of all were recorded
+    if (repeated["count"] == repeated["size"]).all():  # all bytes were recorded
         size = int(repeated["sum"].median())
         what = message(
             "Gradients ({size:bytes}) are exchanged after each of {count} backward passes of an optimizer step.",
@@ -76,9 +72,9 @@ def find(facts: Facts) -> list[Candidate]:
 
 
 def _with_passes(trace: Trace, talk: pd.DataFrame, rank: int) -> pd.DataFrame:
-    """Add the columns ``pass`` (number of the backward pass in which a collective of the rank is issued; -1: in none)
-    and ``optimizer_step`` (how many optimizer steps came before it)."""
-    # the times at which the host of the rank begins with forward, backward or optimizer, in turns
+    """Add the columns ``pass`` (number of the backward pass that issued a collective of the rank; -1: none) and
+    ``optimizer_step`` (number of optimizer steps before it)."""
+    # the times at which the rank's host changes between forward, backward and optimizer
     chosen = trace.host & trace.rows("phase", FORWARD, BACKWARD, OPTIMIZER)
     rows = np.arange(len(trace))[rows_of_rank(trace, rank)]
     rows = rows[chosen[rows]]

@@ -1,8 +1,6 @@
-"""Rule 21, casts: tensors change their type again and again.
-
-Condition: operators whose first two inputs are tensors of different floating-point types (the one that is written, and
-the one that is read); without recorded types, operators that are called casts and do work. Transform: most of them go.
-"""
+"""Rule 21, casts: tensors change their type repeatedly. Condition: operators whose first two inputs (output and input)
+are tensors of different floating-point types; without recorded types, operators with the name of a cast that do work.
+Transform: most of them go."""
 
 from __future__ import annotations
 
@@ -24,14 +22,13 @@ from perfkit_core.replay.transforms import Quantity, Scale
 _LEFT: Final = Quantity(
     0.0, 0.25, 0.75, message("prior: the loss, and weights kept in single precision, need their casts")
 )
-"""Factor of the casts once data stay in one type."""
+"""Factor of the casts once data keep their type."""
 _CROSSING: Final = ("HtoD", "DtoH")
 _FLOATING: Final = re.compile(r"(c10::)?(b?float\d*|double|Half|BFloat16|Float8_\w+)")
-"""Types of tensors as frameworks record them; ``Double`` is an argument that is no tensor."""
+"""Recorded types of tensors; ``Double`` is a scalar argument."""
 
 
 def find(facts: Facts) -> list[Candidate]:
-    """Return one candidate for all casts, by their time on the device, or on the host where there is no device."""
     trace, rows = facts.trace, casts(facts.trace)
     device, host = facts.covered_ns(launched_within(trace, rows)), facts.covered_ns(rows)
     spent, where = (device, message("the device")) if facts.on_device else (host, message("the host"))
@@ -60,8 +57,8 @@ def find(facts: Facts) -> list[Candidate]:
 
 
 def casts(trace: Trace) -> IntArray:
-    """Return the rows of the outermost operators, outside data loading, in which a tensor changes its type. Raises
-    NotEvaluableError where nothing recorded says whether operators do."""
+    """Return the rows of the outermost operators, outside data loading, that change a tensor's type. Raises
+    NotEvaluableError if the recording does not show them."""
     candidates = operators(trace) & ~trace.rows("phase", DATALOADER)
     named = candidates & trace.rows("op_name", "cast")
     copying = named | (candidates & trace.rows("op_name", "copy"))
@@ -69,7 +66,7 @@ def casts(trace: Trace) -> IntArray:
     crossing = matching(trace, "copy_kind", lambda kind: kind.startswith(_CROSSING)) & trace.rows("kind", MEMCPY)
     stays = ~_launching(trace, outer, crossing)
     if trace.known("dtypes"):
-        # a number without dimensions is left out: it wraps a number of Python, or was computed
+        # scalars are skipped: Python numbers that were wrapped, or computed numbers
         number = matching(trace, "shapes", lambda text: text.startswith("[[]"))
         rows = np.unique(outer[np.flatnonzero(copying & matching(trace, "dtypes", differ) & ~number)])
         return rows[stays[rows]]
@@ -77,7 +74,7 @@ def casts(trace: Trace) -> IntArray:
     kernels = trace.rows("kind", KERNEL)
     if kernels.any():
         return rows[(_launching(trace, outer, kernels) & stays)[rows]]
-    # an operator that is not called a cast may change nothing but the device
+    # an operator without the name of a cast may only change the device
     names = trace.codes("name")
     if not all("cast" in names.values[code].lower() for code in np.unique(names.codes[rows])):
         raise NotEvaluableError(
@@ -92,8 +89,8 @@ def casts(trace: Trace) -> IntArray:
 
 
 def differ(dtypes: str) -> bool:
-    """Return whether the first two of the recorded types (JSON text) are different floating-point types. Integers and
-    masks become floating point where they are used, whatever type the others have."""
+    """Return whether the first two recorded types (JSON text) are different floating-point types. Integers and masks
+    always convert where they are used."""
     first = re.findall(r'"([^"]*)"', dtypes)[:2]
     return len(first) == 2 and first[0] != first[1] and all(_FLOATING.fullmatch(dtype) for dtype in first)
 

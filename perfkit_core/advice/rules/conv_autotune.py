@@ -1,8 +1,6 @@
-"""Rule 26, conv-autotune: the library guesses the algorithm of convolutions whose shapes never change.
-
-Condition: kernels of convolutions, the same shapes in every step, and a recorded argument that says that algorithms are
-not tried. Transform: the kernels take the time of the fastest algorithm.
-"""
+"""Rule 26, conv-autotune: the library guesses the algorithm of convolutions whose shapes never change. Condition:
+convolution kernels, the same shapes in every step, and a recorded argument that disables trying algorithms. Transform:
+the kernels take the time of the fastest algorithm."""
 
 from __future__ import annotations
 
@@ -20,14 +18,13 @@ from perfkit_core.plugins.contracts import Rule
 from perfkit_core.replay.transforms import Quantity, Scale
 
 _TRIED: Final = Quantity(0.7, 0.95, 1.0, message("prior: the guess is often the best algorithm already"))
-"""Factor of convolution kernels once the fastest of all algorithms is taken."""
+"""Factor of convolution kernels with the fastest algorithm."""
 _FLAGS: Final = {("cudnn_convolution", 9): 6, ("miopen_convolution", 9): 7, ("_convolution", 13): 9}
-"""End of an operator's name and number of its recorded arguments → which of them says that all algorithms are tried
-(signatures of ATen: cudnn_convolution, miopen_convolution, _convolution)."""
+"""End of an operator's name and number of its recorded arguments → index of the argument that enables trying all
+algorithms (signatures of ATen: cudnn_convolution, miopen_convolution, _convolution)."""
 
 
 def find(facts: Facts) -> list[Candidate]:
-    """Return one candidate for all convolutions, where they take their share of the time in which the device works."""
     facts.need_device()
     trace, busy = facts.trace, facts.busy_ns
     rows = convolution_kernels(trace)
@@ -74,7 +71,7 @@ def find(facts: Facts) -> list[Candidate]:
 
 
 def convolution_kernels(trace: Trace) -> IntArray:
-    """Return the rows of the kernels that compute convolutions: by their names, or launched by such an operator."""
+    """Return the rows of the convolution kernels, by name or by the launching operator."""
     kernels = matrix_kernels(trace)
     operators = np.append(trace.rows("op_name", "conv", "conv_grad", "conv_transpose", "conv_transpose_grad"), False)
     rows: IntArray = kernels.row[kernels.convolves | operators[kernels.operator]]
@@ -82,14 +79,14 @@ def convolution_kernels(trace: Trace) -> IntArray:
 
 
 def algorithms_tried(trace: Trace) -> bool:
-    """Return whether the library was told to try all algorithms. Raises NotEvaluableError where that was not recorded:
-    the shapes and names of convolutions are the same either way."""
+    """Return whether the library was told to try all algorithms. Raises NotEvaluableError if that was not recorded:
+    shapes and names are the same either way."""
     flags = []
     for code, name in enumerate(trace.codes("name").values):
         endings = {count: at for (ending, count), at in _FLAGS.items() if name.endswith(f":{ending}")}
         if not endings:
             continue
-        # the first operator of a name is enough: the flag belongs to the process
+        # the first operator of a name is enough, because the flag is per process
         row = np.flatnonzero(trace.codes("name").codes == code)[:1]
         text = trace.pick("args", row).to_pylist()[0] if len(row) else None
         try:

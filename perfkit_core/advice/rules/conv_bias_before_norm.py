@@ -1,8 +1,6 @@
-"""Rule 28, conv-bias-before-norm: a convolution adds a bias that the batch norm after it subtracts again.
-
-Condition: a convolution with a bias (by its shapes, or as an addition in the call of its layer) directly followed by a
-batch norm. Transform: the operators that add the bias, and those that sum its gradient, go.
-"""
+"""Rule 28, conv-bias-before-norm: a convolution adds a bias that the following batch norm subtracts. Condition: a
+convolution with a bias (by its shapes, or as an addition in the call of its layer) directly followed by a batch norm.
+Transform: the operators that add the bias, and those that sum its gradient, go."""
 
 from __future__ import annotations
 
@@ -31,7 +29,6 @@ from perfkit_core.replay.transforms import Remove
 
 
 def find(facts: Facts) -> list[Candidate]:
-    """Return one candidate for all convolutions."""
     trace = facts.trace
     if not (trace.known("op_name") and operators(trace).any()):
         raise NotEvaluableError(message("no operators with known names were recorded"))
@@ -58,12 +55,12 @@ def find(facts: Facts) -> list[Candidate]:
 
 
 def bias_rows(trace: Trace) -> tuple[IntArray, int]:
-    """Return the operators that add a bias between a convolution and a batch norm, or sum its gradient, and how many
-    convolutions have one."""
+    """Return the operators that add a bias between a convolution and a batch norm, or sum its gradient, and the number
+    of such convolutions."""
     order = operator_order(trace)
     row, thread = order.row, order.thread
     conv, reshape, add, norm = (trace.rows("op_name", name)[row] for name in ("conv", "reshape", "add", "batch_norm"))
-    # inside the convolution and its gradient, where the shapes show a bias
+    # inside the convolution and its gradient, if the shapes show a bias
     at = np.flatnonzero(conv[:-1] & norm[1:] & (thread[:-1] == thread[1:]))
     biased = row[at[per_row(trace, row[at], bias_channels, 0) == per_row(trace, row[at + 1], channels_of, -1)]]
     adding = outermost(trace, within(trace, biased) & trace.rows("op_name", "add") & trace.host)
@@ -87,7 +84,7 @@ def bias_channels(shapes: Shapes) -> int:
 
 
 def channels_of(shapes: Shapes) -> int:
-    """Return the channels of the input of a batch norm: as many as it has weights, or the second dimension."""
+    """Return the channels of a batch norm's input: the number of weights, or the second dimension."""
     if len(shapes) > 1 and len(shapes[1]) == 1:
         return shapes[1][0]
     return shapes[0][1] if shapes and len(shapes[0]) > 1 else -1

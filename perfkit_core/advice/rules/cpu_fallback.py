@@ -1,8 +1,6 @@
-"""Rule 5, cpu-fallback: an operator runs on the host, so its data are copied there and back.
-
-Condition: a copy to the host and one back of as many bytes, at least ``fallback_bytes``, with operators computing on
-the host in between. Transform: these run on the device, the copies go.
-"""
+"""Rule 5, cpu-fallback: an operator runs on the host, so its data are copied there and back. Condition: a copy to the
+host and one back of equal size, at least ``fallback_bytes``, with host computation in between. Transform: these
+operators run on the device, the copies go."""
 
 from __future__ import annotations
 
@@ -18,11 +16,10 @@ from perfkit_core.replay.transforms import Move, Quantity
 _PASS_NS: Final = Quantity(
     2 / 2000, 4 / 1000, 20 / 400, message("prior: 2 to 20 passes over the data at 0.4 to 2 TB/s")
 )
-"""Device time of an operator in ns for each byte of its data."""
+"""Device time of an operator in ns per byte of its data."""
 
 
 def find(facts: Facts) -> list[Candidate]:
-    """Return one candidate for all operators on the host between copies there and back."""
     facts.need_device()
     trips = round_trips(facts, facts.thresholds.fallback_bytes, computing=True)
     if not trips.count:

@@ -1,8 +1,6 @@
-"""Rule 32, data-parallel: one process drives several devices and copies the model to them in every step.
-
-Condition: events named as replication in a process whose kernels run on several devices. No transform: one process for
-each device changes the whole program.
-"""
+"""Rule 32, data-parallel: one process drives several devices and copies the model to them in every step. Condition:
+events named as replication in a process whose kernels run on several devices. No transform: one process per device
+changes the whole program."""
 
 from __future__ import annotations
 
@@ -22,11 +20,10 @@ _REPLICAS: Final = re.compile(
     r"|ParallelExecutor|SSAGraphExecutor",
     re.IGNORECASE,
 )
-"""A model copied to several devices by one process, as either framework calls it (Paddle until 2.x)."""
+"""Names of events that copy a model to several devices in one process (Paddle until 2.x)."""
 
 
 def find(facts: Facts) -> list[Candidate]:
-    """Return one candidate for all processes that drive several devices."""
     facts.need_device()
     trace, rank, work = facts.trace, facts.trace.ints("rank"), kernels(facts.trace)
     codes = trace.codes("device").codes[work]

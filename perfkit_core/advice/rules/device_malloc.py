@@ -1,9 +1,6 @@
-"""Rule 8, device-malloc: the driver still allocates and frees memory after the first step.
-
-Condition: cudaMalloc, cudaFree and the like in steps after the first; in a recording without steps in the second half
-of the time in which the device is active. Transform: the calls are removed, as an allocator that keeps its memory needs
-none.
-"""
+"""Rule 8, device-malloc: the driver still allocates and frees memory after the first step. Condition: cudaMalloc,
+cudaFree and similar in steps after the first; without steps in the second half of the device's work. Transform: the
+calls go, because a caching allocator needs none."""
 
 from __future__ import annotations
 
@@ -25,12 +22,10 @@ _ALLOCATES: Final = re.compile(
     r"|^cuMem(Alloc|Free|Create|Release|Map|Unmap|SetAccess|AddressReserve|AddressFree|Host(Alloc|Register))(?!Async)",
     re.IGNORECASE,
 )
-"""Calls for device memory, and for host memory that devices read, which takes as long. The asynchronous ones take from
-a pool."""
+"""Calls for device memory, and for pinned host memory, which take as long. Asynchronous ones use a pool."""
 
 
 def find(facts: Facts) -> list[Candidate]:
-    """Return one candidate for all calls of the driver that allocate or free when the training should have settled."""
     facts.need_device()
     trace, rows = facts.trace, _late_calls(facts)
     ranks = len(np.unique(facts.steps.rank))
@@ -70,7 +65,7 @@ def find(facts: Facts) -> list[Candidate]:
 
 
 def _late_calls(facts: Facts) -> IntArray:
-    """Return the calls that allocate or free when the training should have settled. Raises NotEvaluableError."""
+    """Return the calls that allocate or free after warm-up. Raises NotEvaluableError."""
     trace, start = facts.trace, facts.trace.ints("start_ns")
     if not trace.rows("kind", RUNTIME).any():
         raise NotEvaluableError(message("no calls of the device runtime were recorded"))

@@ -1,7 +1,5 @@
-"""Rule 7, device-sync: the host waits until a device has finished everything.
-
-Condition: synchronisations of a whole device within a step, with work launched after them. Transform: the calls go; the
-device still takes what it takes.
+"""Rule 7, device-sync: the host waits until a device has finished all its work. Condition: synchronisations of a whole
+device within a step, with work launched after them. Transform: the calls go; the device's work takes as long as before.
 """
 
 from __future__ import annotations
@@ -21,13 +19,12 @@ from perfkit_core.replay.waits import DEVICE, sync_calls
 
 
 def find(facts: Facts) -> list[Candidate]:
-    """Return one candidate for all synchronisations of a device within steps."""
     facts.need_device()
     facts.need_steps()
     trace, launched_by = facts.trace, facts.trace.ints("launched_by")
     calls, scope = sync_calls(trace)
     rows = calls[(scope == DEVICE) & trace.rows("kind", SYNC)[calls] & (trace.ints("step")[calls] >= 0)]
-    # a synchronisation after which nothing is launched ends the recording: it is not counted
+    # a synchronisation without later launches ends the recording and does not count
     last_launch = trace.ints("start_ns")[launched_by[launched_by >= 0]].max(initial=np.iinfo(np.int64).min)
     rows = rows[trace.ints("start_ns")[rows] < last_launch]
     spent, waited = facts.mean_ns(rows), facts.per_step(int(facts.waiting_ns[rows].sum()))

@@ -1,9 +1,7 @@
-"""Rule 16, elementwise-chain: elementwise kernels in a row, each reading from memory what the one before has written.
-
-Condition: ``chain_kernels`` or more elementwise kernels in a row on a stream, in one phase of one step. Transform: the
-longest kernel of each chain stays, and takes what reads and writes of a fused chain take; the others and the calls that
-only launch them go.
-"""
+"""Rule 16, elementwise-chain: consecutive elementwise kernels, each reading from memory what the previous one wrote.
+Condition: ``chain_kernels`` or more consecutive elementwise kernels on a stream, in one phase of one step. Transform:
+the longest kernel of each chain stays, with the memory time of a fused chain; the others and the calls that only launch
+them go."""
 
 from __future__ import annotations
 
@@ -38,7 +36,6 @@ _OTHERS: Final = re.compile(
 
 
 def find(facts: Facts) -> list[Candidate]:
-    """Return one candidate for all chains."""
     facts.need_device()
     trace, dur = facts.trace, facts.trace.ints("dur_ns")
     if not trace.rows("kind", KERNEL).any():
@@ -48,7 +45,7 @@ def find(facts: Facts) -> list[Candidate]:
         return []
     count = int(chain[-1]) + 1
     kept = np.zeros(len(chain), np.bool_)
-    order = np.lexsort((-dur[kernels], chain))  # of each chain the longest kernel comes first
+    order = np.lexsort((-dur[kernels], chain))  # the longest kernel of each chain comes first
     kept[order[np.diff(chain[order], prepend=-1) != 0]] = True
     removed = kernels[~kept]
     launches = _only_launching(trace, removed)
@@ -58,7 +55,7 @@ def find(facts: Facts) -> list[Candidate]:
         return []
     length = len(kernels) / count
     factor = Quantity(1.0, 1 + (length - 1) / 6, (length + 2) / 3, message("counted: memory traffic of a fused chain"))
-    # one kernel instead of a chain takes no more than all of its kernels together
+    # a fused kernel takes at most as long as all kernels of its chain
     chain_ns = np.zeros(count, np.int64)
     np.add.at(chain_ns, chain, dur[kernels])
     fused = Scale(kernels[kept], factor, below=False, host=False, most_ns=chain_ns[chain[kept]])
@@ -90,7 +87,7 @@ def find(facts: Facts) -> list[Candidate]:
 
 
 def chained_kernels(facts: Facts) -> tuple[IntArray, IntArray]:
-    """Return the kernels of all chains in the order of streams and time, and the number of the chain of each."""
+    """Return the kernels of all chains by stream and time, and the chain number of each."""
     trace, launch = facts.trace, facts.trace.ints("launched_by")
     # kernels that compute each element on its own, by their names or their operators'
     owner = np.append(nesting.nearest_on_path(trace.ints("parent"), operators(trace)), -1)[launch]
@@ -109,8 +106,8 @@ def chained_kernels(facts: Facts) -> tuple[IntArray, IntArray]:
 
 
 def _only_launching(trace: Trace, kernels: IntArray) -> IntArray:
-    """Return the calls that do nothing but launch some kernels: the outermost operators without other device work, or
-    the launches."""
+    """Return the calls that only launch some kernels: the outermost operators without other device work, or the
+    launches."""
     launch, parent = trace.ints("launched_by"), trace.ints("parent")
     every = nesting.sum_up(parent, np.bincount(launch[launch >= 0], minlength=len(trace)))
     ours = nesting.sum_up(parent, np.bincount(launch[kernels], minlength=len(trace)))

@@ -1,8 +1,6 @@
-"""Rule 12, epoch-gap: the training waits for new loader workers when an epoch, or a validation between steps, begins.
-
-Condition: waits for the loader of over ``epoch_gap_steps`` steps, in steps in which a loader is started. No replay: the
-mean step without these waits, but with what the first batch takes where workers persist.
-"""
+"""Rule 12, epoch-gap: training waits for new loader workers at the start of an epoch or validation. Condition: waits
+for the loader of over ``epoch_gap_steps`` steps, in steps that begin a loader. No replay: the mean step without these
+waits, but with the time of a first batch from persistent workers."""
 
 from __future__ import annotations
 
@@ -22,7 +20,7 @@ from perfkit_core.replay.batches import begins_epoch, in_workers
 from perfkit_core.replay.transforms import Quantity
 
 _SLOW: Final = re.compile(r"DataLoaderIterMultiProcess", re.IGNORECASE)
-"""Loaders that wait for half a second until persistent workers have begun a new epoch."""
+"""Loaders that wait half a second until persistent workers begin a new epoch."""
 _AGAIN_NS: Final = Quantity(
     3_000_000, 8_000_000, 30_000_000, message("measured on CPU, torch 2.13: 1 and 4 persistent workers")
 )
@@ -32,7 +30,6 @@ _SLOW_NS: Final = Quantity(
 
 
 def find(facts: Facts) -> list[Candidate]:
-    """Return one candidate for all steps in which an epoch begins with a long wait."""
     trace, rows = facts.trace, facts.batch_rows
     if len(facts.steps) < 3:
         raise NotEvaluableError(
@@ -84,7 +81,7 @@ def find(facts: Facts) -> list[Candidate]:
 
 
 def _waits_ns(facts: Facts, rows: IntArray) -> IntArray:
-    """Return for each step of ``facts.rank`` the time in the loader, and between two of its calls the time that is in
+    """Return for each step of ``facts.rank`` the time in the loader, plus the time between two of its calls that is in
     no other event, shape (steps,)."""
     trace, rows = facts.trace, facts.of_rank(rows)
     start, end = trace.ints("start_ns"), trace.end_ns

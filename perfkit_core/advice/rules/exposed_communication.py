@@ -1,8 +1,6 @@
-"""Rule 31, exposed-communication: ranks exchange data while nothing is computed.
-
-Condition: communication, without waits for the last rank where several were recorded, covers over ``exposed_share`` of
-the step in which no kernel computes. Transform: as much of it as computation leaves room for is hidden.
-"""
+"""Rule 31, exposed-communication: ranks exchange data while nothing is computed. Condition: communication, without
+waits for the last rank if several were recorded, covers over ``exposed_share`` of the step while no kernel computes.
+Transform: as much of it is hidden as the computation has room for."""
 
 from __future__ import annotations
 
@@ -23,12 +21,11 @@ from perfkit_core.views.communication.stragglers import arrivals
 from perfkit_core.views.steps.activity import activities, covered_ns
 
 _HALF: Final = 0.5
-"""Share of the room that is likely used."""
+"""Likely used share of the room."""
 _OVERLAP: Final = message("prior: between nothing and all that computation of the same step leaves room for")
 
 
 def find(facts: Facts) -> list[Candidate]:
-    """Return one candidate for all communication of the steps."""
     talk = communication(facts.trace)
     rows = np.flatnonzero(talk.device | talk.host)
     if not len(rows):
@@ -67,7 +64,7 @@ def find(facts: Facts) -> list[Candidate]:
 
 def _times_ns(trace: Trace) -> pd.DataFrame:
     """Return for each step of each rank: communication_ns, exposed_ns (of transfers, nothing is computed), transfer_ns,
-    waiting_ns (for the last rank, where several were recorded), room_ns (computation without any transfer)."""
+    waiting_ns (for the last rank, if several were recorded), room_ns (computation without any transfer)."""
     rows = np.flatnonzero(trace.host & trace.rows("kind", STEP))
     steps = pd.DataFrame({"rank": trace.ints("rank")[rows], "step": trace.ints("step")[rows]})
     steps = steps.assign(talk=0, alone=0, compute=0)

@@ -1,8 +1,6 @@
-"""Rule 4, fill-then-copy: a tensor is filled on the host and then copied to the device.
-
-Condition: an operator that only fills memory on the host, directly followed by one that copies to the device.
-Transform: the fill runs on the device, the copy goes.
-"""
+"""Rule 4, fill-then-copy: a tensor is filled on the host and then copied to the device. Condition: an operator that
+only fills memory on the host, directly followed by one that copies to the device. Transform: the fill runs on the
+device, the copy goes."""
 
 from __future__ import annotations
 
@@ -28,18 +26,17 @@ _FILLS: Final = ("fill", "arange", "random", "triangular", "one_hot")
 _DIRECTLY_NS: Final = 100_000
 """A copy that begins later than this after the fill copies something else."""
 _ELEMENT_BYTES: Final = 4
-"""Bytes of a number, where only the shape was recorded."""
+"""Bytes of a number if only the shape was recorded."""
 _WRITE_NS: Final = Quantity(1 / 2000, 1 / 800, 1 / 250, message("prior: a device writes 0.25 to 2 TB/s"))
-"""Device time in ns for each byte that is filled."""
+"""Device time in ns per filled byte."""
 
 
 def find(facts: Facts) -> list[Candidate]:
-    """Return one candidate for all fills on the host that are copied to the device."""
     facts.need_device()
     trace, copies, dur = facts.trace, transfers(facts), facts.trace.ints("dur_ns")
     copies = copies.only(~copies.to_host)
     order = outer_operators(facts, copies.owner)
-    # the operator directly before that of the first copy of an operator, on its thread, if it only fills memory
+    # the operator before each first copy of an operator, on its thread, if it only fills memory
     own = order.of[copies.call]
     before = own - 1
     fills = trace.rows("op_name", *_FILLS)[order.row] & (order.works == 0) & ~only_allocates(trace, order.row)
@@ -52,7 +49,7 @@ def find(facts: Facts) -> list[Candidate]:
     if not len(copies):
         return []
     rows, copying = order.row[before], order.row[order.of[copies.call]]
-    # where the bytes of a copy were not recorded, they follow from the shape of what its operator copies
+    # unrecorded bytes follow from the shape of the operator's source
     by_shape = np.maximum(elements(trace, copying), 0) * _ELEMENT_BYTES
     total = int(np.where(copies.bytes >= 0, copies.bytes, by_shape).sum())
     names, count = distinct_names(trace, rows), facts.per_step(len(rows))

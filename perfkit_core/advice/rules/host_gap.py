@@ -1,8 +1,6 @@
-"""Rule 20, host-gap: the host does something else for a while: no operator runs on any thread.
-
-Condition: stretches of the steps in which nothing but Python, labels and phases is recorded: long ones, and short ones
-that are many, as a candidate each. Transform: the stretches shrink, on all ranks.
-"""
+"""Rule 20, host-gap: no operator runs on any thread, because the host does something else. Condition: gaps in the steps
+with only Python, labels and phases recorded: long ones, or many short ones, a candidate each. Transform: the gaps
+shrink on all ranks."""
 
 from __future__ import annotations
 
@@ -29,18 +27,17 @@ _LONG: Final = Quantity(
 _SHORT: Final = Quantity(
     0.0, 0.4, 0.9, message("prior: from code that is compiled as a whole to Python that runs nearly as before")
 )
-"""Factor of short gaps, which recording makes longer than they are."""
+"""Factor of short gaps, which the profiler's overhead lengthens."""
 _WORK: Final = (
     schema.OPERATOR, schema.OPERATOR_DETAIL, schema.RUNTIME, schema.SYNC, schema.COMMUNICATION, schema.DATALOADER,
     schema.OVERHEAD,
 )  # fmt: skip
 _FRAMES: Final = 3
 Gaps = dict[int, Intervals]
-"""The gaps of each rank: those of ``facts.rank`` are shown, and all ranks lose theirs."""
+"""The gaps by rank: those of ``facts.rank`` are shown, all ranks lose theirs."""
 
 
 def find(facts: Facts) -> list[Candidate]:
-    """Return a candidate for the long gaps and one for the short ones, where they take their share of the step."""
     facts.need_steps()
     if len(facts.steps) < 2:
         raise NotEvaluableError(message("only one step was recorded, so what recurs in every step is unknown"))
@@ -62,7 +59,7 @@ def find(facts: Facts) -> list[Candidate]:
         candidates.append(_long(facts, long))
     start, end = short[facts.rank]
     count = len(start) / int(facts.mine.sum())
-    # few short gaps count only where one of them takes the share by itself
+    # few short gaps only count if one of them alone takes the share
     many = count >= limits.host_gaps or (end - start > limits.host_gap_share * facts.step_ns).any()
     if many and facts.exceeds(_median_ns(facts, short), limits.host_gap_share):
         candidates.append(_short(facts, short, count))
@@ -70,7 +67,6 @@ def find(facts: Facts) -> list[Candidate]:
 
 
 def _median_ns(facts: Facts, gaps: Gaps) -> float:
-    """Return the median over the steps of the time in the gaps."""
     own = gaps[facts.rank]
     return float(np.median(facts.within_steps(own))) if len(own[0]) else 0.0
 
@@ -78,7 +74,7 @@ def _median_ns(facts: Facts, gaps: Gaps) -> float:
 def _long(facts: Facts, gaps: Gaps) -> Candidate:
     shared, functions = _shared(facts, gaps, _LONG)
     trace, (start, end) = facts.trace, gaps[facts.rank]
-    # the operators between which the longest gap is
+    # the operators around the longest gap
     rows, longest = facts.of_rank(outermost(trace, operators(trace))), int((end - start).argmax())
     before = rows[trace.end_ns[rows] <= start[longest]]
     after = rows[trace.ints("start_ns")[rows] >= end[longest]]
@@ -118,15 +114,15 @@ def _short(facts: Facts, gaps: Gaps, count: float) -> Candidate:
         evidence={**shared.evidence, "gaps_per_step": count, "python": functions},
         vetoes=(message("gaps as short as the call of an operator"),),
         risks=(message("The profiler itself works between operators: without it the gaps are shorter."),),
-        conflicts=("launch-bound",),  # it removes the same gaps
+        conflicts=("launch-bound",),  # removes the same gaps
         words={"gaps": "short", "compiled": "yes" if compiled_regions(facts.trace).any() else "no"},
     )  # fmt: skip
 
 
 def _shared(facts: Facts, gaps: Gaps, factor: Quantity) -> tuple[Candidate, list[str]]:
-    """Return what candidates for long and short gaps have in common, and the Python functions in which most of the gaps
-    is. Its rows are the innermost events in whose time the gaps of ``facts.rank`` are, with the part of the gaps that
-    each has to itself."""
+    """Return the common fields of candidates for long and short gaps, and the Python functions that contain most of the
+    gaps. The rows are the innermost events around the gaps of ``facts.rank``, with the part of the gaps that each has
+    to itself."""
     trace, graph, own = facts.trace, facts.replay.graph, gaps[facts.rank]
     nodes = np.flatnonzero(np.isin(graph.lane, graph.lane[facts.steps.first[facts.mine]]) & (graph.row >= 0))
     start = facts.replay.recorded_ns(nodes)

@@ -1,9 +1,6 @@
-"""Rule 6, host-sync: the host fetches results from the device and waits for them.
-
-Condition: copies to the host that end before the call that launched them, or the synchronisation after it, returns.
-Transform: small results are not fetched; large ones are copied without waiting. ``--what-if host-sync=N`` fetches them
-in one of N steps.
-"""
+"""Rule 6, host-sync: the host fetches results from the device and waits for them. Condition: copies to the host that
+end before the call that launched them, or the synchronisation after it, returns. Transform: small results are not
+fetched; large ones are copied without waiting. ``--what-if host-sync=N`` fetches them in one of N steps."""
 
 from __future__ import annotations
 
@@ -24,7 +21,6 @@ from perfkit_core.views.select import marked
 
 
 def find(facts: Facts) -> list[Candidate]:
-    """Return one candidate for all results that the host waits for."""
     facts.need_device()
     copies = _awaited(facts)
     if not facts.exceeds(facts.mean_ns(_on_host(facts.trace, copies)), facts.thresholds.sync_share):
@@ -33,8 +29,8 @@ def find(facts: Facts) -> list[Candidate]:
 
 
 def fetched_every(facts: Facts, every: float) -> Candidate:
-    """Return the candidate that fetches results in the last one of so many steps, ``every`` of which must have been
-    recorded. Raises NotEvaluableError."""
+    """Return the candidate that fetches results in every N-th step (``every``), of which at least N were recorded.
+    Raises NotEvaluableError."""
     facts.need_device()
     facts.need_steps()
     copies = _awaited(facts)
@@ -58,7 +54,6 @@ def fetched_every(facts: Facts, every: float) -> Candidate:
 
 
 def _awaited(facts: Facts) -> Transfers:
-    """Return the copies to the host that it waits for."""
     copies, end_ns = transfers(facts), facts.trace.end_ns
     returned = np.where(copies.sync >= 0, end_ns[copies.sync], end_ns[copies.call])
     return copies.only(copies.to_host & (returned >= end_ns[copies.row]))

@@ -1,8 +1,6 @@
-"""Rule 2, host-tensor-in-graph: compiled or captured code copies numbers from the host in every run.
-
-Condition: copies of at most ``tiny_bytes`` to the device that are launched inside a compiled region. Transform: the
-copies and their waits go; in the worst case only the waits.
-"""
+"""Rule 2, host-tensor-in-graph: compiled or captured code copies numbers from the host in every run. Condition: copies
+of at most ``tiny_bytes`` to the device that are launched inside a compiled region. Transform: the copies and their
+waits go; in the worst case only the waits."""
 
 from __future__ import annotations
 
@@ -18,7 +16,6 @@ from perfkit_core.replay.transforms import Case, InCases, Remove, Unblock
 
 
 def find(facts: Facts) -> list[Candidate]:
-    """Return one candidate for all small copies to the device inside compiled code."""
     facts.need_device()
     parent, regions = facts.trace.ints("parent"), compiled_regions(facts.trace)
     copies = transfers(facts)

@@ -1,9 +1,7 @@
-"""Rule 15, launch-bound: the device waits for the host, which launches many short kernels.
-
-Condition: the host is busy for longer than the device, which is idle for most of the step, and the median kernel takes
-less than ``launch_kernel_ns``. Transform: the launches of a step become one batch, as in a captured graph or compiled
-code, and the Python between them shrinks. Calls that copy, synchronise or communicate stay.
-"""
+"""Rule 15, launch-bound: the device waits for the host, which launches many short kernels. Condition: the host is busy
+for longer than the device, which is idle for most of the step, and the median kernel takes less than
+``launch_kernel_ns``. Transform: a step's launches become one batch, as in a captured graph or compiled code, and the
+Python between them shrinks. Calls that copy, synchronise or communicate stay."""
 
 from __future__ import annotations
 
@@ -29,13 +27,12 @@ _KERNEL_NS: Final = Quantity(
 _BETWEEN: Final = Quantity(0.0, 0.3, 0.8, message("prior: Python between the launches is skipped, or runs as before"))
 _GAP_NS: Final = 1_000
 _ONCE: Final = 20.0
-"""A call that takes so many times the usual for a kernel did more than launch it."""
+"""A call that takes this multiple of the usual time per kernel did more than launch it."""
 _RECURS: Final = 3
-"""From so many steps on, their median leaves out what happens once."""
+"""From this many steps on, their median excludes one-time events."""
 
 
 def find(facts: Facts) -> list[Candidate]:
-    """Return one candidate for all outermost host events that launch kernels and wait for nothing."""
     facts.need_device()
     trace, dur = facts.trace, facts.trace.ints("dur_ns")
     kernels = np.flatnonzero(trace.rows("kind", KERNEL) & (trace.ints("launched_by") >= 0) & facts.in_steps)
@@ -50,7 +47,7 @@ def find(facts: Facts) -> list[Candidate]:
     host, device = _host_ns(facts, between[facts.rank], once), round(facts.busy_ns)
     if host <= device or device >= facts.thresholds.launch_device_share * facts.step_ns:
         return []
-    # what a step's launches take afterwards is never more than now
+    # the launches of a step never take longer than before
     now = facts.median_total(rows, dur[rows])
     low, mid, high = (min(count * ns, now) for ns in (_KERNEL_NS.low, _KERNEL_NS.mid, _KERNEL_NS.high))
     cost = Quantity(low, mid, high, _KERNEL_NS.source)
@@ -90,11 +87,11 @@ def find(facts: Facts) -> list[Candidate]:
 
 
 def _launches(facts: Facts, kernels: IntArray) -> tuple[IntArray, IntArray, float]:
-    """Return the outermost host events that launch kernels and wait for nothing; those that also did something else
-    once, such as loading a module; and the number of their kernels in a step."""
+    """Return the outermost host events that launch kernels and wait for nothing; those among them that did one-time
+    work such as loading a module; and the number of their kernels per step."""
     trace = facts.trace
     roots = nesting.outermost(trace.ints("parent"), operators(trace) | trace.rows("kind", RUNTIME))
-    # calls that copy from or to the host, communicate or synchronise: no captured graph contains them
+    # captured graphs contain no calls that copy from or to the host, communicate or synchronise
     crossing = trace.rows("kind", MEMCPY) & (trace.ints("launched_by") >= 0)
     crossing &= ~matching(trace, "copy_kind", lambda kind: kind.startswith(("DtoD", "PtoP")))
     waiting = np.flatnonzero(trace.host & trace.rows("kind", SYNC, COMMUNICATION))
@@ -113,7 +110,7 @@ def _launches(facts: Facts, kernels: IntArray) -> tuple[IntArray, IntArray, floa
 
 def _host_ns(facts: Facts, between: Intervals, once: IntArray) -> int:
     """Return the median over the steps of ``facts.rank`` of the time in which a thread calls operators or the runtime,
-    without waits and without what it does ``once``, or in which Python passes between the launches."""
+    without waits and one-time work (``once``), or runs Python between launches."""
     trace, graph = facts.trace, facts.replay.graph
     working = trace.rows("kind", OPERATOR, RUNTIME) & ~trace.rows("phase", DATALOADER) & ~within(trace, once)
     nodes = facts.replay.hosts(facts.rank)

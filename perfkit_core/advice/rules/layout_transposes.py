@@ -1,8 +1,6 @@
-"""Rule 25, layout-transposes: tensors are copied only to change their layout in memory.
-
-Condition: kernels whose names say that they convert the layout (libraries put them around convolutions), and operators
-that only reorder and launch work for it, as a candidate each. Transform: most of this work goes.
-"""
+"""Rule 25, layout-transposes: tensors are copied only to change their memory layout. Condition: kernels whose names say
+that they convert the layout (around convolutions), and operators that only reorder data, a candidate each. Transform:
+most of this work goes."""
 
 from __future__ import annotations
 
@@ -21,7 +19,7 @@ from perfkit_core.plugins.contracts import Rule
 from perfkit_core.replay.transforms import Quantity, Scale
 
 _CONVERTED: Final = Quantity(0.0, 0.1, 0.5, message("prior: the batch and some results are still converted"))
-"""Factor of conversions around convolutions once the model keeps the layout of their kernels."""
+"""Factor of conversions around convolutions once the model keeps their kernels' layout."""
 _REORDERED: Final = Quantity(0.0, 0.25, 0.8, message("prior: some kernels read only dense tensors"))
 """Factor of copies that only reorder."""
 _CONVERTS: Final = re.compile(
@@ -32,11 +30,9 @@ _REORDERS: Final = ("contiguous", "reshape", "transpose")
 
 
 def find(facts: Facts) -> list[Candidate]:
-    """Return a candidate for conversions, and one for copies that reorder, where both together take their share of the
-    time in which the device works."""
     facts.need_device()
     trace, launched_by = facts.trace, facts.trace.ints("launched_by")
-    # the outermost operators that only reorder, and launched work for it
+    # the outermost operators that only reorder and launched work for it
     outer = nesting.outermost(trace.ints("parent"), operators(trace) & trace.rows("op_name", *_REORDERS))
     reordering = np.unique(outer[launched_by[launched(trace)]])
     reordering = reordering[reordering >= 0]
@@ -46,7 +42,7 @@ def find(facts: Facts) -> list[Candidate]:
         return []
     candidates = []
     if len(conversions):
-        # part of a convolution, or of something else; without launches, whether there are convolutions
+        # part of a convolution or of something else; without launches, whether there are convolutions
         convolutions, launches = trace.rows("op_name", *_CONVOLUTIONS), launched_by[conversions]
         inside = within(trace, np.flatnonzero(convolutions))[launches[launches >= 0]]
         convolves = inside.mean() > 0.5 if len(inside) else convolutions.any()
@@ -85,7 +81,7 @@ def converting(trace: Trace) -> IntArray:
 
 
 def with_launches(trace: Trace, rows: IntArray) -> IntArray:
-    """Return the rows of device work, and of the calls that launched it and nothing else."""
+    """Return the rows of device work, and of the calls that launched only it."""
     launched_by = trace.ints("launched_by")
     wanted = np.bincount(launched_by[rows][launched_by[rows] >= 0], minlength=len(trace))
     every = np.bincount(launched_by[launched(trace)], minlength=len(trace))

@@ -1,8 +1,6 @@
-"""Rule 10, loader-workers: the training makes its batches itself, or in a thread beside it.
-
-Condition: calls of a loader without worker processes that take over ``loader_share`` of the step. Transform: worker
-processes make the batches. ``--what-if loader-workers=N`` asks for N of them.
-"""
+"""Rule 10, loader-workers: the training makes its batches in its own process, on its thread or another one. Condition:
+calls of a loader without worker processes that take over ``loader_share`` of the step. Transform: worker processes make
+the batches. ``--what-if loader-workers=N`` asks for N of them."""
 
 from __future__ import annotations
 
@@ -28,18 +26,18 @@ CONTENTION: Final = Quantity(
     0.85, 1.0, 1.25,
     message("0.9 to 1.1 measured on small trainings on a CPU; 1.2 between two recordings of a ResNet-50 on a V100"),
 )  # fmt: skip
-"""Factor of the host's self time once workers run beside it. They share cores and caches with the training; but a
-training that does not stop for its data runs with warm caches, and the recorded host time includes the profiler's."""
+"""Factor of the host's self time with workers, which share cores and caches with the training; but training without
+loading keeps warm caches, and the recorded host time includes the profiler's."""
 MAKING: Final = Quantity(1.0, 1.1, 1.4, message("prior: making a batch in a worker, beside other workers"))
 _FROM_THREAD: Final = Quantity(
     0.85, 1.0, 1.4,
     message("1.0 measured on small trainings on a CPU; workers share cores, a thread shares the interpreter"),
 )  # fmt: skip
-"""Factor of the time in which a thread of the training's process makes a batch, once workers do."""
+"""Factor of a batch's time from a thread of the training's process to workers."""
 
 
 def find(facts: Facts) -> list[Candidate]:
-    """Return the candidate for :data:`WORKERS` workers, or fewer where there are fewer cores."""
+    """Return the candidate for :data:`WORKERS` workers, or fewer with fewer cores."""
     rows, loading = facts.batch_rows, facts.loading_ns
     if in_workers(facts.trace, rows).any() or loading / max(facts.step_ns, 1) <= facts.thresholds.loader_share:
         return []
@@ -51,7 +49,7 @@ def find(facts: Facts) -> list[Candidate]:
 
 
 def with_workers(facts: Facts, workers: float) -> Candidate:
-    """Return the candidate for so many workers. Raises NotEvaluableError, and UsageError for an impossible number."""
+    """Return the candidate for this many workers. Raises NotEvaluableError, and UsageError for an impossible number."""
     if not 1 <= workers <= _MOST_WORKERS or workers % 1:
         raise UsageError(f"loader-workers={workers:g}: not a number of workers", f"ask for 1 to {_MOST_WORKERS}")
     rows, waiting = facts.batch_rows, facts.loading_ns
@@ -114,7 +112,6 @@ def _crowding(workers: int, cores: int | None) -> Message:
 
 
 def cores_text(count: int) -> Message:
-    """Return ``8 cores``."""
     return plural("{n} core", "{n} cores", count)
 
 

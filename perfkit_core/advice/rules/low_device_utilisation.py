@@ -1,8 +1,6 @@
 """Rule 30, low-device-utilisation: the device works for less than half of the step, although data arrive in time.
-
 Condition: device work covers less than ``busy_share`` of the step, and loading at most ``loader_share``. No transform:
-the cost of a larger batch was not recorded.
-"""
+the cost of a larger batch was not recorded."""
 
 from __future__ import annotations
 
@@ -16,13 +14,12 @@ from perfkit_core.plugins.contracts import Rule
 
 
 def find(facts: Facts) -> list[Candidate]:
-    """Return one candidate where the device is mostly idle."""
     facts.need_steps()
     facts.need_device()
     busy_ratio, loading_ratio = (ns / max(facts.step_ns, 1) for ns in (facts.busy_ns, facts.loading_ns))
     if busy_ratio >= facts.thresholds.busy_share or loading_ratio > facts.thresholds.loader_share:
         return []
-    try:  # how full the memory is, where that was recorded, says whether a larger batch fits
+    try:  # the recorded memory use shows whether a larger batch fits
         memory = {"peak_memory_ratio": max(peak.ratio for peak in peaks(facts))}
     except NotEvaluableError:
         memory = {}

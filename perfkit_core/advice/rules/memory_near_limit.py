@@ -1,8 +1,5 @@
-"""Rule 29, memory-near-limit: the memory of a device is nearly full.
-
-Condition: the peak of the allocator's running total exceeds ``memory_share`` of the device's memory. No transform: it
-is about capacity, not time.
-"""
+"""Rule 29, memory-near-limit: the memory of a device is nearly full. Condition: the peak of the allocator's running
+total exceeds ``memory_share`` of the device's memory. No transform: it is about capacity, not time."""
 
 from __future__ import annotations
 
@@ -20,8 +17,8 @@ from perfkit_core.views.memory.events import MISSING, levels, memory_events
 
 @dataclass(frozen=True, slots=True)
 class Peak:
-    """The most ``bytes`` that one process had allocated on a device at once, those of the device (``of_bytes``), and
-    the ``row`` of the event after which that was."""
+    """The peak ``bytes`` of one process on a device, the device's memory (``of_bytes``), and the ``row`` of the event
+    that reached it."""
 
     device: str
     rank: int
@@ -31,12 +28,10 @@ class Peak:
 
     @property
     def ratio(self) -> float:
-        """Share of the device's memory."""
         return self.bytes / self.of_bytes
 
 
 def find(facts: Facts) -> list[Candidate]:
-    """Return a candidate for each device and process that comes near the limit."""
     return [
         Candidate(
             message(
@@ -84,7 +79,7 @@ def peaks(facts: Facts) -> list[Peak]:
     level = levels(trace)
     peaks = []
     for pool in pools:
-        if level.start[pool] == MISSING:  # what was allocated before the first event is unknown
+        if level.start[pool] == MISSING:  # allocations before the first event are unknown
             continue
         device, at = devices[events.pool_device[pool]], np.flatnonzero(events.pool == pool)
         top = int(at[level.allocated[at].argmax()])

@@ -1,8 +1,6 @@
-"""Rule 13, more-workers: the training waits for batches although worker processes make them.
-
-Condition: waits for a loader with workers of over ``loader_share`` of the step; getting a batch that is there is no
-wait. Transform: batches arrive up to twice as fast.
-"""
+"""Rule 13, more-workers: the training waits for batches although worker processes make them. Condition: waits for a
+loader with workers of over ``loader_share`` of the step; fetching a batch that is ready is no wait. Transform: batches
+arrive up to twice as fast."""
 
 from __future__ import annotations
 
@@ -19,7 +17,7 @@ _FASTER: Final = Quantity(0.5, 0.55, 1.0, message("twice as many workers are up 
 
 
 def find(facts: Facts) -> list[Candidate]:
-    """Return the candidate for twice the workers, however many there are."""
+    """Return the candidate for twice the recorded workers."""
     rows, waiting = facts.batch_rows, facts.typical(facts.waited_ns)
     if not in_workers(facts.trace, rows).any() or not facts.exceeds(waiting, facts.thresholds.loader_share):
         return []

@@ -1,9 +1,7 @@
 """Rule 36, outlier-steps: some steps take much longer than the others, or the device clock drops during training.
-
-Condition: steps over ``outlier_sigmas`` standard deviations above the median of their rank, with what grew in them; and
-the same kernels taking longer by one factor in the last third of the steps. No transform: the cause is not in the
-recording.
-"""
+Condition: steps over ``outlier_sigmas`` standard deviations above the median of their rank, with the events that grew;
+or the same kernels taking longer by one factor in the last third of the steps. No transform: the cause is not in the
+recording."""
 
 from __future__ import annotations
 
@@ -26,16 +24,16 @@ _OUTSIDE: Final = "time outside all recorded events"
 """Name of the self time of steps among the names of events."""
 _MOST: Final = 3
 _SHARE: Final = 0.1
-"""Growth of less than this share of all growth is not shown."""
+"""Least share of all growth that is shown."""
 _AGREE: Final = 0.1
-"""Kernels whose factor is this close to that of all grew by one factor."""
+"""Kernels whose factor is within this distance of the common one agree."""
 _MAJORITY: Final = 0.8
 """Share of the kernel time that must agree."""
 _LEAST_KERNELS: Final = 3
 
 
 def find(facts: Facts) -> list[Candidate]:
-    """Return a candidate for late steps, and one for a slower clock."""
+    """Return a candidate for outlying steps, and one for a slower clock."""
     facts.need_steps()
     steps = pd.DataFrame({"rank": facts.steps.rank, "step": facts.steps.number, "dur_ns": facts.steps.recorded_ns})
     if steps.groupby("rank").size().max() < LEAST_TIMES:
@@ -119,15 +117,15 @@ def _slower_clock(facts: Facts, steps: pd.DataFrame) -> list[Candidate]:
             message("they grew by the same factor, which suggests a clock rather than a kernel"),
         ),
         vetoes=(message("larger inputs: the names and counts of the kernels did not change"),),
-        fill={"outliers": "clock"},  # tells it from the finding of late steps, which is shown by steps, too
+        fill={"outliers": "clock"},  # separates its id from that of outlying steps, whose rows are also steps
         words={"outliers": "clock"},
     )]  # fmt: skip
 
 
 def _growth_ns(facts: Facts, steps: pd.DataFrame, late: pd.DataFrame) -> pd.Series[int]:
-    """Return up to three names, and by how much each takes longer in a ``late`` step (average) than in the others
-    (median), the largest first: the time of host events and device work without waits, except for batches, as nothing
-    recorded explains why those are late. Steps have columns rank and step."""
+    """Return up to three names, and by how much each takes longer in a ``late`` step (mean) than in the others
+    (median), the largest first: host events and device work without waits, except for batches, since nothing recorded
+    explains why those are late. ``steps`` have columns rank and step."""
     trace, graph = facts.trace, facts.replay.graph
     nodes = np.flatnonzero(graph.row >= 0)
     busy = np.zeros(len(trace), np.int64)
@@ -147,14 +145,14 @@ def _growth_ns(facts: Facts, steps: pd.DataFrame, late: pd.DataFrame) -> pd.Seri
 
 
 def _rows(facts: Facts, steps: pd.DataFrame) -> IntArray:
-    """Return the events of some steps themselves."""
+    """Return the rows of the step events themselves."""
     trace = facts.trace
     rows = np.flatnonzero(trace.host & trace.rows("kind", STEP) & (facts.replay.first >= 0))
     return rows[_within(pd.DataFrame({"rank": trace.ints("rank")[rows], "step": trace.ints("step")[rows]}), steps)]
 
 
 def _by_name(trace: Trace, chosen: BoolArray, time: IntArray) -> pd.DataFrame:
-    """Return sums by rank, step and name, of events in steps; the self time of steps has one name."""
+    """Return sums by rank, step and name over the events in steps; the self time of steps has one name."""
     rows = np.flatnonzero(chosen & (trace.ints("step") >= 0))
     names = trace.codes("name")
     code = np.where(trace.rows("kind", STEP)[rows], len(names.values), names.codes[rows])
@@ -166,7 +164,7 @@ def _by_name(trace: Trace, chosen: BoolArray, time: IntArray) -> pd.DataFrame:
 
 
 def _within(time: pd.DataFrame, steps: pd.DataFrame) -> BoolArray:
-    """Return the mask of the rows of ``time`` whose rank and step are among some steps."""
+    """Return the mask of the rows of ``time`` whose rank and step are in ``steps``."""
     keys = pd.MultiIndex.from_frame(steps[["rank", "step"]])
     mask: BoolArray = pd.MultiIndex.from_frame(time[["rank", "step"]]).isin(keys)
     return mask

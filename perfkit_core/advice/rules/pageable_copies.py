@@ -1,8 +1,6 @@
-"""Rule 11, pageable-copies: copies from pageable memory block the host and are slower than the bus.
-
-Condition: copies of the kind "pageable" to the device. Transform: their calls take what calls of pinned copies take and
-wait for nothing, and large copies run at the speed of pinned ones.
-"""
+"""Rule 11, pageable-copies: copies from pageable memory block the host and are slower than the bus. Condition: copies
+of the kind "pageable" to the device. Transform: their calls take as long as for pinned memory and do not wait, and
+large copies run at pinned speed."""
 
 from __future__ import annotations
 
@@ -24,7 +22,7 @@ _CALL_NS: Final = Quantity(
 )
 """p10, p50 and p90 of 13 calls on a V100 and 25 on a B200, profiler running."""
 _LARGE: Final = 1 << 20
-"""The time of smaller copies is that of starting them, not that of the bus."""
+"""Below this size, the start of a copy dominates, not the bus."""
 _MEASURED: Final = 1 << 26
 """Bytes of a copy whose time is that of the bus."""
 _PINNED: Final = Quantity(
@@ -34,7 +32,6 @@ _PINNED: Final = Quantity(
 
 
 def find(facts: Facts) -> list[Candidate]:
-    """Return one candidate for all copies of pageable memory to the device."""
     facts.need_device()
     trace, copies, dur = facts.trace, transfers(facts), facts.trace.ints("dur_ns")
     copies = copies.only(~copies.to_host)
@@ -76,8 +73,8 @@ def find(facts: Facts) -> list[Candidate]:
 
 
 def _faster(trace: Trace, large: Transfers, pinned: Transfers) -> Quantity:
-    """Return the factor of the time of large copies: by the run's own copies of pinned memory, else by what was
-    measured on this machine, else by what buses reach."""
+    """Return the factor of large copies' time: from the run's own pinned copies, else from measurements on this
+    machine, else from typical buses."""
     now, recorded = _bytes_per_ns(trace, large), _bytes_per_ns(trace, pinned)
     if now is None:
         return Quantity(1.0, 1.0, 1.0, message("no copy is large enough to be bound by the bus"))
@@ -94,7 +91,7 @@ def _faster(trace: Trace, large: Transfers, pinned: Transfers) -> Quantity:
 
 
 def _bytes_per_ns(trace: Trace, copies: Transfers) -> float | None:
-    """Return the speed of some copies (bytes/ns are GB/s); None without copies."""
+    """Return the speed of the copies (bytes/ns are GB/s); None without copies."""
     total = int(trace.ints("dur_ns")[copies.row].sum())
     return round(int(copies.bytes.sum()) / total, 3) if total else None
 

@@ -1,9 +1,9 @@
 """Rule 17, per-tensor-optimizer: the optimizer updates the parameters one by one.
 
 Condition: an optimizer step that calls the same operators for ``optimizer_tensors`` or more tensors. Transform: the
-update takes what one for all parameters takes. Its factors were measured on whole optimizer steps with a profiler
-running: one thread, medians of interleaved runs, tensors of 64 to 1,000,000 elements. A loop costs per tensor what its
-operators cost, so the classes are how many operators a tensor takes and how long one of them takes.
+update takes the time of a fused one. Its factors were measured on whole optimizer steps with a profiler running: one
+thread, medians of interleaved runs, tensors of 64 to 1,000,000 elements. A loop's cost per tensor is that of its
+operators, so the classes are the operators per tensor and their duration.
 """
 
 from __future__ import annotations
@@ -26,9 +26,9 @@ from perfkit_core.replay.transforms import Edit, Quantity, Scale
 from perfkit_core.views.select import marked
 
 _SMALL_NS: Final = 10_000
-"""An operator that takes less is mostly the cost of calling it."""
+"""Below this duration, an operator is mostly call overhead."""
 _MANY: Final = 6
-"""From so many operators a tensor on, the factors are those of many."""
+"""From this many operators per tensor on, the factors for many apply."""
 _CPU: Final = message("measured on CPU, torch 2.13: fused against a loop, the whole optimizer step")
 _FEW_SMALL: Final = Quantity(0.20, 0.27, 0.45, _CPU)
 _FEW_LARGE: Final = Quantity(0.69, 0.73, 0.80, _CPU)
@@ -55,14 +55,14 @@ _BATCHED: Final = re.compile(r"foreach|fused|merged|multi_?tensor", re.IGNORECAS
 _MOST_PER_TENSOR: Final = 4
 """Most calls of an operator for one tensor by any optimizer of the frameworks."""
 _NEARLY_ALL: Final = 5 / 6
-"""Momentum calls two operators twice for each tensor and one once: the calls of the two are 4/5 of all. What is called
-for half of the tensors only, as weight decay is, is 1/7 of the calls or less."""
+"""Momentum calls two operators twice per tensor and one once: the two have 4/5 of the calls. Operators for only half of
+the tensors, such as weight decay, have 1/7 or less."""
 
 
 @dataclass(frozen=True, slots=True)
 class Loop:
-    """A loop over tensors: the ``name`` of the optimizer or its operator, ``operators`` for each of the ``tensors``,
-    ``operator_ns`` the time of one with what passes around it. ``whole``: one operator does the whole update."""
+    """A loop over tensors: the ``name`` of the optimizer or its operator, ``operators`` per tensor for ``tensors``,
+    ``operator_ns`` the time of one including the gap around it. ``whole``: one operator does the whole update."""
 
     name: str
     tensors: float
@@ -72,7 +72,6 @@ class Loop:
 
 
 def find(facts: Facts) -> list[Candidate]:
-    """Return one candidate for all optimizer steps that are loops."""
     trace, parent = facts.trace, facts.trace.ints("parent")
     # the outermost optimizer spans that update parameters
     clears = trace.rows("kind", OPTIMIZER) & matching(trace, "name", CLEARS_GRADIENTS.search)
@@ -83,7 +82,7 @@ def find(facts: Facts) -> list[Candidate]:
         raise NotEvaluableError(
             message("no optimizer step was recorded"), message("the framework's own optimizers record it")
         )
-    # the updates: all in the spans, without clearing; of a span that calls a closure only what comes after that
+    # the updates: all operators in the spans except clearing; if a span calls a closure, only those after it
     closure = trace.rows("phase", OTHER)[spans]
     after = trace.rows("phase", OPTIMIZER) & nesting.lies_in(parent, marked(trace, spans[closure]))
     updates = (within(trace, spans[~closure]) | after) & ~clears & ~nesting.lies_in(parent, clears)
@@ -103,8 +102,8 @@ def find(facts: Facts) -> list[Candidate]:
 def _loops(
     trace: Trace, spans: IntArray, own_ns: IntArray, roots: IntArray, of_span: IntArray, least: float
 ) -> tuple[IntArray, Loop] | None:
-    """Return which of the spans are loops over at least so many tensors, and what the typical one does. ``own_ns`` is
-    the time of the updates of each, ``of_span`` the span of each of the ``roots``."""
+    """Return the mask of the spans that are loops over at least ``least`` tensors, and the typical loop. ``own_ns`` is
+    the time of the updates of each span, ``of_span`` the span of each of the ``roots``."""
     names = trace.codes("name").codes[roots].astype(np.int64)
     width = int(names.max(initial=0)) + 1
     key, counts = np.unique(of_span * width + names, return_counts=True)
@@ -123,11 +122,9 @@ def _loops(
 
 
 def tensors_of(calls: IntArray) -> int:
-    """Return over how many tensors a loop goes that calls each of its operators so often, shape (operators,).
-
-    That is the largest of these numbers that nearly all calls are multiples of, else the one that most are. Most
-    operators are called once for a tensor, some several times, some not for all tensors; what is called much more
-    rarely is not part of the loop."""
+    """Return the number of tensors of a loop from the number of calls of each of its operators, shape (operators,). It
+    is the largest of these numbers that divides nearly all calls, else the one that divides most. Most operators are
+    called once per tensor, some several times, some not for all tensors; much rarer ones are not part of the loop."""
     often = calls[calls * _MOST_PER_TENSOR >= calls.max()]
     explained: list[tuple[int, int]] = [
         (int(often[often % tensors == 0].sum()), tensors) for tensors in np.unique(often)[::-1].tolist()
@@ -137,9 +134,9 @@ def tensors_of(calls: IntArray) -> int:
 
 
 def _updated_at_once(facts: Facts, parts: IntArray, loop: Loop) -> list[Candidate]:
-    """Return the candidate that updates all parameters at once, none where that was measured to gain nothing."""
+    """Return the candidate that updates all parameters together, none if measurements show no saving."""
     trace, dur = facts.trace, facts.trace.ints("dur_ns")
-    below = np.append(within(trace, parts), False)  # the last item stands for no launch
+    below = np.append(within(trace, parts), False)  # the last item is for a missing launch
     kernels = np.flatnonzero(trace.rows("kind", KERNEL) & below[trace.ints("launched_by")])
     factor = _LAUNCHING if len(kernels) else _host_factor(loop)
     if factor is None:
@@ -180,7 +177,7 @@ def _updated_at_once(facts: Facts, parts: IntArray, loop: Loop) -> list[Candidat
 
 
 def _host_factor(loop: Loop) -> Quantity | None:
-    """Return the factor of the time of an optimizer step on a CPU, None where nothing is gained."""
+    """Return the factor of the time of an optimizer step on a CPU, None without a saving."""
     if loop.whole:
         return _MERGED if _ADAM.search(loop.name) else None
     small = loop.operator_ns < _SMALL_NS
@@ -194,8 +191,8 @@ def _host_factor(loop: Loop) -> Quantity | None:
 
 
 def class_of(name: str, whole: bool) -> str:
-    """Return the class of an optimizer: ``SGD`` for a span that ends in ``SGD.step``; for an operator that is the
-    ``whole`` update its name without folder and in-place mark: ``adam`` for ``folder.adam_``; else ``optimizer``."""
+    """Return the class of an optimizer: ``SGD`` for a span that ends in ``SGD.step``; for a ``whole`` update by an
+    operator its name without folder and in-place mark (``adam`` for ``folder.adam_``); else ``optimizer``."""
     match = _STEP.search(name)
     if match:
         return match[1]

@@ -1,8 +1,5 @@
-"""Rule 3, ping-pong-copies: data go to the host and come back unchanged.
-
-Condition: a copy to the host and one back of as many bytes, with no operator computing on the host in between.
-Transform: both copies go.
-"""
+"""Rule 3, ping-pong-copies: data go to the host and come back unchanged. Condition: a copy to the host and one back of
+equal size, without host computation in between. Transform: both copies go."""
 
 from __future__ import annotations
 
@@ -16,7 +13,6 @@ from perfkit_core.replay.transforms import Remove
 
 
 def find(facts: Facts) -> list[Candidate]:
-    """Return one candidate for all round trips without computation on the host."""
     facts.need_device()
     trips = round_trips(facts, facts.thresholds.round_trip_bytes, computing=False)
     if not trips.count:

@@ -1,10 +1,7 @@
-"""Rule 34, rank-skew: one rank keeps the others waiting.
-
-Condition: the time of each rank by itself differs, in a replay without the meetings of ranks: each collective transfers
-as soon as the rank has come. So waits of a device while its host works on count neither as its own time nor as that of
-others. Transform: the part of the slow rank's steps (device, loading or host) that explains the skew takes what it
-takes on the median rank.
-"""
+"""Rule 34, rank-skew: one rank keeps the others waiting. Condition: the ranks' own times differ, in a replay in which
+each collective transfers as soon as the rank itself has come; waits of a device while its host works count on no rank.
+Transform: the part of the slow rank's steps (device, loading or host) that explains the skew takes the time of the
+median rank."""
 
 from __future__ import annotations
 
@@ -32,13 +29,13 @@ _MOST_OF_IT: Final = {
     HOST: message(", mostly on its host"),
 }
 _WORTH: Final = 0.25
-"""A part is called the reason if this share of the skew is saved once it is as fast as on other ranks."""
+"""A part is reported as the reason if at the speed of other ranks it saves this share of the skew."""
 _SOURCE: Final = message("recorded: the fastest rank, the median rank, halfway there")
 
 
 @dataclass(frozen=True, slots=True)
 class _Reason:
-    """A part of the slow rank's steps that is longer than on the median rank, times in ns a step."""
+    """A part of the slow rank's steps that is longer than on the median rank; times in ns per step."""
 
     part: str
     own_ns: float
@@ -48,11 +45,11 @@ class _Reason:
 
 
 def find(facts: Facts) -> list[Candidate]:
-    """Return a candidate for the slowest rank, where by itself it takes longer than the median rank."""
+    """Return a candidate for the slowest rank, if its own time exceeds that of the median rank."""
     if len(ranks(facts.trace)) < 2:
         raise NotEvaluableError(message("only one rank was recorded"), message("give the recordings of several ranks"))
     facts.need_steps()
-    if facts.trace.meta.incomplete:  # the end is seldom what is cut off: torch writes kernels after operators
+    if facts.trace.meta.incomplete:  # the end is usually cut off: torch writes kernels after operators
         raise NotEvaluableError(message("the recording of a rank is cut off, so it cannot be compared with the others"))
     if not facts.replay.tied:
         raise NotEvaluableError(message("no collectives were matched across ranks, so who waits for whom is unknown"))
@@ -98,7 +95,7 @@ def find(facts: Facts) -> list[Candidate]:
 
 
 def _alone_ns(facts: Facts, *edits: Edit) -> pd.DataFrame:
-    """Return a row for each step of a rank: rank, step, alone_ns (its time if it waited for no other rank)."""
+    """Return the columns rank, step, alone_ns (time of the step if it waited for no other rank)."""
     graph = edited(facts.replay, edits)
     graph = replace(graph, edges=graph.edges.only(graph.edges.cause != MEETING))
     time = facts.steps.played_ns(play(graph))
@@ -106,7 +103,7 @@ def _alone_ns(facts: Facts, *edits: Edit) -> pd.DataFrame:
 
 
 def _reason(facts: Facts, times: pd.DataFrame, slow: int, part: str) -> _Reason | None:
-    """Return what it saves the rank if a part takes what it takes on the median rank; None where it takes no more."""
+    """Return the saving if a part takes the time of the median rank; None if it takes no more already."""
     trace, graph = facts.trace, facts.replay.graph
     # the time of the part in a step on each rank, without waits
     chosen = np.zeros(len(trace), np.bool_)
@@ -129,8 +126,8 @@ def _reason(facts: Facts, times: pd.DataFrame, slow: int, part: str) -> _Reason 
 
 
 def _rows_of(trace: Trace, rank: int | None, part: str) -> IntArray:
-    """Return the events whose time makes up a part of the steps of a rank (None: of all): device work, data loading, or
-    what else the host does; communication is in none."""
+    """Return the events of a part of the steps of a rank (None: of all): device work, data loading, or other host work;
+    communication is in none."""
     talk = communication(trace)
     loading = trace.rows("kind", DATALOADER) | trace.rows("phase", DATALOADER)
     on_host = trace.host & (trace.ints("self_ns") >= 0)

@@ -1,9 +1,6 @@
-"""Rule 35, recompilation: the model is compiled again while it trains, or runs in pieces because its graph breaks.
-
-Condition: compilations that compilers record of themselves, and functions that resume after a graph break, in steps
-after the first recorded one. Transform: the compilations go, where most steps compile; else the median step does not
-change.
-"""
+"""Rule 35, recompilation: the model is compiled again during training, or runs in pieces because its graph breaks.
+Condition: events of compilations, and functions that resume after a graph break, in steps after the first recorded one.
+Transform: the compilations go if most steps compile; else the median step does not change."""
 
 from __future__ import annotations
 
@@ -25,20 +22,18 @@ from perfkit_core.views.select import rank_codes
 _COMPILES: Final = re.compile(
     r"(?<![a-z])(re)?compil(e|ation|ing)(?![a-z])|\(dynamo_timed\)$|^dynamo$|create_new_interpreter", re.IGNORECASE
 )
-"""Records of compilers: any that says so, TorchDynamo, and Paddle's executor of static graphs."""
+"""Events of compilers in general, of TorchDynamo, and of Paddle's executor of static graphs."""
 _RESUMES: Final = re.compile(r"dynamo_resume_in_")
-"""Functions in which a program resumes after a graph break, as TorchDynamo names them. Paddle's profiler does not
-record Python."""
+"""Functions that resume after a graph break in TorchDynamo. Paddle's profiler does not record Python."""
 _FUNCTIONS: Final = 8
 
 
 def find(facts: Facts) -> list[Candidate]:
-    """Return a candidate for compilations, and one for graph breaks."""
     facts.need_steps()
     trace, code = facts.trace, rank_codes(facts.trace)[0]
     steps = np.flatnonzero(trace.host & trace.rows("kind", STEP) & (trace.ints("step") >= 0))
     first = groupby.extremes(code[steps], int(code.max(initial=-1)) + 1, trace.ints("step")[steps])[0]
-    steady = trace.ints("step") > first[code]  # the first recorded step of each rank may compile: it is warm-up
+    steady = trace.ints("step") > first[code]  # the first recorded step of each rank is warm-up and may compile
     compiles = steady & trace.rows("kind", OPERATOR, OPERATOR_DETAIL, ANNOTATION)
     compiles &= matching(trace, "name", _COMPILES.search)
     breaks = steady & trace.rows("kind", PYTHON, OPERATOR, OPERATOR_DETAIL) & matching(trace, "name", _RESUMES.search)

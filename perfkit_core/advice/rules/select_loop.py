@@ -1,9 +1,7 @@
-"""Rule 19, select-loop: a loop selects a part of a tensor in each of its rounds.
-
-Condition: ``loop_selects`` or more selections with the same few operators after each. A round may select several times,
-so repetitions are looked for among the last few selections; a round is short, as layers of a network repeat, too.
-Transform: the selections and their backward pass take what one unbind takes.
-"""
+"""Rule 19, select-loop: a loop selects a part of a tensor in each iteration. Condition: ``loop_selects`` or more
+selections followed by the same few operators. As an iteration may select several times, repetitions are searched among
+the last few selections; iterations are short, because layers of a network repeat, too. Transform: the selections and
+their backward pass take the time of one unbind."""
 
 from __future__ import annotations
 
@@ -29,19 +27,18 @@ _LEFT: Final = Quantity(
     message("measured on CPU, torch 2.13 and paddle 3.3: one unbind against 20 to 100 selections, both passes"),
 )  # fmt: skip
 _LONGEST: Final = 24
-"""Operators of a round at most: a cell of a recurrent network written by hand has about 20, a transformer's layer
-more."""
+"""Most operators per iteration: a hand-written recurrent cell has about 20, a transformer layer more."""
 _SELECTS: Final = 4
-"""Selections of a round at most."""
+"""Most selections per iteration."""
 _SELECTS_BY_NAME: Final = re.compile(r"select|slice|narrow", re.IGNORECASE)
-"""Not every view was asked for: frameworks take strided views on their own account."""
+"""By name, because frameworks take strided views themselves."""
 _AROUND: Final = (STEP, ANNOTATION, FORWARD, BACKWARD, OPTIMIZER, DATALOADER)
 
 
 @dataclass(frozen=True, slots=True)
 class Rounds:
-    """Selections that are rounds of loops, in the order of threads and time: ``rows``, number of the ``loop`` of each,
-    and how many selections ``each`` round of it has, arrays of shape (selections,)."""
+    """Selections in loops, by thread and time: ``rows``, number of the ``loop`` of each, and ``each`` loop's selections
+    per iteration, arrays of shape (selections,)."""
 
     rows: IntArray
     loop: IntArray
@@ -49,14 +46,13 @@ class Rounds:
 
 
 def find(facts: Facts) -> list[Candidate]:
-    """Return one candidate for all loops."""
     trace, dur, parent = facts.trace, facts.trace.ints("dur_ns"), facts.trace.ints("parent")
     rounds = find_rounds(trace, facts.thresholds.loop_selects)
     kept = facts.in_steps[rounds.rows]
     rows, loop, each = rounds.rows[kept], rounds.loop[kept], rounds.each[kept]
     if not len(rows):
         return []
-    # the recorded entry of the framework around a selection that holds no other operator goes with it
+    # the framework's entry event around a single selection goes with it
     inside = np.bincount(parent[operators(trace) & (parent >= 0)], minlength=len(trace))
     above = parent[rows]
     entry = (above >= 0) & trace.rows("kind", OPERATOR_DETAIL)[above] & (inside[above] == 1)
@@ -89,8 +85,8 @@ def find(facts: Facts) -> list[Candidate]:
 
 
 def _gradients(facts: Facts, selects: IntArray) -> IntArray:
-    """Return the outermost operators of the backward pass that belong to the selections: by the recorded sequence
-    number, else those of a selection in steps that hold no other selections."""
+    """Return the outermost backward operators of the selections: by the recorded sequence number, else those of a
+    selection in steps without other selections."""
     trace = facts.trace
     roots = outermost(trace, operators(trace))
     nodes = roots[trace.rows("op_name", "slice_grad")[roots] & (facts.replay.first[roots] >= 0)]
@@ -104,7 +100,7 @@ def _gradients(facts: Facts, selects: IntArray) -> IntArray:
 
 
 def find_rounds(trace: Trace, least: float) -> Rounds:
-    """Return the loops of at least so many rounds."""
+    """Return the loops of at least ``least`` iterations."""
     roots, thread = outermost(trace, operators(trace)), threads(trace)
     roots = roots[groupby.stable_order(thread.code[roots], len(thread))]
     selecting = matching(trace, "name", _SELECTS_BY_NAME.search) & trace.rows("op_name", "slice")
@@ -113,18 +109,18 @@ def find_rounds(trace: Trace, least: float) -> Rounds:
     # a number for the thread, the step and the span around each selection
     around = nesting.nearest_above(trace.ints("parent"), trace.host & trace.rows("kind", *_AROUND))[rows]
     place = groupby.distinct([thread.code[rows], trace.ints("step")[rows], around], len(rows))[0]
-    # a number for the operators up to the next selection, whatever their order: the sum of random tokens of their names
+    # a number for the set of operators up to the next selection: the sum of random tokens of their names ignores order
     names = trace.codes("name")
     token = np.random.default_rng(0).integers(1, 1 << 40, len(names.values) + 1)
     body = np.diff(np.append(0, np.cumsum(token[names.codes[roots]]))[selects], append=0)
     each, begins = np.zeros(len(selects), np.int64), np.zeros(len(selects), np.bool_)
     for period in range(1, min(_SELECTS, len(selects) - 2) + 1):
-        # selections that share their place with the one a round later and the one after that, where the same few
-        # operators follow the first two
+        # selections at the same place as those one and two iterations later, where the same few operators follow the
+        # first two
         here, later, after = place[: -period - 1], place[period:-1], place[period + 1 :]
         repeats = (here == later) & (later == after) & (body[: -period - 1] == body[period:-1])
         repeats &= length[: -period - 1] <= _LONGEST // period
-        # start and end of each stretch of them, its last round included
+        # start and end of each run of them, including its last iteration
         edges = np.diff(np.concatenate([[False], repeats, [False]]).astype(np.int8))
         start, end = np.flatnonzero(edges == 1), np.flatnonzero(edges == -1) + period + 1
         often = (end - start) // period >= least

@@ -1,8 +1,6 @@
 """Rule 22, tensor-cores-unused: matrices are multiplied on ordinary cores although the device has tensor cores.
-
 Condition: names of kernels that multiply half or single precision on ordinary cores. Transform: the kernels take the
-time that tensor cores take, for single precision with mixed precision.
-"""
+time of tensor cores, for single precision with mixed precision."""
 
 from __future__ import annotations
 
@@ -21,15 +19,14 @@ _MIXED: Final = Quantity(
     0.9,
     message("prior: 2 to 3 times as fast for large products; small ones are bound by memory, casts are added"),
 )
-"""Factor of single precision kernels once mixed precision runs them on tensor cores."""
+"""Factor of single precision kernels with mixed precision on tensor cores."""
 _ON_TENSOR_CORES: Final = Quantity(
     1 / 3, 1 / 2, 1.0, message("prior: 2 to 3 times as fast where nothing else bounds the kernel")
 )
-"""Factor of half precision kernels once tensor cores run them."""
+"""Factor of half precision kernels on tensor cores."""
 
 
 def find(facts: Facts) -> list[Candidate]:
-    """Return a candidate for kernels of half precision, and one for those of single precision."""
     device, kernels = cores_and_kernels(facts)
     if not device.half:
         return []

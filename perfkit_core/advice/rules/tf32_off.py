@@ -1,8 +1,6 @@
-"""Rule 23, tf32-off: products of single precision run on ordinary cores of a device that has TF32.
-
-Condition: names of kernels that multiply single precision on ordinary cores, while no product uses TF32. Transform: the
-kernels take the time of TF32.
-"""
+"""Rule 23, tf32-off: products of single precision run on ordinary cores of a device that has TF32. Condition: names of
+kernels that multiply single precision on ordinary cores, while no product uses TF32. Transform: the kernels take the
+time of TF32."""
 
 from __future__ import annotations
 
@@ -24,7 +22,6 @@ _TF32: Final = Quantity(
 
 
 def find(facts: Facts) -> list[Candidate]:
-    """Return one candidate for all products of single precision."""
     device, kernels = cores_and_kernels(facts)
     products = ~kernels.convolves & (kernels.type != HALF)
     if not device.tf32 or (products & kernels.tf32).any():

@@ -1,8 +1,5 @@
-"""Rule 14, thread-oversubscription: more threads compute than the machine has cores.
-
-Condition: recorded threads × processes exceed the cores. No transform: what fewer threads save depends on the
-machine.
-"""
+"""Rule 14, thread-oversubscription: more threads compute than the machine has cores. Condition: recorded threads ×
+processes exceed the cores. No transform: the saving depends on the machine."""
 
 from __future__ import annotations
 
@@ -16,7 +13,6 @@ from perfkit_core.recording.environment import CORES, PROCESSES, THREADS
 
 
 def find(facts: Facts) -> list[Candidate]:
-    """Return a candidate where threads × processes > cores."""
     cores, threads = facts.recorded_number(CORES), facts.recorded_number(THREADS)
     if cores is None or threads is None:
         raise NotEvaluableError(

@@ -1,8 +1,6 @@
 """Rule 1, tiny-ops-on-device: operators on few numbers run on the device, and the host waits for their result.
-
-Condition: operators on at most ``tiny_elements`` elements, or of one-block kernels where no shapes were recorded,
-directly before a copy of few bytes to the host. Transform: the operators run on the host, the copies go.
-"""
+Condition: operators on at most ``tiny_elements`` elements, or with one-block kernels if no shapes were recorded,
+directly before a copy of few bytes to the host. Transform: the operators run on the host, the copies go."""
 
 from __future__ import annotations
 
@@ -34,18 +32,18 @@ _VETOED: Final = (
     "random", "dropout", "all_reduce", "all_gather", "reduce_scatter", "broadcast", "reduce", "all_to_all", "send",
     "recv", "barrier", "pad", "interpolate", "tile",
 )  # fmt: skip
-"""Operators that have a state on the device, wait for other ranks, or make much of little."""
+"""Operators with state on the device, that wait for other ranks, or that make large results from small inputs."""
 _CREATES: Final = ("fill", "arange", "assign", "one_hot", "triangular")
-"""Operators that make their result from what the host knows."""
+"""Operators that create their result from values on the host."""
 _HALF: Final = re.compile(r"half|float16|bfloat16|float8|fp16|bf16|fp8", re.IGNORECASE)
-"""Types of 16 or 8 bits, which hosts are slow with."""
+"""Types of 16 or 8 bits, which are slow on hosts."""
 
 
 @dataclass(frozen=True, slots=True)
 class _Chains:
-    """Operators on few numbers that run right before a result is fetched: positions ``at`` among the outermost
-    operators, for each the position of the operator that fetches, and whether what they compute with was made among
-    them (``rooted``), arrays of shape (operators,)."""
+    """Operators on few numbers right before a result is fetched: positions ``at`` among the outermost operators, for
+    each the position of the fetching operator, and whether its inputs were made among them (``rooted``), arrays of
+    shape (operators,)."""
 
     at: IntArray
     fetched_by: IntArray
@@ -53,7 +51,6 @@ class _Chains:
 
 
 def find(facts: Facts) -> list[Candidate]:
-    """Return one candidate for all operators on few numbers whose result the host fetches."""
     facts.need_device()
     trace, copies = facts.trace, transfers(facts)
     fetched = copies.only(copies.to_host & (copies.bytes <= facts.thresholds.tiny_bytes))
@@ -71,8 +68,7 @@ def find(facts: Facts) -> list[Candidate]:
         name = canonical.values[code] if code >= 0 else "other"
         costs[f"{name}_on_host_ns"] = on_host_ns(facts, order, name)
         edits.append(Move(rows[own == code], True, costs[f"{name}_on_host_ns"]))
-    # a copy goes where what is fetched was made among them; else something on the device may feed them, and a copy of
-    # that stays unless all goes well
+    # a copy goes if its source was made among them; else the device may feed them, and that copy stays except at best
     is_sure = np.isin(order.of[fetched.call], chains.fetched_by[chains.rooted])
     is_unsure = np.isin(order.of[fetched.call], chains.fetched_by[~chains.rooted])
     sure, unsure = fetched.only(is_sure), fetched.only(is_unsure)
@@ -111,7 +107,7 @@ def find(facts: Facts) -> list[Candidate]:
 def _chains(facts: Facts, order: OuterOperators, copies: Transfers, fetched: Transfers) -> _Chains:
     """Return the operators before each fetched result, back to the first one that is not tiny."""
     trace, count = facts.trace, len(order)
-    fetches = np.zeros(count + 1, np.bool_)  # the last item stands for "no operator follows"
+    fetches = np.zeros(count + 1, np.bool_)  # the last item is for "no operator follows"
     fetches[order.of[fetched.call]] = True
     fetches[count] = False
     small = _tiny(facts, order) & ~fetches[:count]

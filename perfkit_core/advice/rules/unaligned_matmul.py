@@ -1,8 +1,6 @@
-"""Rule 24, unaligned-matmul: a dimension of half precision products is not a multiple of 8.
-
-Condition: shapes and strides of the inputs: rows that do not begin at multiples of 16 bytes, unless the name of the
-kernel says that it reads that much at once. Transform: the kernels take the time of padded products.
-"""
+"""Rule 24, unaligned-matmul: a dimension of half precision products is not a multiple of 8. Condition: by shapes and
+strides of the inputs, rows do not begin at multiples of 16 bytes, and the kernel's name does not say that it reads that
+much at a time. Transform: the kernels take the time of padded products."""
 
 from __future__ import annotations
 
@@ -23,7 +21,7 @@ from perfkit_core.plugins.contracts import Rule
 from perfkit_core.replay.transforms import Quantity, Scale
 
 MULTIPLE: Final = 8
-"""Half precision numbers that tensor cores read at once: 16 bytes (NVIDIA, Matrix Multiplication Background)."""
+"""Half precision numbers per read of tensor cores: 16 bytes (NVIDIA, Matrix Multiplication Background)."""
 _PADDED: Final = Quantity(
     0.4, 0.7, 1.0, message("prior: tensor cores read 16 bytes at once only where rows begin at multiples of 16")
 )
@@ -34,7 +32,6 @@ _STRIDES: Final = r'"Input Strides" *: *(?P<strides>\[\[.*?\]\])'
 
 
 def find(facts: Facts) -> list[Candidate]:
-    """Return one candidate for all unaligned products."""
     facts.need_device()
     facts.need("shapes", message("ask the profiler for shapes (record --shapes)"))
     rows, sizes = _unaligned_kernels(facts.trace)
@@ -65,12 +62,12 @@ def find(facts: Facts) -> list[Candidate]:
 
 
 def _unaligned_kernels(trace: Trace) -> tuple[IntArray, IntArray]:
-    """Return the rows of the kernels, and the dimension of each that is no multiple."""
+    """Return the rows of the kernels, and the dimension of each that is not a multiple."""
     kernels = matrix_kernels(trace)
     at = np.flatnonzero((kernels.type == HALF) & (kernels.operator >= 0) & ~kernels.convolves)
     at = at[trace.rows("op_name", *_PRODUCTS)[kernels.operator[at]]]
     rows, operator, names = kernels.row[at], kernels.operator[at], trace.codes("name")
-    # how many numbers a kernel reads at once, as far as its name says (align8)
+    # numbers that a kernel reads at a time, if its name says so (align8)
     matches = [_ALIGN.search(name) for name in names.values]
     reads = names.lookup(np.array([int(match[1]) if match else 0 for match in matches], np.int64), 0)[rows]
     size = np.where((reads > 0) & (reads < MULTIPLE), per_row(trace, operator, unaligned, 0), _by_rows(trace, operator))
@@ -79,8 +76,8 @@ def _unaligned_kernels(trace: Trace) -> tuple[IntArray, IntArray]:
 
 
 def _by_rows(trace: Trace, operator: IntArray) -> IntArray:
-    """Return :func:`unaligned_rows` of the shapes and strides of each operator, computed once for each distinct pair of
-    texts; 0 where no shapes were recorded."""
+    """Return :func:`unaligned_rows` of each operator, computed once for each distinct pair of shapes and strides; 0
+    without shapes."""
     strides = pa.array([], pa.string()).dictionary_encode()
     if len(operator):
         texts = pc.extract_regex(trace.pick("args", operator), _STRIDES)
@@ -91,7 +88,7 @@ def _by_rows(trace: Trace, operator: IntArray) -> IntArray:
     pairs, at = np.unique(shapes.codes[operator].astype(np.int64) * width + stride, return_inverse=True)
     sizes = np.zeros(len(pairs), np.int64)
     for index, pair in enumerate(pairs.tolist()):
-        if pair >= 0:  # no shapes are -1, so that their pairs are negative
+        if pair >= 0:  # -1 is no shapes, so such pairs are negative
             text = strides.dictionary[pair % width].as_py() if pair % width < width - 1 else None
             recorded = None if text is None else shapes_of(text)
             sizes[index] = unaligned_rows(shapes_of(shapes.values[pair // width]), recorded)
@@ -99,13 +96,13 @@ def _by_rows(trace: Trace, operator: IntArray) -> IntArray:
 
 
 def unaligned_rows(shapes: Shapes, strides: Shapes | None) -> int:
-    """Return the largest length of rows in memory, of the factors and of the product, that is more than 8 and no
-    multiple of it, else 0. Without strides rows are taken to lie as the shapes say."""
+    """Return the largest row length in memory of factors and product that is above 8 and not a multiple of it, else 0.
+    Without strides the shapes determine the layout."""
     factors = _matrices(shapes)
     sizes = [shapes[at][-1] for at in factors]
     if strides is not None and len(strides) == len(shapes):
         lengths = []
-        for at in factors:  # from one row in memory to the next; 0 where neither rows nor columns are dense
+        for at in factors:  # distance of rows in memory; 0 if neither rows nor columns are dense
             across, along = strides[at][-2:]
             lengths.append(across if along == 1 else along if across == 1 else 0)
         sizes = [*lengths, *sizes[-1:]]
@@ -113,12 +110,12 @@ def unaligned_rows(shapes: Shapes, strides: Shapes | None) -> int:
 
 
 def unaligned(shapes: Shapes) -> int:
-    """As :func:`unaligned_rows`, of all three dimensions: the kernel says how the factors lie."""
+    """Return the same as :func:`unaligned_rows` for all three dimensions, if the kernel determines the layout."""
     return _largest([size for at in _matrices(shapes) for size in shapes[at][-2:]])
 
 
 def _matrices(shapes: Shapes) -> list[int]:
-    """Return the positions of the two factors among the inputs: a bias goes before them."""
+    """Return the positions of the two factors among the inputs; a bias precedes them."""
     return [at for at, shape in enumerate(shapes) if len(shape) >= 2][-2:]
 
 

@@ -1,8 +1,6 @@
-"""Rule 27, unfused-attention: attention runs operator by operator, with its matrix of scores in memory.
-
-Condition: product, softmax, product, with nothing but scaling, masks, dropout and changes of shape between them.
-Transform: the kernels of such chains and of their backward pass take the time of one fused kernel.
-"""
+"""Rule 27, unfused-attention: attention runs operator by operator, with its matrix of scores in memory. Condition:
+product, softmax, product, with only scaling, masks, dropout and changes of shape between them. Transform: the kernels
+of such chains and of their backward pass take the time of one fused kernel."""
 
 from __future__ import annotations
 
@@ -37,13 +35,12 @@ _ROLES: Final = {
 }  # fmt: skip
 """Roles of operators in a chain: between the products are scaling, masks, dropout, and changes of shape or type."""
 _LAYER: Final = re.compile(r"linear|addmm|\bfc\b|gemm_epilogue", re.IGNORECASE)
-"""Products with weights, by the operator or by the layer that calls it: no attention."""
+"""Products with weights, by operator or calling layer, are no attention."""
 _SCORES: Final = 3
-"""Dimensions that a matrix of scores of a batch has at least."""
+"""Least dimensions of a batch's matrix of scores."""
 
 
 def find(facts: Facts) -> list[Candidate]:
-    """Return one candidate for all chains."""
     facts.need_device()
     trace = facts.trace
     if not trace.known("op_name"):
@@ -74,7 +71,7 @@ def find(facts: Facts) -> list[Candidate]:
 
 
 def chain_rows(trace: Trace) -> tuple[IntArray, int]:
-    """Return the rows of the operators in chains of product, softmax and product, and how many chains there are."""
+    """Return the rows of the operators in chains of product, softmax and product, and the number of chains."""
     order, canonical = operator_order(trace), trace.codes("op_name")
     role = canonical.lookup(np.array([_ROLES.get(name, _OTHER) for name in canonical.values], np.int64), _OTHER)
     role = role[order.row]
@@ -94,6 +91,7 @@ def chain_rows(trace: Trace) -> tuple[IntArray, int]:
     after = np.where(after < len(role), after, -1)
     whole = order.same_thread(before, softmax) & order.same_thread(after, softmax)
     whole &= (np.append(role, 0)[before] == _PRODUCT) & (np.append(role, 0)[after] == _PRODUCT)
+    # 1 where a chain begins, -1 after it; the running sum marks the inside
     change = np.zeros(len(role) + 1, np.int64)  # +1 where a chain begins, -1 after it: their sum is inside
     np.add.at(change, before[whole], 1)
     np.add.at(change, after[whole] + 1, -1)

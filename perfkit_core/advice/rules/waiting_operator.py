@@ -1,8 +1,6 @@
-"""Rule 9, waiting-operator: an operator whose time is waiting, so that its share of the time is not what it costs.
-
-Condition: calls that take over ``waiting_ratio`` times the shortest one, while a device does other work. No transform:
-what it waits for counts, not the operator.
-"""
+"""Rule 9, waiting-operator: an operator's time is mostly waiting, so its share of the time is not its cost. Condition:
+calls that take over ``waiting_ratio`` times the shortest one, while a device does other work. No transform: the cause
+is the awaited work, not the operator."""
 
 from __future__ import annotations
 
@@ -23,11 +21,11 @@ from perfkit_core.plugins.contracts import Rule
 from perfkit_core.views.steps.activity import covered_ns
 
 _CLOCK_NS: Final = 1_000
-"""A shorter call may have been rounded to nothing: clocks of some recordings tick this coarsely."""
+"""Shorter calls may have been rounded to 0: some recordings have clocks this coarse."""
 _LONG: Final = 10
-"""A call that takes so many times the shortest one is long."""
+"""A call of this multiple of the shortest one is long."""
 _BLOCKED: Final = 0.5
-"""An operator that spends this share of its own time in calls of the device runtime waits there."""
+"""An operator with this share of its own time in calls of the device runtime waits there."""
 
 
 def find(facts: Facts) -> list[Candidate]:
@@ -51,9 +49,8 @@ def find(facts: Facts) -> list[Candidate]:
 
 
 def _own_ns(trace: Trace) -> IntArray:
-    """Return the time of each operator less that of operators inside it, shape (rows,), 0 for other events.
-
-    This is not its self time: calls of the device runtime inside it count."""
+    """Return the time of each operator less that of operators inside it, shape (rows,), 0 for other events. Unlike self
+    time it includes runtime calls."""
     operator = trace.host & trace.rows("kind", OPERATOR, COMMUNICATION)
     nearest = nesting.nearest_on_path(trace.ints("parent"), operator)
     rows = np.flatnonzero(trace.host & (nearest >= 0))
@@ -63,9 +60,8 @@ def _own_ns(trace: Trace) -> IntArray:
 
 
 def _waiting(facts: Facts, calls: IntArray, own_ns: IntArray, shortest_ns: int) -> list[Candidate]:
-    """Return the candidate for the calls of an operator, none where they do not wait: a device works during the calls,
-    and they spend their time in its runtime, where that was recorded. An operator that computes on the host beside a
-    busy device does not wait."""
+    """Return the candidate for an operator's calls if they wait: a device works during them, and they spend their time
+    in its runtime, if that was recorded. An operator that computes on the host beside a busy device does not wait."""
     trace, dur = facts.trace, facts.trace.ints("dur_ns")
     start, end, names = trace.ints("start_ns"), trace.end_ns, trace.codes("name")
     inside, runtime = trace.host & within(trace, calls), trace.host & trace.rows("kind", RUNTIME, SYNC)
@@ -109,8 +105,8 @@ def _waiting(facts: Facts, calls: IntArray, own_ns: IntArray, shortest_ns: int) 
 
 
 def _by_rank(trace: Trace, calls: IntArray) -> Iterator[tuple[IntArray, IntArray]]:
-    """Yield for each rank, as each has a clock of its own, the calls and the device work that they did not launch: a
-    call that waits for its own copy is slow itself."""
+    """Yield for each rank, since clocks differ, the calls and the device work that they did not launch: a call that
+    waits for its own copy is slow itself."""
     launched_by, rank = trace.ints("launched_by"), trace.ints("rank")
     own = (launched_by >= 0) & (trace.host & within(trace, calls))[launched_by]
     work = np.flatnonzero(trace.rows("kind", *DEVICE_WORK) & ~trace.host & ~own)

@@ -1,8 +1,6 @@
-"""Rule 18, zero-fill-gradients: gradients are filled with zeros one by one, instead of being dropped.
-
-Condition: operators that write zeros where an optimizer clears gradients, for ``optimizer_tensors`` or more tensors.
-Transform: the fills go, and the first addition to each gradient becomes taking the new gradient over.
-"""
+"""Rule 18, zero-fill-gradients: gradients are filled with zeros one by one instead of being dropped. Condition:
+operators that write zeros where an optimizer clears gradients, for ``optimizer_tensors`` or more tensors. Transform:
+the fills go, and the first addition to each gradient becomes taking over the new gradient."""
 
 from __future__ import annotations
 
@@ -28,7 +26,6 @@ _GONE: Final = Quantity(0, 0, 1, message("a gradient that is also referenced els
 
 
 def find(facts: Facts) -> list[Candidate]:
-    """Return one candidate for all gradients that are filled with zeros."""
     trace, parent, dur = facts.trace, facts.trace.ints("parent"), facts.trace.ints("dur_ns")
     recorded = (facts.replay.first >= 0) & facts.in_steps
     clears = trace.host & trace.rows("kind", OPTIMIZER) & matching(trace, "name", CLEARS_GRADIENTS.search)
@@ -51,7 +48,7 @@ def find(facts: Facts) -> list[Candidate]:
     batched = np.append(matching(trace, "name", _FOREACH.search), False)[parent[fills]]
     edits: list[Edit] = [Remove(np.unique(np.where(batched, parent[fills], fills)))]
     if len(adds):
-        # the first addition to each gradient, a share of all, becomes taking the gradient over
+        # the first addition to each gradient, a share of all, becomes taking over the gradient
         first, average = min(len(fills) / len(adds), 1.0), max(float(dur[adds].mean()), 1.0)
         taken = (_TAKEN_NS.low, _TAKEN_NS.mid, _TAKEN_NS.high)
         low, mid, high = (1 - first * (1 - min(ns / average, 1.0)) for ns in taken)
