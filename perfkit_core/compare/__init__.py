@@ -1,4 +1,4 @@
-"""Two runs side by side, whatever their frameworks."""
+"""Comparison of runs, of the same or of different frameworks."""
 
 from __future__ import annotations
 

@@ -1,9 +1,7 @@
-"""The change of the difference of two runs since an earlier pair, and the report on it.
-
-Where a run is the same in both pairs it cancels out: the change is the difference of the other runs, with the interval
-and the noise of these two. Otherwise both pairs are assumed to be independent: their intervals are combined by the
-method of variance estimates recovery (Zou and Donner 2008), their noise as standard deviations are.
-"""
+"""The change of the difference of two runs since an earlier pair, and the report on it. A run that is in both pairs
+cancels out: the change is the difference of the other two runs, with its interval and noise. Otherwise the pairs are
+assumed to be independent: intervals are combined by the method of variance estimates recovery (Zou and Donner 2008),
+noise like standard deviations."""
 
 from __future__ import annotations
 
@@ -59,9 +57,9 @@ _VERDICTS: Final = {
 
 @dataclass(frozen=True, slots=True)
 class Change:
-    """In ns. ``before`` and ``now``: the median step of other less that of base, in the earlier pair and in this one.
-    ``change`` is now less before, ``low`` to ``high`` its 95 % interval, ``noise`` the change that equal pairs may have
-    (None: too few steps). ``verdict`` as for steps: slower where other has lost."""
+    """Times in ns. ``before`` and ``now``: the median step of other less that of base, in the earlier pair and in this
+    one. ``change`` is now less before, ``low`` to ``high`` its 95 % interval, ``noise`` the change that equal pairs may
+    have (None: too few steps). ``verdict`` as for steps: slower if other has lost."""
 
     before: int
     now: int
@@ -77,7 +75,7 @@ class Change:
 
 
 def change(before: Pair, now: Pair) -> Change | None:
-    """Return the change of the difference; None where a run has no steps."""
+    """Return the change of the difference; None if a run has no steps."""
     if before.steps is None or now.steps is None:
         return None
     (base, other), (old_base, old_other) = now.captures, before.captures
@@ -119,13 +117,13 @@ def _of_independent(before: SampleStatistics, now: SampleStatistics) -> Change:
 def new_causes(before: pd.DataFrame, now: pd.DataFrame) -> pd.DataFrame:
     """Compare two trees of :func:`~perfkit_core.compare.attribute.attribute`: operator, category, place, phase, family,
     before_difference_ns, now_difference_ns (other less base, of the earlier pair and of this one), difference_ns (now
-    less before), explained_ratio (of the whole change, by this row and those before it). Largest changes first; they
-    sum to the change of the difference of the medians."""
+    less before), explained_ratio (of the whole change, up to this row). Largest changes first; they sum to the change
+    of the difference of the medians."""
     return _changed(causes(before), causes(now), CAUSE)
 
 
 def new_layers(before: pd.DataFrame, now: pd.DataFrame) -> pd.DataFrame:
-    """Return the same by layer, with the column layer in front. No rows where not all runs have layers."""
+    """Return the same by layer, with the column layer in front. No rows unless all runs have layers."""
     first, last = by_layer(before), by_layer(now)
     if first.empty or last.empty:
         first, last = first.head(0), last.head(0)
@@ -142,10 +140,9 @@ def _changed(before: pd.DataFrame, now: pd.DataFrame, keys: Sequence[str]) -> pd
 
 
 def against_report(sides: tuple[Side, Side], earlier: tuple[Side, Side], asked: Asked, names: Sequence[str]) -> Report:
-    """Return the report of :func:`~perfkit_core.compare.report.comparison_report` on two runs, with sections
-    new_waterfall, new_step_time, new_causes and new_layers before it; ``data["new"]`` holds their content.
-
-    Raises UsageError for questions that the runs cannot answer."""
+    """Return the report of :func:`~perfkit_core.compare.report.comparison_report` on two runs, preceded by the sections
+    new_waterfall, new_step_time, new_causes and new_layers; ``data["new"]`` holds their content. Raises UsageError for
+    options that do not apply to the runs."""
     now, before = pair(*sides, asked), pair(*earlier, replace(asked, conditions=()))
     why = reasons(now)
     trees = reasons(before).attribution, why.attribution

@@ -1,11 +1,11 @@
 """Step time, phases, kinds of events, operators and devices of two runs, side by side.
 
-Operator time is counted by the operators of :mod:`~perfkit_core.compare.align.units`; calls inside of them belong to
-them. Other operators at the top have no canonical name and keep their native one: the rows sum to the operator time.
+Operator time is counted by the operators of :mod:`~perfkit_core.compare.align.units`, including calls inside of them.
+Other outermost operators keep their native name: the rows sum to the operator time.
 
-The peaks of devices are the makers' data sheets, only numbers that these give for certain: dense rates, without the
-doubling of structured sparsity. A name that fits several products has no row: "AMD Radeon Graphics" is any of them, and
-boards made for one customer have only the numbers that hold for every variant of the chip.
+Peaks of devices are from the makers' data sheets, only where certain: dense rates, without structured sparsity. Names
+of several products have no row: "AMD Radeon Graphics" is any of them, and boards made for one customer have only the
+numbers that hold for every variant of the chip.
 """
 
 from __future__ import annotations
@@ -45,13 +45,12 @@ _STATISTICS: Final[Mapping[str, Callable[[IntArray], int]]] = {
 class Comparison:
     """``other`` against ``base``; a difference is other less base.
 
-    ``step_time``: statistic, base_ns, other_ns, difference_ns, change_ratio.
-    ``phases``: phase, base_calls, other_calls, base_ns, other_ns, difference_ns, change_ratio (host time).
-    ``overview``: kind, place, base_calls, other_calls, base_ns, other_ns, difference_ns, change_ratio.
-    ``operators``: name, found ("both", "base only", …), base_calls, other_calls, then for cpu and device: base_…_ns,
-    other_…_ns, difference_…_ns.
-    Where ``per_step`` is true, times and calls are for one step, and only events of steps count; else for the run.
-    ``matched_share``: side → {"cpu", "device"} → share of operator time under names that both have (None: no time).
+    ``step_time``: statistic, base_ns, other_ns, difference_ns, change_ratio. ``phases``: phase, base_calls,
+    other_calls, base_ns, other_ns, difference_ns, change_ratio (host time). ``overview``: kind, place, base_calls,
+    other_calls, base_ns, other_ns, difference_ns, change_ratio. ``operators``: name, found ("both", "base only", …),
+    base_calls, other_calls, then for cpu and device: base_…_ns, other_…_ns, difference_…_ns. If ``per_step``, times and
+    calls are per step, and only events of steps count; else of the run. ``matched_share``: side → {"cpu", "device"} →
+    share of operator time under names that both have (None: no time).
     """
 
     base: Trace
@@ -65,7 +64,7 @@ class Comparison:
 
     @property
     def attribution(self) -> pd.DataFrame:
-        """The difference taken apart, see :func:`~perfkit_core.compare.attribute.attribute`; computed anew."""
+        """The attribution, see :func:`~perfkit_core.compare.attribute.attribute`; computed on each access."""
         return attribute(self.base, self.other)
 
     @property
@@ -83,7 +82,6 @@ class Comparison:
 
 
 def compare(base: Trace, other: Trace) -> Comparison:
-    """Compare two runs of any frameworks."""
     base_steps, other_steps = (trace.ints("dur_ns")[step_rows(trace)] for trace in (base, other))
     per_step = bool(len(base_steps) and len(other_steps))
     statistics = [[name, f(base_steps), f(other_steps)] for name, f in _STATISTICS.items()] if per_step else []
@@ -114,7 +112,7 @@ def compare(base: Trace, other: Trace) -> Comparison:
 
 @dataclass(frozen=True, slots=True)
 class _Side:
-    """One run: the request to its views, and the number by which its times and calls are divided."""
+    """One run: the request to its views, and the divisor of its times and calls."""
 
     name: str
     trace: Trace
@@ -161,7 +159,7 @@ def _operators(sides: Sequence[_Side]) -> pd.DataFrame:
 
 
 def _joined(base: pd.DataFrame, other: pd.DataFrame, keys: list[str]) -> pd.DataFrame:
-    """Return all rows of both, those of base first. A side that lacks a row has 0 calls and 0 ns there."""
+    """Return all rows of both, those of base first; missing rows have 0 calls and 0 ns."""
     every = pd.concat([base[keys], other[keys]]).drop_duplicates()
     joined = every.merge(base, on=keys, how="left").merge(other, on=keys, how="left")
     numbers = {name: kind for side in (base, other) for name, kind in side.dtypes.items() if name not in keys}
@@ -169,8 +167,8 @@ def _joined(base: pd.DataFrame, other: pd.DataFrame, keys: list[str]) -> pd.Data
 
 
 def operator_time(trace: Trace, chosen: BoolArray) -> pd.DataFrame:
-    """Return the columns name (canonical, or native where unnamed), named (bool), calls, cpu_ns, device_ns: sums over
-    the ``chosen`` events."""
+    """Return the columns name (canonical, else native), named (bool), calls, cpu_ns, device_ns: sums over the
+    ``chosen`` events."""
     operators = units(trace)
     rows = np.flatnonzero(operators.own & chosen)
     names = np.array([*operators.name.values, ""], object)[operators.name.codes[rows]]
@@ -182,7 +180,7 @@ def operator_time(trace: Trace, chosen: BoolArray) -> pd.DataFrame:
 
 
 def with_difference(table: pd.DataFrame) -> pd.DataFrame:
-    """Add difference_ns (other less base) and change_ratio (by the base; missing where that is 0)."""
+    """Add difference_ns (other less base) and change_ratio (of the base; missing if that is 0)."""
     difference = table["other_ns"] - table["base_ns"]
     base = table["base_ns"].to_numpy(np.float64)
     change = difference.to_numpy(np.float64) / np.where(base > 0, base, 1)
@@ -191,7 +189,7 @@ def with_difference(table: pd.DataFrame) -> pd.DataFrame:
 
 
 def known_device_times(table: pd.DataFrame, on_device: Mapping[str, bool]) -> pd.DataFrame:
-    """Replace the device times of a side without device work, and the difference then, by missing values: they are not
+    """Replace the device times of a side without device work, and the differences, by missing values: they are not
     0."""
     missing = [side for side, known in on_device.items() if not known]
     gone = [f"{side}_device_ns" for side in (*missing, *(["difference"] if missing else []))]
@@ -205,8 +203,8 @@ GIGA: Final = 10**9
 
 @dataclass(frozen=True, slots=True)
 class Peak:
-    """Operations and bytes a second; None where the source is not certain. ``matrix16``: FP16 and BF16 on matrix
-    units, ``float32``: FP32 without them."""
+    """Operations and bytes per second; None if not certain. ``matrix16``: FP16 and BF16 on matrix units, ``float32``:
+    FP32 without them."""
 
     product: str
     float32_flops_per_s: int | None
@@ -230,14 +228,14 @@ PEAKS: Final = {
     "AMD Instinct MI300X": Peak("MI300X", 1634 * TERA // 10, 13074 * TERA // 10, 5300 * GIGA,
                                 "AMD MI300X data sheet, 2023"),
 }  # fmt: skip
-"""Product as the profilers name it → its peaks."""
+"""Product name in recordings → its peaks."""
 _UNKNOWN: Final = Peak("", None, None, None, None)
 _VIRTUAL: Final = " VF"
 """A virtual function of a whole device, as clouds offer it; recognised by having all units of the device."""
 
 
 def peak(device: Device) -> Peak | None:
-    """Return the peaks of a device, None where its name does not determine the product."""
+    """Return the peaks of a device, None if its name is ambiguous."""
     name = device.name or ""
     if name.endswith(_VIRTUAL) and device.properties.get("numSms") == 304:  # all units of the MI300X
         name = name.removesuffix(_VIRTUAL)
@@ -245,7 +243,7 @@ def peak(device: Device) -> Peak | None:
 
 
 def device_names(trace: Trace) -> tuple[str, ...]:
-    """Return the names of the devices that the run used, of all recorded ones where none was used."""
+    """Return the names of the devices that the run used; if none, of all recorded ones."""
     used = set(trace.codes("device").values)
     mine = [device for device in trace.meta.devices if device.id in used] or list(trace.meta.devices)
     return tuple(dict.fromkeys(device.name or device.id for device in mine))
@@ -259,8 +257,8 @@ def different_devices(traces: Sequence[Trace]) -> bool:
 
 def device_table(sides: Sequence[tuple[str, Trace]]) -> pd.DataFrame:
     """Return the columns side, device, float32_tflop_per_s, matrix16_tflop_per_s (FP16 and BF16, dense),
-    memory_gb_per_s (these decimal, as in data sheets), device_memory_bytes (as recorded), source of the peaks. NA where
-    not certain."""
+    memory_gb_per_s (decimal, as in data sheets), device_memory_bytes (as recorded), source of the peaks. NA if not
+    certain."""
     rows = []
     for side, trace in sides:
         recorded = {device.name or device.id: device for device in trace.meta.devices}

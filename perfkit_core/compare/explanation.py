@@ -1,4 +1,4 @@
-"""Sections of a report on where a difference comes from, and on what has no counterpart."""
+"""Report sections on the causes of a difference, and on unmatched parts."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ _SHARES_OF_RUN = mark(
 @dataclass(frozen=True, slots=True, repr=False)
 class Explained:
     """``attribution``: the tree of :func:`attribute`; ``alignment``: the counterparts; ``steps``: the number of steps
-    of which the tree is the mean, and of all steps, for each side (empty where whole runs are compared)."""
+    in the tree's means, and of all steps, for each side (empty if whole runs are compared)."""
 
     attribution: pd.DataFrame
     alignment: Alignment
@@ -62,7 +62,7 @@ class Explained:
 
 
 def explained(base: Trace, other: Trace, medians: tuple[int, int] | None = None) -> Explained:
-    """Take the difference of two runs apart; ``medians`` as for :func:`attribute`."""
+    """Return the explanation of the difference of two runs; ``medians`` as for :func:`attribute`."""
     alignment = align(base, other)
     steps: tuple[tuple[int, int], ...] = ()
     if alignment.per_step:
@@ -80,7 +80,7 @@ def largest_causes(causes: pd.DataFrame) -> list[Message]:
 
 
 def picture(why: Explained) -> Iterator[Section]:
-    """Yield the section waterfall: no rows where nothing differs, and no section without events."""
+    """Yield the section waterfall, without rows if nothing differs; none without events."""
     if not why.attribution.empty:
         base, other = (int(why.attribution[f"{side}_ns"].iloc[0]) for side in ("base", "other"))
         steps = waterfall(causes(why.attribution), ("base", base), ("other", other), DRAWN)

@@ -62,7 +62,7 @@ def headline(
     result: Pair, matched_share: Mapping[str, Mapping[str, float | None]], causes: Sequence[Message] = ()
 ) -> tuple[Message, ...]:
     """Return sentences, the most important first; each repeats a table or the head of the report. ``causes``: the
-    sentences on where the difference comes from."""
+    sentences on the largest causes."""
     steps, hints = result.steps, list[Message]()
     sentences = [*_gate(result.outcomes)]
     if steps is None:
@@ -127,7 +127,7 @@ def _gate(outcomes: Sequence[Outcome]) -> Iterator[Message]:
 
 
 def same_recording(result: Pair) -> Iterator[Message]:
-    """Yield a warning about recordings that were named twice, or copied: they have no difference to themselves."""
+    """Yield a warning about recordings that were given twice or copied: they do not differ from themselves."""
     if result.twice:
         yield message("Base and other hold the same recording: {sources:list}.", sources=list(result.twice))
 
@@ -143,7 +143,7 @@ def step_sentence(steps: SampleStatistics) -> Message:
     if steps.noise is None:
         return message("{verdict}: the median step takes {change}{interval}.", **words)
     above = steps.verdict in (NO_DIFFERENCE, *PERHAPS) and abs(steps.difference) > steps.noise
-    if above and steps.quickest is not None:  # why a difference above the noise is not sure
+    if above and steps.quickest is not None:  # why a difference above the noise is uncertain
         quickest = message(", and the quickest steps differ by only {time:ns}", time=abs(steps.quickest))
     if steps.verdict in PERHAPS:
         few = min(steps.captures) < _ENOUGH

@@ -1,7 +1,5 @@
-"""Comparison of more than two runs: tables with one column a run. The first run is the base of all others.
-
-Parts of the step are those of the median step, as for two runs; phases and operators are means over all steps.
-"""
+"""Comparison of more than two runs: tables with one column per run. The first run is the base of all others. Parts of
+the step are those of the median step, as for two runs; phases and operators are means over all steps."""
 
 from __future__ import annotations
 
@@ -32,7 +30,7 @@ from perfkit_core.views.steps.step_rows import step_rows
 from perfkit_core.views.tables import rounded_division
 
 SHOWN: Final = 20
-"""Operators that people are shown first."""
+"""Operators shown to people at first."""
 _OF_PARTS = mark("The median step as the mean of the middle steps, each instant once.")
 
 
@@ -45,10 +43,8 @@ class Run:
 
 
 def multi_run_report(runs: Sequence[Run], asked: Asked) -> Report:
-    """Return a report with the sections gate (where asked), runs, steps, step_parts, phases, operators and
-    operators_device; ``data``: runs.
-
-    Raises UsageError for questions that the runs cannot answer."""
+    """Return a report with the sections gate (if requested), runs, steps, step_parts, phases, operators and
+    operators_device; ``data``: runs. Raises UsageError for options that do not apply to the runs."""
     pairs = []
     for index, run in enumerate(runs):
         amounts = (asked.amounts[0], asked.amounts[index]) if asked.amounts else ()
@@ -122,7 +118,7 @@ def _row(run: Run, result: Pair, is_base: bool) -> dict[str, object]:
 
 def _columns(whole: Mapping[str, Trace], medians: Mapping[str, int]) -> list[Section]:
     """Return the sections step_parts, phases, operators and operators_device of the runs, by their names; ``medians``:
-    of the steps of each run that has some."""
+    of the steps of each run with steps."""
     stepped = bool(len(step_rows(next(iter(whole.values())))))
     per = say("Mean time of a step") if stepped else say("Time of the whole recording")
     parts: dict[str, pd.Series[int]] = {}
@@ -163,7 +159,7 @@ def _columns(whole: Mapping[str, Trace], medians: Mapping[str, int]) -> list[Sec
 
 
 def _wide(times: Mapping[str, pd.Series[int]], keep_order: bool = False) -> pd.DataFrame:
-    """Return the column name, and ``{run}_ns`` for each run: 0 where it lacks a row, NA where it has no rows at all."""
+    """Return the column name, and ``{run}_ns`` for each run: 0 if it lacks a row, NA if it has no rows at all."""
     columns = {f"{name}_ns": column for name, column in times.items()}
     index = pd.Index(dict.fromkeys(row for column in columns.values() for row in column.index), dtype=object)
     table = pd.DataFrame({name: column.astype("Int64").reindex(index) for name, column in columns.items()}, index)

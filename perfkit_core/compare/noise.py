@@ -1,16 +1,13 @@
-"""Noise between equal runs: a smaller difference is not a difference. Intervals of differences by the bootstrap.
+"""Noise between equal runs, below which a difference is not significant, and bootstrap intervals of differences.
 
-Steps of one process are not independent: the state of its memory, clocks and neighbours affects all of them. So the
-spread is that of *groups*: the captures of a side where there are several; else quarters of a capture, each of
-consecutive steps (batch means: the mean of four quarters varies half as much as one of them). The band is the half
-width of the 95 % interval (Student's t, by the number of groups) of the difference of two sides.
+Steps of one process are not independent: the state of memory, clocks and neighbours affects all of them. So the spread
+is that of *groups*: the captures of a side if there are several, else quarters of a capture (batch means: the mean of
+four quarters varies half as much as one). The band is the half width of the 95 % interval (Student's t, by the number
+of groups) of the difference of two sides. Unless a side has several captures, equal processes are assumed to differ in
+addition, by a standard deviation that depends on where the step spends its time (:func:`between_runs`).
 
-What affects all steps of a process shows in none of them. So where no side has several captures, equal processes are
-assumed to differ in addition, by a standard deviation that depends on where the step spends its time
-(:func:`between_runs`).
-
-The bootstrap draws in two stages: captures, then steps inside of them. Draws are seeded by the samples, so that swapped
-sides give the negated interval.
+The bootstrap draws captures, then steps inside of them. Draws are seeded by the samples, so that swapped sides give the
+negated interval.
 """
 
 from __future__ import annotations
@@ -32,23 +29,23 @@ from perfkit_core.views.steps.step_rows import step_rows
 QUARTERS: Final = 4
 """Groups of one capture."""
 ON_HOST: Final = 0.15
-"""Standard deviation of the median step of equal processes, as a share, for steps on a host that others use as well
-(between what benchmarks/false_alarms.py has measured for two frameworks; docs/compare.md)."""
+"""Standard deviation of the median step of equal processes, as a share, for steps on a shared host (in the range that
+benchmarks/false_alarms.py has measured for two frameworks; docs/compare.md)."""
 ON_DEVICE: Final = 0.02
-"""The same of time in which a device works, which is shared with nobody: an assumption, not measured."""
+"""The same for time in which an unshared device works: an assumption, not measured."""
 MOMENT_NS: Final = 500_000_000
-"""Disturbances (neighbours, memory, clocks) last tenths of a second: a capture that is shorter than this saw one state
-of the machine, and equal processes differ by more."""
+"""Disturbances (neighbours, memory, clocks) last tenths of a second: a shorter capture saw one state of the machine,
+and equal processes differ by more."""
 _T: Final = (
     12.706, 4.303, 3.182, 2.776, 2.571, 2.447, 2.365, 2.306, 2.262, 2.228, 2.201, 2.179, 2.160, 2.145, 2.131,
     2.120, 2.110, 2.101, 2.093, 2.086, 2.080, 2.074, 2.069, 2.064, 2.060, 2.056, 2.052, 2.048, 2.045, 2.042,
 )  # fmt: skip
-"""Student's t for a two-sided 95 %, by degrees of freedom from 1 on."""
+"""Student's t for a two-sided 95 %, by degrees of freedom from 1."""
 _NORMAL: Final = 1.95996
 _DEVICE_CATEGORIES: Final = 3
-"""The first categories of the partition of steps with device work: in these, a device works."""
+"""The number of leading categories, in steps with device work, in which a device works."""
 _DRAWN_TOGETHER: Final = 1 << 22
-"""Samples that are drawn in one array: more would cost memory, fewer time."""
+"""Samples drawn in one array: more cost memory, fewer cost time."""
 
 Samples = Sequence[npt.NDArray[Any]]
 """The samples of each capture of a side, shape (samples,) or (samples, ranks)."""
@@ -58,10 +55,10 @@ Statistic = Callable[..., Any]
 def noise_band(
     base: Samples, other: Samples, statistic: Statistic = np.median, between: float = ON_HOST
 ) -> float | None:
-    """Return by how much two equal sides may differ, in the unit of the samples; None where fewer than two steps on
-    each side give no estimate. ``between``: what equal processes are assumed to differ by where no side has several."""
+    """Return by how much two equal sides may differ, in the unit of the samples; None if fewer than two steps on each
+    side give no estimate. ``between``: the assumed difference of equal processes if no side has several."""
     several = max(len(base), len(other)) > 1
-    # Captures contain more than quarters do: where a side has several, only such sides are used.
+    # Captures vary by more than quarters do: sides with several captures take precedence.
     sides = [list(side) for side in (base, other) if len(side) > 1] or [_quarters(side[0]) for side in (base, other)]
     sides = [groups for groups in sides if len(groups) > 1]
     freedom = sum(len(groups) - 1 for groups in sides)
@@ -84,13 +81,13 @@ def noise_band(
 
 
 def _quarters(steps: npt.NDArray[Any]) -> list[npt.NDArray[Any]]:
-    """Return groups of consecutive steps of nearly equal size; single steps where there are fewer."""
+    """Return groups of consecutive steps of nearly equal size; single steps if there are fewer."""
     return np.array_split(steps, min(QUARTERS, len(steps)))
 
 
 def between_runs(traces: Sequence[Trace]) -> float:
-    """Return the standard deviation, as a share, by which equal processes of these trainings are assumed to differ:
-    by the part of their steps in which a device works. The largest of the traces."""
+    """Return the standard deviation, as a share, by which equal processes of these trainings are assumed to differ,
+    from the part of the steps in which a device works: the largest over the traces."""
     shares = []
     for trace in traces:
         steps = step_rows(trace)
@@ -104,12 +101,12 @@ def between_runs(traces: Sequence[Trace]) -> float:
 
 
 def on_host(recorded_ns: int) -> float:
-    """Return the share by which equal processes are assumed to differ that work on a host for so long."""
+    """Return the share by which equal processes that work on a host for so long are assumed to differ."""
     return ON_HOST * max(1.0, float(np.sqrt(MOMENT_NS / recorded_ns)))
 
 
 def pool(side: Samples) -> npt.NDArray[Any]:
-    """Return all samples of a side, shape (samples,); those of ranks one by one."""
+    """Return all samples of a side, shape (samples,), each rank's separately."""
     return np.concatenate([capture.ravel() for capture in side])
 
 
@@ -121,14 +118,13 @@ def student(freedom: int) -> float:
 
 
 def count(side: Samples) -> int:
-    """Return the samples of all captures; those of several ranks count as one."""
+    """Return the number of samples of all captures; those of several ranks count as one."""
     return sum(map(len, side))
 
 
 def interval(base: Samples, other: Samples, statistic: Statistic, level: float) -> tuple[int | None, int | None]:
-    """Return the middle ``level`` of the differences, other less base; None where a side has only one sample.
-
-    Order statistics rather than interpolated quantiles: they are the same from both ends."""
+    """Return the middle ``level`` of the differences, other less base; None if a side has only one sample. Uses order
+    statistics, not interpolated quantiles: they are symmetric in both ends."""
     if min(map(count, (base, other))) < 2:
         return None, None
     differences = np.sort(_resampled(other, statistic) - _resampled(base, statistic))
@@ -137,7 +133,7 @@ def interval(base: Samples, other: Samples, statistic: Statistic, level: float) 
 
 
 def _resampled(side: Samples, statistic: Statistic) -> npt.NDArray[np.float64]:
-    """Return the statistic of samples drawn again, shape (draws,)."""
+    """Return the statistic of resampled captures and steps, shape (draws,)."""
     draw = np.random.default_rng(zlib.crc32(b"".join(np.asarray(one, np.float64).tobytes() for one in side)))
     if len({capture.shape[1:] for capture in side}) > 1:  # captures differ in their number of ranks
         side = [capture.ravel() for capture in side]
@@ -158,5 +154,4 @@ def _resampled(side: Samples, statistic: Statistic) -> npt.NDArray[np.float64]:
 
 
 def _per_draw(drawn: npt.NDArray[Any], statistic: Statistic) -> npt.NDArray[Any]:
-    """Return the statistic of each draw, shape (draws,)."""
     return np.asarray(statistic(drawn.reshape(len(drawn), -1), axis=1))

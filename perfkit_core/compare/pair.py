@@ -1,7 +1,5 @@
-"""The difference of two runs: of their steps, for the same work, and the outcomes of the gate.
-
-The work of a step is the samples, tokens or floating point operations that were given, recorded, or that shapes imply.
-"""
+"""The difference of two runs: of their steps, for equal work, and the outcomes of the gate. The work of a step is the
+samples, tokens or floating point operations that were given, recorded, or implied by shapes."""
 
 from __future__ import annotations
 
@@ -35,7 +33,7 @@ RECORDED: Final[Mapping[str, tuple[str, ...]]] = {
 }
 """Metadata of a recording with the work, such as ``profiler.add_metadata_json("batch_size", "64")`` of torch."""
 QUANTITY: Final = {SAMPLE: 1, TOKEN: 1000, FLOP: 10**9}
-"""Times are those of so many units, so that integer ns are exact enough."""
+"""Units of work that times refer to, so that integer ns are exact enough."""
 NAMES: Final = {SAMPLE: "sample", TOKEN: "1000 tokens", FLOP: "GFLOP"}
 _HINTS: Final = {
     SAMPLE: "--samples A,B gives them; recorded shapes (record_shapes) may imply them, too",
@@ -47,15 +45,15 @@ _BATCH_FIRST: Final = ("conv", "conv_transpose", "batch_norm", "group_norm", "la
 _AGREE: Final = 0.5
 """Share of these operators that must have the same batch."""
 LONGEST: Final = 40
-"""Characters: labels become headings of columns."""
+"""Characters of a label: labels become column headings."""
 _SUFFIXES: Final = (".gz", ".json", ".pb", ".trace", ".pt", ".parquet", ".perfkit")
-"""Endings that name the format, the outermost first."""
+"""File endings that name the format, the outermost first."""
 
 
 @dataclass(frozen=True, slots=True)
 class Asked:
-    """``per``: "sample", "token" or "flop"; ``amounts``: the work of a step of both, where it is given.
-    ``conditions`` of the gate; ``noise``: the standard deviation of equal runs as a share, where it is known."""
+    """``per``: "sample", "token" or "flop"; ``amounts``: the given work of a step of both sides. ``conditions`` of the
+    gate; ``noise``: the known standard deviation of equal runs, as a share."""
 
     per: str | None = None
     amounts: tuple[int, ...] = ()
@@ -74,7 +72,7 @@ class Work:
 
 @dataclass(frozen=True, slots=True)
 class Normalised:
-    """Step times by the work of a step. ``statistics`` is in ns for :data:`QUANTITY` of the unit."""
+    """Step times for equal work. ``statistics`` is in ns for :data:`QUANTITY` of the unit."""
 
     unit: str
     base: Work
@@ -89,16 +87,15 @@ class Normalised:
 
     @property
     def different_work(self) -> bool:
-        """Whether the steps of the two sides do different amounts of it."""
+        """Whether the steps of the two sides do different amounts of work."""
         return self.base.amount != self.other.amount
 
 
 @dataclass(frozen=True, slots=True, repr=False)
 class Pair:
-    """``whole``: base and other, captures pooled. ``steps`` is None where a side has none. ``normalised`` is that of
-    the work that was asked for, else by samples where a step of both is known to have different numbers of them.
-    ``between``: by how much single captures are assumed to differ; ``twice``: sources of the recordings that both sides
-    hold."""
+    """``whole``: base and other, captures pooled. ``steps`` is None if a side has none. ``normalised`` is for the
+    requested work, else for samples if the sides are known to have different numbers of them. ``between``: the assumed
+    difference of single captures; ``twice``: sources of recordings on both sides."""
 
     whole: tuple[Trace, Trace]
     captures: tuple[tuple[Capture, ...], tuple[Capture, ...]]
@@ -113,7 +110,7 @@ class Pair:
 
 
 def pair(base: Sequence[Trace], other: Sequence[Trace], asked: Asked) -> Pair:
-    """Compare two runs, each of one capture or more. Raises UsageError for questions that the runs cannot answer,
+    """Compare two runs, each of one capture or more. Raises UsageError for options that do not apply to the runs,
     ValueError for a side without captures."""
     sides = tuple(base), tuple(other)
     whole = pooled(sides[0]), pooled(sides[1])
@@ -124,7 +121,7 @@ def pair(base: Sequence[Trace], other: Sequence[Trace], asked: Asked) -> Pair:
     by_work = _by_work(whole, captures, asked, between)
     judged = steps if by_work is None or asked.per is None else by_work.statistics
     of_device = ON_DEVICE if asked.noise is None else asked.noise
-    # the same events on both sides, by whatever path they were read
+    # the same events on both sides, from whatever path
     same = [(one, two) for one in base for two in other if len(one) and one.events.equals(two.events)]
     twice = tuple(dict.fromkeys(trace.meta.source for traces in same for trace in traces))
     return Pair(
@@ -154,13 +151,12 @@ def _by_work(
 def normalised(
     unit: str, base: Work, other: Work, sides: Sequence[Sequence[Capture]], between: float = ON_HOST
 ) -> Normalised:
-    """Compare steps by the work that they do; ``between`` as for :func:`step_statistics`.
-
-    Raises ValueError where a side has no steps."""
+    """Compare steps for equal work; ``between`` as for :func:`step_statistics`. Raises ValueError for a side without
+    steps."""
     scaled: list[list[IntArray]] = []
     rates = []
     for done, side in zip((base, other), sides, strict=True):
-        # ns for the quantity of units, to the nearest, halves to even; by integers, so that nothing is lost
+        # ns for the quantity of units, rounded half to even; in integers, so that nothing is lost
         top, bottom = QUANTITY[unit] * done.amount.denominator, done.amount.numerator
         scaled.append([])
         for samples in side:
@@ -185,10 +181,10 @@ def work_table(result: Normalised) -> pd.DataFrame:
 
 
 def work(trace: Trace, unit: str, given: int | None = None) -> Work | None:
-    """Return the work of a step, None where it is unknown."""
+    """Return the work of a step, None if unknown."""
     if given is not None:
         return Work(unit, Fraction(given), "given")
-    if unit == FLOP:  # of the outermost operators that were counted, in steps, divided by the number of steps
+    if unit == FLOP:  # of the counted outermost operators in steps, divided by the number of steps
         steps = len(np.unique(trace.ints("step")[step_rows(trace)]))
         counted = trace.host & (trace.ints("flops") > 0) & (trace.ints("step") >= 0)
         if not steps or not counted.any():
@@ -208,9 +204,8 @@ def work(trace: Trace, unit: str, given: int | None = None) -> Work | None:
 
 
 def batch_of_shapes(trace: Trace) -> int | None:
-    """Return the samples of a step by most operators whose shapes begin with the batch; None where these do not agree.
-
-    Only of runs with steps: the samples that a rank computes at a time, in one forward pass."""
+    """Return the samples per step by most operators whose shapes begin with the batch, None if they disagree. Only for
+    runs with steps: what a rank computes in one forward pass."""
     rows = trace.operators & trace.rows("op_name", *_BATCH_FIRST)
     rows &= ~trace.rows("phase", BACKWARD, OPTIMIZER, DATALOADER) & (trace.ints("step") >= 0)
     shapes = trace.codes("shapes")
@@ -221,7 +216,7 @@ def batch_of_shapes(trace: Trace) -> int | None:
             tensors = _tensors(json.loads(shapes.values[code])) if code >= 0 else ()
         except ValueError:
             continue
-        # the first axis of the first tensor that has several
+        # the first axis of the first tensor with several axes
         batch = next((axes[0] for axes in tensors if len(axes) > 1), 0)
         if batch:
             sizes[batch] += count
@@ -241,13 +236,13 @@ def _tensors(listed: Any) -> Sequence[Sequence[int]]:
 
 
 def distinguishing(paths: Sequence[PurePath]) -> list[str]:
-    """Return a label for each path, no two alike: the last, else the first, of the parts in which they differ, or more
-    of them where one is not enough; numbered where no parts differ, or only the middle that is left out."""
+    """Return a distinct label for each path: the last, else the first, of the parts in which they differ, or more of
+    them if needed; numbered if the labels are still equal."""
     parts = _differing([list(path.parts) or [str(path)] for path in paths])  # the current folder has no parts
     for length in range(1, max(map(len, parts), default=0) + 1):
         for chosen in ([one[-length:] for one in parts], [one[:length] for one in parts]):
             bare = [[*one[:-1], _bare(one[-1])] for one in chosen]
-            # with the endings of files only where these distinguish the runs
+            # with file endings only if these distinguish the runs
             same = len(set(map(tuple, bare))) == len(set(map(tuple, chosen)))
             whole = ["/".join(one) for one in (bare if same else chosen)]
             words = _differing([label.split("-") for label in whole], (-1,))
@@ -275,7 +270,7 @@ def _bare(name: str) -> str:
 
 
 def _short(label: str) -> str:
-    """Shorten the middle: the end differs more often, as files of runs begin alike."""
+    """Shorten the middle: ends differ more often, because files of runs begin alike."""
     if len(label) <= LONGEST:
         return label
     tail = LONGEST * 2 // 3

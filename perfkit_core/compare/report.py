@@ -111,8 +111,8 @@ def comparison_report(
     asked: Asked = _PLAIN,
     names: Sequence[str] = (),
 ) -> Report:
-    """Return the report on two runs, each a trace or several captures; ``names``: the labels of the two, else those of
-    their files. Raises UsageError for questions that the runs cannot answer."""
+    """Return the report on two runs, each a trace or several captures; ``names``: their labels, by default from their
+    files. Raises UsageError for options that do not apply to the runs."""
     sides = [[side] if isinstance(side, Trace) else list(side) for side in (base, other)]
     return report_of(pair(sides[0], sides[1], asked), sides, names)
 
@@ -120,12 +120,13 @@ def comparison_report(
 def report_of(
     result: Pair, sides: Sequence[Sequence[Trace]], names: Sequence[str] = (), why: Explained | None = None
 ) -> Report:
-    """Return a report with the sections gate, waterfall, steps, step_time, statistics, normalised, devices (each where
-    it has content), those of :mod:`~perfkit_core.compare.explanation`, phases, overview, operators, outliers.
+    """Return a report with the sections gate, waterfall, steps, step_time, statistics, normalised, devices (each if it
+    has content), those of :mod:`~perfkit_core.compare.explanation`, phases, overview, operators, outliers.
 
     ``data``: ``step_time`` (None without steps), ``matched_share`` (side → level → place → share), ``attribution``
     (rows that sum to the difference), ``attribution_tree`` (rows without children sum to it), ``operators`` (rows of an
-    :class:`~perfkit_core.compare.align.align.Alignment`); ``normalised`` and ``gate`` where asked."""
+    :class:`~perfkit_core.compare.align.align.Alignment`); ``normalised`` and ``gate`` if requested.
+    """
     why = why or reasons(result)
     base, other = run_names = labels(sides, names)
     main_causes = causes(why.attribution)
@@ -199,9 +200,9 @@ def _sections(result: Pair, why: Explained) -> Iterator[Section]:
 
 
 def step_section(runs: Mapping[str, Sequence[Capture]], noise_ns: int | None) -> Iterator[Section]:
-    """Yield the section steps, where one of the runs has some: a row a step with its run, capture (number in the run,
-    from 1 on), step, dur_ns (of several ranks their mean), median_ns (of the run), outlying (much longer than the
-    others of its capture). ``noise_ns``: the noise band of the first run."""
+    """Yield the section steps if a run has any, a row per step: run, capture (number in the run, from 1), step, dur_ns
+    (mean over ranks), median_ns (of the run), outlying (much longer than the others of its capture). ``noise_ns``: the
+    noise band of the first run."""
     parts = []
     for name, captures in runs.items():
         for number, samples in enumerate(captures, 1):
@@ -220,7 +221,7 @@ def step_section(runs: Mapping[str, Sequence[Capture]], noise_ns: int | None) ->
         shown = worded(base, column(COLUMNS, "run"))
         legend += " " + say("Shaded: where the median of a run equal to {base} may be.", base=shown)
     chart = Chart("distribution", "run", ("dur_ns", "median_ns"), band=band, note=legend)
-    # The first steps of all runs before the second ones, so that the rows that people see are of each run.
+    # The first steps of all runs before the second ones, so that the visible rows are of each run.
     place = table.groupby("run", sort=False).cumcount()
     table = table.loc[place.sort_values(kind="stable").index].reset_index(drop=True)
     if not (table["capture"] > 1).any():
@@ -271,13 +272,14 @@ def labels(sides: Sequence[Sequence[Trace]], names: Sequence[str] = ()) -> Seque
 
 
 def reasons(result: Pair) -> Explained:
-    """Explain the difference of the medians that the page compares, or that of whole runs without steps."""
+    """Return the explanation of the difference of the medians that the page compares, or of whole runs without
+    steps."""
     medians = None if result.steps is None else (result.steps.base, result.steps.other)
     return explained(*result.whole, medians=medians)
 
 
 def source_of(captures: Sequence[Trace], side: str, name: str) -> Source:
-    """Return the first capture's facts; of several captures, their number and the findings of all."""
+    """Return the first capture's facts; of several captures, their number and the data-quality warnings of all."""
     sources = [source(trace) for trace in captures]
     findings = tuple(dict.fromkeys(finding for one in sources for finding in one.quality))
     several = {mark("Captures"): say("{count} captures", count=len(sources))} if sources[1:] else {}

@@ -1,21 +1,19 @@
 """The middle steps of a run, and their exclusive partition: the one event to which each nanosecond belongs.
 
-The difference that a comparison takes apart is that of the median steps, as single steps can be far out. A median
-cannot be taken apart, a mean can: so the parts are those of the *middle steps*, the half of them (rounded up, at least
-two) that is nearest to the median. Fewer may have a mean that is nearer still, but the content of one or two of many
-steps is chance. The difference between their mean and the median is a part of its own. Where not both runs have steps,
-each rank's recording is one window, from its first to its last event.
+A comparison attributes the difference of the median steps. Medians cannot be divided into parts, means can: so the
+parts are those of the *middle steps*, the half of them (rounded up, at least two) nearest to the median, because the
+content of one or two steps is chance. The difference between their mean and the median is a part of its own. Unless
+both runs have steps, each rank's recording is one window, from its first to its last event.
 
-The categories, and their precedence, are those of the view partition. Within a category an instant goes to one event:
+Categories and their precedence are those of the view partition. Within a category an instant belongs to one event:
 
-- on a device: to the kernel or copy that started first, until it ends;
-- waiting for input: to the innermost host event of the data loader on the thread of the steps;
-- on the host: to the innermost event in an operator or call of the runtime on the thread of the steps; else to such an
-  event of a forward, backward or optimizer pass on another thread (autograd's, as a rule); else to the innermost of the
-  other events on the thread of the steps (Python, ranges); else to the event that started last elsewhere.
+- on a device: the running kernel or copy that started first;
+- waiting for input: the innermost host event of the data loader on the thread of the steps;
+- on the host: the innermost event in an operator or runtime call on the thread of the steps; else such an event of a
+  forward, backward or optimizer pass on another thread (usually autograd's); else the innermost other event on the
+  thread of the steps (Python, annotations); else the event that started last elsewhere.
 
-A timeline is three int64 arrays of one shape: start, end and row of disjoint pieces in the order of time.
-"""
+A timeline is three int64 arrays of one shape: start, end and row of disjoint pieces in order of time."""
 
 from __future__ import annotations
 
@@ -38,12 +36,12 @@ from perfkit_core.views.steps.step_rows import step_rows
 from perfkit_core.views.tables import rounded_division
 
 _FEWEST: Final = 2
-"""Of an even number of steps, the median is the mean of two."""
+"""With an even number of steps, the median is the mean of two."""
 
 
 @dataclass(frozen=True, slots=True)
 class Windows:
-    """Stretches [start, end) of ranks, shape (windows,), and the time ``typical_ns`` that they stand for."""
+    """Intervals [start, end) of ranks, shape (windows,), and the time ``typical_ns`` that they represent."""
 
     rank: IntArray
     start_ns: IntArray
@@ -55,7 +53,7 @@ class Windows:
 
     @property
     def mean_ns(self) -> int:
-        """Mean length, to the nearest nanosecond."""
+        """Mean length, rounded to ns."""
         return int(rounded_division((self.end_ns - self.start_ns).sum(), len(self)))
 
     def starts_in(self, rank: IntArray, time_ns: IntArray) -> IntArray:
@@ -73,13 +71,12 @@ def middle_steps(trace: Trace) -> Windows:
     """Return the middle steps, and the median of all steps."""
     ascending, rows = np.sort(trace.ints("dur_ns")[step_rows(trace)]), middle_rows(trace)
     count = len(ascending)
-    # the mean of the two in the middle without what is below a nanosecond
+    # the mean of the two in the middle, truncated to ns
     median = (int(ascending[(count - 1) // 2]) + int(ascending[count // 2])) // 2 if count else 0
     return Windows(trace.ints("rank")[rows], trace.ints("start_ns")[rows], trace.end_ns[rows], median)
 
 
 def middle_rows(trace: Trace) -> IntArray:
-    """Return the rows of the middle steps."""
     rows, dur = step_rows(trace), trace.ints("dur_ns")
     order = rows[np.argsort(dur[rows], kind="stable")]
     count = len(order)
@@ -89,7 +86,7 @@ def middle_rows(trace: Trace) -> IntArray:
 
 
 def whole_run(trace: Trace) -> Windows:
-    """Return the stretch from the first to the last event of each rank, and their mean over the ranks."""
+    """Return the interval from the first to the last event of each rank, and their mean over the ranks."""
     activity = activities(trace)
     rows = np.flatnonzero(activity.host | activity.compute | activity.communication | activity.copy)
     code, count = rank_codes(trace)
@@ -101,8 +98,8 @@ def whole_run(trace: Trace) -> Windows:
 
 
 def shared_out(total_ns: Iterable[int], count: int) -> IntArray:
-    """Return sums over ``count`` windows as parts of their mean: integers that sum to the rounded mean of the sum. Each
-    is within a nanosecond of its own mean."""
+    """Return sums over ``count`` windows as parts of their mean: integers that sum to the rounded mean, each within 1
+    ns of its own mean."""
     passed = np.cumsum(np.array([0, *total_ns], np.int64))
     marks: IntArray = (2 * passed + count) // (2 * max(count, 1))
     return np.diff(marks)
@@ -112,13 +109,13 @@ Timeline = tuple[IntArray, IntArray, IntArray]
 
 
 def innermost(rows: IntArray, starts: IntArray, ends: IntArray) -> Timeline:
-    """Assign each instant to the row that started last of those that still run (of nested events the innermost)."""
+    """Assign each instant to the running row that started last (of nested events the innermost)."""
     ordered = rows[np.lexsort((-ends[rows], starts[rows]))]
     return _trimmed(_innermost(ordered, starts, ends, *_room(2 * len(rows) + 1)))
 
 
 def first_come(rows: IntArray, starts: IntArray, ends: IntArray) -> Timeline:
-    """Assign each instant to the row that has held it the longest: a running one keeps it until its end."""
+    """Assign each instant to the running row that started first: a row keeps its time until its end."""
     ordered = rows[np.lexsort((-ends[rows], starts[rows]))]
     return _trimmed(_first_come(ordered, starts, ends, *_room(len(rows))))
 
@@ -133,7 +130,7 @@ def _trimmed(pieces: tuple[int, IntArray, IntArray, IntArray]) -> Timeline:
 
 
 def under(upper: Timeline, lower: Timeline) -> Timeline:
-    """Return ``upper``, and ``lower`` where it has nothing."""
+    """Return ``upper``, and ``lower`` in its gaps."""
     if not len(upper[0]) or not len(lower[0]):
         return lower if len(lower[0]) else upper
     _, start, end, row, index = cut(lower[0], lower[1], upper)
@@ -146,8 +143,8 @@ def under(upper: Timeline, lower: Timeline) -> Timeline:
 
 def cut(starts: IntArray, ends: IntArray, by: Timeline) -> tuple[IntArray, IntArray, IntArray, IntArray, IntArray]:
     """Cut windows [start, end) at the pieces of a timeline: piece of the timeline (-1: none), start, end, its row (-1:
-    none), and window of each part, the parts of a window in the order of time. Windows may overlap; those without
-    length have no parts."""
+    none), and window of each part, the parts of a window in order of time. Windows may overlap; empty ones have no
+    parts."""
     counts = _parts(starts, ends, by[0], by[1])
     room = [np.empty(int(counts.sum()), np.int64) for _ in range(4)]
     _cut(starts, ends, by[0], by[1], *room)
@@ -191,7 +188,7 @@ def _first_come(rows, starts, ends, first, last, owner):  # type: ignore[no-unty
 
 @compiled(steps=5)
 def _parts(starts, ends, first, last):  # type: ignore[no-untyped-def]
-    """Return how many parts each window has."""
+    """Return the number of parts of each window."""
     counts = np.zeros(len(starts), np.int64)
     for w in range(len(starts)):
         now = starts[w]
@@ -230,13 +227,13 @@ def _cut(starts, ends, first, last, piece, begin, finish, window):  # type: igno
 
 
 EXCLUSIVE: Final = ("device_compute", "exposed_communication", "exposed_copy")
-"""The categories in which a device works, where there is device work."""
+"""The categories in which a device works, given device work."""
 
 
 @dataclass(frozen=True, slots=True)
 class Slices:
-    """Disjoint pieces of windows, in the order of window and time: ``window``, ``start_ns``, ``end_ns``, ``category``
-    (index into ``categories``) and ``row`` of the event that owns it (-1: none), shape (pieces,)."""
+    """Disjoint pieces of windows, by window and time: ``window``, ``start_ns``, ``end_ns``, ``category`` (index into
+    ``categories``) and ``row`` of the event that owns it (-1: none), shape (pieces,)."""
 
     categories: tuple[str, ...]
     window: IntArray
@@ -247,7 +244,6 @@ class Slices:
 
     @property
     def dur_ns(self) -> IntArray:
-        """Length of each piece."""
         return self.end_ns - self.start_ns
 
 
@@ -278,7 +274,7 @@ def slices(trace: Trace, rank: IntArray, start_ns: IntArray, end_ns: IntArray) -
 
 
 def _events(activity: Activities) -> Sequence[BoolArray]:
-    """Return, for each category but the last, the events that can own its time."""
+    """Return, for each category but the last, the mask of the events that can own its time."""
     trace = activity.trace
     loading = activity.host & _within(trace, activity.loading) & step_threads(trace)
     if activity.on_device:
@@ -288,15 +284,15 @@ def _events(activity: Activities) -> Sequence[BoolArray]:
 
 
 def categories_of_events(trace: Trace) -> IntArray:
-    """Return the category, as in :class:`Slices`, that time of each event goes to where nothing else takes precedence,
-    shape (rows,); that of no event for those that own no time, such as steps."""
+    """Return the category of each event's time, as in :class:`Slices`, unless another takes precedence, shape (rows,);
+    for events that own no time, such as steps, that of no event."""
     masks = _events(activities(trace))
     first: IntArray = np.argmax([*masks, np.ones(len(trace), np.bool_)], axis=0)
     return first
 
 
 def _owners(activity: Activities, masks: Sequence[BoolArray], rank: int) -> Sequence[Timeline]:
-    """Return, for each category but the last, which of its events owns an instant."""
+    """Return, for each category but the last, the timeline of the events that own its instants."""
     trace, rows = activity.trace, np.zeros(len(activity.trace), np.bool_)
     rows[rows_of_rank(trace, rank)] = True
     start, end = trace.ints("start_ns"), trace.end_ns

@@ -1,23 +1,17 @@
 """Steps as samples: captures, outlying steps, and the statistics of a difference with its verdict.
 
-A step of several ranks is one sample that holds a time for each: the steps of ranks that wait for each other are not
-independent. Captures (recordings of the same training, each of its own process) are kept apart: their differences show
-how far two equal runs are apart.
+A step of several ranks is one sample with a time for each, because steps of ranks that wait for each other are not
+independent. Captures (recordings of the same training in processes of their own) are kept apart: their differences
+show how much equal runs differ. The verdicts:
 
-===============================  ======================================================================================
-faster, slower                   the 95 % interval of the difference excludes 0, and the difference is above the noise
-                                 band, and so is that of the quickest steps
-faster (slower), perhaps noise   one of these does not hold, but the whole interval is above the noise that the
-                                 recordings themselves show: only more recordings can decide
-no difference beyond noise       none of these holds
-too few steps to tell            a side has one step only
-===============================  ======================================================================================
+- faster, slower: the 95 % interval of the difference excludes 0, and the difference and that of the quickest steps,
+  which other processes on the machine did not disturb, are above the noise band;
+- faster (slower), perhaps noise: not so, but the whole interval is above the noise within the recordings: only more
+  recordings can decide;
+- no difference beyond noise: none of these holds;
+- too few steps to tell: a side has one step only.
 
-Other processes on a machine lengthen most steps of a process, but rarely all: the quickest steps are those that were
-not disturbed.
-
-Swapped sides change every sign and nothing else: draws are seeded by the samples.
-"""
+Draws are seeded by the samples, so that swapped sides change every sign and nothing else."""
 
 from __future__ import annotations
 
@@ -45,17 +39,17 @@ PERHAPS: Final = (PERHAPS_FASTER, PERHAPS_SLOWER)
 NO_DIFFERENCE: Final = "no difference beyond noise"
 TOO_FEW: Final = "too few steps to tell"
 LEVEL: Final = 0.95
-"""Of the interval and of the noise band."""
+"""Level of the interval and of the noise band."""
 QUICKEST: Final = 0.1
-"""Share of the steps that are the quickest: this percentile is compared."""
+"""The percentile of the quickest steps that is compared."""
 GAP_NS: Final = 1_000_000_000
-"""Between the captures of a pooled trace, so that none of their events overlap."""
+"""Gap between the captures of a pooled trace, so that their events do not overlap."""
 
 
 @dataclass(frozen=True, slots=True)
 class Capture:
-    """The steps of one recording in the order of time: their numbers, shape (steps,), and ns, shape (steps,), or
-    (steps, ranks) where each rank has each of them."""
+    """The steps of one recording in order of time: their numbers, shape (steps,), and ns, shape (steps,), or (steps,
+    ranks) if each rank has all of them."""
 
     source: str
     step: IntArray
@@ -68,20 +62,21 @@ class Capture:
 
     @property
     def mean_ns(self) -> IntArray:
-        """One time a step: the mean of its ranks, to the nearest ns. Shape (steps,)."""
+        """Time of each step, the mean of its ranks rounded to ns, shape (steps,)."""
         if not self.of_ranks:
             return self.step_ns
         return rounded_division(self.step_ns.sum(axis=1), self.step_ns.shape[1])
 
     @property
     def outlying(self) -> BoolArray:
-        """Which steps took much longer than the others by the limits of the advice on them, shape (steps,)."""
+        """Mask of the steps that took much longer than the others, by the limits of the advice on them, shape
+        (steps,)."""
         limits = Thresholds()
         return outlying(self.mean_ns, limits.outlier_sigmas, limits.outlier_share)
 
 
 def capture(trace: Trace) -> Capture:
-    """Return the samples of one trace. Where the ranks have recorded different steps, each step of each rank is one."""
+    """Return the samples of one trace. If ranks recorded different steps, each rank's steps are separate samples."""
     rows = step_rows(trace)
     rows = rows[np.argsort(trace.ints("start_ns")[rows], kind="stable")]
     number, duration = trace.ints("step")[rows], trace.ints("dur_ns")[rows]
@@ -97,10 +92,8 @@ def capture(trace: Trace) -> Capture:
 
 
 def pooled(traces: Sequence[Trace]) -> Trace:
-    """Return captures of the same training as one trace: one after the other on its clock, with steps numbered on.
-
-    Raises ValueError without traces.
-    """
+    """Return captures of the same training as one trace, one after the other in time, with consecutive step numbers.
+    Raises ValueError without traces."""
     if not traces:
         raise ValueError("no captures")
     if len(traces) == 1:
@@ -124,7 +117,7 @@ def pooled(traces: Sequence[Trace]) -> Trace:
 
 
 def outliers(sides: Mapping[str, Sequence[Capture]]) -> pd.DataFrame:
-    """Return the columns run (the side), capture (its number, from 1 on), step, dur_ns, median_ns (of the capture),
+    """Return the columns run (the side), capture (its number, from 1), step, dur_ns, median_ns (of the capture),
     longer_ratio; in the order of the captures."""
     rows = []
     for side, captures in sides.items():
@@ -141,11 +134,10 @@ class SampleStatistics:
     """``other`` against ``base``, in the unit of the samples (ns, and integers for steps).
 
     ``difference`` is other less base, ``low`` to ``high`` its 95 % interval (None for too few samples),
-    ``change_ratio`` the difference divided by the base (None where that is 0).
-    ``probability_slower``: how likely a sample of other is above one of base, ties half (the common language effect
-    size; 0.5: no effect). ``cliffs_delta``: the same from -1 to 1.
-    ``noise``: the difference that equal runs may have (None: unknown). ``quickest``: difference of the quickest tenth
-    of the steps, where the verdict uses it (times). ``steps`` and ``captures`` are (base, other).
+    ``change_ratio`` the difference divided by the base (None if that is 0). ``probability_slower``: probability that a
+    sample of other is above one of base, ties half (the common language effect size; 0.5: no effect). ``cliffs_delta``:
+    the same from -1 to 1. ``noise``: the difference that equal runs may have (None: unknown). ``quickest``: difference
+    of the quickest tenth of the steps, if the verdict uses it (times). ``steps`` and ``captures`` are (base, other).
     """
 
     base: int
@@ -174,15 +166,13 @@ def step_statistics(
     statistic: Statistic = np.median,
     between: float = ON_HOST,
 ) -> SampleStatistics:
-    """Compare samples: an array, or one a capture in the order of time, of shape (samples,) or (samples, ranks), where
-    ranks are no samples of their own. ``between``: by how much single captures are assumed to differ
-    (:mod:`perfkit_core.compare.noise`); 0 for numbers that equal runs repeat exactly.
-
-    Raises ValueError where a side has no samples.
-    """
+    """Compare samples: an array, or one for each capture in order of time, of shape (samples,) or (samples, ranks),
+    whose ranks are not independent. ``between``: the assumed difference of single captures
+    (:mod:`perfkit_core.compare.noise`); 0 for numbers that equal runs repeat exactly. Raises ValueError for a side
+    without samples."""
     sides = _captures(base), _captures(other)
     pools = [pool(side) for side in sides]
-    level = [int(statistic(samples)) for samples in pools]  # halves of a ns are cut off, as in the other tables
+    level = [int(statistic(samples)) for samples in pools]  # truncated to ns, as in the other tables
     low, high = interval(*sides, statistic, LEVEL)
     noise = noise_band(*sides, statistic, between)
     delta = cliffs_delta(pools[0], pools[1])
@@ -190,7 +180,7 @@ def step_statistics(
     quickest = None
     if between > 0:
         fast = [float(np.quantile(samples, QUICKEST)) for samples in pools]
-        # None where both are 0: most steps lack it, and only some have a value
+        # None if both are 0: most steps lack it, and only some have a value
         quickest = fast[1] - fast[0] if any(fast) else None
     seen = noise_band(*sides, statistic, between=0.0)
     return SampleStatistics(
@@ -213,7 +203,7 @@ def _captures(side: Samples | npt.NDArray[Any]) -> Samples:
 def _verdict(
     difference: int, low: int | None, high: int | None, noise: float | None, quickest: float | None, seen: float | None
 ) -> str:
-    """``seen``: the noise that the recordings themselves show."""
+    """Return the verdict; ``seen`` is the noise within the recordings themselves."""
     if not difference:
         return NO_DIFFERENCE
     if low is None or high is None or noise is None or seen is None:
@@ -228,7 +218,7 @@ def _verdict(
 
 
 def of_steps(base: Samples, other: Samples, between: float = ON_HOST) -> SampleStatistics | None:
-    """Return the statistics of steps, None where a side has none."""
+    """Return the statistics of steps, None if a side has none."""
     return step_statistics(base, other, between=between) if count(base) and count(other) else None
 
 

@@ -1,1 +1,1 @@
-"""perfkit_core.compare.align"""
+"""Alignment of two runs: their corresponding layers, operators and device work."""

@@ -1,15 +1,14 @@
 """Alignment of two runs: the operators and device work that correspond to each other, level by level.
 
-An ``add`` right after a matrix product or convolution (a reshape of the bias may lie between) may be its bias, and so
-may an ``add_grad`` right before the product's gradient: one framework adds the bias inside of a product, another after
-it. One run alone cannot decide this, as a residual connection looks the same. So the product only serves additions that
-have no counterpart of their own.
+An ``add`` right after a matrix product or convolution (maybe after a reshape of the bias), or an ``add_grad`` right
+before its gradient, may be its bias: frameworks add it inside or after the product. One run alone cannot decide this,
+since a residual connection looks the same. So products are only matched with additions that have no counterpart of
+their own.
 
-The share of the step that is aligned is that of the exclusive slices of the middle steps, each nanosecond counted once.
-Time of an operator counts on the level on which that operator was matched. Time outside of operators (Python, labelled
-ranges, the data loader, gaps) counts on the level ``layer`` where both runs have such time of the same category in the
-same layer and phase, and on the level ``operator`` where they have it in the same phase: there is nothing finer to
-match it by.
+The aligned share of the step is that of the exclusive slices of the middle steps. Time of an operator counts on the
+level on which it was matched. Time outside of operators (Python, annotations, the data loader, gaps) counts on the
+level ``layer`` if both runs have such time of the same category, layer and phase, and on the level ``operator`` for the
+same category and phase.
 """
 
 from __future__ import annotations
@@ -35,7 +34,7 @@ from perfkit_core.views.tables import group
 
 KEYS: Final = ("layer", "operator", "shape", "dtype", "phase", "family")
 PRODUCT: Final = "product"
-"""One more key: the product that an operator is, or may be part of."""
+"""Additional key: the product that an operator is, or may be part of."""
 MEASURES: Final = ("calls", "cpu_ns", "device_ns")
 SIDES: Final = ("base", "other")
 UNMATCHED: Final = "unmatched"
@@ -46,33 +45,30 @@ LEVELS: Final[dict[str, tuple[tuple[str, ...], ...]]] = {
     "family_phase": (("family", "phase"),),
     "family": (("family",),),
 }
-"""Level → the keys that items must have in common, one set after the other; each leaves the unmatched to the next."""
+"""Level → sets of keys that items must share; each set leaves the unmatched items to the next."""
 _AS_A_WHOLE: Final = (("layer", "phase"), (PRODUCT, "phase"))
-"""Keys by which an item also meets items that are matched already: the time of a layer corresponds as a whole, and a
-bias that one side adds corresponds to the product of the other. With other keys this would hide that one side has more,
-such as one more layer."""
+"""Keys by which items also match items that have a match already: the time of a layer as a whole, and a bias added
+outside of the other side's product. Other keys would hide that one side has more, such as one more layer."""
 _OUTSIDE: Final = {"layer": ["category", "phase", "layer"], "operator": ["category", "phase"]}
-"""Level → what time outside of operators must have in common."""
+"""Level → keys for time outside of operators."""
 _HOST: Final = ("framework", "launch_and_host", "idle")
-"""One category here: whether Python code between operators shows as an event depends on what the framework records."""
+"""One category here: whether Python code between operators appears as an event depends on the framework's recording."""
 _PRODUCTS: Final = ("matmul", "linear", "bmm", "conv", "conv_transpose")
 _ADD, _BETWEEN, _STORED = "add", "reshape", "accumulate_grad"
-"""The gradient of a bias is stored as soon as it is computed: between that of the sum and that of the product."""
+"""A bias gradient is stored when computed, between the gradients of the sum and of the product."""
 
 Shares = dict[str, dict[str, dict[str, float | None]]]
 
 
 @dataclass(frozen=True, slots=True, repr=False)
 class Alignment:
-    """The parts of two runs that correspond to each other.
+    """The corresponding parts of two runs.
 
-    ``rows``: level (the first on which the two sides meet: layer, operator_shape, operator, family_phase, family; else
-    unmatched), layer, operator, shape, dtype, phase, family (missing where they did not matter), base_calls,
-    other_calls, then for cpu and device base_…_ns, other_…_ns, difference_…_ns: of one step where ``per_step``, else of
-    the run.
-    ``matched_share``: side → level → {"cpu", "device", "step"} → share that is matched on this level or on one before
-    it (None: no such time): of the operators' host time, of the device work, and of the step, each nanosecond once. The
-    level ``unmatched`` holds the rest.
+    ``rows``: level (the first on which the sides match: layer, operator_shape, operator, family_phase, family; else
+    unmatched), layer, operator, shape, dtype, phase, family (missing if not used), base_calls, other_calls, then for
+    cpu and device base_…_ns, other_…_ns, difference_…_ns: of one step if ``per_step``, else of the run.
+    ``matched_share``: side → level → {"cpu", "device", "step"} → share of the operators' host time, of device work and
+    of the step that is matched up to this level, None without such time. The level ``unmatched`` holds the rest.
     """
 
     per_step: bool
@@ -81,8 +77,8 @@ class Alignment:
 
     @property
     def matched(self) -> dict[str, dict[str, float | None]]:
-        """Side → {"cpu", "device", "step"} → share of operator time, of device work and of the step that has a
-        counterpart on any level."""
+        """Side → {"cpu", "device", "step"} → share of operator time, device work and the step with a counterpart on any
+        level."""
         last = list(LEVELS)[-1]
         return {side: levels[last] for side, levels in self.matched_share.items()}
 
@@ -91,7 +87,7 @@ class Alignment:
 
 
 def align(base: Trace, other: Trace) -> Alignment:
-    """Align two runs of any frameworks, on each level the items that the levels before it left."""
+    """Align two runs of any frameworks; each level matches the items left by the previous ones."""
     traces = (base, other)
     per_step = all(len(step_rows(trace)) for trace in traces)
     counts = [len(step_rows(trace)) if per_step else 1 for trace in traces]
@@ -129,7 +125,7 @@ def align(base: Trace, other: Trace) -> Alignment:
 
 
 def _shares(times: Mapping[str, Mapping[str, int]]) -> dict[str, dict[str, float | None]]:
-    """Return level → measure → share that is matched up to this level; ``times``: measure → level → ns."""
+    """Return level → measure → share matched up to this level; ``times``: measure → level → ns."""
     shares: dict[str, dict[str, float | None]] = {level: {} for level in (*LEVELS, UNMATCHED)}
     for measure, of_levels in times.items():
         whole, reached = sum(of_levels.values()), 0
@@ -141,9 +137,9 @@ def _shares(times: Mapping[str, Mapping[str, int]]) -> dict[str, dict[str, float
 
 @dataclass(frozen=True, slots=True)
 class Items:
-    """``table``: a row an item: the keys and ``product`` (missing: unknown), calls (of all steps), cpu_ns and device_ns
-    of one step. ``of_event``: item of each event that is aligned, and of the events that belong to it (-1: none), shape
-    (rows,)."""
+    """``table``: a row for each item: the keys and ``product`` (missing: unknown), calls (of all steps), cpu_ns and
+    device_ns of one step. ``of_event``: item of each event that is aligned or belongs to it (-1: none), shape (rows,).
+    """
 
     table: pd.DataFrame
     of_event: IntArray
@@ -225,8 +221,8 @@ def _neighbour(thread: IntArray, phase: IntArray, at: IntArray, step: int) -> In
 
 
 def meet(base: pd.DataFrame, other: pd.DataFrame) -> tuple[pd.DataFrame, tuple[np.ndarray, np.ndarray]]:
-    """Return rows of the matched items (level, the keys that they share, {side}_calls, {side}_cpu_ns, {side}_device_ns)
-    and, at level ``unmatched``, of the others; and for each side the level of each of its items."""
+    """Return rows of the matched items (level, shared keys, {side}_calls, {side}_cpu_ns, {side}_device_ns) and, at
+    level ``unmatched``, of the others; and for each side the level of each of its items."""
     sides = (base, other)
     levels = (np.full(len(base), UNMATCHED, object), np.full(len(other), UNMATCHED, object))
     tables = []
@@ -266,7 +262,7 @@ def _sums(side: pd.DataFrame, keys: Sequence[str], name: str) -> pd.DataFrame:
 
 
 def _shaped(table: pd.DataFrame, level: str) -> pd.DataFrame:
-    """Return all columns: keys as text, missing where they do not matter; a side without items has 0 calls and 0 ns."""
+    """Return all columns: keys as text, missing if not used; a side without items has 0 calls and 0 ns."""
     columns: dict[str, object] = {"level": level}
     for key in KEYS:
         missing = pd.Series([pd.NA] * len(table), dtype=object)
@@ -302,7 +298,7 @@ def exclusive_times(
 
 
 def by_level(mine: pd.DataFrame, theirs: pd.DataFrame) -> dict[str, int]:
-    """Return the time of ``mine`` by level, with time outside of operators as the module describes."""
+    """Return the time of ``mine`` by level, with time outside of operators as in the module's docstring."""
     level = mine["level"].astype(object)
     outside = theirs[theirs["level"].isna()]
     for name, keys in _OUTSIDE.items():

@@ -1,11 +1,9 @@
 """Matching of the layers of two runs.
 
-Layers of the same name below the same layer are the same. Of the rest, those below matched layers are aligned in their
-order, by their likeness: their names, the families of the operators in them, and how many layers they hold. Wrappers of
-one side around the model (``module.``, ``model.``) are ignored where that matches more layers.
-
-The order is respected by global alignment with dynamic programming: of all ways to pair items without crossing, the one
-with the largest sum of likeness. Items that are less alike than ``least`` are no pair.
+Layers of the same name below the same layer match. The others below matched layers are aligned in order by their
+likeness: names, operator families inside, and number of layers inside. Wrappers of one side around the model
+(``module.``, ``model.``) are ignored if that matches more layers. The alignment is global, by dynamic programming: of
+all pairings without crossings the one with the largest sum of likeness, without pairs below ``least``.
 """
 
 from __future__ import annotations
@@ -27,13 +25,13 @@ from perfkit_core.model.trace import Trace
 from perfkit_core.runtime.compile import compiled
 
 LEAST_LIKENESS: Final = 0.35
-"""Less alike than this, two items are not the same: half a name in common is more, as are equal contents."""
+"""Least likeness of a pair: less than half a name in common, or than equal contents."""
 _WRAPPERS: Final = 3
 """Layers around a model that are ignored; more do not occur in practice."""
 _TOO_MANY: Final = 250_000
-"""Pairs of unmatched siblings beyond which only equal names count: a model with such a layer lists equal ones."""
+"""Pairs of unmatched siblings beyond which only equal names count: such a layer is a list of equal ones."""
 _NAME, _CONTENTS, _SIZE = 0.5, 0.3, 0.2
-"""Weights of likeness: a name says more than the operators of a layer, those more than how many layers it holds."""
+"""Weights of likeness: a name says more than the operators, and those more than the number of layers."""
 _NUMBERED: Final = re.compile(r"^(.*?)_?(\d+)$")
 
 Pairs = list[tuple[str, str]]
@@ -41,8 +39,8 @@ Pairs = list[tuple[str, str]]
 
 @dataclass(slots=True)
 class Layer:
-    """One part of a path. ``path``: all of it; ``first``: row at which it appears; ``families``: of the operators in it
-    and below it."""
+    """One component of a path. ``path``: all of it; ``first``: row of its first event; ``families``: of the operators
+    inside."""
 
     name: str
     path: str
@@ -52,7 +50,7 @@ class Layer:
 
     @property
     def in_order(self) -> list[Layer]:
-        """The layers below, as they appear."""
+        """The child layers in order of appearance."""
         return sorted(self.children.values(), key=lambda layer: (layer.first, layer.name))
 
     @property
@@ -63,7 +61,7 @@ class Layer:
 
 
 def layer_tree(trace: Trace) -> Layer:
-    """Return a nameless root above the layers of a run; without any where none was recorded."""
+    """Return a nameless root above the layers of a run; without children if none were recorded."""
     root = Layer("", "", -1)
     module = trace.codes("module")
     if not module.values:
@@ -91,8 +89,8 @@ def layer_tree(trace: Trace) -> Layer:
 
 @dataclass(frozen=True, slots=True)
 class LayerMatch:
-    """The common names of the layers of both sides: path → common name. Layers under one common name are the same.
-    ``matched``: the common names that both sides have."""
+    """The common names of the layers of both sides: path → common name; equal names match. ``matched``: the common
+    names that both sides have."""
 
     base: dict[str, str]
     other: dict[str, str]
@@ -100,12 +98,10 @@ class LayerMatch:
 
     @property
     def known(self) -> bool:
-        """Whether both sides have layers."""
         return bool(self.base and self.other)
 
 
 def match_layers(base: Trace, other: Trace) -> LayerMatch:
-    """Match the layers of two runs."""
     trees = layer_tree(base), layer_tree(other)
     names = {}
     for pair in _matched(*trees):
@@ -123,7 +119,7 @@ def match_layers(base: Trace, other: Trace) -> LayerMatch:
 
 
 def _matched(base: Layer, other: Layer) -> Pairs:
-    """Return the same pairs whichever side is the base: the one whose paths come first is walked first."""
+    """Return the same pairs whichever side is the base: the side with the smaller paths is walked first."""
     if list(_paths(other)) < list(_paths(base)):
         return [(first, second) for second, first in _matched(other, base)]
     roots = [(base, root) for root in _wrapped(other)] + [(root, other) for root in _wrapped(base)[1:]]
@@ -140,7 +136,7 @@ def _matched(base: Layer, other: Layer) -> Pairs:
 
 
 def _wrapped(root: Layer) -> list[Layer]:
-    """Return the root, then the only layer in it, in that, and so on."""
+    """Return the root, then its only child, the only child of that, and so on."""
     layers = [root]
     while len(layers) <= _WRAPPERS and len(layers[-1].children) == 1:
         layers.append(next(iter(layers[-1].children.values())))
@@ -158,7 +154,7 @@ def _paths(root: Layer) -> list[str]:
 
 
 def _children(base: Layer, other: Layer) -> list[tuple[Layer, Layer]]:
-    """Return the pairs of layers right below two that are the same."""
+    """Return the pairs of children of two layers that match."""
     same = [(layer, other.children[name]) for name, layer in base.children.items() if name in other.children]
     left = [layer for layer in base.in_order if layer.name not in other.children]
     right = [layer for layer in other.in_order if layer.name not in base.children]
@@ -182,7 +178,7 @@ def _name_likeness(a: str, b: str) -> float:
 
 def aligned(likeness: npt.NDArray[np.float64], least: float = LEAST_LIKENESS) -> list[tuple[int, int]]:
     """Return pairs (row, column) in ascending order. ``likeness`` has a row for each item of one sequence and a column
-    for each of the other, 0 (nothing in common) to 1 (the same)."""
+    for each of the other, from 0 (nothing in common) to 1 (the same)."""
     if not likeness.size:
         return []
     gain = np.where(likeness >= least, likeness, -1.0)

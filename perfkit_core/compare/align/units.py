@@ -1,14 +1,12 @@
-"""The operator and the phase that events and pieces of time belong to.
+"""The operator and the phase of events and of pieces of time.
 
-The operator of an event is the outermost named one around it; what that calls belongs to it. Operators that only run
-others (a branch, a compiled region) are ignored. Where none is named, it is the outermost operator under its native
-name. Device work belongs to the operator that launched it. Every operator of the optimizer phase is
-``optimizer_update``, since frameworks split an update differently.
+The operator of an event is the outermost one around it with a canonical name, else the outermost one under its native
+name. Operators that only run others (a branch, a compiled region) are ignored. Device work belongs to the operator that
+launched it. All operators of the optimizer phase are ``optimizer_update``, since frameworks split updates differently.
 
-Time outside of operators has the phase of the label or span around it. Without one it has the phase of the host's work
-before and after it, where that is the same: Python code between two operators of the forward pass is forward, whether
-or not the framework marked the pass. Only of the host's work: a device works on what was launched long before, so its
-time has the phase of the launch alone.
+Time outside of operators has the phase of the label or span around it; without one the phase of the host's work before
+and after it, if the same: Python between two forward operators is forward, whether or not the framework marked the
+pass. Device time has the phase of its launch only, since a device runs work launched long before.
 """
 
 from __future__ import annotations
@@ -33,8 +31,8 @@ OPTIMIZER_UPDATE: Final = "optimizer_update"
 
 @dataclass(frozen=True, slots=True)
 class Units:
-    """``row``: row of the operator that each event belongs to (-1: none); ``name``: what it is called (canonical, else
-    native; null outside of operators); ``family`` of that name, else of the event itself, shape (rows,)."""
+    """``row``: row of each event's operator (-1: none); ``name``: its canonical, else native name (null outside of
+    operators); ``family`` of that name, else of the event itself, shape (rows,)."""
 
     row: IntArray
     name: Codes
@@ -42,14 +40,13 @@ class Units:
 
     @property
     def own(self) -> BoolArray:
-        """True for the events that are these operators."""
+        """Mask of the events that are these operators."""
         mask: BoolArray = self.row == np.arange(len(self.row))
         return mask
 
 
 @once
 def units(trace: Trace) -> Units:
-    """Return the operators of the events of a trace."""
     parent, operator, canonical = trace.ints("parent"), trace.operators, trace.codes("op_name")
     in_optimizer = trace.rows("phase", OPTIMIZER)
     computing = canonical.lookup(np.array([not is_container(name) for name in canonical.values], np.bool_), False)
@@ -75,7 +72,7 @@ def units(trace: Trace) -> Units:
 
 
 def unit_times(trace: Trace) -> tuple[IntArray, IntArray]:
-    """Return host and device time of each of the operators of :func:`units`: of an unnamed one without the named ones
+    """Return host and device time of each of the operators of :func:`units`; of an unnamed one without the named ones
     inside it. Shape (rows,); other rows hold their own durations."""
     own, parent = units(trace).own, trace.ints("parent")
     cpu, device = trace.ints("dur_ns").copy(), attribution.total_device_ns(trace).copy()
@@ -87,7 +84,7 @@ def unit_times(trace: Trace) -> tuple[IntArray, IntArray]:
 
 
 def piece_phases(trace: Trace, pieces: Slices) -> IntArray:
-    """Return the phase of each piece, as codes of the column, their number where it is unknown, shape (pieces,)."""
+    """Return the phase of each piece as codes of the column, their number if unknown, shape (pieces,)."""
     phase, unit = trace.codes("phase"), units(trace).row
     row = pieces.row
     holder = np.where(row == NO_ROW, NO_ROW, np.append(unit, NO_ROW)[row])
@@ -105,7 +102,7 @@ def piece_phases(trace: Trace, pieces: Slices) -> IntArray:
 
 
 def _last(wanted: BoolArray, window: IntArray) -> IntArray:
-    """Return the index of the last wanted piece up to each, in its window; -1 where there is none."""
+    """Return the index of the last wanted piece up to each, in its window; -1 if none."""
     index = np.arange(len(wanted))
     index = np.maximum.accumulate(np.where(wanted, index, -1)) if len(wanted) else index
     same = (index >= 0) & (window[np.maximum(index, 0)] == window) if len(wanted) else wanted

@@ -1,1 +1,1 @@
-"""perfkit_core.compare.attribute"""
+"""Attribution of a difference between two runs to categories, layers, operators and kernels."""

@@ -1,13 +1,12 @@
-"""The difference between two steps as a tree, every level of which sums to it, to the nanosecond.
+"""The difference between two steps as a tree, in which every level sums to the difference, to the nanosecond.
 
-The exclusive partition gives each nanosecond of a step to one event of one category; the event has a phase, a layer
-(where both runs have layers), a family and an operator. So nothing counts twice, and nothing is left over.
+The exclusive partition assigns each nanosecond of a step to one event of one category, with a phase, a layer (if both
+runs have layers), a family and an operator. So nothing counts twice or is left over.
 
-A difference is due to more calls or to slower calls. With calls c and time per call a on both sides,
-c₁a₁ − c₀a₀ = (c₁ − c₀)(a₀ + a₁)/2 + (a₁ − a₀)(c₀ + c₁)/2: the first term is the count effect, the second the per-call
-effect. The means of both sides prefer neither side: swapped, both effects only change their sign. Time of calls that
-only one side has is all count effect. Exact rational numbers, rounded once; the per-call effect is the remainder, so
-that the two sum to the difference.
+Differences are due to more calls or to slower calls. With calls c and time per call a on both sides, c₁a₁ − c₀a₀ = (c₁
+− c₀)(a₀ + a₁)/2 + (a₁ − a₀)(c₀ + c₁)/2: the count effect and the per-call effect. The means make it symmetric: swapped
+sides only change the signs. Time of calls of only one side is all count effect. Computed with exact rational numbers,
+rounded once; the per-call effect is the remainder, so that the two sum to the difference.
 """
 
 from __future__ import annotations
@@ -38,20 +37,19 @@ COLUMNS: Final = (
     "count_effect_ns", "per_call_effect_ns", "explained_ratio",
 )  # fmt: skip
 _MOST_STEPS: Final = 100_000
-"""Calls of a step are a ratio of calls to steps, which a float determines up to so many steps."""
+"""Calls of a step are a ratio of calls to steps, which a float determines up to this many steps."""
 
 
 def attribute(base: Trace, other: Trace, medians: tuple[int, int] | None = None) -> pd.DataFrame:
-    """Take the difference of the median steps, other less base, apart: a tree in preorder, largest differences first.
-    ``medians``: the times of both sides whose difference it is, where they are not the medians of all steps.
+    """Attribute the difference of the median steps, other less base: a tree in preorder, largest differences first.
+    ``medians``: times of both sides to use instead of the medians of all steps.
 
-    Columns: depth; level (step, or run where not both have steps; category, phase, layer, family, operator, event or
+    Columns: depth; level (step, or run if not both have steps; category, phase, layer, family, operator, event or
     kernel); name; place (device or host; missing at the top); parent (row of the table, -1 at the top); base_calls,
-    other_calls (a step; missing above operators); base_ns, other_ns, difference_ns; count_effect_ns and
+    other_calls (per step; missing above operators); base_ns, other_ns, difference_ns; count_effect_ns and
     per_call_effect_ns, which sum to the difference: of events and operators by their own calls, above them the sum over
-    the operators; explained_ratio: sum of the rows without children so far, this row included, divided by the whole
-    difference (missing where there is none). Rows without children sum to the first row. No rows where a side has
-    nothing to divide.
+    the operators; explained_ratio: sum of the rows without children up to this row, divided by the whole difference
+    (missing if 0). Rows without children sum to the first row. No rows if a side has nothing to divide.
     """
     traces = (base, other)
     stepped = all(len(step_rows(trace)) for trace in traces)
@@ -95,11 +93,10 @@ class Tree:
 
 
 def _table(nodes: Tree, sides: list[Windows], on_device: bool) -> pd.DataFrame:
-    """Return the columns of :func:`attribute`."""
     numbers, parent = nodes.numbers, nodes.parent
     difference = (numbers["other_ns"] - numbers["base_ns"]).to_numpy(np.int64)
     depth = nesting.sum_down(parent, (parent != NO_ROW).astype(np.int64))
-    # The place is that of the category, for it and all nodes below it: the last one up to each row.
+    # The place follows from the category, for all nodes below it: the last one up to each row.
     device = np.isin(nodes.name, EXCLUSIVE) & (nodes.level == CATEGORY) & on_device
     place = np.where(device, "device", "host").astype(object)
     place[(nodes.level != CATEGORY) | (nodes.name == BESIDE_MEDIAN)] = ""
@@ -116,7 +113,7 @@ def _table(nodes: Tree, sides: list[Windows], on_device: bool) -> pd.DataFrame:
     for side, windows in zip(SIDES, sides, strict=True):
         calls = numbers[f"{side}_calls"].to_numpy(np.int64)
         table[f"{side}_calls"] = pd.arrays.FloatingArray(calls / len(windows), calls < 0)
-    # Rows are in preorder: a row explains what is summed up to the last row below it.
+    # Rows are in preorder: a row explains the sum up to the last row below it.
     leaf = np.ones(len(parent), np.bool_)
     leaf[parent[parent != NO_ROW]] = False
     last = np.arange(len(parent)) + nesting.sum_up(parent, np.ones(len(parent), np.int64)) - 1
@@ -135,7 +132,7 @@ def _table(nodes: Tree, sides: list[Windows], on_device: bool) -> pd.DataFrame:
 
 def tree(base: Leaves, other: Leaves) -> Tree:
     """Return nodes for every prefix of the levels, in preorder, the largest differences first, then by name. Numbers:
-    {side}_ns, {side}_calls (-1 above operators, and where calls are not counted), count_effect_ns."""
+    {side}_ns, {side}_calls (-1 above operators, and if not counted), count_effect_ns."""
     table = _merged(base, other)
     levels = [name for name in table.columns if not name.endswith(("_ns", "_calls"))]
     parts, parents, offset = [], np.full(len(table), NO_ROW, np.int64), 0
@@ -163,9 +160,8 @@ def tree(base: Leaves, other: Leaves) -> Tree:
 
 
 def _merged(base: Leaves, other: Leaves) -> pd.DataFrame:
-    """Return the leaves of both: category, levels, then {side}_ns (of a mean window, integers that sum to it),
-    {side}_calls (of the event) and {side}_operator_calls (of its operator; missing where it is none), of all windows.
-    """
+    """Return the leaves of both sides: category, levels, then {side}_ns (of a mean window, integers that sum to it),
+    and of all windows {side}_calls (of the event) and {side}_operator_calls (missing outside of operators)."""
     levels = [name for name in base.times.columns if name != "ns"]
     table = _joined(base.times, other.times, levels, "ns").sort_values(levels, kind="stable", ignore_index=True)
     for side, of_side in zip(SIDES, (base, other), strict=True):
@@ -191,13 +187,12 @@ def _joined(base: pd.DataFrame, other: pd.DataFrame, levels: list[str], number: 
 def _numbers(
     table: pd.DataFrame, code: IntArray, first: IntArray, level: str, windows: tuple[int, int]
 ) -> pd.DataFrame:
-    """Return the numbers of the nodes of a level."""
     times = {side: groupby.sums(code, len(first), table[f"{side}_ns"].to_numpy()) for side in SIDES}
     sums = pd.DataFrame({f"{side}_ns": times[side] for side in SIDES})
     if level not in (OPERATOR, EVENT):
         return sums.assign(base_calls=-1, other_calls=-1, count_effect_ns=0)
     calls = [groupby.sums(code, len(first), table[f"{side}_calls"].fillna(0).to_numpy(np.int64)) for side in SIDES]
-    if level == OPERATOR:  # its own calls where these were recorded, else those of its events
+    if level == OPERATOR:  # its own calls if recorded, else those of its events
         own = table[[f"{side}_operator_calls" for side in SIDES]].fillna(0).to_numpy(np.int64)[first]
         calls = [np.where(own.any(axis=1), own[:, index], of_events) for index, of_events in enumerate(calls)]
     counted = (calls[0] != 0) | (calls[1] != 0)
@@ -219,8 +214,8 @@ def count_effects(
 
 
 def with_effects(table: pd.DataFrame) -> pd.DataFrame:
-    """Add count_effect_ns and per_call_effect_ns by each row's own base_ns, other_ns, base_calls and other_calls (of
-    one step; missing: not counted)."""
+    """Add count_effect_ns and per_call_effect_ns from each row's base_ns, other_ns, base_calls and other_calls (per
+    step; missing: not counted)."""
     effects = []
     calls = (table[f"{side}_calls"].fillna(0).tolist() for side in SIDES)
     for t0, t1, *of_step in zip(table["base_ns"].tolist(), table["other_ns"].tolist(), *calls, strict=True):
@@ -231,10 +226,10 @@ def with_effects(table: pd.DataFrame) -> pd.DataFrame:
 
 
 def _count_effect(t0: int, t1: int, c0: int, c1: int, n0: int, n1: int) -> int:
-    if not c0 or not c1:  # all of it: 0 calls took no time
+    if not c0 or not c1:  # all of it, since 0 calls took no time
         return t1 - t0 if c0 or c1 else 0
     # (c₁/n₁ − c₀/n₀) · (t₀n₀/c₀ + t₁n₁/c₁) / 2, over one denominator
     numerator, denominator = (c1 * n0 - c0 * n1) * (t0 * n0 * c1 + t1 * n1 * c0), 2 * n0 * n1 * c0 * c1
-    # to the nearest integer, halves away from zero: the same for both signs
+    # to the nearest integer, halves away from zero: symmetric in the sign
     size = (2 * abs(numerator) + denominator) // (2 * denominator)
     return size if numerator >= 0 else -size

@@ -1,4 +1,4 @@
-"""The causes of a difference in the order of their size, and the difference by layer, family and kernel."""
+"""The causes of a difference by size, and the difference by layer, family and kernel."""
 
 from __future__ import annotations
 
@@ -30,17 +30,17 @@ _PLACES: Final = {
     "exposed_copy": mark("exposed copy"),
     "input_wait": mark("waiting for input"),
     "launch_and_host": mark("on the host"),
-    "compute": "",  # without devices all is on the host
+    "compute": "",  # without devices everything is on the host
     "framework": "",
-    "idle": "",  # the name says that nothing was recorded
+    "idle": "",  # nothing was recorded, as the name says
 }
 
 
 def causes(attribution: pd.DataFrame) -> pd.DataFrame:
     """Return the operators of the tree of :func:`~perfkit_core.compare.attribute.attribute` over all layers, largest
-    differences first: operator, category, place, phase, family, base_calls, other_calls (a step; missing outside of
+    differences first: operator, category, place, phase, family, base_calls, other_calls (per step; missing outside of
     operators), base_ns, other_ns, difference_ns, count_effect_ns, per_call_effect_ns (by the calls and times of the
-    row), explained_ratio (of the difference, this row and those before it). They sum to the difference."""
+    row), explained_ratio (of the difference, up to this row). They sum to the difference."""
     keys = ["operator", "category", "place", "phase", "family"]
     if attribution.empty:
         return pd.DataFrame(columns=[*keys, "base_calls", "other_calls", *SUMMED, "explained_ratio"])
@@ -51,8 +51,8 @@ def causes(attribution: pd.DataFrame) -> pd.DataFrame:
 
 
 def by_layer(attribution: pd.DataFrame) -> pd.DataFrame:
-    """Return the sums of each layer: layer, then times, effects and explained_ratio as in :func:`causes`. No rows where
-    not both runs have layers."""
+    """Return the sums by layer: layer, then times, effects and explained_ratio as in :func:`causes`. No rows unless
+    both runs have layers."""
     rows = attribution if attribution.empty else with_path(attribution)
     if rows.empty or rows["layer"].isin([NO_LAYER, ""]).all():
         return pd.DataFrame(columns=["layer", *SUMMED, "explained_ratio"])
@@ -61,7 +61,7 @@ def by_layer(attribution: pd.DataFrame) -> pd.DataFrame:
 
 
 def by_family(attribution: pd.DataFrame) -> pd.DataFrame:
-    """Return the sums of the causes of each family and place, as in :func:`causes`; time without a family is named by
+    """Return the sums of the causes by family and place, as in :func:`causes`; time without a family has the name of
     its category."""
     if attribution.empty:
         return pd.DataFrame(columns=["family", "place", *SUMMED, "explained_ratio"])
@@ -71,7 +71,7 @@ def by_family(attribution: pd.DataFrame) -> pd.DataFrame:
 
 
 def by_kernel(attribution: pd.DataFrame) -> pd.DataFrame:
-    """Return kernels and copies over all phases, layers and operators: kernel, family, base_calls, other_calls (a
+    """Return kernels and copies over all phases, layers and operators: kernel, family, base_calls, other_calls (per
     step), base_ns, other_ns (not hidden by earlier ones), difference_ns. No rows without recorded device work."""
     columns = ["kernel", "family", "base_calls", "other_calls", *TIMES]
     if attribution.empty or not (attribution["level"] == KERNEL).any():
@@ -82,8 +82,8 @@ def by_kernel(attribution: pd.DataFrame) -> pd.DataFrame:
 
 
 def with_path(attribution: pd.DataFrame, wanted: str = "operator") -> pd.DataFrame:
-    """Return the rows of a level, with the names above them in a column each ("": none); for operators also categories
-    without any."""
+    """Return the rows of a level, with a column for each of the names above them ("": none); for operators also
+    categories without any."""
     parent, level = attribution["parent"].to_numpy(np.int64), attribution["level"].to_numpy(object)
     names, rows = attribution["name"].to_numpy(object), np.arange(len(level))
     inner = np.zeros(len(parent), np.bool_)
@@ -106,7 +106,7 @@ def _sums(rows: pd.DataFrame, keys: list[str]) -> pd.DataFrame:
 
 
 def largest_first(table: pd.DataFrame, keys: list[str]) -> pd.DataFrame:
-    """Return the rows by the size of difference_ns; equal ones by their keys."""
+    """Return the rows by the size of difference_ns, ties by their keys."""
     order = table.assign(size=table["difference_ns"].abs()).sort_values(
         ["size", *keys], ascending=[False, *[True] * len(keys)], kind="stable"
     )
@@ -115,15 +115,15 @@ def largest_first(table: pd.DataFrame, keys: list[str]) -> pd.DataFrame:
 
 
 def explained(table: pd.DataFrame) -> pd.DataFrame:
-    """Add explained_ratio: the sum of the rows so far, divided by the whole difference_ns (missing where that is 0)."""
+    """Add explained_ratio: the sum of the rows so far, divided by the whole difference_ns (missing if 0)."""
     whole = int(table["difference_ns"].sum())
     passed = table["difference_ns"].cumsum().to_numpy(np.float64) / (whole or 1)
     return table.assign(explained_ratio=pd.arrays.FloatingArray(passed, np.full(len(table), whole == 0)))
 
 
 def waterfall(causes: pd.DataFrame, first: End, last: End, shown: int) -> pd.DataFrame:
-    """Return the largest ``shown`` causes between two ends, each a name and its ns: name, difference_ns (missing for
-    the ends), time_so_far_ns (with this cause and those before it). No rows where nothing differs."""
+    """Return the largest ``shown`` causes between two ends (name and ns): name, difference_ns (missing for the ends),
+    time_so_far_ns (up to this cause). No rows without differences."""
     differing = causes[causes["difference_ns"] != 0]
     if differing.empty:
         return pd.DataFrame(columns=["name", "difference_ns", "time_so_far_ns"])
@@ -138,7 +138,7 @@ def waterfall(causes: pd.DataFrame, first: End, last: End, shown: int) -> pd.Dat
 
 
 def label(row: Mapping[Any, Any]) -> str:
-    """Return a cause as people read it: ``matmul, forward, on the device``. ``row`` of :func:`causes`."""
+    """Return the label of a row of :func:`causes`: ``matmul, forward, on the device``."""
     name, category = row["operator"], row["category"]
     family = bare(row["family"]).replace("_", " ")
     if name == UNLAUNCHED and family:
@@ -149,7 +149,7 @@ def label(row: Mapping[Any, Any]) -> str:
         subject = say("outside operators")
     elif name.startswith(BEFORE):
         subject = say("nothing recorded before {name}", name=bare(name).removeprefix(BEFORE[1:]))
-    else:  # names of operators and events stay as they are
+    else:  # names of operators and events are not translated
         subject = bare(say(name)) if name.startswith("(") else name
     phase = "" if row["phase"] == "dataloader" and category == "input_wait" else _PHASES.get(row["phase"], "")
     place = _PLACES.get(category)

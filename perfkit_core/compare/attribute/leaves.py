@@ -1,8 +1,6 @@
-"""Leaves of the attribution: exclusive time and calls by category, phase, layer, family, operator and event.
-
-Phase and layer of an event are those of the operator that it belongs to, else its own. Names in parentheses are those
-of time that belongs to no operator, so that nobody takes them for operators.
-"""
+"""Leaves of the attribution: exclusive time and calls by category, phase, layer, family, operator and event. Phase and
+layer of an event are those of its operator, else its own. Names of time outside of operators are in parentheses, to
+distinguish them from operators."""
 
 from __future__ import annotations
 
@@ -51,7 +49,7 @@ _KINDS: Final[Mapping[str, str]] = {
     OVERHEAD: mark("(the profiler itself)"),
     OTHER: mark("(other host events)"),
 }
-"""Names of host time outside of operators. The phase of other kinds says more than the kind."""
+"""Names of host time outside of operators. For other kinds the phase says more than the kind."""
 CATEGORY: Final = "category"
 LEVELS: Final = ("phase", "layer", "family", "operator", "event")
 """Levels below the categories of the partition."""
@@ -67,18 +65,18 @@ def outside(kind: str) -> str:
 
 
 def nothing_before(name: str) -> str:
-    """Return the name of time in which nothing was recorded, by what comes next ("": the end)."""
+    """Return the name of idle time by the next event ("": the end)."""
     return f"{BEFORE}{bare(name)})" if name else UNTIL_THE_END
 
 
 def bare(name: str) -> str:
-    """Return a name without the parentheses around it."""
+    """Return a name without its parentheses."""
     return name[1:-1] if name.startswith(("(", "（")) and name.endswith((")", "）")) else name
 
 
 @dataclass(frozen=True, slots=True)
 class Keys:
-    """For each of :data:`LEVELS` the number of each event's text, shape (rows,), and the texts."""
+    """For each of :data:`LEVELS` the code of each event's text, shape (rows,), and the texts."""
 
     codes: dict[str, IntArray]
     texts: dict[str, TextArray]
@@ -92,7 +90,7 @@ class Keys:
 
 
 def keys(trace: Trace, layers: Mapping[str, str]) -> Keys:
-    """Return the keys of all events. ``layers``: the common names of the layers by their path; empty: no such level."""
+    """Return the keys of all events. ``layers``: common names of the layers by path; empty: no such level."""
     operators, kinds, names = units(trace), trace.codes("kind"), trace.codes("name")
     is_outside = (operators.row == NO_ROW) & trace.host
     holder = np.where(operators.row != NO_ROW, operators.row, np.arange(len(trace)))
@@ -112,7 +110,7 @@ def keys(trace: Trace, layers: Mapping[str, str]) -> Keys:
     texts = np.array([*operators.name.values, OUTSIDE, UNLAUNCHED, *map(outside, kinds.values)], object)
     named["operator"] = np.where(codes < 0, unnamed, codes).astype(np.int64), texts
 
-    # A Python frame is named without its line and the folder of its package, which differ by version.
+    # Python frames are named without line and package folder, which differ by version.
     frames = np.zeros(len(names.values), np.bool_)
     frames[np.unique(names.codes[trace.rows("kind", PYTHON)])] = True
     events = [
@@ -131,7 +129,7 @@ def _filled(codes: Codes, missing: str, rows: IntArray | slice) -> tuple[IntArra
 
 
 def _merged(codes: Codes, texts: list[str]) -> Codes:
-    """Return the codes with other texts, equal ones under one number."""
+    """Return the codes with other texts, equal ones under one code."""
     number, values = pd.factorize(np.array(texts, object))
     return Codes(codes.lookup(number.astype(np.int32), np.int32(-1)), list(values))
 
@@ -139,8 +137,8 @@ def _merged(codes: Codes, texts: list[str]) -> Codes:
 @dataclass(frozen=True, slots=True)
 class Leaves:
     """Sums over the ``windows`` of one side. ``times``: category, the levels of the keys, ns (exclusive time, all rows
-    sum to the windows; 0 where others hide all calls). ``events``: the levels, calls (events that start in a window,
-    hidden ones included). ``operators``: the levels but the last, calls (of the operators themselves)."""
+    sum to the windows; 0 if all calls are hidden). ``events``: the levels, calls (events that start in a window, hidden
+    ones included). ``operators``: the levels but the last, calls (of the operators themselves)."""
 
     windows: Windows
     times: pd.DataFrame
@@ -149,11 +147,10 @@ class Leaves:
 
 
 def leaves(trace: Trace, windows: Windows, layers: Mapping[str, str]) -> Leaves:
-    """Return the leaves of the windows; ``layers``: common names of the layers by their path, empty for none."""
+    """Return the leaves of the windows; ``layers``: common names of the layers by path, empty for none."""
     by_event, operators, activity = keys(trace, layers), units(trace), activities(trace)
     levels = tuple(by_event.codes)
-    # Calls are device work, loads of data and the events in operators. How often a Python frame or a gap occurs has no
-    # meaning.
+    # Calls are device work, loads of data and events in operators; counts of Python frames and gaps are meaningless.
     called = activity.host & ((operators.row != NO_ROW) | trace.rows("kind", DATALOADER))
     called |= activity.communication | activity.copy
     if activity.on_device:
@@ -164,7 +161,7 @@ def leaves(trace: Trace, windows: Windows, layers: Mapping[str, str]) -> Leaves:
     pieces = slices(trace, windows.rank, windows.start_ns, windows.end_ns)
     phase = piece_phases(trace, pieces)
     owned = np.flatnonzero(pieces.row != NO_ROW)
-    hidden = calls[~np.isin(calls, pieces.row)]  # entirely, by others: calls without time
+    hidden = calls[~np.isin(calls, pieces.row)]  # entirely hidden calls, which have no time
     row = np.concatenate([pieces.row[owned], hidden])
     category = np.concatenate([pieces.category[owned], categories_of_events(trace)[hidden]])
     phase_codes = np.concatenate([phase[owned], by_event.codes["phase"][hidden]])
@@ -183,8 +180,8 @@ def leaves(trace: Trace, windows: Windows, layers: Mapping[str, str]) -> Leaves:
 
 
 def _gaps(pieces: Slices, phase: IntArray, by_event: Keys) -> pd.DataFrame:
-    """Return the leaves of the pieces that no event owns: with the layer where those before and after are the same, and
-    what comes next instead of the operator."""
+    """Return the leaves of the pieces without an event: with the layer if equal before and after, and the next event
+    instead of the operator."""
     gaps = np.flatnonzero(pieces.row == NO_ROW)
     before, after = (_neighbours(pieces, gaps, offset) for offset in (-1, 1))
     columns = {
@@ -205,7 +202,7 @@ def _gaps(pieces: Slices, phase: IntArray, by_event: Keys) -> pd.DataFrame:
 
 
 def _neighbours(pieces: Slices, gaps: IntArray, offset: int) -> IntArray:
-    """Return the row that owns the piece before or after each gap in its window, -1 where there is none."""
+    """Return the row that owns the piece before or after each gap in its window, -1 if none."""
     if not len(pieces.row):
         return gaps
     at = gaps + offset

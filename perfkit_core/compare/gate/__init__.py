@@ -1,1 +1,1 @@
-"""Has something become worse than it may? Conditions, the numbers that they ask of, and outcomes."""
+"""The gate of a comparison: conditions, the numbers that they test, and outcomes."""

@@ -1,29 +1,16 @@
 """The gate: conditions of ``--fail-on`` and their outcomes.
 
-``step_time > 3%``, ``operators.self_cpu_ns[matmul] > +2ms``, ``memory_places.peak_bytes[cpu] > 1GiB``,
-``device.busy_ratio < -5%``: a number (``VIEW.COLUMN``, ``VIEW.COLUMN[ROW]`` or ``step_time``), ``>`` or ``<``, a limit.
+A condition is a number (``VIEW.COLUMN``, ``VIEW.COLUMN[ROW]`` or ``step_time``), ``>`` or ``<``, and a limit, such as
+``operators.self_cpu_ns[matmul] > +2ms``. It fails when
 
-==================  ================================================================================================
-limit               fails when
-==================  ================================================================================================
-``> 3%``            other is more than 3 % above base; ``< -3%``: more than 3 % below
-``> +5ms``          other is more than 5 ms above base; ``< -5ms``: more than 5 ms below
-``> 120ms``         other is above 120 ms, whatever base is; ``< 100``: below 100
-==================  ================================================================================================
+- ``> 3%``: other is more than 3 % above base (``< -3%``: below), ``> +5ms``: more than 5 ms above base;
+- ``> 120ms``: other is above 120 ms, whatever base is.
 
-============  ====================================================================================================
-outcome
-============  ====================================================================================================
-failed        the limit is exceeded, and the difference is beyond noise (interval and noise band of the statistics)
-within noise  the limit is exceeded, but equal runs may differ as much
-passed        the limit is kept
-cannot tell   the limit is exceeded, but there are too few samples to distinguish noise from a difference
-============  ====================================================================================================
-
-Only the outcome failed ends the command with an error. Samples are the steps; a number of a view is computed in each.
-Medians are compared for the step time, means for all other numbers, as events of every tenth step have a median of 0.
-For numbers that a single step does not have (:mod:`~perfkit_core.compare.gate.view_samples`), captures are the samples.
-"""
+If the limit is exceeded, the outcome is failed (the difference is beyond noise: interval and noise band), within noise
+(equal runs may differ as much) or cannot tell (too few samples); else passed. Only failed ends the command with an
+error. Samples are the steps, or captures for numbers without a value per step
+(:mod:`~perfkit_core.compare.gate.view_samples`). Medians are compared for the step time, means for all other numbers,
+because events of every tenth step have a median of 0."""
 
 from __future__ import annotations
 
@@ -71,15 +58,15 @@ _HINT: Final = (
     "write NUMBER > LIMIT: step_time > 3%, or VIEW.COLUMN[ROW] > LIMIT as in operators.self_cpu_ns[matmul] > +2ms"
 )
 _FINE: Final = 2**40
-"""Statistics are of whole numbers: all but times are multiplied by this. A power of two keeps whole numbers exact."""
+"""Statistics are of integers: all but times are multiplied by this power of two, which keeps integers exact."""
 _DIGITS: Final = 9
-"""After the decimal point, of numbers that were multiplied so."""
+"""Digits after the decimal point of numbers multiplied by this."""
 
 
 @dataclass(frozen=True, slots=True)
 class Condition:
     """``column`` is None for the step time. ``limit`` is a share for a "change", else in the unit of the column (ns,
-    bytes, 1). ``upward``: fails when the number is above."""
+    bytes, 1). ``upward``: fails if the number is above."""
 
     text: str
     view: str
@@ -123,7 +110,7 @@ def parsed(text: str) -> Condition:
 @dataclass(frozen=True, slots=True)
 class Outcome:
     """``base``, ``other``, ``difference`` (other less base), ``low`` to ``high`` (its interval) and ``noise`` in the
-    unit of the column (ns, bytes, 1). ``of_capture``: whether it is a number of whole captures, not of steps."""
+    unit of the column (ns, bytes, 1). ``of_capture``: whether samples are whole captures, not steps."""
 
     condition: Condition
     result: str
@@ -144,9 +131,9 @@ def outcomes(
     between: float,
     of_device: float,
 ) -> tuple[Outcome, ...]:
-    """Return the outcome of every condition on the captures of two sides. ``steps``: their steps (by their work, where
-    asked); ``between``: by how much single captures are assumed to differ
-    (:func:`perfkit_core.compare.noise.between_runs`), ``of_device`` in device work. Raises UsageError for numbers that
+    """Return the outcome of every condition on the captures of two sides. ``steps``: their step statistics (by work, if
+    requested); ``between``: the assumed difference of single captures
+    (:func:`perfkit_core.compare.noise.between_runs`), ``of_device`` for device work. Raises UsageError for numbers that
     were not recorded."""
     of_views = any(condition.column is not None for condition in conditions)
     captures = [[split(trace) for trace in side] if of_views else [] for side in traces]
@@ -168,7 +155,7 @@ def outcomes(
             if not sum(map(len, side)):
                 raise UsageError(f"{number.name} is unknown in {name}", "perfkit summary shows what was recorded")
         if number.exact and max(len(samples) for side in sides for samples in side) < 2:
-            # one count of the whole run, which has no spread: twice, so that it has statistics
+            # one count of the whole run has no spread: given twice, so that it has statistics
             sides = [[np.repeat(samples, 2) for samples in side] for side in sides]
         assumed = 0.0 if number.exact else of_device if number.on_device(rows) else between
         scale = 1 if condition.in_time else _FINE
@@ -196,14 +183,14 @@ def _judged(condition: Condition, statistics: SampleStatistics, scale: int) -> O
     if not (value > condition.limit if condition.upward else value < condition.limit):
         return outcome
     sure = statistics.beyond_noise
-    if condition.kind == BUDGET:  # exceeded by more than one side alone may vary
+    if condition.kind == BUDGET:  # the noise of one side alone applies
         sure = noise is not None and abs(other - condition.limit) > noise / 2**0.5
     unknown = noise is None or low is None
     return replace(outcome, result=FAILED if sure else CANNOT_TELL if unknown else WITHIN_NOISE)
 
 
 def table(outcomes: Sequence[Outcome]) -> pd.DataFrame:
-    """Return the columns condition, result, base, other, difference (in words: every row has its own unit),
+    """Return the columns condition, result, base, other, difference (in words, as each row has its own unit),
     change_ratio, noise (the difference that equal runs may have)."""
     rows = [
         [
@@ -234,7 +221,7 @@ def section(table: pd.DataFrame) -> Section:
 
 def data(outcomes: Sequence[Outcome]) -> list[dict[str, Any]]:
     """Return a mapping for each condition; numbers in the unit of the column (``unit``: "ns", "bytes" or "").
-    ``samples``: whether "steps" are compared or whole "captures"; ``statistic``: by their "median" or "mean"."""
+    ``samples``: "steps" or whole "captures"; ``statistic``: "median" or "mean"."""
     mappings = []
     for one in outcomes:
         column = one.condition.column or STEP_TIME

@@ -1,9 +1,6 @@
-"""The samples of a condition: a number of a view in every step of every capture.
-
-Numbers that a single step does not have are taken of each capture as a whole, as a summary shows it: numbers of views
-that look beyond a step (memory that is kept), and extremes. A peak is that of one step, which a mean over steps, or a
-selection of them, would lose.
-"""
+"""The samples of a condition: a number of a view in every step of every capture. Numbers without a value per step are
+taken of each capture as a whole, as in a summary: those of views that look beyond a step (leaks), and extremes. A peak
+is that of one step, which a mean over steps or a selection of them would lose."""
 
 from __future__ import annotations
 
@@ -29,7 +26,6 @@ from perfkit_core.views.tables import stacked
 MOST_STEPS: Final = 24
 """Steps of a capture that are used, spread over it: a view is computed once for each."""
 _CANONICAL: Final = "op_name"
-"""The column of the canonical name of an operator."""
 _SHOWN: Final = 8
 """Rows that an error lists."""
 
@@ -40,7 +36,7 @@ Ranks = Sequence[Trace]
 
 @dataclass(frozen=True, slots=True)
 class Number:
-    """A column of a view, of a row (or the sum of several rows), or of all rows."""
+    """A column of a view, for one row, the sum of several rows, or all rows."""
 
     view: View
     column: str
@@ -48,32 +44,30 @@ class Number:
 
     @property
     def name(self) -> str:
-        """As a condition writes it."""
+        """The number as a condition spells it."""
         return f"{self.view.name}.{self.column}" + (f"[{self.row}]" if self.row is not None else "")
 
     @property
     def sums(self) -> bool:
-        """Whether the rows of the column add up."""
         return self.view.column(self.column).sums
 
     @property
     def exact(self) -> bool:
-        """Whether a process repeats it exactly."""
+        """Whether equal runs repeat it exactly."""
         return self.view.column(self.column).exact
 
     @property
     def of_capture(self) -> bool:
-        """Whether it is known of the whole capture only."""
+        """Whether it is known for whole captures only."""
         return self.view.of_capture is not None or self.view.column(self.column).of_capture
 
     @property
     def none_is_zero(self) -> bool:
-        """Whether a missing row means 0. Values that do not add up have no number without a row, whether there are
-        several rows or none yet."""
+        """Whether a missing row means 0. Values that do not add up have no number without a row."""
         return self.sums or (self.row is not None and self.view.of_capture is not None and self.exact)
 
     def on_device(self, rows: pd.DataFrame) -> bool:
-        """Return whether only devices work in the counted events; ``rows``: the rows of the number."""
+        """Return whether the counted events are all device work; ``rows``: the rows of the number."""
         place = self.view.column(self.column).place
         if place or not len(rows):
             return place == DEVICE
@@ -82,9 +76,9 @@ class Number:
 
 
 def samples(captures: Sequence[Ranks], number: Number) -> list[FloatArray]:
-    """Return the number in each step of each capture, shape (steps,) each; that of the whole capture without steps, and
-    for numbers that a step does not have. Steps in which it is unknown are left out. Raises UsageError where the view
-    has no such column, or the column no such sum."""
+    """Return the number in each step of each capture, shape (steps,) each; of the whole capture without steps, and for
+    numbers without a value per step. Steps without a value are left out. Raises UsageError if the view has no such
+    column, or the column no such sum."""
     arrays = []
     for ranks in captures:
         requests, recorded = [ViewRequest()], number.view.of_capture is None or any(map(number.view.of_capture, ranks))
@@ -103,8 +97,8 @@ def by_step(captures: Sequence[Ranks], number: Number) -> bool:
 
 
 def rows(captures: Sequence[Ranks], number: Number) -> pd.DataFrame:
-    """Return the rows of the number, of all captures; none of a number without a row, or with a row that may appear
-    later. Raises UsageError where no capture has the row, with the known rows."""
+    """Return the rows of the number from all captures; none for a number without a row, or with a row that may appear
+    later. Raises UsageError, with the known rows, if no capture has the row."""
     if number.row is None:
         return pd.DataFrame()
     tables = [_table(ranks, number.view, ViewRequest()) for ranks in captures]
@@ -113,7 +107,7 @@ def rows(captures: Sequence[Ranks], number: Number) -> pd.DataFrame:
         return matching
     whole = stacked(tables)
     guarded = number.view.of_capture is not None and number.none_is_zero and "name" in whole.columns
-    if guarded:  # a name from the recordings, whose row is empty, is no typing error
+    if guarded:  # a recorded name with an empty row is no typing error
         names = {IN_STEP, OUTSIDE}.union(*(_names(trace) for ranks in captures for trace in ranks))
         if number.row in names or names.issuperset(_parts(number.row)):
             return matching
@@ -138,8 +132,7 @@ def _names(trace: Trace) -> set[str]:
 
 
 def _table(ranks: Ranks, view: View, request: ViewRequest) -> pd.DataFrame:
-    """Return the table as a summary shows it, with the canonical names of operators; not in a tree, whose rows hold
-    each other."""
+    """Return the table as in a summary, with canonical operator names; not in a tree, whose rows contain each other."""
     table = of_ranks(ranks, [view], Job((view.name,), request)).tables[view.name]
     if "name" not in table.columns or not {_CANONICAL, "depth"}.isdisjoint(table.columns):
         return table
@@ -149,7 +142,7 @@ def _table(ranks: Ranks, view: View, request: ViewRequest) -> pd.DataFrame:
 
 @once
 def _canonical(trace: Trace) -> dict[str, str]:
-    """Return the canonical name of each operator, by its own name."""
+    """Return the canonical name of each operator by its native name."""
     name, canonical = trace.codes("name"), trace.codes(_CANONICAL)
     rows = np.flatnonzero(trace.host & (canonical.codes >= 0))
     pairs = np.unique(np.stack([name.codes[rows], canonical.codes[rows]]), axis=1)
@@ -158,7 +151,7 @@ def _canonical(trace: Trace) -> dict[str, str]:
 
 def _value(table: pd.DataFrame, number: Number) -> float | None:
     if number.column not in table.columns or not pd.api.types.is_numeric_dtype(table[number.column]):
-        if table.empty and number.column in table.columns:  # without values it may have no type
+        if table.empty and number.column in table.columns:  # an empty column may have no type
             return None
         known = ", ".join(str(name) for name in table.columns if pd.api.types.is_numeric_dtype(table[name]))
         hint = f"known: {known or 'none, the view is empty'}"
@@ -167,7 +160,7 @@ def _value(table: pd.DataFrame, number: Number) -> float | None:
     if number.row is None and "depth" in table.columns:
         rows = rows[rows["depth"] == 0]
     values = rows[number.column].dropna()
-    # Totals beside self times include nested calls: operators of one canonical name call each other, too.
+    # Totals include nested calls: operators of one canonical name call each other, too.
     own = number.column.replace("total_", "self_", 1)
     nested = own != number.column and own in table.columns
     inclusive = nested and number.column.startswith("total_") and "depth" not in table.columns
