@@ -1,7 +1,5 @@
-"""What does tiny work cost on this machine? Measured once, kept, and used only where a recording holds no measurement.
-
-``bench`` is what a framework lets be timed, ``measuring`` times it, ``cache`` keeps it, ``known`` gives it to rules.
-"""
+"""Measured costs of tiny work on this machine, which predictions use if the recording has no measurement. ``bench``
+holds the calls that a framework offers for timing, ``calibrate`` measures and stores them."""
 
 from __future__ import annotations
 
@@ -14,7 +12,6 @@ __all__ = ["known"]
 
 
 def known(framework: str, device: str | None = None) -> Calibration | None:
-    """See :func:`perfkit_core.calibration.calibrate.known`."""
     from perfkit_core.calibration import calibrate
 
     return calibrate.known(framework, device)

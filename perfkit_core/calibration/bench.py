@@ -1,7 +1,5 @@
-"""The calls that a framework offers for timing, and their measurements as numbers for predictions.
-
-Adapters fill a :class:`Bench`, :mod:`perfkit_core.calibration.calibrate` times it.
-"""
+"""The calls that a framework offers for timing, and their measurements as numbers for predictions. Adapters fill a
+:class:`Bench`, :mod:`perfkit_core.calibration.calibrate` times it."""
 
 from __future__ import annotations
 
@@ -18,29 +16,29 @@ Call = Callable[[], object]
 
 
 class DeviceBench(Protocol):
-    """One device, with the clock that its steps are timed by."""
+    """One device, with the clock that times its steps."""
 
     name: str
-    """The model, as the framework tells it."""
+    """The model, as the framework names it."""
     clock: DeviceClock
 
     def launch(self) -> object:
-        """Hand over the smallest kernel there is; returns before it has run."""
+        """Launch the smallest possible kernel, without waiting."""
 
     def occupy(self) -> object:
-        """Hand over work that takes the device some ten milliseconds; returns before it has run."""
+        """Launch work of some ten milliseconds, without waiting."""
 
     def synchronize(self) -> object:
-        """Return when the device has finished all that was handed over."""
+        """Wait until the device has finished all launched work."""
 
     def copy(self, direction: Direction, size: int, pinned: bool) -> Call | None:
-        """A call that copies so many bytes and returns when they are there; None where there is no such memory."""
+        """Return a call that copies ``size`` bytes and waits for them; None without such memory."""
 
 
 @dataclass(frozen=True, slots=True)
 class Bench:
-    """``operators``: calls of operators on the host, by canonical name and number of elements. ``threads`` are those
-    that one operator may use."""
+    """``operators``: calls of operators on the host, by canonical name and number of elements. ``threads``: the most
+    that one operator uses."""
 
     operators: Mapping[tuple[str, int], Call] = field(default_factory=dict)
     device: DeviceBench | None = None
@@ -49,30 +47,30 @@ class Bench:
 
 SOURCE: Final = "calibrated on this machine"
 LAUNCH: Final = "launch"
-"""Time that the host takes to hand over the smallest kernel."""
+"""Host time to launch the smallest kernel."""
 KERNEL: Final = "kernel"
-"""Time from one smallest kernel to the next on a device that has a queue of them."""
+"""Time between smallest kernels on a device with a filled queue."""
 SYNCHRONIZE: Final = "synchronize"
-"""Time that waiting for an idle device takes."""
+"""Time to wait for an idle device."""
 SMALL: Final = 4
-"""Bytes of the copy that tells the latency."""
+"""Bytes of the copy that measures the latency."""
 LARGE: Final = 1 << 26
-"""Bytes of the copy that tells the bandwidth."""
+"""Bytes of the copy that measures the bandwidth."""
 
 
 def operator_name(canonical: str, elements: int) -> str:
-    """How the measurement of an operator on the host is called."""
+    """Return the name of the measurement of an operator on the host."""
     return f"host_{canonical}_{elements}"
 
 
 def copy_name(direction: Direction, size: int, pinned: bool) -> str:
-    """How the measurement of a copy is called."""
+    """Return the name of the measurement of a copy."""
     return f"{direction}_{'pinned' if pinned else 'pageable'}_{size}_bytes"
 
 
 @dataclass(frozen=True, slots=True)
 class Measurement:
-    """Percentiles of the time of one call in ns. A sample is a call, or the mean of some calls in a row."""
+    """Percentiles of the time of one call in ns. A sample is a call, or the mean of consecutive calls."""
 
     name: str
     p10_ns: float
@@ -82,7 +80,6 @@ class Measurement:
 
     @property
     def quantity(self) -> Quantity:
-        """As a number that rules and replays use."""
         return Quantity(self.p10_ns, self.p50_ns, self.p90_ns, SOURCE)
 
 
@@ -100,17 +97,17 @@ class Calibration:
     measurements: tuple[Measurement, ...]
 
     def quantity(self, name: str) -> Quantity | None:
-        """One measurement by its name, None where it was not made."""
+        """Return a measurement by name, None if missing."""
         return next((one.quantity for one in self.measurements if one.name == name), None)
 
     def host_ns(self, canonical: str | None = None) -> Quantity | None:
-        """Time of an operator on few numbers (1 to 64) on the host: this one where it was measured, else any."""
+        """Return the time of an operator on few numbers (1 to 64) on the host: of this one if measured, else of any."""
         every = [one for one in self.measurements if one.name.startswith("host_")]
         same = [one for one in every if canonical and one.name.rpartition("_")[0] == f"host_{canonical}"]
         return _spread(same or every)
 
     def copy_ns(self, direction: Direction, size: int, pinned: bool = False) -> Quantity | None:
-        """Time of a copy of so many bytes that is waited for: the latency, and what each byte adds."""
+        """Return the time of a copy that is waited for, from the latency and the time per byte."""
         small, large = (self.quantity(copy_name(direction, bytes_, pinned)) for bytes_ in (SMALL, LARGE))
         if small is None or large is None:
             return None
@@ -121,7 +118,7 @@ class Calibration:
 
 
 def _spread(found: Sequence[Measurement]) -> Quantity | None:
-    """From the cheapest to the dearest, with the middle of the medians."""
+    """Return the range from the cheapest to the most expensive, with the middle of the medians."""
     if not found:
         return None
     medians = sorted(one.p50_ns for one in found)
@@ -135,7 +132,7 @@ OCCUPYING: Final = 8192
 
 
 def installed_version(*distributions: str) -> str | None:
-    """Return the version of the first distribution that is installed, without importing it."""
+    """Return the version of the first installed distribution, without importing it."""
     for name in distributions:
         try:
             return version(name)
@@ -148,9 +145,8 @@ def small_operators(
     framework: Any, count: int, gather: Callable[[Any, Any], Call], cast: Callable[[Any], Call]
 ) -> dict[tuple[str, int], Call]:
     """Return operators of arithmetic and control flow on ``count`` numbers on the current device, by name and count.
-
-    Each makes its result anew, as eager code does. ``gather`` gets values and indices, ``cast`` integers for floats.
-    """
+    Each creates its result, as eager code does. ``gather`` takes values and indices, ``cast`` converts floats to
+    integers."""
     values, numbers = framework.ones([count]), framework.arange(count)
     condition = values > 0
     return {

@@ -1,9 +1,6 @@
-"""Calibrations of this machine: measured as percentiles of many calls, and kept in the cache folder.
-
-A file holds one version of a framework, processor and device. Operators on the host take turns, one call each: an
-operator that is called repeatedly finds its code and data in the caches, which is rare in a training. Calls that only
-hand work over are timed in rows.
-"""
+"""Calibrations of this machine: measured as percentiles of many calls, and stored in the cache folder. A file holds one
+version of a framework, processor and device. Operators on the host are called in turns, because repeated calls find
+code and data in the caches, which is rare in training. Calls that only launch work are timed in rows."""
 
 from __future__ import annotations
 
@@ -41,20 +38,21 @@ from perfkit_core.system.paths import replacing
 
 
 def folder() -> Path:
-    """``$XDG_CACHE_HOME/perfkit/calibrations``, by default in ``~/.cache``."""
+    """Return ``$XDG_CACHE_HOME/perfkit/calibrations``, by default in ``~/.cache``."""
     given = os.environ.get("XDG_CACHE_HOME", "")
-    root = Path(given) if Path(given).is_absolute() else Path.home() / ".cache"  # as the standard says
+    root = (
+        Path(given) if Path(given).is_absolute() else Path.home() / ".cache"
+    )  # relative paths are ignored, as the XDG standard requires
     return root / "perfkit" / "calibrations"
 
 
 def place(found: Calibration) -> Path:
-    """Return the file of a calibration."""
     key = "\n".join((found.framework, found.version, found.cpu, str(found.cpus), found.device or ""))
     return folder() / f"{found.framework}-{hashlib.sha256(key.encode()).hexdigest()[:16]}.json"
 
 
 def save(found: Calibration) -> Path:
-    """Replace the file of a calibration; readers see all of it or nothing. Raises UsageError."""
+    """Replace the file of a calibration atomically. Raises UsageError."""
     import msgspec
 
     path = place(found)
@@ -67,11 +65,11 @@ def save(found: Calibration) -> Path:
 
 
 def kept(framework: str) -> Iterator[Calibration]:
-    """Yield all calibrations of a framework, the newest first. A file that cannot be read is ignored."""
+    """Yield all calibrations of a framework, the newest first; unreadable files are skipped."""
     import msgspec
 
     found = []
-    with contextlib.suppress(OSError):  # there is no such folder, or none that may be read
+    with contextlib.suppress(OSError):  # the folder is missing or unreadable
         for path in folder().glob(f"{framework}-*.json"):
             with contextlib.suppress(OSError, msgspec.MsgspecError):
                 found.append(msgspec.json.decode(path.read_bytes(), type=Calibration))
@@ -82,11 +80,11 @@ TURNS: Final = 1000
 """Calls of each operator on the host."""
 SAMPLES: Final = 200
 CALLS: Final = 20
-"""Calls in a row: short of the queue of a device (1024), in which the host would have to wait."""
+"""Consecutive calls: fewer than a device's queue holds (1024), so that the host does not wait."""
 WARMUP: Final = 100
-"""Calls before the first that counts: libraries choose their kernels, caches fill."""
+"""Calls before the first measured one: libraries choose their kernels, caches fill."""
 QUEUED: Final = 100
-"""Kernels in a row, short of that queue too."""
+"""Consecutive kernels, fewer than the queue holds."""
 LARGE_SAMPLES: Final = 20
 _DIRECTIONS: Final[tuple[Direction, ...]] = ("htod", "dtoh")
 
@@ -97,9 +95,9 @@ Report = Callable[[str], None]
 def measured(
     bench: Bench, report: Report = lambda text: None, clock: Clock = time.perf_counter_ns
 ) -> list[Measurement]:
-    """Time all calls of the bench. ``report`` is called with what is being timed."""
+    """Time all calls of the bench. ``report`` is called with the name of what is timed."""
     report("timing operators on the host")
-    reading = min(_row(lambda: None, clock, 1) for _ in range(WARMUP))  # the time that reading the clock takes
+    reading = min(_row(lambda: None, clock, 1) for _ in range(WARMUP))  # the time to read the clock
     times: dict[tuple[str, int], list[float]] = {key: [] for key in bench.operators}
     for turn in range(-WARMUP, TURNS):
         for key, call in bench.operators.items():
@@ -114,7 +112,7 @@ def measured(
 
 
 def _calls(call: Call, clock: Clock, samples: int = SAMPLES, calls: int = CALLS) -> list[float]:
-    """Return the mean ns of ``calls`` calls in a row, ``samples`` times."""
+    """Return the mean ns of ``calls`` consecutive calls, ``samples`` times."""
     for _ in range(WARMUP if calls > 1 else 1):
         call()
     return [_row(call, clock, calls) for _ in range(samples)]
@@ -128,7 +126,7 @@ def _row(call: Call, clock: Clock, calls: int) -> float:
 
 
 def _of_device(device: DeviceBench, clock: Clock) -> Iterator[tuple[str, list[float]]]:
-    # The queue is emptied between the samples of launches, never within one.
+    # The queue is emptied between samples of launches, never within one.
     _row(device.launch, clock, WARMUP)
     launches, kernels = [], []
     for _ in range(SAMPLES):
@@ -136,7 +134,7 @@ def _of_device(device: DeviceBench, clock: Clock) -> Iterator[tuple[str, list[fl
         launches.append(_row(device.launch, clock, CALLS))
     device.synchronize()
     yield LAUNCH, launches
-    # Kernels in a queue after long work run as closely as the device can.
+    # Kernels queued after long work run without gaps.
     for _ in range(LARGE_SAMPLES):
         device.occupy()
         start = device.clock.mark()
@@ -161,10 +159,8 @@ def _percentiles(name: str, samples: list[float]) -> Measurement:
 
 
 def known(framework: str, device: str | None = None) -> Calibration | None:
-    """Return the newest calibration of the installed version on this processor, of a ``device`` where one is named.
-
-    None where there is none. Measures nothing, and does not import the framework.
-    """
+    """Return the newest calibration of the installed version on this processor (and of ``device`` if given), else None.
+    Measures nothing, and does not import the framework."""
     calibrator = get_plugins().calibrators().get(framework)
     version = calibrator.version() if calibrator else None
     fits = (one for one in kept(framework) if (one.version, one.cpu) == (version, cpu_model()))
@@ -172,7 +168,7 @@ def known(framework: str, device: str | None = None) -> Calibration | None:
 
 
 def calibrate(calibrator: Calibrator, report: Callable[[str], None] = lambda text: None) -> Calibration:
-    """Measure, and save the calibration. Raises CaptureError where the framework cannot be used."""
+    """Measure and save the calibration. Raises CaptureError if the framework is unusable."""
     version = calibrator.version()
     if version is None:
         raise CaptureError(f"{calibrator.framework} is not installed", "install it, or give another --framework")

@@ -1,7 +1,5 @@
-"""How fast does the training loop go, and how much of it waits for input? Timed without a profiler.
-
-A benchmark for a loop: ``Throughput`` records every step and every wait for a batch, ``ThroughputSummary`` says what
-came of it. Adapters add their framework's devices and loaders.
+"""A benchmark of a training loop without a profiler: step times, rates, and waits for input. ``Throughput`` times each
+step and each wait for a batch, ``ThroughputSummary`` is the result. Adapters add their framework's devices and loaders.
 """
 
 from __future__ import annotations

@@ -1,8 +1,6 @@
-"""The result of a throughput benchmark: costs, rates, and how much of the loop is waiting for input.
-
-Averages are total time by number of steps, and samples by total time. A percentile is the smallest measured value that
-at least that share of the steps does not exceed (nearest rank), so every number but the average was really measured.
-"""
+"""The result of a throughput benchmark: costs, rates, and the share of waiting for input. Averages are total time by
+number of steps, and samples by total time. Percentiles are nearest rank: the smallest measured value that at least that
+share of the steps does not exceed."""
 
 from __future__ import annotations
 
@@ -21,7 +19,7 @@ if TYPE_CHECKING:
 
 
 def info_line(steps: Steps, unit: str) -> str:
-    """``reader_cost: 0.00012 s batch_cost: 0.01234 s ips: 2593.193 images/s``: averages over the steps."""
+    """Return ``reader_cost: 0.00012 s batch_cost: 0.01234 s ips: 2593.193 images/s``: averages over the steps."""
     if not len(steps):
         return "no step has finished since the last call"
     total = int(steps.batch_ns.sum())
@@ -62,7 +60,7 @@ HOST: Final = "host clock"
 
 @dataclass(frozen=True, slots=True)
 class Costs:
-    """Times of the steps in whole nanoseconds; the average is rounded to one."""
+    """Times of the steps in ns; the average is rounded."""
 
     total_ns: int
     avg_ns: int
@@ -75,7 +73,7 @@ class Costs:
 
 @dataclass(frozen=True, slots=True)
 class Rates:
-    """Items a second. ``avg_per_s`` is all items by all time; the others are over the single steps."""
+    """Items per second. ``avg_per_s`` is all items by all time; the others are over single steps."""
 
     avg_per_s: float
     min_per_s: float
@@ -89,10 +87,10 @@ class Rates:
 class ThroughputSummary:
     """The measured steps. Without any, costs, rates and ratio are None; ``print`` shows the table.
 
-    ``warmup_steps`` were run and left out; ``unfinished_steps`` had not finished on the device. ``samples`` is None
-    when no step told; ``steps_without_samples`` are left out of ``ips``, unless all are: then ``ips`` counts steps.
-    ``reader_cost`` is None when no batch was read through a timed reader; ``reader_ratio`` is its share of the
-    batch cost (1 is all). ``unit`` is what ``ips`` counts, ``timed_by`` the clock of the batch cost.
+    ``warmup_steps`` were run and left out; ``unfinished_steps`` had not finished on the device. ``samples`` is None if
+    no step gave any; ``steps_without_samples`` are left out of ``ips``, unless all are: then ``ips`` counts steps.
+    ``reader_cost`` is None if no batch was read through a timed reader; ``reader_ratio`` is its share of the batch cost
+    (1 is all). ``unit`` is what ``ips`` counts, ``timed_by`` the clock of the batch cost.
     """
 
     steps: int
@@ -121,12 +119,12 @@ class ThroughputSummary:
         return render(Report("Throughput", (), (section,), headline=tuple(_headline(self)))).rstrip("\n")
 
     def to_dict(self) -> dict[str, Any]:
-        """All fields, nested as they are, for JSON."""
+        """Return all fields, nested, for JSON."""
         return asdict(self)
 
     def to_pandas(self) -> pd.DataFrame:
-        """A row a statistic (avg, min, max, p50, p90, p99); columns reader_cost_ns, batch_cost_ns (Int64), and
-        samples_per_s or steps_per_s (Float64). Missing is NA."""
+        """Return a row for each statistic (avg, min, max, p50, p90, p99); columns reader_cost_ns, batch_cost_ns
+        (Int64), and samples_per_s or steps_per_s (Float64). Missing is NA."""
         import pandas as pd
 
         columns = {
@@ -144,7 +142,6 @@ def _column(numbers: Costs | Rates | None, suffix: str) -> list[Any]:
 
 
 def summarize_steps(steps: Steps, warmup: int, unfinished: int, timed_by: str, unit: str) -> ThroughputSummary:
-    """Return the summary of the measured steps."""
     batch = costs(steps.batch_ns)
     reader = None if steps.reader_ns is None else costs(steps.reader_ns)
     told = steps.samples >= 0
@@ -164,7 +161,7 @@ def summarize_steps(steps: Steps, warmup: int, unfinished: int, timed_by: str, u
 
 
 def costs(times_ns: IntArray) -> Costs | None:
-    """Return costs, None where there are no steps."""
+    """Return costs, None without steps."""
     if not len(times_ns):
         return None
     total, count = int(times_ns.sum()), len(times_ns)
@@ -172,7 +169,7 @@ def costs(times_ns: IntArray) -> Costs | None:
 
 
 def rates(items: IntArray, times_ns: IntArray) -> Rates | None:
-    """Return rates, None where the clock was too coarse to measure any step."""
+    """Return rates, None if the clock was too coarse to measure any step."""
     timed = times_ns > 0
     if not timed.any():
         return None

@@ -1,4 +1,4 @@
-"""The benchmark that a training loop calls: start, step, stop, and the timing of its reader and its device."""
+"""The benchmark that a training loop calls: start, step, stop, and the timing of its reader and device."""
 
 from __future__ import annotations
 
@@ -21,11 +21,9 @@ if TYPE_CHECKING:
 
 
 class Timing:
-    """Guards the loop against its device: when that fails, it is logged and all steps are timed by the host.
-
-    ``find`` returns the clock of the device in use, None where none is. It is asked at the start and once more after
-    the first step, for many loops first touch the device there. ``active`` says whether ``step`` must be called.
-    """
+    """Guard between the loop and its device: if timing fails, it is logged and the host times all steps. ``find``
+    returns the clock of the device in use, or None. It is called at the start and again after the first step, because
+    many loops first use the device there. ``active`` says whether ``step`` must be called."""
 
     def __init__(self, log: StepLog, find: Callable[[], DeviceClock | None]) -> None:
         self.active = True
@@ -34,19 +32,19 @@ class Timing:
         self._device: DeviceSteps | None = None
 
     def begin(self) -> None:
-        """The loop starts, or goes on."""
+        """Start or resume timing."""
         self._guarded(self._begin)
 
     def step(self) -> None:
-        """A step has ended, and is in the log."""
+        """End a step, which is in the log."""
         self._guarded(self._step)
 
     def end(self, wait: bool) -> None:
-        """The loop stops. ``wait`` until the device has finished its steps?"""
+        """Stop timing; ``wait`` until the device has finished its steps."""
         self._guarded(self._device.drain if self._device and wait else self._collect)
 
     def times(self) -> tuple[array[int], str]:
-        """Durations of the steps known by now, from the first on, and what timed them."""
+        """Return the durations of the steps known so far, from the first, and the name of their clock."""
         self._guarded(self._collect)
         if self._device is None:
             return self._log.batch_ns, HOST
@@ -82,11 +80,9 @@ Item = TypeVar("Item")
 
 
 class TimedReader(Generic[Item]):
-    """Yields what the loader yields, as often as it can be iterated; everything else about it is the loader's own.
-
-    The waits count while the benchmark runs, on the thread that started it: what another thread reads ahead is no
-    wait of the loop. A reader inside another one leaves the timing to the outer.
-    """
+    """A loader with timed waits; can be iterated as often as the loader, and forwards all other attributes. Waits count
+    while the benchmark runs, on the thread that started it: prefetching on another thread is no wait of the loop. A
+    reader inside another one leaves the timing to the outer."""
 
     def __init__(self, log: StepLog, loader: Iterable[Item]) -> None:
         self._log = log
@@ -128,7 +124,7 @@ class TimedReader(Generic[Item]):
             yield batch
 
     def _opened(self) -> Iterator[Item]:
-        """Return the loader's iterator. Creating it starts the workers, and the loop waits for that."""
+        """Return the loader's iterator. Creating it starts the workers, for which the loop waits."""
         log = self._log
         start = log.clock()
         log.reading = True
@@ -143,11 +139,9 @@ _MOST: Final = 2**63 - 1
 
 
 class Throughput:
-    """Times the steps of a loop and its waits for input. One object, one loop, one thread.
-
-    ``warmup`` steps are left out of the summary. ``clock`` returns nanoseconds. Raises UsageError for a ``warmup`` that
-    is no number of steps; nothing else raises: what goes wrong is logged once under ``perfkit``, and the loop goes on.
-    """
+    """Timer of the steps of a loop and its waits for input, for one loop on one thread. ``warmup`` steps are left out
+    of the summary. ``clock`` returns nanoseconds. Raises UsageError for a ``warmup`` that is no number of steps; later
+    errors are logged once under ``perfkit``, and the loop continues."""
 
     def __init__(self, warmup: int = 10, *, clock: Callable[[], int] = time.perf_counter_ns) -> None:
         if not isinstance(warmup, int) or warmup < 0:
@@ -159,7 +153,7 @@ class Throughput:
         self._unit = "samples"
 
     def start(self) -> None:
-        """Begin to measure, or go on after ``stop()``: what lies between counts as nothing."""
+        """Start measuring, or resume after ``stop()``; the time in between does not count."""
         log = self._log
         if log.running:
             log.complain("start() while it runs; ignored")
@@ -171,7 +165,7 @@ class Throughput:
         log.last_ns = log.clock()
 
     def stop(self) -> None:
-        """Stop measuring. Waits until the device, where one is timed, has finished the last step."""
+        """Stop measuring, after the last step has finished on a timed device."""
         self._stop(wait=True)
 
     def _stop(self, wait: bool) -> None:
@@ -188,13 +182,11 @@ class Throughput:
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
         if self._log.running:
-            self._stop(wait=kind is None)  # who interrupts a hanging device does not want to wait for it
+            self._stop(wait=kind is None)  # an interrupt of a hanging device must not wait for it
 
     def step(self, num_samples: int | None = None) -> None:
-        """A step has ended, of so many samples (None: unknown). Never waits for a device and never raises.
-
-        Of a batch ``(x, y)`` the samples are ``len(x)``; the length of the pair is 2.
-        """
+        """End a step of ``num_samples`` (None: unknown). Never waits for a device and never raises. A batch ``(x, y)``
+        has ``len(x)`` samples; the length of the pair is 2."""
         log = self._log
         now = log.clock()
         if not log.running:
@@ -210,11 +202,12 @@ class Throughput:
             self._timing.step()
 
     def reader(self, loader: Iterable[Item]) -> TimedReader[Item]:
-        """The loader, with the time that the loop waits for it. Can be iterated as often as the loader itself."""
+        """Return the loader with its waits timed. It can be iterated as often as the loader itself."""
         return TimedReader(self._log, loader)
 
     def step_info(self, unit: str | None = None) -> str:
-        """Averages over the steps since the last call, warm-up included, in one line; ``unit`` is what samples are."""
+        """Return averages over the steps since the last call, warm-up included, in one line; ``unit`` is the unit of
+        samples."""
         self._unit = unit or self._unit
         times_ns, _ = self._timing.times()
         first, self._informed = self._informed, len(times_ns)
@@ -227,7 +220,8 @@ class Throughput:
     def summary(self, native: Literal[True]) -> NativeSummary: ...
 
     def summary(self, native: bool = False) -> ThroughputSummary | NativeSummary:
-        """All steps but the warm-up, up to now. ``native``: what Paddle's own timer prints, mistakes included."""
+        """Return the summary of all steps so far without warm-up. ``native``: what Paddle's own timer prints, errors
+        included."""
         if native:
             return native_summary(self._log, self._unit)
         times_ns, timed_by = self._timing.times()
@@ -236,11 +230,11 @@ class Throughput:
         return summarize_steps(steps, len(times_ns) - len(steps), unfinished, timed_by, self._unit)
 
     def step_times(self) -> tuple[Sequence[int], str]:
-        """Durations in ns of all steps that have finished, warm-up included, and the clock that timed them."""
+        """Return the durations in ns of all finished steps, warm-up included, and the clock that timed them."""
         return self._timing.times()
 
     def _counted(self, num_samples: Any) -> int:
-        """Other integers than Python's, as Python's. A tensor is none: reading it would wait for its device."""
+        """Return the count as a Python integer. Tensors are rejected: reading one would wait for its device."""
         if num_samples is None:
             return UNKNOWN
         if not isinstance(num_samples, Integral):
@@ -258,11 +252,11 @@ class Throughput:
             self._log.complain(f"the framework's own loader is not timed ({error})")
 
     def _device_clock(self) -> DeviceClock | None:
-        """The clock of the device that the loop uses, None for the host. Adapters override it."""
+        """Return the clock of the loop's device, None for the host. Adapters override it."""
         return None
 
     def _watch(self) -> None:
-        """Listen to the framework's own loader, where it can be listened to. Adapters override it."""
+        """Subscribe to the framework's own loader, if possible. Adapters override it."""
 
     def _unwatch(self) -> None:
         """Undo ``_watch``."""

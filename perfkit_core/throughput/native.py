@@ -1,9 +1,7 @@
-"""The numbers that Paddle's ``Profiler(timer_only=True)`` prints for the same times, mistakes included.
-
-For comparison: the first 10 steps are left out, but the records of batches and rates begin with the tenth, so
-N - 9 batches are divided by N - 10; a value that is a new maximum is never taken as minimum, so the minimum can stay
-infinite; reads of no duration are dropped. Up to 10 steps there is no summary.
-"""
+"""The numbers that Paddle's ``Profiler(timer_only=True)`` prints for the same times, errors included. The first 10
+steps are left out, but records of batches and rates begin with the tenth, so N - 9 batches are divided by N - 10; a
+value that is a new maximum is never taken as minimum, so the minimum can stay infinite; reads without duration are
+dropped. Up to 10 steps there is no summary."""
 
 from __future__ import annotations
 
@@ -16,14 +14,14 @@ import numpy.typing as npt
 from perfkit_core.throughput.step_log import UNKNOWN, StepLog
 
 SKIPPED: Final = 10
-"""Steps that the native timer means to leave out, whatever ``warmup`` is."""
+"""Steps that the native timer leaves out, whatever ``warmup`` is."""
 
 FloatArray = npt.NDArray[np.float64]
 
 
 @dataclass(frozen=True, slots=True)
 class NativeRow:
-    """Seconds, or items a second."""
+    """Values in seconds, or in items per second."""
 
     avg: float
     max: float
@@ -56,7 +54,7 @@ class NativeSummary:
         return "\n".join(lines)
 
     def to_dict(self) -> dict[str, Any]:
-        """The dictionary of Paddle's ``get_summary()``; empty up to 10 steps."""
+        """Return the dictionary of Paddle's ``get_summary()``; empty up to 10 steps."""
         if self.reader is None or self.batch is None or self.ips is None:
             return {}
         rows = {"reader_summary": self.reader, "batch_summary": self.batch, "ips_summary": self.ips}
@@ -65,7 +63,7 @@ class NativeSummary:
 
 
 def native_summary(log: StepLog, unit: str) -> NativeSummary:
-    """Return the numbers of the native timer for the times on the host's clock."""
+    """Return the native timer's numbers for the times on the host's clock."""
     steps = len(log.samples)
     samples = np.array(log.samples, dtype=np.int64)
     per_sample = np.logical_and.accumulate(samples != UNKNOWN)  # one step without samples switches to steps for good
@@ -87,7 +85,7 @@ def native_summary(log: StepLog, unit: str) -> NativeSummary:
 
 
 def _row(values: FloatArray, divisor: float) -> NativeRow:
-    """Go through the values in order: only one that does not exceed the maximum so far can become the minimum."""
+    """Return the row, with values in order: only one that does not exceed the maximum so far can become the minimum."""
     highest = np.maximum.accumulate(np.append(0.0, values))
     low = values[values <= highest[:-1]]
     average = _total(values) / divisor if divisor else 0.0
@@ -95,5 +93,5 @@ def _row(values: FloatArray, divisor: float) -> NativeRow:
 
 
 def _total(values: FloatArray) -> float:
-    """Add one value after the other: numpy's own sum adds in pairs, which rounds differently."""
+    """Return the sequential sum: numpy adds in pairs, which rounds differently."""
     return float(np.cumsum(values)[-1]) if len(values) else 0.0

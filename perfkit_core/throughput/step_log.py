@@ -1,7 +1,5 @@
-"""What a throughput benchmark records while the loop runs, in whole nanoseconds, and the steps of it as numpy arrays.
-
-24 bytes a step and 8 bytes a batch read, so a million steps take 32 MB; 8 bytes a step more where a device is timed.
-"""
+"""The times that a throughput benchmark records in the loop, in ns, and its steps as numpy arrays. 24 bytes per step
+and 8 per batch read, so a million steps take 32 MB; 8 bytes more per step with a timed device."""
 
 from __future__ import annotations
 
@@ -17,16 +15,16 @@ import numpy.typing as npt
 logger = logging.getLogger("perfkit")
 
 UNKNOWN: Final = -1
-"""In ``StepLog.samples``: the step did not say how many samples it had."""
+"""In ``StepLog.samples``: the number of samples was not given."""
 
 
 class StepLog:
-    """Times of one loop, on the host's clock. Mutable, written from one thread.
+    """Times of one loop on the host's clock. Mutable, written from one thread.
 
-    ``batch_ns[i]`` is step i, from the end of the step before (or from start) to its own end; ``samples[i]`` its
-    samples; ``reads[i]`` how many batches had been read when it ended. ``read_ns[j]`` is the wait for batch j.
-    ``other_wait_ns`` are waits that brought no batch (a loader starting its workers, or finding its end), with the
-    step they fell in. ``reading`` is set while a reader waits, so that nobody counts the same wait twice.
+    ``batch_ns[i]`` is step i, from the end of the previous step (or the start) to its own end; ``samples[i]`` its
+    samples; ``reads[i]`` the number of batches read by its end. ``read_ns[j]`` is the wait for batch j.
+    ``other_wait_ns`` are waits without a batch (a loader that starts its workers or reaches its end), with their step.
+    ``reading`` is set while a reader waits, so that no wait counts twice.
     """
 
     def __init__(self, clock: Callable[[], int]) -> None:
@@ -50,7 +48,7 @@ class StepLog:
             self.other_wait_step.append(len(self.batch_ns))
 
     def complain(self, message: str) -> None:
-        """Log a problem, once for each message: a loop makes the same mistake a million times."""
+        """Log each message once: a loop repeats the same error a million times."""
         if message not in self.said:
             self.said.add(message)
             logger.warning("perfkit: throughput: %s", message)
@@ -61,10 +59,8 @@ IntArray = npt.NDArray[np.int64]
 
 @dataclass(frozen=True, slots=True)
 class Steps:
-    """One value a step, shape (steps,). ``reader_ns`` is None where no batch was read through a timed reader.
-
-    ``samples`` is -1 where the step did not tell.
-    """
+    """One value per step, shape (steps,). ``reader_ns`` is None if no batch was read through a timed reader;
+    ``samples`` is -1 if not given."""
 
     batch_ns: IntArray
     reader_ns: IntArray | None
@@ -75,7 +71,7 @@ class Steps:
 
     @property
     def rate_steps(self) -> tuple[IntArray, IntArray]:
-        """(items, ns) of the steps with known samples; if there are none, all steps with 1 item each."""
+        """Return (items, ns) of the steps with known samples; if there are none, all steps with 1 item each."""
         told = self.samples != UNKNOWN
         if not told.any():
             return np.ones_like(self.batch_ns), self.batch_ns
@@ -89,7 +85,7 @@ def steps_of(log: StepLog, times_ns: array[int], first: int, last: int) -> Steps
     before = log.reads[first - 1] if first else 0
     reads = _copy(log.reads[first:last]) - before
     waited = None
-    if reads.any():  # the wait for input in each step, waits without a batch included
+    if reads.any():  # the wait for input in each step, including waits without a batch
         total = np.concatenate([[0], np.cumsum(_copy(log.read_ns[before : before + int(reads[-1])]))])
         waited = np.diff(total[reads], prepend=0)
         steps = _copy(log.other_wait_step) - first
