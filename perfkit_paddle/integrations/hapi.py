@@ -1,6 +1,6 @@
 """Callback for ``paddle.Model.fit`` that records a window of training steps.
 
-    model.fit(data, callbacks=[PerfkitCallback("runs/baseline", steps=(10, 19))])
+model.fit(data, callbacks=[PerfkitCallback("runs/baseline", steps=(10, 19))])
 """
 
 from __future__ import annotations

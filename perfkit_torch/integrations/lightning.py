@@ -1,6 +1,6 @@
 """Callback for PyTorch Lightning (``lightning`` and ``pytorch_lightning``) that records a window of training steps.
 
-    trainer = Trainer(callbacks=[PerfkitCallback("runs/baseline", steps=(10, 19), record_shapes=True)])
+trainer = Trainer(callbacks=[PerfkitCallback("runs/baseline", steps=(10, 19), record_shapes=True)])
 """
 
 from __future__ import annotations

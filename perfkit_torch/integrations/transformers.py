@@ -1,6 +1,6 @@
 """Callback for the Hugging Face Trainer that records a window of training steps.
 
-    trainer = Trainer(model, args, train_dataset=data, callbacks=[PerfkitCallback("runs/baseline", steps=(10, 19))])
+trainer = Trainer(model, args, train_dataset=data, callbacks=[PerfkitCallback("runs/baseline", steps=(10, 19))])
 """
 
 from __future__ import annotations
