@@ -103,8 +103,7 @@ def saved(result: Any) -> memoryview:
 
 
 def _from_tree(result: Any, live: Live, error: Exception) -> Trace:
-    """Return the Trace from Paddle's tree of Python objects: 10 µs per event instead of the protobuf's 2, and without
-    copy kinds."""
+    """Return the Trace from Paddle's tree of objects: 10 µs per event instead of the protobuf's 2, no copy kinds."""
     failures.tell(f"reading Paddle's protobuf failed ({error}); walking its tree instead", logging.WARNING)
     tables = walk(result.get_data(), result.get_extra_info())
     return finish(tables, rows(tables), SOURCE, live=live).with_findings(findings.save_failed(str(error)))
@@ -135,8 +134,7 @@ _MEMORY: Final = {
 
 
 def walk(trees: Mapping[int, Any], extra_info: Mapping[str, str]) -> dict[str, Table]:
-    """Return the tables that a scan of the protobuf would give, from ``result.get_data()`` and
-    ``result.get_extra_info()``."""
+    """Return the tables of a scanned protobuf from ``result.get_data()`` and ``result.get_extra_info()``."""
     tables = _Tables()
     for thread, root in trees.items():
         owner = tables.add("thread", 0, thread_id=thread)
@@ -207,7 +205,7 @@ class _Tables:
         return {column: offset, f"{column}.length": length}
 
     def add(self, table: str, owner: int, **cells: int) -> int:
-        """Add a row and return its number. Unsigned 64-bit numbers become the int64 with the same bits, as in the
+        """Add a row and return its number. Unsigned 64-bit numbers become int64 with the same bits, as in the
         protobuf."""
         cells[OWNER] = owner
         values = [cells.get(column, MISSING) for column in self._columns[table]]

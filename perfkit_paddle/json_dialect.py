@@ -25,8 +25,7 @@ _MICROSECOND_NS: Final = 1000
 
 @dataclass(frozen=True, slots=True)
 class Starts:
-    """Start of each event in ns, the bound of its error, and whether ``start_time`` refined it, each of shape
-    (events,)."""
+    """Start of each event in ns, its error bound, and whether ``start_time`` refined it, each of shape (events,)."""
 
     start_ns: IntArray
     error_ns: IntArray
@@ -113,8 +112,7 @@ class PaddleDialect(Dialect):
         return f"{label.backend}:{0 if index is None else index}"
 
     def keeps(self, event: ChromeEvent) -> bool:
-        """Keep all events, but reorder their arguments and count problems: the recorder calls this before it reads
-        them."""
+        """Keep all events; called before the arguments are read, it reorders them and counts problems."""
         args: dict[str, Any] = event.args if isinstance(event.args, dict) else {}
         args.pop("end_time", None)
         args.pop("device", None)

@@ -87,8 +87,7 @@ class Nodes:
         return frozenset(self._address(node) for tensor in tensors if (node := tensor.grad_fn) is not None)
 
     def claim(self, returned: list[Any], inputs: frozenset[int]) -> tuple[list[str], list[Any]]:
-        """Return the names of the nodes that a call made itself, and the returned tensors that it did not just pass
-        on."""
+        """Return the names of the nodes that a call made itself, and the returned tensors that it made."""
         made = [(tensor, node, self._address(node)) for tensor in returned if (node := tensor.grad_fn) is not None]
         made = [entry for entry in made if entry[2] not in inputs and entry[1].name() != _ACCUMULATION]
         ends: list[Any] = []  # the nodes of the inputs

@@ -148,8 +148,7 @@ def _category(number: int, types: Sequence[str]) -> str:
 
 
 def _distinct(values: IntArray) -> tuple[IntArray, npt.NDArray[np.int32]]:
-    """Return the distinct integers in order of appearance, and the index of each row's. Hashing is faster than
-    sorting."""
+    """Return the distinct integers in order of appearance, and each row's index, by hashing, faster than sorting."""
     encoded = pa.array(values).dictionary_encode()
     return encoded.dictionary.to_numpy(), encoded.indices.to_numpy()
 

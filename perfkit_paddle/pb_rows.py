@@ -324,8 +324,7 @@ def _looked_up(thread: IntArray, node: IntArray, wanted: IntArray) -> IntArray:
 
 @compiled_at_once
 def _place(thread, node, wanted, above):  # type: ignore[no-untyped-def]
-    """Set the parents of nodes that count from 0 in each thread, as Paddle numbers them; return False for other
-    numbers."""
+    """Set the parents of nodes numbered from 0 in each thread, as by Paddle; return False for other numbers."""
     begin = 0
     for i in range(len(node)):
         if i > 0 and thread[i] != thread[i - 1]:

@@ -297,8 +297,7 @@ def stream(path: Path, partial: bool, writer: RecordedWriter) -> None:
 
 
 def complete(recorded: Recorded, meta: TraceMeta) -> tuple[Recorded, tuple[Finding, ...]]:
-    """Complete streamed events in the order of a file that is read whole, with what only all events together
-    determine."""
+    """Complete streamed events, in the order of a file that is read whole, with what needs all events."""
     order = np.argsort(_part(recorded.columns), kind="stable")
     row = np.append(np.empty(len(order), np.int64), NO_ROW)
     row[order] = np.arange(len(order))

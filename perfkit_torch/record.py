@@ -181,8 +181,7 @@ SAMPLES: Final = 1024
 
 
 def demo(run_dir: Path, report: Callable[[str], None]) -> None:
-    """Train a small conv net for a few steps under torch.profiler; ``perfkit_paddle`` has the same model, data and
-    schedule."""
+    """Train a small conv net for a few steps under torch.profiler; ``perfkit_paddle`` has the same demo."""
     torch = framework.torch()
     report(f"torch {torch.__version__}: training the demo model")
     device = "cuda" if torch.cuda.is_available() else "cpu"

@@ -161,8 +161,7 @@ def question(rule: str, value: float) -> str:
 
 
 class Evaluation:
-    """Evaluates rules on one recording; a failing rule does not stop the others. ``not_evaluable`` collects the reasons
-    by rule."""
+    """Evaluates rules on one recording; a failing rule does not stop the others, ``not_evaluable`` has its reason."""
 
     def __init__(self, facts: Facts, plugins: Plugins) -> None:
         trace = facts.trace
@@ -268,7 +267,7 @@ def combined(facts: Facts, found: Advices) -> Advices:
     if not kept:
         return replace(found, excluded=excluded)
     all_edits = tuple(edit for one in kept for edit in one.candidate.edits)
-    # the ceiling of one kind of change means nothing for changes of many kinds
+    # the ceiling of one kind of change does not hold for changes of several kinds
     together = replace(predict(facts, Candidate("", {}, edits=all_edits)), ceiling_ns=None)
     others = [one for one in found.without_saving if one.candidate.edits and _exclusion(one, kept) is None]
     return replace(
@@ -334,15 +333,14 @@ class Replays:
     times_ns: dict[frozenset[str], float | None] = field(default_factory=dict)
 
     def saving_ns(self, one: Advice, rest: Sequence[Advice]) -> int | None:
-        """Return what ``one`` saves once the rest is followed; None if the transforms cannot be combined or no replay
-        is left."""
+        """Return what ``one`` saves once the rest is followed; None if they cannot be combined or no replay is left."""
         without, with_it = self._step_ns(rest), self._step_ns([*rest, one])
         return None if without is None or with_it is None else round(without - with_it)
 
     def _step_ns(self, advice: Sequence[Advice]) -> float | None:
         key = frozenset(one.id for one in advice)
         if key not in self.times_ns:
-            if len(advice) > 1:  # a single one is known from its prediction
+            if len(advice) > 1:  # a single one is in its prediction
                 if not self.left:
                     return None
                 self.left -= 1

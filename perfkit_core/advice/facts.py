@@ -127,7 +127,7 @@ class Candidate:
 
 @dataclass(frozen=True)
 class Facts:
-    """A recording as rules see it; each property is computed once. Times are ns per step unless the name says
+    """A recording as rules see it, each property computed once. Times are ns per step unless the name says
     otherwise."""
 
     trace: Trace
@@ -160,8 +160,7 @@ class Facts:
 
     @cached_property
     def rank(self) -> int:
-        """The first rank with steps, whose times are analysed, because clocks of ranks differ; -1 for a recording
-        without ranks."""
+        """The first rank with steps, the analysed one, as clocks of ranks differ; -1 for a recording without ranks."""
         ranks = self.steps.rank if len(self.steps) else self.trace.ints("rank")
         return int(ranks.min()) if len(ranks) else -1
 
@@ -214,8 +213,7 @@ class Facts:
 
     @cached_property
     def waited_ns(self) -> IntArray:
-        """Time that each step of :attr:`rank` waits for batches, without fetching those that are ready, shape (its
-        steps,)."""
+        """Time that each step of :attr:`rank` waits for batches, without fetching ready ones, shape (its steps,)."""
         node, waited_ns = batches.waited(self.replay.graph)
         steps = self.steps.only(self.mine)
         step = steps.position(self.trace, self.replay.graph.row[node])
@@ -309,8 +307,7 @@ class Facts:
         return waiting
 
     def ceiling_ns(self, part_ns: IntArray) -> int:
-        """Return by how much the typical step is shorter once each step loses its part, shape (all steps,), and no new
-        waits appear."""
+        """Return the saving of the typical step if each step loses its part, shape (all steps,), without new waits."""
         return self.step_ns - max(int(self.typical(self.steps.recorded_ns - part_ns)), 0)
 
     def exceeds(self, spent_ns: float, share: float) -> bool:

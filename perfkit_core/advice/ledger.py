@@ -1,5 +1,4 @@
-"""Earlier measurements of advice from a ledger: in words for one advice, and as sections with outcomes for the whole
-ledger."""
+"""Earlier measurements of advice: in words for one advice, and the whole ledger as sections with outcomes."""
 
 from __future__ import annotations
 
@@ -82,8 +81,7 @@ def of_advice(advice: Advice, records: Sequence[Record]) -> list[Record]:
 
 
 def of_rule(advice: Advice, records: Sequence[Record]) -> list[Record]:
-    """Return the measurements of its rule in its framework, the oldest first; records without a framework are
-    skipped."""
+    """Return the measurements of its rule in its framework, the oldest first, without those of unknown framework."""
     return [
         record
         for record in records

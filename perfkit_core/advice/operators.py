@@ -1,5 +1,4 @@
-"""Masks and rows of operators by name, nesting, call order and input shapes, and of the device work that they
-launch."""
+"""Masks and rows of operators by name, nesting, call order and input shapes, and of the work that they launch."""
 
 from __future__ import annotations
 
@@ -119,8 +118,7 @@ def operator_order(trace: Trace) -> OperatorOrder:
 
 
 def backward_of(trace: Trace, rows: IntArray) -> IntArray:
-    """Return the rows of the outermost backward operators that the recorded sequence numbers link to forward
-    operators."""
+    """Return the rows of the outermost backward operators that sequence numbers link to forward operators."""
     sequence = trace.ints("sequence")
     wanted = np.unique(sequence[rows])
     order = operator_order(trace)

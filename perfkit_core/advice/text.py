@@ -176,7 +176,7 @@ def title(number: int, advice: Advice, asked: str | None = None) -> str:
 
 
 def saves(prediction: Prediction) -> Message | None:
-    """Return ``saves 12% of the time``, or the cost; ``may save`` if the interval includes a cost; None without a
+    """Return ``saves 12% of the time``, ``may save`` if the interval includes a cost, or the cost; None without a
     number."""
     share = prediction.saving_ratio
     if share is None:
@@ -253,8 +253,8 @@ def how_sure(advice: Advice, advices: Advices) -> Iterator[Message]:
 
 
 def after(advice: Advice, advices: Advices) -> Message:
-    """Return how the saving changes once other advice is followed: ``saves nothing by itself, 12 ms once
-    loader-workers-29c1 is done``."""
+    """Return how other advice changes the saving: ``saves nothing by itself, 12 ms once loader-workers-29c1 is
+    done``."""
     own, then = advice.prediction.saving_ns or 0, advices.after[advice.id]
     others = message("{names:and}", names=then.once)
     if len(then.once) > 2 and set(then.once) == set(advices.together) - {advice.id}:

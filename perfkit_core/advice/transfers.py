@@ -207,8 +207,7 @@ def round_trips(facts: Facts, least_bytes: int, computing: bool) -> RoundTrips:
     there, back, first, last = there[placed], back[placed], first[placed], last[placed]
     kept = np.zeros(len(moved), np.bool_)
     kept[there], kept[back] = True, True
-    # 1 where a round trip begins, -1 where it ends; the running sum marks the inside
-    change = np.zeros(len(order) + 1, np.int64)  # +1 where a round trip begins, -1 where it ends: their sum is within
+    change = np.zeros(len(order) + 1, np.int64)  # +1 at the begin of a round trip, -1 at its end: their sum is within
     np.add.at(change, first, 1)
     np.add.at(change, last, -1)
     inside = np.cumsum(change)[: len(order)] > 0

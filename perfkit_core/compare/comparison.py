@@ -189,8 +189,7 @@ def with_difference(table: pd.DataFrame) -> pd.DataFrame:
 
 
 def known_device_times(table: pd.DataFrame, on_device: Mapping[str, bool]) -> pd.DataFrame:
-    """Replace the device times of a side without device work, and the differences, by missing values: they are not
-    0."""
+    """Replace the device times of a side without device work, and their differences, by missing values."""
     missing = [side for side, known in on_device.items() if not known]
     gone = [f"{side}_device_ns" for side in (*missing, *(["difference"] if missing else []))]
     absent = {name: pd.array([pd.NA] * len(table), "Int64") for name in gone if name in table.columns}

@@ -272,8 +272,7 @@ def labels(sides: Sequence[Sequence[Trace]], names: Sequence[str] = ()) -> Seque
 
 
 def reasons(result: Pair) -> Explained:
-    """Return the explanation of the difference of the medians that the page compares, or of whole runs without
-    steps."""
+    """Return the explanation of the difference of the medians on the page, or of whole runs without steps."""
     medians = None if result.steps is None else (result.steps.base, result.steps.other)
     return explained(*result.whole, medians=medians)
 

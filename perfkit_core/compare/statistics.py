@@ -69,8 +69,7 @@ class Capture:
 
     @property
     def outlying(self) -> BoolArray:
-        """Mask of the steps that took much longer than the others, by the limits of the advice on them, shape
-        (steps,)."""
+        """Mask of the steps above the limits of the rule outlier-steps, shape (steps,)."""
         limits = Thresholds()
         return outlying(self.mean_ns, limits.outlier_sigmas, limits.outlier_share)
 

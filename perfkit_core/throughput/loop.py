@@ -206,7 +206,7 @@ class Throughput:
         return TimedReader(self._log, loader)
 
     def step_info(self, unit: str | None = None) -> str:
-        """Return averages over the steps since the last call, warm-up included, in one line; ``unit`` is the unit of
+        """Return averages over the steps since the last call, warm-up included, as text; ``unit`` is that of
         samples."""
         self._unit = unit or self._unit
         times_ns, _ = self._timing.times()
@@ -220,7 +220,7 @@ class Throughput:
     def summary(self, native: Literal[True]) -> NativeSummary: ...
 
     def summary(self, native: bool = False) -> ThroughputSummary | NativeSummary:
-        """Return the summary of all steps so far without warm-up. ``native``: what Paddle's own timer prints, errors
+        """Return the summary of all steps after the warm-up. ``native``: what Paddle's own timer prints, errors
         included."""
         if native:
             return native_summary(self._log, self._unit)

@@ -79,8 +79,7 @@ class Steps:
 
 
 def steps_of(log: StepLog, times_ns: array[int], first: int, last: int) -> Steps:
-    """Return steps ``first`` to ``last`` (exclusive); ``times_ns`` are the durations of all steps, on the host or a
-    device."""
+    """Return steps ``first`` to ``last`` (exclusive); ``times_ns`` are the durations of all steps on either clock."""
     first = min(first, last)
     before = log.reads[first - 1] if first else 0
     reads = _copy(log.reads[first:last]) - before

@@ -106,8 +106,7 @@ def chained_kernels(facts: Facts) -> tuple[IntArray, IntArray]:
 
 
 def _only_launching(trace: Trace, kernels: IntArray) -> IntArray:
-    """Return the calls that only launch some kernels: the outermost operators without other device work, or the
-    launches."""
+    """Return the calls that only launch kernels: outermost operators without other device work, or the launches."""
     launch, parent = trace.ints("launched_by"), trace.ints("parent")
     every = nesting.sum_up(parent, np.bincount(launch[launch >= 0], minlength=len(trace)))
     ours = nesting.sum_up(parent, np.bincount(launch[kernels], minlength=len(trace)))

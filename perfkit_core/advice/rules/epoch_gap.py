@@ -41,10 +41,10 @@ def find(facts: Facts) -> list[Candidate]:
     longer = waits - int(np.median(waits))
     at = np.flatnonzero(longer > facts.thresholds.epoch_gap_steps * facts.step_ns)
     begins = facts.steps.only(facts.mine).position(trace, rows[begins_epoch(trace, rows)])
-    # not the first recorded step, before which nothing is known; other long waits are for too few workers
+    # not the first recorded step, whose wait may have begun earlier; other long waits are due to too few workers
     at = np.intersect1d(at[at > 0], begins)
     longer = longer[at]
-    # what the first batch of an epoch takes when the workers persist
+    # the time of an epoch's first batch with persistent workers
     again = _SLOW_NS if matching(trace, "name", _SLOW.search)[rows].any() else _AGAIN_NS
     if not len(at) or longer.mean() <= again.mid:
         return []

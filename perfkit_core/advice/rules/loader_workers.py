@@ -64,13 +64,12 @@ def with_workers(facts: Facts, workers: float) -> Candidate:
     if in_thread(facts.trace, rows).any():
         making = _FROM_THREAD
         what = message("Each step waits {waiting:ns} of {step:ns} for a batch made by a background thread.", **times)
-        # the thread makes the batches of a step while it computes: that takes the whole step where steps wait, and no
-        # longer where they do not
+        # the thread makes a step's batches during computation: for the whole step if steps wait, else no longer than it
         each_ns = facts.step_ns / facts.batches_per_step
         batch = Quantity(each_ns * making.low, each_ns * making.mid, each_ns * making.high, making.source)
         loads = (Load(rows, workers, batch, HANDOVER_NS),)
     steps = np.flatnonzero(facts.trace.rows("kind", STEP) & (facts.replay.first >= 0))
-    # a step takes no less than the rest of the host's work at its quickest, and no less than the device works
+    # a step takes at least the rest of the host's work at its quickest, and at least the device's work
     device = facts.typical(facts.within_steps(facts.activity.compute)) if facts.on_device else 0.0
     least_ns = max(CONTENTION.low * (facts.step_ns - waiting), device)
     return Candidate(

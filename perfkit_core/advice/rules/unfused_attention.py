@@ -91,8 +91,7 @@ def chain_rows(trace: Trace) -> tuple[IntArray, int]:
     after = np.where(after < len(role), after, -1)
     whole = order.same_thread(before, softmax) & order.same_thread(after, softmax)
     whole &= (np.append(role, 0)[before] == _PRODUCT) & (np.append(role, 0)[after] == _PRODUCT)
-    # 1 where a chain begins, -1 after it; the running sum marks the inside
-    change = np.zeros(len(role) + 1, np.int64)  # +1 where a chain begins, -1 after it: their sum is inside
+    change = np.zeros(len(role) + 1, np.int64)  # +1 where a chain begins, -1 after it; the running sum marks the inside
     np.add.at(change, before[whole], 1)
     np.add.at(change, after[whole] + 1, -1)
     return order.row[np.cumsum(change)[:-1] > 0], int(whole.sum())

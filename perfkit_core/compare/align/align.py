@@ -77,7 +77,7 @@ class Alignment:
 
     @property
     def matched(self) -> dict[str, dict[str, float | None]]:
-        """Side → {"cpu", "device", "step"} → share of operator time, device work and the step with a counterpart on any
+        """Side → {"cpu", "device", "step"} → share of operator time, device work and step that is matched on any
         level."""
         last = list(LEVELS)[-1]
         return {side: levels[last] for side, levels in self.matched_share.items()}

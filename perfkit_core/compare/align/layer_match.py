@@ -39,8 +39,7 @@ Pairs = list[tuple[str, str]]
 
 @dataclass(slots=True)
 class Layer:
-    """One component of a path. ``path``: all of it; ``first``: row of its first event; ``families``: of the operators
-    inside."""
+    """One component of the path ``path``. ``first``: row of its first event; ``families``: of the operators inside."""
 
     name: str
     path: str

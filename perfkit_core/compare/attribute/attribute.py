@@ -207,8 +207,7 @@ def _numbers(
 def count_effects(
     base_ns: IntArray, other_ns: IntArray, base_calls: IntArray, other_calls: IntArray, base_n: int, other_n: int
 ) -> IntArray:
-    """Return the count effect of each row, shape (rows,). Times are of one step, calls of ``base_n`` and ``other_n``
-    steps."""
+    """Return the count effect of each row, shape (rows,), from times of one step and calls of ``*_n`` steps."""
     rows = zip(base_ns.tolist(), other_ns.tolist(), base_calls.tolist(), other_calls.tolist(), strict=True)
     return np.array([_count_effect(*row, base_n, other_n) for row in rows], np.int64)
 

@@ -61,8 +61,7 @@ def by_layer(attribution: pd.DataFrame) -> pd.DataFrame:
 
 
 def by_family(attribution: pd.DataFrame) -> pd.DataFrame:
-    """Return the sums of the causes by family and place, as in :func:`causes`; time without a family has the name of
-    its category."""
+    """Return the sums of the causes by family (else the category) and place, as in :func:`causes`."""
     if attribution.empty:
         return pd.DataFrame(columns=["family", "place", *SUMMED, "explained_ratio"])
     rows = causes(attribution)
@@ -82,8 +81,7 @@ def by_kernel(attribution: pd.DataFrame) -> pd.DataFrame:
 
 
 def with_path(attribution: pd.DataFrame, wanted: str = "operator") -> pd.DataFrame:
-    """Return the rows of a level, with a column for each of the names above them ("": none); for operators also
-    categories without any."""
+    """Return the rows of a level, with a column for each name above ("": none); also categories without any."""
     parent, level = attribution["parent"].to_numpy(np.int64), attribution["level"].to_numpy(object)
     names, rows = attribution["name"].to_numpy(object), np.arange(len(level))
     inner = np.zeros(len(parent), np.bool_)

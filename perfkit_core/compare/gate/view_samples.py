@@ -122,8 +122,7 @@ def rows(captures: Sequence[Ranks], number: Number) -> pd.DataFrame:
 
 
 def _names(trace: Trace) -> set[str]:
-    """Return all names that a row may have: of events, as recorded and canonical, of ranks, and of devices with memory
-    events."""
+    """Return all names that a row may have: of events (recorded, canonical), ranks, and devices with memory events."""
     device = trace.codes("device")
     of_memory = np.unique(device.codes[trace.rows("kind", MEMORY)])
     devices = (device.values[code] for code in of_memory.tolist() if code >= 0)
@@ -175,8 +174,7 @@ def _value(table: pd.DataFrame, number: Number) -> float | None:
 
 
 def _matching(table: pd.DataFrame, number: Number, row: str) -> pd.DataFrame:
-    """Return the rows with the wanted name, or with all names of a list with commas, in the columns that distinguish
-    rows."""
+    """Return the rows with the wanted name, or with all names of a list, in the columns that distinguish rows."""
     names = [*keys(number.view.columns, table), *([_CANONICAL] if _CANONICAL in table.columns else [])]
     texts = table[names].astype(object).where(table[names].notna(), "").astype(str)
     exact = (texts == row).any(axis=1)
