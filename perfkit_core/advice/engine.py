@@ -14,11 +14,10 @@ from typing import Final
 
 import numpy as np
 
+from perfkit_core.advice import place, remedies
 from perfkit_core.advice.advice import Advice, Advices, After, Prediction, Severity
 from perfkit_core.advice.facts import Candidate, Facts, NotEvaluableError, Reason
-from perfkit_core.advice.place import Places
 from perfkit_core.advice.predict import identity, noise, predict, step_ns, step_times
-from perfkit_core.advice.remedies import mode, recorded_words, remedied
 from perfkit_core.advice.thresholds import Thresholds, overridden
 from perfkit_core.errors import UsageError, spelled_like
 from perfkit_core.language.messages import Text, message, say
@@ -26,8 +25,7 @@ from perfkit_core.model.schema import STEP
 from perfkit_core.model.trace import Trace
 from perfkit_core.plugins.contracts import Remedy, Rule
 from perfkit_core.plugins.manager import Plugins, get_plugins
-from perfkit_core.replay.graph import CyclicGraphError
-from perfkit_core.replay.transforms import edited
+from perfkit_core.replay import graph, transforms
 from perfkit_core.system.paths import PathLike
 
 Find = Callable[[Facts], Sequence[Candidate]]
@@ -168,7 +166,8 @@ class Evaluation:
         self.facts = facts
         self.not_evaluable: dict[str, Reason] = {}
         self._remedies: Sequence[Remedy] = plugins.remedies(trace.meta.framework)
-        self._mode, self._places, self._words = mode(trace), Places(trace), recorded_words(trace)
+        self._mode, self._words = remedies.mode(trace), remedies.recorded_words(trace)
+        self._places = place.Places(trace)
 
     def advice_of(self, rule: Rule, find: Find) -> list[Advice]:
         """Return the advice of one rule; if it cannot be evaluated, store the reason and return none."""
@@ -199,7 +198,7 @@ class Evaluation:
             severity=severity(prediction, facts.thresholds),
             steps=(int(steps.min()), int(steps.max())) if len(steps) else None,
             place=self._places.of(rows, candidate.rows_ns),
-            remedy=remedied(self._remedies, rule.id, self._mode, {**self._words, **words}),
+            remedy=remedies.remedied(self._remedies, rule.id, self._mode, {**self._words, **words}),
         )  # fmt: skip
 
 
@@ -256,7 +255,7 @@ def combined(facts: Facts, found: Advices) -> Advices:
     for one in candidates:
         try:
             step = together_ns(facts, [*kept, one])
-        except CyclicGraphError:
+        except graph.CyclicGraphError:
             excluded[one.id] = message("it cannot be replayed together with the others")
             continue
         if step > least_ns:
@@ -292,7 +291,7 @@ def together_ns(facts: Facts, advice: Sequence[Advice]) -> float:
     """Return the step time in ns with all of this advice followed. Raises CyclicGraphError."""
     if len(advice) == 1 and advice[0].prediction.p50_ns is not None:
         return advice[0].prediction.p50_ns
-    return step_ns(facts, edited(facts.replay, [edit for one in advice for edit in one.candidate.edits]))
+    return step_ns(facts, transforms.edited(facts.replay, [edit for one in advice for edit in one.candidate.edits]))
 
 
 def after(facts: Facts, together: Sequence[Advice], others: Sequence[Advice]) -> dict[str, After]:
@@ -346,6 +345,6 @@ class Replays:
                 self.left -= 1
             try:
                 self.times_ns[key] = together_ns(self.facts, advice)
-            except CyclicGraphError:
+            except graph.CyclicGraphError:
                 self.times_ns[key] = None
         return self.times_ns[key]

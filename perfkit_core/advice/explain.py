@@ -10,31 +10,16 @@ from typing import Any, Final
 import numpy as np
 import pandas as pd
 
-from perfkit_core.advice import ledger, text
+from perfkit_core.advice import ledger, predict, text
 from perfkit_core.advice.advice import COLUMNS, Advice, Advices, table
 from perfkit_core.advice.ledger import latest
-from perfkit_core.advice.predict import ONE_STEP
 from perfkit_core.advice.text import assumed, joined, likely, sentence, span, value
 from perfkit_core.algorithms import intervals
 from perfkit_core.language.messages import Message, Text, english, mark, message, render, say
 from perfkit_core.language.units import format_count
 from perfkit_core.model.trace import Trace
 from perfkit_core.renderers.cells import cut
-from perfkit_core.replay.transforms import (
-    Batch,
-    Case,
-    InCases,
-    Insert,
-    Load,
-    Move,
-    Number,
-    Overlap,
-    Quantity,
-    Remove,
-    Scale,
-    Shorten,
-    Unblock,
-)
+from perfkit_core.replay import transforms
 from perfkit_core.report import facts
 from perfkit_core.report.model import Report, Section, declared
 from perfkit_core.verify.ledger import Record
@@ -44,7 +29,11 @@ _DIRECTIONS: Final = {"to host": mark("to host"), "to device": mark("to device")
 _SEVERITIES: Final = {
     "high": mark("high"), "medium": mark("medium"), "low": mark("low"), "none": mark("none"), "note": mark("note"),
 }  # fmt: skip
-_CASES: Final = {Case.SHORT: mark("best"), Case.LIKELY: mark("likely"), Case.LONG: mark("worst")}
+_CASES: Final = {
+    transforms.Case.SHORT: mark("best"),
+    transforms.Case.LIKELY: mark("likely"),
+    transforms.Case.LONG: mark("worst"),
+}
 _LONGEST: Final = 80
 """Characters of an event's name."""
 _NAMES: Final = 2
@@ -122,7 +111,7 @@ def _prediction(advice: Advice, advices: Advices, of: str) -> Iterator[Section]:
 
     noise = message(
         "No steps were recorded, so their variation is unknown: the interval is {share:ratio} wider each way.",
-        share=ONE_STEP,
+        share=predict.ONE_STEP,
     )
     if advices.noise_ns is not None:
         noise = message(
@@ -132,7 +121,7 @@ def _prediction(advice: Advice, advices: Advices, of: str) -> Iterator[Section]:
         noise = message(
             "Only one step was recorded, so the variation of steps is unknown: the interval is {share:ratio} wider "
             "each way.",
-            share=ONE_STEP,
+            share=predict.ONE_STEP,
         )
     trust: list[Text] = [text.replayed(advices.identity, of), noise]
     trust += [say("Assumed: {what} ({source}).", what=assumed(advice.rule, a), source=a.source) for a in it.assumptions]
@@ -184,7 +173,7 @@ def edit_text(edit: Any, trace: Trace) -> str:
 
 def changed_events(edit: Any, trace: Trace) -> str:
     """Return the number and names of the changed events (``6 × next``); "" for a transform without events."""
-    rows = getattr(edit.change if isinstance(edit, InCases) else edit, "rows", None)
+    rows = getattr(edit.change if isinstance(edit, transforms.InCases) else edit, "rows", None)
     if rows is None or not len(rows):
         return ""
     names = trace.codes("name")
@@ -206,15 +195,15 @@ def change(edit: Any) -> str:
     return say(", ").join(parts)
 
 
-def _their_time(factor: Number) -> str:
+def _their_time(factor: transforms.Number) -> str:
     interval = span("_factor", factor)
-    if not isinstance(factor, Quantity) or factor.low == factor.high:
+    if not isinstance(factor, transforms.Quantity) or factor.low == factor.high:
         return say("{factor} their time", factor=interval)
     return say("{factor} their time (likely {likely})", factor=interval, likely=value("", factor.mid))
 
 
 @change.register
-def _(edit: Scale) -> str:
+def _(edit: transforms.Scale) -> str:
     where = {(True, False): say(" on the host"), (False, True): say(" on the device")}
     inside = say(", with all inside them") if edit.below else ""
     changed = say("take {time}{where}", time=_their_time(edit.factor), where=where.get((edit.host, edit.device), ""))
@@ -222,12 +211,12 @@ def _(edit: Scale) -> str:
 
 
 @change.register
-def _(edit: Remove) -> str:
+def _(edit: transforms.Remove) -> str:
     return say("are removed, with everything inside them") if edit.below else say("are removed")
 
 
 @change.register
-def _(edit: Insert) -> str:
+def _(edit: transforms.Insert) -> str:
     times = []
     if edit.host_ns != 0:
         times.append(say("{time} longer on the host", time=likely("_ns", edit.host_ns)))
@@ -237,7 +226,7 @@ def _(edit: Insert) -> str:
 
 
 @change.register
-def _(edit: Load) -> str:
+def _(edit: transforms.Load) -> str:
     made = ""
     if edit.batch_ns is not None:
         made = say(", which make a batch in {time}", time=likely("_ns", edit.batch_ns))
@@ -249,12 +238,12 @@ def _(edit: Load) -> str:
 
 
 @change.register
-def _(edit: Overlap) -> str:
+def _(edit: transforms.Overlap) -> str:
     return say("run in another thread, in {time}", time=_their_time(edit.factor))
 
 
 @change.register
-def _(edit: Batch) -> str:
+def _(edit: transforms.Batch) -> str:
     launches = 1 if edit.group is None else len(np.unique(edit.group))
     template = mark("become {count} launches of {time} each, with at most {gap} between their work")
     if launches == 1:
@@ -264,7 +253,7 @@ def _(edit: Batch) -> str:
 
 
 @change.register
-def _(edit: Shorten) -> str:
+def _(edit: transforms.Shorten) -> str:
     return say(
         "in {count} gaps, {total} together, host threads take {time}",
         count=format_count(sum(len(gaps[0]) for gaps in edit.gaps.values())),
@@ -274,7 +263,7 @@ def _(edit: Shorten) -> str:
 
 
 @change.register
-def _(edit: Move) -> str:
+def _(edit: transforms.Move) -> str:
     launch = likely("_ns", edit.host_ns)
     parts = [say("run on the host: each takes {time} there", time=launch)]
     if not edit.to_host:
@@ -289,14 +278,14 @@ def _(edit: Move) -> str:
 
 
 @change.register
-def _(edit: Unblock) -> str:
+def _(edit: transforms.Unblock) -> str:
     if edit.most_ns is None:
         return say("no longer wait for device work")
     return say("no longer wait for device work, and take at most {time}", time=likely("_ns", edit.most_ns))
 
 
 @change.register
-def _(edit: InCases) -> str:
+def _(edit: transforms.InCases) -> str:
     cases = joined([say(_CASES[case]) for case in edit.cases])
     if len(edit.cases) > 1:
         return say("{change} (in the {cases} cases alone)", change=change(edit.change), cases=cases)
@@ -352,7 +341,7 @@ def advice_data(advice: Advice, advices: Advices, records: Sequence[Record] = ()
 
 def plain(number: Any) -> Any:
     """Return a transform, or a part of one, as plain data: kind and fields; uncertain numbers as percentiles."""
-    if isinstance(number, Quantity):
+    if isinstance(number, transforms.Quantity):
         return {"p10": number.low, "p50": number.mid, "p90": number.high, "source": english(number.source)}
     if isinstance(number, Message):
         return english(number)

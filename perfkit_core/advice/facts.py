@@ -18,11 +18,9 @@ from perfkit_core.language.messages import Message, Text, message, plural, rende
 from perfkit_core.model.schema import DEVICE_WORK
 from perfkit_core.model.trace import Trace
 from perfkit_core.recording.environment import CORES, HOST, PROCESSES, THREADS
-from perfkit_core.replay import batches
-from perfkit_core.replay.build import build
+from perfkit_core.replay import batches, build, transforms
 from perfkit_core.replay.graph import Replay
 from perfkit_core.replay.played_steps import Steps, steps
-from perfkit_core.replay.transforms import Edit, Number, Quantity
 from perfkit_core.views.steps.activity import Activity, activities, covered_ns, has_device_work
 
 Method = Literal["replay", "microbenchmark", "prior", "none"]
@@ -65,11 +63,11 @@ class Assumption:
     """A number that a prediction depends on, with its unit in the name, and its source."""
 
     name: str
-    value: Number | Text
+    value: transforms.Number | Text
     source: Text
 
 
-def assume(**quantities: Quantity) -> tuple[Assumption, ...]:
+def assume(**quantities: transforms.Quantity) -> tuple[Assumption, ...]:
     """Return an assumption for each quantity, with the quantity's source."""
     return tuple(Assumption(name, quantity, quantity.source) for name, quantity in quantities.items())
 
@@ -109,8 +107,8 @@ class Candidate:
     rows: IntArray = field(default_factory=lambda: NO_ROWS)
     rows_ns: IntArray | None = None
     method: Method = "replay"
-    edits: tuple[Edit, ...] = ()
-    after_ns: Quantity | None = None
+    edits: tuple[transforms.Edit, ...] = ()
+    after_ns: transforms.Quantity | None = None
     base_ns: int | None = None
     ceiling_ns: int | None = None
     share_ns: int | None = None
@@ -135,7 +133,7 @@ class Facts:
 
     @cached_property
     def replay(self) -> Replay:
-        return build(self.trace)
+        return build.build(self.trace)
 
     @cached_property
     def steps(self) -> Steps:

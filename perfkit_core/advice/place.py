@@ -10,14 +10,12 @@ import importlib.util
 import re
 import sys
 from enum import Enum
-from functools import cached_property
 from typing import Final
 
 import numpy as np
 import pandas as pd
 
-from perfkit_core.algorithms import nesting
-from perfkit_core.algorithms.arrays import NO_ROW, IntArray
+from perfkit_core.algorithms import arrays, nesting
 from perfkit_core.model.trace import Trace
 from perfkit_core.views.code import running_before
 from perfkit_core.views.grouping import SEPARATOR, as_recorded, is_frame
@@ -89,7 +87,7 @@ class Places:
     def __init__(self, trace: Trace) -> None:
         self._trace = trace
 
-    def of(self, rows: IntArray, time_ns: IntArray | None = None) -> str | None:
+    def of(self, rows: arrays.IntArray, time_ns: arrays.IntArray | None = None) -> str | None:
         """Return ``file:line (function)`` in which the rows (device work: its launches) spend most time.
 
         ``file:line (def function)`` if only the line is known where the function begins, ``file (function)`` without a
@@ -97,7 +95,7 @@ class Places:
         each row that counts (None: its duration, of device work that of its launch).
         """
         launched_by = self._trace.ints("launched_by")[rows]
-        rows = np.where(launched_by != NO_ROW, launched_by, rows)
+        rows = np.where(launched_by != arrays.NO_ROW, launched_by, rows)
         spent = self._trace.ints("dur_ns")[rows] if time_ns is None else time_ns
         codes, names = self._lines.codes[rows], self._lines.categories
         known = codes >= 0
@@ -107,7 +105,7 @@ class Places:
         users = np.array([not name.startswith(_IN) for name in names], np.bool_)
         return str(names[int(np.where(users, time, 0).argmax() if time[users].any() else time.argmax())])
 
-    @cached_property
+    @functools.cached_property
     def _lines(self) -> pd.Categorical:
         """The line of each row of the trace."""
         trace, framework = self._trace, self._trace.meta.framework
@@ -123,7 +121,7 @@ class Places:
             )
             for who in (Owner.USER, Owner.LIBRARY)
         )
-        around = np.where(users != NO_ROW, users, libraries)
+        around = np.where(users != arrays.NO_ROW, users, libraries)
         # the lines of all names twice: with the line where the function begins, then without any
         lines: list[str | None] = []
         for with_line in (True, False):
@@ -140,7 +138,7 @@ class Places:
         return _distinct(lines, np.append(line, -1)[around])
 
 
-def _distinct(lines: list[str | None], codes: IntArray) -> pd.Categorical:
+def _distinct(lines: list[str | None], codes: arrays.IntArray) -> pd.Categorical:
     """Return the lines that ``codes`` index (-1: none), without duplicates."""
     distinct = list(dict.fromkeys(line for line in lines if line is not None))
     position = {line: code for code, line in enumerate(distinct)}

@@ -17,23 +17,8 @@ from perfkit_core.advice.advice import Identity, Prediction
 from perfkit_core.advice.facts import Candidate, Facts
 from perfkit_core.algorithms import sample_statistics
 from perfkit_core.algorithms.sample_statistics import FloatArray
+from perfkit_core.replay import played_steps, transforms, waits
 from perfkit_core.replay.graph import Graph, play
-from perfkit_core.replay.played_steps import step_errors, unexplained_ratio
-from perfkit_core.replay.transforms import (
-    Case,
-    Edit,
-    InCases,
-    Insert,
-    Move,
-    Overlap,
-    Quantity,
-    Remove,
-    Scale,
-    Shorten,
-    Unblock,
-    edited,
-)
-from perfkit_core.replay.waits import untold_waits
 
 _LEVEL: Final = 0.8
 """p10 to p90."""
@@ -58,38 +43,38 @@ def step_ns(facts: Facts, graph: Graph, period: int = 1) -> float:
     return after / max(now, 1.0) * facts.step_ns
 
 
-def most_ns(facts: Facts, edits: Sequence[Edit], period: int = 1) -> int | None:
+def most_ns(facts: Facts, edits: Sequence[transforms.Edit], period: int = 1) -> int | None:
     """Return the largest possible saving per step of the edits, None if an edit has no limit. ``period``: see
     :func:`step_ns`. Raises CyclicGraphError."""
     limits = [limit(edit) for edit in edits]
     if not edits or None in limits:
         return None
-    graph = edited(facts.replay, [edit for part in limits for edit in part or ()])
+    graph = transforms.edited(facts.replay, [edit for part in limits for edit in part or ()])
     return max(facts.step_ns - round(step_ns(facts, graph, period)), 0)
 
 
-def limit(edit: Any) -> tuple[Edit, ...] | None:
+def limit(edit: Any) -> tuple[transforms.Edit, ...] | None:
     """Return the edits that no size of this one exceeds. None without a meaningful limit: for data loaded in workers (a
     step would still wait for batches, and other host work changes too), for launches that become one (without them the
     device would have no work), and for unknown edits."""
     match edit:
-        case InCases():
+        case transforms.InCases():
             return limit(edit.change)
-        case Insert():
+        case transforms.Insert():
             return ()
-        case Remove():
+        case transforms.Remove():
             return (edit,)
-        case Scale():
-            return (Remove(edit.rows, edit.below) if edit.host and edit.device else replace(edit, factor=0),)
-        case Shorten():
+        case transforms.Scale():
+            return (transforms.Remove(edit.rows, edit.below) if edit.host and edit.device else replace(edit, factor=0),)
+        case transforms.Shorten():
             return (replace(edit, factor=0),)
-        case Overlap():
-            return (Scale(edit.rows, 0, device=False),)
-        case Unblock():
-            return (Remove(edit.rows, below=False),)
-        case Move():
-            gone = () if edit.copies_gone is None else (Remove(edit.copies_gone),)
-            return (Remove(edit.rows), *gone)
+        case transforms.Overlap():
+            return (transforms.Scale(edit.rows, 0, device=False),)
+        case transforms.Unblock():
+            return (transforms.Remove(edit.rows, below=False),)
+        case transforms.Move():
+            gone = () if edit.copies_gone is None else (transforms.Remove(edit.copies_gone),)
+            return (transforms.Remove(edit.rows), *gone)
     return None
 
 
@@ -108,8 +93,10 @@ def predict(facts: Facts, candidate: Candidate) -> Prediction:
     after, most = candidate.after_ns, None
     if candidate.method == "replay":
         edits, period = candidate.edits, candidate.period
-        low, mid, high = sorted(step_ns(facts, edited(facts.replay, edits, case), period) for case in Case)
-        after, most = Quantity(low, mid, high, "replay"), most_ns(facts, edits, period)
+        low, mid, high = sorted(
+            step_ns(facts, transforms.edited(facts.replay, edits, case), period) for case in transforms.Case
+        )
+        after, most = transforms.Quantity(low, mid, high, "replay"), most_ns(facts, edits, period)
     if candidate.method == "none" or after is None:
         return now
     ceiling = candidate.ceiling_ns if most is None else most
@@ -146,8 +133,8 @@ def step_times(facts: Facts) -> FloatArray:
 
 def identity(facts: Facts) -> Identity:
     """Compare the replay of the unchanged graph with the recording."""
-    unexplained, untold = unexplained_ratio(facts.replay), untold_waits(facts.trace)
+    unexplained, untold = played_steps.unexplained_ratio(facts.replay), waits.untold_waits(facts.trace)
     if not len(facts.steps):
         return Identity(None, None, 0, unexplained, untold)
-    errors = step_errors(facts.replay, facts.steps)
+    errors = played_steps.step_errors(facts.replay, facts.steps)
     return Identity(float(np.median(errors)), float(errors.max()), len(facts.steps), unexplained, untold)

@@ -10,10 +10,8 @@ from typing import Any, Final, Literal
 import msgspec
 import numpy as np
 
-from perfkit_core.advice.advice import Remedied
+from perfkit_core.advice import advice, matrix_products, operators
 from perfkit_core.advice.facts import NotEvaluableError
-from perfkit_core.advice.matrix_products import tensor_cores
-from perfkit_core.advice.operators import kernels
 from perfkit_core.language.messages import say
 from perfkit_core.model.schema import BACKWARD, OPTIMIZER, RUNTIME, SYNC
 from perfkit_core.model.trace import Trace
@@ -77,7 +75,7 @@ def mode(trace: Trace) -> str:
     return STATIC if (graph & trace.host).any() else EAGER
 
 
-def remedied(known: Iterable[Remedy], rule: str, run_mode: str, words: Mapping[str, str]) -> Remedied | None:
+def remedied(known: Iterable[Remedy], rule: str, run_mode: str, words: Mapping[str, str]) -> advice.Remedied | None:
     """Return the filled remedy for a rule that fits the words of the finding and the recording: for the mode, for any
     mode, or else for another mode, with a note about it."""
     fitting = [
@@ -93,7 +91,7 @@ def remedied(known: Iterable[Remedy], rule: str, run_mode: str, words: Mapping[s
     code, api, note, verify = (_WORD.sub(lambda word: words.get(word[1], word[0]), text) for text in texts)
     if not in_mode:
         note = say("This is for {mode} mode. ", mode=remedy.mode) + note
-    return Remedied(code, api, remedy.since, note, f"perfkit verify {verify}")
+    return advice.Remedied(code, api, remedy.since, note, f"perfkit verify {verify}")
 
 
 def recorded_words(trace: Trace) -> dict[str, str]:
@@ -101,11 +99,11 @@ def recorded_words(trace: Trace) -> dict[str, str]:
     (``bf16``), ``device`` (its name), ``runtime`` (``cuda``, ``hip``; ``none`` without device work), ``clocks`` (the
     command that shows a device's clocks), ``training`` (``yes``, ``no``: whether it has a backward pass or update)."""
     devices = trace.meta.devices
-    on_host = not devices and not len(kernels(trace))
+    on_host = not devices and not len(operators.kernels(trace))
     half = BFLOAT16  # all hosts multiply bfloat16, at least in software
     if not on_host:
         try:
-            half = BFLOAT16 if tensor_cores(devices).bfloat16 else FLOAT16
+            half = BFLOAT16 if matrix_products.tensor_cores(devices).bfloat16 else FLOAT16
         except NotEvaluableError:
             half = UNKNOWN
     training = UNKNOWN  # without recorded phases

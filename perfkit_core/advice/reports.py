@@ -9,10 +9,9 @@ from typing import Any, Final
 import numpy as np
 import pandas as pd
 
-from perfkit_core.advice import ledger, text
+from perfkit_core.advice import ledger, predict, text
 from perfkit_core.advice.advice import COLUMNS, Advice, Advices, Prediction, frame, numbers, row, table
 from perfkit_core.advice.facts import Facts
-from perfkit_core.advice.predict import identity
 from perfkit_core.advice.text import NOTHING, step_or_recording
 from perfkit_core.language.messages import Message, mark, render, say
 from perfkit_core.language.units import format_ratio
@@ -232,7 +231,7 @@ def identities(sources: Sequence[PathLike], partial: bool = False) -> pd.DataFra
     for source in sources:
         trace = load(source, partial=partial)
         facts = Facts(trace)
-        advices = identity(facts)
+        advices = predict.identity(facts)
         step_ns = int(np.median(facts.steps.recorded_ns)) if len(facts.steps) else None
         steps = advices.steps if facts.has_steps else None
         rows.append((str(source), len(trace), steps, step_ns, advices.error, advices.worst, advices.unexplained))

@@ -1,12 +1,54 @@
-"""The built-in rules of advice, one file each, named after its id."""
+"""The built-in rules of advice: one file for each rule, named after its id."""
 
 from __future__ import annotations
 
 import importlib
-import pkgutil
 from typing import Final
 
 from perfkit_core.plugins.contracts import Rule
 
-_MODULES: Final = [importlib.import_module(f"{__name__}.{module.name}") for module in pkgutil.iter_modules(__path__)]
-RULES: Final[tuple[Rule, ...]] = tuple(sorted((module.RULE for module in _MODULES), key=lambda rule: rule.number))
+
+def _rule(rule_id: str, number: int, version: int, title: str) -> Rule:
+    module = importlib.import_module(f"{__name__}.{rule_id.replace('-', '_')}")
+    return Rule(rule_id, number, version, title, module.find, getattr(module, "what_if", None))
+
+
+RULES: Final[tuple[Rule, ...]] = (
+    _rule("tiny-ops-on-device", 1, 1, "Compute small things on the host"),
+    _rule("host-tensor-in-graph", 2, 1, "Keep host tensors out of compiled code"),
+    _rule("ping-pong-copies", 3, 1, "Keep data on the device"),
+    _rule("fill-then-copy", 4, 1, "Create tensors where they are needed"),
+    _rule("cpu-fallback", 5, 1, "Run this operator on the device"),
+    _rule("host-sync", 6, 1, "Do not wait for results in every step"),
+    _rule("device-sync", 7, 1, "Do not synchronise the device within a step"),
+    _rule("device-malloc", 8, 1, "Keep device memory allocated"),
+    _rule("waiting-operator", 9, 1, "This operator waits: do not optimise it"),
+    _rule("loader-workers", 10, 1, "Load data in worker processes"),
+    _rule("pageable-copies", 11, 1, "Copy batches from pinned memory"),
+    _rule("epoch-gap", 12, 1, "Keep loader workers between epochs"),
+    _rule("more-workers", 13, 1, "Use more loader workers"),
+    _rule("thread-oversubscription", 14, 1, "Use no more threads than cores"),
+    _rule("launch-bound", 15, 1, "Launch kernels together"),
+    _rule("elementwise-chain", 16, 1, "Fuse elementwise operators"),
+    _rule("per-tensor-optimizer", 17, 1, "Update all parameters at once"),
+    _rule("zero-fill-gradients", 18, 1, "Drop gradients instead of filling them with zeros"),
+    _rule("select-loop", 19, 1, "Select once, not in every round"),
+    _rule("host-gap", 20, 1, "Move other work out of the step"),
+    _rule("casts", 21, 1, "Keep tensors in one type"),
+    _rule("tensor-cores-unused", 22, 1, "Use tensor cores"),
+    _rule("tf32-off", 23, 1, "Allow TF32 for products of single precision"),
+    _rule("unaligned-matmul", 24, 1, "Pad matrices to multiples of 8"),
+    _rule("layout-transposes", 25, 1, "Keep one layout of tensors"),
+    _rule("conv-autotune", 26, 1, "Try all algorithms for convolutions"),
+    _rule("unfused-attention", 27, 1, "Use fused attention"),
+    _rule("conv-bias-before-norm", 28, 1, "Leave out the bias before a batch norm"),
+    _rule("memory-near-limit", 29, 1, "Free device memory"),
+    _rule("low-device-utilisation", 30, 1, "Use larger batches"),
+    _rule("exposed-communication", 31, 1, "Overlap communication with computation"),
+    _rule("data-parallel", 32, 1, "Run one process per device"),
+    _rule("accumulation-sync", 33, 1, "Exchange gradients once per optimizer step"),
+    _rule("rank-skew", 34, 1, "Make the slow rank as fast as the others"),
+    _rule("recompilation", 35, 1, "Compile once"),
+    _rule("outlier-steps", 36, 1, "Find out why some steps are slow"),
+)
+"""In the order of their numbers."""

@@ -13,7 +13,6 @@ from perfkit_core.algorithms.arrays import NO_ROW
 from perfkit_core.language.messages import message
 from perfkit_core.model.schema import BACKWARD, FORWARD, OPTIMIZER
 from perfkit_core.model.trace import Trace
-from perfkit_core.plugins.contracts import Rule
 from perfkit_core.replay.transforms import Remove
 from perfkit_core.views.communication.instances import communication, instances
 from perfkit_core.views.select import rows_of_rank
@@ -89,6 +88,3 @@ def _with_passes(trace: Trace, talk: pd.DataFrame, rank: int) -> pd.DataFrame:
     is_backward, is_optimizer = np.append(phase == BACKWARD, False), np.append(phase == OPTIMIZER, False)
     number = np.where(is_backward[at] & (at >= 0), at, -1)
     return talk.assign(**{"pass": number, "optimizer_step": np.cumsum(is_optimizer)[at]})
-
-
-RULE: Final = Rule("accumulation-sync", 33, 1, "Exchange gradients once per optimizer step", find)

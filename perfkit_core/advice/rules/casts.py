@@ -11,12 +11,10 @@ import numpy as np
 
 from perfkit_core.advice.facts import Candidate, Facts, NotEvaluableError, assume
 from perfkit_core.advice.operators import launched_within, matching, operators
-from perfkit_core.algorithms import nesting
-from perfkit_core.algorithms.arrays import BoolArray, IntArray
+from perfkit_core.algorithms import arrays, nesting
 from perfkit_core.language.messages import message, plural
 from perfkit_core.model.schema import DATALOADER, KERNEL, MEMCPY
 from perfkit_core.model.trace import Trace
-from perfkit_core.plugins.contracts import Rule
 from perfkit_core.replay.transforms import Quantity, Scale
 
 _LEFT: Final = Quantity(
@@ -56,7 +54,7 @@ def find(facts: Facts) -> list[Candidate]:
     )]  # fmt: skip
 
 
-def casts(trace: Trace) -> IntArray:
+def casts(trace: Trace) -> arrays.IntArray:
     """Return the rows of the outermost operators, outside data loading, that change a tensor's type. Raises
     NotEvaluableError if the recording does not show them."""
     candidates = operators(trace) & ~trace.rows("phase", DATALOADER)
@@ -95,12 +93,9 @@ def differ(dtypes: str) -> bool:
     return len(first) == 2 and first[0] != first[1] and all(_FLOATING.fullmatch(dtype) for dtype in first)
 
 
-def _launching(trace: Trace, outer: IntArray, work: BoolArray) -> BoolArray:
+def _launching(trace: Trace, outer: arrays.IntArray, work: arrays.BoolArray) -> arrays.BoolArray:
     """Return the mask of the outermost operators that launched some of the device work."""
     owner = np.append(outer, -1)[trace.ints("launched_by")[np.flatnonzero(work)]]
     mask = np.zeros(len(trace), np.bool_)
     mask[owner[owner >= 0]] = True
     return mask
-
-
-RULE: Final = Rule("casts", 21, 1, "Keep tensors in one type", find)

@@ -14,7 +14,6 @@ from perfkit_core.advice.matrix_products import matrix_kernels
 from perfkit_core.algorithms.arrays import IntArray
 from perfkit_core.language.messages import message
 from perfkit_core.model.trace import Trace
-from perfkit_core.plugins.contracts import Rule
 from perfkit_core.replay.transforms import Quantity, Scale
 
 _TRIED: Final = Quantity(0.7, 0.95, 1.0, message("prior: the guess is often the best algorithm already"))
@@ -101,6 +100,3 @@ def algorithms_tried(trace: Trace) -> bool:
             message("newer profilers record it, with shapes"),
         )
     return any(flags)
-
-
-RULE: Final = Rule("conv-autotune", 26, 1, "Try all algorithms for convolutions", find)

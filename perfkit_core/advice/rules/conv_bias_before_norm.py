@@ -4,36 +4,23 @@ Transform: the operators that add the bias, and those that sum its gradient, go.
 
 from __future__ import annotations
 
-from typing import Final
-
 import numpy as np
 
+from perfkit_core.advice import operators
 from perfkit_core.advice.facts import Candidate, Facts, NotEvaluableError
-from perfkit_core.advice.operators import (
-    Shapes,
-    backward_of,
-    launched_within,
-    operator_order,
-    operators,
-    outermost,
-    per_row,
-    within,
-)
-from perfkit_core.algorithms import nesting
-from perfkit_core.algorithms.arrays import IntArray
+from perfkit_core.algorithms import arrays, nesting
 from perfkit_core.language.messages import message
 from perfkit_core.model.schema import FORWARD
 from perfkit_core.model.trace import Trace
-from perfkit_core.plugins.contracts import Rule
 from perfkit_core.replay.transforms import Remove
 
 
 def find(facts: Facts) -> list[Candidate]:
     trace = facts.trace
-    if not (trace.known("op_name") and operators(trace).any()):
+    if not (trace.known("op_name") and operators.operators(trace).any()):
         raise NotEvaluableError(message("no operators with known names were recorded"))
     rows, count = bias_rows(trace)
-    work = launched_within(trace, rows) if facts.on_device else rows
+    work = operators.launched_within(trace, rows) if facts.on_device else rows
     spent = facts.covered_ns(work)
     if not facts.exceeds(spent, facts.thresholds.bias_share):
         return []
@@ -54,18 +41,23 @@ def find(facts: Facts) -> list[Candidate]:
     )]  # fmt: skip
 
 
-def bias_rows(trace: Trace) -> tuple[IntArray, int]:
+def bias_rows(trace: Trace) -> tuple[arrays.IntArray, int]:
     """Return the operators that add a bias between a convolution and a batch norm, or sum its gradient, and the number
     of such convolutions."""
-    order = operator_order(trace)
+    order = operators.operator_order(trace)
     row, thread = order.row, order.thread
     conv, reshape, add, norm = (trace.rows("op_name", name)[row] for name in ("conv", "reshape", "add", "batch_norm"))
     # inside the convolution and its gradient, if the shapes show a bias
     at = np.flatnonzero(conv[:-1] & norm[1:] & (thread[:-1] == thread[1:]))
-    biased = row[at[per_row(trace, row[at], bias_channels, 0) == per_row(trace, row[at + 1], channels_of, -1)]]
-    adding = outermost(trace, within(trace, biased) & trace.rows("op_name", "add") & trace.host)
-    backward = within(trace, backward_of(trace, biased))
-    summing = outermost(trace, backward & trace.rows("op_name", "sum") & trace.host)
+    biased = row[
+        at[
+            operators.per_row(trace, row[at], bias_channels, 0)
+            == operators.per_row(trace, row[at + 1], channels_of, -1)
+        ]
+    ]
+    adding = operators.outermost(trace, operators.within(trace, biased) & trace.rows("op_name", "add") & trace.host)
+    backward = operators.within(trace, operators.backward_of(trace, biased))
+    summing = operators.outermost(trace, backward & trace.rows("op_name", "sum") & trace.host)
     # after the convolution: an addition that is last in the same call of a layer, maybe after a reshape of the bias
     layer = nesting.nearest_above(trace.ints("parent"), trace.rows("kind", FORWARD))[row]
     first = np.flatnonzero(conv & (layer >= 0))
@@ -78,16 +70,13 @@ def bias_rows(trace: Trace) -> tuple[IntArray, int]:
     return np.unique(rows), len(biased) + int(kept.sum())
 
 
-def bias_channels(shapes: Shapes) -> int:
+def bias_channels(shapes: operators.Shapes) -> int:
     """Return the length of the bias of a convolution (its third input), 0 without one."""
     return shapes[2][0] if len(shapes) > 2 and len(shapes[2]) == 1 else 0
 
 
-def channels_of(shapes: Shapes) -> int:
+def channels_of(shapes: operators.Shapes) -> int:
     """Return the channels of a batch norm's input: the number of weights, or the second dimension."""
     if len(shapes) > 1 and len(shapes[1]) == 1:
         return shapes[1][0]
     return shapes[0][1] if shapes and len(shapes[0]) > 1 else -1
-
-
-RULE: Final = Rule("conv-bias-before-norm", 28, 1, "Leave out the bias before a batch norm", find)

@@ -6,11 +6,9 @@ from __future__ import annotations
 
 from typing import Final
 
+from perfkit_core.advice import operators, transfers
 from perfkit_core.advice.facts import Candidate, Facts, assume, listed
-from perfkit_core.advice.operators import distinct_names
-from perfkit_core.advice.transfers import launching_ns, on_device_ns, round_trips
 from perfkit_core.language.messages import message, plural
-from perfkit_core.plugins.contracts import Rule
 from perfkit_core.replay.transforms import Move, Quantity
 
 _PASS_NS: Final = Quantity(
@@ -21,13 +19,13 @@ _PASS_NS: Final = Quantity(
 
 def find(facts: Facts) -> list[Candidate]:
     facts.need_device()
-    trips = round_trips(facts, facts.thresholds.fallback_bytes, computing=True)
+    trips = transfers.round_trips(facts, facts.thresholds.fallback_bytes, computing=True)
     if not trips.count:
         return []
     rows = trips.order.row[trips.operators]
-    names, size = distinct_names(facts.trace, rows), int(trips.copies.bytes.sum())
+    names, size = operators.distinct_names(facts.trace, rows), int(trips.copies.bytes.sum())
     spent, copies = facts.mean_ns(rows), trips.copies_ns(facts)
-    launch, device = launching_ns(facts, trips.order), on_device_ns(size / 2 / len(rows), _PASS_NS)
+    launch, device = transfers.launching_ns(facts, trips.order), transfers.on_device_ns(size / 2 / len(rows), _PASS_NS)
     return [Candidate(
         plural(
             "{names} runs on the host for {spent:ns}, and its data are copied there and back: {time}.",
@@ -51,6 +49,3 @@ def find(facts: Facts) -> list[Candidate]:
         direction="to device",
         fill={"operator": names[0]},
     )]  # fmt: skip
-
-
-RULE: Final = Rule("cpu-fallback", 5, 1, "Run this operator on the device", find)

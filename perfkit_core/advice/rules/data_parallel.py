@@ -12,7 +12,6 @@ import numpy as np
 from perfkit_core.advice.facts import Candidate, Facts
 from perfkit_core.advice.operators import kernels, matching, outermost
 from perfkit_core.language.messages import message
-from perfkit_core.plugins.contracts import Rule
 from perfkit_core.views.select import marked, ranks
 
 _REPLICAS: Final = re.compile(
@@ -47,6 +46,3 @@ def find(facts: Facts) -> list[Candidate]:
         ),
         risks=(message("Each process has its own batch: divide the batch size by the number of devices."),),
     )]  # fmt: skip
-
-
-RULE: Final = Rule("data-parallel", 32, 1, "Run one process per device", find)

@@ -14,7 +14,6 @@ from perfkit_core.advice.operators import matching
 from perfkit_core.algorithms.arrays import IntArray
 from perfkit_core.language.messages import message, plural
 from perfkit_core.model.schema import DEVICE_WORK, RUNTIME, SYNC
-from perfkit_core.plugins.contracts import Rule
 from perfkit_core.replay.transforms import Remove
 
 _ALLOCATES: Final = re.compile(
@@ -81,6 +80,3 @@ def _late_calls(facts: Facts) -> IntArray:
     if len(np.unique(facts.steps.number)) < 2:
         raise NotEvaluableError(message("only one step was recorded, so warm-up cannot be excluded"))
     return rows[trace.ints("step")[rows] > int(facts.steps.number.min())]
-
-
-RULE: Final = Rule("device-malloc", 8, 1, "Keep device memory allocated", find)

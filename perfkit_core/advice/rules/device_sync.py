@@ -4,33 +4,28 @@ device within a step, with work launched after them. Transform: the calls go; th
 
 from __future__ import annotations
 
-from typing import Final
-
 import numpy as np
 
+from perfkit_core.advice import operators, transfers
 from perfkit_core.advice.facts import Candidate, Facts
-from perfkit_core.advice.operators import name_of
-from perfkit_core.advice.transfers import wait_ceiling_ns
 from perfkit_core.language.messages import message
 from perfkit_core.model.schema import SYNC
-from perfkit_core.plugins.contracts import Rule
-from perfkit_core.replay.transforms import Remove
-from perfkit_core.replay.waits import DEVICE, sync_calls
+from perfkit_core.replay import transforms, waits
 
 
 def find(facts: Facts) -> list[Candidate]:
     facts.need_device()
     facts.need_steps()
     trace, launched_by = facts.trace, facts.trace.ints("launched_by")
-    calls, scope = sync_calls(trace)
-    rows = calls[(scope == DEVICE) & trace.rows("kind", SYNC)[calls] & (trace.ints("step")[calls] >= 0)]
+    calls, scope = waits.sync_calls(trace)
+    rows = calls[(scope == waits.DEVICE) & trace.rows("kind", SYNC)[calls] & (trace.ints("step")[calls] >= 0)]
     # a synchronisation without later launches ends the recording and does not count
     last_launch = trace.ints("start_ns")[launched_by[launched_by >= 0]].max(initial=np.iinfo(np.int64).min)
     rows = rows[trace.ints("start_ns")[rows] < last_launch]
     spent, waited = facts.mean_ns(rows), facts.per_step(int(facts.waiting_ns[rows].sum()))
     if not facts.exceeds(spent, facts.thresholds.sync_share):
         return []
-    call = name_of(trace, rows[0])
+    call = operators.name_of(trace, rows[0])
     return [Candidate(
         message(
             "The host waits in {call} until the device has finished everything, and launches nothing meanwhile: "
@@ -42,13 +37,10 @@ def find(facts: Facts) -> list[Candidate]:
             "step_ns": facts.step_ns,
         },
         rows=rows,
-        edits=(Remove(rows, below=False),),
-        ceiling_ns=wait_ceiling_ns(facts, spent - waited),
+        edits=(transforms.Remove(rows, below=False),),
+        ceiling_ns=transfers.wait_ceiling_ns(facts, spent - waited),
         share_ns=round(spent),
         preconditions=(message("the call lies within a step"), message("work is launched after it")),
         risks=(message("If the program measures times with this call, keep it, but only in a few steps."),),
         fill={"call": call},
     )]  # fmt: skip
-
-
-RULE: Final = Rule("device-sync", 7, 1, "Do not synchronise the device within a step", find)

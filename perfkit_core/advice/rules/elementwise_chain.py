@@ -12,14 +12,11 @@ import numpy as np
 
 from perfkit_core.advice.facts import Candidate, Facts, NotEvaluableError, assume
 from perfkit_core.advice.operators import matching, operators
-from perfkit_core.algorithms import nesting
-from perfkit_core.algorithms.arrays import IntArray
+from perfkit_core.algorithms import arrays, nesting
 from perfkit_core.language.messages import message
 from perfkit_core.model.schema import KERNEL, OPTIMIZER
 from perfkit_core.model.trace import Trace
-from perfkit_core.plugins.contracts import Rule
-from perfkit_core.replay.device_work import device_work
-from perfkit_core.replay.transforms import Quantity, Remove, Scale
+from perfkit_core.replay import device_work, transforms
 
 _OPERATORS: Final = {
     "relu", "gelu", "silu", "sigmoid", "tanh", "leaky_relu", "elu", "hardswish", "softplus", "dropout", "add",
@@ -54,11 +51,13 @@ def find(facts: Facts) -> list[Candidate]:
     if not facts.exceeds(max(host, device), facts.thresholds.chain_share):
         return []
     length = len(kernels) / count
-    factor = Quantity(1.0, 1 + (length - 1) / 6, (length + 2) / 3, message("counted: memory traffic of a fused chain"))
+    factor = transforms.Quantity(
+        1.0, 1 + (length - 1) / 6, (length + 2) / 3, message("counted: memory traffic of a fused chain")
+    )
     # a fused kernel takes at most as long as all kernels of its chain
     chain_ns = np.zeros(count, np.int64)
     np.add.at(chain_ns, chain, dur[kernels])
-    fused = Scale(kernels[kept], factor, below=False, host=False, most_ns=chain_ns[chain[kept]])
+    fused = transforms.Scale(kernels[kept], factor, below=False, host=False, most_ns=chain_ns[chain[kept]])
     spared = np.append(launches, removed)
     return [Candidate(
         facts.plural(
@@ -74,7 +73,7 @@ def find(facts: Facts) -> list[Candidate]:
             "chain_device_ns": round(device), "chain_host_ns": round(host), "step_ns": facts.step_ns,
         },
         rows=kernels,
-        edits=(Remove(launches), Remove(removed, below=False), fused),
+        edits=(transforms.Remove(launches), transforms.Remove(removed, below=False), fused),
         ceiling_ns=facts.ceiling_ns(facts.totals(spared, dur[spared])),
         preconditions=(
             message("the kernels follow each other on one stream, in one phase of one step"),
@@ -86,7 +85,7 @@ def find(facts: Facts) -> list[Candidate]:
     )]  # fmt: skip
 
 
-def chained_kernels(facts: Facts) -> tuple[IntArray, IntArray]:
+def chained_kernels(facts: Facts) -> tuple[arrays.IntArray, arrays.IntArray]:
     """Return the kernels of all chains by stream and time, and the chain number of each."""
     trace, launch = facts.trace, facts.trace.ints("launched_by")
     # kernels that compute each element on its own, by their names or their operators'
@@ -94,7 +93,7 @@ def chained_kernels(facts: Facts) -> tuple[IntArray, IntArray]:
     canonical = matching(trace, "op_name", lambda name: name.removesuffix("_grad") in _OPERATORS)
     elementwise = matching(trace, "name", _KERNELS.search) | np.append(canonical, False)[owner]
     elementwise &= trace.rows("kind", KERNEL) & (launch >= 0) & ~matching(trace, "name", _OTHERS.search)
-    work, lane = device_work(trace).row, device_work(trace).lane
+    work, lane = device_work.device_work(trace).row, device_work.device_work(trace).lane
     inside = (elementwise & ~trace.rows("phase", OPTIMIZER) & facts.in_steps)[work]
     begins = np.ones(len(work), np.bool_)
     begins[1:] = ~inside[:-1]
@@ -105,7 +104,7 @@ def chained_kernels(facts: Facts) -> tuple[IntArray, IntArray]:
     return kernels[long], np.unique(stretch[long], return_inverse=True)[1].astype(np.int64)
 
 
-def _only_launching(trace: Trace, kernels: IntArray) -> IntArray:
+def _only_launching(trace: Trace, kernels: arrays.IntArray) -> arrays.IntArray:
     """Return the calls that only launch kernels: outermost operators without other device work, or the launches."""
     launch, parent = trace.ints("launched_by"), trace.ints("parent")
     every = nesting.sum_up(parent, np.bincount(launch[launch >= 0], minlength=len(trace)))
@@ -113,6 +112,3 @@ def _only_launching(trace: Trace, kernels: IntArray) -> IntArray:
     alone = trace.host & (ours > 0) & (every == ours)
     whole = nesting.outermost(parent, alone & operators(trace))[launch[kernels]]
     return np.unique(np.where(whole >= 0, whole, launch[kernels])[alone[launch[kernels]]])
-
-
-RULE: Final = Rule("elementwise-chain", 16, 1, "Fuse elementwise operators", find)

@@ -11,20 +11,17 @@ import numpy as np
 
 from perfkit_core.advice.facts import Assumption, Candidate, Facts, NotEvaluableError
 from perfkit_core.advice.operators import matching
-from perfkit_core.algorithms import intervals, nesting
-from perfkit_core.algorithms.arrays import IntArray
+from perfkit_core.algorithms import arrays, intervals, nesting
 from perfkit_core.language.messages import message, plural
 from perfkit_core.model.schema import DATALOADER, NESTED_KINDS, PYTHON, STEP
-from perfkit_core.plugins.contracts import Rule
-from perfkit_core.replay.batches import begins_epoch, in_workers
-from perfkit_core.replay.transforms import Quantity
+from perfkit_core.replay import batches, transforms
 
 _SLOW: Final = re.compile(r"DataLoaderIterMultiProcess", re.IGNORECASE)
 """Loaders that wait half a second until persistent workers begin a new epoch."""
-_AGAIN_NS: Final = Quantity(
+_AGAIN_NS: Final = transforms.Quantity(
     3_000_000, 8_000_000, 30_000_000, message("measured on CPU, torch 2.13: 1 and 4 persistent workers")
 )
-_SLOW_NS: Final = Quantity(
+_SLOW_NS: Final = transforms.Quantity(
     500_000_000, 505_000_000, 515_000_000, message("measured on CPU, paddle 3.3: 1 and 4 persistent workers")
 )
 
@@ -35,12 +32,12 @@ def find(facts: Facts) -> list[Candidate]:
         raise NotEvaluableError(
             message("fewer than three steps were recorded, so the start of an epoch cannot be recognised")
         )
-    if not in_workers(trace, rows).any():
+    if not batches.in_workers(trace, rows).any():
         return []
     waits = _waits_ns(facts, rows)
     longer = waits - int(np.median(waits))
     at = np.flatnonzero(longer > facts.thresholds.epoch_gap_steps * facts.step_ns)
-    begins = facts.steps.only(facts.mine).position(trace, rows[begins_epoch(trace, rows)])
+    begins = facts.steps.only(facts.mine).position(trace, rows[batches.begins_epoch(trace, rows)])
     # not the first recorded step, whose wait may have begun earlier; other long waits are due to too few workers
     at = np.intersect1d(at[at > 0], begins)
     longer = longer[at]
@@ -67,7 +64,9 @@ def find(facts: Facts) -> list[Candidate]:
         rows=rows[np.isin(trace.ints("step")[rows], facts.steps.number[facts.mine][at])],
         method="prior",
         base_ns=mean,
-        after_ns=Quantity(low, mid, max(high, mean), message("recorded: without the waits, spread over the steps")),
+        after_ns=transforms.Quantity(
+            low, mid, max(high, mean), message("recorded: without the waits, spread over the steps")
+        ),
         ceiling_ns=total // count,
         preconditions=(
             message("workers make the batches"), message("the first step of the recording is left out"),
@@ -80,7 +79,7 @@ def find(facts: Facts) -> list[Candidate]:
     )]  # fmt: skip
 
 
-def _waits_ns(facts: Facts, rows: IntArray) -> IntArray:
+def _waits_ns(facts: Facts, rows: arrays.IntArray) -> arrays.IntArray:
     """Return for each step of ``facts.rank`` the time in the loader, plus the time between two of its calls that is in
     no other event, shape (steps,)."""
     trace, rows = facts.trace, facts.of_rank(rows)
@@ -92,6 +91,3 @@ def _waits_ns(facts: Facts, rows: IntArray) -> IntArray:
     between = intervals.union(end[rows[:-1]][same], start[rows[1:]][same])
     idle = intervals.subtract(between, intervals.union_of(facts.of_rank(np.flatnonzero(others)), start, end))
     return facts.within_steps(intervals.union(np.append(start[rows], idle[0]), np.append(end[rows], idle[1])))
-
-
-RULE: Final = Rule("epoch-gap", 12, 1, "Keep loader workers between epochs", find)

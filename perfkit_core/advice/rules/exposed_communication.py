@@ -14,10 +14,9 @@ from perfkit_core.algorithms import intervals
 from perfkit_core.language.messages import message
 from perfkit_core.model.schema import STEP
 from perfkit_core.model.trace import Trace
-from perfkit_core.plugins.contracts import Rule, ViewRequest
+from perfkit_core.plugins.contracts import ViewRequest
 from perfkit_core.replay.transforms import Quantity, Scale
-from perfkit_core.views.communication.instances import communication, reduce_each
-from perfkit_core.views.communication.stragglers import arrivals
+from perfkit_core.views.communication import instances, stragglers
 from perfkit_core.views.steps.activity import activities, covered_ns
 
 _HALF: Final = 0.5
@@ -26,7 +25,7 @@ _OVERLAP: Final = message("prior: between nothing and all that computation of th
 
 
 def find(facts: Facts) -> list[Candidate]:
-    talk = communication(facts.trace)
+    talk = instances.communication(facts.trace)
     rows = np.flatnonzero(talk.device | talk.host)
     if not len(rows):
         return []
@@ -73,7 +72,8 @@ def _times_ns(trace: Trace) -> pd.DataFrame:
         exposed = intervals.subtract(activity.communication, activity.compute)
         for name, part in (("talk", activity.communication), ("alone", exposed), ("compute", activity.compute)):
             steps.loc[here, name] = covered_ns(part, trace.ints("start_ns")[rows[here]], trace.end_ns[rows[here]])
-    waited = arrivals(reduce_each(trace, ViewRequest()))[["rank", "step", "wait_ns"]].fillna(-1).astype("int64")
+    arrivals = stragglers.arrivals(instances.reduce_each(trace, ViewRequest()))
+    waited = arrivals[["rank", "step", "wait_ns"]].fillna(-1).astype("int64")
     waited = waited[waited["wait_ns"] >= 0].groupby(["rank", "step"])["wait_ns"].sum().reset_index()
     waiting = steps.merge(waited, on=["rank", "step"], how="left")["wait_ns"].fillna(0).astype("int64")
     talk, alone = steps["talk"], steps["alone"]
@@ -84,6 +84,3 @@ def _times_ns(trace: Trace) -> pd.DataFrame:
         "waiting_ns": waiting,
         "room_ns": steps["compute"] - (talk - alone),
     })  # fmt: skip
-
-
-RULE: Final = Rule("exposed-communication", 31, 1, "Overlap communication with computation", find)

@@ -8,18 +8,9 @@ from typing import Final
 
 import numpy as np
 
+from perfkit_core.advice import operators, transfers
 from perfkit_core.advice.facts import Candidate, Facts, assume, listed
-from perfkit_core.advice.operators import distinct_names
-from perfkit_core.advice.transfers import (
-    elements,
-    launching_ns,
-    on_device_ns,
-    only_allocates,
-    outer_operators,
-    transfers,
-)
 from perfkit_core.language.messages import message
-from perfkit_core.plugins.contracts import Rule
 from perfkit_core.replay.transforms import Move, Quantity
 
 _FILLS: Final = ("fill", "arange", "random", "triangular", "one_hot")
@@ -33,13 +24,13 @@ _WRITE_NS: Final = Quantity(1 / 2000, 1 / 800, 1 / 250, message("prior: a device
 
 def find(facts: Facts) -> list[Candidate]:
     facts.need_device()
-    trace, copies, dur = facts.trace, transfers(facts), facts.trace.ints("dur_ns")
+    trace, copies, dur = facts.trace, transfers.transfers(facts), facts.trace.ints("dur_ns")
     copies = copies.only(~copies.to_host)
-    order = outer_operators(facts, copies.owner)
+    order = transfers.outer_operators(facts, copies.owner)
     # the operator before each first copy of an operator, on its thread, if it only fills memory
     own = order.of[copies.call]
     before = own - 1
-    fills = trace.rows("op_name", *_FILLS)[order.row] & (order.works == 0) & ~only_allocates(trace, order.row)
+    fills = trace.rows("op_name", *_FILLS)[order.row] & (order.works == 0) & ~transfers.only_allocates(trace, order.row)
     thread, row = np.append(order.thread, -1), np.append(order.row, -1)
     filled = (before >= 0) & (own >= 0) & np.append(fills, False)[before] & (thread[before] == thread[own])
     filled &= trace.ints("start_ns")[row[own]] - trace.end_ns[row[before]] <= _DIRECTLY_NS
@@ -50,11 +41,11 @@ def find(facts: Facts) -> list[Candidate]:
         return []
     rows, copying = order.row[before], order.row[order.of[copies.call]]
     # unrecorded bytes follow from the shape of the operator's source
-    by_shape = np.maximum(elements(trace, copying), 0) * _ELEMENT_BYTES
+    by_shape = np.maximum(transfers.elements(trace, copying), 0) * _ELEMENT_BYTES
     total = int(np.where(copies.bytes >= 0, copies.bytes, by_shape).sum())
-    names, count = distinct_names(trace, rows), facts.per_step(len(rows))
+    names, count = operators.distinct_names(trace, rows), facts.per_step(len(rows))
     spent = facts.per_step(int(dur[rows].sum() + dur[copying].sum()))
-    launch, device = launching_ns(facts, order), on_device_ns(total / len(rows), _WRITE_NS)
+    launch, device = transfers.launching_ns(facts, order), transfers.on_device_ns(total / len(rows), _WRITE_NS)
     is_random = bool(trace.rows("op_name", "random")[rows].any())
     return [Candidate(
         facts.plural(
@@ -79,6 +70,3 @@ def find(facts: Facts) -> list[Candidate]:
         direction="to device",
         fill={"operator": names[0]},
     )]  # fmt: skip
-
-
-RULE: Final = Rule("fill-then-copy", 4, 1, "Create tensors where they are needed", find)

@@ -15,7 +15,6 @@ from perfkit_core.algorithms import groupby, intervals
 from perfkit_core.algorithms.intervals import Intervals
 from perfkit_core.language.messages import message, plural
 from perfkit_core.model import schema
-from perfkit_core.plugins.contracts import Rule
 from perfkit_core.replay.transforms import Quantity, Shorten
 from perfkit_core.views.code import frame_names
 from perfkit_core.views.steps.activity import covered_ns
@@ -149,6 +148,3 @@ def _shared(facts: Facts, gaps: Gaps, factor: Quantity) -> tuple[Candidate, list
         assumptions=assume(gap_factor=factor),
     )  # fmt: skip
     return shared, [names.values[code] for code in most]
-
-
-RULE: Final = Rule("host-gap", 20, 1, "Move other work out of the step", find)

@@ -5,17 +5,14 @@ fetched; large ones are copied without waiting. ``--what-if host-sync=N`` fetche
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import Final
 
 import numpy as np
 
+from perfkit_core.advice import operators, transfers
 from perfkit_core.advice.facts import Candidate, Facts, NotEvaluableError, listed
-from perfkit_core.advice.operators import names_of, operators, outermost
-from perfkit_core.advice.transfers import NESTED, Transfers, transfers, wait_ceiling_ns
 from perfkit_core.algorithms.arrays import IntArray
 from perfkit_core.language.messages import Text, message, plural
 from perfkit_core.model.trace import Trace
-from perfkit_core.plugins.contracts import Rule
 from perfkit_core.replay.transforms import Edit, Remove, Unblock
 from perfkit_core.views.select import marked
 
@@ -28,7 +25,7 @@ def find(facts: Facts) -> list[Candidate]:
     return [_not_fetched(facts, copies, "")]
 
 
-def fetched_every(facts: Facts, every: float) -> Candidate:
+def what_if(facts: Facts, every: float) -> Candidate:
     """Return the candidate that fetches results in every N-th step (``every``), of which at least N were recorded.
     Raises NotEvaluableError."""
     facts.need_device()
@@ -53,24 +50,24 @@ def fetched_every(facts: Facts, every: float) -> Candidate:
     return replace(_not_fetched(facts, removed, how), period=period)
 
 
-def _awaited(facts: Facts) -> Transfers:
-    copies, end_ns = transfers(facts), facts.trace.end_ns
+def _awaited(facts: Facts) -> transfers.Transfers:
+    copies, end_ns = transfers.transfers(facts), facts.trace.end_ns
     returned = np.where(copies.sync >= 0, end_ns[copies.sync], end_ns[copies.call])
     return copies.only(copies.to_host & (returned >= end_ns[copies.row]))
 
 
-def _on_host(trace: Trace, copies: Transfers) -> IntArray:
+def _on_host(trace: Trace, copies: transfers.Transfers) -> IntArray:
     """Return the host events of the copies, none inside another."""
-    return outermost(trace, marked(trace, copies.everything))
+    return operators.outermost(trace, marked(trace, copies.everything))
 
 
-def _not_fetched(facts: Facts, copies: Transfers, how: Text) -> Candidate:
-    trace, rows, operator = facts.trace, _on_host(facts.trace, copies), operators(facts.trace)
+def _not_fetched(facts: Facts, copies: transfers.Transfers, how: Text) -> Candidate:
+    trace, rows, operator = facts.trace, _on_host(facts.trace, copies), operators.operators(facts.trace)
     spent, waited = facts.mean_ns(rows), round(facts.per_step(int(copies.waited_ns.sum())))
     around = copies.owner.copy()  # becomes the innermost operator around each copy
-    for _ in range(NESTED):
+    for _ in range(transfers.NESTED):
         around = np.where((around >= 0) & ~operator[around], trace.ints("parent")[around], around)
-    names, count = names_of(trace, around[(around >= 0) & operator[around]]), facts.per_step(len(copies))
+    names, count = operators.names_of(trace, around[(around >= 0) & operator[around]]), facts.per_step(len(copies))
     large = copies.bytes > facts.thresholds.tiny_bytes
     few, many = copies.only(~large), copies.only(large)
     edits: list[Edit] = [Remove(few.everything)] if len(few) else []
@@ -88,12 +85,9 @@ def _not_fetched(facts: Facts, copies: Transfers, how: Text) -> Candidate:
         },
         rows=rows,
         edits=tuple(edits),
-        ceiling_ns=wait_ceiling_ns(facts, spent - waited),
+        ceiling_ns=transfers.wait_ceiling_ns(facts, spent - waited),
         share_ns=round(spent),
         preconditions=(message("the copy goes to the host"), message("the host continues only after it")),
         risks=(message("The value is available later: code that branches on it must tolerate the delay."),),
         fill={"operator": names[0] if names else "the copy"},
     )  # fmt: skip
-
-
-RULE: Final = Rule("host-sync", 6, 1, "Do not wait for results in every step", find, fetched_every)

@@ -4,26 +4,22 @@ waits go; in the worst case only the waits."""
 
 from __future__ import annotations
 
-from typing import Final
-
+from perfkit_core.advice import operators, transfers
 from perfkit_core.advice.facts import Candidate, Facts
-from perfkit_core.advice.operators import compiled_regions, name_of
-from perfkit_core.advice.transfers import transfers
 from perfkit_core.algorithms import nesting
 from perfkit_core.language.messages import message
-from perfkit_core.plugins.contracts import Rule
 from perfkit_core.replay.transforms import Case, InCases, Remove, Unblock
 
 
 def find(facts: Facts) -> list[Candidate]:
     facts.need_device()
-    parent, regions = facts.trace.ints("parent"), compiled_regions(facts.trace)
-    copies = transfers(facts)
+    parent, regions = facts.trace.ints("parent"), operators.compiled_regions(facts.trace)
+    copies = transfers.transfers(facts)
     few = (copies.bytes >= 0) & (copies.bytes <= facts.thresholds.tiny_bytes)
     copies = copies.only(~copies.to_host & few & nesting.lies_in(parent, regions)[copies.call])
     if not len(copies):
         return []
-    region = name_of(facts.trace, nesting.outermost(parent, regions)[copies.call[0]])
+    region = operators.name_of(facts.trace, nesting.outermost(parent, regions)[copies.call[0]])
     spent, count = facts.mean_ns(copies.everything), facts.per_step(len(copies))
     return [Candidate(
         facts.plural(
@@ -46,6 +42,3 @@ def find(facts: Facts) -> list[Candidate]:
         direction="to device",
         fill={"region": region},
     )]  # fmt: skip
-
-
-RULE: Final = Rule("host-tensor-in-graph", 2, 1, "Keep host tensors out of compiled code", find)

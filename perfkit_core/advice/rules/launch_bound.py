@@ -11,13 +11,11 @@ import numpy as np
 
 from perfkit_core.advice.facts import Candidate, Facts, assume
 from perfkit_core.advice.operators import matching, operators, within
-from perfkit_core.algorithms import groupby, intervals, nesting
-from perfkit_core.algorithms.arrays import IntArray
+from perfkit_core.algorithms import arrays, groupby, intervals, nesting
 from perfkit_core.algorithms.intervals import Intervals
 from perfkit_core.language.messages import message, plural
 from perfkit_core.model.schema import COMMUNICATION, DATALOADER, KERNEL, MEMCPY, OPERATOR, RUNTIME, SYNC
 from perfkit_core.model.trace import Trace
-from perfkit_core.plugins.contracts import Rule
 from perfkit_core.replay.transforms import Batch, Quantity, Shorten
 
 _KERNEL_NS: Final = Quantity(
@@ -86,7 +84,7 @@ def find(facts: Facts) -> list[Candidate]:
     )]  # fmt: skip
 
 
-def _launches(facts: Facts, kernels: IntArray) -> tuple[IntArray, IntArray, float]:
+def _launches(facts: Facts, kernels: arrays.IntArray) -> tuple[arrays.IntArray, arrays.IntArray, float]:
     """Return the outermost host events that launch kernels and wait for nothing; those among them that did one-time
     work such as loading a module; and the number of their kernels per step."""
     trace = facts.trace
@@ -108,7 +106,7 @@ def _launches(facts: Facts, kernels: IntArray) -> tuple[IntArray, IntArray, floa
     return rows[~did_more], rows[did_more], facts.median_total(kernels[free])
 
 
-def _host_ns(facts: Facts, between: Intervals, once: IntArray) -> int:
+def _host_ns(facts: Facts, between: Intervals, once: arrays.IntArray) -> int:
     """Return the median over the steps of ``facts.rank`` of the time in which a thread calls operators or the runtime,
     without waits and one-time work (``once``), or runs Python between launches."""
     trace, graph = facts.trace, facts.replay.graph
@@ -120,7 +118,7 @@ def _host_ns(facts: Facts, between: Intervals, once: IntArray) -> int:
     return int(np.median(facts.within_steps(busy)))
 
 
-def _between(trace: Trace, launches: IntArray, group: IntArray, rank: int) -> Intervals:
+def _between(trace: Trace, launches: arrays.IntArray, group: arrays.IntArray, rank: int) -> Intervals:
     """Return the time between the first and the last launch of each step (``group``) of a rank in which none of its
     threads does recorded work."""
     start, end = trace.ints("start_ns"), trace.end_ns
@@ -132,6 +130,3 @@ def _between(trace: Trace, launches: IntArray, group: IntArray, rank: int) -> In
     hull = intervals.union(start[rows[at]], np.maximum.reduceat(end[rows], at) if len(at) else end[rows])
     work = np.flatnonzero(here & trace.host & trace.rows("kind", OPERATOR, RUNTIME, SYNC, COMMUNICATION, DATALOADER))
     return intervals.subtract(hull, intervals.union_of(work, start, end))
-
-
-RULE: Final = Rule("launch-bound", 15, 1, "Launch kernels together", find)

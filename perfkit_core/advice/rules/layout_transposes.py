@@ -11,11 +11,9 @@ import numpy as np
 
 from perfkit_core.advice.facts import Candidate, Facts, assume
 from perfkit_core.advice.operators import kernels, launched, launched_within, matching, operators, within
-from perfkit_core.algorithms import nesting
-from perfkit_core.algorithms.arrays import IntArray
+from perfkit_core.algorithms import arrays, nesting
 from perfkit_core.language.messages import message
 from perfkit_core.model.trace import Trace
-from perfkit_core.plugins.contracts import Rule
 from perfkit_core.replay.transforms import Quantity, Scale
 
 _CONVERTED: Final = Quantity(0.0, 0.1, 0.5, message("prior: the batch and some results are still converted"))
@@ -74,13 +72,13 @@ def find(facts: Facts) -> list[Candidate]:
     return candidates
 
 
-def converting(trace: Trace) -> IntArray:
+def converting(trace: Trace) -> arrays.IntArray:
     """Return the rows of the kernels whose names say that they change the layout."""
     rows = kernels(trace)
     return rows[matching(trace, "name", _CONVERTS.search)[rows]]
 
 
-def with_launches(trace: Trace, rows: IntArray) -> IntArray:
+def with_launches(trace: Trace, rows: arrays.IntArray) -> arrays.IntArray:
     """Return the rows of device work, and of the calls that launched only it."""
     launched_by = trace.ints("launched_by")
     wanted = np.bincount(launched_by[rows][launched_by[rows] >= 0], minlength=len(trace))
@@ -88,11 +86,8 @@ def with_launches(trace: Trace, rows: IntArray) -> IntArray:
     return np.concatenate([rows, np.flatnonzero((wanted > 0) & (wanted == every))])
 
 
-def _evidence(facts: Facts, spent: float, work: IntArray) -> dict[str, float]:
+def _evidence(facts: Facts, spent: float, work: arrays.IntArray) -> dict[str, float]:
     return {
         "layout_ns": round(spent), "layout_ratio": spent / max(facts.busy_ns, 1), "busy_ns": round(facts.busy_ns),
         "step_ns": facts.step_ns, "kernels": len(work),
     }  # fmt: skip
-
-
-RULE: Final = Rule("layout-transposes", 25, 1, "Keep one layout of tensors", find)

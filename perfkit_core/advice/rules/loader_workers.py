@@ -12,7 +12,6 @@ from perfkit_core.advice.facts import Candidate, Facts, NotEvaluableError, assum
 from perfkit_core.errors import UsageError
 from perfkit_core.language.messages import Message, message, plural
 from perfkit_core.model.schema import STEP
-from perfkit_core.plugins.contracts import Rule
 from perfkit_core.replay.batches import in_thread, in_workers
 from perfkit_core.replay.transforms import Edit, Load, Quantity, Scale
 
@@ -45,10 +44,10 @@ def find(facts: Facts) -> list[Candidate]:
     useful = loading > facts.batches_per_step * HANDOVER_NS.mid  # else the handover takes as long
     if in_thread(facts.trace, rows).any():
         useful = workers > 1  # one worker does no more than the thread
-    return [with_workers(facts, workers)] if useful else []
+    return [what_if(facts, workers)] if useful else []
 
 
-def with_workers(facts: Facts, workers: float) -> Candidate:
+def what_if(facts: Facts, workers: float) -> Candidate:
     """Return the candidate for this many workers. Raises NotEvaluableError, and UsageError for an impossible number."""
     if not 1 <= workers <= _MOST_WORKERS or workers % 1:
         raise UsageError(f"loader-workers={workers:g}: not a number of workers", f"ask for 1 to {_MOST_WORKERS}")
@@ -112,6 +111,3 @@ def _crowding(workers: int, cores: int | None) -> Message:
 
 def cores_text(count: int) -> Message:
     return plural("{n} core", "{n} cores", count)
-
-
-RULE: Final = Rule("loader-workers", 10, 1, "Load data in worker processes", find, with_workers)

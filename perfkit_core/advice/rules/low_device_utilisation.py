@@ -4,13 +4,10 @@ the cost of a larger batch was not recorded."""
 
 from __future__ import annotations
 
-from typing import Final
-
 from perfkit_core.advice.facts import Candidate, Facts, NotEvaluableError
 from perfkit_core.advice.rules.memory_near_limit import peaks
 from perfkit_core.language.messages import message
 from perfkit_core.model.schema import DATALOADER
-from perfkit_core.plugins.contracts import Rule
 
 
 def find(facts: Facts) -> list[Candidate]:
@@ -37,6 +34,3 @@ def find(facts: Facts) -> list[Candidate]:
         vetoes=(message("the training waits for its data"),),
         risks=(message("A larger batch needs more memory, and may need another learning rate."),),
     )]  # fmt: skip
-
-
-RULE: Final = Rule("low-device-utilisation", 30, 1, "Use larger batches", find)

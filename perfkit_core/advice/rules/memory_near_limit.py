@@ -4,14 +4,12 @@ total exceeds ``memory_share`` of the device's memory. No transform: it is about
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Final
 
 import numpy as np
 
 from perfkit_core.advice.facts import Candidate, Facts, NotEvaluableError
 from perfkit_core.language.messages import message
 from perfkit_core.model.schema import CPU
-from perfkit_core.plugins.contracts import Rule
 from perfkit_core.views.memory.events import MISSING, levels, memory_events
 
 
@@ -90,6 +88,3 @@ def peaks(facts: Facts) -> list[Peak]:
             message("the memory events have no running totals, so what was allocated before them is unknown")
         )
     return peaks
-
-
-RULE: Final = Rule("memory-near-limit", 29, 1, "Free device memory", find)

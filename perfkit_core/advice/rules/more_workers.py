@@ -9,20 +9,20 @@ from typing import Final
 from perfkit_core.advice.facts import Candidate, Facts, assume
 from perfkit_core.advice.rules.loader_workers import HANDOVER_NS, cores_text
 from perfkit_core.language.messages import message
-from perfkit_core.plugins.contracts import Rule
-from perfkit_core.replay.batches import in_workers
-from perfkit_core.replay.transforms import Load, Quantity
+from perfkit_core.replay import batches, transforms
 
-_FASTER: Final = Quantity(0.5, 0.55, 1.0, message("twice as many workers are up to twice as fast, if cores are free"))
+_FASTER: Final = transforms.Quantity(
+    0.5, 0.55, 1.0, message("twice as many workers are up to twice as fast, if cores are free")
+)
 
 
 def find(facts: Facts) -> list[Candidate]:
     """Return the candidate for twice the recorded workers."""
     rows, waiting = facts.batch_rows, facts.typical(facts.waited_ns)
-    if not in_workers(facts.trace, rows).any() or not facts.exceeds(waiting, facts.thresholds.loader_share):
+    if not batches.in_workers(facts.trace, rows).any() or not facts.exceeds(waiting, facts.thresholds.loader_share):
         return []
     each_ns = facts.step_ns / facts.batches_per_step
-    batch = Quantity(each_ns * _FASTER.low, each_ns * _FASTER.mid, each_ns * _FASTER.high, _FASTER.source)
+    batch = transforms.Quantity(each_ns * _FASTER.low, each_ns * _FASTER.mid, each_ns * _FASTER.high, _FASTER.source)
     times = {"waiting": waiting, "step": facts.step_ns}
     what = message("Each step waits {waiting:ns} of {step:ns} for a batch, although workers make them.", **times)
     if facts.period > 1:
@@ -38,13 +38,10 @@ def find(facts: Facts) -> list[Candidate]:
         what,
         evidence=facts.part("loader", waiting),
         rows=rows,
-        edits=(Load(rows, 1, batch_ns=batch, handover_ns=HANDOVER_NS),),
+        edits=(transforms.Load(rows, 1, batch_ns=batch, handover_ns=HANDOVER_NS),),
         ceiling_ns=round(waiting),
         preconditions=(message("workers make the batches"),),
         assumptions=assume(batch_every_ns=batch, handover_ns=HANDOVER_NS),
         risks=(message("More workers than cores slow each other down; {machine}.", machine=machine),),
         fill={"workers": "twice as many"},
     )]  # fmt: skip
-
-
-RULE: Final = Rule("more-workers", 13, 1, "Use more loader workers", find)

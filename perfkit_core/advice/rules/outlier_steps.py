@@ -11,12 +11,10 @@ import numpy as np
 import pandas as pd
 
 from perfkit_core.advice.facts import Candidate, Facts, NotEvaluableError, numbered_steps
-from perfkit_core.algorithms.arrays import BoolArray, IntArray
-from perfkit_core.algorithms.sample_statistics import LEAST_TIMES, outlying
+from perfkit_core.algorithms import arrays, sample_statistics
 from perfkit_core.language.messages import message, plural
 from perfkit_core.model.schema import KERNEL, STEP
 from perfkit_core.model.trace import Trace
-from perfkit_core.plugins.contracts import Rule
 from perfkit_core.replay.batches import waited
 from perfkit_core.views.communication.instances import communication
 
@@ -36,13 +34,16 @@ def find(facts: Facts) -> list[Candidate]:
     """Return a candidate for outlying steps, and one for a slower clock."""
     facts.need_steps()
     steps = pd.DataFrame({"rank": facts.steps.rank, "step": facts.steps.number, "dur_ns": facts.steps.recorded_ns})
-    if steps.groupby("rank").size().max() < LEAST_TIMES:
+    if steps.groupby("rank").size().max() < sample_statistics.LEAST_TIMES:
         raise NotEvaluableError(
-            message("fewer than {least} steps were recorded, so the usual step time is unknown", least=LEAST_TIMES)
+            message(
+                "fewer than {least} steps were recorded, so the usual step time is unknown",
+                least=sample_statistics.LEAST_TIMES,
+            )
         )
     limits = facts.thresholds
     is_late = steps.groupby("rank")["dur_ns"].transform(
-        lambda ns: outlying(ns.to_numpy(), limits.outlier_sigmas, limits.outlier_share)
+        lambda ns: sample_statistics.outlying(ns.to_numpy(), limits.outlier_sigmas, limits.outlier_share)
     )
     late = steps[is_late.astype(bool)]
     return [*([_late(facts, steps, late)] if len(late) else []), *_slower_clock(facts, steps)]
@@ -144,14 +145,14 @@ def _growth_ns(facts: Facts, steps: pd.DataFrame, late: pd.DataFrame) -> pd.Seri
     return growth[growth > _SHARE * growth.clip(lower=0).sum()].head(_MOST)
 
 
-def _rows(facts: Facts, steps: pd.DataFrame) -> IntArray:
+def _rows(facts: Facts, steps: pd.DataFrame) -> arrays.IntArray:
     """Return the rows of the step events themselves."""
     trace = facts.trace
     rows = np.flatnonzero(trace.host & trace.rows("kind", STEP) & (facts.replay.first >= 0))
     return rows[_within(pd.DataFrame({"rank": trace.ints("rank")[rows], "step": trace.ints("step")[rows]}), steps)]
 
 
-def _by_name(trace: Trace, chosen: BoolArray, time: IntArray) -> pd.DataFrame:
+def _by_name(trace: Trace, chosen: arrays.BoolArray, time: arrays.IntArray) -> pd.DataFrame:
     """Return sums by rank, step and name over the events in steps; the self time of steps has one name."""
     rows = np.flatnonzero(chosen & (trace.ints("step") >= 0))
     names = trace.codes("name")
@@ -163,11 +164,8 @@ def _by_name(trace: Trace, chosen: BoolArray, time: IntArray) -> pd.DataFrame:
     return named
 
 
-def _within(time: pd.DataFrame, steps: pd.DataFrame) -> BoolArray:
+def _within(time: pd.DataFrame, steps: pd.DataFrame) -> arrays.BoolArray:
     """Return the mask of the rows of ``time`` whose rank and step are in ``steps``."""
     keys = pd.MultiIndex.from_frame(steps[["rank", "step"]])
-    mask: BoolArray = pd.MultiIndex.from_frame(time[["rank", "step"]]).isin(keys)
+    mask: arrays.BoolArray = pd.MultiIndex.from_frame(time[["rank", "step"]]).isin(keys)
     return mask
-
-
-RULE: Final = Rule("outlier-steps", 36, 1, "Find out why some steps are slow", find)

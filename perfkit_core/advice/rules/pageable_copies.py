@@ -9,12 +9,10 @@ from typing import Final
 
 import numpy as np
 
+from perfkit_core.advice import operators, transfers
 from perfkit_core.advice.facts import Candidate, Facts, assume
-from perfkit_core.advice.operators import matching
-from perfkit_core.advice.transfers import Transfers, calibrated, transfers
 from perfkit_core.language.messages import message
 from perfkit_core.model.trace import Trace
-from perfkit_core.plugins.contracts import Rule
 from perfkit_core.replay.transforms import Quantity, Remove, Scale, Unblock
 
 _CALL_NS: Final = Quantity(
@@ -33,12 +31,12 @@ _PINNED: Final = Quantity(
 
 def find(facts: Facts) -> list[Candidate]:
     facts.need_device()
-    trace, copies, dur = facts.trace, transfers(facts), facts.trace.ints("dur_ns")
+    trace, copies, dur = facts.trace, transfers.transfers(facts), facts.trace.ints("dur_ns")
     copies = copies.only(~copies.to_host)
     if len(copies) and not trace.known("copy_kind"):
         return []
     pageable, pinned = (
-        copies.only(matching(trace, "copy_kind", re.compile(kind, re.IGNORECASE).search)[copies.row])
+        copies.only(operators.matching(trace, "copy_kind", re.compile(kind, re.IGNORECASE).search)[copies.row])
         for kind in ("pageable", "pinned")
     )
     spent = facts.per_step(int(dur[pageable.call].sum() + dur[pageable.syncs].sum()))
@@ -72,7 +70,7 @@ def find(facts: Facts) -> list[Candidate]:
     )]  # fmt: skip
 
 
-def _faster(trace: Trace, large: Transfers, pinned: Transfers) -> Quantity:
+def _faster(trace: Trace, large: transfers.Transfers, pinned: transfers.Transfers) -> Quantity:
     """Return the factor of large copies' time: from the run's own pinned copies, else from measurements on this
     machine, else from typical buses."""
     now, recorded = _bytes_per_ns(trace, large), _bytes_per_ns(trace, pinned)
@@ -81,7 +79,7 @@ def _faster(trace: Trace, large: Transfers, pinned: Transfers) -> Quantity:
     if recorded is not None:
         factor = min(now / recorded, 1.0)
         return Quantity(factor, factor, factor, message("pinned copies of the same recording"))
-    measured = calibrated(trace)
+    measured = transfers.calibrated(trace)
     copy = measured.copy_ns("htod", _MEASURED, pinned=True) if measured else None
     speed = _PINNED
     if copy:
@@ -90,10 +88,7 @@ def _faster(trace: Trace, large: Transfers, pinned: Transfers) -> Quantity:
     return Quantity(low, mid, high, speed.source)
 
 
-def _bytes_per_ns(trace: Trace, copies: Transfers) -> float | None:
+def _bytes_per_ns(trace: Trace, copies: transfers.Transfers) -> float | None:
     """Return the speed of the copies (bytes/ns are GB/s); None without copies."""
     total = int(trace.ints("dur_ns")[copies.row].sum())
     return round(int(copies.bytes.sum()) / total, 3) if total else None
-
-
-RULE: Final = Rule("pageable-copies", 11, 1, "Copy batches from pinned memory", find)

@@ -21,7 +21,6 @@ from perfkit_core.algorithms.arrays import IntArray
 from perfkit_core.language.messages import message, plural
 from perfkit_core.model.schema import KERNEL, OPTIMIZER, OTHER
 from perfkit_core.model.trace import Trace
-from perfkit_core.plugins.contracts import Rule
 from perfkit_core.replay.transforms import Edit, Quantity, Scale
 from perfkit_core.views.select import marked
 
@@ -197,6 +196,3 @@ def class_of(name: str, whole: bool) -> str:
     if match:
         return match[1]
     return name.split(" ")[0].rpartition(".")[2].rstrip("_") if whole else "optimizer"
-
-
-RULE: Final = Rule("per-tensor-optimizer", 17, 1, "Update all parameters at once", find)

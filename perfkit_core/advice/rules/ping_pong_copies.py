@@ -3,12 +3,9 @@ equal size, without host computation in between. Transform: both copies go."""
 
 from __future__ import annotations
 
-from typing import Final
-
 from perfkit_core.advice.facts import Candidate, Facts
 from perfkit_core.advice.transfers import round_trips
 from perfkit_core.language.messages import message
-from perfkit_core.plugins.contracts import Rule
 from perfkit_core.replay.transforms import Remove
 
 
@@ -40,6 +37,3 @@ def find(facts: Facts) -> list[Candidate]:
         risks=(message("Code on the host that reads the data outside of operators needs a copy of its own."),),
         direction="to device",
     )]  # fmt: skip
-
-
-RULE: Final = Rule("ping-pong-copies", 3, 1, "Keep data on the device", find)

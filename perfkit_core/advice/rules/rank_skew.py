@@ -16,7 +16,6 @@ from perfkit_core.algorithms.arrays import IntArray
 from perfkit_core.language.messages import message
 from perfkit_core.model.schema import DATALOADER
 from perfkit_core.model.trace import Trace
-from perfkit_core.plugins.contracts import Rule
 from perfkit_core.replay.graph import MEETING, play
 from perfkit_core.replay.transforms import Edit, Quantity, Scale, edited
 from perfkit_core.views.communication.instances import communication
@@ -134,6 +133,3 @@ def _rows_of(trace: Trace, rank: int | None, part: str) -> IntArray:
     mask = {DEVICE: ~trace.host, LOADING: on_host & loading, HOST: on_host & ~loading}[part]
     mask = mask & ~talk.device & (talk.call < 0) & (trace.ints("step") >= 0)
     return np.flatnonzero(mask if rank is None else mask & (trace.ints("rank") == rank))
-
-
-RULE: Final = Rule("rank-skew", 34, 1, "Make the slow rank as fast as the others", find)

@@ -11,11 +11,9 @@ import numpy as np
 
 from perfkit_core.advice.facts import Candidate, Facts, numbered_steps
 from perfkit_core.advice.operators import distinct_names, matching, outermost
-from perfkit_core.algorithms import groupby
-from perfkit_core.algorithms.arrays import IntArray
+from perfkit_core.algorithms import arrays, groupby
 from perfkit_core.language.messages import message
 from perfkit_core.model.schema import ANNOTATION, OPERATOR, OPERATOR_DETAIL, PYTHON, STEP
-from perfkit_core.plugins.contracts import Rule
 from perfkit_core.replay.transforms import Remove
 from perfkit_core.views.select import rank_codes
 
@@ -57,7 +55,7 @@ def find(facts: Facts) -> list[Candidate]:
     return candidates
 
 
-def _recompiled(facts: Facts, rows: IntArray) -> Candidate:
+def _recompiled(facts: Facts, rows: arrays.IntArray) -> Candidate:
     trace, recorded = facts.trace, facts.steps.recorded_ns
     numbers = np.unique(trace.ints("step")[rows])
     hit = np.isin(facts.steps.number, numbers)
@@ -83,6 +81,3 @@ def _recompiled(facts: Facts, rows: IntArray) -> Candidate:
         preconditions=(message("the steps come after the first recorded one, which may compile"),),
         risks=(message("Code for shapes that change can be slower than code for one shape."),),
     )  # fmt: skip
-
-
-RULE: Final = Rule("recompilation", 35, 1, "Compile once", find)

@@ -13,12 +13,10 @@ import numpy as np
 
 from perfkit_core.advice.facts import Candidate, Facts, assume
 from perfkit_core.advice.operators import matching, name_of, operators, outermost
-from perfkit_core.algorithms import groupby, nesting
-from perfkit_core.algorithms.arrays import IntArray
+from perfkit_core.algorithms import arrays, groupby, nesting
 from perfkit_core.language.messages import message, plural
 from perfkit_core.model.schema import ANNOTATION, BACKWARD, DATALOADER, FORWARD, OPERATOR_DETAIL, OPTIMIZER, STEP
 from perfkit_core.model.trace import Trace
-from perfkit_core.plugins.contracts import Rule
 from perfkit_core.replay.transforms import Quantity, Scale
 from perfkit_core.views.select import threads
 
@@ -40,9 +38,9 @@ class Rounds:
     """Selections in loops, by thread and time: ``rows``, number of the ``loop`` of each, and ``each`` loop's selections
     per iteration, arrays of shape (selections,)."""
 
-    rows: IntArray
-    loop: IntArray
-    each: IntArray
+    rows: arrays.IntArray
+    loop: arrays.IntArray
+    each: arrays.IntArray
 
 
 def find(facts: Facts) -> list[Candidate]:
@@ -84,7 +82,7 @@ def find(facts: Facts) -> list[Candidate]:
     )]  # fmt: skip
 
 
-def _gradients(facts: Facts, selects: IntArray) -> IntArray:
+def _gradients(facts: Facts, selects: arrays.IntArray) -> arrays.IntArray:
     """Return the outermost backward operators of the selections: by the recorded sequence number, else those of a
     selection in steps without other selections."""
     trace = facts.trace
@@ -130,6 +128,3 @@ def find_rounds(trace: Trace, least: float) -> Rounds:
                 begins[low] = True
     kept = each > 0
     return Rounds(rows[kept], np.cumsum(begins)[kept] - 1, each[kept])
-
-
-RULE: Final = Rule("select-loop", 19, 1, "Select once, not in every round", find)

@@ -10,7 +10,6 @@ from typing import Final
 from perfkit_core.advice.facts import Candidate, Facts
 from perfkit_core.advice.matrix_products import HALF, PLAIN, SINGLE, cores_and_kernels, slow_products
 from perfkit_core.language.messages import message
-from perfkit_core.plugins.contracts import Rule
 from perfkit_core.replay.transforms import Quantity
 
 _MIXED: Final = Quantity(
@@ -44,6 +43,3 @@ def find(facts: Facts) -> list[Candidate]:
         "tf32-off",
     )  # fmt: skip
     return [*(replace(candidate, words={"numbers": "half"}) for candidate in half), *single]
-
-
-RULE: Final = Rule("tensor-cores-unused", 22, 1, "Use tensor cores", find)

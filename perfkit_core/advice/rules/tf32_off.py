@@ -9,7 +9,6 @@ from typing import Final
 from perfkit_core.advice.facts import Candidate, Facts
 from perfkit_core.advice.matrix_products import HALF, PLAIN, SINGLE, cores_and_kernels, slow_products
 from perfkit_core.language.messages import message
-from perfkit_core.plugins.contracts import Rule
 from perfkit_core.replay.transforms import Quantity
 
 _TF32: Final = Quantity(
@@ -32,6 +31,3 @@ def find(facts: Facts) -> list[Candidate]:
         message("Products keep 10 bits of the mantissa instead of 23."),
         "tensor-cores-unused",
     )  # fmt: skip
-
-
-RULE: Final = Rule("tf32-off", 23, 1, "Allow TF32 for products of single precision", find)

@@ -3,12 +3,9 @@ processes exceed the cores. No transform: the saving depends on the machine."""
 
 from __future__ import annotations
 
-from typing import Final
-
 from perfkit_core.advice.facts import Candidate, Facts, NotEvaluableError
 from perfkit_core.advice.rules.loader_workers import cores_text
 from perfkit_core.language.messages import message, plural
-from perfkit_core.plugins.contracts import Rule
 from perfkit_core.recording.environment import CORES, PROCESSES, THREADS
 
 
@@ -38,6 +35,3 @@ def find(facts: Facts) -> list[Candidate]:
         risks=(message("The saving depends on what else runs on the machine: measure it."),),
         fill={"threads": str(proposed)},
     )]  # fmt: skip
-
-
-RULE: Final = Rule("thread-oversubscription", 14, 1, "Use no more threads than cores", find)

@@ -10,20 +10,11 @@ from typing import Final
 
 import numpy as np
 
+from perfkit_core.advice import operators, transfers
 from perfkit_core.advice.facts import Candidate, Facts, NotEvaluableError, assume, listed
-from perfkit_core.advice.operators import matching, names_of
-from perfkit_core.advice.transfers import (
-    OuterOperators,
-    Transfers,
-    elements,
-    on_host_ns,
-    outer_operators,
-    transfers,
-)
 from perfkit_core.algorithms.arrays import BoolArray, IntArray
 from perfkit_core.language.messages import message
 from perfkit_core.model.schema import KERNEL
-from perfkit_core.plugins.contracts import Rule
 from perfkit_core.replay.transforms import Case, Edit, InCases, Insert, Move, Quantity, Remove
 from perfkit_core.views.devices.kernels import parameters
 
@@ -52,11 +43,11 @@ class _Chains:
 
 def find(facts: Facts) -> list[Candidate]:
     facts.need_device()
-    trace, copies = facts.trace, transfers(facts)
+    trace, copies = facts.trace, transfers.transfers(facts)
     fetched = copies.only(copies.to_host & (copies.bytes <= facts.thresholds.tiny_bytes))
     if not len(fetched):
         return []
-    order = outer_operators(facts, copies.owner)
+    order = transfers.outer_operators(facts, copies.owner)
     chains = _chains(facts, order, copies, fetched)
     if not len(chains.at):
         return []
@@ -66,7 +57,7 @@ def find(facts: Facts) -> list[Candidate]:
     own, costs, edits = canonical.codes[rows], {}, list[Edit]()
     for code in np.unique(own):
         name = canonical.values[code] if code >= 0 else "other"
-        costs[f"{name}_on_host_ns"] = on_host_ns(facts, order, name)
+        costs[f"{name}_on_host_ns"] = transfers.on_host_ns(facts, order, name)
         edits.append(Move(rows[own == code], True, costs[f"{name}_on_host_ns"]))
     # a copy goes if its source was made among them; else the device may feed them, and that copy stays except at best
     is_sure = np.isin(order.of[fetched.call], chains.fetched_by[chains.rooted])
@@ -76,7 +67,7 @@ def find(facts: Facts) -> list[Candidate]:
         edits += [Remove(sure.everything), Insert(sure.owner, _READ_NS)]
     if len(unsure):
         edits.append(InCases(Remove(unsure.everything), (Case.SHORT,)))
-    names, count = names_of(trace, rows), facts.per_step(len(rows))
+    names, count = operators.names_of(trace, rows), facts.per_step(len(rows))
     copy_count = facts.per_step(int((is_sure | is_unsure).sum()))
     return [Candidate(
         facts.plural(
@@ -104,7 +95,9 @@ def find(facts: Facts) -> list[Candidate]:
     )]  # fmt: skip
 
 
-def _chains(facts: Facts, order: OuterOperators, copies: Transfers, fetched: Transfers) -> _Chains:
+def _chains(
+    facts: Facts, order: transfers.OuterOperators, copies: transfers.Transfers, fetched: transfers.Transfers
+) -> _Chains:
     """Return the operators before each fetched result, back to the first one that is not tiny."""
     trace, count = facts.trace, len(order)
     fetches = np.zeros(count + 1, np.bool_)  # the last item is for "no operator follows"
@@ -128,7 +121,7 @@ def _chains(facts: Facts, order: OuterOperators, copies: Transfers, fetched: Tra
     return _Chains(at, following[at], rooted[following[at]])
 
 
-def _tiny(facts: Facts, order: OuterOperators) -> BoolArray:
+def _tiny(facts: Facts, order: transfers.OuterOperators) -> BoolArray:
     """Return the mask of the operators on few numbers that could run on the host. Raises NotEvaluableError."""
     trace, launched_by = facts.trace, facts.trace.ints("launched_by")
     # whether all kernels of an operator have one thread block: 1 yes, 0 no, -1 not recorded
@@ -141,7 +134,7 @@ def _tiny(facts: Facts, order: OuterOperators) -> BoolArray:
     blocks = np.where(order.kernels == 0, -1, 1)
     blocks[at[~recorded]] = -1
     blocks[at[recorded & ~is_single]] = 0
-    count = elements(trace, order.row)
+    count = transfers.elements(trace, order.row)
     if not (count >= 0).any() and not (blocks >= 0).any():
         raise NotEvaluableError(
             message("results of few bytes are fetched, but neither shapes nor grid sizes of kernels were recorded"),
@@ -149,9 +142,6 @@ def _tiny(facts: Facts, order: OuterOperators) -> BoolArray:
         )
     few = np.where(count >= 0, count <= facts.thresholds.tiny_elements, blocks == 1)
     few |= (count < 0) & (order.works == 0)
-    vetoed = trace.rows("op_name", *_VETOED)[order.row] | matching(trace, "dtypes", _HALF.search)[order.row]
+    vetoed = trace.rows("op_name", *_VETOED)[order.row] | operators.matching(trace, "dtypes", _HALF.search)[order.row]
     tiny: BoolArray = few & (blocks != 0) & ~vetoed
     return tiny
-
-
-RULE: Final = Rule("tiny-ops-on-device", 1, 1, "Compute small things on the host", find)

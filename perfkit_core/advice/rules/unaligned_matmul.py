@@ -11,13 +11,11 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from perfkit_core.advice import matrix_products, operators
 from perfkit_core.advice.facts import Candidate, Facts, assume
-from perfkit_core.advice.matrix_products import HALF, matrix_kernels
-from perfkit_core.advice.operators import Shapes, per_row, shapes_of
 from perfkit_core.algorithms.arrays import IntArray
 from perfkit_core.language.messages import message
 from perfkit_core.model.trace import Trace
-from perfkit_core.plugins.contracts import Rule
 from perfkit_core.replay.transforms import Quantity, Scale
 
 MULTIPLE: Final = 8
@@ -63,14 +61,16 @@ def find(facts: Facts) -> list[Candidate]:
 
 def _unaligned_kernels(trace: Trace) -> tuple[IntArray, IntArray]:
     """Return the rows of the kernels, and the dimension of each that is not a multiple."""
-    kernels = matrix_kernels(trace)
-    at = np.flatnonzero((kernels.type == HALF) & (kernels.operator >= 0) & ~kernels.convolves)
+    kernels = matrix_products.matrix_kernels(trace)
+    at = np.flatnonzero((kernels.type == matrix_products.HALF) & (kernels.operator >= 0) & ~kernels.convolves)
     at = at[trace.rows("op_name", *_PRODUCTS)[kernels.operator[at]]]
     rows, operator, names = kernels.row[at], kernels.operator[at], trace.codes("name")
     # numbers that a kernel reads at a time, if its name says so (align8)
     matches = [_ALIGN.search(name) for name in names.values]
     reads = names.lookup(np.array([int(match[1]) if match else 0 for match in matches], np.int64), 0)[rows]
-    size = np.where((reads > 0) & (reads < MULTIPLE), per_row(trace, operator, unaligned, 0), _by_rows(trace, operator))
+    size = np.where(
+        (reads > 0) & (reads < MULTIPLE), operators.per_row(trace, operator, unaligned, 0), _by_rows(trace, operator)
+    )
     size = np.where(reads >= MULTIPLE, 0, size)
     return rows[size > 0], size[size > 0]
 
@@ -90,12 +90,12 @@ def _by_rows(trace: Trace, operator: IntArray) -> IntArray:
     for index, pair in enumerate(pairs.tolist()):
         if pair >= 0:  # -1 is no shapes, so such pairs are negative
             text = strides.dictionary[pair % width].as_py() if pair % width < width - 1 else None
-            recorded = None if text is None else shapes_of(text)
-            sizes[index] = unaligned_rows(shapes_of(shapes.values[pair // width]), recorded)
+            recorded = None if text is None else operators.shapes_of(text)
+            sizes[index] = unaligned_rows(operators.shapes_of(shapes.values[pair // width]), recorded)
     return sizes[at]
 
 
-def unaligned_rows(shapes: Shapes, strides: Shapes | None) -> int:
+def unaligned_rows(shapes: operators.Shapes, strides: operators.Shapes | None) -> int:
     """Return the largest row length in memory of factors and product that is above 8 and not a multiple of it, else 0.
     Without strides the shapes determine the layout."""
     factors = _matrices(shapes)
@@ -109,18 +109,15 @@ def unaligned_rows(shapes: Shapes, strides: Shapes | None) -> int:
     return _largest(sizes)
 
 
-def unaligned(shapes: Shapes) -> int:
+def unaligned(shapes: operators.Shapes) -> int:
     """Return the same as :func:`unaligned_rows` for all three dimensions, if the kernel determines the layout."""
     return _largest([size for at in _matrices(shapes) for size in shapes[at][-2:]])
 
 
-def _matrices(shapes: Shapes) -> list[int]:
+def _matrices(shapes: operators.Shapes) -> list[int]:
     """Return the positions of the two factors among the inputs; a bias precedes them."""
     return [at for at, shape in enumerate(shapes) if len(shape) >= 2][-2:]
 
 
 def _largest(sizes: list[int]) -> int:
     return max((size for size in sizes if size > MULTIPLE and size % MULTIPLE), default=0)
-
-
-RULE: Final = Rule("unaligned-matmul", 24, 1, "Pad matrices to multiples of 8", find)

@@ -11,12 +11,10 @@ import numpy as np
 
 from perfkit_core.advice.facts import Candidate, Facts, NotEvaluableError, assume
 from perfkit_core.advice.operators import backward_of, launched_within, matching, operator_order, per_row
-from perfkit_core.algorithms import nesting
-from perfkit_core.algorithms.arrays import IntArray
+from perfkit_core.algorithms import arrays, nesting
 from perfkit_core.language.messages import message
 from perfkit_core.model.schema import FORWARD
 from perfkit_core.model.trace import Trace
-from perfkit_core.plugins.contracts import Rule
 from perfkit_core.replay.transforms import Quantity, Scale
 
 _FUSED: Final = Quantity(
@@ -70,7 +68,7 @@ def find(facts: Facts) -> list[Candidate]:
     )]  # fmt: skip
 
 
-def chain_rows(trace: Trace) -> tuple[IntArray, int]:
+def chain_rows(trace: Trace) -> tuple[arrays.IntArray, int]:
     """Return the rows of the operators in chains of product, softmax and product, and the number of chains."""
     order, canonical = operator_order(trace), trace.codes("op_name")
     role = canonical.lookup(np.array([_ROLES.get(name, _OTHER) for name in canonical.values], np.int64), _OTHER)
@@ -95,6 +93,3 @@ def chain_rows(trace: Trace) -> tuple[IntArray, int]:
     np.add.at(change, before[whole], 1)
     np.add.at(change, after[whole] + 1, -1)
     return order.row[np.cumsum(change)[:-1] > 0], int(whole.sum())
-
-
-RULE: Final = Rule("unfused-attention", 27, 1, "Use fused attention", find)

@@ -12,12 +12,10 @@ import numpy as np
 
 from perfkit_core.advice.facts import Candidate, Facts
 from perfkit_core.advice.operators import name_of, operators, within
-from perfkit_core.algorithms import groupby, intervals, nesting
-from perfkit_core.algorithms.arrays import IntArray
+from perfkit_core.algorithms import arrays, groupby, intervals, nesting
 from perfkit_core.language.messages import message
 from perfkit_core.model.schema import COMMUNICATION, DEVICE_WORK, OPERATOR, RUNTIME, SYNC
 from perfkit_core.model.trace import Trace
-from perfkit_core.plugins.contracts import Rule
 from perfkit_core.views.steps.activity import covered_ns
 
 _CLOCK_NS: Final = 1_000
@@ -48,7 +46,7 @@ def find(facts: Facts) -> list[Candidate]:
     return sorted(candidates, key=lambda candidate: -int(candidate.evidence["call_ns"]))
 
 
-def _own_ns(trace: Trace) -> IntArray:
+def _own_ns(trace: Trace) -> arrays.IntArray:
     """Return the time of each operator less that of operators inside it, shape (rows,), 0 for other events. Unlike self
     time it includes runtime calls."""
     operator = trace.host & trace.rows("kind", OPERATOR, COMMUNICATION)
@@ -59,7 +57,7 @@ def _own_ns(trace: Trace) -> IntArray:
     return total
 
 
-def _waiting(facts: Facts, calls: IntArray, own_ns: IntArray, shortest_ns: int) -> list[Candidate]:
+def _waiting(facts: Facts, calls: arrays.IntArray, own_ns: arrays.IntArray, shortest_ns: int) -> list[Candidate]:
     """Return the candidate for an operator's calls if they wait: a device works during them, and they spend their time
     in its runtime, if that was recorded. An operator that computes on the host beside a busy device does not wait."""
     trace, dur = facts.trace, facts.trace.ints("dur_ns")
@@ -104,7 +102,7 @@ def _waiting(facts: Facts, calls: IntArray, own_ns: IntArray, shortest_ns: int) 
     )]  # fmt: skip
 
 
-def _by_rank(trace: Trace, calls: IntArray) -> Iterator[tuple[IntArray, IntArray]]:
+def _by_rank(trace: Trace, calls: arrays.IntArray) -> Iterator[tuple[arrays.IntArray, arrays.IntArray]]:
     """Yield for each rank, since clocks differ, the calls and the device work that they did not launch: a call that
     waits for its own copy is slow itself."""
     launched_by, rank = trace.ints("launched_by"), trace.ints("rank")
@@ -112,6 +110,3 @@ def _by_rank(trace: Trace, calls: IntArray) -> Iterator[tuple[IntArray, IntArray
     work = np.flatnonzero(trace.rows("kind", *DEVICE_WORK) & ~trace.host & ~own)
     for number in np.unique(rank[calls]):
         yield calls[rank[calls] == number], work[rank[work] == number]
-
-
-RULE: Final = Rule("waiting-operator", 9, 1, "This operator waits: do not optimise it", find)

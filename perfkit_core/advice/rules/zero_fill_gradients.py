@@ -14,7 +14,6 @@ from perfkit_core.advice.operators import CLEARS_GRADIENTS, matching, operators
 from perfkit_core.algorithms import nesting
 from perfkit_core.language.messages import message
 from perfkit_core.model.schema import OPTIMIZER
-from perfkit_core.plugins.contracts import Rule
 from perfkit_core.replay.transforms import Edit, Quantity, Remove, Scale
 
 _ZEROS: Final = re.compile(r"(?<![a-z])(zero|fill|full)(?![a-z])", re.IGNORECASE)
@@ -72,6 +71,3 @@ def find(facts: Facts) -> list[Candidate]:
         assumptions=assume(taken_over_ns=_TAKEN_NS, device_factor=_GONE),
         risks=(message("Code that reads a gradient after clearing gets None instead of zeros."),),
     )]  # fmt: skip
-
-
-RULE: Final = Rule("zero-fill-gradients", 18, 1, "Drop gradients instead of filling them with zeros", find)

@@ -7,8 +7,8 @@ import pytest
 from perfkit_core.advice.facts import Facts, NotEvaluableError
 from perfkit_core.advice.predict import predict
 from perfkit_core.advice.rules.device_sync import find as device_sync
-from perfkit_core.advice.rules.host_sync import fetched_every as host_sync_every
 from perfkit_core.advice.rules.host_sync import find as host_sync
+from perfkit_core.advice.rules.host_sync import what_if as host_sync_every
 from tests.support.advised import BOTH, Rows, call, copy, found, kernel, op, predicted, steps, why_not
 
 
