@@ -33,8 +33,7 @@ from perfkit_core.calibration.bench import (
 from perfkit_core.errors import CaptureError, UsageError
 from perfkit_core.plugins.contracts import Calibrator
 from perfkit_core.plugins.manager import get_plugins
-from perfkit_core.system.machine import cpu_model, usable_cpus
-from perfkit_core.system.paths import replacing
+from perfkit_core.system import machine, paths
 
 
 def folder() -> Path:
@@ -57,7 +56,7 @@ def save(found: Calibration) -> Path:
 
     path = place(found)
     try:
-        with replacing(path) as file:
+        with paths.replacing(path) as file:
             file.write_bytes(msgspec.json.format(msgspec.json.encode(found), indent=1) + b"\n")
     except OSError as error:
         raise UsageError(f"{path}: cannot be written ({error.strerror or error})", "set XDG_CACHE_HOME") from None
@@ -163,7 +162,7 @@ def known(framework: str, device: str | None = None) -> Calibration | None:
     Measures nothing, and does not import the framework."""
     calibrator = get_plugins().calibrators().get(framework)
     version = calibrator.version() if calibrator else None
-    fits = (one for one in kept(framework) if (one.version, one.cpu) == (version, cpu_model()))
+    fits = (one for one in kept(framework) if (one.version, one.cpu) == (version, machine.cpu_model()))
     return next((one for one in fits if device is None or one.device == device), None)
 
 
@@ -176,8 +175,8 @@ def calibrate(calibrator: Calibrator, report: Callable[[str], None] = lambda tex
     found = Calibration(
         calibrator.framework,
         version,
-        cpu_model(),
-        len(usable_cpus()),
+        machine.cpu_model(),
+        len(machine.usable_cpus()),
         bench.device.name if bench.device else None,
         bench.threads,
         datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds"),

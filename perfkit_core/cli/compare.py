@@ -73,8 +73,7 @@ def compare(
 
     Exit codes: 0, 1 a condition of --fail-on holds, 2 a run or an option is invalid.
     """
-    from perfkit_core.compare.change import against_report
-    from perfkit_core.compare.multi_run import Run, multi_run_report
+    from perfkit_core.compare import change, multi_run
     from perfkit_core.compare.report import comparison_report
     from perfkit_core.report.summary import cut
 
@@ -89,12 +88,12 @@ def compare(
     names = [run.name for run in named]
     with working("comparing"):
         if against:
-            report = against_report((captures[0], captures[1]), (captures[2], captures[3]), wanted, names)
+            report = change.against_report((captures[0], captures[1]), (captures[2], captures[3]), wanted, names)
         elif len(names) == 2:
             report = comparison_report(captures[0], captures[1], wanted, names)
         else:
-            report = multi_run_report(
-                [Run(name, tuple(run)) for name, run in zip(names, captures, strict=True)], wanted
+            report = multi_run.multi_run_report(
+                [multi_run.Run(name, tuple(run)) for name, run in zip(names, captures, strict=True)], wanted
             )
     tables = options.names(views)
     if chosen.name == "markdown" and not views:

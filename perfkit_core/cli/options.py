@@ -154,9 +154,7 @@ def write_shard(
     average: bool = False,
 ) -> None:
     """Reduce shard ``I/N`` of the ranks and write the partials. Raises UsageError and SourceError."""
-    from perfkit_core.ranks import files
-    from perfkit_core.ranks.plan import Job, plan
-    from perfkit_core.ranks.run import Serial, run
+    from perfkit_core.ranks import files, plan, run
     from perfkit_core.report.summary import check_average
 
     match = re.fullmatch(r"(\d{1,6})/(\d{1,6})", shard)
@@ -167,12 +165,12 @@ def write_shard(
         raise UsageError("--shard writes partials", f"-o NAME{files.SUFFIX}")
     if average:
         check_average(views)
-    job = Job(tuple(view.name for view in views), request, average, keep)
+    job = plan.Job(tuple(view.name for view in views), request, average, keep)
     with reading(sources) as show:
-        whole = plan(sources, keep)
+        whole = plan.plan(sources, keep)
         part = whole.share(number, of)
         count = len(part.ranks)
-        partials, failed = run(Serial(), part, job, lambda done: show(f"rank {done} of {count}"))
+        partials, failed = run.run(run.Serial(), part, job, lambda done: show(f"rank {done} of {count}"))
     left_out = {number - 1 + of * position: rank.message for position, rank in failed.items()}
     stored = files.Stored(
         files.FORMAT, files.VERSION, whole.source, len(whole.ranks), (number, of), job, part.findings, tuple(partials),

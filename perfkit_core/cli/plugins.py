@@ -6,8 +6,7 @@ from typing import Any, Final
 
 import click
 
-from perfkit_core.cli import options
-from perfkit_core.cli.output import emit, renderer
+from perfkit_core.cli import options, output
 from perfkit_core.plugins.manager import get_plugins
 
 _PREFIX: Final = "perfkit_"
@@ -25,7 +24,7 @@ def plugins(format_name: str | None) -> None:
 
     from perfkit_core.report.model import Report, Section
 
-    chosen = renderer(format_name)
+    chosen = output.renderer(format_name)
     installed = get_plugins()
     # calls every hook, so that a plugin that fails only then is listed with its error
     installed.operator_names(None)
@@ -61,4 +60,4 @@ def plugins(format_name: str | None) -> None:
         Section(name, title, pd.DataFrame(rows, columns=columns, dtype=object))
         for name, (title, columns, rows) in tables.items()
     )
-    emit(Report("perfkit plugins", (), sections), chosen, None)
+    output.emit(Report("perfkit plugins", (), sections), chosen, None)

@@ -17,13 +17,12 @@ from typing import TYPE_CHECKING
 
 import click
 
+from perfkit_core.cli import main
 from perfkit_core.cli import options as shared
-from perfkit_core.cli.main import INTERRUPTED, collect_as_usual
 from perfkit_core.cli.options import Whole
 from perfkit_core.errors import CaptureError, PerfkitError
 from perfkit_core.plugins.manager import get_plugins
-from perfkit_core.system.packages import FirstImport
-from perfkit_core.system.paths import is_remote
+from perfkit_core.system import packages, paths
 
 if TYPE_CHECKING:
     from perfkit_core.plugins.contracts import Recorder, Recording
@@ -95,7 +94,7 @@ class Session:
         if named:
             self._begin(named[0])
             return run(script)
-        with FirstImport(self._recorders, self._begin):
+        with packages.FirstImport(self._recorders, self._begin):
             return run(script)
 
     def _begin(self, framework: str) -> None:
@@ -111,7 +110,7 @@ class Session:
         try:
             files = self._recording.finish() if self._recording is not None else 0
         finally:
-            if not is_remote(self.run_dir):  # a store has no empty folders
+            if not paths.is_remote(self.run_dir):  # a store has no empty folders
                 with contextlib.suppress(OSError):  # only an empty folder can be removed
                     self.run_dir.rmdir()
         if files:
@@ -128,7 +127,7 @@ class Session:
 
 def prepare(script: Path, arguments: Sequence[str]) -> None:
     """Set ``sys.argv``, ``sys.path[0]`` and garbage collection as ``python script arguments`` has them."""
-    collect_as_usual()
+    main.collect_as_usual()
     sys.argv = [str(script), *arguments]
     sys.path[:1] = [str(script.resolve().parent)]
 
@@ -154,7 +153,7 @@ def run(script: Path) -> int:
             frames = frames.tb_next
         error = error.with_traceback(frames)
         sys.excepthook(type(error), error, error.__traceback__)
-        return INTERRUPTED if isinstance(error, KeyboardInterrupt) else 1
+        return main.INTERRUPTED if isinstance(error, KeyboardInterrupt) else 1
     return 0
 
 

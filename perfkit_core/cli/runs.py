@@ -28,13 +28,12 @@ def runs(folder: Path, read_files: bool, limit: int | None, format_name: str | N
 
     Shows each run folder, stored run and trace file with its main figures, or why it cannot be read.
     """
-    from perfkit_core.report.model import Report, Section
-    from perfkit_core.report.run_list import COLUMNS, list_runs
+    from perfkit_core.report import model, run_list
 
     chosen = renderer(format_name, output)
     refuse_overwriting_below(output, folder)
     with working(f"searching {folder}"):
-        table = list_runs(folder, read_files=read_files)
+        table = run_list.list_runs(folder, read_files=read_files)
     note = []
     intact = table[table["error"].isna()]
     if chosen.name in FOR_PEOPLE and len(intact):
@@ -50,8 +49,8 @@ def runs(folder: Path, read_files: bool, limit: int | None, format_name: str | N
         table = table.head(limit)
     place = readable(folder)
     empty = say("no runs or trace files below {folder}", folder=place)
-    section = Section("runs", say("Runs"), table, " ".join(note), empty, limit or None, columns=COLUMNS)
-    emit(Report(say("Runs in {folder}", folder=place), (), (section,), data={"source": place}), chosen, output)
+    section = model.Section("runs", say("Runs"), table, " ".join(note), empty, limit or None, columns=run_list.COLUMNS)
+    emit(model.Report(say("Runs in {folder}", folder=place), (), (section,), data={"source": place}), chosen, output)
     say_written(output)
 
 

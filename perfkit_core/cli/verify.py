@@ -64,13 +64,12 @@ def verify(
     """
     from perfkit_core.system import failures
     from perfkit_core.verify import ledger as ledgers
-    from perfkit_core.verify import outcome, prediction
+    from perfkit_core.verify import outcome, prediction, runs
     from perfkit_core.verify.metric import Metric
     from perfkit_core.verify.outcome import report
-    from perfkit_core.verify.runs import Plan
 
     chosen = renderer(format_name, output, without=("html", "csv"))
-    plan = Plan(base, change, Metric(metric, higher_is_better, warmup_steps), rounds, warmup, timeout)
+    plan = runs.Plan(base, change, Metric(metric, higher_is_better, warmup_steps), rounds, warmup, timeout)
     predicted = None
     if advice is not None and predicted_ns is not None:
         raise UsageError("--advice and --predicted-ns exclude each other", "give one of them")

@@ -13,21 +13,10 @@ from typing import Final
 import numpy as np
 import pandas as pd
 
+from perfkit_core.compare import explanation, statistics
 from perfkit_core.compare.attribute.causes import by_layer, causes, explained, largest_first, waterfall
-from perfkit_core.compare.explanation import DRAWN, MEAN, SHOWN_CAUSES, drawn, largest_causes
 from perfkit_core.compare.pair import Asked, Pair, pair
 from perfkit_core.compare.report import COLUMNS, labels, reasons, report_of, rows, source_of
-from perfkit_core.compare.statistics import (
-    FASTER,
-    NO_DIFFERENCE,
-    PERHAPS_FASTER,
-    PERHAPS_SLOWER,
-    SLOWER,
-    TOO_FEW,
-    Capture,
-    SampleStatistics,
-    of_steps,
-)
 from perfkit_core.language.messages import SIDES, Message, mark, message, say
 from perfkit_core.model.trace import Trace
 from perfkit_core.report.model import Report, Section, declared
@@ -40,18 +29,26 @@ _NOTE = mark(
     "The change is new: what both pairs have in common cancels out."
 )
 _VERDICTS: Final = {
-    SLOWER: mark("New: other became {change:ns} slower relative to base since the earlier pair{interval}{noise}."),
-    FASTER: mark("New: other became {change:ns} faster relative to base since the earlier pair{interval}{noise}."),
-    PERHAPS_SLOWER: mark(
+    statistics.SLOWER: mark(
+        "New: other became {change:ns} slower relative to base since the earlier pair{interval}{noise}."
+    ),
+    statistics.FASTER: mark(
+        "New: other became {change:ns} faster relative to base since the earlier pair{interval}{noise}."
+    ),
+    statistics.PERHAPS_SLOWER: mark(
         "Possibly new (machine noise cannot be ruled out): other became {change:ns} slower relative to base since "
         "the earlier pair{interval}{noise}; record three captures of each."
     ),
-    PERHAPS_FASTER: mark(
+    statistics.PERHAPS_FASTER: mark(
         "Possibly new (machine noise cannot be ruled out): other became {change:ns} faster relative to base since "
         "the earlier pair{interval}{noise}; record three captures of each."
     ),
-    NO_DIFFERENCE: mark("Nothing new beyond noise: the difference has changed by {change:+ns}{interval}{noise}."),
-    TOO_FEW: mark("Too few steps to tell what is new: the difference has changed by {change:+ns}{interval}{noise}."),
+    statistics.NO_DIFFERENCE: mark(
+        "Nothing new beyond noise: the difference has changed by {change:+ns}{interval}{noise}."
+    ),
+    statistics.TOO_FEW: mark(
+        "Too few steps to tell what is new: the difference has changed by {change:+ns}{interval}{noise}."
+    ),
 }
 
 
@@ -90,27 +87,30 @@ def change(before: Pair, now: Pair) -> Change | None:
     return _of_independent(before.steps, now.steps)
 
 
-def _same(first: Sequence[Capture], second: Sequence[Capture]) -> bool:
+def _same(first: Sequence[statistics.Capture], second: Sequence[statistics.Capture]) -> bool:
     same_count = len(first) == len(second)
     return same_count and all(np.array_equal(a.step_ns, b.step_ns) for a, b in zip(first, second, strict=True))
 
 
-def _statistics(base: Sequence[Capture], other: Sequence[Capture], between: float) -> SampleStatistics | None:
-    return of_steps([capture.step_ns for capture in base], [capture.step_ns for capture in other], between)
+def _statistics(
+    base: Sequence[statistics.Capture], other: Sequence[statistics.Capture], between: float
+) -> statistics.SampleStatistics | None:
+    return statistics.of_steps([capture.step_ns for capture in base], [capture.step_ns for capture in other], between)
 
 
-def _of_independent(before: SampleStatistics, now: SampleStatistics) -> Change:
+def _of_independent(before: statistics.SampleStatistics, now: statistics.SampleStatistics) -> Change:
     """Combine two differences that share no run."""
     whole = now.difference - before.difference
     bounds = (before.low, before.high, now.low, now.high, before.noise, now.noise)
     if any(value is None for value in bounds):
-        return Change(before.difference, now.difference, None, None, None, TOO_FEW if whole else NO_DIFFERENCE)
+        verdict = statistics.TOO_FEW if whole else statistics.NO_DIFFERENCE
+        return Change(before.difference, now.difference, None, None, None, verdict)
     b_low, b_high, n_low, n_high, b_noise, n_noise = (float(value or 0) for value in bounds)
     low = round(whole - hypot(now.difference - n_low, b_high - before.difference))
     high = round(whole + hypot(n_high - now.difference, before.difference - b_low))
     noise = round(hypot(b_noise, n_noise))
     beyond = not low <= 0 <= high and abs(whole) > noise
-    verdict = (SLOWER if whole > 0 else FASTER) if beyond else NO_DIFFERENCE
+    verdict = (statistics.SLOWER if whole > 0 else statistics.FASTER) if beyond else statistics.NO_DIFFERENCE
     return Change(before.difference, now.difference, low, high, noise, verdict)
 
 
@@ -154,15 +154,15 @@ def against_report(sides: tuple[Side, Side], earlier: tuple[Side, Side], asked: 
 
     first, last = (0 if tree.empty else int(tree["difference_ns"].iloc[0]) for tree in trees)
     ends = (say("difference before"), first), (say("difference now"), last)
-    picture = waterfall(by_cause, *ends, DRAWN)
-    mean, none = "" if step is None else say(MEAN), say("layers are needed in all four runs")
-    sections = [drawn("new_waterfall", say("What is new"), picture, of_medians=step is not None)]
+    picture = waterfall(by_cause, *ends, explanation.DRAWN)
+    mean, none = "" if step is None else say(explanation.MEAN), say("layers are needed in all four runs")
+    sections = [explanation.drawn("new_waterfall", say("What is new"), picture, of_medians=step is not None)]
     if step_table is not None:
         sections.append(Section("new_step_time", say("Is it real?"), step_table, say(_NOTE)))
     title = say("What is new, by layer")
     sections += [
-        Section("new_causes", say("What is new, by cause"), by_cause, mean, limit=SHOWN_CAUSES),
-        Section("new_layers", title, layers, mean if len(layers) else "", none, SHOWN_CAUSES),
+        Section("new_causes", say("What is new, by cause"), by_cause, mean, limit=explanation.SHOWN_CAUSES),
+        Section("new_layers", title, layers, mean if len(layers) else "", none, explanation.SHOWN_CAUSES),
     ]
     return replace(
         report,
@@ -197,9 +197,9 @@ def _sentences(step: Change | None, causes: pd.DataFrame, layers: pd.DataFrame) 
             interval = message(" (95% interval of the change {low:+ns} to {high:+ns})", low=step.low, high=step.high)
         if step.noise is not None:
             noise = message("; equal pairs may differ by {noise:ns}", noise=step.noise)
-        change = step.change if step.verdict in (NO_DIFFERENCE, TOO_FEW) else abs(step.change)
+        change = step.change if step.verdict in (statistics.NO_DIFFERENCE, statistics.TOO_FEW) else abs(step.change)
         yield message(_VERDICTS[step.verdict], change=change, interval=interval, noise=noise)
-    if largest := largest_causes(causes):
+    if largest := explanation.largest_causes(causes):
         yield message("The largest new causes: {causes:parts}.", causes=largest)
     differing = layers[layers["difference_ns"] != 0].head(NAMED_LAYERS)
     if len(differing):

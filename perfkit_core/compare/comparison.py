@@ -18,16 +18,14 @@ import numpy as np
 import pandas as pd
 
 from perfkit_core.algorithms.arrays import BoolArray, IntArray
-from perfkit_core.compare.align.align import Alignment, align
-from perfkit_core.compare.align.units import OPTIMIZER_UPDATE, unit_times, units
+from perfkit_core.compare.align import align, units
 from perfkit_core.compare.attribute.attribute import attribute
 from perfkit_core.compare.attribute.causes import causes
 from perfkit_core.model.meta import Device
 from perfkit_core.model.trace import Trace
 from perfkit_core.plugins.contracts import ViewRequest
 from perfkit_core.views.select import in_steps
-from perfkit_core.views.steps import overview, step_phases
-from perfkit_core.views.steps.step_rows import step_rows
+from perfkit_core.views.steps import overview, step_phases, step_rows
 from perfkit_core.views.tables import rounded_division
 
 MATCHED, BASE_ONLY, OTHER_ONLY, UNNAMED = "both", "base only", "other only", "no canonical name"
@@ -73,21 +71,21 @@ class Comparison:
         return causes(self.attribution)
 
     @property
-    def alignment(self) -> Alignment:
+    def alignment(self) -> align.Alignment:
         """The counterparts, level by level, see :func:`~perfkit_core.compare.align.align`."""
-        return align(self.base, self.other)
+        return align.align(self.base, self.other)
 
     def __repr__(self) -> str:
         return f"Comparison({self.base!r}, {self.other!r}, {len(self.operators)} operators)"
 
 
 def compare(base: Trace, other: Trace) -> Comparison:
-    base_steps, other_steps = (trace.ints("dur_ns")[step_rows(trace)] for trace in (base, other))
+    base_steps, other_steps = (trace.ints("dur_ns")[step_rows.step_rows(trace)] for trace in (base, other))
     per_step = bool(len(base_steps) and len(other_steps))
     statistics = [[name, f(base_steps), f(other_steps)] for name, f in _STATISTICS.items()] if per_step else []
     sides = []
     for name, trace in zip(_SIDES, (base, other), strict=True):
-        rows = step_rows(trace)
+        rows = step_rows.step_rows(trace)
         numbers = tuple(np.unique(trace.ints("step")[rows]).tolist())
         sides.append(_Side(name, trace, ViewRequest(steps=numbers if per_step else None), len(rows) if per_step else 1))
     operators = _operators(sides)
@@ -169,11 +167,11 @@ def _joined(base: pd.DataFrame, other: pd.DataFrame, keys: list[str]) -> pd.Data
 def operator_time(trace: Trace, chosen: BoolArray) -> pd.DataFrame:
     """Return the columns name (canonical, else native), named (bool), calls, cpu_ns, device_ns: sums over the
     ``chosen`` events."""
-    operators = units(trace)
+    operators = units.units(trace)
     rows = np.flatnonzero(operators.own & chosen)
     names = np.array([*operators.name.values, ""], object)[operators.name.codes[rows]]
-    named = (trace.codes("op_name").codes[rows] >= 0) | (names == OPTIMIZER_UPDATE)
-    cpu, device = unit_times(trace)
+    named = (trace.codes("op_name").codes[rows] >= 0) | (names == units.OPTIMIZER_UPDATE)
+    cpu, device = units.unit_times(trace)
     table = pd.DataFrame({"name": names, "named": named, "calls": 1, "cpu_ns": cpu[rows], "device_ns": device[rows]})
     sums: pd.DataFrame = table.groupby(["name", "named"], sort=False)[["calls", *_MEASURES]].sum()
     return sums.reset_index()

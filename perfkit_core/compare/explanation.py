@@ -7,12 +7,10 @@ from dataclasses import dataclass
 
 import pandas as pd
 
+from perfkit_core.compare import comparison, slices
 from perfkit_core.compare.align.align import UNMATCHED, Alignment, align
-from perfkit_core.compare.attribute.attribute import attribute
+from perfkit_core.compare.attribute import attribute, leaves
 from perfkit_core.compare.attribute.causes import by_family, by_kernel, by_layer, causes, label, waterfall
-from perfkit_core.compare.attribute.leaves import CATEGORY, UNLAUNCHED
-from perfkit_core.compare.comparison import known_device_times, with_difference
-from perfkit_core.compare.slices import middle_steps
 from perfkit_core.language.messages import Message, Text, mark, message, say
 from perfkit_core.model.trace import Trace
 from perfkit_core.report.model import Chart, Section
@@ -66,8 +64,8 @@ def explained(base: Trace, other: Trace, medians: tuple[int, int] | None = None)
     alignment = align(base, other)
     steps: tuple[tuple[int, int], ...] = ()
     if alignment.per_step:
-        steps = tuple((len(middle_steps(trace)), len(step_rows(trace))) for trace in (base, other))
-    return Explained(attribute(base, other, medians), alignment, steps)
+        steps = tuple((len(slices.middle_steps(trace)), len(step_rows(trace))) for trace in (base, other))
+    return Explained(attribute.attribute(base, other, medians), alignment, steps)
 
 
 def largest_causes(causes: pd.DataFrame) -> list[Message]:
@@ -101,8 +99,8 @@ def attribution_sections(why: Explained) -> Iterator[Section]:
         empty = say("a side has no events to compare")
         yield Section("attribution", say("Where the difference comes from"), tree, empty=empty)
         return
-    parts = tree[tree["level"] == CATEGORY].rename(columns={"name": "category"})
-    parts = with_difference(parts[["category", "place", "base_ns", "other_ns"]].reset_index(drop=True))
+    parts = tree[tree["level"] == leaves.CATEGORY].rename(columns={"name": "category"})
+    parts = comparison.with_difference(parts[["category", "place", "base_ns", "other_ns"]].reset_index(drop=True))
     note = say(_OF_PARTS if why.steps else _OF_RUNS)
     yield Section("step_parts", say("What the steps are spent on"), parts, note)
 
@@ -114,7 +112,7 @@ def attribution_sections(why: Explained) -> Iterator[Section]:
             "{other} of {other_steps} in other.",
             base=base, base_steps=base_steps, other=other, other_steps=other_steps,
         ))  # fmt: skip
-    unlaunched = rows[rows["operator"] == UNLAUNCHED]
+    unlaunched = rows[rows["operator"] == leaves.UNLAUNCHED]
     if len(unlaunched):
         lines.append(message(
             "{base:ns} of base and {other:ns} of other is device work without a recorded launch, such as work of the "
@@ -148,7 +146,7 @@ def alignment_sections(alignment: Alignment) -> Iterator[Section]:
     rows = alignment.rows[alignment.rows["level"] == UNMATCHED].drop(columns=["level", "shape", "dtype"])
     on_device = {side: any(one["device"] is not None for one in by_level.values())
                  for side, by_level in alignment.matched_share.items()}  # fmt: skip
-    rows = known_device_times(rows.reset_index(drop=True), on_device)
+    rows = comparison.known_device_times(rows.reset_index(drop=True), on_device)
     note = say(_ALONE_IN_STEP if alignment.per_step else _ALONE_IN_RUN) if len(rows) else ""
     none = say("everything has a counterpart")
     yield Section("unmatched", say("Without a counterpart"), rows, note, none, SHOWN_UNMATCHED)

@@ -5,36 +5,26 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Final
 
-from perfkit_core.compare.comparison import device_names, different_devices
+from perfkit_core.compare import comparison, statistics
 from perfkit_core.compare.gate.conditions import CANNOT_TELL, FAILED, WITHIN_NOISE, Outcome
 from perfkit_core.compare.pair import Pair
-from perfkit_core.compare.statistics import (
-    FASTER,
-    NO_DIFFERENCE,
-    PERHAPS,
-    PERHAPS_FASTER,
-    PERHAPS_SLOWER,
-    SLOWER,
-    TOO_FEW,
-    SampleStatistics,
-)
 from perfkit_core.language.messages import Message, mark, message
 
 _VERDICTS: Final = {
-    SLOWER: mark("Slower"),
-    FASTER: mark("Faster"),
-    PERHAPS_SLOWER: mark("Possibly slower (machine noise cannot be ruled out)"),
-    PERHAPS_FASTER: mark("Possibly faster (machine noise cannot be ruled out)"),
-    NO_DIFFERENCE: mark("No difference beyond noise"),
-    TOO_FEW: mark("Too few steps to tell"),
+    statistics.SLOWER: mark("Slower"),
+    statistics.FASTER: mark("Faster"),
+    statistics.PERHAPS_SLOWER: mark("Possibly slower (machine noise cannot be ruled out)"),
+    statistics.PERHAPS_FASTER: mark("Possibly faster (machine noise cannot be ruled out)"),
+    statistics.NO_DIFFERENCE: mark("No difference beyond noise"),
+    statistics.TOO_FEW: mark("Too few steps to tell"),
 }
 _IN_SENTENCES: Final = {
-    SLOWER: mark("slower"),
-    FASTER: mark("faster"),
-    PERHAPS_SLOWER: mark("possibly slower (machine noise cannot be ruled out)"),
-    PERHAPS_FASTER: mark("possibly faster (machine noise cannot be ruled out)"),
-    NO_DIFFERENCE: mark("no difference beyond noise"),
-    TOO_FEW: mark("too few steps to tell"),
+    statistics.SLOWER: mark("slower"),
+    statistics.FASTER: mark("faster"),
+    statistics.PERHAPS_SLOWER: mark("possibly slower (machine noise cannot be ruled out)"),
+    statistics.PERHAPS_FASTER: mark("possibly faster (machine noise cannot be ruled out)"),
+    statistics.NO_DIFFERENCE: mark("no difference beyond noise"),
+    statistics.TOO_FEW: mark("too few steps to tell"),
 }
 _ORIGINS: Final = {
     "given": mark("as given"),
@@ -69,7 +59,7 @@ def headline(
         sentences.append(message("At least one run has no steps: the whole recordings are compared."))
     else:
         sentences.append(step_sentence(steps))
-        unsure = steps.verdict in (NO_DIFFERENCE, *PERHAPS) and steps.difference
+        unsure = steps.verdict in (statistics.NO_DIFFERENCE, *statistics.PERHAPS) and steps.difference
         if unsure and max(steps.captures) < 2:
             hints.append(
                 message(
@@ -132,7 +122,7 @@ def same_recording(result: Pair) -> Iterator[Message]:
         yield message("Base and other hold the same recording: {sources:list}.", sources=list(result.twice))
 
 
-def step_sentence(steps: SampleStatistics) -> Message:
+def step_sentence(steps: statistics.SampleStatistics) -> Message:
     """Return the verdict on the median step, with its interval and the noise."""
     if not steps.difference:
         return message("The median step takes {time:ns} in both.", time=steps.base)
@@ -142,10 +132,10 @@ def step_sentence(steps: SampleStatistics) -> Message:
     words = {"verdict": message(_VERDICTS[steps.verdict]), "change": _change(steps), "interval": interval}
     if steps.noise is None:
         return message("{verdict}: the median step takes {change}{interval}.", **words)
-    above = steps.verdict in (NO_DIFFERENCE, *PERHAPS) and abs(steps.difference) > steps.noise
+    above = steps.verdict in (statistics.NO_DIFFERENCE, *statistics.PERHAPS) and abs(steps.difference) > steps.noise
     if above and steps.quickest is not None:  # why a difference above the noise is uncertain
         quickest = message(", and the quickest steps differ by only {time:ns}", time=abs(steps.quickest))
-    if steps.verdict in PERHAPS:
+    if steps.verdict in statistics.PERHAPS:
         few = min(steps.captures) < _ENOUGH
         advice = message("; record three captures of each") if few else message("; record more captures of each")
     return message(
@@ -157,7 +147,7 @@ def step_sentence(steps: SampleStatistics) -> Message:
     )
 
 
-def _change(steps: SampleStatistics) -> Message:
+def _change(steps: statistics.SampleStatistics) -> Message:
     if steps.change_ratio is None:
         return message("{other:ns} instead of {base:ns}", other=steps.other, base=steps.base)
     values = {"other": steps.other, "base": steps.base, "share": abs(steps.change_ratio)}
@@ -181,8 +171,8 @@ def warnings(result: Pair) -> tuple[Message, ...]:
                 origin=[message(_ORIGINS[origin]) for origin in origins],
             )
         )
-    if different_devices(result.whole):
-        base, other = (", ".join(device_names(trace)) for trace in result.whole)
+    if comparison.different_devices(result.whole):
+        base, other = (", ".join(comparison.device_names(trace)) for trace in result.whole)
         text = mark("Different devices: {base} and {other}. Their peak rates are listed below.")
         sentences.append(message(text, base=base, other=other))
     # Recording more costs time, mostly on the host. Options have names of one framework, and may be unknown.

@@ -10,13 +10,11 @@ from typing import Final
 import numpy as np
 import pandas as pd
 
+from perfkit_core.compare import comparison, report, slices
 from perfkit_core.compare.attribute.attribute import BESIDE_MEDIAN
-from perfkit_core.compare.comparison import device_names, different_devices, operator_time
 from perfkit_core.compare.gate import conditions as gate
 from perfkit_core.compare.headline import same_recording, step_sentence
 from perfkit_core.compare.pair import Asked, Pair, pair
-from perfkit_core.compare.report import COLUMNS, statistics, step_section
-from perfkit_core.compare.slices import middle_rows, shared_out
 from perfkit_core.compare.statistics import pooled
 from perfkit_core.language.messages import SIDES, mark, message, say
 from perfkit_core.model.columns import duration, key
@@ -24,9 +22,7 @@ from perfkit_core.model.trace import Trace
 from perfkit_core.plugins.contracts import ViewRequest
 from perfkit_core.report import facts
 from perfkit_core.report.model import Report, Section, declared
-from perfkit_core.views.steps import partition, step_phases
-from perfkit_core.views.steps.activity import has_device_work
-from perfkit_core.views.steps.step_rows import step_rows
+from perfkit_core.views.steps import activity, partition, step_phases, step_rows
 from perfkit_core.views.tables import rounded_division
 
 SHOWN: Final = 20
@@ -62,9 +58,9 @@ def multi_run_report(runs: Sequence[Run], asked: Asked) -> Report:
         if result.outcomes:
             gates.append(gate.table(result.outcomes))
             gates[-1].insert(0, "run", run.name)
-        if different_devices([whole[runs[0].name], whole[run.name]]):
+        if comparison.different_devices([whole[runs[0].name], whole[run.name]]):
             other_devices.append(run.name)
-    devices = ", ".join(device_names(whole[runs[0].name]))
+    devices = ", ".join(comparison.device_names(whole[runs[0].name]))
     warning = say(
         "Runs on other devices than the base ({devices}): {runs}.", devices=devices, runs=", ".join(other_devices)
     )
@@ -76,20 +72,20 @@ def multi_run_report(runs: Sequence[Run], asked: Asked) -> Report:
     sections = [
         *([gate.section(pd.concat(gates, ignore_index=True))] if gates else []),
         Section("runs", say("Runs"), rows, say(text, name=runs[0].name)),
-        *step_section(captures, None if base is None else base.noise),
+        *report.step_section(captures, None if base is None else base.noise),
         *_columns(whole, medians),
     ]
     return Report(
         say("{count} runs compared", count=len(runs)),
         tuple(replace(facts.source(run.captures[0]), label=run.name) for run in runs),
-        declared(sections, COLUMNS),
+        declared(sections, report.COLUMNS),
         headline=tuple(headline),
         warnings=(warning,) if other_devices else (),
         data={
             "runs": [
                 {
                     "name": run.name, "sources": [trace.meta.source for trace in run.captures],
-                    "step_time": result.steps and statistics(result.steps), "gate": gate.data(result.outcomes),
+                    "step_time": result.steps and report.statistics(result.steps), "gate": gate.data(result.outcomes),
                 }
                 for run, result in named
             ]
@@ -119,19 +115,21 @@ def _row(run: Run, result: Pair, is_base: bool) -> dict[str, object]:
 def _columns(whole: Mapping[str, Trace], medians: Mapping[str, int]) -> list[Section]:
     """Return the sections step_parts, phases, operators and operators_device of the runs, by their names; ``medians``:
     of the steps of each run with steps."""
-    stepped = bool(len(step_rows(next(iter(whole.values())))))
+    stepped = bool(len(step_rows.step_rows(next(iter(whole.values())))))
     per = say("Mean time of a step") if stepped else say("Time of the whole recording")
     parts: dict[str, pd.Series[int]] = {}
     means: dict[str, dict[str, pd.Series[int]]] = {"phases": {}, "cpu_ns": {}, "device_ns": {}}
     for name, trace in whole.items():
-        rows = step_rows(trace)
+        rows = step_rows.step_rows(trace)
         parts[name] = _parts(trace, medians[name] if stepped else None)
         if stepped and not len(rows):
             for columns in means.values():
                 columns[name] = pd.Series(dtype=np.int64)
             continue
         of_steps = np.isin(trace.ints("step"), np.unique(trace.ints("step")[rows]))
-        operators = operator_time(trace, of_steps if stepped else np.ones(len(trace), bool)).groupby("name", sort=False)
+        operators = comparison.operator_time(trace, of_steps if stepped else np.ones(len(trace), bool)).groupby(
+            "name", sort=False
+        )
         phases = step_phases.table(trace, ViewRequest())
         totals = {measure: operators[measure].sum() for measure in ("cpu_ns", "device_ns")}
         totals["phases"] = pd.Series(phases["total_cpu_ns"].fillna(0).to_numpy(np.int64), phases["phase"].astype(str))
@@ -177,9 +175,9 @@ def _parts(trace: Trace, median_ns: int | None) -> pd.Series[int]:
     if median_ns is None:
         table = partition.VIEW.table(trace, ViewRequest())
         return pd.Series(table["total_ns"].to_numpy(np.int64), table["category"].astype(str))
-    rows = middle_rows(trace)
+    rows = slices.middle_rows(trace)
     if not len(rows):
         return pd.Series(dtype=np.int64)
-    names = partition.ON_DEVICE if has_device_work(trace) else partition.ON_HOST
-    means = shared_out(partition.partition(trace, rows).sum(axis=0), len(rows))
+    names = partition.ON_DEVICE if activity.has_device_work(trace) else partition.ON_HOST
+    means = slices.shared_out(partition.partition(trace, rows).sum(axis=0), len(rows))
     return pd.Series([*means, median_ns - means.sum()], [*names, BESIDE_MEDIAN], np.int64)

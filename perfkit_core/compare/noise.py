@@ -22,9 +22,7 @@ import numpy.typing as npt
 
 from perfkit_core.algorithms import sample_statistics
 from perfkit_core.model.trace import Trace
-from perfkit_core.views.steps.activity import has_device_work
-from perfkit_core.views.steps.partition import partition
-from perfkit_core.views.steps.step_rows import step_rows
+from perfkit_core.views.steps import activity, partition, step_rows
 
 QUARTERS: Final = 4
 """Groups of one capture."""
@@ -90,11 +88,11 @@ def between_runs(traces: Sequence[Trace]) -> float:
     from the part of the steps in which a device works: the largest over the traces."""
     shares = []
     for trace in traces:
-        steps = step_rows(trace)
+        steps = step_rows.step_rows(trace)
         total = int(trace.ints("dur_ns")[steps].sum())
         share = on_host(total) if total else ON_HOST
-        if total and has_device_work(trace):
-            busy = int(partition(trace, steps)[:, :_DEVICE_CATEGORIES].sum()) / total
+        if total and activity.has_device_work(trace):
+            busy = int(partition.partition(trace, steps)[:, :_DEVICE_CATEGORIES].sum()) / total
             share += (ON_DEVICE - share) * busy
         shares.append(share)
     return max(shares, default=ON_HOST)

@@ -14,8 +14,7 @@ from typing import Any, Final
 import numpy as np
 import pandas as pd
 
-from perfkit_core.algorithms import nesting
-from perfkit_core.algorithms.arrays import NO_ROW, IntArray
+from perfkit_core.algorithms import arrays, nesting
 from perfkit_core.compare.gate.conditions import Condition, Outcome, outcomes
 from perfkit_core.compare.noise import ON_DEVICE, ON_HOST, between_runs
 from perfkit_core.compare.statistics import Capture, SampleStatistics, capture, of_steps, pooled, step_statistics
@@ -153,7 +152,7 @@ def normalised(
 ) -> Normalised:
     """Compare steps for equal work; ``between`` as for :func:`step_statistics`. Raises ValueError for a side without
     steps."""
-    scaled: list[list[IntArray]] = []
+    scaled: list[list[arrays.IntArray]] = []
     rates = []
     for done, side in zip((base, other), sides, strict=True):
         # ns for the quantity of units, rounded half to even; in integers, so that nothing is lost
@@ -190,7 +189,7 @@ def work(trace: Trace, unit: str, given: int | None = None) -> Work | None:
         if not steps or not counted.any():
             return None
         above = nesting.nearest_above(trace.ints("parent"), counted)
-        total = int(trace.ints("flops")[counted & (above == NO_ROW)].sum())
+        total = int(trace.ints("flops")[counted & (above == arrays.NO_ROW)].sum())
         return Work(FLOP, Fraction(total, steps), "recorded")
     for key in RECORDED[unit]:
         try:

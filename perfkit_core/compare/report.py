@@ -10,19 +10,9 @@ from typing import Any, Final
 import numpy as np
 import pandas as pd
 
+from perfkit_core.compare import comparison, explanation, headline, noise
 from perfkit_core.compare.attribute.causes import causes
-from perfkit_core.compare.comparison import compare, device_table, different_devices, known_device_times
-from perfkit_core.compare.explanation import (
-    Explained,
-    alignment_sections,
-    attribution_sections,
-    explained,
-    largest_causes,
-    picture,
-)
 from perfkit_core.compare.gate import conditions as gate
-from perfkit_core.compare.headline import headline, warnings
-from perfkit_core.compare.noise import pool
 from perfkit_core.compare.pair import Asked, Pair, distinguishing, pair, work_table
 from perfkit_core.compare.statistics import Capture, SampleStatistics, outliers
 from perfkit_core.language.messages import SIDES, mark, message, say, worded
@@ -118,7 +108,7 @@ def comparison_report(
 
 
 def report_of(
-    result: Pair, sides: Sequence[Sequence[Trace]], names: Sequence[str] = (), why: Explained | None = None
+    result: Pair, sides: Sequence[Sequence[Trace]], names: Sequence[str] = (), why: explanation.Explained | None = None
 ) -> Report:
     """Return a report with the sections gate, waterfall, steps, step_time, statistics, normalised, devices (each if it
     has content), those of :mod:`~perfkit_core.compare.explanation`, phases, overview, operators, outliers.
@@ -130,7 +120,7 @@ def report_of(
     why = why or reasons(result)
     base, other = run_names = labels(sides, names)
     main_causes = causes(why.attribution)
-    largest = largest_causes(main_causes)
+    largest = explanation.largest_causes(main_causes)
     data: dict[str, Any] = {
         "step_time": None if result.steps is None else statistics(result.steps),
         "matched_share": why.alignment.matched_share,
@@ -153,21 +143,21 @@ def report_of(
         else say("{other} against {base}", other=other, base=base),
         tuple(source_of(*side) for side in zip(sides, SIDES, run_names, strict=True)),
         declared(_sections(result, why), COLUMNS),
-        headline=headline(
+        headline=headline.headline(
             result,
             why.alignment.matched,
             [message("The largest causes: {causes:parts}.", causes=largest)] if largest else [],
         ),
-        warnings=warnings(result),
+        warnings=headline.warnings(result),
         data=data,
     )
 
 
-def _sections(result: Pair, why: Explained) -> Iterator[Section]:
-    tables, runs = compare(*result.whole), dict(zip(SIDES, result.captures, strict=True))
+def _sections(result: Pair, why: explanation.Explained) -> Iterator[Section]:
+    tables, runs = comparison.compare(*result.whole), dict(zip(SIDES, result.captures, strict=True))
     if result.outcomes:
         yield gate.section(gate.table(result.outcomes))
-    yield from picture(why)
+    yield from explanation.picture(why)
     yield from step_section(runs, None if result.steps is None else result.steps.noise)
     of_ranks = any(samples.of_ranks for side in result.captures for samples in side)
     note = say("Over the steps of all ranks.") if of_ranks and len(tables.step_time) else ""
@@ -180,18 +170,20 @@ def _sections(result: Pair, why: Explained) -> Iterator[Section]:
     if result.normalised is not None:
         note = say("The median step, divided by the work of a step.")
         yield Section("normalised", say("For the same work"), work_table(result.normalised), note)
-    if different_devices(result.whole):
+    if comparison.different_devices(result.whole):
         note = say("Dense peak rates from vendor data sheets, where the product is certain; matrix16: FP16 and BF16.")
-        yield Section("devices", say("Devices"), device_table([*zip(SIDES, result.whole, strict=True)]), note)
+        yield Section(
+            "devices", say("Devices"), comparison.device_table([*zip(SIDES, result.whole, strict=True)]), note
+        )
 
-    yield from attribution_sections(why)
-    yield from alignment_sections(why.alignment)
+    yield from explanation.attribution_sections(why)
+    yield from explanation.alignment_sections(why.alignment)
     phases, overview, operators = map(say, _PER_STEP if tables.per_step else _PER_RUN)
     none = say("no phases were recorded")
     yield Section("phases", say("Phases of the step"), tables.phases, phases, none)
     yield Section("overview", say("Overview by kind of event"), tables.overview, overview)
     on_device = dict(zip(SIDES, map(has_device_work, result.whole), strict=True))
-    by_name = known_device_times(tables.operators, on_device)
+    by_name = comparison.known_device_times(tables.operators, on_device)
     yield Section("operators", say("Operators by canonical name"), by_name, operators, limit=SHOWN_OPERATORS)
     late = outliers(runs)
     if len(late):
@@ -207,7 +199,7 @@ def step_section(runs: Mapping[str, Sequence[Capture]], noise_ns: int | None) ->
     for name, captures in runs.items():
         for number, samples in enumerate(captures, 1):
             if len(samples.step):
-                median = int(np.median(pool([each.step_ns for each in captures])))
+                median = int(np.median(noise.pool([each.step_ns for each in captures])))
                 steps = {"run": name, "capture": number, "step": samples.step, "dur_ns": samples.mean_ns}
                 parts.append(pd.DataFrame({**steps, "median_ns": median, "outlying": samples.outlying}))
     if not parts:
@@ -271,10 +263,10 @@ def labels(sides: Sequence[Sequence[Trace]], names: Sequence[str] = ()) -> Seque
     ]
 
 
-def reasons(result: Pair) -> Explained:
+def reasons(result: Pair) -> explanation.Explained:
     """Return the explanation of the difference of the medians on the page, or of whole runs without steps."""
     medians = None if result.steps is None else (result.steps.base, result.steps.other)
-    return explained(*result.whole, medians=medians)
+    return explanation.explained(*result.whole, medians=medians)
 
 
 def source_of(captures: Sequence[Trace], side: str, name: str) -> Source:

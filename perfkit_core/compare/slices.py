@@ -29,11 +29,9 @@ from perfkit_core.algorithms.arrays import NO_ROW, BoolArray, IntArray
 from perfkit_core.model.schema import BACKWARD, FORWARD, OPERATOR_KINDS, OPTIMIZER, RUNTIME, SYNC
 from perfkit_core.model.trace import Trace
 from perfkit_core.runtime.compile import compiled
-from perfkit_core.views.select import rank_codes, ranks, rows_of_rank
+from perfkit_core.views import select, tables
+from perfkit_core.views.steps import partition, step_rows
 from perfkit_core.views.steps.activity import Activities, activities, step_threads
-from perfkit_core.views.steps.partition import ON_DEVICE, ON_HOST
-from perfkit_core.views.steps.step_rows import step_rows
-from perfkit_core.views.tables import rounded_division
 
 _FEWEST: Final = 2
 """With an even number of steps, the median is the mean of two."""
@@ -54,7 +52,7 @@ class Windows:
     @property
     def mean_ns(self) -> int:
         """Mean length, rounded to ns."""
-        return int(rounded_division((self.end_ns - self.start_ns).sum(), len(self)))
+        return int(tables.rounded_division((self.end_ns - self.start_ns).sum(), len(self)))
 
     def starts_in(self, rank: IntArray, time_ns: IntArray) -> IntArray:
         """Return the rows (of arrays of one shape) that start in a window of their rank, ascending."""
@@ -69,7 +67,7 @@ class Windows:
 
 def middle_steps(trace: Trace) -> Windows:
     """Return the middle steps, and the median of all steps."""
-    ascending, rows = np.sort(trace.ints("dur_ns")[step_rows(trace)]), middle_rows(trace)
+    ascending, rows = np.sort(trace.ints("dur_ns")[step_rows.step_rows(trace)]), middle_rows(trace)
     count = len(ascending)
     # the mean of the two in the middle, truncated to ns
     median = (int(ascending[(count - 1) // 2]) + int(ascending[count // 2])) // 2 if count else 0
@@ -77,7 +75,7 @@ def middle_steps(trace: Trace) -> Windows:
 
 
 def middle_rows(trace: Trace) -> IntArray:
-    rows, dur = step_rows(trace), trace.ints("dur_ns")
+    rows, dur = step_rows.step_rows(trace), trace.ints("dur_ns")
     order = rows[np.argsort(dur[rows], kind="stable")]
     count = len(order)
     middle = order[(count - 1) // 2 : count // 2 + 1]
@@ -89,11 +87,11 @@ def whole_run(trace: Trace) -> Windows:
     """Return the interval from the first to the last event of each rank, and their mean over the ranks."""
     activity = activities(trace)
     rows = np.flatnonzero(activity.host | activity.compute | activity.communication | activity.copy)
-    code, count = rank_codes(trace)
+    code, count = select.rank_codes(trace)
     first, _ = groupby.extremes(code[rows], count, trace.ints("start_ns")[rows])
     _, last = groupby.extremes(code[rows], count, trace.end_ns[rows])
     with_time = np.flatnonzero(last > first)
-    windows = Windows(ranks(trace)[with_time], first[with_time], last[with_time], 0)
+    windows = Windows(select.ranks(trace)[with_time], first[with_time], last[with_time], 0)
     return replace(windows, typical_ns=windows.mean_ns)
 
 
@@ -269,7 +267,7 @@ def slices(trace: Trace, rank: IntArray, start_ns: IntArray, end_ns: IntArray) -
             parts.append([windows[within[mine]][piece], begin, finish, np.full(len(piece), index), row])
     window, begin, finish, category, row = (np.concatenate(column) for column in zip(*parts, strict=True))
     order = np.lexsort((begin, window))
-    names = ON_DEVICE if activity.on_device else ON_HOST
+    names = partition.ON_DEVICE if activity.on_device else partition.ON_HOST
     return Slices(names, window[order], begin[order], finish[order], category[order], row[order])
 
 
@@ -294,7 +292,7 @@ def categories_of_events(trace: Trace) -> IntArray:
 def _owners(activity: Activities, masks: Sequence[BoolArray], rank: int) -> Sequence[Timeline]:
     """Return, for each category but the last, the timeline of the events that own its instants."""
     trace, rows = activity.trace, np.zeros(len(activity.trace), np.bool_)
-    rows[rows_of_rank(trace, rank)] = True
+    rows[select.rows_of_rank(trace, rank)] = True
     start, end = trace.ints("start_ns"), trace.end_ns
     *working, loading, rest = (rows & mask for mask in masks)
     waits, others = innermost(np.flatnonzero(loading), start, end), _on_host(trace, rest)

@@ -12,11 +12,8 @@ from perfkit_core.model.trace import Trace
 from perfkit_core.plugins.contracts import View, ViewRequest
 from perfkit_core.plugins.manager import get_plugins
 from perfkit_core.ranks.profile import Profile, Whole
-from perfkit_core.report import pictures
-from perfkit_core.report.display import Display
-from perfkit_core.report.headline import alive_at_peak, headline
+from perfkit_core.report import display, headline, pictures, summary
 from perfkit_core.report.model import Chart, Report, Section
-from perfkit_core.report.summary import ROWS, summary_report
 
 FIRST: Final = 3
 """Number of advice rows at the top; the combined saving is one more row."""
@@ -58,7 +55,7 @@ def run_report(profile: Profile | Trace) -> Report:
     from perfkit_core.advice import reports
 
     views = page_views()
-    report = summary_report(profile, views, REQUEST, Display(limit=ROWS))
+    report = summary.summary_report(profile, views, REQUEST, display.Display(limit=summary.ROWS))
     tables = {section.name: section.table for section in report.sections}
     sections = []
     for section, view in zip(report.sections, views, strict=True):
@@ -78,7 +75,7 @@ def run_report(profile: Profile | Trace) -> Report:
         sections[1:1] = (*reports.of_page(trace), pictures.timeline_section(trace))
         names = [section.name for section in sections]
         if "memory_places" in names:  # the curve, with what was allocated at the peak, before the tables on memory
-            lines = tuple(alive_at_peak(tables["memory_peak"]))
+            lines = tuple(headline.alive_at_peak(tables["memory_peak"]))
             sections.insert(names.index("memory_places"), replace(pictures.memory_section(trace), lines=lines))
     else:
         sections[1:1] = reports.elsewhere()
@@ -86,7 +83,7 @@ def run_report(profile: Profile | Trace) -> Report:
         report,
         title=say("Profile of {name}", name=report.sources[0].label),
         sections=tuple(sections),
-        headline=(*headline(tables), *pictures.worst_rank(sections)),
+        headline=(*headline.headline(tables), *pictures.worst_rank(sections)),
         glance=tuple(glance(sections)),
     )
 

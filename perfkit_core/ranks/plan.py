@@ -18,11 +18,8 @@ from perfkit_core.language.messages import Text
 from perfkit_core.model.meta import Finding, TraceMeta
 from perfkit_core.plugins.contracts import ViewRequest
 from perfkit_core.plugins.manager import get_plugins
-from perfkit_core.readers.join_ranks import numbered_processes
-from perfkit_core.readers.load import files_of, reader
-from perfkit_core.readers.run_folder import cycles, recording
-from perfkit_core.storage import store
-from perfkit_core.storage.bytestream import head
+from perfkit_core.readers import join_ranks, load, run_folder
+from perfkit_core.storage import bytestream, store
 from perfkit_core.system.paths import PathLike, exists, is_folder, reaching, readable
 
 
@@ -90,14 +87,14 @@ def plan(sources: Sequence[PathLike], partial: bool = False) -> Plan:
     heads and metadata. Cycles of one recording are one rank. ``partial`` leaves out files that are no profile. Raises
     SourceError."""
     plugins = get_plugins()
-    places, findings = files_of(sources, plugins, partial)
+    places, findings = load.files_of(sources, plugins, partial)
     files: list[Path] = []
     for place in places:
         store.flush(place)
         with reaching(place):
             if not exists(place):
                 raise SourceError(f"{place}: no such file or folder", "check the path")
-            more, about = cycles(place) if is_folder(place) else ([place], ())
+            more, about = run_folder.cycles(place) if is_folder(place) else ([place], ())
         files += more
         findings += about
     known: dict[str, int | None] = {}
@@ -106,15 +103,15 @@ def plan(sources: Sequence[PathLike], partial: bool = False) -> Plan:
         rank = cycle_of = None
         # errors are raised again when the file is read
         with reaching(path), contextlib.suppress(SourceError):
-            source = reader(path, head(path), plugins)
+            source = load.reader(path, bytestream.head(path), plugins)
             rank = source.peek(path) if source.peek else None
         if rank is None:
             with reaching(path), contextlib.suppress(SourceError):
-                cycle_of = recording(path)
+                cycle_of = run_folder.recording(path)
             recordings[str(path)] = cycle_of
         known[str(path)] = rank
     taken = {rank for rank in known.values() if rank is not None}
-    numbers, _ = numbered_processes(recordings, taken)
+    numbers, _ = join_ranks.numbered_processes(recordings, taken)
     if not numbers and not taken:  # a single process
         return Plan(readable(sources[0]), (RankFiles(tuple(known)),), findings)
     ranks: dict[int, list[str]] = {}

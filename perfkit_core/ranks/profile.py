@@ -15,12 +15,9 @@ from perfkit_core.language.messages import Text, message
 from perfkit_core.model.meta import Finding, TraceMeta, about_job, joined_meta, left_out, united, waits_not_known
 from perfkit_core.model.trace import Trace
 from perfkit_core.plugins.contracts import View, ViewRequest
-from perfkit_core.ranks import files
+from perfkit_core.ranks import files, reduce, run
 from perfkit_core.ranks.plan import Facts, Job, Partial, Plan, plan
-from perfkit_core.ranks.reduce import reduce_trace, split, understood
-from perfkit_core.ranks.run import error, executor, run
-from perfkit_core.readers.join_ranks import BY_ORDER, check_frameworks, check_one_time, numbered
-from perfkit_core.readers.load import load
+from perfkit_core.readers import join_ranks, load
 from perfkit_core.system.paths import PathLike, absolute, as_path, is_remote
 from perfkit_core.views.select import step_numbers
 from perfkit_core.views.tables import reduction
@@ -49,7 +46,7 @@ class Computed:
 def of_ranks(ranks: Sequence[Trace], views: Sequence[View], job: Job) -> Computed:
     """Return the views of traces of one rank each. Raises UsageError."""
     if len(ranks) > 1:
-        return merge([reduce_trace(trace, job) for trace in ranks], views, job)
+        return merge([reduce.reduce_trace(trace, job) for trace in ranks], views, job)
     (trace,) = ranks
     steps = step_numbers(trace)
     request = replace(job.request, steps=steps) if job.own_steps and job.request.steps is None else job.request
@@ -59,7 +56,7 @@ def of_ranks(ranks: Sequence[Trace], views: Sequence[View], job: Job) -> Compute
         steps=steps,
         request=job.request,
         averaged=job.own_steps,
-        tables={view.name: view.table(trace, understood(view, request)) for view in views},
+        tables={view.name: view.table(trace, reduce.understood(view, request)) for view in views},
         why_empty=lambda view: view.explain_empty(trace),
         holds=trace.known,
     )
@@ -77,7 +74,9 @@ def merge(partials: Sequence[Partial], views: Sequence[View], job: Job) -> Compu
         shown = ", ".join(map(str, steps[:_SHOWN_STEPS])) or "none"
         raise UsageError(f"step {missing[0]} was not recorded", f"recorded steps: {shown}")
     tables = {
-        view.name: reduction(view).merge([one.views[view.name] for one in ordered], understood(view, job.request))
+        view.name: reduction(view).merge(
+            [one.views[view.name] for one in ordered], reduce.understood(view, job.request)
+        )
         for view in views
     }
 
@@ -107,7 +106,7 @@ def check(facts: Sequence[Facts]) -> tuple[Finding, ...]:
     different frameworks, a rank twice, or recordings at different times without a rank."""
     if not facts:
         raise SourceError("no rank could be read", "without --partial the first error is shown")
-    check_frameworks(fact.meta for fact in facts)
+    join_ranks.check_frameworks(fact.meta for fact in facts)
     seen: dict[tuple[int, ...], str] = {}
     for fact in facts:
         source, ranks = fact.meta.source, fact.meta.ranks
@@ -118,9 +117,9 @@ def check(facts: Sequence[Facts]) -> tuple[Finding, ...]:
             )
     unknown = [fact.meta for fact in facts if fact.meta.ranks and not fact.told]
     known = {rank for fact in facts if fact.told for rank in fact.meta.ranks}
-    _, findings = numbered([meta.source for meta in unknown], known)
-    if any(finding.code == BY_ORDER for finding in findings):
-        check_one_time(unknown)
+    _, findings = join_ranks.numbered([meta.source for meta in unknown], known)
+    if any(finding.code == join_ranks.BY_ORDER for finding in findings):
+        join_ranks.check_one_time(unknown)
     return findings
 
 
@@ -156,7 +155,7 @@ class Whole:
 
     def compute(self, views: Sequence[View], request: ViewRequest, own_steps: bool = False) -> Computed:
         job, meta = _job(views, request, own_steps), self.trace.meta
-        computed = of_ranks(split(self.trace), views, job)
+        computed = of_ranks(reduce.split(self.trace), views, job)
         findings = (*self.trace.quality, *_unknown_waits(computed.tables, meta, job))
         return replace(computed, meta=meta, quality=tuple(dict.fromkeys(findings)))
 
@@ -175,10 +174,10 @@ class Ranks:
     def compute(self, views: Sequence[View], request: ViewRequest, own_steps: bool = False) -> Computed:
         job = _job(views, request, own_steps, self.partial)
         count = len(self.plan.ranks)
-        with executor(self.workers, self.scheduler) as pool:
-            partials, failed = run(pool, self.plan, job, lambda done: self.report(f"rank {done} of {count}"))
+        with run.executor(self.workers, self.scheduler) as pool:
+            partials, failed = run.run(pool, self.plan, job, lambda done: self.report(f"rank {done} of {count}"))
         if not partials and failed:
-            raise error(failed[min(failed)])
+            raise run.error(failed[min(failed)])
         self.report("merging")
         findings = left_out({number: one.message for number, one in failed.items()}, count)
         return _of_source(merge(partials, views, job), self.plan.source, self.plan.findings + findings)
@@ -226,10 +225,10 @@ def opened(
         return Reduced(files.read_all(sources, partial))
     planned = plan(sources, partial)
     if len(planned.ranks) == 1:
-        return Whole(load(sources, partial=partial))
+        return Whole(load.load(sources, partial=partial))
     if workers == 1 and scheduler is None:
         paths = [as_path(path) for rank in planned.ranks for path in rank.paths]
         sizes = (math.inf if is_remote(path) else path.stat().st_size * _UNPACKED.get(path.suffix, 1) for path in paths)
         if sum(sizes) <= together_bytes:
-            return Whole(load(sources, partial=partial).with_meta(source=planned.source))
+            return Whole(load.load(sources, partial=partial).with_meta(source=planned.source))
     return Ranks(planned, partial, workers, scheduler, report)

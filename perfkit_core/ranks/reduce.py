@@ -18,8 +18,7 @@ from perfkit_core.model.trace import Trace, concat_traces, with_rank
 from perfkit_core.plugins.contracts import View, ViewRequest, split_grouping
 from perfkit_core.plugins.manager import get_plugins
 from perfkit_core.ranks.plan import Facts, Failed, Job, Partial, RankFiles
-from perfkit_core.readers.join_ranks import check_apart, in_time
-from perfkit_core.readers.load import load_one, named
+from perfkit_core.readers import join_ranks, load
 from perfkit_core.system.paths import as_path
 from perfkit_core.views.select import step_numbers
 from perfkit_core.views.tables import reduction
@@ -60,12 +59,12 @@ def reduce_rank(files: RankFiles, job: Job) -> tuple[Partial, ...] | Failed:
     and result are plain data, and a PerfkitError is returned as Failed."""
     try:
         paths = [as_path(path) for path in files.paths]
-        traces = [named(load_one(path, job.partial), path) for path in paths]
+        traces = [load.named(load.load_one(path, job.partial), path) for path in paths]
         told = all(trace.meta.ranks for trace in traces)
         if files.rank is not None:
             traces = [trace if trace.meta.ranks else with_rank(trace, files.rank) for trace in traces]
-        check_apart(traces)
-        whole = concat_traces(sorted(traces, key=in_time))
+        join_ranks.check_apart(traces)
+        whole = concat_traces(sorted(traces, key=join_ranks.in_time))
         return tuple(reduce_trace(trace, job, told) for trace in split(whole))
     except PerfkitError as error:
         return Failed(error.message, error.hint, isinstance(error, UsageError))

@@ -12,9 +12,8 @@ from typing import TYPE_CHECKING, Any, Final, Generic, Literal, TypeVar, overloa
 
 from perfkit_core.errors import UsageError
 from perfkit_core.system.device_events import DeviceClock, DeviceSteps
-from perfkit_core.throughput.costs import HOST, ThroughputSummary, info_line, summarize_steps
+from perfkit_core.throughput import costs, step_log
 from perfkit_core.throughput.native import NativeSummary, native_summary
-from perfkit_core.throughput.step_log import UNKNOWN, StepLog, steps_of
 
 if TYPE_CHECKING:
     from typing import Self
@@ -25,7 +24,7 @@ class Timing:
     returns the clock of the device in use, or None. It is called at the start and again after the first step, because
     many loops first use the device there. ``active`` says whether ``step`` must be called."""
 
-    def __init__(self, log: StepLog, find: Callable[[], DeviceClock | None]) -> None:
+    def __init__(self, log: step_log.StepLog, find: Callable[[], DeviceClock | None]) -> None:
         self.active = True
         self._log = log
         self._find = find
@@ -47,7 +46,7 @@ class Timing:
         """Return the durations of the steps known so far, from the first, and the name of their clock."""
         self._guarded(self._collect)
         if self._device is None:
-            return self._log.batch_ns, HOST
+            return self._log.batch_ns, costs.HOST
         return self._device.finished_ns, self._device.clock.name
 
     def _begin(self) -> None:
@@ -84,7 +83,7 @@ class TimedReader(Generic[Item]):
     while the benchmark runs, on the thread that started it: prefetching on another thread is no wait of the loop. A
     reader inside another one leaves the timing to the outer."""
 
-    def __init__(self, log: StepLog, loader: Iterable[Item]) -> None:
+    def __init__(self, log: step_log.StepLog, loader: Iterable[Item]) -> None:
         self._log = log
         self._loader = loader
 
@@ -147,7 +146,7 @@ class Throughput:
         if not isinstance(warmup, int) or warmup < 0:
             raise UsageError(f"warmup is {warmup!r}", "it is the number of steps to leave out, 0 or more")
         self.warmup = warmup
-        self._log = StepLog(clock)
+        self._log = step_log.StepLog(clock)
         self._timing = Timing(self._log, self._device_clock)
         self._informed = 0
         self._unit = "samples"
@@ -211,23 +210,23 @@ class Throughput:
         self._unit = unit or self._unit
         times_ns, _ = self._timing.times()
         first, self._informed = self._informed, len(times_ns)
-        return info_line(steps_of(self._log, times_ns, first, len(times_ns)), self._unit)
+        return costs.info_line(step_log.steps_of(self._log, times_ns, first, len(times_ns)), self._unit)
 
     @overload
-    def summary(self, native: Literal[False] = False) -> ThroughputSummary: ...
+    def summary(self, native: Literal[False] = False) -> costs.ThroughputSummary: ...
 
     @overload
     def summary(self, native: Literal[True]) -> NativeSummary: ...
 
-    def summary(self, native: bool = False) -> ThroughputSummary | NativeSummary:
+    def summary(self, native: bool = False) -> costs.ThroughputSummary | NativeSummary:
         """Return the summary of all steps after the warm-up. ``native``: what Paddle's own timer prints, errors
         included."""
         if native:
             return native_summary(self._log, self._unit)
         times_ns, timed_by = self._timing.times()
-        steps = steps_of(self._log, times_ns, self.warmup, len(times_ns))
+        steps = step_log.steps_of(self._log, times_ns, self.warmup, len(times_ns))
         unfinished = len(self._log.batch_ns) - len(times_ns)
-        return summarize_steps(steps, len(times_ns) - len(steps), unfinished, timed_by, self._unit)
+        return costs.summarize_steps(steps, len(times_ns) - len(steps), unfinished, timed_by, self._unit)
 
     def step_times(self) -> tuple[Sequence[int], str]:
         """Return the durations in ns of all finished steps, warm-up included, and the clock that timed them."""
@@ -236,14 +235,14 @@ class Throughput:
     def _counted(self, num_samples: Any) -> int:
         """Return the count as a Python integer. Tensors are rejected: reading one would wait for its device."""
         if num_samples is None:
-            return UNKNOWN
+            return step_log.UNKNOWN
         if not isinstance(num_samples, Integral):
             self._log.complain(f"num_samples is not an integer but {type(num_samples).__name__}: taken as unknown")
         elif 0 <= int(num_samples) <= _MOST:
             return int(num_samples)
         else:
             self._log.complain("num_samples is below 0 or above 2⁶³ - 1: taken as unknown")
-        return UNKNOWN
+        return step_log.UNKNOWN
 
     def _guarded(self, act: Callable[[], None]) -> None:
         try:

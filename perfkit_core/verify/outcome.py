@@ -27,8 +27,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from perfkit_core.language.units import format_count, format_duration, format_ratio
 from perfkit_core.system.machine import Machine, this_machine
-from perfkit_core.verify import ledger, runs
-from perfkit_core.verify.prediction import Predicted
+from perfkit_core.verify import ledger, prediction, runs
 from perfkit_core.verify.runs import Side
 from perfkit_core.verify.statistics import LEVEL, Measured, measured
 
@@ -52,7 +51,7 @@ class Fit(Enum):
     MORE = "more than predicted"
 
 
-def verdict(result: Measured, predicted: Predicted | None = None) -> Verdict:
+def verdict(result: Measured, predicted: prediction.Predicted | None = None) -> Verdict:
     """Return the verdict on a change, whether or not something was predicted."""
     if result.better:
         return Verdict.VERIFIED
@@ -62,19 +61,19 @@ def verdict(result: Measured, predicted: Predicted | None = None) -> Verdict:
     return Verdict.REFUTED if missing else Verdict.CANNOT_TELL
 
 
-def fit(result: Measured, predicted: Predicted) -> Fit:
+def fit(result: Measured, predicted: prediction.Predicted) -> Fit:
     """Compare the measured saving with the predicted interval, as shares of the base."""
     if result.saving < predicted.saving_low:
         return Fit.LESS
     return Fit.MORE if result.saving > predicted.saving_high else Fit.AS_PREDICTED
 
 
-def saving_error(result: Measured, predicted: Predicted) -> float | None:
+def saving_error(result: Measured, predicted: prediction.Predicted) -> float | None:
     """Return (predicted − measured) / measured saving; None if nothing was saved."""
     return (predicted.saving - result.saving) / abs(result.saving) if result.saving else None
 
 
-def step_error(result: Measured, predicted: Predicted) -> float:
+def step_error(result: Measured, predicted: prediction.Predicted) -> float:
     """Return (predicted − measured) / measured step with the change, the prediction scaled to the measured base."""
     return (1 - predicted.saving) / (1 - result.saving) - 1
 
@@ -95,7 +94,7 @@ class Outcome:
     runs: tuple[runs.Run, ...]
     measured: Measured
     verdict: Verdict
-    predicted: Predicted | None = None
+    predicted: prediction.Predicted | None = None
 
     def frameworks(self, side: Side) -> tuple[str, ...]:
         """Return the frameworks whose steps were timed on a side; none if a printed number is the metric."""
@@ -103,14 +102,16 @@ class Outcome:
 
 
 def verify(
-    plan: runs.Plan, predicted: Predicted | None = None, report: Callable[[str], None] = lambda text: None
+    plan: runs.Plan, predicted: prediction.Predicted | None = None, report: Callable[[str], None] = lambda text: None
 ) -> Outcome:
     """Run both commands alternately and judge. ``report`` is called with what runs. Raises CaptureError."""
     date = datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds")
     return judged(plan, date, runs.measure(plan, report), predicted)
 
 
-def judged(plan: runs.Plan, date: str, measurements: Sequence[runs.Run], predicted: Predicted | None = None) -> Outcome:
+def judged(
+    plan: runs.Plan, date: str, measurements: Sequence[runs.Run], predicted: prediction.Predicted | None = None
+) -> Outcome:
     """Return the outcome of runs."""
     base, change = ([run.value for run in measurements if run.side == side] for side in ("base", "change"))
     result = measured(base, change, plan.metric.higher_is_better)
@@ -231,7 +232,7 @@ def _headline(outcome: Outcome) -> Iterator[str]:
     yield f"Measured on {machine.cpu}, {len(machine.cpus)} usable CPUs{threads}."
 
 
-def _prediction_lines(outcome: Outcome, predicted: Predicted) -> Iterator[str]:
+def _prediction_lines(outcome: Outcome, predicted: prediction.Predicted) -> Iterator[str]:
     result = outcome.measured
     error = saving_error(result, predicted)
     saving = "" if error is None else f"of the saving {format_ratio(error, signed=True)}, "

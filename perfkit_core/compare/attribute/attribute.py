@@ -18,15 +18,13 @@ from typing import Final
 import numpy as np
 import pandas as pd
 
-from perfkit_core.algorithms import groupby, nesting
+from perfkit_core.algorithms import groupby, nesting, trees
 from perfkit_core.algorithms.arrays import NO_ROW, IntArray
-from perfkit_core.algorithms.trees import preorder
 from perfkit_core.compare.align.layer_match import match_layers
 from perfkit_core.compare.attribute.leaves import CATEGORY, Leaves, leaves
 from perfkit_core.compare.slices import EXCLUSIVE, Windows, middle_steps, shared_out, whole_run
 from perfkit_core.model.trace import Trace
-from perfkit_core.views.steps.activity import has_device_work
-from perfkit_core.views.steps.step_rows import step_rows
+from perfkit_core.views.steps import activity, step_rows
 
 SIDES: Final = ("base", "other")
 STEP, RUN = "step", "run"
@@ -52,7 +50,7 @@ def attribute(base: Trace, other: Trace, medians: tuple[int, int] | None = None)
     (missing if 0). Rows without children sum to the first row. No rows if a side has nothing to divide.
     """
     traces = (base, other)
-    stepped = all(len(step_rows(trace)) for trace in traces)
+    stepped = all(len(step_rows.step_rows(trace)) for trace in traces)
     sides = [middle_steps(trace) if stepped else whole_run(trace) for trace in traces]
     if medians is not None:
         sides = [replace(windows, typical_ns=median) for windows, median in zip(sides, medians, strict=True)]
@@ -79,7 +77,7 @@ def attribute(base: Trace, other: Trace, medians: tuple[int, int] | None = None)
         np.array([NO_ROW, *(nodes.parent + 1), *(row[2] for row in last)], np.int64),
         pd.concat([numbers[:1], nodes.numbers, numbers[1:]], ignore_index=True),
     )
-    return _table(rooted, sides, any(map(has_device_work, traces)))
+    return _table(rooted, sides, any(map(activity.has_device_work, traces)))
 
 
 @dataclass(frozen=True, slots=True)
@@ -153,7 +151,7 @@ def tree(base: Leaves, other: Leaves) -> Tree:
     by_name = np.argsort(np.lexsort((name.astype(str), parent)), kind="stable")
     rank = np.empty(len(difference), np.int64)
     rank[np.lexsort((-by_name, difference))] = np.arange(len(difference))
-    order = preorder(parent, rank)
+    order = trees.preorder(parent, rank)
     number = np.empty(len(order) + 1, np.int64)
     number[order], number[-1] = np.arange(len(order)), NO_ROW
     return Tree(level_names[order], name[order], number[parent[order]], numbers.iloc[order].reset_index(drop=True))

@@ -18,17 +18,7 @@ from perfkit_core.algorithms.arrays import NO_ROW, Codes, IntArray
 from perfkit_core.compare.align.units import piece_phases, units
 from perfkit_core.compare.slices import Slices, Windows, categories_of_events, slices
 from perfkit_core.language.messages import mark
-from perfkit_core.model.schema import (
-    ANNOTATION,
-    DATALOADER,
-    DEVICE_WORK,
-    MEMORY,
-    OTHER,
-    OVERHEAD,
-    PYTHON,
-    RUNTIME,
-    SYNC,
-)
+from perfkit_core.model import schema
 from perfkit_core.model.trace import Trace
 from perfkit_core.views.steps.activity import activities
 
@@ -40,14 +30,14 @@ NO_LAYER, NO_FAMILY = "(no layer)", "(no family)"
 UNTIL_THE_END: Final = mark("(nothing recorded until the end)")
 BEFORE: Final = "(nothing recorded before "
 _KINDS: Final[Mapping[str, str]] = {
-    DATALOADER: mark("(data loader)"),
-    PYTHON: mark("(Python code)"),
-    ANNOTATION: mark("(labelled ranges)"),
-    RUNTIME: mark("(runtime calls)"),
-    SYNC: mark("(waiting for the device)"),
-    MEMORY: mark("(allocator)"),
-    OVERHEAD: mark("(the profiler itself)"),
-    OTHER: mark("(other host events)"),
+    schema.DATALOADER: mark("(data loader)"),
+    schema.PYTHON: mark("(Python code)"),
+    schema.ANNOTATION: mark("(labelled ranges)"),
+    schema.RUNTIME: mark("(runtime calls)"),
+    schema.SYNC: mark("(waiting for the device)"),
+    schema.MEMORY: mark("(allocator)"),
+    schema.OVERHEAD: mark("(the profiler itself)"),
+    schema.OTHER: mark("(other host events)"),
 }
 """Names of host time outside of operators. For other kinds the phase says more than the kind."""
 CATEGORY: Final = "category"
@@ -105,14 +95,14 @@ def keys(trace: Trace, layers: Mapping[str, str]) -> Keys:
     named["family"] = numbers, np.array([*operators.family.values, NO_FAMILY, OUTSIDE], object)
 
     codes, count = operators.name.codes, len(operators.name.values)
-    lost = trace.rows("kind", *DEVICE_WORK) & (trace.ints("launched_by") == NO_ROW)
+    lost = trace.rows("kind", *schema.DEVICE_WORK) & (trace.ints("launched_by") == NO_ROW)
     unnamed = np.where(trace.host, count + 2 + kinds.codes, np.where(lost, count + 1, count))
     texts = np.array([*operators.name.values, OUTSIDE, UNLAUNCHED, *map(outside, kinds.values)], object)
     named["operator"] = np.where(codes < 0, unnamed, codes).astype(np.int64), texts
 
     # Python frames are named without line and package folder, which differ by version.
     frames = np.zeros(len(names.values), np.bool_)
-    frames[np.unique(names.codes[trace.rows("kind", PYTHON)])] = True
+    frames[np.unique(names.codes[trace.rows("kind", schema.PYTHON)])] = True
     events = [
         _INSTALLED.sub("", _LINE.sub(": ", name, count=1)) if frame else name
         for name, frame in zip(names.values, frames, strict=True)
@@ -151,7 +141,7 @@ def leaves(trace: Trace, windows: Windows, layers: Mapping[str, str]) -> Leaves:
     by_event, operators, activity = keys(trace, layers), units(trace), activities(trace)
     levels = tuple(by_event.codes)
     # Calls are device work, loads of data and events in operators; counts of Python frames and gaps are meaningless.
-    called = activity.host & ((operators.row != NO_ROW) | trace.rows("kind", DATALOADER))
+    called = activity.host & ((operators.row != NO_ROW) | trace.rows("kind", schema.DATALOADER))
     called |= activity.communication | activity.copy
     if activity.on_device:
         called |= activity.compute

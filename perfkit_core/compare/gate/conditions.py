@@ -39,8 +39,7 @@ from perfkit_core.language.units import (
 )
 from perfkit_core.model.trace import Trace
 from perfkit_core.ranks.reduce import split
-from perfkit_core.report.model import Section
-from perfkit_core.report.summary import choose_views
+from perfkit_core.report import model, summary
 
 STEP_TIME: Final = "step_time"
 CHANGE: Final = "change"
@@ -147,7 +146,7 @@ def outcomes(
                 )
             results.append(_judged(condition, steps, 1))
             continue
-        number = Number(choose_views([condition.view], single=True)[0], condition.column, condition.row)
+        number = Number(summary.choose_views([condition.view], single=True)[0], condition.column, condition.row)
         every = [*captures[0], *captures[1]]
         rows, by_step = view_samples.rows(every, number), view_samples.by_step(every, number)
         sides = [view_samples.samples(side, number) for side in captures]
@@ -212,11 +211,11 @@ def _words(outcome: Outcome, value: float | None, signed: bool = False) -> str |
     return format_ratio(value, signed) if units is SHARES else format_quantity(value, units, signed)
 
 
-def section(table: pd.DataFrame) -> Section:
+def section(table: pd.DataFrame) -> model.Section:
     """Return the section of the table of one pair or more."""
     note = say("A condition fails where its limit is exceeded by more than noise explains.")
     note += " " + say("For the step time the median is compared, for all else the mean over steps or captures.")
-    return Section("gate", say("Gate"), table, note)
+    return model.Section("gate", say("Gate"), table, note)
 
 
 def data(outcomes: Sequence[Outcome]) -> list[dict[str, Any]]:

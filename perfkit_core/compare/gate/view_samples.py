@@ -17,8 +17,7 @@ from perfkit_core.model.columns import DEVICE, keys
 from perfkit_core.model.schema import MEMORY
 from perfkit_core.model.trace import Trace, once
 from perfkit_core.plugins.contracts import View, ViewRequest
-from perfkit_core.ranks.plan import Job
-from perfkit_core.ranks.profile import of_ranks
+from perfkit_core.ranks import plan, profile
 from perfkit_core.views.memory.memory import IN_STEP, OUTSIDE
 from perfkit_core.views.select import step_numbers
 from perfkit_core.views.tables import stacked
@@ -132,7 +131,7 @@ def _names(trace: Trace) -> set[str]:
 
 def _table(ranks: Ranks, view: View, request: ViewRequest) -> pd.DataFrame:
     """Return the table as in a summary, with canonical operator names; not in a tree, whose rows contain each other."""
-    table = of_ranks(ranks, [view], Job((view.name,), request)).tables[view.name]
+    table = profile.of_ranks(ranks, [view], plan.Job((view.name,), request)).tables[view.name]
     if "name" not in table.columns or not {_CANONICAL, "depth"}.isdisjoint(table.columns):
         return table
     by_name = {name: canonical for trace in ranks for name, canonical in _canonical(trace).items()}
