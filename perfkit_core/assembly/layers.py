@@ -49,18 +49,14 @@ class Calls:
     path: IntArray
     mark: IntArray
 
-    @property
-    def known(self) -> bool:
-        return bool(self.paths)
-
 
 def assign(trace: Trace) -> pa.ChunkedArray:
     """Return the module column (dictionary, shape (rows,)); the recorded one if the source has no calls of layers.
     ``trace`` may have a column ``layer``; its phase column is still the recorded one."""
     calls = labelled(trace)
-    if not calls.known and trace.known(LAYER):
+    if not calls.paths and trace.known(LAYER):
         calls = _nested_calls(trace)
-    if not calls.known:
+    if not calls.paths:
         return trace.column("module")
     own = np.where(calls.path >= 0, calls.path, calls.mark)
     own = np.where(own >= 0, own, _assign_backward(trace, calls.path, calls.mark))

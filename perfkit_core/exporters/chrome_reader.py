@@ -21,7 +21,7 @@ from perfkit_core.exporters.lanes import Lane
 from perfkit_core.model import schema
 from perfkit_core.model.meta import Finding, StoredFinding, TraceMeta
 from perfkit_core.model.trace import Trace
-from perfkit_core.readers.chrome.dialect import ChromeEvent, event_times, integer, is_timed
+from perfkit_core.readers.chrome.dialect import ChromeEvent, integer, timed_events
 from perfkit_core.readers.chrome.reader import ChromeFile, cut_off, mistimed, skipped, strays
 
 _SPANS: Final = ("X", "i")
@@ -84,15 +84,9 @@ class _Rows:
         ]
         if not kept:
             return
-        try:
-            start_ns, dur_ns = event_times(kept)
-        except SourceError:
-            if not self._partial:
-                raise
-            self.mistimed += len(kept)
-            kept = [event for event in kept if is_timed(event, event_times)]
-            self.mistimed -= len(kept)
-            start_ns, dur_ns = event_times(kept)
+        timed, (start_ns, dur_ns) = timed_events(kept, self._partial)
+        self.mistimed += len(kept) - len(timed)
+        kept = [kept[at] for at in timed]
         args = [event.args if isinstance(event.args, dict) else {} for event in kept]
         recorded = [one.get("recorded") for one in args]
         encoded = [None if value is None else msgspec.json.encode(value).decode() for value in recorded]

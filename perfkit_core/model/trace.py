@@ -298,20 +298,18 @@ def once(make: Callable[Concatenate[Trace, P], R]) -> Callable[Concatenate[Trace
     become read-only, as several views share them."""
     name = f"{make.__module__}.{make.__qualname__}"
 
-    def frozen(trace: Trace, *args: P.args, **kwargs: P.kwargs) -> R:
-        result = make(trace, *args, **kwargs)
-        parts: Any = result if isinstance(result, tuple) else (result,)
-        if is_dataclass(result):
-            parts = [getattr(result, field.name) for field in fields(result)]
-        for part in parts:
-            if isinstance(part, np.ndarray):
-                part.setflags(write=False)
-        return result
-
     @wraps(make)
     def kept(trace: Trace, *args: P.args, **kwargs: P.kwargs) -> R:
         key = (name, args, tuple(kwargs.items()))
-        result: R = trace._cached(key, lambda: frozen(trace, *args, **kwargs))
-        return result
+        if key not in trace._cache:
+            result = make(trace, *args, **kwargs)
+            parts: Any = result if isinstance(result, tuple) else (result,)
+            if is_dataclass(result):
+                parts = [getattr(result, field.name) for field in fields(result)]
+            for part in parts:
+                if isinstance(part, np.ndarray):
+                    part.setflags(write=False)
+            trace._cache[key] = result
+        return cast(R, trace._cache[key])
 
     return cast(Callable[Concatenate[Trace, P], R], kept)

@@ -11,7 +11,7 @@ from perfkit_core.recording.step_recording import StepProfiler, StepRecording, c
 from perfkit_core.system.paths import absolute
 
 
-class CallbackRecording(ABC):
+class CallbackRecording(StepRecording, ABC):
     """Recorder of a window of the steps of each training of a callback. The arguments are those of the callbacks.
 
     ``steps``: the first and last recorded step. Otherwise ``wait``, ``warmup``, ``active`` (lengths of a cycle in
@@ -38,8 +38,7 @@ class CallbackRecording(ABC):
         self.run_dir = absolute(run_dir)
         self.also = tuple(also)
         self.options = options
-        self._window = step_window(steps, wait, warmup, active, repeat, skip_first)
-        self._recording: StepRecording | None = None
+        super().__init__(step_window(steps, wait, warmup, active, repeat, skip_first), self.step_profiler)
 
     @abstractmethod
     def profiler_class(self) -> Callable[..., Any]:
@@ -48,32 +47,3 @@ class CallbackRecording(ABC):
     @abstractmethod
     def step_profiler(self) -> StepProfiler:
         """Return a profiler for one training, not yet started."""
-
-    def begin(self, step: int) -> None:
-        """Begin a training with this step; write the recording of an earlier one that was interrupted."""
-        self.abort()
-        self._recording = StepRecording(self._window, self.step_profiler())
-        self._recording.begin(step)
-
-    def step_ended(self) -> None:
-        if self._recording:
-            self._recording.step_ended()
-
-    def pause(self) -> None:
-        if self._recording:
-            self._recording.pause()
-
-    def resume(self) -> None:
-        if self._recording:
-            self._recording.resume()
-
-    def finish(self) -> None:
-        if self._recording:
-            self._recording.finish()
-        self._recording = None
-
-    def abort(self) -> None:
-        """Write the recording of an interrupted training; do nothing without a training."""
-        if self._recording:
-            self._recording.abort()
-        self._recording = None

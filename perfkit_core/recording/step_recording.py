@@ -174,22 +174,24 @@ def _guarded(method: Callable[Concatenate[StepRecording, P], None]) -> Callable[
 
 
 class StepRecording:
-    """Recording of one training (a call of ``fit`` or ``train``). The methods never raise."""
+    """Recording of trainings (calls of ``fit`` or ``train``), each with a new profiler. The methods never raise."""
 
-    def __init__(self, window: StepWindow, profiler: StepProfiler) -> None:
+    _profiler: StepProfiler
+
+    def __init__(self, window: StepWindow, new_profiler: Callable[[], StepProfiler]) -> None:
         self._window = window
-        self._profiler = profiler
+        self._new_profiler = new_profiler
         self._action = Action.OFF
-        self._running = False
-        self._paused = False
+        self._running = self._paused = False
         self._begun = self._step = 0
-        self._steps_of_cycle = 0  # completed in the running cycle
-        self._recorded = 0  # steps of all cycles
+        self._steps_of_cycle = self._recorded = 0  # completed in the running cycle, in all cycles of the training
 
-    @_guarded
     def begin(self, step: int) -> None:
-        """Begin the training; ``step`` is the number of its first step."""
-        self._running, self._begun = True, step
+        """Begin a training with this step; write the recording of an earlier one that was interrupted."""
+        self.abort()
+        self._profiler = self._new_profiler()
+        self._running, self._paused, self._begun = True, False, step
+        self._action, self._steps_of_cycle, self._recorded = Action.OFF, 0, 0
         atexit.register(self.abort)  # a training loop that raises may not report its end
         self._enter(step)
 
@@ -239,6 +241,7 @@ class StepRecording:
             self._leave(Ending.BROKEN_OFF, keep=True)
             self._end()
 
+    @_guarded
     def _enter(self, step: int) -> None:
         self._step = step
         action = self._window.action(step, self._begun)

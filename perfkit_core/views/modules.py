@@ -121,7 +121,7 @@ def event_counts(trace: Trace, request: ViewRequest, tree: ModuleTree) -> Counts
 
     of_layer = in_request & trace.host & (node != NO_ROW)
     labels = labelled(trace)
-    if labels.known:
+    if labels.paths:
         call, mark = of_layer & (labels.path >= 0), of_layer & (labels.mark >= 0)
     else:
         call, mark = of_layer & trace.rows("kind", FORWARD), np.zeros(len(trace), np.bool_)

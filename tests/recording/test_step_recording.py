@@ -81,7 +81,7 @@ class Told:
 def recorded(tmp_path: Path, script: str, fails_at: str = "") -> list[str]:
     """Steps 2 to 4 of a training: ``s`` a step, ``p`` pause, ``r`` resume, ``f`` finish, ``a`` abort."""
     profiler = Told(tmp_path, fails_at)
-    recording = StepRecording(step_window((2, 4)), profiler)
+    recording = StepRecording(step_window((2, 4)), lambda: profiler)
     actions = {"s": recording.step_ended, "p": recording.pause, "r": recording.resume,
                "f": recording.finish, "a": recording.abort}  # fmt: skip
     recording.begin(0)

@@ -35,16 +35,22 @@ class ChromeEvent(msgspec.Struct, gc=False):
 DECODER: Final = msgspec.json.Decoder(list[ChromeEvent])
 UNDECODABLE: Final = (msgspec.DecodeError, UnicodeDecodeError, RecursionError)
 
-Times = Callable[[Sequence[ChromeEvent]], tuple[IntArray, IntArray]]
-"""Start and duration of events in ns, each of shape (events,). Raises SourceError."""
 
-
-def is_timed(event: ChromeEvent, times: Times) -> bool:
+def timed_events(events: Sequence[ChromeEvent], partial: bool) -> tuple[list[int], tuple[IntArray, IntArray]]:
+    """Return the indexes of the events with valid times, and their :func:`event_times`. Without ``partial``, an invalid
+    time raises SourceError."""
+    timed = list(range(len(events)))
     try:
-        times([event])
+        return timed, event_times(events)
     except SourceError:
-        return False
-    return True
+        if not partial:
+            raise
+    for at, event in enumerate(events):
+        try:
+            event_times([event])
+        except SourceError:
+            timed.remove(at)
+    return timed, event_times([events[at] for at in timed])
 
 
 def event_times(events: Sequence[ChromeEvent]) -> tuple[IntArray, IntArray]:
@@ -142,17 +148,9 @@ class Dialect:
         """Return the collective of an event, from its cells, and the bytes of its message, -1 if unknown."""
         return None, -1
 
-    def times(self, events: Sequence[ChromeEvent]) -> tuple[IntArray, IntArray]:
-        """Return :func:`event_times`."""
-        return event_times(events)
-
 
 SCAN_FROM_BYTES: Final = 4 << 20
 """Bytes that one process reads by the reference before loading the compiled code pays off."""
-
-
-def can_scan(dialect: Dialect) -> bool:
-    return dialect.scan_rules is not None and type(dialect).times is Dialect.times
 
 
 def integer(value: Any) -> int | None:

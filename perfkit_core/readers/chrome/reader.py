@@ -48,41 +48,41 @@ class ChromeFile(EventList):
     def portions(self, dialect: Dialect | None) -> Iterator[list[ChromeEvent] | Portion]:
         """Yield all events in file order, as scanned columns where the dialect's rules and the text allow it."""
         self.header = {}
-        window = self._at.window
+        window = self.window
         try:
-            self._at.skip(_BEGINNING)
-            opening = self._at.peek()
+            self.skip(_BEGINNING)
+            opening = self.peek()
             if opening not in (b"[", b"{"):
-                self._at.check_damage()
+                self.check_damage()
                 if not opening:
                     raise SourceError(
                         f"{self.path}: the file is empty", "the profiler may have been interrupted before writing it"
                     )
                 raise SourceError(f"{self.path}: not JSON (starts with {opening!r})", "perfkit reads Chrome-trace JSON")
-            self._at.position += 1
+            self.position += 1
             yield from self.events(dialect) if opening == b"[" else self._object(dialect)
             self._end()
-            self._at.position = len(window.data)
+            self.position = len(window.data)
             while window.more():
                 window.drop(len(window.data))
-            self._at.check_damage()
+            self.check_damage()
         except SourceError:
-            if not self.partial or not self._at.offset:
+            if not self.partial or not self.offset:
                 raise
-            self.truncated_at = self._at.offset
+            self.truncated_at = self.offset
         finally:
             window.close()
 
     def _object(self, dialect: Dialect | None) -> Iterator[list[ChromeEvent] | Portion]:
         has_events = False
         while (key := self._key()) is not None:
-            if key == "traceEvents" and self._at.peek() == b"[":
+            if key == "traceEvents" and self.peek() == b"[":
                 has_events = True
-                self._at.position += 1
+                self.position += 1
                 yield from self.events(dialect)
             else:
                 self.header[key] = self._value()
-        self._at.position += 1
+        self.position += 1
         if not has_events:
             raise SourceError(
                 f"{self.path}: a JSON file without traceEvents (keys: {', '.join(list(self.header)[:5]) or 'none'})",
@@ -91,13 +91,13 @@ class ChromeFile(EventList):
 
     def _end(self) -> None:
         """Check the text after the document. More events there mean that damage has closed the list."""
-        self._at.skip(_SPACE)
-        if not self._at.peek():
+        self.skip(_SPACE)
+        if not self.peek():
             return
-        offset = self._at.offset
-        self._at.skip(_CLOSED)
-        if self._at.peek() == b",":
-            raise self._at.broken("the list of events ends inside an event")
+        offset = self.offset
+        self.skip(_CLOSED)
+        if self.peek() == b",":
+            raise self.broken("the list of events ends inside an event")
         if not self.partial:
             raise SourceError(
                 f"{self.path}: the document has ended, but the file goes on (byte {offset})",
@@ -107,43 +107,43 @@ class ChromeFile(EventList):
 
     def _key(self) -> str | None:
         while True:
-            match = _KEY.match(self._at.window.data, self._at.position)
+            match = _KEY.match(self.window.data, self.position)
             if match:
-                self._at.position = match.end()
-                self._at.skip(_SPACE)
+                self.position = match.end()
+                self.skip(_SPACE)
                 return str(json.loads(f'"{match[1].decode("utf-8", "replace")}"', strict=False))
-            self._at.skip(_GAP)
-            if self._at.peek() == b"}":
+            self.skip(_GAP)
+            if self.peek() == b"}":
                 return None
-            if len(self._at.window.data) - self._at.position > WINDOW_BYTES or not self._at.window.more():
-                raise self._at.broken("the JSON object is not closed")
+            if len(self.window.data) - self.position > WINDOW_BYTES or not self.window.more():
+                raise self.broken("the JSON object is not closed")
 
     def _value(self) -> Any:
-        size, window = 4096, self._at.window
+        size, window = 4096, self.window
         end: int | None
         while True:
-            raw = window.data[self._at.position : self._at.position + size]
+            raw = window.data[self.position : self.position + size]
             try:
                 # latin-1 has one character a byte, so that the end is an offset in bytes
                 _, end = json.JSONDecoder(strict=False).raw_decode(raw.decode("latin-1"))
             except RecursionError:
-                raise self._at.broken("a header value is nested too deep") from None
+                raise self.broken("a header value is nested too deep") from None
             except json.JSONDecodeError as error:
                 end = value_end(raw) if NO_JSON_NUMBER.match(raw, error.pos) else None
             if end is not None and end < len(raw):  # a number that ends with the text may continue after it
                 break
-            if window.finished and self._at.position + size >= len(window.data):
-                raise self._at.broken("the file ends inside a header value")
+            if window.finished and self.position + size >= len(window.data):
+                raise self.broken("the file ends inside a header value")
             if size > MAX_VALUE_BYTES:
-                raise self._at.broken("a header value does not end")
+                raise self.broken("a header value does not end")
             size *= 2
-            while len(window.data) - self._at.position < size and window.more():
+            while len(window.data) - self.position < size and window.more():
                 pass
         try:
             value = _decoded(raw[:end])
         except (ValueError, RecursionError):
-            raise self._at.broken("a header value is not valid JSON") from None
-        self._at.position += end
+            raise self.broken("a header value is not valid JSON") from None
+        self.position += end
         return value
 
 

@@ -12,16 +12,14 @@ import pyarrow as pa
 from perfkit_core.algorithms.arrays import IntArray
 from perfkit_core.assembly.draft import Recorded
 from perfkit_core.assembly.labels import with_description
-from perfkit_core.errors import SourceError
 from perfkit_core.readers.chrome.dialect import (
     DECODER,
     SCAN_FROM_BYTES,
     ChromeEvent,
     Dialect,
     Label,
-    can_scan,
     integer,
-    is_timed,
+    timed_events,
 )
 from perfkit_core.readers.chrome.reference_rows import RowLists
 from perfkit_core.readers.chrome.row_table import Gathering, RowTable
@@ -83,7 +81,7 @@ class Recorder:
         self._text_bytes += len(text)
         # loading the compiled code takes as long as the reference takes for the first few megabytes
         loaded = self._text_bytes >= SCAN_FROM_BYTES or "perfkit_core.readers.scanner.scanner" in sys.modules
-        if loaded and can_scan(self._dialect) and text.startswith(b"{"):
+        if loaded and self._dialect.scan_rules and text.startswith(b"{"):
             from perfkit_core.readers.scanner import chunks, events
             from perfkit_core.readers.scanner.scanner import Scanner, padded
 
@@ -128,8 +126,7 @@ class Recorder:
 
     def _translation(self, words: Words) -> Translation:
         if id(words) not in self._translations:  # translations keep the words alive, so ids are not reused
-            translation = Translation(words, self._dialect, self._origins, self._vocabularies)
-            self._translations[id(words)] = translation
+            self._translations[id(words)] = Translation(words, self._dialect, self._origins, self._vocabularies)
         return self._translations[id(words)]
 
     def _gather(self, part: Rows) -> None:
@@ -146,12 +143,12 @@ class Recorder:
     def _describe(self, part: Rows) -> None:
         """Add descriptions of collectives to ``args`` (:mod:`perfkit_core.assembly.labels`), and message sizes to
         ``bytes`` where none was recorded. Done during collection, while the texts are available."""
-        for origin in self._origins.known(len(self._communicates)):
+        for origin in self._origins.known[len(self._communicates) :]:
             self._communicates.append(self._dialect.communicates(origin.name or "", origin.kind or ""))
         at = np.flatnonzero(self._communicates.array()[part.origin])
         if not len(at):
             return
-        names = (self._origins.name(number) for number in part.origin[at].tolist())
+        names = (self._origins.known[number].name for number in part.origin[at].tolist())
         texts: list[list[str | None]] = []
         for column in ("shapes", "dtypes"):
             codes = part.texts.get(column)
@@ -186,15 +183,9 @@ class Recorder:
         if times is not None:
             start_ns, dur_ns = times[0][kept], times[1][kept]
         else:
-            try:
-                start_ns, dur_ns = self._dialect.times([events[i] for i in kept])
-            except SourceError:
-                if not self._partial:
-                    raise
-                timed = [i for i in kept if is_timed(events[i], self._dialect.times)]
-                self.mistimed += len(kept) - len(timed)
-                start_ns, dur_ns = self._dialect.times([events[i] for i in timed])
-                kept = timed
+            timed, (start_ns, dur_ns) = timed_events([events[i] for i in kept], self._partial)
+            self.mistimed += len(kept) - len(timed)
+            kept = [kept[at] for at in timed]
             start_ns[[at for at, i in enumerate(kept) if not bytes(events[i].ts)]] = NULL
         lists = RowLists(self._dialect, self._labels)
         for i in kept:

@@ -62,11 +62,8 @@ class RowTable:
         """Return all columns. With ``compact``, dictionaries hold only what occurs."""
         # in threads, as numpy and Arrow release Python's lock, and page faults of new memory dominate
         threads = parallel.threads() if self._rows.count >= parallel.WORTH_ROWS else 1
-        names: tuple[str, ...] = (
-            "args",
-            *INTEGERS,
-            *ARGUMENT_TEXTS,
-        )  # the largest first, so that no thread is busy with it at the end
+        # the largest first, so that no thread is busy with it at the end
+        names: tuple[str, ...] = ("args", *INTEGERS, *ARGUMENT_TEXTS)
         own = parallel.in_order(partial(self._own_column, compact), names, threads)
         columns = dict(zip(names, own, strict=True))
         origin = self._ordered(self._rows.origin)

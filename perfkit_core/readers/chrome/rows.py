@@ -109,15 +109,15 @@ class Origins:
 
     def __init__(self) -> None:
         self._numbers: dict[Origin, int] = {}
-        self._list: list[Origin] = []
+        self.known: list[Origin] = []
         self._vocabularies = {column: Vocabulary() for column in ORIGIN_TEXTS}
         self._texts = {column: Numbers(np.int32) for column in ORIGIN_TEXTS}
         self._integers = {column: Numbers(np.int64) for column in ORIGIN_INTEGERS}
 
     def number(self, origin: Origin) -> int:
-        number = self._numbers.setdefault(origin, len(self._list))
-        if number == len(self._list):
-            self._list.append(origin)
+        number = self._numbers.setdefault(origin, len(self.known))
+        if number == len(self.known):
+            self.known.append(origin)
             for column, texts in self._texts.items():
                 texts.append(self._vocabularies[column].number(getattr(origin, column)))
             for column, integers in self._integers.items():
@@ -125,15 +125,9 @@ class Origins:
                 integers.append(NULL if value is None else value)
         return number
 
-    def known(self, first: int = 0) -> list[Origin]:
-        return self._list[first:]
-
-    def name(self, number: int) -> str | None:
-        return self._list[number].name
-
     def used(self, origin: npt.NDArray[Any]) -> BoolArray:
         """Return the mask of origins that occur among events, shape (origins,)."""
-        used = np.zeros(len(self._list), np.bool_)
+        used = np.zeros(len(self.known), np.bool_)
         for begin in range(0, len(origin), BLOCK):
             used[origin[begin : begin + BLOCK]] = True
         return used
