@@ -22,7 +22,6 @@ _HOMES = {
 
 
 def __getattr__(name: str) -> Any:
-    """Import a name on first use."""
     from perfkit_core.system.packages import exported
 
     return exported(__name__, name, _HOMES, "paddle")

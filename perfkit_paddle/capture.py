@@ -33,12 +33,10 @@ _LAUNCHER: Final = ("PADDLE_TRAINER_ID", "PADDLE_TRAINERS_NUM")
 
 def trace_handler(run_dir: str | os.PathLike[str], also: Iterable[Callable[[Any], Any]] = ()) -> CycleWriter[Any]:
     """Return a callback that writes each recorded cycle into ``run_dir``, one Parquet file per cycle and process.
-
     ``also`` are further callbacks, called with the profiler afterwards. Nothing raises into the training: an error is
     logged (logger ``perfkit``) and the run marked as incomplete. Training is blocked while Paddle saves the cycle (1 to
     1.5 µs per event); a thread does the rest concurrently, and ``flush()`` waits for it. Paddle logs a line to stderr
-    for each cycle; set the environment variable ``GLOG_minloglevel=1`` before importing paddle to silence it.
-    """
+    for each cycle; set the environment variable ``GLOG_minloglevel=1`` before importing paddle to silence it."""
     return CycleWriter(run_dir, take, also, place, warn_uncalled=True)
 
 

@@ -77,7 +77,6 @@ def _level_by_level(host, start, end, slack):  # type: ignore[no-untyped-def]
 
 @compiled
 def _misfit(outer, inner, start, end):  # type: ignore[no-untyped-def]
-    """Return by how much an event exceeds another."""
     return max(start[outer] - start[inner], end[inner] - end[outer], 0)
 
 
@@ -91,7 +90,6 @@ def _follows(current, before, i, start, end, slack):  # type: ignore[no-untyped-
 
 @compiled
 def _next_parent(host, current, i, start, end, slack):  # type: ignore[no-untyped-def]
-    """Return the next node that encloses ``i``; of two adjacent ones within the slack, the better fit."""
     best = -1
     for candidate in range(current + 1, i):
         if not host[candidate]:

@@ -266,11 +266,9 @@ def annotate(model: nn.Layer, name: str | None = None) -> Annotation[nn.Layer]:
 
 def describe(model: nn.Layer, *example_inputs: Any, **example_keywords: Any) -> PrintedArchitecture:
     """Return the tree of layers with parameters, shapes and devices; with example inputs also calls, tensors and FLOPs.
-
     With inputs, the model runs once without gradients and in eval mode, then its modes are restored; FLOPs follow from
     formulas for Paddle's own layers and are unknown for a user's own code. ``print()`` shows the tree, ``to_pandas()``
-    returns a table.
-    """
+    returns a table."""
     from perfkit_core.pages.architecture import PrintedArchitecture  # imports pandas, which annotate does not need
 
     described = FRAMEWORK.describe(model, example_inputs, example_keywords)

@@ -143,7 +143,6 @@ def memory_labelled(types: IntArray) -> Columns:
 
 
 def _category(number: int, types: Sequence[str]) -> str:
-    """Return the name of an event type, ``EventType17`` for unknown numbers."""
     return types[number] if 0 <= number < len(types) else f"EventType{number}"
 
 

@@ -46,7 +46,6 @@ def operator_name(native: str) -> str | None:
 
 
 def _bare(native: str) -> str:
-    """Return the operator's own name, without prefix, suffix and the underscore of in-place operators."""
     names = _names().names
     name = _SUFFIX.sub("", native)
     for prefix in _PREFIXES:
@@ -55,7 +54,6 @@ def _bare(native: str) -> str:
 
 
 def _canonical(name: str) -> str | None:
-    """Look up the name as it is, then without the storage or kernel variant."""
     names = _names().names
     kind = _KIND.sub("", name)
     for each in (name, kind, _KIND.sub("", kind), _STORAGE.sub("", name), _STORAGE.sub("", kind)):

@@ -110,7 +110,6 @@ def finish(tables: dict[str, Table], events: Rows, source: str, cut: bool = Fals
 def _described(
     tables: dict[str, Table], of_thread: Mapping[int, int], source: str, cut: bool, live: Live = NOT_LIVE
 ) -> TraceMeta:
-    """Return the meta of a file; ``of_thread`` is the process of each thread."""
     texts = zip(tables["extra"].texts("key").to_pylist(), tables["extra"].texts("value").to_pylist(), strict=True)
     extra_info = {key: value for key, value in texts if key is not None and value is not None}
     properties = tables["property"]
@@ -136,7 +135,6 @@ def _described(
 
 
 def _doubts(doubtful: Doubtful, cut: bool) -> tuple[Finding, ...]:
-    """Return the data-quality warnings about the events; ``cut``: the file is truncated."""
     quality = []
     if cut:
         quality.append(findings.truncated())
@@ -244,7 +242,6 @@ class Pieces:
 
 
 def _message(nodes: bytes) -> bytes:
-    """Return a file with one thread of these nodes."""
     length, count = b"", len(nodes)
     while count >= 0x80:
         length += bytes([count & 0x7F | 0x80])
@@ -307,7 +304,6 @@ def complete(recorded: Recorded, meta: TraceMeta) -> tuple[Recorded, tuple[Findi
 
 
 def _part(columns: pa.Table) -> IntArray:
-    """Return the part of each row: host events, runtime calls, device work, memory events."""
     calls = np.where(columns["correlation"].is_null().to_numpy(), _HOST, _CALL)
     of_span = np.where(_is(columns, "device", CPU), calls, _WORK)
     return np.where(_is(columns, "kind", MEMORY), _BYTES, of_span)

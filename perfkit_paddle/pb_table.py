@@ -76,7 +76,6 @@ def _mixed(value, word):  # type: ignore[no-untyped-def]
 
 @inlined
 def _equal(one, other, length):  # type: ignore[no-untyped-def]
-    """Return whether ``length`` bytes at two addresses are equal. The last word may overlap the one before it."""
     if length < WORD:
         for k in range(length):  # noqa: SIM110 - no generators in numba
             if byte(one, k) != byte(other, k):

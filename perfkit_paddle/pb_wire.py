@@ -94,12 +94,10 @@ MESSAGES: Final = {
 
 @dataclass(frozen=True, slots=True)
 class Layout:
-    """The schema as the arrays that the scanner walks: for each message and field number an action and a target.
-
-    The target is a column for values, a message for ``MESSAGE``. ``table_of[m]`` is -1 if a message begins no row;
+    """The schema as the arrays that the scanner walks: for each message and field number an action and a target. The
+    target is a column for values, a message for ``MESSAGE``. ``table_of[m]`` is -1 if a message begins no row;
     ``holds_rows[m]`` says whether it or a message inside begins one. ``columns[t]`` names the columns of a table; a
-    text takes two (byte offset, then length under ``name.length``).
-    """
+    text takes two (byte offset, then length under ``name.length``)."""
 
     actions: npt.NDArray[np.int64]
     targets: npt.NDArray[np.int64]
@@ -207,7 +205,6 @@ def read_number(data, position, end):  # type: ignore[no-untyped-def]
 
 @compiled_at_once
 def _fixed(data, position):  # type: ignore[no-untyped-def]
-    """Return four little-endian bytes as a number. The caller has checked the bounds."""
     value = np.int64(0)
     for i in range(4):
         value |= np.int64(data[position + i]) << np.int64(8 * i)
@@ -224,13 +221,10 @@ def _set(mark, position, clipped, end, message, row, counts):  # type: ignore[no
 @compiled_at_once
 def _walk(data, actions, targets, table_of, holds_rows, widths, bases, room, cells, clip, mark, stop, marks):  # type: ignore[no-untyped-def]
     """Walk all messages from a ``mark`` (all 0: the beginning) to byte ``stop`` without recursion; return rows by
-    table, problem, byte.
-
-    Fills ``cells``: each table has its columns contiguous from its base, with ``room`` rows. Absent values are MISSING,
-    provided that the rows of messages directly in the file were so before. If ``cells`` is empty, rows are only
-    counted, and messages without rows skipped. ``marks`` are set at equal distances, between two fields of a message
-    directly in the file.
-    """
+    table, problem, byte. Fills ``cells``: each table has its columns contiguous from its base, with ``room`` rows.
+    Absent values are MISSING, provided that the rows of messages directly in the file were so before. If ``cells`` is
+    empty, rows are only counted, and messages without rows skipped. ``marks`` are set at equal distances, between two
+    fields of a message directly in the file."""
     fill = len(cells) > 0
     counts = mark[_COUNTS:].copy()
     ends = np.zeros(_DEPTH, np.int64)

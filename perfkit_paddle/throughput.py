@@ -18,12 +18,10 @@ __all__ = ["Throughput"]
 
 
 class Throughput(_Throughput):
-    """Timer of the steps of a loop and its waits for input, used as ``with Throughput() as throughput``.
-
-    Paddle's DataLoader is timed automatically, ``throughput.reader(loader)`` times any other iterable;
+    """Timer of the steps of a loop and its waits for input, used as ``with Throughput() as throughput``. Paddle's
+    DataLoader is timed automatically, ``throughput.reader(loader)`` times any other iterable;
     ``throughput.step(num_samples)`` ends a step, ``throughput.summary()`` returns costs and rates. See
-    :class:`perfkit_core.throughput.Throughput`.
-    """
+    :class:`perfkit_core.throughput.Throughput`."""
 
     def _device_clock(self) -> DeviceClock | None:
         device = framework.paddle().device

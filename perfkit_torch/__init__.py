@@ -15,7 +15,6 @@ _HOMES = {"Throughput": "throughput", "annotate": "layers", "describe": "layers"
 
 
 def __getattr__(name: str) -> Any:
-    """Import a name on first use."""
     from perfkit_core.system.packages import exported
 
     return exported(__name__, name, _HOMES, "torch")

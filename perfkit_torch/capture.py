@@ -29,12 +29,10 @@ _PROPERTIES: Final = ("major", "minor", "multi_processor_count", "warp_size", "m
 def trace_handler(
     run_dir: str | os.PathLike[str], also: Iterable[Callable[[Any], Any]] = ()
 ) -> CycleWriter[torch.profiler.profile]:
-    """Return a callback that writes each profiler cycle into ``run_dir``, one Parquet file per cycle and rank.
-
-    ``also`` are further callbacks, called with the profiler afterwards. No exception reaches the training: failures are
-    logged under ``perfkit``. Training is blocked while the events are read; a thread does the rest concurrently (not
-    with ``with_stack``), and ``flush()`` waits for it.
-    """
+    """Return a callback that writes each profiler cycle into ``run_dir``, one Parquet file per cycle and rank. ``also``
+    are further callbacks, called with the profiler afterwards. No exception reaches the training: failures are logged
+    under ``perfkit``. Training is blocked while the events are read; a thread does the rest concurrently (not with
+    ``with_stack``), and ``flush()`` waits for it."""
     return CycleWriter(run_dir, take, also, place, warn_uncalled=True)
 
 

@@ -81,7 +81,6 @@ def canonical(native: str) -> str | None:
 def _tensors(
     kind: str, label: re.Match[str] | None, shapes: str | None, dtypes: str | None
 ) -> tuple[int | None, str | None]:
-    """Return elements and type of the larger tensor of an operator (output, input), or of the input of a label."""
     operator = label is not None and label[1] == _OPERATOR
     if label is None or (kind in _GIVES_A_PART and not operator):
         return None, None

@@ -232,14 +232,11 @@ TorchHooks.framework = FRAMEWORK
 
 
 def annotate(model: nn.Module, name: str | None = None) -> Annotation[nn.Module]:
-    """Label every call of every layer of ``model``, forward and backward, in the events of torch's profiler.
-
-    Hooks are installed only while a profiler records. Nothing raises into the training. Paths are those of
-    ``named_modules()`` with the prefix ``name``, by default the class if another model is annotated already. Annotating
-    a model again returns the same handle; ``remove()`` or the end of its ``with`` block removes the labels. A
-    ``trace_handler`` stores parameters, shapes and FLOPs of the layers with the recording. Raises UsageError if the
-    name is taken.
-    """
+    """Label every call of every layer of ``model``, forward and backward, in the events of torch's profiler. Hooks are
+    installed only while a profiler records. Nothing raises into the training. Paths are those of ``named_modules()``
+    with the prefix ``name``, by default the class if another model is annotated already. Annotating a model again
+    returns the same handle; ``remove()`` or the end of its ``with`` block removes the labels. A ``trace_handler``
+    stores parameters, shapes and FLOPs of the layers with the recording. Raises UsageError if the name is taken."""
     return annotation.annotate(FRAMEWORK, model, name)
 
 

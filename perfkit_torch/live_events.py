@@ -239,7 +239,6 @@ def _category(name: str, device: int, function: bool, annotation: bool, linked: 
 
 
 def _event_arguments(event: Any, category: str, device: int) -> str:
-    """Return the arguments as JSON text without the braces."""
     args: dict[str, Any] = {}
     if category == _INSTANT:
         args = {"Bytes": event.nbytes(), "Device Type": device, "Device Id": event.device_index()}

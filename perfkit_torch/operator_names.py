@@ -48,7 +48,6 @@ def operator_name(native: str) -> str | None:
 
 
 def _built_in(native: str) -> str | None:
-    """Return the canonical name of one of PyTorch's own operators."""
     name = _NAMESPACE.sub("", native).partition(".")[0]
     name = name if name.endswith("__") else name.rstrip("_")
     names = _names().names
@@ -61,7 +60,6 @@ def _built_in(native: str) -> str | None:
 
 
 def _forward(name: str) -> str | None:
-    """Look up the name as it is, then without prefixes and suffixes."""
     names = _names().names
     if name in names:
         return names[name]
@@ -80,7 +78,6 @@ def _gradient(forward: str) -> str | None:
 
 
 def _foreign(name: str) -> str | None:
-    """Return the canonical name of an autograd node, or of a quantized, oneDNN or sparse operator."""
     node = _BACKWARD_NODE.fullmatch(name)
     if node:
         return _gradient(_CAMEL.sub("_", _DIMENSION.sub(r"\1d", node[1])).lower())
@@ -95,7 +92,6 @@ def _foreign(name: str) -> str | None:
 
 @functools.lru_cache(maxsize=65536)
 def _library(name: str) -> str | None:
-    """Return the canonical name of an operator of an extension library or compiler."""
     if name.startswith("triton_"):
         return fused_name(name)
     patterns = _names().patterns["libraries"]

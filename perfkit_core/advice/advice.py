@@ -113,12 +113,10 @@ class Advice:
 
 @dataclass(frozen=True, slots=True)
 class Identity:
-    """How well the replay of the unchanged graph matches the recording.
-
-    Median and worst relative error of the steps (None if there is nothing to replay), the number of steps (without
-    steps the whole recording is one), and the share of device work whose start nothing recorded explains (None without
-    device work). ``untold_waits`` counts calls that make a stream wait for an event that the device did not record.
-    """
+    """How well the replay of the unchanged graph matches the recording. Median and worst relative error of the steps
+    (None if there is nothing to replay), the number of steps (without steps the whole recording is one), and the share
+    of device work whose start nothing recorded explains (None without device work). ``untold_waits`` counts calls that
+    make a stream wait for an event that the device did not record."""
 
     error: float | None
     worst: float | None

@@ -53,13 +53,11 @@ def advise(
     thresholds: Mapping[str, float] | None = None,
     plugins: Plugins | None = None,
 ) -> Advices:
-    """Return the advice for a Trace, or for what :func:`perfkit_core.load` reads, the largest saving first.
-
-    ``rules``: ids of the rules to evaluate (default: all); ``thresholds``: overrides of
+    """Return the advice for a Trace, or for what :func:`perfkit_core.load` reads, the largest saving first. ``rules``:
+    ids of the rules to evaluate (default: all); ``thresholds``: overrides of
     :class:`perfkit_core.advice.thresholds.Thresholds`; ``plugins``: source of rules and remedies (default: the
     installed ones). Times are integer ns per step, or of the whole recording if it has no steps. Raises UsageError for
-    an unknown rule or threshold, and SourceError.
-    """
+    an unknown rule or threshold, and SourceError."""
     plugins = plugins or get_plugins()
     chosen = chosen_rules(plugins, rules)
     evaluation = Evaluation(facts_of(source, thresholds, plugins), plugins)
@@ -276,7 +274,6 @@ def combined(facts: Facts, found: Advices) -> Advices:
 
 
 def _exclusion(one: Advice, kept: Sequence[Advice]) -> Text | None:
-    """Return why an advice cannot be combined with others, None if it can."""
     if one.prediction.saving_ns is None:
         return message("the saving is unknown")
     for other in kept:

@@ -55,7 +55,6 @@ def report(advice: Advice, advices: Advices, trace: Trace, records: Sequence[Rec
 
 
 def _finding(advice: Advice, trace: Trace) -> Iterator[Section]:
-    """Yield the finding, the evidence and the changes of the recording."""
     it = advice.candidate
     rule = say(
         "Rule {number}, {rule}, version {version}; {framework}, {mode} mode",
@@ -90,7 +89,6 @@ def _finding(advice: Advice, trace: Trace) -> Iterator[Section]:
 
 
 def _prediction(advice: Advice, advices: Advices, of: str) -> Iterator[Section]:
-    """Yield the prediction, its assumptions and the risks."""
     p, it = advice.prediction, advice.candidate
     now = mark("Now: {now:ns}, the median recording; its 80% interval is {low:ns} to {high:ns}")
     naive = mark("Subtracting its share of the time would suggest a recording of {time:ns}; the replay does not.")
@@ -141,7 +139,6 @@ def _prediction(advice: Advice, advices: Advices, of: str) -> Iterator[Section]:
 
 
 def _action(advice: Advice, advices: Advices, records: Sequence[Record]) -> Iterator[Section]:
-    """Yield the remedy, the command that measures it, and earlier measurements."""
     remedy, lines = advice.remedy, []
     if remedy is None:
         lines.append(say("No fix is known for {framework}.", framework=advice.framework))

@@ -70,7 +70,6 @@ def owner_of(file: str, framework: str | None) -> Owner:
 
 @functools.cache
 def _is_installed(package: str) -> bool:
-    """Return whether a package is installed here, without importing it."""
     if not package.isidentifier() or package in _AMBIGUOUS:
         return False
     try:
@@ -88,12 +87,10 @@ class Places:
         self._trace = trace
 
     def of(self, rows: arrays.IntArray, time_ns: arrays.IntArray | None = None) -> str | None:
-        """Return ``file:line (function)`` in which the rows (device work: its launches) spend most time.
-
-        ``file:line (def function)`` if only the line is known where the function begins, ``file (function)`` without a
-        line; ``in …`` with a library's line if no user frame was recorded, None without any. ``time_ns``: the time of
-        each row that counts (None: its duration, of device work that of its launch).
-        """
+        """Return ``file:line (function)`` in which the rows (device work: its launches) spend most time. ``file:line
+        (def function)`` if only the line is known where the function begins, ``file (function)`` without a line; ``in
+        …`` with a library's line if no user frame was recorded, None without any. ``time_ns``: the time of each row
+        that counts (None: its duration, of device work that of its launch)."""
         launched_by = self._trace.ints("launched_by")[rows]
         rows = np.where(launched_by != arrays.NO_ROW, launched_by, rows)
         spent = self._trace.ints("dur_ns")[rows] if time_ns is None else time_ns
@@ -107,7 +104,6 @@ class Places:
 
     @functools.cached_property
     def _lines(self) -> pd.Categorical:
-        """The line of each row of the trace."""
         trace, framework = self._trace, self._trace.meta.framework
         if trace.known("stack"):
             recorded = as_recorded(trace, np.arange(len(trace)))

@@ -27,12 +27,10 @@ ONE_STEP: Final = 0.05
 
 
 def step_ns(facts: Facts, graph: Graph, period: int = 1) -> float:
-    """Return the median time of a step in ns once a graph is played. Raises CyclicGraphError.
-
-    ``period``: consecutive steps of which one does what the others leave out. Their median would be that of one of the
-    two kinds, so the result is the time of the periods relative to the recorded one, times the recorded median step.
-    With starved loader workers steps form periods by themselves (``facts.period``).
-    """
+    """Return the median time of a step in ns once a graph is played. Raises CyclicGraphError. ``period``: consecutive
+    steps of which one does what the others leave out. Their median would be that of one of the two kinds, so the result
+    is the time of the periods relative to the recorded one, times the recorded median step. With starved loader workers
+    steps form periods by themselves (``facts.period``)."""
     both = math.lcm(period, facts.period)
     if len(facts.steps.of_periods(facts.steps.recorded_ns, both)):  # enough steps for whole periods of both kinds
         period = both

@@ -43,12 +43,10 @@ class _Entry(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 @functools.cache
 def read_remedies(package: str) -> tuple[Remedy, ...]:
-    """Return the remedies in ``remedies.toml`` of an adapter's package, in the order of the file.
-
-    The file has an array of tables for each rule, ``[[host-sync]]``. ``${name}`` in ``code`` or ``note`` inserts a
-    shared text from its table ``[texts]`` or from ``remedy_texts.toml`` of this package. Line breaks in a note are
-    spaces. Raises ValueError for an invalid entry.
-    """
+    """Return the remedies in ``remedies.toml`` of an adapter's package, in the order of the file. The file has an array
+    of tables for each rule, ``[[host-sync]]``. ``${name}`` in ``code`` or ``note`` inserts a shared text from its table
+    ``[texts]`` or from ``remedy_texts.toml`` of this package. Line breaks in a note are spaces. Raises ValueError for
+    an invalid entry."""
     file = f"{package}/remedies.toml"
     tables = read_toml(package, "remedies.toml")
     texts = read_toml("perfkit_core.advice", "remedy_texts.toml") | tables.pop("texts", {})

@@ -49,12 +49,10 @@ _ENOUGH: Final = 3
 
 @dataclass(frozen=True, slots=True)
 class Transfers:
-    """Copies between host and device with their launches, by thread and launch, arrays of shape (copies,).
-
-    ``row`` of the copy, ``call`` that launched it, ``sync`` the next call in which the host waits for it (-1: none),
-    ``owner`` the outermost event with only this copy inside (else the call), ``bytes`` (-1: unknown), ``to_host`` (else
-    to the device), ``waited_ns`` in the call and in ``sync``.
-    """
+    """Copies between host and device with their launches, by thread and launch, arrays of shape (copies,). ``row`` of
+    the copy, ``call`` that launched it, ``sync`` the next call in which the host waits for it (-1: none), ``owner`` the
+    outermost event with only this copy inside (else the call), ``bytes`` (-1: unknown), ``to_host`` (else to the
+    device), ``waited_ns`` in the call and in ``sync``."""
 
     row: IntArray
     call: IntArray

@@ -118,7 +118,6 @@ class Calibration:
 
 
 def _spread(found: Sequence[Measurement]) -> Quantity | None:
-    """Return the range from the cheapest to the most expensive, with the middle of the medians."""
     if not found:
         return None
     medians = sorted(one.p50_ns for one in found)

@@ -111,7 +111,6 @@ def measured(
 
 
 def _calls(call: Call, clock: Clock, samples: int = SAMPLES, calls: int = CALLS) -> list[float]:
-    """Return the mean ns of ``calls`` consecutive calls, ``samples`` times."""
     for _ in range(WARMUP if calls > 1 else 1):
         call()
     return [_row(call, clock, calls) for _ in range(samples)]

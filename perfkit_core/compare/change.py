@@ -99,7 +99,6 @@ def _statistics(
 
 
 def _of_independent(before: statistics.SampleStatistics, now: statistics.SampleStatistics) -> Change:
-    """Combine two differences that share no run."""
     whole = now.difference - before.difference
     bounds = (before.low, before.high, now.low, now.high, before.noise, now.noise)
     if any(value is None for value in bounds):

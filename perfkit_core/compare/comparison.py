@@ -124,7 +124,6 @@ class _Side:
 def _of_view(
     sides: Sequence[_Side], view: Callable[[Trace, ViewRequest], pd.DataFrame], keys: list[str], time: str
 ) -> pd.DataFrame:
-    """Return calls and time of a view, side by side."""
     tables = []
     for side in sides:
         table = view(side.trace, side.request)
@@ -157,7 +156,6 @@ def _operators(sides: Sequence[_Side]) -> pd.DataFrame:
 
 
 def _joined(base: pd.DataFrame, other: pd.DataFrame, keys: list[str]) -> pd.DataFrame:
-    """Return all rows of both, those of base first; missing rows have 0 calls and 0 ns."""
     every = pd.concat([base[keys], other[keys]]).drop_duplicates()
     joined = every.merge(base, on=keys, how="left").merge(other, on=keys, how="left")
     numbers = {name: kind for side in (base, other) for name, kind in side.dtypes.items() if name not in keys}

@@ -94,7 +94,6 @@ def multi_run_report(runs: Sequence[Run], asked: Asked) -> Report:
 
 
 def _row(run: Run, result: Pair, is_base: bool) -> dict[str, object]:
-    """Return the facts of a run, and its difference to the base; unknown is NA."""
     meta, steps = run.captures[0].meta, result.steps
     row: dict[str, object] = {
         "run": run.name, "framework": facts.facts(meta).get("Framework", pd.NA),
@@ -157,7 +156,6 @@ def _columns(whole: Mapping[str, Trace], medians: Mapping[str, int]) -> list[Sec
 
 
 def _wide(times: Mapping[str, pd.Series[int]], keep_order: bool = False) -> pd.DataFrame:
-    """Return the column name, and ``{run}_ns`` for each run: 0 if it lacks a row, NA if it has no rows at all."""
     columns = {f"{name}_ns": column for name, column in times.items()}
     index = pd.Index(dict.fromkeys(row for column in columns.values() for row in column.index), dtype=object)
     table = pd.DataFrame({name: column.astype("Int64").reindex(index) for name, column in columns.items()}, index)

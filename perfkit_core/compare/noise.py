@@ -131,7 +131,6 @@ def interval(base: Samples, other: Samples, statistic: Statistic, level: float) 
 
 
 def _resampled(side: Samples, statistic: Statistic) -> npt.NDArray[np.float64]:
-    """Return the statistic of resampled captures and steps, shape (draws,)."""
     draw = np.random.default_rng(zlib.crc32(b"".join(np.asarray(one, np.float64).tobytes() for one in side)))
     if len({capture.shape[1:] for capture in side}) > 1:  # captures differ in their number of ranks
         side = [capture.ravel() for capture in side]

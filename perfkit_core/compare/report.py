@@ -111,12 +111,10 @@ def report_of(
     result: Pair, sides: Sequence[Sequence[Trace]], names: Sequence[str] = (), why: explanation.Explained | None = None
 ) -> Report:
     """Return a report with the sections gate, waterfall, steps, step_time, statistics, normalised, devices (each if it
-    has content), those of :mod:`~perfkit_core.compare.explanation`, phases, overview, operators, outliers.
-
-    ``data``: ``step_time`` (None without steps), ``matched_share`` (side → level → place → share), ``attribution``
-    (rows that sum to the difference), ``attribution_tree`` (rows without children sum to it), ``operators`` (rows of an
-    :class:`~perfkit_core.compare.align.align.Alignment`); ``normalised`` and ``gate`` if requested.
-    """
+    has content), those of :mod:`~perfkit_core.compare.explanation`, phases, overview, operators, outliers. ``data``:
+    ``step_time`` (None without steps), ``matched_share`` (side → level → place → share), ``attribution`` (rows that sum
+    to the difference), ``attribution_tree`` (rows without children sum to it), ``operators`` (rows of an
+    :class:`~perfkit_core.compare.align.align.Alignment`); ``normalised`` and ``gate`` if requested."""
     why = why or reasons(result)
     base, other = run_names = labels(sides, names)
     main_causes = causes(why.attribution)

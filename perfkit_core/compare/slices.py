@@ -186,7 +186,6 @@ def _first_come(rows, starts, ends, first, last, owner):  # type: ignore[no-unty
 
 @compiled(steps=5)
 def _parts(starts, ends, first, last):  # type: ignore[no-untyped-def]
-    """Return the number of parts of each window."""
     counts = np.zeros(len(starts), np.int64)
     for w in range(len(starts)):
         now = starts[w]
@@ -290,7 +289,6 @@ def categories_of_events(trace: Trace) -> IntArray:
 
 
 def _owners(activity: Activities, masks: Sequence[BoolArray], rank: int) -> Sequence[Timeline]:
-    """Return, for each category but the last, the timeline of the events that own its instants."""
     trace, rows = activity.trace, np.zeros(len(activity.trace), np.bool_)
     rows[select.rows_of_rank(trace, rank)] = True
     start, end = trace.ints("start_ns"), trace.end_ns
@@ -314,6 +312,5 @@ def _on_host(trace: Trace, chosen: BoolArray) -> Timeline:
 
 
 def _within(trace: Trace, mask: BoolArray) -> BoolArray:
-    """Return the mask of the events of ``mask`` and all events inside of them."""
     inside: BoolArray = nesting.nearest_on_path(trace.ints("parent"), mask) >= 0
     return inside

@@ -202,7 +202,6 @@ def _captures(side: Samples | npt.NDArray[Any]) -> Samples:
 def _verdict(
     difference: int, low: int | None, high: int | None, noise: float | None, quickest: float | None, seen: float | None
 ) -> str:
-    """Return the verdict; ``seen`` is the noise within the recordings themselves."""
     if not difference:
         return NO_DIFFERENCE
     if low is None or high is None or noise is None or seen is None:

@@ -85,13 +85,11 @@ class Rates:
 
 @dataclass(frozen=True, slots=True)
 class ThroughputSummary:
-    """The measured steps. Without any, costs, rates and ratio are None; ``print`` shows the table.
-
-    ``warmup_steps`` were run and left out; ``unfinished_steps`` had not finished on the device. ``samples`` is None if
-    no step gave any; ``steps_without_samples`` are left out of ``ips``, unless all are: then ``ips`` counts steps.
-    ``reader_cost`` is None if no batch was read through a timed reader; ``reader_ratio`` is its share of the batch cost
-    (1 is all). ``unit`` is what ``ips`` counts, ``timed_by`` the clock of the batch cost.
-    """
+    """The measured steps. Without any, costs, rates and ratio are None; ``print`` shows the table. ``warmup_steps``
+    were run and left out; ``unfinished_steps`` had not finished on the device. ``samples`` is None if no step gave any;
+    ``steps_without_samples`` are left out of ``ips``, unless all are: then ``ips`` counts steps. ``reader_cost`` is
+    None if no batch was read through a timed reader; ``reader_ratio`` is its share of the batch cost (1 is all).
+    ``unit`` is what ``ips`` counts, ``timed_by`` the clock of the batch cost."""
 
     steps: int
     warmup_steps: int
@@ -178,7 +176,6 @@ def rates(items: IntArray, times_ns: IntArray) -> Rates | None:
 
 
 def _spread(values: npt.NDArray[Any], number: Callable[[Any], Number]) -> tuple[Number, Number, Number, Number, Number]:
-    """Return min, max, p50, p90, p99."""
     ordered = np.sort(values)
 
     def at(percent: int) -> Number:

@@ -19,13 +19,11 @@ UNKNOWN: Final = -1
 
 
 class StepLog:
-    """Times of one loop on the host's clock. Mutable, written from one thread.
-
-    ``batch_ns[i]`` is step i, from the end of the previous step (or the start) to its own end; ``samples[i]`` its
-    samples; ``reads[i]`` the number of batches read by its end. ``read_ns[j]`` is the wait for batch j.
-    ``other_wait_ns`` are waits without a batch (a loader that starts its workers or reaches its end), with their step.
-    ``reading`` is set while a reader waits, so that no wait counts twice.
-    """
+    """Times of one loop on the host's clock. Mutable, written from one thread. ``batch_ns[i]`` is step i, from the end
+    of the previous step (or the start) to its own end; ``samples[i]`` its samples; ``reads[i]`` the number of batches
+    read by its end. ``read_ns[j]`` is the wait for batch j. ``other_wait_ns`` are waits without a batch (a loader that
+    starts its workers or reaches its end), with their step. ``reading`` is set while a reader waits, so that no wait
+    counts twice."""
 
     def __init__(self, clock: Callable[[], int]) -> None:
         self.clock = clock

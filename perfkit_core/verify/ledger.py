@@ -23,9 +23,7 @@ Outcome = Literal["predicted", "verified", "refuted", "abstained"]
 class Record:
     """One measurement. Times of predictions in ns, medians in the unit of the metric (``step_time``: ns), savings and
     noise as shares of the base, errors signed and relative ((predicted − measured) / measured). None: not known.
-
-    ``base_hash`` and ``change_hash`` tell commands with the same text apart whose scripts differ.
-    """
+    ``base_hash`` and ``change_hash`` tell commands with the same text apart whose scripts differ."""
 
     date: str
     outcome: Outcome
@@ -89,12 +87,10 @@ class Record:
 @dataclass(frozen=True, slots=True)
 class Summary:
     """Each of the ``records`` counts as one of ``told`` (predicted, and measured with a verdict), ``unpredicted`` (a
-    verdict without a prediction), ``abstained`` (measured without a verdict) and ``unmeasured``.
-
-    The other fields are over those ``told``, None if there are none. ``sign_right``: how many had the right sign of the
-    saving. ``saving_error`` and ``step_error``: medians of the absolute errors, the first of verified savings.
-    ``covered``: the share of savings between p10 and p90.
-    """
+    verdict without a prediction), ``abstained`` (measured without a verdict) and ``unmeasured``. The other fields are
+    over those ``told``, None if there are none. ``sign_right``: how many had the right sign of the saving.
+    ``saving_error`` and ``step_error``: medians of the absolute errors, the first of verified savings. ``covered``: the
+    share of savings between p10 and p90."""
 
     records: int
     told: int

@@ -35,9 +35,7 @@ class Finished:
 @dataclass(frozen=True, slots=True)
 class Metric:
     """``text`` is :data:`STEP_TIME`, a regular expression with one group, or a name before a number.
-
-    ``higher_is_better``: a rate, such as samples a second.
-    """
+    ``higher_is_better``: a rate, such as samples a second."""
 
     text: str = STEP_TIME
     higher_is_better: bool = False
@@ -85,10 +83,8 @@ class Metric:
         return number
 
     def step_ns(self, command: str, processes: Sequence[StepTimes]) -> float:
-        """Return the mean step of a run in ns, of the slowest of several processes, since the others wait for it.
-
-        The mean, because data loader workers deliver in bursts that a median does not show. Raises CaptureError.
-        """
+        """Return the mean step of a run in ns, of the slowest of several processes, since the others wait for it. The
+        mean, because data loader workers deliver in bursts that a median does not show. Raises CaptureError."""
         trained = [process.step_ns for process in processes if process.step_ns]
         if not trained:
             raise CaptureError(
@@ -99,10 +95,8 @@ class Metric:
 
 
 def _whole_number(command: str, match: re.Match[str]) -> str:
-    """Return what the group matched. Raises CaptureError if it was cut out of a longer number such as ``1,010``.
-
-    A pattern that goes on beyond its group says itself where the number ends.
-    """
+    """Return what the group matched. Raises CaptureError if it was cut out of a longer number such as ``1,010``. A
+    pattern that goes on beyond its group says itself where the number ends."""
     number, line = match[1] or "", match.string
     before = _BEFORE.search(line[: match.start(1)]) if match.start() == match.start(1) else None
     after = _AFTER.match(line, match.end(1)) if match.end() == match.end(1) and number[-1:].isdigit() else None

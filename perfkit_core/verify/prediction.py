@@ -27,13 +27,10 @@ _NS = ("base_ns", "p10_ns", "p50_ns", "p90_ns")
 
 @dataclass(frozen=True, slots=True)
 class Predicted:
-    """A predicted step time in ns: without the change (base), and percentiles with it.
-
-    ``advice``, ``rule``, ``framework``: where the prediction comes from. ``saving_p10_ns`` and ``saving_p90_ns``:
-    percentiles of the saving; None if only those of the step are known, which include the spread of equal steps.
-
-    Measurements are compared as shares of the base, because a step under a profiler is longer than the measured one.
-    """
+    """A predicted step time in ns: without the change (base), and percentiles with it. ``advice``, ``rule``,
+    ``framework``: where the prediction comes from. ``saving_p10_ns`` and ``saving_p90_ns``: percentiles of the saving;
+    None if only those of the step are known, which include the spread of equal steps. Measurements are compared as
+    shares of the base, because a step under a profiler is longer than the measured one."""
 
     base_ns: int
     p10_ns: int
@@ -78,10 +75,8 @@ def from_numbers(text: str) -> Predicted:
 
 
 def from_file(text: str) -> Predicted:
-    """Read ``FILE:ID``: an advice of a file that ``perfkit advise --format json`` wrote, by the start of its id.
-
-    Raises UsageError.
-    """
+    """Read ``FILE:ID``: an advice of a file that ``perfkit advise --format json`` wrote, by the start of its id. Raises
+    UsageError."""
     for colon in re.finditer(":", text):  # ids and paths may have colons of their own
         path, wanted = Path(text[: colon.start()]), text[colon.end() :]
         if path.is_file():

@@ -106,7 +106,6 @@ def number(command: str, metric: Metric, timeout: float | None = None) -> float:
 
 
 def _measured(command: str, metric: Metric, timeout: float | None) -> tuple[float, tuple[str, ...]]:
-    """Run a command once; return its number and the frameworks whose steps were timed."""
     if not metric.is_step_time:
         return metric.printed(command, run(command, os.environ, timeout)), ()
     with tempfile.TemporaryDirectory(prefix="perfkit-") as name:
@@ -118,10 +117,8 @@ def _measured(command: str, metric: Metric, timeout: float | None) -> tuple[floa
 
 
 def run(command: str, environment: Mapping[str, str], timeout: float | None = None) -> Finished:
-    """Run a command in a shell with a process group of its own, and end all processes that it leaves running.
-
-    Raises CaptureError if it fails, with the last line that it printed, or if it takes longer than ``timeout`` seconds.
-    """
+    """Run a command in a shell with a process group of its own, and end all processes that it leaves running. Raises
+    CaptureError if it fails, with the last line that it printed, or if it takes longer than ``timeout`` seconds."""
     # output goes to files: a process that is left behind would keep a pipe open
     with tempfile.TemporaryDirectory(prefix="perfkit-") as folder:
         files = Path(folder, "out"), Path(folder, "err")
@@ -168,11 +165,9 @@ def _end_group(process: subprocess.Popen[bytes]) -> None:
 
 @contextlib.contextmanager
 def _deferred_signals() -> Iterator[None]:
-    """Handle signals at the end of the block.
-
-    An exception raised by a handler while ``Popen`` waits for its child to start would lose the child: it runs, and its
-    number is unknown. Handlers are replaced, not blocked, because a child inherits blocked signals.
-    """
+    """Handle signals at the end of the block. An exception raised by a handler while ``Popen`` waits for its child to
+    start would lose the child: it runs, and its number is unknown. Handlers are replaced, not blocked, because a child
+    inherits blocked signals."""
     if threading.current_thread() is not threading.main_thread():  # where no handler runs
         yield
         return

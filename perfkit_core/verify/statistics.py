@@ -28,10 +28,8 @@ FloatArray = npt.NDArray[np.float64]
 
 @dataclass(frozen=True, slots=True)
 class Measured:
-    """Medians in the metric's unit; the saving with its interval and the noise floor as shares of the base.
-
-    ``noise``: the difference of two halves of the runs of the base that 5 % of the ways to halve them exceed.
-    """
+    """Medians in the metric's unit; the saving with its interval and the noise floor as shares of the base. ``noise``:
+    the difference of two halves of the runs of the base that 5 % of the ways to halve them exceed."""
 
     base: float
     change: float
@@ -73,10 +71,8 @@ def saving_interval(base: FloatArray, change: FloatArray) -> tuple[float, float]
 
 
 def noise_floor(base: FloatArray) -> float:
-    """Return the 95th percentile of the difference between two halves of the same runs, as a share of their median.
-
-    All ways to halve the runs are used, or a random sample of ``SPLITS`` ways if there are more.
-    """
+    """Return the 95th percentile of the difference between two halves of the same runs, as a share of their median. All
+    ways to halve the runs are used, or a random sample of ``SPLITS`` ways if there are more."""
     half = len(base) // 2
     if math.comb(len(base), half) <= SPLITS:
         halves = [list(chosen) for chosen in itertools.combinations(range(len(base)), half)]

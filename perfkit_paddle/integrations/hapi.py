@@ -18,12 +18,9 @@ else:
 
 class PerfkitCallback(_Callback):  # type: ignore[misc]
     """Callback that records the selected steps into a run folder; arguments as in
-    :class:`perfkit_paddle.record.PaddleRecording`.
-
-    A step is a training batch, numbered from 0 over all epochs of one ``fit``. Evaluation is not recorded. ``fit`` does
-    not report exceptions to its callbacks: an interrupted recording is written at the next ``fit``, at :meth:`close`,
-    or when the process ends.
-    """
+    :class:`perfkit_paddle.record.PaddleRecording`. A step is a training batch, numbered from 0 over all epochs of one
+    ``fit``. Evaluation is not recorded. ``fit`` does not report exceptions to its callbacks: an interrupted recording
+    is written at the next ``fit``, at :meth:`close`, or when the process ends."""
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__()

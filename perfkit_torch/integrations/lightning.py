@@ -30,11 +30,9 @@ else:  # of the Lightning in use, else of the installed one; trainers of either 
 
 class PerfkitCallback(_Callback):  # type: ignore[misc]
     """Callback that records the selected steps into a run folder; arguments as in
-    :class:`perfkit_torch.record.TorchRecording`.
-
-    A step is a training batch, numbered from 0 over all epochs (``trainer.fit_loop.total_batch_idx``), also after
-    resuming from a checkpoint. Validation is not recorded. Each rank writes its own files.
-    """
+    :class:`perfkit_torch.record.TorchRecording`. A step is a training batch, numbered from 0 over all epochs
+    (``trainer.fit_loop.total_batch_idx``), also after resuming from a checkpoint. Validation is not recorded. Each rank
+    writes its own files."""
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__()

@@ -17,12 +17,10 @@ except ImportError as error:
 
 class PerfkitCallback(TrainerCallback):  # type: ignore[misc]
     """Callback that records the selected steps into a run folder; arguments as in
-    :class:`perfkit_torch.record.TorchRecording`.
-
-    A step is an update of the weights, including all accumulated batches; its number is ``state.global_step`` at its
-    start. Evaluation is not recorded. The Trainer does not report exceptions to its callbacks: an interrupted recording
-    is written at the next ``train()``, at :meth:`close`, or when the process ends.
-    """
+    :class:`perfkit_torch.record.TorchRecording`. A step is an update of the weights, including all accumulated batches;
+    its number is ``state.global_step`` at its start. Evaluation is not recorded. The Trainer does not report exceptions
+    to its callbacks: an interrupted recording is written at the next ``train()``, at :meth:`close`, or when the process
+    ends."""
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         self._recording = TorchRecording(*args, **kwargs)

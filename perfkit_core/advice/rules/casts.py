@@ -94,7 +94,6 @@ def differ(dtypes: str) -> bool:
 
 
 def _launching(trace: Trace, outer: arrays.IntArray, work: arrays.BoolArray) -> arrays.BoolArray:
-    """Return the mask of the outermost operators that launched some of the device work."""
     owner = np.append(outer, -1)[trace.ints("launched_by")[np.flatnonzero(work)]]
     mask = np.zeros(len(trace), np.bool_)
     mask[owner[owner >= 0]] = True

@@ -64,7 +64,6 @@ def find(facts: Facts) -> list[Candidate]:
 
 
 def _late_calls(facts: Facts) -> IntArray:
-    """Return the calls that allocate or free after warm-up. Raises NotEvaluableError."""
     trace, start = facts.trace, facts.trace.ints("start_ns")
     if not trace.rows("kind", RUNTIME).any():
         raise NotEvaluableError(message("no calls of the device runtime were recorded"))

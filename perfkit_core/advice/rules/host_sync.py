@@ -57,7 +57,6 @@ def _awaited(facts: Facts) -> transfers.Transfers:
 
 
 def _on_host(trace: Trace, copies: transfers.Transfers) -> IntArray:
-    """Return the host events of the copies, none inside another."""
     return operators.outermost(trace, marked(trace, copies.everything))
 
 

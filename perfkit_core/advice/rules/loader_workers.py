@@ -93,7 +93,6 @@ def what_if(facts: Facts, workers: float) -> Candidate:
 
 
 def _crowding(workers: int, cores: int | None) -> Message:
-    """Return the risk that workers and training compete for cores, which no prediction includes."""
     count = plural("{n} worker", "{n} workers", workers)
     if cores is None:
         return message(

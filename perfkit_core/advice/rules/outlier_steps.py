@@ -146,7 +146,6 @@ def _growth_ns(facts: Facts, steps: pd.DataFrame, late: pd.DataFrame) -> pd.Seri
 
 
 def _rows(facts: Facts, steps: pd.DataFrame) -> arrays.IntArray:
-    """Return the rows of the step events themselves."""
     trace = facts.trace
     rows = np.flatnonzero(trace.host & trace.rows("kind", STEP) & (facts.replay.first >= 0))
     return rows[_within(pd.DataFrame({"rank": trace.ints("rank")[rows], "step": trace.ints("step")[rows]}), steps)]
@@ -165,7 +164,6 @@ def _by_name(trace: Trace, chosen: arrays.BoolArray, time: arrays.IntArray) -> p
 
 
 def _within(time: pd.DataFrame, steps: pd.DataFrame) -> arrays.BoolArray:
-    """Return the mask of the rows of ``time`` whose rank and step are in ``steps``."""
     keys = pd.MultiIndex.from_frame(steps[["rank", "step"]])
     mask: arrays.BoolArray = pd.MultiIndex.from_frame(time[["rank", "step"]]).isin(keys)
     return mask

@@ -89,6 +89,5 @@ def _faster(trace: Trace, large: transfers.Transfers, pinned: transfers.Transfer
 
 
 def _bytes_per_ns(trace: Trace, copies: transfers.Transfers) -> float | None:
-    """Return the speed of the copies (bytes/ns are GB/s); None without copies."""
     total = int(trace.ints("dur_ns")[copies.row].sum())
     return round(int(copies.bytes.sum()) / total, 3) if total else None

@@ -122,7 +122,6 @@ def _chains(
 
 
 def _tiny(facts: Facts, order: transfers.OuterOperators) -> BoolArray:
-    """Return the mask of the operators on few numbers that could run on the host. Raises NotEvaluableError."""
     trace, launched_by = facts.trace, facts.trace.ints("launched_by")
     # whether all kernels of an operator have one thread block: 1 yes, 0 no, -1 not recorded
     kernels = np.flatnonzero(trace.rows("kind", KERNEL) & (launched_by >= 0))

@@ -60,7 +60,6 @@ def find(facts: Facts) -> list[Candidate]:
 
 
 def _unaligned_kernels(trace: Trace) -> tuple[IntArray, IntArray]:
-    """Return the rows of the kernels, and the dimension of each that is not a multiple."""
     kernels = matrix_products.matrix_kernels(trace)
     at = np.flatnonzero((kernels.type == matrix_products.HALF) & (kernels.operator >= 0) & ~kernels.convolves)
     at = at[trace.rows("op_name", *_PRODUCTS)[kernels.operator[at]]]

@@ -125,7 +125,6 @@ def align(base: Trace, other: Trace) -> Alignment:
 
 
 def _shares(times: Mapping[str, Mapping[str, int]]) -> dict[str, dict[str, float | None]]:
-    """Return level → measure → share matched up to this level; ``times``: measure → level → ns."""
     shares: dict[str, dict[str, float | None]] = {level: {} for level in (*LEVELS, UNMATCHED)}
     for measure, of_levels in times.items():
         whole, reached = sum(of_levels.values()), 0
@@ -180,7 +179,6 @@ def items(trace: Trace, chosen: BoolArray, steps: int, layers: Mapping[str, str]
 
 
 def _taken(codes: Codes, rows: IntArray) -> np.ndarray:
-    """Return the texts of rows, None for null."""
     texts = np.empty(len(codes.values) + 1, object)
     texts[:-1], texts[-1] = codes.values, None
     taken: np.ndarray = texts[codes.codes[rows]]
@@ -251,7 +249,6 @@ def meet(base: pd.DataFrame, other: pd.DataFrame) -> tuple[pd.DataFrame, tuple[n
 
 
 def _complete(side: pd.DataFrame, keys: Sequence[str]) -> pd.Series[bool]:
-    """Return the mask of the items that have all keys."""
     mask: pd.Series[bool] = side[list(keys)].notna().all(axis=1)
     return mask
 

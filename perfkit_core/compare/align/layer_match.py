@@ -143,7 +143,6 @@ def _wrapped(root: Layer) -> list[Layer]:
 
 
 def _paths(root: Layer) -> list[str]:
-    """Return the paths of all layers below, sorted."""
     pending, paths = [root], []
     while pending:
         layer = pending.pop()
@@ -153,7 +152,6 @@ def _paths(root: Layer) -> list[str]:
 
 
 def _children(base: Layer, other: Layer) -> list[tuple[Layer, Layer]]:
-    """Return the pairs of children of two layers that match."""
     same = [(layer, other.children[name]) for name, layer in base.children.items() if name in other.children]
     left = [layer for layer in base.in_order if layer.name not in other.children]
     right = [layer for layer in other.in_order if layer.name not in base.children]

@@ -112,7 +112,6 @@ def keys(trace: Trace, layers: Mapping[str, str]) -> Keys:
 
 
 def _filled(codes: Codes, missing: str, rows: IntArray | slice) -> tuple[IntArray, TextArray]:
-    """Return codes of ``rows`` and texts, with a text for null."""
     chosen = codes.codes[rows]
     numbers = np.where(chosen < 0, len(codes.values), chosen).astype(np.int64)
     return numbers, np.array([*codes.values, missing], object)

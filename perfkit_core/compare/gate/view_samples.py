@@ -121,7 +121,6 @@ def rows(captures: Sequence[Ranks], number: Number) -> pd.DataFrame:
 
 
 def _names(trace: Trace) -> set[str]:
-    """Return all names that a row may have: of events (recorded, canonical), ranks, and devices with memory events."""
     device = trace.codes("device")
     of_memory = np.unique(device.codes[trace.rows("kind", MEMORY)])
     devices = (device.values[code] for code in of_memory.tolist() if code >= 0)
@@ -140,7 +139,6 @@ def _table(ranks: Ranks, view: View, request: ViewRequest) -> pd.DataFrame:
 
 @once
 def _canonical(trace: Trace) -> dict[str, str]:
-    """Return the canonical name of each operator by its native name."""
     name, canonical = trace.codes("name"), trace.codes(_CANONICAL)
     rows = np.flatnonzero(trace.host & (canonical.codes >= 0))
     pairs = np.unique(np.stack([name.codes[rows], canonical.codes[rows]]), axis=1)
