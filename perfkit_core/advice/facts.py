@@ -13,7 +13,6 @@ import numpy.typing as npt
 from perfkit_core.advice.thresholds import Thresholds
 from perfkit_core.algorithms import intervals
 from perfkit_core.algorithms.arrays import BoolArray, IntArray
-from perfkit_core.algorithms.intervals import Intervals
 from perfkit_core.language.messages import Message, Text, message, plural, render
 from perfkit_core.model.schema import DEVICE_WORK
 from perfkit_core.model.trace import Trace
@@ -267,7 +266,7 @@ class Facts:
         """Return the time of the events, summed and averaged over the steps."""
         return self.per_step(int(self.trace.ints("dur_ns")[rows].sum()))
 
-    def within_steps(self, what: Intervals) -> IntArray:
+    def within_steps(self, what: intervals.Intervals) -> IntArray:
         """Return how much of each step of :attr:`rank` the intervals cover, shape (its steps,)."""
         begin, end = (self.replay.recorded_ns(nodes[self.mine]) for nodes in (self.steps.first, self.steps.after))
         return covered_ns(what, begin, end)

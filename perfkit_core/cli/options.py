@@ -13,7 +13,7 @@ import click
 from perfkit_core.cli.output import reading
 from perfkit_core.errors import UsageError, unwritable
 from perfkit_core.language.messages import LANGUAGES, speaking
-from perfkit_core.system.paths import as_path
+from perfkit_core.system.paths import as_path, check_replaceable
 
 if TYPE_CHECKING:
     from perfkit_core.plugins.contracts import View, ViewRequest
@@ -55,8 +55,6 @@ class Whole(_Number):
 
 def writable(text: str) -> Path:
     """Type of an option: where a file can be written. Raises UsageError."""
-    from perfkit_core.system.paths import check_replaceable
-
     path = as_path(text)
     try:
         check_replaceable(path)

@@ -19,7 +19,6 @@ import click
 
 from perfkit_core.cli import main
 from perfkit_core.cli import options as shared
-from perfkit_core.cli.options import Whole
 from perfkit_core.errors import CaptureError, PerfkitError
 from perfkit_core.plugins.manager import get_plugins
 from perfkit_core.system import packages, paths
@@ -34,7 +33,7 @@ if TYPE_CHECKING:
 )
 @click.option("-o", "--output", type=shared.LOCATION, metavar="DIR",
               help="Run folder to write; created if missing.  [default: runs/SCRIPT-DATE-TIME]")  # fmt: skip
-@click.option("--steps", type=Whole(1), default=20, show_default=True, metavar="N",
+@click.option("--steps", type=shared.Whole(1), default=20, show_default=True, metavar="N",
               help="Stop recording after N optimizer steps; the script continues.")  # fmt: skip
 @click.option("--shapes", is_flag=True, help="Record the shapes of operators' inputs, for --by shape.")
 @click.option("--memory", is_flag=True, help="Record allocations and frees, for the views of memory.")

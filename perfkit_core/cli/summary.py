@@ -9,7 +9,6 @@ from typing import Any, Final
 import click
 
 from perfkit_core.cli import options
-from perfkit_core.cli.options import Command, Whole
 from perfkit_core.cli.output import FOR_PEOPLE, emit, refuse_overwriting, renderer
 from perfkit_core.errors import UsageError
 from perfkit_core.language.units import family, parse_quantity
@@ -36,7 +35,7 @@ _FILTERS: Final = (
     click.option("--hide", metavar="REGEX", help="Hide rows whose text contains a match; they stay counted."),
     click.option("--start", metavar="REGEX", help="Begin a tree at the rows whose name contains a match."),
     click.option("--trim", metavar="REGEX", help="End a tree above the rows whose name contains a match."),
-    click.option("--depth", type=Whole(), metavar="N", help="Deepest level of a tree; roots are 0."),
+    click.option("--depth", type=options.Whole(), metavar="N", help="Deepest level of a tree; roots are 0."),
     click.option("--min", "minimums", multiple=True, metavar="COLUMN=VALUE",
                  help="Show only rows with this value or more: total_cpu_ns=1ms, flops=1e6, self_cpu_ratio=5%. "
                      "Units: ns, us, "
@@ -52,7 +51,7 @@ _DISPLAY: Final = ("sort", "ascending", "show", "hide", "start", "trim", "depth"
 """Fields of a Display whose options have the same names and values."""
 
 
-def filters(command: Command) -> Command:
+def filters(command: options.Command) -> options.Command:
     """Give a command the options for what is counted and what is shown."""
     for option in reversed(_FILTERS):
         command = option(command)

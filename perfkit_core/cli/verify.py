@@ -8,7 +8,6 @@ from typing import Final
 import click
 
 from perfkit_core.cli import options
-from perfkit_core.cli.options import Whole
 from perfkit_core.cli.output import emit, refuse_overwriting, renderer, working
 from perfkit_core.errors import UsageError
 from perfkit_core.system.paths import is_remote
@@ -25,11 +24,11 @@ CANNOT_TELL: Final = 3
               "step_time, the time of a step without a profiler; or the last number that is printed after NAME, or "
               "that the group of REGEX matches, as in 'step_ms: ([0-9.]+)'.")  # fmt: skip
 @click.option("--higher-is-better", is_flag=True, help="The printed number is a rate, such as samples per second.")
-@click.option("--rounds", type=Whole(), default=5, show_default=True, metavar="N",
+@click.option("--rounds", type=options.Whole(), default=5, show_default=True, metavar="N",
               help="Rounds of two runs of each command; 3 or more.")  # fmt: skip
-@click.option("--warmup", type=Whole(), default=1, show_default=True, metavar="K",
+@click.option("--warmup", type=options.Whole(), default=1, show_default=True, metavar="K",
               help="Warm-up runs of each command, which do not count.")  # fmt: skip
-@click.option("--warmup-steps", type=Whole(), default=10, show_default=True, metavar="K",
+@click.option("--warmup-steps", type=options.Whole(), default=10, show_default=True, metavar="K",
               help="Steps left out at the beginning of each run, at most half of them.")  # fmt: skip
 @click.option("--timeout", type=click.FloatRange(min=0, min_open=True), metavar="SECONDS",
               help="Fail if a run takes longer.")  # fmt: skip
@@ -66,7 +65,6 @@ def verify(
     from perfkit_core.verify import ledger as ledgers
     from perfkit_core.verify import outcome, prediction, runs
     from perfkit_core.verify.metric import Metric
-    from perfkit_core.verify.outcome import report
 
     chosen = renderer(format_name, output, without=("html", "csv"))
     plan = runs.Plan(base, change, Metric(metric, higher_is_better, warmup_steps), rounds, warmup, timeout)
@@ -88,5 +86,5 @@ def verify(
         result = outcome.verify(plan, predicted, say)
     if ledger is not None:
         ledgers.append(ledger, outcome.record(result))
-    emit(report(result), chosen, output)
+    emit(outcome.report(result), chosen, output)
     return {"verified": VERIFIED, "refuted": REFUTED}.get(result.verdict.value, CANNOT_TELL)
