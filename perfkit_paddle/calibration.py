@@ -14,8 +14,7 @@ from perfkit_core.calibration.bench import (
     small_operators,
 )
 from perfkit_core.system.device_events import DeviceClock
-from perfkit_paddle import framework
-from perfkit_paddle.throughput import device_clock
+from perfkit_paddle import framework, throughput
 
 _DISTRIBUTIONS: Final = ("paddlepaddle", "paddlepaddle-gpu", "paddlepaddle-xpu")
 """Distributions that all install the module ``paddle``."""
@@ -54,7 +53,7 @@ class PaddleBench:
         self._square = paddle.ones([OCCUPYING, OCCUPYING])
         model = getattr(getattr(paddle.device, "cuda", None), "get_device_name", None)
         self.name = str(model()) if device.partition(":")[0] == "gpu" and model is not None else device
-        self.clock: DeviceClock = device_clock(paddle.device, device)
+        self.clock: DeviceClock = throughput.device_clock(paddle.device, device)
 
     def launch(self) -> object:
         return self._one.scale_(1.0)

@@ -16,15 +16,11 @@ import numpy as np
 
 from perfkit_core.errors import CaptureError
 from perfkit_core.model.trace import Trace
-from perfkit_core.recording import annotation
-from perfkit_core.recording.environment import Place, environment_place, host
+from perfkit_core.recording import annotation, environment
 from perfkit_core.recording.writer import CycleWriter, Taken
 from perfkit_core.system import failures
-from perfkit_paddle import findings, framework
+from perfkit_paddle import findings, framework, pb_source, pb_table, pb_wire
 from perfkit_paddle.pb_rows import rows
-from perfkit_paddle.pb_source import Live, finish, read_rows
-from perfkit_paddle.pb_table import MISSING, OWNER, Table
-from perfkit_paddle.pb_wire import layout
 
 SOURCE: Final = "paddle.profiler"
 _OPTIONS: Final = ("record_shapes", "profile_memory", "with_flops")
@@ -40,7 +36,7 @@ def trace_handler(run_dir: str | os.PathLike[str], also: Iterable[Callable[[Any]
     return CycleWriter(run_dir, take, also, place, warn_uncalled=True)
 
 
-def take(profiler: Any, place: Place, no_steps: frozenset[int] = frozenset()) -> Taken:
+def take(profiler: Any, place: environment.Place, no_steps: frozenset[int] = frozenset()) -> Taken:
     """Take the cycle that a profiler has just finished, saved by Paddle; the rest does not need the GIL. Raises
     CaptureError without a cycle."""
     result = getattr(profiler, "profiler_result", None)
@@ -50,11 +46,11 @@ def take(profiler: Any, place: Place, no_steps: frozenset[int] = frozenset()) ->
 
     threads = os.environ.get("OMP_NUM_THREADS", "")  # Paddle sets it if it is unset
     options = {name: bool(getattr(profiler, name)) for name in _OPTIONS if hasattr(profiler, name)}
-    live = Live(
+    live = pb_source.Live(
         place.rank,
         no_steps,
         {"framework_version": framework.paddle().__version__, "options": options},
-        {**annotation.extra(FRAMEWORK), **host(int(threads) if threads.isdigit() else None)},
+        {**annotation.extra(FRAMEWORK), **environment.host(int(threads) if threads.isdigit() else None)},
     )
     running = getattr(profiler, "step_num", None)
 
@@ -73,10 +69,10 @@ def take(profiler: Any, place: Place, no_steps: frozenset[int] = frozenset()) ->
 
     def decoded() -> Trace:
         try:
-            scanned, events = read_rows(content, SOURCE)
+            scanned, events = pb_source.read_rows(content, SOURCE)
         except Exception as error:
             return _from_tree(result, live, error)
-        return finish(scanned.tables, events, SOURCE, live=live)
+        return pb_source.finish(scanned.tables, events, SOURCE, live=live)
 
     return Taken(decoded).then(with_partial_step)
 
@@ -100,16 +96,16 @@ def saved(result: Any) -> memoryview:
         os.close(descriptor)
 
 
-def _from_tree(result: Any, live: Live, error: Exception) -> Trace:
+def _from_tree(result: Any, live: pb_source.Live, error: Exception) -> Trace:
     """Return the Trace from Paddle's tree of objects: 10 µs per event instead of the protobuf's 2, no copy kinds."""
     failures.tell(f"reading Paddle's protobuf failed ({error}); walking its tree instead", logging.WARNING)
     tables = walk(result.get_data(), result.get_extra_info())
-    return finish(tables, rows(tables), SOURCE, live=live).with_findings(findings.save_failed(str(error)))
+    return pb_source.finish(tables, rows(tables), SOURCE, live=live).with_findings(findings.save_failed(str(error)))
 
 
-def place() -> Place:
+def place() -> environment.Place:
     """Return the place from the variables that ``paddle.distributed`` reads, else from those of other launchers."""
-    return environment_place(_LAUNCHER)
+    return environment.environment_place(_LAUNCHER)
 
 
 _UINT64: Final = 1 << 64
@@ -131,7 +127,7 @@ _MEMORY: Final = {
 }  # fmt: skip
 
 
-def walk(trees: Mapping[int, Any], extra_info: Mapping[str, str]) -> dict[str, Table]:
+def walk(trees: Mapping[int, Any], extra_info: Mapping[str, str]) -> dict[str, pb_table.Table]:
     """Return the tables of a scanned protobuf from ``result.get_data()`` and ``result.get_extra_info()``."""
     tables = _Tables()
     for thread, root in trees.items():
@@ -187,7 +183,7 @@ class _Tables:
     """Rows by table, and the bytes of their texts, each stored once."""
 
     def __init__(self) -> None:
-        plan = layout()
+        plan = pb_wire.layout()
         self._columns = dict(zip(plan.tables, plan.columns, strict=True))
         self._rows: dict[str, list[list[int]]] = {name: [] for name in plan.tables}
         self._texts = bytearray()
@@ -205,15 +201,15 @@ class _Tables:
     def add(self, table: str, owner: int, **cells: int) -> int:
         """Add a row and return its number. Unsigned 64-bit numbers become int64 with the same bits, as in the
         protobuf."""
-        cells[OWNER] = owner
-        values = [cells.get(column, MISSING) for column in self._columns[table]]
+        cells[pb_table.OWNER] = owner
+        values = [cells.get(column, pb_table.MISSING) for column in self._columns[table]]
         self._rows[table].append([value - _UINT64 if value >= 1 << 63 else value for value in values])
         return len(self._rows[table]) - 1
 
-    def finished(self) -> dict[str, Table]:
+    def finished(self) -> dict[str, pb_table.Table]:
         data = np.frombuffer(bytes(self._texts), np.uint8)
         tables = {}
         for name, values in self._rows.items():
             cells = np.array(values, np.int64).reshape(-1, len(self._columns[name])).T
-            tables[name] = Table(data, np.ascontiguousarray(cells), self._columns[name])
+            tables[name] = pb_table.Table(data, np.ascontiguousarray(cells), self._columns[name])
         return tables

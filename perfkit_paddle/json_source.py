@@ -15,19 +15,16 @@ import pyarrow.compute as pc
 
 from perfkit_core.algorithms import nesting
 from perfkit_core.algorithms.arrays import NO_ROW, BoolArray, IntArray
+from perfkit_core.assembly import draft, labels
 from perfkit_core.assembly.assemble import assemble
-from perfkit_core.assembly.draft import Recorded
-from perfkit_core.assembly.labels import with_labels
 from perfkit_core.model.meta import Finding, TraceMeta
 from perfkit_core.model.schema import CPU, MEMORY, RUNTIME, SYNC
 from perfkit_core.model.trace import Trace
 from perfkit_core.readers.chrome.reader import Reading, file_findings
 from perfkit_core.runtime.compile import compiled
 from perfkit_core.storage.recorded_events import RecordedWriter
-from perfkit_paddle import findings, json_dialect
+from perfkit_paddle import findings, json_dialect, operator_names
 from perfkit_paddle.findings import make_meta, processes
-from perfkit_paddle.json_dialect import PaddleDialect
-from perfkit_paddle.operator_names import operator_name
 
 
 def parents(
@@ -116,8 +113,8 @@ def read_json(path: Path, partial: bool = False) -> Trace:
     reading.read()
     columns = reading.recorder.recorded(in_order=False).columns
     meta = reading.meta(processes(columns))
-    recorded, quality = complete(Recorded(columns), meta)
-    return assemble(recorded, meta, (*reading.findings(), *quality), None, operator_name)
+    recorded, quality = complete(draft.Recorded(columns), meta)
+    return assemble(recorded, meta, (*reading.findings(), *quality), None, operator_names.operator_name)
 
 
 def stream(path: Path, partial: bool, writer: RecordedWriter) -> None:
@@ -127,11 +124,11 @@ def stream(path: Path, partial: bool, writer: RecordedWriter) -> None:
     writer.close(reading.meta(reading.of_thread), reading.findings())
 
 
-class _Reading(Reading[PaddleDialect]):
+class _Reading(Reading[json_dialect.PaddleDialect]):
     """A reading that collects the process of each thread, ``of_thread``, while streaming."""
 
     def __init__(self, path: Path, partial: bool, sparing: bool = False) -> None:
-        super().__init__(path, PaddleDialect(), partial, sparing)
+        super().__init__(path, json_dialect.PaddleDialect(), partial, sparing)
         self.of_thread: dict[int, int] = {}
 
     def see(self, events: pa.Table) -> None:
@@ -165,7 +162,7 @@ class _Reading(Reading[PaddleDialect]):
         return tuple(quality)
 
 
-def complete(recorded: Recorded, meta: TraceMeta) -> tuple[Recorded, tuple[Finding, ...]]:
+def complete(recorded: draft.Recorded, meta: TraceMeta) -> tuple[draft.Recorded, tuple[Finding, ...]]:
     """Complete the events, in file order, with finer times and parents, which need the whole file; also return the
     data-quality warnings about them."""
     events, parent = recorded.columns, recorded.parent
@@ -182,7 +179,7 @@ def complete(recorded: Recorded, meta: TraceMeta) -> tuple[Recorded, tuple[Findi
         start, dur = _inside_parents(parent, starts.start_ns, dur)
         for name, values in (("start_ns", start), ("dur_ns", dur)):
             events = events.set_column(events.column_names.index(name), name, pa.array(values))
-    return with_labels(Recorded(events, parent)), (*quality, *findings.devices(events, meta.devices))
+    return labels.with_labels(draft.Recorded(events, parent)), (*quality, *findings.devices(events, meta.devices))
 
 
 def _parents(events: pa.Table, start: IntArray, dur: IntArray, slack: IntArray) -> tuple[IntArray, int]:

@@ -23,8 +23,6 @@ from paddle.profiler import Profiler, ProfilerState, RecordEvent
 from perfkit_core.assembly.labels import backward_label
 from perfkit_core.model.architecture import Flops, Signature, products
 from perfkit_core.recording import annotation, layer_framework
-from perfkit_core.recording.annotation import Annotation
-from perfkit_core.recording.layer_framework import BackwardMark, Formula, LayerFramework, LayerHooks, Named, OpenCalls
 from perfkit_paddle import names
 
 if TYPE_CHECKING:
@@ -116,7 +114,7 @@ class Nodes:
         return int(node.node_ptr())
 
 
-class _Calls(OpenCalls):
+class _Calls(layer_framework.OpenCalls):
     """The open calls of a thread; ``nodes`` are those made within its outermost call."""
 
     def __init__(self) -> None:
@@ -128,7 +126,7 @@ _calls: Final = _Calls()
 _encoded_mark: Final = functools.lru_cache(maxsize=4096)(backward_label)
 
 
-class PaddleHooks(LayerHooks):
+class PaddleHooks(layer_framework.LayerHooks):
     """The hooks of one layer; the origin of a tensor is the address of the graph node that made it."""
 
     calls = _calls
@@ -139,7 +137,7 @@ class PaddleHooks(LayerHooks):
     def mark(self, outputs: list[Any], origins: frozenset[int]) -> None:
         own, first = _calls.nodes.claim([tensor for tensor in outputs if not tensor.stop_gradient], origins)
         if first:
-            mark = BackwardMark(self.framework, _encoded_mark(self.path, self.class_name, tuple(own)))
+            mark = layer_framework.BackwardMark(self.framework, _encoded_mark(self.path, self.class_name, tuple(own)))
             for tensor in first:
                 tensor.register_hook(mark)
 
@@ -152,14 +150,14 @@ class PaddleHooks(LayerHooks):
 _RECORDS: Final = (ProfilerState.RECORD, ProfilerState.RECORD_AND_RETURN)
 
 
-class PaddleLayers(LayerFramework):
+class PaddleLayers(layer_framework.LayerFramework):
     """The layers of Paddle, with the paths of ``named_sublayers()`` without the outer DataParallel."""
 
     name = "paddle"
     tensor = paddle.Tensor
     hooks = PaddleHooks
     built_in = "paddle.nn."
-    formulas: ClassVar[Sequence[tuple[type, Formula]]] = (
+    formulas: ClassVar[Sequence[tuple[type, layer_framework.Formula]]] = (
         (nn.Linear, _linear),
         (nn.Bilinear, _bilinear),
         (_ConvNd, _convolution),
@@ -172,7 +170,7 @@ class PaddleLayers(LayerFramework):
         self._running: list[Profiler] = []
         """The profilers between start() and stop(), at most one per process."""
 
-    def named(self, model: nn.Layer) -> Iterator[Named]:
+    def named(self, model: nn.Layer) -> Iterator[layer_framework.Named]:
         layers: dict[str, Any] = {}
         parallel = type(model).__name__ == "DataParallel"
         for path, layer in model.named_sublayers(include_self=True):
@@ -252,7 +250,7 @@ FRAMEWORK: Final = PaddleLayers()
 PaddleHooks.framework = FRAMEWORK
 
 
-def annotate(model: nn.Layer, name: str | None = None) -> Annotation[nn.Layer]:
+def annotate(model: nn.Layer, name: str | None = None) -> annotation.Annotation[nn.Layer]:
     """Label every call of every layer of ``model``, forward and backward, in the events of Paddle's profiler.
 
     Hooks are installed only while a profiler runs. Nothing raises into the training. Paths are those of

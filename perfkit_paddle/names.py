@@ -14,7 +14,6 @@ import pyarrow as pa
 from perfkit_core.algorithms import arrays
 from perfkit_core.assembly.labels import parse_collective_label, parse_module_label
 from perfkit_core.model import schema
-from perfkit_core.model.schema import MEMORY, OTHER
 from perfkit_core.readers.chrome.dialect import Label
 from perfkit_core.readers.chrome.rows import encoded
 
@@ -120,7 +119,7 @@ def labelled(name: pa.DictionaryArray, types: IntArray) -> Columns:
     for pair in pairs:
         category = _category(int(numbers[pair % len(numbers)]), EVENT_TYPES)
         categories.append(category)
-        labels.append(label(category, texts[pair // len(numbers)]) if is_known(category) else Label(OTHER))
+        labels.append(label(category, texts[pair // len(numbers)]) if is_known(category) else Label(schema.OTHER))
     steps = pa.array([label.step for label in labels], pa.int64())
     return {
         "name": name,
@@ -137,7 +136,7 @@ def memory_labelled(types: IntArray) -> Columns:
     numbers, row = _distinct(types)
     return {
         "name": constant(MEMORY_NAME, len(types)),
-        "kind": constant(MEMORY, len(types)),
+        "kind": constant(schema.MEMORY, len(types)),
         "category": spread([_category(int(number), MEMORY_TYPES) for number in numbers], row),
     }
 

@@ -15,11 +15,9 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from perfkit_core.algorithms import nesting
-from perfkit_core.algorithms.arrays import NO_ROW, IntArray
+from perfkit_core.algorithms import arrays, nesting
+from perfkit_core.assembly import draft, labels
 from perfkit_core.assembly.assemble import assemble
-from perfkit_core.assembly.draft import Recorded
-from perfkit_core.assembly.labels import with_labels
 from perfkit_core.errors import SourceError
 from perfkit_core.model.meta import Finding, TraceMeta
 from perfkit_core.model.schema import CPU, MEMORY
@@ -28,11 +26,8 @@ from perfkit_core.readers.chrome.reader import negative_durations
 from perfkit_core.runtime.compile import compiled_at_once
 from perfkit_core.storage.bytestream import DAMAGED, Window, open_bytes
 from perfkit_core.storage.recorded_events import RecordedWriter
-from perfkit_paddle import findings
-from perfkit_paddle.findings import make_meta, processes
-from perfkit_paddle.operator_names import operator_name
+from perfkit_paddle import findings, operator_names, pb_table
 from perfkit_paddle.pb_rows import Doubtful, Rows, of_piece, rows, without_steps
-from perfkit_paddle.pb_table import Table
 from perfkit_paddle.pb_wire import PROBLEMS, Scan, read_number, scan
 
 FORMAT: Final = "paddle-pb"
@@ -99,16 +94,18 @@ def read_rows(content: bytes | memoryview, source: str, partial: bool = False) -
     return scanned, events
 
 
-def finish(tables: dict[str, Table], events: Rows, source: str, cut: bool = False, live: Live = NOT_LIVE) -> Trace:
+def finish(
+    tables: dict[str, pb_table.Table], events: Rows, source: str, cut: bool = False, live: Live = NOT_LIVE
+) -> Trace:
     """Return the Trace of tables, from a file or a live tree."""
     recorded = without_steps(events.recorded, live.no_steps)
-    meta = _described(tables, processes(recorded.columns), source, cut, live)
+    meta = _described(tables, findings.processes(recorded.columns), source, cut, live)
     quality = (*_doubts(events.doubtful, cut), *findings.devices(recorded.columns, meta.devices))
-    return assemble(with_labels(recorded), meta, quality, live.rank, operator_name)
+    return assemble(labels.with_labels(recorded), meta, quality, live.rank, operator_names.operator_name)
 
 
 def _described(
-    tables: dict[str, Table], of_thread: Mapping[int, int], source: str, cut: bool, live: Live = NOT_LIVE
+    tables: dict[str, pb_table.Table], of_thread: Mapping[int, int], source: str, cut: bool, live: Live = NOT_LIVE
 ) -> TraceMeta:
     texts = zip(tables["extra"].texts("key").to_pylist(), tables["extra"].texts("value").to_pylist(), strict=True)
     extra_info = {key: value for key, value in texts if key is not None and value is not None}
@@ -121,7 +118,7 @@ def _described(
     file = tables["file"]
     header: dict[str, Any] = {"schema_version": file.texts("version")[0].as_py()}
     header["span_index"] = int(file["span_index"][0]) if file.known("span_index")[0] else None
-    return make_meta(
+    return findings.make_meta(
         of_thread,
         extra_info,
         live.rank,
@@ -281,7 +278,7 @@ def stream(path: Path, partial: bool, writer: RecordedWriter) -> None:
                 problem = scanned.problem or f"{events.doubtful.incomplete} events lack required fields"
                 raise SourceError(f"{path}: {problem} (byte {piece.at + scanned.at})", HINT)
             doubtful += events.doubtful
-            of_thread |= processes(events.recorded.columns)
+            of_thread |= findings.processes(events.recorded.columns)
             for batch in events.recorded.columns.to_batches():
                 writer.write(batch)
             cut = piece.cut or bool(scanned.problem)
@@ -293,23 +290,23 @@ def stream(path: Path, partial: bool, writer: RecordedWriter) -> None:
     writer.close(_described(rest.tables, of_thread, str(path), cut), _doubts(doubtful, cut))
 
 
-def complete(recorded: Recorded, meta: TraceMeta) -> tuple[Recorded, tuple[Finding, ...]]:
+def complete(recorded: draft.Recorded, meta: TraceMeta) -> tuple[draft.Recorded, tuple[Finding, ...]]:
     """Complete streamed events, in the order of a file that is read whole, with what needs all events."""
     order = np.argsort(_part(recorded.columns), kind="stable")
-    row = np.append(np.empty(len(order), np.int64), NO_ROW)
+    row = np.append(np.empty(len(order), np.int64), arrays.NO_ROW)
     row[order] = np.arange(len(order))
     parent = None if recorded.parent is None else row[recorded.parent[order]]
-    events = with_labels(_inputs_at_operators(Recorded(recorded.columns.take(pa.array(order)), parent)))
+    events = labels.with_labels(_inputs_at_operators(draft.Recorded(recorded.columns.take(pa.array(order)), parent)))
     return events, findings.devices(events.columns, meta.devices)
 
 
-def _part(columns: pa.Table) -> IntArray:
+def _part(columns: pa.Table) -> arrays.IntArray:
     calls = np.where(columns["correlation"].is_null().to_numpy(), _HOST, _CALL)
     of_span = np.where(_is(columns, "device", CPU), calls, _WORK)
     return np.where(_is(columns, "kind", MEMORY), _BYTES, of_span)
 
 
-def _inputs_at_operators(recorded: Recorded) -> Recorded:
+def _inputs_at_operators(recorded: draft.Recorded) -> draft.Recorded:
     """Move inputs from a part of an operator to the operator; the first ones of several."""
     columns = recorded.columns
     given = np.logical_or.reduce([~columns[name].is_null().to_numpy() for name in _INPUTS])
@@ -317,11 +314,11 @@ def _inputs_at_operators(recorded: Recorded) -> Recorded:
     if recorded.parent is None or not len(holders):
         return recorded
     operator = nesting.nearest_on_path(recorded.parent, _is(columns, "category", "Operator"))[holders]
-    at, first = np.unique(np.where(operator == NO_ROW, holders, operator), return_index=True)
+    at, first = np.unique(np.where(operator == arrays.NO_ROW, holders, operator), return_index=True)
     source = np.arange(columns.num_rows)
-    source[holders] = NO_ROW
+    source[holders] = arrays.NO_ROW
     source[at] = holders[first]
-    taken = pa.array(source, mask=source == NO_ROW)
+    taken = pa.array(source, mask=source == arrays.NO_ROW)
     for name in _INPUTS:
         columns = columns.set_column(columns.schema.get_field_index(name), name, columns[name].take(taken))
     return replace(recorded, columns=columns)

@@ -10,11 +10,8 @@ from typing import Any, Final
 import numpy as np
 
 from perfkit_core.errors import CaptureError
-from perfkit_core.recording.callbacks import CallbackRecording
-from perfkit_core.recording.environment import Place
-from perfkit_core.recording.signals import GivingWay
+from perfkit_core.recording import callbacks, environment, signals, writer
 from perfkit_core.recording.step_recording import Ending, asked
-from perfkit_core.recording.writer import CycleWriter, Taken
 from perfkit_core.system import failures
 from perfkit_paddle import findings, framework
 from perfkit_paddle.capture import place, take, trace_handler
@@ -29,7 +26,7 @@ class ScriptRecording:
 
     def __init__(self, run_dir: Path, steps: int | None, options: Mapping[str, Any]) -> None:
         wanted = asked(options, _OPTIONS, "paddle")
-        self._writer: CycleWriter[Any] = CycleWriter(run_dir, _take_iterations, place=place)
+        self._writer: writer.CycleWriter[Any] = writer.CycleWriter(run_dir, _take_iterations, place=place)
         profiling = framework.profiler()
         state = profiling.ProfilerState
 
@@ -50,7 +47,7 @@ class ScriptRecording:
             ) from None
         self._left = None if steps is None else steps + 1  # the first update only opens step 1
         self._running = True
-        self._other = GivingWay(type(self._profiler), "__init__", self._stop)
+        self._other = signals.GivingWay(type(self._profiler), "__init__", self._stop)
         self._updates = framework.Updates(self._updated)
 
     def finish(self) -> int:
@@ -87,12 +84,12 @@ class ScriptRecording:
                 self._stop()
 
 
-def _take_iterations(profiler: Any, place: Place) -> Taken:
+def _take_iterations(profiler: Any, place: environment.Place) -> writer.Taken:
     """Take the cycle without the steps before the first and after the last update, which are not iterations."""
     return take(profiler, place, no_steps=frozenset({0, int(profiler.step_num)}))
 
 
-class PaddleRecording(CallbackRecording):
+class PaddleRecording(callbacks.CallbackRecording):
     """The recording of callbacks: arguments as in :class:`perfkit_core.recording.callbacks.CallbackRecording`,
     ``options`` go to paddle.profiler.Profiler."""
 
@@ -110,7 +107,7 @@ class PaddleStepProfiler:
     previous one must be freed by then: Paddle allows one per process."""
 
     def __init__(self, recording: PaddleRecording) -> None:
-        self.writer: CycleWriter[Any] = CycleWriter(recording.run_dir, self._take, recording.also, place)
+        self.writer: writer.CycleWriter[Any] = writer.CycleWriter(recording.run_dir, self._take, recording.also, place)
         self._options = recording.options
         self._profiler: Any = None
         self._state: Any = None
@@ -167,7 +164,7 @@ class PaddleStepProfiler:
         profiler, self._profiler = self._profiler, None
         profiler.stop()
 
-    def _take(self, profiler: Any, place: Place) -> Taken:
+    def _take(self, profiler: Any, place: environment.Place) -> writer.Taken:
         broken_off = self._cut_off if self._ending is Ending.BROKEN_OFF else ()
         partial = tuple(map(findings.partial_step, broken_off))
         return take(profiler, place, no_steps=self._cut_off).then(lambda trace: trace.with_findings(*partial))

@@ -14,8 +14,7 @@ from perfkit_core.calibration.bench import (
     small_operators,
 )
 from perfkit_core.system.device_events import DeviceClock
-from perfkit_torch import framework
-from perfkit_torch.throughput import cuda_clock
+from perfkit_torch import framework, throughput
 
 
 def version() -> str | None:
@@ -45,7 +44,7 @@ class CudaBench:
         self._one = torch.zeros(1, device="cuda")
         self._square = torch.ones(OCCUPYING, OCCUPYING, device="cuda")
         self.name = str(torch.cuda.get_device_name())
-        self.clock: DeviceClock = cuda_clock(torch)
+        self.clock: DeviceClock = throughput.cuda_clock(torch)
 
     def launch(self) -> object:
         return self._one.add_(1)

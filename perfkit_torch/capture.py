@@ -11,13 +11,8 @@ from perfkit_core.assembly.assemble import assemble
 from perfkit_core.model.meta import Device, TraceMeta
 from perfkit_core.model.trace import Trace
 from perfkit_core.readers.chrome.recorder import Recorder
-from perfkit_core.recording import annotation
-from perfkit_core.recording.environment import Place, environment_place, host
-from perfkit_core.recording.writer import CycleWriter, Taken
-from perfkit_torch import framework, live_events
-from perfkit_torch.dialect import TorchDialect
-from perfkit_torch.live_events import LiveBatch
-from perfkit_torch.operator_names import operator_name
+from perfkit_core.recording import annotation, environment, writer
+from perfkit_torch import dialect, framework, live_events, operator_names
 
 if TYPE_CHECKING:
     import torch
@@ -28,15 +23,15 @@ _PROPERTIES: Final = ("major", "minor", "multi_processor_count", "warp_size", "m
 
 def trace_handler(
     run_dir: str | os.PathLike[str], also: Iterable[Callable[[Any], Any]] = ()
-) -> CycleWriter[torch.profiler.profile]:
+) -> writer.CycleWriter[torch.profiler.profile]:
     """Return a callback that writes each profiler cycle into ``run_dir``, one Parquet file per cycle and rank. ``also``
     are further callbacks, called with the profiler afterwards. No exception reaches the training: failures are logged
     under ``perfkit``. Training is blocked while the events are read; a thread does the rest concurrently (not with
     ``with_stack``), and ``flush()`` waits for it."""
-    return CycleWriter(run_dir, take, also, place, warn_uncalled=True)
+    return writer.CycleWriter(run_dir, take, also, place, warn_uncalled=True)
 
 
-def take(profiler: Any, place: Place) -> Taken:
+def take(profiler: Any, place: environment.Place) -> writer.Taken:
     """Take the profiler's last cycle without using up the single export that torch allows. The events are read
     immediately, because reading holds the GIL; the rest hardly needs it. A profiler that records Python stacks would
     record our thread in its next cycle."""
@@ -56,18 +51,18 @@ def take(profiler: Any, place: Place) -> Taken:
         devices=_devices(torch),
         options={name: bool(getattr(profiler, name)) for name in OPTIONS if hasattr(profiler, name)},
         thread_names=_thread_names(place.rank),
-        extra={**annotation.extra(FRAMEWORK), **host(torch.get_num_threads())},
+        extra={**annotation.extra(FRAMEWORK), **environment.host(torch.get_num_threads())},
     )
 
     def finish() -> Trace:
         # popped without a name, so that the recorded batches are freed as soon as the Trace no longer needs them
-        return assemble(held.pop().recorded(), meta, rank=place.rank, operator_names=operator_name)
+        return assemble(held.pop().recorded(), meta, rank=place.rank, operator_names=operator_names.operator_name)
 
-    return Taken(finish, background=not getattr(profiler, "with_stack", False))
+    return writer.Taken(finish, background=not getattr(profiler, "with_stack", False))
 
 
-def read(batches: Iterable[LiveBatch]) -> Recorder:
-    recorder = Recorder(TorchDialect())
+def read(batches: Iterable[live_events.LiveBatch]) -> Recorder:
+    recorder = Recorder(dialect.TorchDialect())
     for batch in batches:
         try:
             recorder.add_text(batch.text(), batch.times)
@@ -98,9 +93,9 @@ def _thread_names(rank: int | None) -> dict[str, str]:
     return names
 
 
-def place() -> Place:
+def place() -> environment.Place:
     """Return the place from torch.distributed if initialised, else from the launcher's environment variables."""
     distributed = framework.torch().distributed
     if distributed.is_available() and distributed.is_initialized():
-        return Place(distributed.get_rank(), distributed.get_world_size())
-    return environment_place()
+        return environment.Place(distributed.get_rank(), distributed.get_world_size())
+    return environment.environment_place()

@@ -22,8 +22,6 @@ from torch.utils.flop_counter import FlopCounterMode
 from perfkit_core.assembly.labels import backward_label
 from perfkit_core.model.architecture import CallLog, Flops, Signature, path_parents, products
 from perfkit_core.recording import annotation, layer_framework
-from perfkit_core.recording.annotation import Annotation
-from perfkit_core.recording.layer_framework import BackwardMark, Formula, LayerFramework, LayerHooks, Named, OpenCalls
 
 if TYPE_CHECKING:
     from perfkit_core.pages.architecture import PrintedArchitecture
@@ -77,10 +75,10 @@ _Label: Callable[[str], AbstractContextManager[Any]] = getattr(
 )
 
 
-class TorchHooks(LayerHooks):
+class TorchHooks(layer_framework.LayerHooks):
     """The hooks of one module; the origin of a tensor is the graph node that made it."""
 
-    calls = OpenCalls()
+    calls = layer_framework.OpenCalls()
 
     def __init__(self, path: str, class_name: str, log: CallLog) -> None:
         super().__init__(path, class_name, log)
@@ -96,7 +94,7 @@ class TorchHooks(LayerHooks):
         made = [node for node in made if not _among(node, origins)]
         if made and torch.autograd._profiler_enabled():
             last = max(made, key=lambda node: node._sequence_nr() if hasattr(node, "_sequence_nr") else 0)
-            mark = BackwardMark(self.framework, self._backward)
+            mark = layer_framework.BackwardMark(self.framework, self._backward)
             last.register_prehook(mark)
             for node, _ in last.next_functions:
                 if node is not None and node.next_functions and not _among(node, origins):
@@ -107,14 +105,14 @@ def _among(node: Any, nodes: list[Any]) -> bool:
     return any(node is other for other in nodes)
 
 
-class TorchLayers(LayerFramework):
+class TorchLayers(layer_framework.LayerFramework):
     """The modules of torch, with the paths of ``named_modules()`` without wrappers."""
 
     name = "torch"
     tensor = torch.Tensor
     hooks = TorchHooks
     built_in = "torch.nn.modules."
-    formulas: ClassVar[Sequence[tuple[type, Formula]]] = (
+    formulas: ClassVar[Sequence[tuple[type, layer_framework.Formula]]] = (
         (nn.Linear, _linear),
         (nn.Bilinear, _bilinear),
         (_ConvNd, _convolution),
@@ -122,7 +120,7 @@ class TorchLayers(LayerFramework):
         (nn.RNNBase, _recurrent),
     )
 
-    def named(self, model: nn.Module) -> Iterator[Named]:
+    def named(self, model: nn.Module) -> Iterator[layer_framework.Named]:
         modules: dict[str, nn.Module] = {}  # a wrapped module comes after its wrapper and replaces it
         for path, module in model.named_modules():
             parts = [part for part in path.split(".") if part not in _WRAPPERS] if path else []
@@ -206,7 +204,7 @@ class TorchLayers(LayerFramework):
         return None if is_lazy(parameter) else tuple(parameter.shape)
 
     def run(
-        self, model: nn.Module, layers: Sequence[Named], args: Sequence[Any], kwargs: Mapping[str, Any]
+        self, model: nn.Module, layers: Sequence[layer_framework.Named], args: Sequence[Any], kwargs: Mapping[str, Any]
     ) -> dict[str, dict[str, Any]]:
         """Run the model once, with the FLOPs of torch's own counter."""
         with FlopCounterMode(display=False) as counter:
@@ -231,7 +229,7 @@ FRAMEWORK: Final = TorchLayers()
 TorchHooks.framework = FRAMEWORK
 
 
-def annotate(model: nn.Module, name: str | None = None) -> Annotation[nn.Module]:
+def annotate(model: nn.Module, name: str | None = None) -> annotation.Annotation[nn.Module]:
     """Label every call of every layer of ``model``, forward and backward, in the events of torch's profiler. Hooks are
     installed only while a profiler records. Nothing raises into the training. Paths are those of ``named_modules()``
     with the prefix ``name``, by default the class if another model is annotated already. Annotating a model again

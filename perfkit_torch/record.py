@@ -12,11 +12,8 @@ import numpy as np
 from perfkit_core.assembly.steps import EMPTY, PARTIAL
 from perfkit_core.errors import CaptureError
 from perfkit_core.model.trace import Trace
-from perfkit_core.recording.callbacks import CallbackRecording
-from perfkit_core.recording.environment import Place
-from perfkit_core.recording.signals import GivingWay
+from perfkit_core.recording import callbacks, environment, signals, writer
 from perfkit_core.recording.step_recording import Ending, asked
-from perfkit_core.recording.writer import CycleWriter, Taken
 from perfkit_core.system import failures
 from perfkit_torch import framework
 from perfkit_torch.capture import place, take, trace_handler
@@ -33,7 +30,7 @@ class ScriptRecording:
 
     def __init__(self, run_dir: Path, steps: int | None, options: Mapping[str, Any]) -> None:
         torch = framework.torch()
-        self._handler: CycleWriter[Any] = CycleWriter(run_dir, take, place=place)
+        self._handler: writer.CycleWriter[Any] = writer.CycleWriter(run_dir, take, place=place)
         self._profiler = torch.profiler.profile(on_trace_ready=self._handler, **asked(options, _OPTIONS, "torch"))
         self._label = torch.profiler.record_function
         self._open: Any = None
@@ -43,7 +40,7 @@ class ScriptRecording:
         self._updates = framework.Updates(after=self._after_update, before=self._before_update)
         self._profiler.start()
         autograd = torch.autograd.profiler.profile  # every torch profiler starts this one
-        self._other = GivingWay(autograd, "_prepare_trace", self._stop_safely)
+        self._other = signals.GivingWay(autograd, "_prepare_trace", self._stop_safely)
 
     def _before_update(self) -> None:
         """Stop only before the update after the last recorded step: stopping within a step would add to its time."""
@@ -90,7 +87,7 @@ def _failed(error: Exception) -> None:
     failures.log("recording failed, the script continues", error)
 
 
-class TorchRecording(CallbackRecording):
+class TorchRecording(callbacks.CallbackRecording):
     """The recording of callbacks: arguments as in :class:`perfkit_core.recording.callbacks.CallbackRecording`,
     ``options`` go to torch.profiler.profile."""
 
@@ -108,7 +105,7 @@ class TorchStepProfiler:
     called directly and the step labels are made here."""
 
     def __init__(self, recording: TorchRecording) -> None:
-        self.writer: CycleWriter[Any] = CycleWriter(recording.run_dir, self._take, recording.also, place)
+        self.writer: writer.CycleWriter[Any] = writer.CycleWriter(recording.run_dir, self._take, recording.also, place)
         self._torch = framework.torch()
         self._options = recording.options
         self._profiler: Any = None
@@ -153,7 +150,7 @@ class TorchStepProfiler:
         self._close()
         return profiler
 
-    def _take(self, profiler: Any, place: Place) -> Taken:
+    def _take(self, profiler: Any, place: environment.Place) -> writer.Taken:
         """Take the cycle without the warning on a partial step if that step does not run, or runs later."""
         taken = take(profiler, place)
         if self._ending is Ending.BROKEN_OFF:

@@ -18,10 +18,8 @@ from perfkit_core.model.meta import Device, Finding, TraceMeta
 from perfkit_core.model.trace import Trace
 from perfkit_core.readers.chrome.dialect import integer
 from perfkit_core.readers.chrome.reader import Reading, file_findings
-from perfkit_core.storage import bytestream
-from perfkit_core.storage.recorded_events import RecordedWriter
-from perfkit_torch.dialect import TorchDialect
-from perfkit_torch.operator_names import operator_name
+from perfkit_core.storage import bytestream, recorded_events
+from perfkit_torch import dialect, operator_names
 
 _HEADER_MARKS: Final = (b'"deviceProperties"', b'"baseTimeNanoseconds"', b'"distributedInfo"', b'"with_stack"',
                         b'"torch_profiler_kwargs"')  # fmt: skip
@@ -62,21 +60,21 @@ def read(path: Path, partial: bool = False) -> Trace:
     reading.read()
     recorded = reading.recorder.recorded(reading.base_ns)
     reading.see(recorded.columns, reading.base_ns)
-    return assemble(recorded, reading.meta(), reading.findings(), reading.rank, operator_name)
+    return assemble(recorded, reading.meta(), reading.findings(), reading.rank, operator_names.operator_name)
 
 
-def stream(path: Path, partial: bool, writer: RecordedWriter) -> None:
+def stream(path: Path, partial: bool, writer: recorded_events.RecordedWriter) -> None:
     """Read the file into the writer in portions. Raises SourceError."""
     reading = _Reading(path, partial, sparing=True)
     reading.stream(writer)
     writer.close(reading.meta(), reading.findings(), reading.rank, reading.base_ns)
 
 
-class _Reading(Reading[TorchDialect]):
+class _Reading(Reading[dialect.TorchDialect]):
     """A reading that records what the times show about their clock."""
 
     def __init__(self, path: Path, partial: bool, sparing: bool = False) -> None:
-        super().__init__(path, TorchDialect(), partial, sparing)
+        super().__init__(path, dialect.TorchDialect(), partial, sparing)
         self._partial = partial
         self._first_ns: list[int] = []
         self._below_1us: set[int] = set()

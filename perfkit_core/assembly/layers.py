@@ -21,9 +21,8 @@ from typing import Final
 import numpy as np
 import pyarrow as pa
 
-from perfkit_core.algorithms import nesting
+from perfkit_core.algorithms import nesting, trees
 from perfkit_core.algorithms.arrays import NO_ROW, IntArray, texts
-from perfkit_core.algorithms.trees import merge
 from perfkit_core.assembly.draft import LAYER
 from perfkit_core.assembly.labels import parse_module_label
 from perfkit_core.model.schema import ANNOTATION, BACKWARD, FORWARD, OPERATOR_KINDS, OPTIMIZER
@@ -89,7 +88,7 @@ def _no_numbers(trace: Trace) -> IntArray:
 def _nested_calls(trace: Trace) -> Calls:
     """Return the calls that the framework recorded, with paths joined from the enclosing calls."""
     layer = trace.codes(LAYER)
-    tree = merge(trace.ints("parent"), layer.codes.astype(np.int64), trace.host & (layer.codes >= 0))
+    tree = trees.merge(trace.ints("parent"), layer.codes.astype(np.int64), trace.host & (layer.codes >= 0))
     parent, parts = tree.parent.tolist(), [layer.values[key] for key in tree.key.tolist()]
     below: dict[str, list[int]] = {}
     for node, above in enumerate(parent):

@@ -13,8 +13,7 @@ import pyarrow as pa
 from perfkit_core.algorithms import nesting
 from perfkit_core.algorithms.arrays import NO_ROW, IntArray, filled
 from perfkit_core.language.messages import message
-from perfkit_core.model.meta import Finding
-from perfkit_core.model.schema import DEVICE_WORK, MEMORY, NESTED_KINDS, OPERATOR_KINDS, RUNTIME, SYNC
+from perfkit_core.model import meta, schema
 from perfkit_core.model.trace import Trace
 
 _DENSE: Final = 8
@@ -26,8 +25,8 @@ def nested(trace: Trace, recorded_parent: IntArray | None) -> tuple[IntArray, In
     Events that occupy a host thread nest; memory events lie in them. ``recorded_parent`` is the tree of the source,
     None to compute it from the times."""
     threaded = trace.ints("tid", NO_ROW) != NO_ROW
-    occupies = trace.host & trace.rows("kind", *NESTED_KINDS) & threaded
-    inside = occupies | (trace.rows("kind", MEMORY) & threaded)
+    occupies = trace.host & trace.rows("kind", *schema.NESTED_KINDS) & threaded
+    inside = occupies | (trace.rows("kind", schema.MEMORY) & threaded)
     start, end = trace.ints("start_ns"), trace.end_ns
     if recorded_parent is None:
         parent = nesting.nest_in_order(inside, trace.ints("pid"), trace.ints("tid"), start, end)
@@ -50,21 +49,21 @@ def _numbered(values: IntArray) -> IntArray:
     return codes
 
 
-def launches(trace: Trace, external: IntArray) -> tuple[IntArray, tuple[Finding, ...]]:
+def launches(trace: Trace, external: IntArray) -> tuple[IntArray, tuple[meta.Finding, ...]]:
     """Return the row of the launching host event of each device event (-1: none, and for host events), shape (rows,).
     ``external`` is the id that an operator shares with its launches, shape (rows,), negative where unknown."""
-    work = trace.rows("kind", *DEVICE_WORK)
+    work = trace.rows("kind", *schema.DEVICE_WORK)
     device = np.flatnonzero(~trace.host & (trace.ints("correlation") >= 0) | work)
     launched_by = filled(len(trace), NO_ROW)
-    calls = np.flatnonzero(trace.host & trace.rows("kind", RUNTIME, SYNC))
+    calls = np.flatnonzero(trace.host & trace.rows("kind", schema.RUNTIME, schema.SYNC))
     launched_by[device] = _match(trace.ints("correlation")[device], trace.ints("correlation")[calls], calls)
     open_rows = device[launched_by[device] == NO_ROW]
     if len(open_rows):
-        operators = np.flatnonzero(trace.host & trace.rows("kind", *OPERATOR_KINDS))
+        operators = np.flatnonzero(trace.host & trace.rows("kind", *schema.OPERATOR_KINDS))
         launched_by[open_rows] = _match(external[open_rows], external[operators], operators)
     if not work.any():
         text = message("no device work was recorded: device times are 0")
-        return launched_by, (Finding("no-device-events", text),)
+        return launched_by, (meta.Finding("no-device-events", text),)
     lost = int((work & (launched_by == NO_ROW)).sum())
     if not lost:
         return launched_by, ()
@@ -73,7 +72,7 @@ def launches(trace: Trace, external: IntArray) -> tuple[IntArray, tuple[Finding,
         lost=lost,
         count=int(work.sum()),
     )
-    return launched_by, (Finding("device-events-without-launch", text),)
+    return launched_by, (meta.Finding("device-events-without-launch", text),)
 
 
 def _match(wanted: IntArray, keys: IntArray, rows: IntArray) -> IntArray:

@@ -22,9 +22,7 @@ import pyarrow.compute as pc
 from perfkit_core.algorithms.arrays import NO_ROW, Codes, IntArray
 from perfkit_core.exporters import CHROME_FORMAT
 from perfkit_core.exporters.lanes import Lanes, instants, lanes
-from perfkit_core.model import schema
-from perfkit_core.model.meta import StoredFinding
-from perfkit_core.model.schema import BACKWARD, MEMORY, OPERATOR_KINDS, STEP
+from perfkit_core.model import meta, schema
 from perfkit_core.model.trace import Trace
 from perfkit_core.plugins.contracts import ExportOptions
 
@@ -48,7 +46,7 @@ def write(trace: Trace, file: BinaryIO, options: ExportOptions) -> str:
         "format": CHROME_FORMAT,
         "version": VERSION,
         "meta": msgspec.structs.replace(trace.meta, source=source),
-        "quality": list(map(StoredFinding.of, trace.quality)),
+        "quality": list(map(meta.StoredFinding.of, trace.quality)),
         "lanes": timeline.lanes,
     }
     head = {"perfkit": own, "displayTimeUnit": "ns", "baseTimeNanoseconds": base}
@@ -181,8 +179,8 @@ def gradients(trace: Trace) -> tuple[IntArray, IntArray]:
     """Return the rows of backward nodes and of their forward operators. The forward operator is the innermost and last
     one of the process with the sequence number of the backward node. Sequence numbers that several threads used are
     left out."""
-    sequence, backward = trace.ints("sequence"), trace.rows("phase", BACKWARD)
-    rows = np.flatnonzero(trace.host & (sequence >= 0) & trace.rows("kind", *OPERATOR_KINDS))
+    sequence, backward = trace.ints("sequence"), trace.rows("phase", schema.BACKWARD)
+    rows = np.flatnonzero(trace.host & (sequence >= 0) & trace.rows("kind", *schema.OPERATOR_KINDS))
     _, key = np.unique(
         np.stack([trace.ints(c)[rows] for c in ("rank", "pid", "sequence")]), axis=1, return_inverse=True
     )
@@ -218,7 +216,7 @@ class _Drawing:
     def memory(self) -> Extra:
         """Return the allocated bytes of each device after each memory event with a total."""
         total, device = self._trace.ints("total_bytes", _UNKNOWN), self._trace.codes("device")
-        rows = np.flatnonzero(self._trace.rows("kind", MEMORY) & (total != _UNKNOWN))
+        rows = np.flatnonzero(self._trace.rows("kind", schema.MEMORY) & (total != _UNKNOWN))
         text = TextMember("name", Codes(device.codes, [f"memory {value}" for value in device.values]))
 
         def members(some: IntArray, ordered: IntArray) -> list[pa.Array]:
@@ -229,7 +227,7 @@ class _Drawing:
 
     def steps(self) -> Extra:
         """Return a mark at the start of each step."""
-        rows = np.flatnonzero(self._trace.host & self._trace.rows("kind", STEP))
+        rows = np.flatnonzero(self._trace.host & self._trace.rows("kind", schema.STEP))
         text = TextMember("name", self._trace.codes("name"))
         constant = f'"ph":"i","s":"p","cat":"{OWN_CATEGORY}step"'
         return self._extra(rows, constant, lambda some, ordered: [text.take(ordered[some])], rows)

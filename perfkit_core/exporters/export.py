@@ -15,13 +15,10 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from isal import igzip
 
-from perfkit_core.algorithms import nesting
-from perfkit_core.algorithms.arrays import NO_ROW, BoolArray
+from perfkit_core.algorithms import arrays, nesting
 from perfkit_core.errors import UsageError, spelled_like, unwritable
 from perfkit_core.language.messages import message
-from perfkit_core.model import schema
-from perfkit_core.model.meta import Finding
-from perfkit_core.model.schema import DEVICE_WORK
+from perfkit_core.model import meta, schema
 from perfkit_core.model.trace import Trace
 from perfkit_core.plugins.contracts import Exporter, ExportOptions, ViewRequest
 from perfkit_core.plugins.manager import get_plugins
@@ -118,7 +115,7 @@ def only_steps(trace: Trace, steps: tuple[int, ...] | None) -> Trace:
         return trace
     chosen, rank = in_steps(trace, ViewRequest(steps=steps)), trace.ints("rank")
     others = np.zeros(len(trace), np.bool_)
-    work = np.flatnonzero(trace.rows("kind", *DEVICE_WORK) & ~chosen)
+    work = np.flatnonzero(trace.rows("kind", *schema.DEVICE_WORK) & ~chosen)
     for number in np.unique(rank[work]).tolist():
         mine = work[rank[work] == number]
         window = span(trace, chosen & (rank == number))
@@ -133,17 +130,17 @@ def only_steps(trace: Trace, steps: tuple[int, ...] | None) -> Trace:
         count=int(others.sum()),
     )
     kept = only_rows(trace.with_columns(**changed), chosen | others)
-    return kept.with_findings(Finding("launched-outside-steps", text))
+    return kept.with_findings(meta.Finding("launched-outside-steps", text))
 
 
-def only_rows(trace: Trace, keep: BoolArray) -> Trace:
+def only_rows(trace: Trace, keep: arrays.BoolArray) -> Trace:
     """Return the rows where ``keep`` is true. An event whose parent is dropped gets its nearest kept ancestor as
     parent."""
     parent, launched_by = trace.ints("parent"), trace.ints("launched_by")
     nearest = nesting.nearest_on_path(parent, keep)
-    above = np.where(parent == NO_ROW, NO_ROW, nearest[parent])
+    above = np.where(parent == arrays.NO_ROW, arrays.NO_ROW, nearest[parent])
     rows = np.flatnonzero(keep)
-    number = np.full(len(trace) + 1, NO_ROW, np.int64)  # one item more, for row -1
+    number = np.full(len(trace) + 1, arrays.NO_ROW, np.int64)  # one item more, for row -1
     number[rows] = np.arange(len(rows))
     events = trace.events.take(pa.array(rows))
     for name, values in (("parent", number[above[rows]]), ("launched_by", number[launched_by[rows]])):

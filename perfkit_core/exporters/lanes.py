@@ -14,7 +14,6 @@ import numpy as np
 
 from perfkit_core.algorithms.arrays import NO_ROW, BoolArray, IntArray
 from perfkit_core.model import schema
-from perfkit_core.model.schema import CPU
 from perfkit_core.model.trace import Trace
 from perfkit_core.runtime.compile import compiled
 
@@ -48,7 +47,7 @@ class Lane(msgspec.Struct, frozen=True):
     @property
     def host(self) -> bool:
         """Whether this is a thread."""
-        return self.device == CPU
+        return self.device == schema.CPU
 
 
 class Lanes(msgspec.Struct, frozen=True):
@@ -143,7 +142,7 @@ def described(trace: Trace, rows: IntArray, group: IntArray, level: IntArray) ->
             process_name = f"{device} {products[device]}" if products.get(device) else device
         if several:
             process_name = f"rank {rank}: {process_name}"
-        found.append(Lane(process, thread, process_name, name, rank, pid, tid, CPU if host else device, stream))
+        found.append(Lane(process, thread, process_name, name, rank, pid, tid, schema.CPU if host else device, stream))
     return found
 
 

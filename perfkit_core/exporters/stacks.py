@@ -13,13 +13,11 @@ from typing import Final, NamedTuple
 
 import numpy as np
 
-from perfkit_core.algorithms import nesting
+from perfkit_core.algorithms import nesting, trees
 from perfkit_core.algorithms.arrays import NO_ROW, BoolArray, IntArray
-from perfkit_core.algorithms.trees import Tree, merge
 from perfkit_core.exporters import BYTES, CALLS, CPU, DEVICE
 from perfkit_core.exporters.lanes import lanes
 from perfkit_core.model import schema
-from perfkit_core.model.schema import DEVICE_WORK, MEMORY
 from perfkit_core.model.trace import Trace
 from perfkit_core.views.attribution import owners
 from perfkit_core.views.grouping import SEPARATOR
@@ -34,13 +32,13 @@ class CallPaths:
     """The tree of stacks. Keys index ``labels``, the frames of a node, outermost first; the first frame of a root is
     the thread."""
 
-    tree: Tree
+    tree: trees.Tree
     labels: list[tuple[str, ...]]
 
 
 def call_paths(trace: Trace) -> CallPaths:
     """Return the stacks of all host events, device work and memory events."""
-    work, memory = trace.rows("kind", *DEVICE_WORK), trace.rows("kind", MEMORY)
+    work, memory = trace.rows("kind", *schema.DEVICE_WORK), trace.rows("kind", schema.MEMORY)
     nested = trace.ints("self_ns") >= 0
     above = np.where(work, owners(trace), trace.ints("parent"))
     label, labels = _labels(trace, above == NO_ROW)
@@ -50,9 +48,9 @@ def call_paths(trace: Trace) -> CallPaths:
     position = np.full(len(order) + 1, NO_ROW, np.int64)
     position[order] = np.arange(len(order))
     member = (nested | work | memory) & ~within
-    tree = merge(position[above[order]], label[order], member[order])
+    tree = trees.merge(position[above[order]], label[order], member[order])
     node = tree.node[position[:-1]]
-    return CallPaths(Tree(tree.parent, tree.key, np.where(within, node[above], node)), labels)
+    return CallPaths(trees.Tree(tree.parent, tree.key, np.where(within, node[above], node)), labels)
 
 
 def _labels(trace: Trace, top: BoolArray) -> tuple[IntArray, list[tuple[str, ...]]]:
@@ -60,7 +58,7 @@ def _labels(trace: Trace, top: BoolArray) -> tuple[IntArray, list[tuple[str, ...
     names, stacks, parent = trace.codes("name"), trace.codes("stack"), trace.ints("parent")
     spelled = [*((value,) for value in names.values), (STEP,), ()]
     name = np.where(trace.rows("kind", schema.STEP), len(names.values), names.codes)
-    name = np.where(trace.rows("kind", MEMORY), len(names.values) + 1, name).astype(np.int64)
+    name = np.where(trace.rows("kind", schema.MEMORY), len(names.values) + 1, name).astype(np.int64)
     # Use only the outermost recorded stack, and none within recorded Python frames.
     has_stack = stacks.codes >= 0
     nearest = nesting.nearest_on_path(parent, has_stack | trace.rows("kind", schema.PYTHON))
@@ -128,7 +126,7 @@ def weigh(trace: Trace, weight: str) -> IntArray:
     call, or allocated bytes (without the allocator's own reserve)."""
     if weight == CPU:
         return trace.ints("self_ns", 0)
-    work = trace.rows("kind", *DEVICE_WORK)
+    work = trace.rows("kind", *schema.DEVICE_WORK)
     if weight == DEVICE:
         return np.where(work, trace.ints("dur_ns"), 0)
     if weight == CALLS:

@@ -13,8 +13,7 @@ from perfkit_core.model.meta import Finding, about_job, left_out
 from perfkit_core.model.trace import Trace
 from perfkit_core.plugins.contracts import Source
 from perfkit_core.plugins.manager import Plugins, get_plugins
-from perfkit_core.readers.join_ranks import one_job
-from perfkit_core.readers.trace_folder import expanded
+from perfkit_core.readers import join_ranks, trace_folder
 from perfkit_core.storage import store
 from perfkit_core.storage.bytestream import head
 from perfkit_core.storage.recorded_events import RecordedWriter
@@ -56,7 +55,7 @@ def load(sources: PathLike | Sequence[PathLike], *, partial: bool = False, plugi
             failed[number] = error
             if not partial or len(failed) == len(paths):
                 raise failed[min(failed)] from None
-    trace = one_job(traces)
+    trace = join_ranks.one_job(traces)
     if len(given) == 1 < len(paths):
         trace = named(trace, as_path(given[0]))
     reasons = {number: readable(error.message) for number, error in failed.items()}
@@ -80,7 +79,7 @@ def files_of(
     findings: list[Finding] = []
     for path in paths:
         with reaching(path):
-            more, about = expanded(path, readers, partial)
+            more, about = trace_folder.expanded(path, readers, partial)
         files += more
         findings += about
     return files, tuple(findings)

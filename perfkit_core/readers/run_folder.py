@@ -17,9 +17,7 @@ from perfkit_core.language.messages import message
 from perfkit_core.model.meta import Finding, TraceMeta
 from perfkit_core.model.trace import Trace
 from perfkit_core.readers.join_ranks import numbered_processes, one_job
-from perfkit_core.storage.bytestream import head
-from perfkit_core.storage.store import INCOMPLETE_MARK, SUFFIX, read_stored
-from perfkit_core.storage.stored_file import PARQUET_MAGIC, read_metadata
+from perfkit_core.storage import bytestream, store, stored_file
 from perfkit_core.system.paths import arrow_input, is_folder
 
 TRACE_SUFFIXES: Final = (".json", ".json.gz", ".pb", ".pb.gz")
@@ -28,16 +26,16 @@ TRACE_SUFFIXES: Final = (".json", ".json.gz", ".pb", ".pb.gz")
 def sniff(path: Path, start: bytes) -> int:
     """Return 2 for a folder with recorded cycles and for a Parquet file, 1 for any other folder."""
     if start or not is_folder(path):
-        return 2 if start.startswith(PARQUET_MAGIC) else 0
-    return 2 if any(path.glob(f"*{SUFFIX}")) else 1
+        return 2 if start.startswith(stored_file.PARQUET_MAGIC) else 0
+    return 2 if any(path.glob(f"*{store.SUFFIX}")) else 1
 
 
 def read(path: Path, partial: bool = False) -> Trace:
     """Return the run as one Trace: every cycle of every rank. Raises SourceError, also if they cannot be of one job."""
     if not is_folder(path):
-        return read_stored(path).with_meta(source=str(path))
+        return store.read_stored(path).with_meta(source=str(path))
     files, findings = cycles(path)
-    joined = one_job([read_stored(file).with_meta(source=str(file)) for file in files])
+    joined = one_job([store.read_stored(file).with_meta(source=str(file)) for file in files])
     return joined.with_meta(source=str(path)).with_findings(*findings)
 
 
@@ -48,13 +46,13 @@ def peek(path: Path) -> int | None:
 
 def recording(path: Path) -> str | None:
     """Return the id that the cycles of a process share, None for a file that is not stored or has none."""
-    return _meta(path).recording if head(path).startswith(PARQUET_MAGIC) else None
+    return _meta(path).recording if bytestream.head(path).startswith(stored_file.PARQUET_MAGIC) else None
 
 
 def cycles(path: Path) -> tuple[list[Path], tuple[Finding, ...]]:
     """Return the files of a folder's run, ordered by rank and cycle, and findings about the folder. Reads only
     metadata. Raises SourceError."""
-    files, lost = sorted(path.glob(f"*{SUFFIX}")), _lost(path)
+    files, lost = sorted(path.glob(f"*{store.SUFFIX}")), _lost(path)
     if not files:
         raise _no_recordings(path, lost)
     metas = {file: _meta(file) for file in files}
@@ -75,7 +73,7 @@ def cycles(path: Path) -> tuple[list[Path], tuple[Finding, ...]]:
 
 
 def _no_recordings(path: Path, lost: list[str]) -> SourceError:
-    inside = sorted({file.parent.name for file in path.glob(f"*/*{SUFFIX}")})
+    inside = sorted({file.parent.name for file in path.glob(f"*/*{store.SUFFIX}")})
     if inside:
         shown = ", ".join(inside[:3]) + (", …" if inside[3:] else "")
         return SourceError(
@@ -85,7 +83,7 @@ def _no_recordings(path: Path, lost: list[str]) -> SourceError:
     if lost:
         return SourceError(f"{path}: no cycle could be saved, the first: {lost[0]}", "fix that, and record again")
     return SourceError(
-        f"{path}: a folder without recordings (*{SUFFIX}) and trace files ({', '.join(TRACE_SUFFIXES)})",
+        f"{path}: a folder without recordings (*{store.SUFFIX}) and trace files ({', '.join(TRACE_SUFFIXES)})",
         f"give the folder that was passed to trace_handler, or a folder of trace files; perfkit runs {path} searches "
         f"subfolders",
     )
@@ -94,7 +92,7 @@ def _no_recordings(path: Path, lost: list[str]) -> SourceError:
 def _meta(file: Path) -> TraceMeta:
     try:
         with arrow_input(file) as opened:
-            return read_metadata(pq.read_metadata(opened), file).meta
+            return stored_file.read_metadata(pq.read_metadata(opened), file).meta
     except (pa.ArrowException, OSError) as error:
         raise SourceError(f"{file}: not a readable Parquet file ({error})", "remove it and record again") from None
 
@@ -136,7 +134,7 @@ def _latest(metas: Mapping[Path, TraceMeta]) -> tuple[list[Path], list[Finding]]
 
 
 def _lost(path: Path) -> list[str]:
-    mark = path / INCOMPLETE_MARK
+    mark = path / store.INCOMPLETE_MARK
     if not mark.exists():
         return []
     # on a full disk the mark is empty

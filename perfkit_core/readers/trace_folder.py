@@ -11,10 +11,8 @@ from perfkit_core.errors import SourceError
 from perfkit_core.language.messages import plural
 from perfkit_core.model.meta import Finding
 from perfkit_core.plugins.contracts import Source
-from perfkit_core.readers.join_ranks import rank_of_name
-from perfkit_core.readers.run_folder import TRACE_SUFFIXES
-from perfkit_core.storage.bytestream import head
-from perfkit_core.storage.store import SUFFIX
+from perfkit_core.readers import join_ranks, run_folder
+from perfkit_core.storage import bytestream, store
 from perfkit_core.system.paths import is_file, is_folder, readable
 
 _EXACT_FIRST: Final = (".pb", ".pb.gz", ".json", ".json.gz")
@@ -25,12 +23,12 @@ def expanded(path: Path, readers: Sequence[Source], partial: bool = False) -> tu
     """Return the trace files of a folder, and findings about the files that are left out. Other sources are returned
     unchanged: files, run folders, and folders without trace files, whose reader reports the problem. Raises SourceError
     for a file that is named like a rank but is not a profile; ``partial`` leaves it out."""
-    if not is_folder(path) or any(path.glob(f"*{SUFFIX}")):
+    if not is_folder(path) or any(path.glob(f"*{store.SUFFIX}")):
         return [path], []
-    named = (file for file in path.iterdir() if file.name.lower().endswith(TRACE_SUFFIXES) and is_file(file))
+    named = (file for file in path.iterdir() if file.name.lower().endswith(run_folder.TRACE_SUFFIXES) and is_file(file))
     files = sorted((file for file in named if not file.name.startswith(".")), key=_natural_order)
     # an empty or damaged file counts as a profile: reading it reports what is wrong
-    heads = {file: head(file) for file in files}
+    heads = {file: bytestream.head(file) for file in files}
     profiles = [
         file for file, start in heads.items() if not start or any(reader.sniff(file, start) for reader in readers)
     ]
@@ -74,17 +72,17 @@ def once(files: Iterable[Path]) -> list[Path]:
 
 def _parts(file: Path) -> tuple[str, str]:
     name = file.name.lower()
-    suffix = max((end for end in TRACE_SUFFIXES if name.endswith(end)), key=len)
+    suffix = max((end for end in run_folder.TRACE_SUFFIXES if name.endswith(end)), key=len)
     return file.name[: -len(suffix)], suffix
 
 
 def _check_missing(others: Iterable[Path], profiles: Iterable[Path]) -> None:
     """Raise SourceError for a file named like a rank, or a cycle, that has no profile."""
     stems = {_parts(file)[0] for file in profiles}
-    ranks, series = {rank_of_name(stem) for stem in stems}, set(map(_series, stems))
+    ranks, series = {join_ranks.rank_of_name(stem) for stem in stems}, set(map(_series, stems))
     for file in others:
         stem, _ = _parts(file)
-        rank = rank_of_name(stem)
+        rank = join_ranks.rank_of_name(stem)
         if stem not in stems and (_series(stem) in series or (rank is not None and rank not in ranks)):
             raise SourceError(
                 f"{file}: named like the other profiles, but in an unknown format",

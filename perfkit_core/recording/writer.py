@@ -21,11 +21,9 @@ from typing import Any, Generic, TypeVar
 import msgspec
 
 from perfkit_core.model.trace import Trace
-from perfkit_core.recording import background, signals
-from perfkit_core.recording.environment import Place, environment_place
+from perfkit_core.recording import background, environment, signals
 from perfkit_core.storage import store
-from perfkit_core.system import failures
-from perfkit_core.system.paths import absolute, as_path, is_remote
+from perfkit_core.system import failures, paths
 
 Result = TypeVar("Result")
 Profiler = TypeVar("Profiler")
@@ -44,7 +42,7 @@ class Taken:
         return Taken(lambda: change(self.finish()), self.background)
 
 
-Take = Callable[[Profiler, Place], Taken]
+Take = Callable[[Profiler, environment.Place], Taken]
 """The adapter's function that takes the last cycle from the profiler, in the training's thread; its rows have the rank
 of the place."""
 
@@ -65,11 +63,11 @@ class CycleWriter(Generic[Profiler]):
         run_dir: str | os.PathLike[str],
         take: Take[Profiler],
         also: Iterable[Callable[[Profiler], Any]] = (),
-        place: Callable[[], Place] = environment_place,
+        place: Callable[[], environment.Place] = environment.environment_place,
         warn_uncalled: bool = False,
     ) -> None:
-        self.run_dir = as_path(
-            absolute(run_dir)
+        self.run_dir = paths.as_path(
+            paths.absolute(run_dir)
         )  # absolute: a training may change the current folder while a cycle is written
         self._take = take
         self._also = tuple(also)
@@ -77,7 +75,7 @@ class CycleWriter(Generic[Profiler]):
         self._begin()
         reason = failures.why_unwritable(self.run_dir)
         if reason is not None:
-            fate = "kept on this machine" if is_remote(self.run_dir) else "lost"
+            fate = "kept on this machine" if paths.is_remote(self.run_dir) else "lost"
             failures.tell(f"{run_dir} cannot be written ({reason}): until it can, cycles are {fate}")
         background.shared()
         signals.install()
@@ -141,7 +139,7 @@ class CycleWriter(Generic[Profiler]):
         if self._pid != os.getpid():
             self._begin()
             self._forked_ns = background.shared().forked_ns
-            self.run_dir = as_path(self.run_dir)  # reconnect: the connection to a store is the parent's
+            self.run_dir = paths.as_path(self.run_dir)  # reconnect: the connection to a store is the parent's
             signals.install()
 
     def _write(self, taken: Taken, cycle: int, facts: dict[str, Any]) -> None:

@@ -7,9 +7,8 @@ from collections.abc import Iterator
 from typing import Final
 
 from perfkit_core.language.messages import Text, say
-from perfkit_core.renderers import parts
+from perfkit_core.renderers import parts, table_columns
 from perfkit_core.renderers.cells import visible
-from perfkit_core.renderers.table_columns import columns
 from perfkit_core.report.model import Report, Section
 
 _HARMLESS: Final = re.compile(r"(?!_)(?!.*__)(?!www\.)[\w .,/()%+-]*(?<!_)")
@@ -51,7 +50,7 @@ def _section(section: Section) -> Iterator[str]:
         yield prose(parts.reason(section))
         return
     rows = parts.shown(section)
-    shown = columns(rows, section.columns, unit=section.unit, indent="· ")
+    shown = table_columns.columns(rows, section.columns, unit=section.unit, indent="· ")
     head = [prose(column.label) for column in shown]
     rule = ["---:" if column.numeric else ":---" for column in shown]
     cells = [column.cells if column.numeric else [cell(text) for text in column.cells] for column in shown]

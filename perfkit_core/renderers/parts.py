@@ -10,8 +10,7 @@ import pandas as pd
 
 from perfkit_core.language.messages import Text, mark, render, say
 from perfkit_core.model.columns import Column
-from perfkit_core.renderers.cells import MISSING, visible
-from perfkit_core.renderers.table_columns import without_units
+from perfkit_core.renderers import cells, table_columns
 from perfkit_core.report.model import Report, Section, Source
 
 _UNSAID: Final = ("rank", "error")
@@ -48,9 +47,9 @@ def unknown(section: Section, rows: pd.DataFrame) -> Iterator[str]:
         never = section.table[name].isna().all() if section.unknown is None else name in section.unknown
         (unrecorded if never else absent).append(section.column(name))
     if unrecorded:
-        yield say("Not recorded: {columns}", columns=say(", ").join(without_units(unrecorded, others)))
+        yield say("Not recorded: {columns}", columns=say(", ").join(table_columns.without_units(unrecorded, others)))
     if absent:
-        yield say("None in these rows: {columns}", columns=say(", ").join(without_units(absent, others)))
+        yield say("None in these rows: {columns}", columns=say(", ").join(table_columns.without_units(absent, others)))
 
 
 def reason(section: Section) -> str:
@@ -62,12 +61,12 @@ def reason(section: Section) -> str:
 
 def facts(source: Source) -> str:
     """Return the facts of a source in one line, without their names."""
-    return " · ".join(visible(value) for value in source.facts.values())
+    return " · ".join(cells.visible(value) for value in source.facts.values())
 
 
 def label(report: Report, source: Source) -> str:
     """Return the label of a source if a report has several, else ""."""
-    return "" if len(report.sources) == 1 else visible(source.label)
+    return "" if len(report.sources) == 1 else cells.visible(source.label)
 
 
 BESIDE: Final = 3
@@ -87,7 +86,7 @@ class Fact:
 def source_facts(report: Report) -> list[Fact]:
     """Return the facts that at least one source has, in their order, and where each source was read from."""
     names = dict.fromkeys(name for source in report.sources for name in source.facts)
-    rows = [(name, tuple(source.facts.get(name, MISSING) for source in report.sources)) for name in names]
+    rows = [(name, tuple(source.facts.get(name, cells.MISSING) for source in report.sources)) for name in names]
     rows.append((_SOURCE, tuple(source.path for source in report.sources)))
     return [Fact(name, values, same=len(set(values)) == 1) for name, values in rows]
 
@@ -106,7 +105,7 @@ def findings(report: Report) -> list[SourcesFinding]:
     owners: dict[tuple[Text, str], list[str]] = {}
     for source in report.sources:
         for finding in dict.fromkeys((one.text, one.code) for one in source.quality):
-            owners.setdefault(finding, []).append(visible(source.label))
+            owners.setdefault(finding, []).append(cells.visible(source.label))
     result = []
     for finding, labels in owners.items():
         label = ", ".join(labels)

@@ -13,9 +13,8 @@ from typing import Final, Protocol
 
 import numpy as np
 
-from perfkit_core.algorithms import nesting
+from perfkit_core.algorithms import intervals, nesting
 from perfkit_core.algorithms.arrays import BoolArray, IntArray
-from perfkit_core.algorithms.intervals import Intervals
 from perfkit_core.language.messages import Text
 from perfkit_core.replay.device_work import Queued, device_work
 from perfkit_core.replay.graph import BATCH, CHAIN, HANDOFF, LAUNCH, STREAM, WAIT, Graph, Replay, edges
@@ -155,7 +154,7 @@ class Shorten:
     """The time of the host threads of each rank within its ``gaps`` (disjoint, on its clock in the trace) is multiplied
     by ``factor``. Gaps must not contain work of other threads of the rank."""
 
-    gaps: Mapping[int, Intervals]
+    gaps: Mapping[int, intervals.Intervals]
     factor: Number
 
     def apply(self, replay: Replay, graph: Graph, case: Case) -> Graph:

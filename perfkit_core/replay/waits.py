@@ -24,7 +24,6 @@ from perfkit_core.model.schema import MEMCPY, RUNTIME, SYNC
 from perfkit_core.model.trace import Trace
 from perfkit_core.replay import graph
 from perfkit_core.replay.device_work import DeviceWork, Queued, device_work
-from perfkit_core.replay.graph import Edges, Waits, all_edges, edges
 from perfkit_core.replay.host_segments import Segments, matching
 
 _STREAM: Final = "wait_on_stream"
@@ -80,12 +79,12 @@ def _number(args: dict[str, Any], key: str) -> int:
     return value if isinstance(value, int) and 0 <= value != _NO_STREAM else -1
 
 
-def stream_waits(trace: Trace, work: DeviceWork, nodes: IntArray, records: SyncRecords) -> Edges:
+def stream_waits(trace: Trace, work: DeviceWork, nodes: IntArray, records: SyncRecords) -> graph.Edges:
     """Return the edges from the last work before an event was recorded to the first work launched after the call that
     let a stream wait for the event."""
     complete = np.flatnonzero(records.on_device & (records.of_stream >= 0) & (records.recorded_by >= 0))
     if not len(complete) or not len(work):
-        return all_edges([])
+        return graph.all_edges([])
     start, rank = trace.ints("start_ns"), trace.ints("rank")
     first = work.row[np.searchsorted(work.lane, np.arange(work.lanes))]
     columns = rank[first], trace.codes("device").codes[first], trace.ints("stream")[first]
@@ -104,7 +103,7 @@ def stream_waits(trace: Trace, work: DeviceWork, nodes: IntArray, records: SyncR
             pairs.append((done, held, int(call[0])))
     done, held, owner = np.array(pairs, np.int64).reshape(-1, 3).T
     lag = np.minimum(start[work.row[held]] - trace.end_ns[work.row[done]], 0)
-    return edges(graph.EVENT, nodes[done], nodes[held], lag, owner)
+    return graph.edges(graph.EVENT, nodes[done], nodes[held], lag, owner)
 
 
 _STREAM_WAITS: Final = re.compile(r"Stream_?Wait_?Event", re.IGNORECASE)
@@ -149,7 +148,7 @@ RETURN_NS: Final = 5_000
 """From the end of the work to the return of the call, where nothing was waited for."""
 
 
-def waits(trace: Trace, work: DeviceWork, segments: Segments, nodes: IntArray, records: SyncRecords) -> Waits:
+def waits(trace: Trace, work: DeviceWork, segments: Segments, nodes: IntArray, records: SyncRecords) -> graph.Waits:
     """Return all calls that wait for device work. ``nodes`` are those of the work."""
     copy_calls, copies, staged = _copies(trace, work, segments)
     sync, awaited = _synchronised(trace, work, segments, records)
@@ -165,7 +164,7 @@ def waits(trace: Trace, work: DeviceWork, segments: Segments, nodes: IntArray, r
     most = np.full(len(trace), BUSY_NS)
     most[copy_calls] = staged
     busy = np.minimum(most[waiting], last[waiting] - start[waiting])
-    return Waits(waiting, busy, edges(graph.WAIT, nodes[done], segments.after[call], lag, call))
+    return graph.Waits(waiting, busy, graph.edges(graph.WAIT, nodes[done], segments.after[call], lag, call))
 
 
 _TO_HOST: Final = re.compile("^DtoH")

@@ -12,9 +12,8 @@ from dataclasses import dataclass, field
 import numpy as np
 import pandas as pd
 
-from perfkit_core.algorithms import nesting
+from perfkit_core.algorithms import nesting, trees
 from perfkit_core.algorithms.arrays import BoolArray, IntArray, matches
-from perfkit_core.algorithms.trees import preorder
 from perfkit_core.errors import UsageError, spelled_like
 from perfkit_core.model.columns import Column, called, keys
 from perfkit_core.plugins.contracts import View
@@ -156,7 +155,7 @@ def sorted_siblings(table: pd.DataFrame, column: str, ascending: bool) -> pd.Dat
     """Return the tree with siblings sorted by a column; unknown values come last, ties keep their order."""
     codes = pd.factorize(table[column], sort=True)[0].astype(np.int64)  # -1: unknown
     weight = np.where(codes < 0, -len(table), -codes if ascending else codes)
-    order = preorder(parents(table["depth"].to_numpy(np.int64)), weight)
+    order = trees.preorder(parents(table["depth"].to_numpy(np.int64)), weight)
     return table.iloc[order].reset_index(drop=True)
 
 

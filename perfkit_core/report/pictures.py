@@ -9,8 +9,7 @@ from typing import Final
 import numpy as np
 import pandas as pd
 
-from perfkit_core.algorithms import nesting
-from perfkit_core.algorithms.arrays import NO_ROW, IntArray
+from perfkit_core.algorithms import arrays, nesting
 from perfkit_core.exporters.lanes import instants, lanes
 from perfkit_core.language.messages import Text, mark, say
 from perfkit_core.model.columns import POSITION, Column, count, duration, key, size
@@ -91,18 +90,18 @@ def timeline(trace: Trace, most: int = MOST_BOXES) -> tuple[Timeline, int]:
     return _drawn(trace, kept, parts), len(boxes) - len(kept)
 
 
-def _drawn(trace: Trace, kept: IntArray, parts: list[Part]) -> Timeline:
+def _drawn(trace: Trace, kept: arrays.IntArray, parts: list[Part]) -> Timeline:
     in_lanes = lanes(trace, apart=False)
     start, end = trace.ints("start_ns")[kept], trace.end_ns[kept]
     order = np.lexsort((-end, start, in_lanes.lane[kept]))
     kept, start, end = kept[order], start[order], end[order]
     used, row = np.unique(in_lanes.lane[kept], return_inverse=True)
     above = nesting.nest(row, start, end)
-    depth = nesting.sum_down(above, (above != NO_ROW).astype(np.int64))
+    depth = nesting.sum_down(above, (above != arrays.NO_ROW).astype(np.int64))
     order = np.lexsort((start, depth, row))
     kept, start, row, depth = kept[order], start[order], row[order], depth[order]
     # one cell more than events, for the cause -1 (none)
-    place = np.full(len(trace) + 1, NO_ROW, np.int64)
+    place = np.full(len(trace) + 1, arrays.NO_ROW, np.int64)
     place[kept] = np.arange(len(kept))
     names, name = np.unique(trace.codes("name").codes[kept], return_inverse=True)
     kinds, kind = np.unique(trace.codes("kind").codes[kept], return_inverse=True)

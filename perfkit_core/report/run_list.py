@@ -23,22 +23,8 @@ from perfkit_core.plugins.contracts import Source
 from perfkit_core.plugins.manager import get_plugins
 from perfkit_core.readers import run_folder
 from perfkit_core.report import facts
-from perfkit_core.storage import store
-from perfkit_core.storage.bytestream import head
-from perfkit_core.storage.store import SUFFIX
-from perfkit_core.storage.stored_file import is_ours, read_metadata
-from perfkit_core.system.paths import (
-    arrow_input,
-    as_path,
-    exists,
-    is_file,
-    is_folder,
-    is_remote,
-    modified_ns,
-    reaching,
-    readable,
-    walk_store,
-)
+from perfkit_core.storage import bytestream, store, stored_file
+from perfkit_core.system import paths
 
 COLUMNS: Final[tuple[Column, ...]] = (
     text("path", "Path"),
@@ -94,11 +80,11 @@ def list_runs(folder: str | os.PathLike[str], *, read_files: bool = False) -> pd
     files, framework to median_step_ns, events and findings need ``read_files``. ``folder`` may be the address of a
     store. Raises SourceError if it does not exist.
     """
-    root = as_path(folder)
+    root = paths.as_path(folder)
     store.flush(root)
-    with reaching(root):
-        if not is_folder(root):
-            missing = "no folder" if exists(root) else "no such folder"
+    with paths.reaching(root):
+        if not paths.is_folder(root):
+            missing = "no folder" if paths.exists(root) else "no such folder"
             raise SourceError(f"{root}: {missing}", "give the folder that contains your runs")
         runs = [run for path in _places(root) if (run := _run(path, read_files)) is not None]
     table = pd.DataFrame(
@@ -114,12 +100,12 @@ def list_runs(folder: str | os.PathLike[str], *, read_files: bool = False) -> pd
 
 def recognised(path: Path) -> bool:
     """Return whether a reader recognises a file or folder, by name and first bytes."""
-    return is_folder(path) or _source(path) is not None
+    return paths.is_folder(path) or _source(path) is not None
 
 
 def _source(path: Path) -> Source | None:
     try:
-        start = head(path) if is_file(path) else b""
+        start = bytestream.head(path) if paths.is_file(path) else b""
     except (OSError, PerfkitError):
         return None
     rated = [(source.sniff(path, start), index, source) for index, source in enumerate(get_plugins().sources())]
@@ -129,11 +115,15 @@ def _source(path: Path) -> Source | None:
 
 def _places(root: Path) -> Iterator[Path]:
     """Yield run folders and files outside of them, without hidden ones."""
-    walk = walk_store(root) if is_remote(root) else ((Path(here), dirs, files) for here, dirs, files in os.walk(root))
+    walk = (
+        paths.walk_store(root)
+        if paths.is_remote(root)
+        else ((Path(here), dirs, files) for here, dirs, files in os.walk(root))
+    )
     for here, subfolders, files in walk:
         # in place, as os.walk continues with this list
         subfolders[:] = sorted(name for name in subfolders if not name.startswith("."))
-        cycles = [name for name in files if name.endswith(SUFFIX)]
+        cycles = [name for name in files if name.endswith(store.SUFFIX)]
         if cycles:
             yield here
         yield from (here / name for name in sorted(set(files) - set(cycles)) if not name.startswith("."))
@@ -141,8 +131,8 @@ def _places(root: Path) -> Iterator[Path]:
 
 def _run(path: Path, read_files: bool) -> Run | None:
     """Return the figures of a place, with an error if it is broken; None if it is no profile."""
-    run = Run(readable(path), RUN)
-    folder, source = is_folder(path), None
+    run = Run(paths.readable(path), RUN)
+    folder, source = paths.is_folder(path), None
     if not folder:
         source = _source(path)
         if source is None:
@@ -155,27 +145,31 @@ def _run(path: Path, read_files: bool) -> Run | None:
             return _trace_file(run, path, read_files)
         return _stored(run, [path], ()) if _is_stored_run(path) else None
     except PerfkitError as error:
-        return replace(run, error=readable(error).removeprefix(f"{run.path}: ").removeprefix(f"{run.path}{os.sep}"))
+        return replace(
+            run, error=paths.readable(error).removeprefix(f"{run.path}: ").removeprefix(f"{run.path}{os.sep}")
+        )
     except (OSError, pa.ArrowException, ValueError) as error:
-        return replace(run, error=f"cannot be read ({' '.join(readable(error).split())})")
+        return replace(run, error=f"cannot be read ({' '.join(paths.readable(error).split())})")
 
 
 def _is_stored_run(path: Path) -> bool:
     """Return False for a Parquet file of another tool."""
     try:
-        with arrow_input(path) as file:
-            return is_ours(pq.read_metadata(file))
+        with paths.arrow_input(path) as file:
+            return stored_file.is_ours(pq.read_metadata(file))
     except (OSError, pa.ArrowException):
-        return path.name.endswith(SUFFIX)
+        return path.name.endswith(store.SUFFIX)
 
 
 def _stored(run: Run, files: Sequence[Path], about_folder: tuple[Finding, ...]) -> Run:
     """Return the figures of Parquet files."""
-    opened = [pq.ParquetFile(arrow_input(file)) for file in files]
-    stored = {str(file): read_metadata(one.metadata, file) for one, file in zip(opened, files, strict=True)}
+    opened = [pq.ParquetFile(paths.arrow_input(file)) for file in files]
+    stored = {str(file): stored_file.read_metadata(one.metadata, file) for one, file in zip(opened, files, strict=True)}
     filters = (pc.field("kind") == schema.STEP) & (pc.field("device") == schema.CPU)
     columns = ["step", "dur_ns"]
-    steps = pa.concat_tables([pq.read_table(arrow_input(file), columns=columns, filters=filters) for file in files])
+    steps = pa.concat_tables(
+        [pq.read_table(paths.arrow_input(file), columns=columns, filters=filters) for file in files]
+    )
     # findings of the run: a gap of one cycle is none if another cycle of its rank fills it
     numbers, about_ranks = run_folder.numbered({file: one.meta for file, one in stored.items()})
     metas = [
@@ -200,7 +194,7 @@ def _stored(run: Run, files: Sequence[Path], about_folder: tuple[Finding, ...]) 
 
 
 def _trace_file(run: Run, path: Path, read: bool) -> Run:
-    written = modified_ns(path)
+    written = paths.modified_ns(path)
     at = None if written is None else pd.Timestamp(written, unit="ns", tz="UTC")
     run = replace(run, file_bytes=path.stat().st_size, recorded_at=at)
     if not read:

@@ -11,8 +11,7 @@ import pandas as pd
 
 from perfkit_core.errors import UsageError, spelled_like
 from perfkit_core.language.messages import Text, mark, say
-from perfkit_core.model import schema
-from perfkit_core.model.meta import Finding
+from perfkit_core.model import meta, schema
 from perfkit_core.model.trace import Trace
 from perfkit_core.plugins.contracts import View, ViewRequest, split_grouping
 from perfkit_core.plugins.manager import get_plugins
@@ -45,7 +44,7 @@ _NO_DEVICE: Final = "no-device-events"
 
 
 def not_recorded(
-    holds: Callable[[str], bool], quality: Iterable[Finding], whole: pd.DataFrame, request: ViewRequest
+    holds: Callable[[str], bool], quality: Iterable[meta.Finding], whole: pd.DataFrame, request: ViewRequest
 ) -> tuple[str, ...]:
     """Return the columns that are empty in the view and in the events. ``holds``: whether the events have values in a
     column. Without device work, zeros of devices count as empty. A request for some of the events cannot show that a

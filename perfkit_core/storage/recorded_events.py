@@ -17,8 +17,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from perfkit_core.algorithms.arrays import NO_ROW, IntArray, to_int64
-from perfkit_core.algorithms.decimals import check_fits, span_ns
+from perfkit_core.algorithms import arrays, decimals
 from perfkit_core.assembly.assemble import OperatorNames, assemble
 from perfkit_core.assembly.draft import Recorded
 from perfkit_core.errors import SourceError
@@ -67,7 +66,7 @@ class RecordedWriter:
         batches. Raises OSError."""
         self.rows += batch.num_rows
         if batch.num_rows:
-            times = self._span_ns + span_ns(batch["start_ns"].to_numpy(), batch["dur_ns"].to_numpy())
+            times = self._span_ns + decimals.span_ns(batch["start_ns"].to_numpy(), batch["dur_ns"].to_numpy())
             self._span_ns = min(times), max(times)
         while batch.num_rows:
             part = batch.slice(0, ROW_GROUP - self._held_rows)
@@ -83,7 +82,7 @@ class RecordedWriter:
     ) -> None:
         """Complete the file. ``base_ns`` is added to every start when it is read. Raises OSError, and SourceError if a
         start or an end then does not fit 64 bits."""
-        check_fits(base_ns + time for time in self._span_ns)
+        decimals.check_fits(base_ns + time for time in self._span_ns)
         self._flush()
         self._written()
         stored = Stored(
@@ -149,19 +148,19 @@ def read_recorded(
     return assemble(recorded, stored.meta, quality, stored.rank, operator_names)
 
 
-def _parents(table: pa.Table) -> IntArray | None:
+def _parents(table: pa.Table) -> arrays.IntArray | None:
     """Return the row of each row's recorded parent, NO_ROW unless it precedes the row; None: no tree."""
     parent, node = (
-        to_int64(column.chunks, len(column), NO_ROW) if column.null_count < len(column) else None
+        arrays.to_int64(column.chunks, len(column), arrays.NO_ROW) if column.null_count < len(column) else None
         for column in (table["parent"], table["node"])
     )
     if parent is None or node is None:
         return parent
     # parents are numbers of nodes: find the first row that has each number
-    rows = np.flatnonzero(node != NO_ROW)
+    rows = np.flatnonzero(node != arrays.NO_ROW)
     rows = rows[np.argsort(node[rows], kind="stable")]
     at = rows[np.minimum(np.searchsorted(node[rows], parent), len(rows) - 1)]
-    return np.where((node[at] == parent) & (parent != NO_ROW) & (at < np.arange(len(node))), at, NO_ROW)
+    return np.where((node[at] == parent) & (parent != arrays.NO_ROW) & (at < np.arange(len(node))), at, arrays.NO_ROW)
 
 
 @functools.lru_cache(maxsize=len(SCHEMA))

@@ -20,11 +20,9 @@ from perfkit_core.errors import SourceError
 from perfkit_core.model import schema
 from perfkit_core.model.meta import StoredFinding, TraceMeta
 from perfkit_core.model.trace import Trace
-from perfkit_core.storage import writer
-from perfkit_core.storage.recorded_events import Complete, read_recorded
+from perfkit_core.storage import recorded_events, writer
 from perfkit_core.storage.stored_file import KEY, Stored, read_metadata, stored_columns
-from perfkit_core.system import failures
-from perfkit_core.system.paths import arrow_input, is_remote, replacing
+from perfkit_core.system import failures, paths
 
 SUFFIX: Final = ".perfkit.parquet"
 PARTIAL_SUFFIX: Final = ".perfkit.partial"
@@ -37,7 +35,7 @@ _BACKGROUND_WRITER: Final = "perfkit_core.recording.background"
 def write_trace(trace: Trace, path: Path) -> Path:
     """Write a trace to one file, atomically. Raises OSError. A file that a store refuses is kept on this machine; the
     error gives its path."""
-    with replacing(path, keep=True) as temporary, temporary.open("wb") as file:
+    with paths.replacing(path, keep=True) as temporary, temporary.open("wb") as file:
         write_table(trace, file)
     return path
 
@@ -75,7 +73,7 @@ def read_stored(path: Path) -> Trace:
     """Read a file that :func:`write_trace` or a ``RecordedWriter`` wrote. Raises SourceError for any other file. Reads
     only the footer of a trace; its columns follow on demand. Recorded events are assembled immediately."""
     try:
-        with arrow_input(path) as file:
+        with paths.arrow_input(path) as file:
             footer = pq.read_metadata(file)
         stored = read_metadata(footer, path)
         if stored.stage == "trace":
@@ -84,12 +82,12 @@ def read_stored(path: Path) -> Trace:
         from perfkit_core.plugins.manager import get_plugins  # here, as the built-in plugins read stored files
 
         operator_names = get_plugins().operator_names(stored.meta.framework)
-        return read_recorded(path, stored, operator_names, _complete(stored.reader, path))
+        return recorded_events.read_recorded(path, stored, operator_names, _complete(stored.reader, path))
     except (pa.ArrowException, OSError, ValueError) as error:
         raise SourceError(f"{path}: not a readable Parquet file ({error})", "record the run again") from None
 
 
-def _complete(reader: str, path: Path) -> Complete | None:
+def _complete(reader: str, path: Path) -> recorded_events.Complete | None:
     from perfkit_core.plugins.manager import get_plugins
 
     if not reader:
@@ -114,7 +112,7 @@ def mark_incomplete(run_dir: Path, cycle: int, error: BaseException) -> None:
     mark = run_dir / INCOMPLETE_MARK
     line = f"process {os.getpid()}, cycle {cycle}: {failures.told(error)}\n"
     try:
-        if is_remote(mark):  # stores cannot append
+        if paths.is_remote(mark):  # stores cannot append
             mark.write_text((mark.read_text(encoding="utf-8") if mark.exists() else "") + line, encoding="utf-8")
             return
         mark.parent.mkdir(parents=True, exist_ok=True)

@@ -25,8 +25,7 @@ from perfkit_core.model.columns import CALLS, CPU, DEPTH, HOST, NAME, ON_DEVICE,
 from perfkit_core.model.schema import NESTED_KINDS
 from perfkit_core.model.trace import Trace
 from perfkit_core.plugins.contracts import MergedRows, View, ViewRequest
-from perfkit_core.views import attribution
-from perfkit_core.views.grouping import SEPARATOR, called, is_frame
+from perfkit_core.views import attribution, grouping
 from perfkit_core.views.select import selected, threads
 from perfkit_core.views.tables import ratio
 
@@ -50,7 +49,7 @@ class Frames:
 def table(trace: Trace, request: ViewRequest) -> pd.DataFrame:
     """Return the frames as a tree, with :data:`COLUMNS`. The denominator of the ratios is the sum of the roots."""
     counted = selected(trace, request)
-    frames = tree_of_frames(trace, counted) if is_frame(trace).any() else tree_of_stacks(trace, counted)
+    frames = tree_of_frames(trace, counted) if grouping.is_frame(trace).any() else tree_of_stacks(trace, counted)
     tree, device = frames.tree, np.where(counted, attribution.self_device_ns(trace), 0)
     seen = nesting.sum_up(tree.parent, frames.calls + frames.total_ns) > 0
     order = preorder(tree.parent, heaviest_first((frames.names[key] for key in tree.key), frames.total_ns))
@@ -69,10 +68,10 @@ def table(trace: Trace, request: ViewRequest) -> pd.DataFrame:
 
 def tree_of_frames(trace: Trace, counted: BoolArray) -> Frames:
     """Return the tree and the time of frames recorded as events."""
-    frame = is_frame(trace)
+    frame = grouping.is_frame(trace)
     rows = np.flatnonzero(frame)
     recorded = trace.codes("name")
-    names, code = _distinct([called(name) for name in recorded.values])
+    names, code = _distinct([grouping.called(name) for name in recorded.values])
     start, end = trace.ints("start_ns")[rows], trace.end_ns[rows]
     above = nesting.nest(threads(trace).code[rows], start, end)
     parent = trace.ints("parent").copy()
@@ -101,8 +100,8 @@ def tree_of_stacks(trace: Trace, counted: BoolArray) -> Frames:
     leaf = []  # node of the innermost frame of each stack, which its text lists first
     for text in stack.values:
         node = NO_ROW
-        for name in reversed(text.split(SEPARATOR)):
-            node = nodes.setdefault((node, called(name)), len(nodes))
+        for name in reversed(text.split(grouping.SEPARATOR)):
+            node = nodes.setdefault((node, grouping.called(name)), len(nodes))
         leaf.append(node)
     names, key = _distinct([name for _, name in nodes])
     recorded = stack.codes >= 0
@@ -141,7 +140,7 @@ def running_before(trace: Trace) -> BoolArray:
     """Return the mask of recorded frames that were running when their recording began, shape (rows,). Such frames come
     before any frame ends, and their recorded line is the one they were at. A recording begins where a frame begins
     while no other of the process runs."""
-    rows = np.flatnonzero(is_frame(trace))
+    rows = np.flatnonzero(grouping.is_frame(trace))
     mask = np.zeros(len(trace), np.bool_)
     process, _ = groupby.distinct([trace.ints("rank")[rows], trace.ints("pid")[rows]], len(rows))
     order = np.lexsort((trace.ints("start_ns")[rows], process))

@@ -12,20 +12,15 @@ from typing import Final
 import numpy as np
 import pandas as pd
 
-from perfkit_core.algorithms import groupby, nesting
-from perfkit_core.algorithms.arrays import NO_ROW, BoolArray, IntArray
-from perfkit_core.algorithms.trees import heaviest_first, merge, preorder
+from perfkit_core.algorithms import arrays, groupby, nesting, trees
 from perfkit_core.language.messages import Message, Sentence, Text, mark, message
-from perfkit_core.model import columns
+from perfkit_core.model import columns, schema
 from perfkit_core.model.columns import CALLS, DEPTH, DEVICE, HOST, NAME, RATIO, Average, Share, duration, share
-from perfkit_core.model.schema import DEVICE_WORK, MEMCPY, NESTED_KINDS, OPERATOR_DETAIL, OPERATOR_KINDS
 from perfkit_core.model.trace import Trace
 from perfkit_core.plugins.contracts import MergedRows, View, ViewRequest
-from perfkit_core.views import fluid_overhead
+from perfkit_core.views import fluid_overhead, select, tables
 from perfkit_core.views.fluid_overhead import GROUPINGS, INSTANCE, THREAD, asked_for, launches, thread_numbers
 from perfkit_core.views.operators.calls import is_call
-from perfkit_core.views.select import THREAD_KEY, in_steps, selected, step_numbers
-from perfkit_core.views.tables import in_order_of, rounded_division
 
 _HOW: Final = {True: message("apart"), False: message("merged")}
 
@@ -34,14 +29,14 @@ def table(trace: Trace, request: ViewRequest) -> pd.DataFrame:
     by_thread, by_instance = asked_for(request, THREAD), asked_for(request, INSTANCE)
     parent, launched_by = trace.ints("parent"), trace.ints("launched_by")
     launched = np.bincount(launched_by[launches(trace)], minlength=len(trace))
-    copies = np.bincount(launched_by[launches(trace, MEMCPY)], minlength=len(trace))
+    copies = np.bincount(launched_by[launches(trace, schema.MEMCPY)], minlength=len(trace))
     copy_calls = (copies > 0) & (copies == launched)  # calls that launched only copies
-    events = trace.host & trace.rows("kind", *OPERATOR_KINDS, OPERATOR_DETAIL)
-    inside = fluid_overhead.outermost(trace, request) != NO_ROW
-    member = inside & selected(trace, request) & ((events & is_call(trace)) | copy_calls)
+    events = trace.host & trace.rows("kind", *schema.OPERATOR_KINDS, schema.OPERATOR_DETAIL)
+    inside = fluid_overhead.outermost(trace, request) != arrays.NO_ROW
+    member = inside & select.selected(trace, request) & ((events & is_call(trace)) | copy_calls)
 
     key, names = _labels(trace, member, copy_calls, by_thread, by_instance)
-    tree = merge(parent, key, member)
+    tree = trees.merge(parent, key, member)
     cpu, device = trace.ints("dur_ns"), np.zeros(len(trace), np.int64)
     work = launches(trace)
     np.add.at(device, launched_by[work], trace.ints("dur_ns")[work])
@@ -60,20 +55,20 @@ def table(trace: Trace, request: ViewRequest) -> pd.DataFrame:
         "device_ratio": _ratio(device_ns, total),
         "min_ns": smallest,
         "max_ns": np.maximum(largest, 0),
-        "avg_ns": rounded_division(total, calls),
-        "ratio": _ratio(total, np.full(len(tree), total[tree.parent == NO_ROW].sum())),
+        "avg_ns": tables.rounded_division(total, calls),
+        "ratio": _ratio(total, np.full(len(tree), total[tree.parent == arrays.NO_ROW].sum())),
     })  # fmt: skip
-    weight = heaviest_first(result["name"], result["total_ns"].to_numpy(np.int64))
-    return result.iloc[preorder(tree.parent, weight)].reset_index(drop=True)
+    weight = trees.heaviest_first(result["name"], result["total_ns"].to_numpy(np.int64))
+    return result.iloc[trees.preorder(tree.parent, weight)].reset_index(drop=True)
 
 
-def _ratio(part: IntArray, whole: IntArray) -> np.ndarray:
+def _ratio(part: arrays.IntArray, whole: arrays.IntArray) -> np.ndarray:
     return np.where(whole > 0, part / np.maximum(whole, 1), 0.0)
 
 
 def _labels(
-    trace: Trace, member: BoolArray, copy_calls: BoolArray, by_thread: bool, by_instance: bool
-) -> tuple[IntArray, list[str]]:
+    trace: Trace, member: arrays.BoolArray, copy_calls: arrays.BoolArray, by_thread: bool, by_instance: bool
+) -> tuple[arrays.IntArray, list[str]]:
     """Return the key of each event (-1: no member), shape (rows,), and the names that the keys index. Grouped by thread
     of the outermost member: ``thread0::conv2d``; by instance of outermost members: ``conv2d_0``."""
     rows = np.flatnonzero(member)
@@ -81,7 +76,7 @@ def _labels(
     # label: name, and for copying calls the direction; `plain` marks all other events
     plain = len(kind.values) + 1
     copied = np.full(len(trace), plain, np.int64)
-    copies = launches(trace, MEMCPY)
+    copies = launches(trace, schema.MEMCPY)
     copied[trace.ints("launched_by")[copies]] = kind.codes[copies]
     copied[~copy_calls] = plain
     width = len(kind.values) + 3
@@ -110,8 +105,8 @@ def _labels(
 def head(trace: Trace, request: ViewRequest) -> pd.DataFrame:
     """Return place, framework, steps, time unit, order, whether instances and threads are merged, and the threads."""
     by_thread, version = asked_for(request, THREAD), (trace.meta.framework, trace.meta.framework_version)
-    in_steps(trace, request)  # raises UsageError for a step that was not recorded
-    recorded = len(step_numbers(trace))
+    select.in_steps(trace, request)  # raises UsageError for a step that was not recorded
+    recorded = len(select.step_numbers(trace))
     if not recorded:
         steps = message("none recorded")
     elif request.steps is None:
@@ -129,7 +124,7 @@ def head(trace: Trace, request: ViewRequest) -> pd.DataFrame:
         (mark("threads"), _HOW[by_thread]),
     ]
     for number, row in enumerate(thread_numbers(trace)[1].tolist() if by_thread else ()):
-        rank, pid, tid = (trace.ints(name)[row] for name in THREAD_KEY)
+        rank, pid, tid = (trace.ints(name)[row] for name in select.THREAD_KEY)
         names = (trace.meta.thread_names.get(f"{r}:{pid}:{tid}") for r in (rank, 0))
         name = next((f" ({name})" for name in names if name), "")
         place = f"rank {rank}, " if len(trace.meta.ranks) > 1 else ""
@@ -141,13 +136,13 @@ def head(trace: Trace, request: ViewRequest) -> pd.DataFrame:
 def _place(trace: Trace) -> Text:
     """Return CPU, GPU or All, as in Paddle 1.x: the profiled places, not those of the machine."""
     codes = trace.codes("device")
-    used = np.unique(codes.codes[trace.rows("kind", *DEVICE_WORK) & (codes.codes >= 0)])
+    used = np.unique(codes.codes[trace.rows("kind", *schema.DEVICE_WORK) & (codes.codes >= 0)])
     if not len(used):
         return "CPU"
     products = {device.id: device.name for device in trace.meta.devices}
     names = sorted(codes.values[code] for code in used)
     shown = ", ".join(f"{name} ({products[name]})" if products.get(name) else name for name in names)
-    host = (trace.host & trace.rows("kind", *NESTED_KINDS)).any()
+    host = (trace.host & trace.rows("kind", *schema.NESTED_KINDS)).any()
     return message("All: CPU and {devices}", devices=shown) if host else f"GPU: {shown}"
 
 
@@ -190,6 +185,7 @@ HEAD_VIEW = View(
     group=fluid_overhead.GROUP,
     page=False,
     reduction=MergedRows(
-        finish=lambda table, request: in_order_of(table, "setting", dict.fromkeys(table["setting"])), together_only=True
+        finish=lambda table, request: tables.in_order_of(table, "setting", dict.fromkeys(table["setting"])),
+        together_only=True,
     ),
 )

@@ -12,17 +12,13 @@ from typing import Final
 import numpy as np
 import pandas as pd
 
-from perfkit_core.algorithms import nesting
-from perfkit_core.algorithms.arrays import NO_ROW, matches
-from perfkit_core.algorithms.trees import preorder
+from perfkit_core.algorithms import arrays, nesting, trees
 from perfkit_core.language.messages import message
-from perfkit_core.model.columns import CALLS, DEPTH, NAME, RATIO, Share, duration
-from perfkit_core.model.schema import MEMCPY, RUNTIME, SYNC
+from perfkit_core.model import columns, schema
 from perfkit_core.model.trace import Trace
 from perfkit_core.plugins.contracts import MergedRows, View, ViewRequest
+from perfkit_core.views import select, tables
 from perfkit_core.views.fluid_overhead import GROUP, direction, total_time
-from perfkit_core.views.select import selected
-from perfkit_core.views.tables import parents
 
 MODES: Final = ("GpuMemcpyAsync", "GpuMemcpySync", "GpuMemcpy (launch not recorded)")
 _ASYNC, _SYNC, _UNKNOWN = range(3)
@@ -31,18 +27,18 @@ _NAMES_MODE: Final = "(?i)memcpy_?a?sync"
 
 def table(trace: Trace, request: ViewRequest) -> pd.DataFrame:
     """Return modes with their directions below, with :data:`COLUMNS`. Without operators, the ratio is NA."""
-    rows = np.flatnonzero(selected(trace, request) & trace.rows("kind", MEMCPY))
+    rows = np.flatnonzero(select.selected(trace, request) & trace.rows("kind", schema.MEMCPY))
     names, launched_by = trace.codes("name"), trace.ints("launched_by")[rows]
-    names_mode = trace.host & names.lookup(matches(names.values, _NAMES_MODE), False)
+    names_mode = trace.host & names.lookup(arrays.matches(names.values, _NAMES_MODE), False)
     around = nesting.outermost(trace.ints("parent"), names_mode)[launched_by]
-    call = np.where(trace.rows("kind", RUNTIME, SYNC)[launched_by], launched_by, NO_ROW)
-    event = np.where(launched_by == NO_ROW, NO_ROW, np.where(around >= 0, around, call))
-    asynchronous = names.lookup(matches(names.values, "(?i)async"), False)[event]
+    call = np.where(trace.rows("kind", schema.RUNTIME, schema.SYNC)[launched_by], launched_by, arrays.NO_ROW)
+    event = np.where(launched_by == arrays.NO_ROW, arrays.NO_ROW, np.where(around >= 0, around, call))
+    asynchronous = names.lookup(arrays.matches(names.values, "(?i)async"), False)[event]
 
     kinds = trace.codes("copy_kind")
     directions = np.array([*map(direction, kinds.values), direction("")], dtype=object)
     copies = pd.DataFrame({
-        "mode": np.where(event == NO_ROW, _UNKNOWN, np.where(asynchronous, _ASYNC, _SYNC)),
+        "mode": np.where(event == arrays.NO_ROW, _UNKNOWN, np.where(asynchronous, _ASYNC, _SYNC)),
         "name": directions[kinds.codes[rows]],
         "ns": trace.ints("dur_ns")[rows],
     })  # fmt: skip
@@ -61,16 +57,16 @@ def _finish(table: pd.DataFrame, request: ViewRequest) -> pd.DataFrame:
     place = table["name"].map({name: -number for number, name in enumerate(MODES)})
     depth = table["depth"].to_numpy(np.int64)
     weight = np.where(depth == 0, place.fillna(0).to_numpy(np.int64), table["total_ns"].to_numpy(np.int64))
-    return table.iloc[preorder(parents(depth), weight)].reset_index(drop=True)
+    return table.iloc[trees.preorder(tables.parents(depth), weight)].reset_index(drop=True)
 
 
-_OF_OPERATORS: Final = Share("total_ns", whole=lambda trace, request, table: total_time(trace, request))
+_OF_OPERATORS: Final = columns.Share("total_ns", whole=lambda trace, request, table: total_time(trace, request))
 COLUMNS: Final = (
-    DEPTH,
-    replace(NAME, description="mode, below it the directions"),
-    CALLS,
-    duration("total_ns", "Total", per_step=True),
-    replace(RATIO, merge=_OF_OPERATORS, description="of the total time of the operators"),
+    columns.DEPTH,
+    replace(columns.NAME, description="mode, below it the directions"),
+    columns.CALLS,
+    columns.duration("total_ns", "Total", per_step=True),
+    replace(columns.RATIO, merge=_OF_OPERATORS, description="of the total time of the operators"),
 )
 
 VIEW = View(

@@ -9,9 +9,8 @@ from typing import Any, Final
 import numpy as np
 import pandas as pd
 
-from perfkit_core.algorithms import nesting
+from perfkit_core.algorithms import nesting, trees
 from perfkit_core.algorithms.arrays import NO_ROW, BoolArray, IntArray
-from perfkit_core.algorithms.trees import merge
 from perfkit_core.errors import UsageError
 from perfkit_core.model.schema import ANNOTATION, BACKWARD, FORWARD, NESTED_KINDS, PYTHON
 from perfkit_core.model.trace import Trace
@@ -78,7 +77,7 @@ def around(trace: Trace, rows: IntArray, member: BoolArray, outermost_first: boo
     """Return the names of the ``member`` events around each row, separated by ``;``; null for none. Shape
     (len(rows),)."""
     names = trace.codes("name")
-    tree = merge(trace.ints("parent"), names.codes.astype(np.int64), member)
+    tree = trees.merge(trace.ints("parent"), names.codes.astype(np.int64), member)
     paths: list[str] = []
     for above, key in zip(tree.parent.tolist(), tree.key.tolist(), strict=True):
         ends = [names.values[key]] if above == NO_ROW else [names.values[key], paths[above]]

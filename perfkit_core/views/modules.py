@@ -19,10 +19,8 @@ from perfkit_core.algorithms.trees import preorder
 from perfkit_core.assembly.labels import ModuleLabel, parse_module_label
 from perfkit_core.assembly.layers import CALL_SEPARATOR, labelled
 from perfkit_core.language.messages import message
-from perfkit_core.model import columns
-from perfkit_core.model.architecture import Architecture, Layer, from_meta, path_parents
+from perfkit_core.model import architecture, columns, schema
 from perfkit_core.model.columns import CALLS, CPU, DEPTH, DEVICE, FIRST, FLOPS, HOST, NAME, ON_DEVICE, Share, share
-from perfkit_core.model.schema import DEVICE_WORK, FORWARD, OPERATOR_KINDS
 from perfkit_core.model.trace import Trace
 from perfkit_core.plugins.contracts import MergedRows, View, ViewRequest
 from perfkit_core.views.grouping import keys
@@ -56,7 +54,7 @@ class ModuleTree:
     class_name: list[str]
     parent: IntArray
     path: list[str]
-    architectures: tuple[Architecture, ...] = ()
+    architectures: tuple[architecture.Architecture, ...] = ()
 
     def __len__(self) -> int:
         return len(self.module)
@@ -67,7 +65,7 @@ class ModuleTree:
         column = trace.codes("module")
         return column.lookup(np.array([position.get(value, NO_ROW) for value in column.values], np.int64), NO_ROW)
 
-    def stored(self) -> list[Layer | None]:
+    def stored(self) -> list[architecture.Layer | None]:
         """Return the stored Layer of each layer, and None for the events in no layer."""
         layers = {layer.path: layer for model in self.architectures for layer in model.layers}
         return [*(layers.get(path) for path in self.path), None]
@@ -77,11 +75,11 @@ def module_tree(trace: Trace) -> ModuleTree:
     """Return the layers in the labels of calls and in the stored models, else those of the module column."""
     labels = [label for name in trace.codes("name").values if (label := parse_module_label(name))]
     if labels:
-        models = from_meta(trace.meta)
+        models = architecture.from_meta(trace.meta)
         classes = {label.path: label.class_name for label in labels}
         classes |= {layer.path: layer.class_name for model in models for layer in model.layers}
         paths = sorted(classes)
-        parent = path_parents(paths)
+        parent = architecture.path_parents(paths)
         modules = [ModuleLabel(path, classes[path]).module for path in paths]
         names = []
         for path, module, above in zip(paths, modules, parent.tolist(), strict=True):
@@ -115,7 +113,7 @@ def event_counts(trace: Trace, request: ViewRequest, tree: ModuleTree) -> Counts
     node, parent = tree.nodes(trace), trace.ints("parent")
     in_request, in_device = in_steps(trace, request), on_device(trace, request.device)
     operator = selected(trace, replace(request, device=None)) & in_device
-    operator &= trace.host & trace.rows("kind", *OPERATOR_KINDS)
+    operator &= trace.host & trace.rows("kind", *schema.OPERATOR_KINDS)
     inside = nesting.nearest_on_path(parent, operator) != NO_ROW
     inside_or_none = np.append(inside, False)  # the last item is for row -1
 
@@ -124,11 +122,11 @@ def event_counts(trace: Trace, request: ViewRequest, tree: ModuleTree) -> Counts
     if labels.paths:
         call, mark = of_layer & (labels.path >= 0), of_layer & (labels.mark >= 0)
     else:
-        call, mark = of_layer & trace.rows("kind", FORWARD), np.zeros(len(trace), np.bool_)
+        call, mark = of_layer & trace.rows("kind", schema.FORWARD), np.zeros(len(trace), np.bool_)
 
     # with a filter on names or kinds, only the work and memory of the selected operators counts
     filtered = request.pattern is not None or request.kind is not None
-    work = trace.rows("kind", *DEVICE_WORK) & in_device & in_request
+    work = trace.rows("kind", *schema.DEVICE_WORK) & in_device & in_request
     allocating = in_request & in_device
     if filtered:
         work &= inside_or_none[trace.ints("launched_by")]
@@ -155,7 +153,7 @@ def event_counts(trace: Trace, request: ViewRequest, tree: ModuleTree) -> Counts
     stored_flops = any(layer.flops is not None for model in tree.architectures for layer in model.layers)
     unrecorded = {
         "backward_calls": not mark.any(),
-        "device_ns": not trace.rows("kind", *DEVICE_WORK).any(),
+        "device_ns": not trace.rows("kind", *schema.DEVICE_WORK).any(),
         "bytes": not len(memory.row),
         "flops": not (stored_flops or (operator_flops != _UNKNOWN).any()),
     }

@@ -7,8 +7,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from perfkit_paddle import framework
-from perfkit_paddle.record import PaddleRecording
+from perfkit_paddle import framework, record
 
 if TYPE_CHECKING:
     from paddle.callbacks import Callback as _Callback
@@ -24,7 +23,7 @@ class PerfkitCallback(_Callback):  # type: ignore[misc]
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__()
-        self._recording = PaddleRecording(*args, **kwargs)
+        self._recording = record.PaddleRecording(*args, **kwargs)
 
     def close(self) -> None:
         """Write the recording of an interrupted training, if there is one."""

@@ -15,11 +15,10 @@ import pyarrow as pa
 from perfkit_core.errors import SourceError
 from perfkit_core.language.messages import Message, message
 from perfkit_core.model.meta import Finding
+from perfkit_core.readers.chrome import repair, scanned_rows
 from perfkit_core.readers.chrome.dialect import ChromeEvent, Dialect
 from perfkit_core.readers.chrome.event_list import MAX_VALUE_BYTES, WINDOW_BYTES, EventList
 from perfkit_core.readers.chrome.recorder import Recorder
-from perfkit_core.readers.chrome.repair import NO_JSON_NUMBER, value_end, values_mended
-from perfkit_core.readers.chrome.scanned_rows import Portion
 from perfkit_core.storage.recorded_events import ROW_GROUP, RecordedWriter
 
 AnyDialect = TypeVar("AnyDialect", bound=Dialect)
@@ -45,7 +44,7 @@ class ChromeFile(EventList):
             assert isinstance(batch, list)
             yield batch
 
-    def portions(self, dialect: Dialect | None) -> Iterator[list[ChromeEvent] | Portion]:
+    def portions(self, dialect: Dialect | None) -> Iterator[list[ChromeEvent] | scanned_rows.Portion]:
         """Yield all events in file order, as scanned columns where the dialect's rules and the text allow it."""
         self.header = {}
         window = self.window
@@ -73,7 +72,7 @@ class ChromeFile(EventList):
         finally:
             window.close()
 
-    def _object(self, dialect: Dialect | None) -> Iterator[list[ChromeEvent] | Portion]:
+    def _object(self, dialect: Dialect | None) -> Iterator[list[ChromeEvent] | scanned_rows.Portion]:
         has_events = False
         while (key := self._key()) is not None:
             if key == "traceEvents" and self.peek() == b"[":
@@ -129,7 +128,7 @@ class ChromeFile(EventList):
             except RecursionError:
                 raise self.broken("a header value is nested too deep") from None
             except json.JSONDecodeError as error:
-                end = value_end(raw) if NO_JSON_NUMBER.match(raw, error.pos) else None
+                end = repair.value_end(raw) if repair.NO_JSON_NUMBER.match(raw, error.pos) else None
             if end is not None and end < len(raw):  # a number that ends with the text may continue after it
                 break
             if window.finished and self.position + size >= len(window.data):
@@ -153,7 +152,7 @@ def _decoded(raw: bytes) -> Any:
     try:
         return json.loads(text, strict=False, parse_float=_number, parse_constant=str)
     except ValueError:
-        return json.loads(values_mended(raw), strict=False, parse_float=_number)
+        return json.loads(repair.values_mended(raw), strict=False, parse_float=_number)
 
 
 def _number(text: str) -> float | str:

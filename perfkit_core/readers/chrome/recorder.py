@@ -10,8 +10,8 @@ import numpy as np
 import pyarrow as pa
 
 from perfkit_core.algorithms.arrays import IntArray
-from perfkit_core.assembly.draft import Recorded
-from perfkit_core.assembly.labels import with_description
+from perfkit_core.assembly import draft, labels
+from perfkit_core.readers.chrome import reference_rows, row_table
 from perfkit_core.readers.chrome.dialect import (
     DECODER,
     SCAN_FROM_BYTES,
@@ -21,8 +21,6 @@ from perfkit_core.readers.chrome.dialect import (
     integer,
     timed_events,
 )
-from perfkit_core.readers.chrome.reference_rows import RowLists
-from perfkit_core.readers.chrome.row_table import Gathering, RowTable
 from perfkit_core.readers.chrome.rows import ARGUMENT_TEXTS, NULL, Numbers, Origins, Rows, Vocabulary
 from perfkit_core.readers.chrome.scanned_rows import Portion, Translation, Words
 
@@ -58,7 +56,7 @@ class Recorder:
         """Of each origin, whether its events may be collectives."""
         self._described: dict[tuple[str | None, ...], tuple[str | None, int]] = {}
         self._translations: dict[int, Translation] = {}
-        self._rows = Gathering()
+        self._rows = row_table.Gathering()
         self._scanner: Scanner | None = None
         self._text_bytes = 0
 
@@ -96,15 +94,15 @@ class Recorder:
             raise ValueError(f"{len(decoded)} events, but times of {len(times[0])}")
         self.add(decoded, times)
 
-    def recorded(self, base_ns: int = 0, in_order: bool = True) -> Recorded:
+    def recorded(self, base_ns: int = 0, in_order: bool = True) -> draft.Recorded:
         """Return the events so far and forget them. ``base_ns`` is added to their starts. They are sorted as the event
         table unless ``in_order`` is False."""
-        table = RowTable(self._rows.taken(), self._origins, self._vocabularies, base_ns, in_order)
-        return Recorded(table.table(compact=True))
+        table = row_table.RowTable(self._rows.taken(), self._origins, self._vocabularies, base_ns, in_order)
+        return draft.Recorded(table.table(compact=True))
 
     def taken(self) -> pa.Table:
         """Return the events so far as a table, and forget them."""
-        table = RowTable(self._rows.taken(), self._origins, self._vocabularies, 0, in_order=False)
+        table = row_table.RowTable(self._rows.taken(), self._origins, self._vocabularies, 0, in_order=False)
         return table.table(compact=False)
 
     def _add_scanned(self, portion: Portion, times: tuple[IntArray, IntArray] | None = None) -> None:
@@ -163,7 +161,7 @@ class Recorder:
                 if len(self._described) >= _REMEMBERED:
                     self._described.clear()
                 collective, size = self._dialect.described(*key)
-                self._described[key] = with_description(key[1], collective), size
+                self._described[key] = labels.with_description(key[1], collective), size
             args.append(self._described[key][0])
             sizes.append(self._described[key][1])
         part.replace(at, args)
@@ -176,7 +174,7 @@ class Recorder:
 
     def _one_by_one(
         self, events: Sequence[ChromeEvent], times: tuple[IntArray, IntArray] | None = None
-    ) -> tuple[RowLists, tuple[IntArray, IntArray], list[int]]:
+    ) -> tuple[reference_rows.RowLists, tuple[IntArray, IntArray], list[int]]:
         """Return the cells of events, their times, and which of the events are rows. The only Python loop over
         events."""
         kept = [i for i, event in enumerate(events) if self._wanted(event)]
@@ -187,7 +185,7 @@ class Recorder:
             self.mistimed += len(kept) - len(timed)
             kept = [kept[at] for at in timed]
             start_ns[[at for at, i in enumerate(kept) if not bytes(events[i].ts)]] = NULL
-        lists = RowLists(self._dialect, self._labels)
+        lists = reference_rows.RowLists(self._dialect, self._labels)
         for i in kept:
             lists.take(events[i])
         return lists, (start_ns, dur_ns), kept

@@ -14,8 +14,7 @@ from perfkit_core.language.messages import say, worded
 from perfkit_core.language.units import Unit
 from perfkit_core.renderers.cells import cut, plain, visible
 from perfkit_core.renderers.table_columns import common_unit, heading, values
-from perfkit_core.report.display import parents
-from perfkit_core.report.model import Chart, Section
+from perfkit_core.report import display, model
 
 MOST_NODES: Final = 1500
 """Maximum number of boxes that browsers draw and zoom without delay."""
@@ -28,7 +27,7 @@ _LEVEL: Final = 24
 Numbers = npt.NDArray[np.float64]
 
 
-def hierarchy(section: Section, chart: Chart) -> dict[str, Any] | None:
+def hierarchy(section: model.Section, chart: model.Chart) -> dict[str, Any] | None:
     """Return ``{"kind", "height" (pixels), "labels", "short" (beside bars; empty for icicles), "parents" (positions,
     -1: outermost), "left_out", "unit", "weights": [{"name", "sizes", "values"}]}``; None if nothing has a size.
 
@@ -36,7 +35,7 @@ def hierarchy(section: Section, chart: Chart) -> dict[str, Any] | None:
     are drawn.
     """
     table = section.table
-    above = parents(table["depth"].to_numpy(np.int64))
+    above = display.parents(table["depth"].to_numpy(np.int64))
     weights: dict[str, Numbers] = {
         name: np.maximum(table[name].fillna(0).to_numpy(np.float64), 0) for name in chart.y if name in table.columns
     }
@@ -87,7 +86,7 @@ _AROUND: Final = 80
 _TALLEST: Final = 900
 
 
-def heatmap(section: Section, chart: Chart) -> dict[str, Any] | None:
+def heatmap(section: model.Section, chart: model.Chart) -> dict[str, Any] | None:
     """Return ``{"kind", "height" (pixels), "rows", "columns" (labels), "row_title", "column_title", "marked" (positions
     of rows), "weights": [{"name", "unit", "values" (rows × columns, None if unknown)}]}``; None without data. Of
     several table rows for a cell, the first is drawn."""

@@ -9,11 +9,8 @@ from typing import TYPE_CHECKING, Final
 
 from perfkit_core.language.messages import language, say, texts_of
 from perfkit_core.language.units import FAMILIES
-from perfkit_core.renderers import parts
-from perfkit_core.renderers.cells import cut, visible
-from perfkit_core.renderers.html import charts, packing
-from perfkit_core.renderers.html.packing import packed
-from perfkit_core.renderers.html.sections import LONGEST, SHORTEST, at_a_glance, nested, of_section
+from perfkit_core.renderers import cells, parts
+from perfkit_core.renderers.html import charts, packing, sections
 from perfkit_core.report.model import Report
 
 if TYPE_CHECKING:
@@ -29,7 +26,7 @@ TIMELINE: Final = tuple(
 
 
 def render(report: Report) -> str:
-    blocks = [of_section(index, section) for index, section in enumerate(report.sections)]
+    blocks = [sections.of_section(index, section) for index, section in enumerate(report.sections)]
     figures, rich = any(block.figure for block in blocks), any(block.rich for block in blocks)
     timelines = any(block.timeline for block in blocks)
     scripts = ["page.js"]
@@ -53,14 +50,14 @@ def render(report: Report) -> str:
             facts=parts.source_facts(report),
             findings=parts.findings(report),
             beside_most=parts.BESIDE,
-            blocks=nested(blocks),
+            blocks=sections.nested(blocks),
             ids={block.section.name: block.id for block in blocks},
-            glance=list(map(at_a_glance, report.glance)),
+            glance=list(map(sections.at_a_glance, report.glance)),
             style=_resource("report.css"),
             libraries=libraries,
             scripts=[_resource(name) for name in scripts],
-            longest=LONGEST,
-            shortest=SHORTEST,
+            longest=sections.LONGEST,
+            shortest=sections.SHORTEST,
             plain=_PLAIN,
             language=language(),
             texts={text: said for name in scripts for text, said in texts_of(_resource(name)).items()},
@@ -92,7 +89,7 @@ def _environment() -> jinja2.Environment:
         lstrip_blocks=True,
     )
     environment.globals.update(say=say)
-    environment.filters.update(visible=visible, bar=bar, cut=cut, bare=bare, packed=packed)
+    environment.filters.update(visible=cells.visible, bar=bar, cut=cells.cut, bare=bare, packed=packing.packed)
     return environment
 
 

@@ -19,8 +19,7 @@ from perfkit_core.language.messages import Text, message
 from perfkit_core.model.columns import CALLS, MAX, MIN, added_by, count, duration, key, rate, size
 from perfkit_core.model.trace import Trace
 from perfkit_core.plugins.contracts import Reduction, View, ViewRequest
-from perfkit_core.views.communication.instances import Partial, check_groupings, reduce, reduce_each
-from perfkit_core.views.communication.stragglers import arrivals, transfer_ns
+from perfkit_core.views.communication import instances, stragglers
 from perfkit_core.views.tables import lower_median
 
 GROUPINGS: Final = ("size", "rank", "step")
@@ -33,19 +32,19 @@ _TIMES: Final = {
 
 
 def table(trace: Trace, request: ViewRequest) -> pd.DataFrame:
-    return merge(reduce_each(trace, request), request)
+    return merge(instances.reduce_each(trace, request), request)
 
 
-def merge(partials: Sequence[Partial], request: ViewRequest) -> pd.DataFrame:
-    check_groupings(VIEW, request)
-    calls = arrivals(partials)
+def merge(partials: Sequence[instances.Partial], request: ViewRequest) -> pd.DataFrame:
+    instances.check_groupings(VIEW, request)
+    calls = stragglers.arrivals(partials)
     calls = calls[calls.pop("chosen").astype(bool)]
     texts = {name: calls[name].astype(object).where(calls[name].notna(), None) for name in ("collective", "group")}
     calls = calls.assign(
         **texts,
         size=calls["bytes"] if "size" in request.by else size_class(calls["bytes"]),
         factor=bus_factors(calls["collective"], calls["group_size"]),
-        transfer=transfer_ns(calls),
+        transfer=stragglers.transfer_ns(calls),
     )
     keys = [*(name for name in ("rank", "step") if name in request.by), *_KEYS]
     if calls.empty:
@@ -150,5 +149,5 @@ VIEW = View(
     groupings=GROUPINGS,
     order="total_ns",
     explain_empty=_explain,
-    reduction=Reduction(reduce, merge),
+    reduction=Reduction(instances.reduce, merge),
 )

@@ -16,7 +16,6 @@ import pandas as pd
 
 from perfkit_core.algorithms import intervals, nesting
 from perfkit_core.algorithms.arrays import NO_ROW, BoolArray
-from perfkit_core.algorithms.intervals import Intervals
 from perfkit_core.language.messages import message
 from perfkit_core.model.columns import DEVICE, RATIO, added_by, count, duration, size, words
 from perfkit_core.model.schema import COMMUNICATION, KERNEL, OPERATOR
@@ -178,7 +177,7 @@ def distinct(trace: Trace, mask: BoolArray) -> int:
     return int(np.unique(pairs, axis=1).shape[1])
 
 
-def _union(trace: Trace, mask: BoolArray) -> Intervals:
+def _union(trace: Trace, mask: BoolArray) -> intervals.Intervals:
     return intervals.union(trace.ints("start_ns")[mask], trace.end_ns[mask])
 
 

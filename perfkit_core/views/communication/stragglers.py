@@ -17,8 +17,7 @@ from perfkit_core.language.messages import message
 from perfkit_core.model.columns import MAX, MIN, RANK, count, duration, key, share, text
 from perfkit_core.model.trace import Trace
 from perfkit_core.plugins.contracts import Reduction, View, ViewRequest
-from perfkit_core.views.communication import instances
-from perfkit_core.views.communication.clock_model import ahead_ns, clock_offsets, crossing_ns, meetings
+from perfkit_core.views.communication import clock_model, instances
 from perfkit_core.views.tables import lower_median, rounded_division
 
 GROUPINGS: Final = ("rank", "step")
@@ -101,13 +100,13 @@ def arrivals(partials: Sequence[instances.Partial]) -> pd.DataFrame:
     ``complete`` either.
     """
     collectives = instances.all_collectives(partials)
-    clocks = clock_offsets(collectives)
-    meeting = meetings(collectives, clocks)
+    clocks = clock_model.clock_offsets(collectives)
+    meeting = clock_model.meetings(collectives, clocks)
     rank, dur = collectives["rank"][meeting.index].astype("int64"), collectives["dur_ns"][meeting.index]
     met = pd.DataFrame({"meeting": meeting, "rank": rank, "start": collectives["start_ns"][meeting.index]})
     met["end"] = met["start"] + dur
     for edge in ("start", "end"):
-        met[edge] -= ahead_ns(clocks, met["rank"].to_numpy(np.int64), met[edge].to_numpy())
+        met[edge] -= clock_model.ahead_ns(clocks, met["rank"].to_numpy(np.int64), met[edge].to_numpy())
     by_meeting = met.groupby("meeting")
     first, last = by_meeting["start"].transform("min"), by_meeting["start"].transform("max")
     latest = met[met["start"] == last].sort_values("rank").drop_duplicates("meeting")
@@ -115,7 +114,7 @@ def arrivals(partials: Sequence[instances.Partial]) -> pd.DataFrame:
 
     # The error of a wait is at most the crossing of the bounds of either clock plus the difference of the ends, which
     # should be equal. A last rank that took longer than another seems to have waited for that one itself.
-    took, crossing = met["end"] - met["start"], crossing_ns(clocks)
+    took, crossing = met["end"] - met["start"], clock_model.crossing_ns(clocks)
     of_last = latest.set_index("meeting")
     itself = of_last["end"] - of_last["start"] - took.groupby(met["meeting"]).min()
     of_last = of_last.assign(itself=itself, crossing=of_last["rank"].map(crossing)).loc[met["meeting"]]

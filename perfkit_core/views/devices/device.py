@@ -21,10 +21,8 @@ from perfkit_core.model.columns import DEVICE, DEVICE_NAME, FIRST, Share, count,
 from perfkit_core.model.schema import DEVICE_WORK, KERNEL
 from perfkit_core.model.trace import Trace
 from perfkit_core.plugins.contracts import Reduction, View, ViewRequest
-from perfkit_core.views.attribution import native_counted
-from perfkit_core.views.select import in_steps, rank_codes, spans
-from perfkit_core.views.steps.activity import covered_ns
-from perfkit_core.views.steps.step_rows import native_steps
+from perfkit_core.views import attribution, select
+from perfkit_core.views.steps import activity, step_rows
 from perfkit_core.views.tables import merge_tables, ratio, stacked
 
 _TYPES: Final = {"kernels": "Int64", "busy_ns": "Int64", "span_ns": "Int64", "utilisation_ratio": "Float64",
@@ -41,13 +39,13 @@ def table(trace: Trace, request: ViewRequest) -> pd.DataFrame:
 
 def _devices(trace: Trace, request: ViewRequest) -> Iterator[dict[str, object]]:
     """Yield a row per device, by name. Times are unions per device and rank, summed over the ranks."""
-    codes, (rank, ranks), chosen = trace.codes("device"), rank_codes(trace), in_steps(trace, request)
+    codes, (rank, ranks), chosen = trace.codes("device"), select.rank_codes(trace), select.in_steps(trace, request)
     start, end, counts = trace.ints("start_ns"), trace.end_ns, trace.rows("kind", KERNEL)
     if request.native:
-        counts, steps = counts & native_counted(trace), native_steps(trace, chosen)
+        counts, steps = counts & attribution.native_counted(trace), step_rows.native_steps(trace, chosen)
         of_steps = rank[steps], start[steps], end[steps]
     else:
-        of_steps = spans(trace, chosen)
+        of_steps = select.spans(trace, chosen)
     work = np.flatnonzero(trace.rows("kind", *DEVICE_WORK) & (codes.codes >= 0))
     used, pair = groupby.ranked(codes.codes[work] * np.int64(ranks) + rank[work], len(codes.values) * ranks)
     device, of_rank = used // ranks, used % ranks
@@ -64,7 +62,7 @@ def _devices(trace: Trace, request: ViewRequest) -> Iterator[dict[str, object]]:
         there = np.zeros(len(kernels), np.bool_)
         for number, part in enumerate(groupby.parts(pair, len(used))):
             steps_of_pair = first[within == number], last[within == number]
-            there[part] = covered_ns(steps_of_pair, start[kernels[part]], end[kernels[part]]) > 0
+            there[part] = activity.covered_ns(steps_of_pair, start[kernels[part]], end[kernels[part]]) > 0
         kernels, pair = kernels[there], pair[there]
     busy, whole, either = (
         intervals.union_length_by(groups, len(used), starts, ends)

@@ -22,10 +22,8 @@ from perfkit_core.model.columns import CALLS, DEVICE, DEVICE_NAME, NAME, ON_DEVI
 from perfkit_core.model.schema import KERNEL, OPERATOR_KINDS
 from perfkit_core.model.trace import Trace
 from perfkit_core.plugins.contracts import MergedRows, View, ViewRequest
-from perfkit_core.views import grouping
-from perfkit_core.views.attribution import short_kernel_names
+from perfkit_core.views import attribution, grouping, select
 from perfkit_core.views.operators.calls import operator_names
-from perfkit_core.views.select import selected
 from perfkit_core.views.tables import group, plain, ratio, texts
 
 GROUPINGS: Final = ("operator", "stream", "device", "launch", "module", "phase", "step", "rank")
@@ -35,7 +33,7 @@ LAUNCH: Final = "launch"
 def table(trace: Trace, request: ViewRequest) -> pd.DataFrame:
     """Return one row per kernel and device, with :data:`COLUMNS`. Natively the rows of all devices are merged, and
     names end with the template arguments. Raises UsageError."""
-    rows = np.flatnonzero(selected(trace, request) & trace.rows("kind", KERNEL))
+    rows = np.flatnonzero(select.selected(trace, request) & trace.rows("kind", KERNEL))
     names: dict[str, Any] = {"name": texts(trace.codes("name"), rows)}
     if not request.native or "device" in request.by:
         names["device"] = texts(trace.codes("device"), rows)
@@ -48,7 +46,7 @@ def table(trace: Trace, request: ViewRequest) -> pd.DataFrame:
     share = ratio(times["total_device_ns"], int(times["total_device_ns"].sum()))
     result = groups.keys.assign(calls=groups.calls(), **times, ratio=share)
     if request.native:
-        result["name"] = short_kernel_names(pd.Categorical(result["name"]))
+        result["name"] = attribution.short_kernel_names(pd.Categorical(result["name"]))
     return plain(result)
 
 

@@ -13,9 +13,8 @@ from perfkit_core.model.columns import CALLS, DEVICE, DEVICE_NAME, KIND, ON_DEVI
 from perfkit_core.model.schema import MEMCPY, MEMSET
 from perfkit_core.model.trace import Trace
 from perfkit_core.plugins.contracts import MergedRows, View, ViewRequest
-from perfkit_core.views import grouping
+from perfkit_core.views import grouping, select
 from perfkit_core.views.devices.kernels import OF_LAUNCH
-from perfkit_core.views.select import selected
 from perfkit_core.views.tables import group, integers, plain, texts
 
 GROUPINGS: Final = ("operator", "stream", "device", "module", "phase", "step", "rank")
@@ -33,7 +32,7 @@ def table(trace: Trace, request: ViewRequest) -> pd.DataFrame:
 
 def measured(trace: Trace, request: ViewRequest) -> pd.DataFrame:
     """Return the columns of the table with TOLD_NS instead of the bandwidth. Raises UsageError."""
-    rows = np.flatnonzero(selected(trace, request) & trace.rows("kind", MEMCPY, MEMSET))
+    rows = np.flatnonzero(select.selected(trace, request) & trace.rows("kind", MEMCPY, MEMSET))
     keys = {name: texts(trace.codes(name), rows) for name in ("kind", "copy_kind", "device")}
     groups = group(keys | grouping.keys(trace, request, rows, GROUPINGS, OF_LAUNCH))
     duration, moved = trace.ints("dur_ns")[rows], trace.ints("bytes", -1)[rows]

@@ -20,10 +20,9 @@ from perfkit_core.model.columns import DEVICE_NAME, NAME, added_by, count, key, 
 from perfkit_core.model.schema import STEP
 from perfkit_core.model.trace import Trace
 from perfkit_core.plugins.contracts import MergedRows, View, ViewRequest, split_grouping
-from perfkit_core.views import grouping
+from perfkit_core.views import grouping, select
 from perfkit_core.views.memory.events import MemoryEvents, explain_empty, memory_events
 from perfkit_core.views.operators import calls
-from perfkit_core.views.select import THREAD_KEY, selected
 from perfkit_core.views.steps.step_rows import cut_off_rows
 from perfkit_core.views.tables import plain, texts
 
@@ -74,7 +73,7 @@ def _native_owners(trace: Trace, events: MemoryEvents) -> tuple[IntArray, IntArr
     # Paddle counts an empty last step, with the events in it
     for step in np.flatnonzero(cut_off_rows(trace)):
         inside = (nearest == NO_ROW) & (start[rows] >= start[step]) & (start[rows] <= end[step])
-        for column in THREAD_KEY:
+        for column in select.THREAD_KEY:
             inside &= trace.ints(column)[rows] == trace.ints(column)[step]
         nearest = np.where(inside, step, nearest)
     above = np.append(parent, NO_ROW)[nearest]
@@ -132,7 +131,7 @@ def keys(trace: Trace, request: ViewRequest, rows: IntArray, owner: IntArray, kn
 def chosen(trace: Trace, request: ViewRequest, rows: IntArray, name: pd.Categorical) -> BoolArray:
     """Return the mask of memory events of the requested steps, devices and kinds with an owner whose ``name`` matches.
     Raises UsageError."""
-    mask = selected(trace, replace(request, pattern=None))[rows]
+    mask = select.selected(trace, replace(request, pattern=None))[rows]
     if request.pattern is not None:
         mask = mask & matches(list(name.categories), request.pattern)[name.codes]
     return mask

@@ -16,19 +16,16 @@ from typing import Any, Final
 import numpy as np
 import pandas as pd
 
-from perfkit_core.algorithms import nesting
+from perfkit_core.algorithms import nesting, trees
 from perfkit_core.algorithms.arrays import NO_ROW, Codes, IntArray
-from perfkit_core.algorithms.trees import preorder
 from perfkit_core.language.messages import message
-from perfkit_core.model import columns
-from perfkit_core.model.schema import DEVICE_WORK, KERNEL, MEMCPY, MEMSET, OPERATOR_KINDS
+from perfkit_core.model import columns, schema
 from perfkit_core.model.trace import Trace, once
 from perfkit_core.operators.names import FAMILIES, family, kernel_family
 from perfkit_core.plugins.contracts import MergedRows, View, ViewRequest
-from perfkit_core.views import attribution, grouping
+from perfkit_core.views import attribution, grouping, select
 from perfkit_core.views.devices.kernels import OF_LAUNCH
 from perfkit_core.views.operators import calls
-from perfkit_core.views.select import selected
 from perfkit_core.views.tables import Groups, group, integers, plain, ratio, texts
 
 OPERATOR: Final = "operator"
@@ -51,8 +48,8 @@ def table(trace: Trace, request: ViewRequest) -> pd.DataFrame:
     """Return one row per family, with :data:`COLUMNS`. Ratios are of the sums of all rows; NA if no device work was
     recorded. Grouped by operator, a tree: below each family its operators with the device work of that family that they
     launched. Raises UsageError."""
-    chosen, device = selected(trace, request), trace.rows("kind", *DEVICE_WORK)
-    operators = np.flatnonzero(chosen & trace.host & trace.rows("kind", *OPERATOR_KINDS) & calls.is_call(trace))
+    chosen, device = select.selected(trace, request), trace.rows("kind", *schema.DEVICE_WORK)
+    operators = np.flatnonzero(chosen & trace.host & trace.rows("kind", *schema.OPERATOR_KINDS) & calls.is_call(trace))
     work = np.flatnonzero(chosen & device)
     ns = np.append(calls.self_cpu_ns(trace)[operators], trace.ints("dur_ns")[work])
     counted = _Counted(operators, work, ns, bool(device.any()))
@@ -70,7 +67,7 @@ def table(trace: Trace, request: ViewRequest) -> pd.DataFrame:
     above[len(roots) :] = families.code[np.unique(inner.code, return_index=True)[1]]
     place = np.empty(len(rows), np.int64)
     place[in_order(rows).index.to_numpy()[::-1]] = np.arange(len(rows))
-    return rows.iloc[preorder(above, place)][["depth", *roots.columns]].reset_index(drop=True)
+    return rows.iloc[trees.preorder(above, place)][["depth", *roots.columns]].reset_index(drop=True)
 
 
 def in_order(rows: pd.DataFrame) -> pd.DataFrame:
@@ -108,7 +105,7 @@ def _sums(groups: Groups, counted: _Counted) -> pd.DataFrame:
 
 
 _NUMBER: Final = {name: number for number, name in enumerate(FAMILIES)}
-_OF_KIND: Final = {MEMCPY: "copy", MEMSET: "creation"}
+_OF_KIND: Final = {schema.MEMCPY: "copy", schema.MEMSET: "creation"}
 _SERVES: Final = {
     "matmul": ("conv", "attention", "rnn", "mixture_of_experts", "linear_algebra"),
     "elementwise": ("activation", "dropout", "loss"),
@@ -124,7 +121,7 @@ def event_families(trace: Trace) -> Codes:
     nearest = nesting.nearest_on_path(parent, own >= 0)
     families = np.where(nearest == NO_ROW, -1, own[nearest])
 
-    kinds, names, kernels = trace.codes("kind"), trace.codes("name"), ~trace.host & trace.rows("kind", KERNEL)
+    kinds, names, kernels = trace.codes("kind"), trace.codes("name"), ~trace.host & trace.rows("kind", schema.KERNEL)
     by_kind = kinds.lookup(np.array([_number(_OF_KIND.get(kind)) for kind in kinds.values], np.int64), -1)
     by_name = np.full(len(names.values), -1, np.int64)
     for code in np.unique(names.codes[kernels]):  # classify each distinct name once
@@ -135,7 +132,7 @@ def event_families(trace: Trace) -> Codes:
     )  # index: family of the kernel, family of the operator
     for of_kernel, of_operators in _SERVES.items():
         serving[_NUMBER[of_kernel], [_NUMBER[name] for name in of_operators]] = True
-    device = np.flatnonzero(trace.rows("kind", *DEVICE_WORK))
+    device = np.flatnonzero(trace.rows("kind", *schema.DEVICE_WORK))
     told, owner = told[device], attribution.owners(trace)
     inherited = np.where(owner[device] == NO_ROW, -1, families[owner[device]])
     families[device] = np.where((told >= 0) & ~serving[told, inherited], told, inherited)
@@ -146,7 +143,7 @@ def event_families(trace: Trace) -> Codes:
     launcher = np.append(nesting.nearest_on_path(parent, named), NO_ROW)[owner]
     outer = np.append(nesting.nearest_above(parent, named), NO_ROW)[launcher]
     casting = np.append(families, -1)[outer] == _NUMBER["cast"]
-    families[trace.rows("kind", KERNEL) & (families == _NUMBER["copy"]) & casting] = _NUMBER["cast"]
+    families[trace.rows("kind", schema.KERNEL) & (families == _NUMBER["copy"]) & casting] = _NUMBER["cast"]
     return Codes(families.astype(np.int32), list(FAMILIES))
 
 

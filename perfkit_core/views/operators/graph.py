@@ -18,8 +18,7 @@ from perfkit_core.algorithms import groupby, nesting
 from perfkit_core.algorithms.arrays import NO_ROW, BoolArray, IntArray
 from perfkit_core.errors import UsageError
 from perfkit_core.language.messages import message
-from perfkit_core.model import columns
-from perfkit_core.model.schema import BACKWARD, DEVICE_WORK
+from perfkit_core.model import columns, schema
 from perfkit_core.model.trace import Trace, once
 from perfkit_core.plugins.contracts import View, ViewRequest
 from perfkit_core.views import attribution
@@ -99,7 +98,7 @@ def _known(numbers: IntArray) -> pd.arrays.IntegerArray:
 def nodes_of_device_work(trace: Trace) -> IntArray:
     """Return the row of the outermost operator that launched each device event (-1: none, and for host events)."""
     owner = attribution.owners(trace)
-    work = trace.rows("kind", *DEVICE_WORK)
+    work = trace.rows("kind", *schema.DEVICE_WORK)
     return np.where(work, np.append(outermost(trace), NO_ROW)[owner], NO_ROW)
 
 
@@ -166,7 +165,7 @@ def _by_sequence(trace: Trace, rows: IntArray) -> IntArray:
     """Return the forward operators by sequence number. A backward node gets the current number when it is created, so
     its operator is the last one begun under that number."""
     sequence, root = trace.ints("sequence"), outermost(trace)
-    backward = trace.rows("phase", BACKWARD)
+    backward = trace.rows("phase", schema.BACKWARD)
     numbered = (sequence >= 0) & (root != NO_ROW)
     ran = np.flatnonzero(numbered & backward & _wanted(trace, rows)[root])
     ran = ran[~pd.Index(root[ran]).duplicated(keep="first")]

@@ -11,16 +11,14 @@ from typing import Any, Final
 import numpy as np
 import pandas as pd
 
-from perfkit_core.algorithms import nesting
-from perfkit_core.algorithms.arrays import NO_ROW, BoolArray, matches
+from perfkit_core.algorithms import arrays, nesting
 from perfkit_core.language.messages import message
 from perfkit_core.model.columns import CALLS, CPU, DEVICE, HOST, KIND, NAME, ON_DEVICE, Share, added_by, share
 from perfkit_core.model.schema import ANNOTATION, DEVICE_WORK, OPERATOR, OPERATOR_DETAIL, RUNTIME
 from perfkit_core.model.trace import Trace
 from perfkit_core.plugins.contracts import MergedRows, View, ViewRequest
-from perfkit_core.views import grouping
+from perfkit_core.views import grouping, select
 from perfkit_core.views.operators import calls
-from perfkit_core.views.select import selected
 from perfkit_core.views.steps import step_rows
 from perfkit_core.views.tables import group, integers, plain, texts
 
@@ -34,21 +32,21 @@ def table(trace: Trace, request: ViewRequest) -> pd.DataFrame:
     """Return one row per name and kind, with :data:`COLUMNS`. Device times are those of work launched inside. Raises
     UsageError."""
     names, categories = calls.operator_names(trace), trace.codes("category")
-    manipulates: BoolArray = names.lookup(matches(names.values, _WORDS), False)
+    manipulates: arrays.BoolArray = names.lookup(arrays.matches(names.values, _WORDS), False)
     if request.native:
-        user_defined = categories.lookup(matches(categories.values, _USER_DEFINED), False)
+        user_defined = categories.lookup(arrays.matches(categories.values, _USER_DEFINED), False)
         manipulates &= user_defined & trace.rows("kind", ANNOTATION, OPERATOR_DETAIL)
     else:
-        copies = names.lookup(matches(names.values, _COPIES), False)
+        copies = names.lookup(arrays.matches(names.values, _COPIES), False)
         manipulates &= trace.rows("kind", RUNTIME, ANNOTATION, OPERATOR, OPERATOR_DETAIL)
         manipulates |= copies & trace.rows("kind", OPERATOR)
         manipulates &= calls.is_call(trace)
-    rows = np.flatnonzero(manipulates & trace.host & selected(trace, request))
+    rows = np.flatnonzero(manipulates & trace.host & select.selected(trace, request))
     keys: dict[str, Any] = {"name": texts(names, rows), "kind": texts(trace.codes("kind"), rows)}
     groups = group(keys | grouping.keys(trace, request, rows, GROUPINGS))
     # Attribution skips runtime calls, which are rows here, so device work is summed from its launches.
     launched_by, launched_ns = trace.ints("launched_by"), np.zeros(len(trace), np.int64)
-    work = trace.rows("kind", *DEVICE_WORK) & (launched_by != NO_ROW)
+    work = trace.rows("kind", *DEVICE_WORK) & (launched_by != arrays.NO_ROW)
     np.add.at(launched_ns, launched_by[work], trace.ints("dur_ns")[work])
     cpu = groups.statistics(trace.ints("dur_ns")[rows], "cpu")
     device = groups.statistics(nesting.sum_up(trace.ints("parent"), launched_ns)[rows], "device")

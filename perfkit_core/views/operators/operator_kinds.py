@@ -7,12 +7,9 @@ from typing import Any, Final
 import numpy as np
 import pandas as pd
 
-from perfkit_core.algorithms import groupby, nesting
-from perfkit_core.algorithms.arrays import NO_ROW, BoolArray, IntArray
-from perfkit_core.algorithms.trees import preorder
+from perfkit_core.algorithms import arrays, groupby, nesting, trees
 from perfkit_core.language.messages import message
-from perfkit_core.model import columns
-from perfkit_core.model.schema import OPERATOR_KINDS
+from perfkit_core.model import columns, schema
 from perfkit_core.model.trace import Trace
 from perfkit_core.plugins.contracts import MergedRows, View, ViewRequest
 from perfkit_core.runtime.compile import compiled
@@ -30,7 +27,7 @@ def table(trace: Trace, request: ViewRequest) -> pd.DataFrame:
     """Return a tree with kinds at depth 0 and operators at depth 1, with :data:`COLUMNS`. The denominator of ratios is
     the self time of all operators. Calls and totals of a kind exclude operators inside another of the same kind. Raises
     UsageError."""
-    counted = trace.host & trace.rows("kind", *OPERATOR_KINDS) & calls.is_call(trace)
+    counted = trace.host & trace.rows("kind", *schema.OPERATOR_KINDS) & calls.is_call(trace)
     counted &= operators.chosen(trace, request)
     rows = np.flatnonzero(counted)
     keys = operators.keys(trace, request, rows)
@@ -57,7 +54,7 @@ def table(trace: Trace, request: ViewRequest) -> pd.DataFrame:
         groups = group({"name": np.full(len(work), reason, object)} | grouping.keys(trace, request, work, GROUPINGS))
         device_ns = groups.sum(trace.ints("dur_ns")[work])
         parts.append(_complete(groups, 0, {"self_device_ns": device_ns, "total_device_ns": device_ns}))
-    above = np.full(sum(map(len, parts)), NO_ROW)
+    above = np.full(sum(map(len, parts)), arrays.NO_ROW)
     above[len(kinds) : len(kinds) + len(inner)] = kinds.code[np.unique(inner.code, return_index=True)[1]]
     result = pd.concat(parts, ignore_index=True).drop(columns="kind").astype({"depth": np.int64})
     for side in ("self_cpu", "self_device"):
@@ -66,10 +63,10 @@ def table(trace: Trace, request: ViewRequest) -> pd.DataFrame:
         shares = np.where(np.isnan(part), np.nan, ratio(part, whole))
         result.insert(list(result.columns).index(f"{side}_ns") + 1, f"{side}_ratio", shares)
     weight = result["self_cpu_ns"].fillna(-1).to_numpy(np.int64)
-    return plain(result.iloc[preorder(above, weight)].reset_index(drop=True))
+    return plain(result.iloc[trees.preorder(above, weight)].reset_index(drop=True))
 
 
-def _sums(groups: Groups, depth: int, times: dict[str, IntArray], top: BoolArray) -> pd.DataFrame:
+def _sums(groups: Groups, depth: int, times: dict[str, arrays.IntArray], top: arrays.BoolArray) -> pd.DataFrame:
     """Return the sums of the groups; calls and totals count only rows that are ``top``."""
     sums = {"calls": groups.sum(top)}
     for name, values in times.items():
@@ -77,7 +74,7 @@ def _sums(groups: Groups, depth: int, times: dict[str, IntArray], top: BoolArray
     return _complete(groups, depth, sums)
 
 
-def _complete(groups: Groups, depth: int, sums: dict[str, IntArray]) -> pd.DataFrame:
+def _complete(groups: Groups, depth: int, sums: dict[str, arrays.IntArray]) -> pd.DataFrame:
     known, missing = np.ones(len(groups), np.bool_), integers(np.zeros(len(groups)), np.zeros(len(groups), np.bool_))
     values: dict[str, Any] = {"depth": integers(np.full(len(groups), depth), known)}
     values |= dict(plain(groups.keys if "kind" in groups.keys else groups.keys.assign(kind="")))

@@ -9,9 +9,8 @@ from typing import Any, Final
 import numpy as np
 import pandas as pd
 
-from perfkit_core.algorithms import nesting
+from perfkit_core.algorithms import nesting, trees
 from perfkit_core.algorithms.arrays import NO_ROW, IntArray
-from perfkit_core.algorithms.trees import heaviest_first, merge, preorder
 from perfkit_core.language.messages import message
 from perfkit_core.model import columns, schema
 from perfkit_core.model.trace import Trace
@@ -29,7 +28,7 @@ def table(trace: Trace, request: ViewRequest) -> pd.DataFrame:
     events, names, kinds = entries(trace, request), calls.operator_names(trace), trace.codes("kind")
     below = names.codes[events.row].astype(np.int64) * len(kinds.values) + kinds.codes[events.row]
     key = np.where(events.top == NO_ROW, len(events.tops) + below, events.top)
-    tree = merge(events.above, key, np.ones(len(events.row), np.bool_))
+    tree = trees.merge(events.above, key, np.ones(len(events.row), np.bool_))
     nodes = Groups(pd.DataFrame(index=np.arange(len(tree))), tree.node)
     first = np.unique(tree.node, return_index=True)[1]
     row, top, root = events.row[first], events.top[first], tree.parent == NO_ROW
@@ -64,8 +63,8 @@ def table(trace: Trace, request: ViewRequest) -> pd.DataFrame:
     result = pd.DataFrame(cells)
     weights = result[["total_cpu_ns", "total_device_ns"]].fillna(-1).to_numpy(np.int64)
     labels = zip(*(result[str(name)] for name in ("name", "kind", *groupings)), strict=True)
-    weight = heaviest_first(labels, weights[:, 0], weights[:, 1])
-    return plain(result.iloc[preorder(tree.parent, weight)].reset_index(drop=True))
+    weight = trees.heaviest_first(labels, weights[:, 0], weights[:, 1])
+    return plain(result.iloc[trees.preorder(tree.parent, weight)].reset_index(drop=True))
 
 
 @dataclass(frozen=True, slots=True)

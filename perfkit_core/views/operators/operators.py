@@ -16,14 +16,12 @@ import pandas as pd
 from perfkit_core.algorithms import intervals, nesting
 from perfkit_core.algorithms.arrays import NO_ROW, BoolArray, IntArray
 from perfkit_core.language.messages import message
-from perfkit_core.model import columns
-from perfkit_core.model.schema import DEVICE_WORK, MEMORY, OPERATOR_KINDS
+from perfkit_core.model import columns, schema
 from perfkit_core.model.trace import Trace, once
 from perfkit_core.plugins.contracts import MergedRows, View, ViewRequest
-from perfkit_core.views import attribution, grouping
+from perfkit_core.views import attribution, grouping, select
 from perfkit_core.views.memory.events import counted_bytes, memory_events
 from perfkit_core.views.operators import calls
-from perfkit_core.views.select import marked, rank_codes, selected
 from perfkit_core.views.tables import Groups, group, integers, plain, ratio, texts
 
 GROUPINGS: Final = ("shape", "stack", "overload", "thread", "label", "scope", "module", "phase", "step", "device",
@@ -59,13 +57,13 @@ UNKNOWN_FLOPS: Final = int(np.iinfo(np.int64).min)
 
 def table(trace: Trace, request: ViewRequest) -> pd.DataFrame:
     """Return one row per name and value of the groupings, with :data:`COLUMNS`. NA: not recorded. Raises UsageError."""
-    operators = span_table(trace, request, trace.host & trace.rows("kind", *OPERATOR_KINDS), "op_name")
+    operators = span_table(trace, request, trace.host & trace.rows("kind", *schema.OPERATOR_KINDS), "op_name")
     parts = []
     for name, rows in unowned(trace, request).items():
         groups = named_groups(trace, request, name, rows)
         device = integers(groups.sum(trace.ints("dur_ns")[rows]), np.ones(len(groups), np.bool_))
         parts.append(_filled(groups, {"self_device_ns": device, "total_device_ns": device}))
-    if request.native and trace.rows("kind", MEMORY).any():
+    if request.native and trace.rows("kind", schema.MEMORY).any():
         rows = np.flatnonzero(uncovered(trace) & chosen(trace, request))
         groups = named_groups(trace, request, MEMORY_ROW, rows)
         zero, one = np.zeros(len(rows), np.int64), np.ones(len(rows), np.bool_)
@@ -104,11 +102,11 @@ def span_table(trace: Trace, request: ViewRequest, counted: BoolArray, what: str
     self_device_ns = groups.sum(calls.self_device_ns(trace, counted)[rows])
     cpu = groups.statistics(trace.ints("dur_ns")[rows], "cpu")
     device = groups.statistics(attribution.total_device_ns(trace)[rows], "device")
-    has_device_work = np.full(len(groups), trace.rows("kind", *DEVICE_WORK).any())
+    has_device_work = np.full(len(groups), trace.rows("kind", *schema.DEVICE_WORK).any())
     if request.native:
         self_whole = total_whole = calls.whole_native_ns(trace)
     else:
-        outer = marked(trace, rows)
+        outer = select.marked(trace, rows)
         outer &= ~nesting.lies_in(trace.ints("parent"), outer)
         self_whole, total_whole = int(self_cpu_ns.sum()), int(trace.ints("dur_ns")[outer].sum())
     device_share = ratio(self_device_ns, int(self_device_ns.sum()))
@@ -120,7 +118,7 @@ def span_table(trace: Trace, request: ViewRequest, counted: BoolArray, what: str
     cells |= cpu | {name: integers(values, has_device_work) for name, values in device.items()}
 
     cells |= dict.fromkeys((*_BYTES, "flops"), nothing)
-    if trace.rows("kind", MEMORY).any():
+    if trace.rows("kind", schema.MEMORY).any():
         for name, values in zip(_BYTES, host_bytes(trace, request.native), strict=True):
             own = calls.gathered(trace, values) if name.startswith("self_") else values
             cells[name] = groups.known_sum(own[rows], np.ones(len(rows), np.bool_))
@@ -132,7 +130,7 @@ def span_table(trace: Trace, request: ViewRequest, counted: BoolArray, what: str
 
 def chosen(trace: Trace, request: ViewRequest) -> BoolArray:
     """Return the mask of events that the request counts; a device also matches the device of the work they launched."""
-    return selected(trace, replace(request, device=None)) & calls.on_device(trace, request.device)
+    return select.selected(trace, replace(request, device=None)) & calls.on_device(trace, request.device)
 
 
 def keys(trace: Trace, request: ViewRequest, rows: IntArray) -> dict[str, Any]:
@@ -154,7 +152,7 @@ def unowned(trace: Trace, request: ViewRequest) -> dict[str, IntArray]:
     filters by name, as some operators have no remainder."""
     if request.native or request.pattern is not None or request.kind is not None:
         return {}
-    work = np.flatnonzero(trace.rows("kind", *DEVICE_WORK) & selected(trace, request))
+    work = np.flatnonzero(trace.rows("kind", *schema.DEVICE_WORK) & select.selected(trace, request))
     launched_by = trace.ints("launched_by")[work]
     launched = launched_by != NO_ROW
     reasons = {NO_LAUNCH: ~launched, OUTSIDE: launched & (calls.outermost(trace)[launched_by] == NO_ROW)}
@@ -173,7 +171,7 @@ def host_bytes(trace: Trace, native: bool = False) -> tuple[IntArray, ...]:
     """Return allocated less freed bytes of each host event: self and total on the host, then on devices, shape (rows,)
     each. ``native`` assigns by time, over all threads."""
     parent, start = trace.ints("parent"), trace.ints("start_ns")
-    rank, count = rank_codes(trace)
+    rank, count = select.rank_codes(trace)
     nested = calls.is_nested(trace)
     results: list[IntArray] = []
     for on_host in (True, False):
@@ -201,9 +199,9 @@ def host_bytes(trace: Trace, native: bool = False) -> tuple[IntArray, ...]:
 
 def uncovered(trace: Trace) -> BoolArray:
     """Return the mask of memory events in the time of no host event of their rank, shape (rows,)."""
-    rank, count = rank_codes(trace)
+    rank, count = select.rank_codes(trace)
     nested = calls.is_nested(trace)
-    mask: BoolArray = trace.rows("kind", MEMORY) & (_changes(trace, True) + _changes(trace, False) != 0)
+    mask: BoolArray = trace.rows("kind", schema.MEMORY) & (_changes(trace, True) + _changes(trace, False) != 0)
     start, end = trace.ints("start_ns"), trace.end_ns
     for code in range(count):
         mine = nested & (rank == code)

@@ -13,8 +13,7 @@ from typing import Final
 import numpy as np
 import pandas as pd
 
-from perfkit_core.algorithms import groupby, intervals, nesting
-from perfkit_core.algorithms.arrays import BoolArray, IntArray
+from perfkit_core.algorithms import arrays, groupby, intervals, nesting
 from perfkit_core.language.messages import message
 from perfkit_core.model.columns import DUR, RANK, count, duration, key, share, size, text
 from perfkit_core.model.schema import MEMCPY
@@ -71,7 +70,7 @@ def table(trace: Trace, request: ViewRequest) -> pd.DataFrame:
     return result.assign(hidden_copy_ns=hidden)
 
 
-def _in_step(trace: Trace, steps: IntArray, events: BoolArray) -> tuple[IntArray, IntArray]:
+def _in_step(trace: Trace, steps: arrays.IntArray, events: arrays.BoolArray) -> tuple[arrays.IntArray, arrays.IntArray]:
     """Return the rows of the events in one of the steps, and the position of that step."""
     rows = np.flatnonzero(events)
     step = position(trace, steps, trace.ints("rank")[rows], trace.ints("step")[rows])

@@ -13,8 +13,7 @@ from typing import Final
 import numpy as np
 import pandas as pd
 
-from perfkit_core.algorithms import groupby, intervals
-from perfkit_core.algorithms.arrays import IntArray
+from perfkit_core.algorithms import arrays, groupby, intervals
 from perfkit_core.errors import UsageError
 from perfkit_core.language.messages import message
 from perfkit_core.model.columns import CALLS, CATEGORY, KIND, PLACE, RATIO, Share, duration
@@ -77,16 +76,16 @@ def measured(trace: Trace, request: ViewRequest) -> pd.DataFrame:
     return result[result["calls"] > 0].reset_index(drop=True)
 
 
-def _covered_ns(trace: Trace, group: IntArray, count: int) -> IntArray:
+def _covered_ns(trace: Trace, group: arrays.IntArray, count: int) -> arrays.IntArray:
     """Return the time that the events of each group cover: unions within each rank, summed; shape (count,)."""
     rank, ranks = rank_codes(trace)
     group = _by_rank(group, rank, ranks)
     time = intervals.union_length_by(group, count * ranks, trace.ints("start_ns"), trace.end_ns)
-    total: IntArray = time.reshape(count, ranks).sum(axis=1)
+    total: arrays.IntArray = time.reshape(count, ranks).sum(axis=1)
     return total
 
 
-def _by_rank(group: IntArray, rank: IntArray, ranks: int) -> IntArray:
+def _by_rank(group: arrays.IntArray, rank: arrays.IntArray, ranks: int) -> arrays.IntArray:
     """Return a number for each pair of group and rank; -1 stays."""
     return group if ranks == 1 else np.where(group < 0, -1, group * np.int64(ranks) + rank)
 

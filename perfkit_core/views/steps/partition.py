@@ -26,7 +26,6 @@ from perfkit_core.model.trace import Trace
 from perfkit_core.plugins.contracts import View, ViewRequest
 from perfkit_core.views.steps import step_rows
 from perfkit_core.views.steps.activity import activities, exclusive_ns, has_device_work
-from perfkit_core.views.steps.step_rows import BY_STEP, GROUPINGS, NO_STEPS, OVER_STEPS, over_steps
 
 ON_DEVICE: Final = ("device_compute", "exposed_communication", "exposed_copy", "input_wait", "launch_and_host", "idle")
 ON_HOST: Final = ("compute", "exposed_communication", "input_wait", "framework", "idle")
@@ -59,7 +58,7 @@ def partition(trace: Trace, steps: IntArray) -> IntArray:
     return result
 
 
-REDUCTION: Final = over_steps("partition", by_step, "category")
+REDUCTION: Final = step_rows.over_steps("partition", by_step, "category")
 IN_STEPS: Final = (
     duration("device_compute_ns", "Device compute", place=DEVICE),
     duration("compute_ns", "Compute"),
@@ -73,8 +72,8 @@ IN_STEPS: Final = (
 """What a step is made of: these sum to its duration."""
 COLUMNS: Final = (
     words("category", "Category", device_values=("device_compute", "exposed_copy")),
-    *OVER_STEPS,
-    *BY_STEP,
+    *step_rows.OVER_STEPS,
+    *step_rows.BY_STEP,
     *(replace(part, by=("step",)) for part in IN_STEPS),
 )
 
@@ -84,7 +83,7 @@ VIEW = View(
     description="every nanosecond of the steps in exactly one category: computation, then what it does not hide",
     table=table,
     columns=COLUMNS,
-    groupings=GROUPINGS,
-    explain_empty=lambda trace: NO_STEPS,
+    groupings=step_rows.GROUPINGS,
+    explain_empty=lambda trace: step_rows.NO_STEPS,
     reduction=REDUCTION,
 )

@@ -18,10 +18,9 @@ from perfkit_core.language.messages import Text, message
 from perfkit_core.model.columns import DUR, RANK, duration, key
 from perfkit_core.model.trace import Trace
 from perfkit_core.plugins.contracts import Reduction, View, ViewRequest
-from perfkit_core.views.select import in_steps
+from perfkit_core.views import select, tables
 from perfkit_core.views.steps import partition
 from perfkit_core.views.steps.step_rows import NO_STEPS
-from perfkit_core.views.tables import stacked
 
 _KEYS: Final = ("rank", "step", "dur_ns")
 _COMPARED: Final = ("dur_over_median_ns", "own_time_ns", "own_time_over_median_ns")
@@ -30,13 +29,13 @@ _COMPARED: Final = ("dur_over_median_ns", "own_time_ns", "own_time_over_median_n
 def table(trace: Trace, request: ViewRequest) -> pd.DataFrame:
     """Return one row per rank and step, with :data:`COLUMNS`. No rows if a single rank was recorded."""
     if len(trace.meta.ranks) < 2:
-        in_steps(trace, request)  # raises UsageError for a step that was not recorded
+        select.in_steps(trace, request)  # raises UsageError for a step that was not recorded
         request = replace(request, steps=())
     return merge([partition.by_step(trace, request)], request)
 
 
 def merge(partials: Sequence[pd.DataFrame], request: ViewRequest) -> pd.DataFrame:
-    steps = stacked(partials)
+    steps = tables.stacked(partials)
     if steps["rank"].nunique() < 2:
         steps = steps.iloc[:0]
     own = steps["dur_ns"] - steps["exposed_communication_ns"]

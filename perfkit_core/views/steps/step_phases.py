@@ -30,10 +30,9 @@ from perfkit_core.model.schema import DATALOADER, DEVICE_WORK, KERNEL, NESTED_KI
 from perfkit_core.model.trace import Trace, once
 from perfkit_core.plugins.contracts import MergedRows, View, ViewRequest
 from perfkit_core.runtime.compile import compiled
-from perfkit_core.views import attribution
+from perfkit_core.views import attribution, tables
 from perfkit_core.views.select import in_steps, marked, rank_codes, threads, union_ns
 from perfkit_core.views.steps.step_rows import chosen_steps, native_steps, position, step_rows
-from perfkit_core.views.tables import in_order_of, rounded_division
 
 UNLAUNCHED: Final = "unlaunched"
 """Row of device work whose launch was not recorded."""
@@ -203,7 +202,7 @@ def row(
         numbers: tuple[int | None, ...] = (total, None, None, None)
         if times is not None:
             total = int(times.sum()) if total is None else total
-            numbers = (total, int(rounded_division(total, len(times))), int(times.min()), int(times.max()))
+            numbers = (total, int(tables.rounded_division(total, len(times))), int(times.min()), int(times.max()))
         result |= {f"{name}_{side}_ns": number for name, number in zip(_STATISTICS, numbers, strict=True)}
     return result
 
@@ -285,6 +284,6 @@ VIEW = View(
     explain_empty=lambda trace: message("neither steps nor phases were recorded"),
     native=True,
     reduction=MergedRows(
-        finish=lambda table, request: in_order_of(table, "phase", (STEP, *PHASES, UNLAUNCHED)),
+        finish=lambda table, request: tables.in_order_of(table, "phase", (STEP, *PHASES, UNLAUNCHED)),
     ),
 )

@@ -21,8 +21,7 @@ from perfkit_core.model.schema import DEVICE_WORK, OTHER, STEP
 from perfkit_core.model.trace import Trace, once
 from perfkit_core.plugins.contracts import Reduction, ViewRequest
 from perfkit_core.runtime.compile import compiled
-from perfkit_core.views import attribution
-from perfkit_core.views.select import in_steps, span_ns, union_ns
+from perfkit_core.views import attribution, select
 from perfkit_core.views.tables import ratio, rounded_division, stacked
 
 Floats = npt.NDArray[np.float64]
@@ -40,7 +39,7 @@ def step_rows(trace: Trace) -> IntArray:
 def chosen_steps(trace: Trace, request: ViewRequest) -> IntArray:
     """Return the rows of the requested step events, by rank, step and start. Raises UsageError."""
     rows = step_rows(trace)
-    rows = rows[in_steps(trace, request)[rows]]
+    rows = rows[select.in_steps(trace, request)[rows]]
     rank, step, start = (trace.ints(name)[rows] for name in ("rank", "step", "start_ns"))
     ordered: IntArray = rows[np.lexsort((start, step, rank))]
     return ordered
@@ -113,13 +112,13 @@ def ratios(
     if request.native:
         steps = cut_off_rows(trace).copy()
         steps[step_rows(trace)] = True
-        steps &= in_steps(trace, request)
-        whole, device_whole = union_ns(trace, steps), int(attribution.total_device_ns(trace)[steps].sum())
+        steps &= select.in_steps(trace, request)
+        whole, device_whole = select.union_ns(trace, steps), int(attribution.total_device_ns(trace)[steps].sum())
     else:
-        counted = work & in_steps(trace, request)
+        counted = work & select.in_steps(trace, request)
         if len(step_rows(trace)):
             counted &= trace.ints("step", NO_ROW) >= 0
-        whole = span_ns(trace, in_steps(trace, request))
+        whole = select.span_ns(trace, select.in_steps(trace, request))
         device_whole = int(trace.ints("dur_ns")[counted].sum())
     device = ratio(device_ns, device_whole)
     return ratio(cpu_ns, whole), device if work.any() else np.full(np.shape(device), np.nan)

@@ -17,9 +17,7 @@ from perfkit_core.model.columns import duration, text, words
 from perfkit_core.model.schema import BACKWARD, FORWARD, PHASES
 from perfkit_core.model.trace import Trace
 from perfkit_core.plugins.contracts import View, ViewRequest
-from perfkit_core.views.steps import step_rows
-from perfkit_core.views.steps.step_phases import segments
-from perfkit_core.views.steps.step_rows import BY_STEP, GROUPINGS, NO_STEPS, OVER_STEPS, over_steps
+from perfkit_core.views.steps import step_phases, step_rows
 
 PARTS: Final = ("interval", "forward_backward", "tail")
 _LATE, _EARLY = np.iinfo(np.int64).max, np.iinfo(np.int64).min
@@ -33,7 +31,7 @@ def table(trace: Trace, request: ViewRequest) -> pd.DataFrame:
 def _by_step(trace: Trace, request: ViewRequest) -> pd.DataFrame:
     """Return one row per step, with the reason if it cannot be divided."""
     steps = step_rows.chosen_steps(trace, request)
-    of_phases = segments(trace, np.ones(len(trace), np.bool_))
+    of_phases = step_phases.segments(trace, np.ones(len(trace), np.bool_))
     step = step_rows.position(trace, steps, of_phases.rank, of_phases.step)
     # start of the first forward and end of the last backward segment of each step
     forward, backward = np.full(len(steps), _LATE), np.full(len(steps), _EARLY)
@@ -57,11 +55,11 @@ def _by_step(trace: Trace, request: ViewRequest) -> pd.DataFrame:
     return result
 
 
-REDUCTION: Final = over_steps("step_trace", _by_step, "part")
+REDUCTION: Final = step_rows.over_steps("step_trace", _by_step, "part")
 COLUMNS: Final = (
     words("part", "Part"),
-    *OVER_STEPS,
-    *BY_STEP,
+    *step_rows.OVER_STEPS,
+    *step_rows.BY_STEP,
     duration("interval_ns", "Interval", by=("step",)),
     duration("forward_backward_ns", "Forward backward", by=("step",)),
     duration("tail_ns", "Tail", by=("step",)),
@@ -74,11 +72,11 @@ VIEW = View(
     description="each step divided at the start of its first forward and the end of its last backward pass",
     table=table,
     columns=COLUMNS,
-    groupings=GROUPINGS,
+    groupings=step_rows.GROUPINGS,
     explain_empty=lambda trace: (
         message("no recorded step has both a forward and a backward pass; --by step shows what is missing")
         if len(step_rows.step_rows(trace))
-        else NO_STEPS
+        else step_rows.NO_STEPS
     ),
     reduction=REDUCTION,
 )

@@ -13,21 +13,20 @@ from perfkit_core.model.schema import DEVICE_WORK, OTHER, PHASES
 from perfkit_core.model.trace import Trace
 from perfkit_core.plugins.contracts import View, ViewRequest
 from perfkit_core.views.select import in_steps
-from perfkit_core.views.steps.step_phases import segments
-from perfkit_core.views.steps.step_rows import NO_STEPS, chosen_steps, position, step_frame
+from perfkit_core.views.steps import step_phases, step_rows
 
 
 def table(trace: Trace, request: ViewRequest) -> pd.DataFrame:
     """Return one row per step. Phases are the union of their segments on the host, NA if the recording has no
     phases."""
-    steps = chosen_steps(trace, request)
+    steps = step_rows.chosen_steps(trace, request)
     start, end = trace.ints("start_ns"), trace.end_ns
-    result = step_frame(trace, steps)
+    result = step_rows.step_frame(trace, steps)
     ranks, rank = np.unique(trace.ints("rank")[steps], return_inverse=True)
     first = groupby.extremes(rank, len(ranks), start[steps])[0]
     result.insert(2, "start_ns", start[steps] - first[rank])
-    of_phases = segments(trace, in_steps(trace, request))
-    step = position(trace, steps, of_phases.rank, of_phases.step)
+    of_phases = step_phases.segments(trace, in_steps(trace, request))
+    step = step_rows.position(trace, steps, of_phases.rank, of_phases.step)
     unknown = np.full(len(steps), not len(of_phases.phase))
     for index, name in enumerate(PHASES):
         if name != OTHER:
@@ -36,7 +35,7 @@ def table(trace: Trace, request: ViewRequest) -> pd.DataFrame:
             time = intervals.union_length_by(step[mine], len(steps), starts, ends)
             result[f"{name}_ns"] = pd.Series(pd.arrays.IntegerArray(time, unknown))
     work = trace.rows("kind", *DEVICE_WORK) & (trace.ints("step") >= 0)
-    step = position(trace, steps, trace.ints("rank")[work], trace.ints("step")[work])
+    step = step_rows.position(trace, steps, trace.ints("rank")[work], trace.ints("step")[work])
     result["device_launched_ns"] = intervals.union_length_by(step, len(steps), start[work], end[work])
     return result
 
@@ -59,5 +58,5 @@ VIEW = View(
     description="duration of each step, its phases, and the time of the device work that it launched",
     table=table,
     columns=COLUMNS,
-    explain_empty=lambda trace: NO_STEPS,
+    explain_empty=lambda trace: step_rows.NO_STEPS,
 )
