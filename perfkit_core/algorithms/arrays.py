@@ -21,6 +21,10 @@ IntArray = npt.NDArray[np.int64]
 
 BoolArray = npt.NDArray[np.bool_]
 
+FloatArray = npt.NDArray[np.float64]
+
+ByteArray = npt.NDArray[np.int8]
+
 TEXT: Final = pa.dictionary(pa.int32(), pa.string())
 
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import decimal
 from collections.abc import Callable, Iterable, Sequence
-from typing import Final
 
 import numpy as np
 import pyarrow as pa
@@ -13,7 +12,7 @@ import pyarrow.compute as pc
 from perfkit_core.algorithms.arrays import BLOCK, IntArray
 from perfkit_core.errors import SourceError
 
-_DIGITS: Final = 3
+_DIGITS = 3
 _LONG = decimal.Context(prec=80, rounding=decimal.ROUND_HALF_EVEN)
 
 

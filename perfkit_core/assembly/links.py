@@ -5,8 +5,6 @@ launch; remaining work is reported as unlaunched."""
 
 from __future__ import annotations
 
-from typing import Final
-
 import numpy as np
 import pyarrow as pa
 
@@ -16,7 +14,7 @@ from perfkit_core.language.messages import message
 from perfkit_core.model import meta, schema
 from perfkit_core.model.trace import Trace
 
-_DENSE: Final = 8
+_DENSE = 8
 """Up to this many times as many possible ids as ids, a table of all is faster than a search."""
 
 

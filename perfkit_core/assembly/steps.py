@@ -15,11 +15,10 @@ from __future__ import annotations
 from typing import Final
 
 import numpy as np
-import numpy.typing as npt
 import pyarrow as pa
 
 from perfkit_core.algorithms import groupby, nesting
-from perfkit_core.algorithms.arrays import NO_ROW, BoolArray, IntArray, picked, texts, to_int64
+from perfkit_core.algorithms.arrays import NO_ROW, BoolArray, ByteArray, IntArray, picked, texts, to_int64
 from perfkit_core.assembly.links import thread_numbers
 from perfkit_core.language.messages import message
 from perfkit_core.model import schema
@@ -31,7 +30,7 @@ PARTIAL: Final = "partial-step"
 EMPTY: Final = "empty-last-step"
 """Codes of findings. The second is harmless: a loop that calls step() after each iteration leaves such a step."""
 
-PhaseArray = npt.NDArray[np.int8]
+PhaseArray = ByteArray
 """Indexes of schema.PHASES, -1: none. 8 bits, as there is one for each event."""
 _FORWARD, _BACKWARD, _OPTIMIZER, _OTHER = (
     PHASES.index(name) for name in (schema.FORWARD, schema.BACKWARD, schema.OPTIMIZER, schema.OTHER)

@@ -15,11 +15,10 @@ from typing import Any, BinaryIO, Final
 
 import msgspec
 import numpy as np
-import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from perfkit_core.algorithms.arrays import NO_ROW, Codes, IntArray
+from perfkit_core.algorithms.arrays import NO_ROW, BoolArray, Codes, IntArray
 from perfkit_core.exporters import CHROME_FORMAT
 from perfkit_core.exporters.lanes import Lanes, instants, lanes
 from perfkit_core.model import meta, schema
@@ -261,7 +260,7 @@ def joined(parts: Sequence[Any], separator: str = "") -> pa.Array:
     return pc.binary_join_element_wise(*parts, separator, null_handling="skip")
 
 
-def numbers(values: IntArray, missing: npt.NDArray[np.bool_] | None = None) -> pa.Array:
+def numbers(values: IntArray, missing: BoolArray | None = None) -> pa.Array:
     """Return decimal text, null where ``missing``."""
     return pa.array(values, mask=missing).cast(pa.string())
 
@@ -272,7 +271,7 @@ def microseconds(ns: IntArray) -> pa.Array:
     return joined([numbers(ns // 1000), fraction], ".")
 
 
-def number_member(key: str, values: IntArray, missing: npt.NDArray[np.bool_] | None = None) -> pa.Array:
+def number_member(key: str, values: IntArray, missing: BoolArray | None = None) -> pa.Array:
     """Return ``"key":123``, null where ``missing``."""
     text = numbers(values, missing)
     return pc.binary_join_element_wise(f"{quoted(key)}:", text, "", null_handling="emit_null")

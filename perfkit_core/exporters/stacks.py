@@ -13,8 +13,7 @@ from typing import Final, NamedTuple
 
 import numpy as np
 
-from perfkit_core.algorithms import nesting, trees
-from perfkit_core.algorithms.arrays import NO_ROW, BoolArray, IntArray
+from perfkit_core.algorithms import arrays, nesting, trees
 from perfkit_core.exporters import BYTES, CALLS, CPU, DEVICE
 from perfkit_core.exporters.lanes import lanes
 from perfkit_core.model import schema
@@ -41,11 +40,11 @@ def call_paths(trace: Trace) -> CallPaths:
     work, memory = trace.rows("kind", *schema.DEVICE_WORK), trace.rows("kind", schema.MEMORY)
     nested = trace.ints("self_ns") >= 0
     above = np.where(work, owners(trace), trace.ints("parent"))
-    label, labels = _labels(trace, above == NO_ROW)
-    within = memory & (above != NO_ROW)  # a memory event is not a frame: it belongs to its parent
+    label, labels = _labels(trace, above == arrays.NO_ROW)
+    within = memory & (above != arrays.NO_ROW)  # a memory event is not a frame: it belongs to its parent
     # Merge device work last, so that it follows its owner even if the clocks of host and device disagree.
     order = np.argsort(work, kind="stable")
-    position = np.full(len(order) + 1, NO_ROW, np.int64)
+    position = np.full(len(order) + 1, arrays.NO_ROW, np.int64)
     position[order] = np.arange(len(order))
     member = (nested | work | memory) & ~within
     tree = trees.merge(position[above[order]], label[order], member[order])
@@ -53,7 +52,7 @@ def call_paths(trace: Trace) -> CallPaths:
     return CallPaths(trees.Tree(tree.parent, tree.key, np.where(within, node[above], node)), labels)
 
 
-def _labels(trace: Trace, top: BoolArray) -> tuple[IntArray, list[tuple[str, ...]]]:
+def _labels(trace: Trace, top: arrays.BoolArray) -> tuple[arrays.IntArray, list[tuple[str, ...]]]:
     """Return the label of each event: thread (if ``top``), recorded stack, name."""
     names, stacks, parent = trace.codes("name"), trace.codes("stack"), trace.ints("parent")
     spelled = [*((value,) for value in names.values), (STEP,), ()]
@@ -62,7 +61,7 @@ def _labels(trace: Trace, top: BoolArray) -> tuple[IntArray, list[tuple[str, ...
     # Use only the outermost recorded stack, and none within recorded Python frames.
     has_stack = stacks.codes >= 0
     nearest = nesting.nearest_on_path(parent, has_stack | trace.rows("kind", schema.PYTHON))
-    begins = has_stack & (np.where(parent == NO_ROW, NO_ROW, nearest[parent]) == NO_ROW)
+    begins = has_stack & (np.where(parent == arrays.NO_ROW, arrays.NO_ROW, nearest[parent]) == arrays.NO_ROW)
     stack = np.where(begins, stacks.codes, -1).astype(np.int64) + 1
     # The root of an event is its thread, or NO_LAUNCH.
     timeline = lanes(trace, apart=False, spread=False)
@@ -121,7 +120,7 @@ def default(trace: Trace) -> str:
     return CPU if weigh(trace, CPU).any() or not weigh(trace, DEVICE).any() else DEVICE
 
 
-def weigh(trace: Trace, weight: str) -> IntArray:
+def weigh(trace: Trace, weight: str) -> arrays.IntArray:
     """Return the weight of each event, shape (rows,): self time of host events or duration of device work (ns), 1 per
     call, or allocated bytes (without the allocator's own reserve)."""
     if weight == CPU:

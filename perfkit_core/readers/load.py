@@ -6,7 +6,6 @@ import os
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Final
 
 from perfkit_core.errors import SourceError, UsageError, unwritable
 from perfkit_core.model.meta import Finding, about_job, left_out
@@ -33,7 +32,7 @@ from perfkit_core.system.paths import (
     without_secrets,
 )
 
-_OWN_PAGE: Final = b'<meta name="generator" content="perfkit">'
+_OWN_PAGE = b'<meta name="generator" content="perfkit">'
 """Found at the start of pages that perfkit rendered."""
 
 

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Final
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -20,7 +19,7 @@ from perfkit_core.readers.join_ranks import numbered_processes, one_job
 from perfkit_core.storage import bytestream, store, stored_file
 from perfkit_core.system.paths import arrow_input, is_folder
 
-TRACE_SUFFIXES: Final = (".json", ".json.gz", ".pb", ".pb.gz")
+TRACE_SUFFIXES = (".json", ".json.gz", ".pb", ".pb.gz")
 
 
 def sniff(path: Path, start: bytes) -> int:

@@ -7,9 +7,8 @@ from dataclasses import dataclass, replace
 from typing import Final
 
 import numpy as np
-import numpy.typing as npt
 
-from perfkit_core.algorithms.arrays import BoolArray, IntArray
+from perfkit_core.algorithms.arrays import BoolArray, ByteArray, IntArray
 from perfkit_core.errors import PerfkitError
 from perfkit_core.model.trace import Trace
 from perfkit_core.runtime.compile import compiled
@@ -35,7 +34,7 @@ class Edges:
     dst: IntArray
     lag_ns: IntArray
     from_start: BoolArray
-    cause: npt.NDArray[np.int8]
+    cause: ByteArray
     owner: IntArray
 
     def __len__(self) -> int:

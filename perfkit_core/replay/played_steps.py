@@ -6,10 +6,9 @@ from dataclasses import dataclass
 from typing import Final
 
 import numpy as np
-import numpy.typing as npt
 
 from perfkit_core.algorithms import groupby
-from perfkit_core.algorithms.arrays import BoolArray, IntArray
+from perfkit_core.algorithms.arrays import BoolArray, FloatArray, IntArray
 from perfkit_core.model.schema import STEP
 from perfkit_core.model.trace import Trace
 from perfkit_core.replay.device_work import UNEXPLAINED_NS
@@ -122,10 +121,10 @@ def steps(replay: Replay) -> Steps:
     return Steps(number, rank, first, after, graph.start_ns[after] - graph.start_ns[first])
 
 
-def step_errors(replay: Replay, steps: Steps) -> npt.NDArray[np.float64]:
+def step_errors(replay: Replay, steps: Steps) -> FloatArray:
     """Return |played − recorded| ÷ recorded time of each step, shape (steps,). Steps of no length have no error."""
     off = np.abs(steps.played_ns(play(replay.graph)) - steps.recorded_ns)
-    errors: npt.NDArray[np.float64] = off / np.maximum(steps.recorded_ns, 1)
+    errors: FloatArray = off / np.maximum(steps.recorded_ns, 1)
     return errors
 
 

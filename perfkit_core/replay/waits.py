@@ -17,9 +17,8 @@ from typing import Any, Final
 
 import msgspec
 import numpy as np
-import numpy.typing as npt
 
-from perfkit_core.algorithms.arrays import NO_ROW, BoolArray, IntArray
+from perfkit_core.algorithms.arrays import NO_ROW, BoolArray, ByteArray, IntArray
 from perfkit_core.model.schema import MEMCPY, RUNTIME, SYNC
 from perfkit_core.model.trace import Trace
 from perfkit_core.replay import graph
@@ -133,7 +132,7 @@ _FREES: Final = re.compile(r"^(cuda|hip|cu|musa|acl\w*)Free(?!Async)", re.IGNORE
 """Freeing device memory waits until the device is idle."""
 
 
-def sync_calls(trace: Trace) -> tuple[IntArray, npt.NDArray[np.int8]]:
+def sync_calls(trace: Trace) -> tuple[IntArray, ByteArray]:
     """Return the rows of the calls of the host that synchronise, and the scope of each: DEVICE, STREAM or EVENT."""
     calls = trace.rows("kind", SYNC) | (trace.rows("kind", RUNTIME) & matching(trace, "name", _FREES))
     scope = np.where(matching(trace, "name", _OF_EVENT), EVENT, STREAM).astype(np.int8)

@@ -17,9 +17,8 @@ from perfkit_core.plugins.contracts import View, ViewRequest, split_grouping
 from perfkit_core.plugins.manager import get_plugins
 from perfkit_core.ranks.profile import Computed, Profile, Whole
 from perfkit_core.ranks.reduce import understood
+from perfkit_core.report import facts, model
 from perfkit_core.report.display import DEPTH, Display, check, displayed
-from perfkit_core.report.facts import described
-from perfkit_core.report.model import Report, Section
 from perfkit_core.system.paths import readable
 from perfkit_core.views.tables import rounded_division
 
@@ -78,7 +77,7 @@ COMPARED: Final = {"phases": "model", "step_parts": "partition", "layers": "modu
 
 def summary_report(
     profile: Profile | Trace, views: Sequence[View], request: ViewRequest, display: Display = DEFAULT
-) -> Report:
+) -> model.Report:
     """Return a report with one section per view. Groupings, sorting and filters apply to the views that support them.
     Raises UsageError if none does."""
     known = list(dict.fromkeys(name for view in views for name in view.groupings))
@@ -101,12 +100,12 @@ def summary_report(
         raise UsageError("no steps were recorded to average over", hint)
     steps = len(computed.steps if chosen is None else chosen)
     sections = tuple(_section(computed, view, display, steps) for view in views)
-    source = described(computed.meta, computed.quality, computed.steps, chosen)
+    source = facts.described(computed.meta, computed.quality, computed.steps, chosen)
     data = {} if chosen is None else {"steps": sorted(set(chosen))}
-    return Report(computed.meta.source, (source,), sections, data=data)
+    return model.Report(computed.meta.source, (source,), sections, data=data)
 
 
-def _section(computed: Computed, view: View, display: Display, steps: int) -> Section:
+def _section(computed: Computed, view: View, display: Display, steps: int) -> model.Section:
     whole = computed.tables[view.name]
     if display.average:
         whole = per_step(whole, view, steps)
@@ -133,7 +132,7 @@ def _section(computed: Computed, view: View, display: Display, steps: int) -> Se
     if display.displayed_only and DEPTH in whole.columns and not view.summed:
         remarks.append(say("Sums count the whole tree here: this view cannot count only what is displayed."))
     note = say(view.description)
-    return Section(
+    return model.Section(
         name=view.name,
         title=say(view.title),
         table=table,
@@ -165,14 +164,14 @@ def choose_views(names: Iterable[str], single: bool = False) -> list[View]:
     return [known[name] for name in wanted]
 
 
-def cut(report: Report, limit: int | None) -> Report:
+def cut(report: model.Report, limit: int | None) -> model.Report:
     """Return the report with at most ``limit`` rows per table, for formats without a limit of their own."""
     if limit is None:
         return report
     return replace(report, sections=tuple(replace(s, table=s.table.head(limit)) for s in report.sections))
 
 
-def read_from(report: Report, paths: Sequence[str | Path]) -> Report:
+def read_from(report: model.Report, paths: Sequence[str | Path]) -> model.Report:
     """Return the report with all files of a profile in its title, and as a list for machine formats."""
     if len(paths) < 2:
         return report

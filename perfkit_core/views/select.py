@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Final
 
 import numpy as np
 
@@ -14,7 +13,7 @@ from perfkit_core.model.schema import STEP
 from perfkit_core.model.trace import Trace, once
 from perfkit_core.plugins.contracts import ViewRequest
 
-THREAD_KEY: Final = ("rank", "pid", "tid")
+THREAD_KEY = ("rank", "pid", "tid")
 """Columns that identify a thread."""
 
 _LATEST, _EARLIEST = np.iinfo(np.int64).max, np.iinfo(np.int64).min

@@ -6,8 +6,6 @@ count of unexplained changes is not zero.
 
 from __future__ import annotations
 
-from typing import Final
-
 import numpy as np
 import pandas as pd
 
@@ -46,7 +44,7 @@ def table(trace: Trace, request: ViewRequest) -> pd.DataFrame:
     return pool_table(trace, events, pools, {name: values[pools] for name, values in columns.items()})
 
 
-COLUMNS: Final = (
+COLUMNS = (
     RANK,
     DEVICE_NAME,
     count("events", "Events"),

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Final
-
 import numpy as np
 import pandas as pd
 
@@ -37,7 +35,7 @@ def table(trace: Trace, request: ViewRequest) -> pd.DataFrame:
     return result[np.insert(counted, at, unfiltered)].reset_index(drop=True)
 
 
-COLUMNS: Final = (
+COLUMNS = (
     RANK,
     DEVICE_NAME,
     Column("time_ns", "Time", "ns", POSITION, description="since the first event of the rank"),

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Final
-
 import numpy as np
 import pandas as pd
 
@@ -49,7 +47,7 @@ def table(trace: Trace, request: ViewRequest) -> pd.DataFrame:
     return memory.pool_table(trace, events, pools, values)
 
 
-COLUMNS: Final = (
+COLUMNS = (
     RANK,
     DEVICE_NAME,
     count("allocations", "Allocations", exact=True),

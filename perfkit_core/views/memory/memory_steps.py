@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Final
-
 import numpy as np
 import pandas as pd
 
@@ -57,7 +55,7 @@ def _alive(trace: Trace, ends: StepEnds, until: IntArray) -> tuple[IntArray, Int
     return np.where(unknown, MISSING, count), np.where(unknown, MISSING, size)
 
 
-COLUMNS: Final = (
+COLUMNS = (
     RANK,
     DEVICE_NAME,
     key("step", "Step"),

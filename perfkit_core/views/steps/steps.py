@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Final
-
 import numpy as np
 import pandas as pd
 
@@ -40,7 +38,7 @@ def table(trace: Trace, request: ViewRequest) -> pd.DataFrame:
     return result
 
 
-COLUMNS: Final = (
+COLUMNS = (
     RANK,
     key("step", "Step"),
     Column("start_ns", "Start", "ns", POSITION, description="since the first step of the rank"),
