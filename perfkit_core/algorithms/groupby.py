@@ -65,13 +65,6 @@ def first_rows(key: IntArray, width: int) -> IntArray:
     return first
 
 
-def last_rows(key: IntArray, width: int) -> IntArray:
-    """Return the last row of each key 0 ≤ k < width, shape (width,); -1 for keys without rows."""
-    last = np.full(width, -1, np.int64)
-    last[key] = np.arange(len(key))
-    return last
-
-
 def is_dense(width: int, rows: int) -> bool:
     """Return whether a table of ``width`` numbers is in proportion to the rows; otherwise keys are hashed."""
     return width <= max(4 * rows, 1 << 16)

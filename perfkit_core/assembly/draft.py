@@ -4,7 +4,7 @@ trees need one pass."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from types import MappingProxyType
 from typing import Final
@@ -64,9 +64,6 @@ class DraftColumns(Columns):
 
     def known(self, name: str) -> bool:
         return name in self.held or self._default(name) is not None
-
-    def chunks(self, name: str) -> Iterator[pa.Array]:
-        return iter(self.column(name).chunks)
 
     def column(self, name: str) -> pa.ChunkedArray:
         held = self.held.get(name)

@@ -15,6 +15,7 @@ import re
 import statistics
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, Final, NamedTuple
 
 from perfkit_core.errors import UsageError
@@ -94,21 +95,6 @@ def family(column: str) -> Family | None:
 # One number in a sentence
 
 
-def format_duration(ns: float, signed: bool = False) -> str:
-    """Return a duration as ``12.3 ms``; ``signed`` adds a plus to positive values."""
-    return format_quantity(ns, TIMES, signed)
-
-
-def format_bytes(count: float, signed: bool = False) -> str:
-    """Return a number of bytes as ``64.0 MiB``."""
-    return format_quantity(count, SIZES, signed)
-
-
-def format_ratio(ratio: float, signed: bool = False) -> str:
-    """Return a share as ``12.3%``, ``5%`` or ``<0.01%``."""
-    return format_quantity(ratio, SHARES, signed)
-
-
 def format_count(count: float) -> str:
     """Return a count: integers in full (``1,240``), averages with three digits (``2.5``, ``0.333``)."""
     if not math.isfinite(count):
@@ -120,9 +106,15 @@ def format_count(count: float) -> str:
 
 
 def format_quantity(value: float, family: Family, signed: bool = False) -> str:
-    """Return a number in a suitable unit of its family, with three significant digits."""
+    """Return a number in a suitable unit of its family, with three significant digits: ``12.3 ms``, ``64.0 MiB``,
+    ``5%``, ``<0.01%``. ``signed`` adds a plus to positive values."""
     unit = unit_of(value, family)
     return f"{'+' if signed and value > 0 else ''}{with_unit(format_in(value, unit), unit)}"
+
+
+format_duration: Final = partial(format_quantity, family=TIMES)
+format_bytes: Final = partial(format_quantity, family=SIZES)
+format_ratio: Final = partial(format_quantity, family=SHARES)
 
 
 def format_in(value: float, unit: Unit | None) -> str:

@@ -5,7 +5,7 @@ formula; sums skip unknown values."""
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, Final, NamedTuple
 
@@ -64,34 +64,6 @@ class CallLog:
     def take(self) -> dict[str, Counter[Signature]]:
         calls, self.calls = self.calls, {}
         return calls
-
-
-def seen(calls: Counter[Signature], flops: Callable[[Signature], Flops]) -> dict[str, Any]:
-    """Return the fields of a :class:`Layer` that follow from its calls; ``flops`` computes those of one call."""
-    if not calls:
-        return {}
-    last = next(reversed(calls))
-    forward: list[int | None] = []
-    backward: list[int | None] = []
-    for signature, count in calls.items():
-        try:
-            each = flops(signature)
-        except Exception:  # a subclass whose calls differ from those of the formula's layer
-            each = Flops(None, None)
-        forward.append(each.forward if each.forward is None else each.forward * count)
-        backward.append(each.backward if each.backward is None else each.backward * count)
-    return {
-        "calls": calls.total(),
-        "inputs": last.inputs,
-        "outputs": last.outputs,
-        "flops": _sum(forward),
-        "backward_flops": _sum(backward),
-    }
-
-
-def _sum(values: Sequence[int | None]) -> int | None:
-    known = [value for value in values if value is not None]
-    return sum(known) if len(known) == len(values) else None
 
 
 def tensors(value: Any, kind: type, depth: int = _DEEPEST) -> list[Any]:

@@ -5,7 +5,7 @@ trace is cached with it and shared read-only."""
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import dataclass, fields, is_dataclass
 from functools import wraps
 from typing import Any, Concatenate, Final, ParamSpec, TypeVar, cast
@@ -36,9 +36,10 @@ class Columns(ABC):
     def known(self, name: str) -> bool:
         """Return whether the column holds anything but nulls."""
 
-    @abstractmethod
     def chunks(self, name: str) -> Iterator[pa.Array]:
-        """Yield the column in pieces of any length. Their dictionaries may differ."""
+        """Yield the column in pieces of any length. Their dictionaries may differ. Subclasses define this or
+        :meth:`column`."""
+        return iter(self.column(name).chunks)
 
     def column(self, name: str) -> pa.ChunkedArray:
         if not self.known(name):
@@ -64,9 +65,6 @@ class TableColumns(Columns):
     def known(self, name: str) -> bool:
         return bool(self.events.column(name).null_count < self.num_rows)
 
-    def chunks(self, name: str) -> Iterator[pa.Array]:
-        return iter(self.events.column(name).chunks)
-
     def column(self, name: str) -> pa.ChunkedArray:
         return self.events.column(name)
 
@@ -77,26 +75,26 @@ class TableColumns(Columns):
 @dataclass(frozen=True, slots=True)
 class ChangedColumns(Columns):
     base: Columns
-    changes: Mapping[str, pa.ChunkedArray]
+    changes: TableColumns
 
     @property
     def num_rows(self) -> int:
         return self.base.num_rows
 
     def known(self, name: str) -> bool:
-        changed = self.changes.get(name)
-        return self.base.known(name) if changed is None else bool(changed.null_count < len(changed))
+        return self._of(name).known(name)
 
     def chunks(self, name: str) -> Iterator[pa.Array]:
-        changed = self.changes.get(name)
-        return self.base.chunks(name) if changed is None else iter(changed.chunks)
+        return self._of(name).chunks(name)
 
     def column(self, name: str) -> pa.ChunkedArray:
-        changed = self.changes.get(name)
-        return self.base.column(name) if changed is None else changed
+        return self._of(name).column(name)
 
     def pick(self, name: str, rows: np.ndarray[Any, np.dtype[Any]]) -> pa.Array:
-        return Columns.pick(self, name, rows) if name in self.changes else self.base.pick(name, rows)
+        return self._of(name).pick(name, rows)
+
+    def _of(self, name: str) -> Columns:
+        return self.changes if name in self.changes.events.column_names else self.base
 
 
 @dataclass(frozen=True, slots=True)
@@ -243,8 +241,8 @@ class Trace:
 
     def with_columns(self, **changes: pa.Array | pa.ChunkedArray) -> Trace:
         """Return the trace with some columns replaced, each in the type of the schema. Others stay cached or unread."""
-        chunked = {name: pa.chunked_array([c]) if isinstance(c, pa.Array) else c for name, c in changes.items()}
-        return Trace(ChangedColumns(self._columns, chunked), self.meta, self.quality, self._known_without(changes))
+        columns = ChangedColumns(self._columns, TableColumns(pa.table(changes)))
+        return Trace(columns, self.meta, self.quality, self._known_without(changes))
 
     def with_ints(self, **changes: IntArray) -> Trace:
         """Return the trace with some integer columns replaced; negative is null. The arrays become read-only."""

@@ -139,8 +139,25 @@ class LayerFramework(ABC):
         return Flops(0, 0) if type(layer).__module__.startswith(self.built_in) else Flops(None, None)
 
     def seen(self, layer: Any, calls: Counter[Signature]) -> dict[str, Any]:
-        """Return the fields of a Layer that follow from its counted calls."""
-        return architecture.seen(calls, lambda call: self.flops(layer, call))
+        """Return the fields of a Layer that follow from its counted calls, at least one."""
+        per_signature: list[list[int | None]] = []
+        for signature, count in calls.items():
+            try:
+                each = self.flops(layer, signature)
+            except Exception:  # a subclass whose calls differ from those of the formula's layer
+                each = Flops(None, None)
+            per_signature.append([None if number is None else number * count for number in each])
+        forward, backward = (
+            None if None in numbers else sum(filter(None, numbers)) for numbers in zip(*per_signature, strict=True)
+        )
+        last = next(reversed(calls))
+        return {
+            "calls": calls.total(),
+            "inputs": last.inputs,
+            "outputs": last.outputs,
+            "flops": forward,
+            "backward_flops": backward,
+        }
 
     def described(self, layers: Sequence[Named], called: Mapping[str, Mapping[str, Any]]) -> Iterator[Layer]:
         """Describe each layer; ``called``: path → fields that follow from its calls."""

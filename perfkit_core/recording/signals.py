@@ -43,7 +43,8 @@ class _Termination:
 
     @contextlib.contextmanager
     def held(self, profiler: object) -> Iterator[None]:
-        """Hold back SIGTERM during the block; then end the process once the profiler's method has returned."""
+        """Hold back a SIGTERM handled by :func:`install` during the block; then end the process once the method of
+        ``profiler`` that contains it has returned."""
         main = threading.current_thread() is threading.main_thread()
         self._profilers.add(type(profiler))
         self._held += main
@@ -90,7 +91,7 @@ class _Termination:
 
 
 @functools.cache
-def _shared() -> _Termination:
+def shared() -> _Termination:
     termination = _Termination()
     if hasattr(os, "register_at_fork"):
         os.register_at_fork(after_in_child=termination.restore)
@@ -101,13 +102,7 @@ def install() -> None:
     """Exit by SystemExit on SIGTERM if Python's default is set. Does nothing outside the main thread."""
     if threading.current_thread() is threading.main_thread() and signal.getsignal(signal.SIGTERM) is signal.SIG_DFL:
         with contextlib.suppress(ValueError):  # another interpreter's main thread
-            signal.signal(signal.SIGTERM, _shared())
-
-
-def held(profiler: object) -> contextlib.AbstractContextManager[None]:
-    """Return a ``with`` block during which a SIGTERM handled by :func:`install` waits, and until the method of
-    ``profiler`` that contains it returns."""
-    return _shared().held(profiler)
+            signal.signal(signal.SIGTERM, shared())
 
 
 class GivingWay:

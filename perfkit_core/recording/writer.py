@@ -86,7 +86,7 @@ class CycleWriter(Generic[Profiler]):
         """Take and write a cycle; called by the profiler at the end of each."""
         if self._uncalled is not None:
             self._uncalled.detach()
-        with signals.held(profiler):
+        with signals.shared().held(profiler):
             self._follow_fork()
             cycle = self._cycle
             self._cycle += 1

@@ -28,13 +28,11 @@ from perfkit_core.compare.statistics import SampleStatistics, step_statistics
 from perfkit_core.errors import UsageError
 from perfkit_core.language.messages import say
 from perfkit_core.language.units import (
-    SHARES,
     SIZES,
     TIMES,
     family,
     format_count,
     format_quantity,
-    format_ratio,
     writable_units,
 )
 from perfkit_core.model.trace import Trace
@@ -208,7 +206,7 @@ def _words(outcome: Outcome, value: float | None, signed: bool = False) -> str |
     units = family(outcome.condition.column or f"{STEP_TIME}_ns")
     if units is None:
         return f"{'+' if signed and value > 0 else ''}{format_count(value)}"
-    return format_ratio(value, signed) if units is SHARES else format_quantity(value, units, signed)
+    return format_quantity(value, units, signed)
 
 
 def section(table: pd.DataFrame) -> model.Section:

@@ -175,7 +175,8 @@ def _by_sequence(trace: Trace, rows: IntArray) -> IntArray:
     made = np.flatnonzero(numbered & ~backward & (sequence >= low) & (sequence <= high))
     both = np.concatenate([ran, made])
     key, first = groupby.distinct([trace.ints("rank")[both], sequence[both]], len(both))
-    last = groupby.last_rows(key[len(ran) :], len(first))
+    last = np.full(len(first), NO_ROW, np.int64)
+    last[key[len(ran) :]] = np.arange(len(made))  # the last write wins: that of the last row
     forward = np.full(len(trace), NO_ROW, np.int64)
     forward[root[ran]] = np.append(root[made], NO_ROW)[last[key[: len(ran)]]]
     return forward[rows]
