@@ -19,6 +19,7 @@ import pyarrow.parquet as pq
 from perfkit_core import load
 from perfkit_core.algorithms.arrays import IntArray, nullable
 from perfkit_core.model import schema
+from perfkit_core.model.meta import StoredFinding
 from perfkit_core.model.trace import ROW_REFERENCES, Trace
 from perfkit_core.storage.store import SUFFIX
 from perfkit_core.storage.stored_file import KEY, Stored
@@ -55,7 +56,8 @@ def make(trace: Trace, folder: Path, events: int) -> Path:
     start, end = int(trace.ints("start_ns").min()), int(trace.end_ns.max())
     meta = msgspec.structs.replace(trace.meta, window_ns=(start, start + count * (end - start + 1)), recording="large")
     empty = tuple(name for name in schema.COLUMN_NAMES if not trace.known(name))
-    stored = Stored(schema_version=schema.SCHEMA_VERSION, meta=meta, quality=trace.quality, empty=empty)
+    quality = tuple(map(StoredFinding.of, trace.quality))
+    stored = Stored(schema_version=schema.SCHEMA_VERSION, meta=meta, quality=quality, empty=empty)
     temporary = file.with_suffix(".tmp")
     with pq.ParquetWriter(temporary, schema.SCHEMA, **encoding(schema.SCHEMA)) as writer:
         for table in copies(trace, count):
