@@ -178,7 +178,7 @@ class Facts:
     @cached_property
     def activity(self) -> Activity:
         """Times of each kind of activity of :attr:`rank` (unions)."""
-        return activities(self.trace).of(self.rank)
+        return activities(self.trace).of(self.trace, self.rank)
 
     @cached_property
     def batch_rows(self) -> IntArray:

@@ -247,17 +247,17 @@ class Slices:
 def slices(trace: Trace, rank: IntArray, start_ns: IntArray, end_ns: IntArray) -> Slices:
     """Return the pieces of windows [start, end) of ranks (-1: unknown); the pieces of a window sum to it."""
     activity = activities(trace)
-    masks = _events(activity)
+    masks = _events(trace, activity)
     parts = [[np.empty(0, np.int64)] * 5]
     for number in np.unique(rank).tolist():
         windows = np.flatnonzero(rank == number)
-        sets = activity.of(number)
+        sets = activity.of(trace, number)
         device = (sets.compute, sets.communication, *((sets.copy,) if activity.on_device else ()))
         layers = (*device, sets.loading, sets.host)
         categories = reduce(under, [(*layer, np.full(len(layer[0]), index)) for index, layer in enumerate(layers)])
         _, start, end, category, within = cut(start_ns[windows], end_ns[windows], categories)
         category = np.where(category < 0, len(layers), category)
-        owners = _owners(activity, masks, number)
+        owners = _owners(trace, activity, masks, number)
         for index in range(len(layers) + 1):
             mine = np.flatnonzero(category == index)
             begin, finish, row, piece = start[mine], end[mine], np.full(len(mine), NO_ROW), np.arange(len(mine))
@@ -270,9 +270,8 @@ def slices(trace: Trace, rank: IntArray, start_ns: IntArray, end_ns: IntArray) -
     return Slices(names, window[order], begin[order], finish[order], category[order], row[order])
 
 
-def _events(activity: Activities) -> Sequence[BoolArray]:
+def _events(trace: Trace, activity: Activities) -> Sequence[BoolArray]:
     """Return, for each category but the last, the mask of the events that can own its time."""
-    trace = activity.trace
     loading = activity.host & _within(trace, activity.loading) & step_threads(trace)
     if activity.on_device:
         return activity.compute, activity.communication, activity.copy, loading, activity.host
@@ -283,13 +282,13 @@ def _events(activity: Activities) -> Sequence[BoolArray]:
 def categories_of_events(trace: Trace) -> IntArray:
     """Return the category of each event's time, as in :class:`Slices`, unless another takes precedence, shape (rows,);
     for events that own no time, such as steps, that of no event."""
-    masks = _events(activities(trace))
+    masks = _events(trace, activities(trace))
     first: IntArray = np.argmax([*masks, np.ones(len(trace), np.bool_)], axis=0)
     return first
 
 
-def _owners(activity: Activities, masks: Sequence[BoolArray], rank: int) -> Sequence[Timeline]:
-    trace, rows = activity.trace, np.zeros(len(activity.trace), np.bool_)
+def _owners(trace: Trace, activity: Activities, masks: Sequence[BoolArray], rank: int) -> Sequence[Timeline]:
+    rows = np.zeros(len(trace), np.bool_)
     rows[select.rows_of_rank(trace, rank)] = True
     start, end = trace.ints("start_ns"), trace.end_ns
     *working, loading, rest = (rows & mask for mask in masks)

@@ -13,8 +13,9 @@ from typing import BinaryIO, Final
 import numpy as np
 
 from perfkit_core.algorithms.arrays import NO_ROW, IntArray
+from perfkit_core.algorithms.trees import Tree
 from perfkit_core.exporters import CPU
-from perfkit_core.exporters.stacks import LACKING, CallPaths, call_paths, default, weigh
+from perfkit_core.exporters.stacks import LACKING, call_paths, default, weigh
 from perfkit_core.model.trace import Trace
 from perfkit_core.plugins.contracts import ExportOptions
 
@@ -25,8 +26,8 @@ _UNSAFE: Final = str.maketrans({";": ":", "\n": " ", "\r": " "})
 def write(trace: Trace, file: BinaryIO, options: ExportOptions) -> str:
     """Write the stacks with ``options.weight`` (ns, bytes or calls). Return why there are none, else ""."""
     weight = options.weight or default(trace)
-    paths = call_paths(trace)
-    lines = _lines(paths, paths.tree.own(weigh(trace, weight)))
+    tree, labels = call_paths(trace)
+    lines = _lines(tree, labels, tree.own(weigh(trace, weight)))
     empty = True
     while some := list(islice(lines, _LINES)):
         file.write("".join(some).encode())
@@ -36,10 +37,10 @@ def write(trace: Trace, file: BinaryIO, options: ExportOptions) -> str:
     return "" if options.weight or weight == CPU else f"{LACKING[CPU]}: these weigh device time"
 
 
-def _lines(paths: CallPaths, weights: IntArray) -> Iterator[str]:
+def _lines(tree: Tree, labels: list[tuple[str, ...]], weights: IntArray) -> Iterator[str]:
     """Yield a line for each node with a weight, subtree by subtree."""
-    texts = [";".join(frame.translate(_UNSAFE) for frame in label) for label in paths.labels]
-    parent, label, weight = paths.tree.parent, paths.tree.key.tolist(), weights.tolist()
+    texts = [";".join(frame.translate(_UNSAFE) for frame in label) for label in labels]
+    parent, label, weight = tree.parent, tree.key.tolist(), weights.tolist()
     # Last child of each node and previous sibling: children pushed in this order are popped in file order.
     children = np.flatnonzero(parent >= 0)
     order = children[np.argsort(parent[children], kind="stable")]

@@ -13,9 +13,10 @@ from typing import Any, BinaryIO, Final
 
 import numpy as np
 
+from perfkit_core.algorithms.trees import Tree
 from perfkit_core.errors import UsageError
 from perfkit_core.exporters import BYTES, CALLS, CPU, DEVICE
-from perfkit_core.exporters.stacks import CallPaths, Frame, call_paths, frame, weigh
+from perfkit_core.exporters.stacks import Frame, call_paths, frame, weigh
 from perfkit_core.model.schema import PYTHON
 from perfkit_core.model.trace import Trace
 from perfkit_core.plugins.contracts import ExportOptions
@@ -76,10 +77,10 @@ def write(trace: Trace, file: BinaryIO, options: ExportOptions) -> str:
     names = trace.codes("name")
     begins = {names.values[code] for code in np.unique(names.codes[trace.rows("kind", PYTHON)]).tolist()}
     builder = _Builder(profile_class()(), begins)
-    paths = call_paths(trace)
-    values = np.stack([paths.tree.own(weigh(trace, weight)) for weight, _, _ in SAMPLE_TYPES], axis=1)
+    tree, labels = call_paths(trace)
+    values = np.stack([tree.own(weigh(trace, weight)) for weight, _, _ in SAMPLE_TYPES], axis=1)
     builder.head(trace, bool(values[:, -1].any()))
-    empty = builder.samples(paths, values.tolist()) == 0
+    empty = builder.samples(tree, labels, values.tolist()) == 0
     with gzip.GzipFile(fileobj=file, mode="wb", compresslevel=6, mtime=0, filename="") as compressed:
         compressed.write(builder.profile.SerializeToString(deterministic=True))
     return "no stack has a weight" if empty else ""
@@ -107,10 +108,10 @@ class _Builder:
             self.profile.time_nanos = start
         self.profile.comment.append(self._text(f"{trace.meta.framework}: {trace.meta.source}"))
 
-    def samples(self, paths: CallPaths, values: list[list[int]]) -> int:
+    def samples(self, tree: Tree, paths: list[tuple[str, ...]], values: list[list[int]]) -> int:
         """Write a sample for each stack with a weight; return their number."""
-        labels = [[self._location(frame(text)) for text in label[::-1]] for label in paths.labels]
-        parent, label = paths.tree.parent.tolist(), paths.tree.key.tolist()
+        labels = [[self._location(frame(text)) for text in label[::-1]] for label in paths]
+        parent, label = tree.parent.tolist(), tree.key.tolist()
         for node, value in enumerate(values):
             if any(value):
                 sample = self.profile.sample.add(value=value)
@@ -121,7 +122,7 @@ class _Builder:
                     :-1
                 ]  # without the thread, unless no frame would remain: pprof drops such samples
                 sample.location_id.extend(inside if inside or sample.location_id else labels[label[node]])
-                sample.label.add(key=self._text("thread"), str=self._text(paths.labels[label[node]][0]))
+                sample.label.add(key=self._text("thread"), str=self._text(paths[label[node]][0]))
         return len(self.profile.sample)
 
     def _text(self, text: str) -> int:

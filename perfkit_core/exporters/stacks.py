@@ -8,7 +8,6 @@ around them. All steps share one name.
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
 from typing import Final, NamedTuple
 
 import numpy as np
@@ -26,17 +25,9 @@ NO_LAUNCH: Final = "no launch recorded"
 STEP: Final = "step"
 
 
-@dataclass(frozen=True, slots=True)
-class CallPaths:
-    """The tree of stacks. Keys index ``labels``, the frames of a node, outermost first; the first frame of a root is
-    the thread."""
-
-    tree: trees.Tree
-    labels: list[tuple[str, ...]]
-
-
-def call_paths(trace: Trace) -> CallPaths:
-    """Return the stacks of all host events, device work and memory events."""
+def call_paths(trace: Trace) -> tuple[trees.Tree, list[tuple[str, ...]]]:
+    """Return the tree of the stacks of all host events, device work and memory events, and the labels that its keys
+    index: the frames of a node, outermost first. The first frame of a root is the thread."""
     work, memory = trace.rows("kind", *schema.DEVICE_WORK), trace.rows("kind", schema.MEMORY)
     nested = trace.ints("self_ns") >= 0
     above = np.where(work, owners(trace), trace.ints("parent"))
@@ -49,7 +40,7 @@ def call_paths(trace: Trace) -> CallPaths:
     member = (nested | work | memory) & ~within
     tree = trees.merge(position[above[order]], label[order], member[order])
     node = tree.node[position[:-1]]
-    return CallPaths(trees.Tree(tree.parent, tree.key, np.where(within, node[above], node)), labels)
+    return trees.Tree(tree.parent, tree.key, np.where(within, node[above], node)), labels
 
 
 def _labels(trace: Trace, top: arrays.BoolArray) -> tuple[arrays.IntArray, list[tuple[str, ...]]]:

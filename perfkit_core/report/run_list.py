@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, fields, replace
 from pathlib import Path
 from typing import Any, Final
 
@@ -52,23 +51,10 @@ _RECOGNISED: Final = 2
 _COUNTS: Final = ("ranks", "cycles", "steps", "median_step_ns", "events", "file_bytes", "findings")
 
 
-@dataclass(frozen=True, slots=True)
-class Run:
-    """Main figures of one run; None if unknown without reading the whole file."""
-
-    path: str
-    format: str
-    framework: str | None = None
-    devices: str | None = None
-    ranks: int | None = None
-    cycles: int | None = None
-    steps: int | None = None
-    median_step_ns: int | None = None
-    recorded_at: pd.Timestamp | None = None
-    events: int | None = None
-    file_bytes: int | None = None
-    findings: int | None = None
-    error: str | None = None
+_NAMES: Final = ("path", "format", "framework", "devices", "ranks", "cycles", "steps", "median_step_ns",
+                 "recorded_at", "events", "file_bytes", "findings", "error")  # fmt: skip
+Run = dict[str, Any]
+"""Main figures of one run by name; missing or None if unknown without reading the whole file."""
 
 
 def list_runs(folder: str | os.PathLike[str], *, read_files: bool = False) -> pd.DataFrame:
@@ -87,9 +73,7 @@ def list_runs(folder: str | os.PathLike[str], *, read_files: bool = False) -> pd
             missing = "no folder" if paths.exists(root) else "no such folder"
             raise SourceError(f"{root}: {missing}", "give the folder that contains your runs")
         runs = [run for path in _places(root) if (run := _run(path, read_files)) is not None]
-    table = pd.DataFrame(
-        {field.name: pd.Series([getattr(run, field.name) for run in runs], dtype=object) for field in fields(Run)}
-    )
+    table = pd.DataFrame({name: pd.Series([run.get(name) for run in runs], dtype=object) for name in _NAMES})
     for name in _COUNTS:
         table[name] = table[name].astype("Int64")
     table["recorded_at"] = pd.to_datetime(table["recorded_at"], utc=True)
@@ -131,25 +115,24 @@ def _places(root: Path) -> Iterator[Path]:
 
 def _run(path: Path, read_files: bool) -> Run | None:
     """Return the figures of a place, with an error if it is broken; None if it is no profile."""
-    run = Run(paths.readable(path), RUN)
+    run: Run = {"path": paths.readable(path), "format": RUN}
     folder, source = paths.is_folder(path), None
     if not folder:
         source = _source(path)
         if source is None:
             return None
-        run = replace(run, format=source.name)
+        run["format"] = source.name
     try:
         if folder:
             return _stored(run, *run_folder.cycles(path))
-        if run.format != RUN:
+        if run["format"] != RUN:
             return _trace_file(run, path, read_files)
         return _stored(run, [path], ()) if _is_stored_run(path) else None
     except PerfkitError as error:
-        return replace(
-            run, error=paths.readable(error).removeprefix(f"{run.path}: ").removeprefix(f"{run.path}{os.sep}")
-        )
+        place, text = run["path"], paths.readable(error)
+        return run | {"error": text.removeprefix(f"{place}: ").removeprefix(f"{place}{os.sep}")}
     except (OSError, pa.ArrowException, ValueError) as error:
-        return replace(run, error=f"cannot be read ({' '.join(paths.readable(error).split())})")
+        return run | {"error": f"cannot be read ({' '.join(paths.readable(error).split())})"}
 
 
 def _is_stored_run(path: Path) -> bool:
@@ -182,21 +165,20 @@ def _stored(run: Run, files: Sequence[Path], about_folder: tuple[Finding, ...]) 
             for meta, one in zip(metas, stored.values(), strict=True)
         ]
     )
-    return replace(
-        _described(run, [one.meta for one in stored.values()]),
-        cycles=len({meta.cycle for meta in metas}),
-        steps=len(np.unique(steps["step"].to_numpy())),
-        median_step_ns=_median(steps["dur_ns"].to_numpy()),
-        events=sum(one.metadata.num_rows for one in opened),
-        file_bytes=sum(file.stat().st_size for file in files),
-        findings=len({*of_ranks, *about_ranks, *about_job(joined_meta(metas)), *about_folder}),
-    )
+    return _described(run, [one.meta for one in stored.values()]) | {
+        "cycles": len({meta.cycle for meta in metas}),
+        "steps": len(np.unique(steps["step"].to_numpy())),
+        "median_step_ns": _median(steps["dur_ns"].to_numpy()),
+        "events": sum(one.metadata.num_rows for one in opened),
+        "file_bytes": sum(file.stat().st_size for file in files),
+        "findings": len({*of_ranks, *about_ranks, *about_job(joined_meta(metas)), *about_folder}),
+    }
 
 
 def _trace_file(run: Run, path: Path, read: bool) -> Run:
     written = paths.modified_ns(path)
     at = None if written is None else pd.Timestamp(written, unit="ns", tz="UTC")
-    run = replace(run, file_bytes=path.stat().st_size, recorded_at=at)
+    run = run | {"file_bytes": path.stat().st_size, "recorded_at": at}
     if not read:
         return run
     from perfkit_core.readers.load import load_one
@@ -204,28 +186,26 @@ def _trace_file(run: Run, path: Path, read: bool) -> Run:
     trace = load_one(path)
     steps = trace.host & trace.rows("kind", schema.STEP)
     described = _described(run, [trace.meta])
-    return replace(
-        described,
-        recorded_at=described.recorded_at or run.recorded_at,
-        cycles=1,
-        steps=len(np.unique(trace.ints("step")[steps])),
-        median_step_ns=_median(trace.ints("dur_ns")[steps]),
-        events=len(trace),
-        findings=len(trace.quality),
-    )
+    return described | {
+        "recorded_at": described["recorded_at"] or at,
+        "cycles": 1,
+        "steps": len(np.unique(trace.ints("step")[steps])),
+        "median_step_ns": _median(trace.ints("dur_ns")[steps]),
+        "events": len(trace),
+        "findings": len(trace.quality),
+    }
 
 
 def _described(run: Run, metas: Sequence[TraceMeta]) -> Run:
     ranks = {rank for meta in metas for rank in meta.ranks}
     devices = {device.id: device for meta in metas for device in meta.devices}
     times = [ns for meta in metas if (ns := facts.recorded_at_ns(meta)) is not None]
-    return replace(
-        run,
-        framework=" ".join(part for part in (metas[0].framework, metas[0].framework_version) if part) or None,
-        devices=facts.devices(tuple(devices.values())) or None,
-        ranks=len(ranks) or None,
-        recorded_at=pd.Timestamp(min(times), unit="ns", tz="UTC") if times else None,
-    )
+    return run | {
+        "framework": " ".join(part for part in (metas[0].framework, metas[0].framework_version) if part) or None,
+        "devices": facts.devices(tuple(devices.values())) or None,
+        "ranks": len(ranks) or None,
+        "recorded_at": pd.Timestamp(min(times), unit="ns", tz="UTC") if times else None,
+    }
 
 
 def _median(durations: Any) -> int | None:

@@ -19,14 +19,15 @@ from perfkit_core.model.columns import CALLS, DEPTH, DEVICE, HOST, NAME, RATIO, 
 from perfkit_core.model.trace import Trace
 from perfkit_core.plugins.contracts import MergedRows, View, ViewRequest
 from perfkit_core.views import fluid_overhead, select, tables
-from perfkit_core.views.fluid_overhead import GROUPINGS, INSTANCE, THREAD, asked_for, launches, thread_numbers
+from perfkit_core.views.fluid_overhead import GROUPINGS, INSTANCE, THREAD, launches, thread_numbers
 from perfkit_core.views.operators.calls import is_call
 
 _HOW: Final = {True: message("apart"), False: message("merged")}
 
 
 def table(trace: Trace, request: ViewRequest) -> pd.DataFrame:
-    by_thread, by_instance = asked_for(request, THREAD), asked_for(request, INSTANCE)
+    select.check_groupings(fluid_overhead.GROUP, request, GROUPINGS)
+    by_thread, by_instance = THREAD in request.by, INSTANCE in request.by
     parent, launched_by = trace.ints("parent"), trace.ints("launched_by")
     launched = np.bincount(launched_by[launches(trace)], minlength=len(trace))
     copies = np.bincount(launched_by[launches(trace, schema.MEMCPY)], minlength=len(trace))
@@ -104,7 +105,8 @@ def _labels(
 
 def head(trace: Trace, request: ViewRequest) -> pd.DataFrame:
     """Return place, framework, steps, time unit, order, whether instances and threads are merged, and the threads."""
-    by_thread, version = asked_for(request, THREAD), (trace.meta.framework, trace.meta.framework_version)
+    select.check_groupings(fluid_overhead.GROUP, request, GROUPINGS)
+    by_thread, version = THREAD in request.by, (trace.meta.framework, trace.meta.framework_version)
     select.in_steps(trace, request)  # raises UsageError for a step that was not recorded
     recorded = len(select.step_numbers(trace))
     if not recorded:
@@ -120,7 +122,7 @@ def head(trace: Trace, request: ViewRequest) -> pd.DataFrame:
         (mark("steps"), steps),
         (mark("time unit"), message("as each column says; ns in csv and json")),
         (mark("sorted by"), request.sort or str(VIEW.order)),
-        (mark("operator instances"), _HOW[asked_for(request, INSTANCE)]),
+        (mark("operator instances"), _HOW[INSTANCE in request.by]),
         (mark("threads"), _HOW[by_thread]),
     ]
     for number, row in enumerate(thread_numbers(trace)[1].tolist() if by_thread else ()):

@@ -16,7 +16,6 @@ import pandas as pd
 
 from perfkit_core.algorithms import groupby, intervals, nesting
 from perfkit_core.algorithms.arrays import NO_ROW, BoolArray, IntArray, matches
-from perfkit_core.errors import UsageError
 from perfkit_core.language.messages import message
 from perfkit_core.model.columns import DEPTH, DEVICE, HOST, NAME, RATIO, Share, duration
 from perfkit_core.model.schema import DEVICE_WORK, KERNEL, NESTED_KINDS, OPERATOR_DETAIL, RUNTIME, SYNC
@@ -46,14 +45,6 @@ _NO_ARITHMETIC: Final = frozenset(
      "wait_event", "wait_collective", "collective_call", "accumulate_grad", "optimizer_update"}
 )  # fmt: skip
 """Canonical names of movement and creation, and names for groups of operators: the operators inside compute."""
-
-
-def asked_for(request: ViewRequest, grouping: str) -> bool:
-    """Return whether the request groups by ``grouping``. Raises UsageError for a grouping that the report lacks."""
-    for item in request.by:
-        if item not in GROUPINGS:
-            raise UsageError(f"this report cannot be grouped by {item!r}", f"known: {', '.join(GROUPINGS)}")
-    return grouping in request.by
 
 
 def outermost(trace: Trace, request: ViewRequest) -> IntArray:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -17,6 +18,13 @@ THREAD_KEY = ("rank", "pid", "tid")
 """Columns that identify a thread."""
 
 _LATEST, _EARLIEST = np.iinfo(np.int64).max, np.iinfo(np.int64).min
+
+
+def check_groupings(view: str, request: ViewRequest, known: Sequence[str]) -> None:
+    """Raise UsageError for a grouping that the view does not have."""
+    unknown = sorted(set(request.by) - set(known))
+    if unknown:
+        raise UsageError(f"{view} cannot be grouped by {unknown[0]!r}", f"known: {', '.join(known)}")
 
 
 def selected(trace: Trace, request: ViewRequest) -> BoolArray:

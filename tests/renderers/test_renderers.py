@@ -310,7 +310,7 @@ def test_html_hides_the_rows_after_the_limit() -> None:
 def _library() -> str:
     from perfkit_core.renderers.html import packing
 
-    return packing.plotting()
+    return packing.library("plotting")
 
 
 def test_notes_are_whole_in_a_pipe() -> None:

@@ -68,7 +68,7 @@ def _times_ns(trace: Trace) -> pd.DataFrame:
     steps = pd.DataFrame({"rank": trace.ints("rank")[rows], "step": trace.ints("step")[rows]})
     steps = steps.assign(talk=0, alone=0, compute=0)
     for rank in steps["rank"].unique():
-        activity, here = activities(trace).of(int(rank)), (steps["rank"] == rank).to_numpy()
+        activity, here = activities(trace).of(trace, int(rank)), (steps["rank"] == rank).to_numpy()
         exposed = intervals.subtract(activity.communication, activity.compute)
         for name, part in (("talk", activity.communication), ("alone", exposed), ("compute", activity.compute)):
             steps.loc[here, name] = covered_ns(part, trace.ints("start_ns")[rows[here]], trace.end_ns[rows[here]])

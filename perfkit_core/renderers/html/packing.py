@@ -26,29 +26,18 @@ def packed(data: bytes | str) -> str:
 
 
 @functools.cache
-def plotting() -> str:
-    from plotly.offline import get_plotlyjs
+def library(name: str) -> str:
+    """Return plotly ("plotting"), or a file of DataTables with its extensions, as bundled with itables."""
+    if name == "plotting":
+        from plotly.offline import get_plotlyjs
 
-    return packed(get_plotlyjs())
-
-
-@functools.cache
-def tables() -> str:
-    """Return DataTables with its extensions, as bundled with itables: a module that exports the class."""
-    return packed(_of_itables("dt_bundle.js"))
-
-
-@functools.cache
-def table_style() -> str:
-    return packed(_of_itables("dt_bundle.css"))
-
-
-def _of_itables(name: str) -> str:
+        return packed(get_plotlyjs())
     # itables is not imported, as it imports every installed DataFrame library
     found = find_spec("itables")
     assert found is not None  # perfkit requires it
     assert found.origin is not None
-    return (Path(found.origin).parent / "html" / name).read_text(encoding="utf-8")
+    file = {"tables": "dt_bundle.js", "table-style": "dt_bundle.css"}[name]
+    return packed((Path(found.origin).parent / "html" / file).read_text(encoding="utf-8"))
 
 
 _COLUMNS: Final = (("start_ns", "<f8"), ("dur_ns", "<f8"), ("cause", "<i4"), ("name", "<i4"), ("row", "<i4"),

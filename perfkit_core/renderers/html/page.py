@@ -39,9 +39,7 @@ def render(report: Report) -> str:
         scripts.append("copy.js")
     if rich:
         scripts.append("tables.js")
-    libraries = {"plotting": packing.plotting()} if figures else {}
-    if rich:
-        libraries |= {"tables": packing.tables(), "table-style": packing.table_style()}
+    libraries = [*(["plotting"] if figures else []), *(["tables", "table-style"] if rich else [])]
     return (
         _environment()
         .get_template("report.html.j2")
@@ -54,7 +52,7 @@ def render(report: Report) -> str:
             ids={block.section.name: block.id for block in blocks},
             glance=list(map(sections.at_a_glance, report.glance)),
             style=_resource("report.css"),
-            libraries=libraries,
+            libraries={name: packing.library(name) for name in libraries},
             scripts=[_resource(name) for name in scripts],
             longest=sections.LONGEST,
             shortest=sections.SHORTEST,

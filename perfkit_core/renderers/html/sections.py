@@ -54,16 +54,6 @@ class Block:
         return len(self.columns) > _NARROW or self.spans is not None or code > LONGEST
 
 
-@dataclass(frozen=True, slots=True)
-class Glance:
-    """A picture in the head of the page: shares or intervals."""
-
-    section: Section
-    shares: tuple[bars.Part, ...]
-    spans: Spans | None
-    reason: str
-
-
 def of_section(index: int, section: Section) -> Block:
     """Return the block of the section at position ``index`` of the report."""
     table = parts.known(section)
@@ -97,5 +87,7 @@ def nested(blocks: Sequence[Block]) -> list[Block]:
     return tops
 
 
-def at_a_glance(section: Section) -> Glance:
-    return Glance(section, bars.parts(section), spans(section), parts.reason(section))
+def at_a_glance(section: Section) -> dict[str, Any]:
+    """Return a picture in the head of the page: shares or intervals."""
+    reason = parts.reason(section)
+    return {"section": section, "shares": bars.parts(section), "spans": spans(section), "reason": reason}

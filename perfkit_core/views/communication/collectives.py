@@ -20,6 +20,7 @@ from perfkit_core.model.columns import CALLS, MAX, MIN, added_by, count, duratio
 from perfkit_core.model.trace import Trace
 from perfkit_core.plugins.contracts import Reduction, View, ViewRequest
 from perfkit_core.views.communication import instances, stragglers
+from perfkit_core.views.select import check_groupings
 from perfkit_core.views.tables import lower_median
 
 GROUPINGS: Final = ("size", "rank", "step")
@@ -36,7 +37,7 @@ def table(trace: Trace, request: ViewRequest) -> pd.DataFrame:
 
 
 def merge(partials: Sequence[instances.Partial], request: ViewRequest) -> pd.DataFrame:
-    instances.check_groupings(VIEW, request)
+    check_groupings("collectives", request, GROUPINGS)
     calls = stragglers.arrivals(partials)
     calls = calls[calls.pop("chosen").astype(bool)]
     texts = {name: calls[name].astype(object).where(calls[name].notna(), None) for name in ("collective", "group")}

@@ -8,7 +8,7 @@ them counts, as in the view ``partition``. Ranks are summed.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import replace
 from typing import Any, Final
 
 import numpy as np
@@ -22,8 +22,8 @@ from perfkit_core.model.schema import COMMUNICATION, KERNEL, OPERATOR
 from perfkit_core.model.trace import Trace
 from perfkit_core.plugins.contracts import Reduction, View, ViewRequest
 from perfkit_core.views.attribution import native_owners
-from perfkit_core.views.communication.instances import check_groupings, communication, instances
-from perfkit_core.views.select import accounted, in_steps, ranks, selected, span
+from perfkit_core.views.communication.instances import communication, instances
+from perfkit_core.views.select import accounted, check_groupings, in_steps, ranks, selected, span
 from perfkit_core.views.steps.activity import activities, covered_ns
 from perfkit_core.views.steps.step_rows import native_steps
 from perfkit_core.views.tables import ratio
@@ -34,18 +34,6 @@ _TYPES: Final = {"host_calls": "Int64", "device_calls": "Int64", "time_ns": "Int
                  "bytes": "Int64"}  # fmt: skip
 
 
-@dataclass(frozen=True, slots=True)
-class Measured:
-    """Numbers of one rank (-1: unknown; None: all), by part: calls on host and device, time, and bytes of the
-    communication."""
-
-    rank: int | None
-    host_calls: Mapping[str, int]
-    device_calls: Mapping[str, int]
-    time_ns: Mapping[str, int]
-    bytes: int | None
-
-
 def table(trace: Trace, request: ViewRequest) -> pd.DataFrame:
     """Return the rows step, communication, computation, overlap, exposed_communication, with :data:`COLUMNS`; none
     without communication. Computation has device_calls, or host_calls if no device work was recorded."""
@@ -53,29 +41,29 @@ def table(trace: Trace, request: ViewRequest) -> pd.DataFrame:
 
 
 def reduce(trace: Trace, request: ViewRequest) -> list[dict[str, Any]]:
-    return [asdict(rank) for rank in (_native if request.native else _measured)(trace, request)]
+    """Return the numbers of each rank (-1: unknown): calls and time by part, and bytes of the communication."""
+    return list((_native if request.native else _measured)(trace, request))
 
 
 def merge(partials: Sequence[list[dict[str, Any]]], request: ViewRequest) -> pd.DataFrame:
-    check_groupings(VIEW, request)
+    check_groupings("distributed", request, GROUPINGS)
     by_rank = "rank" in request.by
-    measured = list({row["rank"]: Measured(**row) for partial in partials for row in partial}.values())
-    if not any(rank.host_calls["communication"] or rank.device_calls["communication"] for rank in measured):
+    measured = list({rank["rank"]: rank for partial in partials for rank in partial}.values())
+    if not any(rank["host_calls"]["communication"] or rank["device_calls"]["communication"] for rank in measured):
         measured = []
     elif not by_rank:
-        known = [rank.bytes for rank in measured if rank.bytes is not None]
-        host, device = [rank.host_calls for rank in measured], [rank.device_calls for rank in measured]
-        time = _added([rank.time_ns for rank in measured])
-        measured = [Measured(None, _added(host), _added(device), time, sum(known) if known else None)]
+        known = [rank["bytes"] for rank in measured if rank["bytes"] is not None]
+        added = {name: _added([rank[name] for rank in measured]) for name in ("host_calls", "device_calls", "time_ns")}
+        measured = [{"rank": None, **added, "bytes": sum(known) if known else None}]
     rows = [
         {
-            "rank": None if rank.rank == -1 else rank.rank,
+            "rank": None if rank["rank"] == -1 else rank["rank"],
             "part": part,
-            "host_calls": rank.host_calls.get(part),
-            "device_calls": rank.device_calls.get(part),
-            "time_ns": rank.time_ns[part],
-            "ratio": float(ratio(rank.time_ns[part], rank.time_ns["step"])),
-            "bytes": rank.bytes if part == "communication" else None,
+            "host_calls": rank["host_calls"].get(part),
+            "device_calls": rank["device_calls"].get(part),
+            "time_ns": rank["time_ns"][part],
+            "ratio": float(ratio(rank["time_ns"][part], rank["time_ns"]["step"])),
+            "bytes": rank["bytes"] if part == "communication" else None,
         }
         for rank in measured
         for part in PARTS
@@ -90,12 +78,12 @@ def _added(ranks: Sequence[Mapping[str, int]]) -> dict[str, int]:
     return {name: sum(parts.get(name, 0) for parts in ranks) for name in names}
 
 
-def _measured(trace: Trace, request: ViewRequest) -> Iterator[Measured]:
+def _measured(trace: Trace, request: ViewRequest) -> Iterator[dict[str, Any]]:
     chosen, here, rank = accounted(trace, request), in_steps(trace, request), trace.ints("rank")
     talk, acts = communication(trace), activities(trace)
     for number in ranks(trace).tolist():
         mine = rank == number
-        steps, sets = span(trace, here & mine), acts.of(number, chosen)
+        steps, sets = span(trace, here & mine), acts.of(trace, number, chosen)
         talking, computing = intervals.intersect(sets.communication, steps), intervals.intersect(sets.compute, steps)
         overlap, exposed = intervals.intersect(talking, computing), intervals.subtract(talking, computing)
         times = map(intervals.length, (steps, talking, computing, overlap, exposed))
@@ -115,24 +103,17 @@ def _measured(trace: Trace, request: ViewRequest) -> Iterator[Measured]:
         own = trace.ints("bytes", -1)[others]
         moved = np.concatenate([sized["bytes"].to_numpy(np.int64)[counted], own[own >= 0]])
         size = int(moved.sum()) if len(moved) else None
-        yield Measured(number, host, device, dict(zip(PARTS, times, strict=True)), size)
+        time = dict(zip(PARTS, times, strict=True))
+        yield {"rank": number, "host_calls": host, "device_calls": device, "time_ns": time, "bytes": size}
 
 
 WORDS: Final = ("allreduce", "broadcast", "rpc")
 _KERNEL_WORDS: Final = ("nccl", "xccl")
 
 
-@dataclass(frozen=True, slots=True)
-class NativeCommunication:
-    """Masks of shape (rows,): communication on the host and on a device, and computation."""
-
-    host: BoolArray
-    device: BoolArray
-    computation: BoolArray
-
-
-def native_communication(trace: Trace) -> NativeCommunication:
-    """Return the communication and computation of Paddle's Distribution Summary.
+def native_communication(trace: Trace) -> tuple[BoolArray, BoolArray, BoolArray]:
+    """Return the masks of communication on the host and on a device, and of computation, in Paddle's Distribution
+    Summary.
 
     Communication: host events of kind communication, operators whose name contains one of ``WORDS`` (also
     ``broadcast_tensors``), every kernel launched inside either, and kernels named nccl or xccl. Computation: the other
@@ -145,7 +126,7 @@ def native_communication(trace: Trace) -> NativeCommunication:
     inside = nesting.nearest_on_path(trace.ints("parent"), host)[owner] != NO_ROW
     elsewhere = kernels & ~host[owner]
     named = elsewhere & _named(trace, _KERNEL_WORDS)
-    return NativeCommunication(host, kernels & inside | named, elsewhere & ~named)
+    return host, kernels & inside | named, elsewhere & ~named
 
 
 def _named(trace: Trace, words: tuple[str, ...]) -> BoolArray:
@@ -155,21 +136,21 @@ def _named(trace: Trace, words: tuple[str, ...]) -> BoolArray:
     return mask
 
 
-def _native(trace: Trace, request: ViewRequest) -> Iterator[Measured]:
+def _native(trace: Trace, request: ViewRequest) -> Iterator[dict[str, Any]]:
     """Yield the numbers of each rank as Paddle counts them; calls of communication are distinct (start, end) pairs."""
     chosen, rank = selected(trace, request), trace.ints("rank")
-    talk, steps = native_communication(trace), native_steps(trace, in_steps(trace, request))
+    on_host, on_device, computation = native_communication(trace)
+    steps = native_steps(trace, in_steps(trace, request))
     for number in np.unique(rank).tolist():
         mine = chosen & (rank == number)
-        both, computing = _union(trace, mine & (talk.host | talk.device)), _union(trace, mine & talk.computation)
+        both, computing = _union(trace, mine & (on_host | on_device)), _union(trace, mine & computation)
         overlap, alone = intervals.intersect(both, computing), intervals.subtract(both, computing)
         times = map(intervals.length, (_union(trace, steps & (rank == number)), both, computing, overlap, alone))
-        host = {"communication": distinct(trace, mine & talk.host)}
-        device = {
-            "communication": distinct(trace, mine & talk.device),
-            "computation": int((mine & talk.computation).sum()),
-        }
-        yield Measured(number, host, device, dict(zip(PARTS, times, strict=True)), None)
+        host = {"communication": distinct(trace, mine & on_host)}
+        computing_calls = int((mine & computation).sum())
+        device = {"communication": distinct(trace, mine & on_device), "computation": computing_calls}
+        time = dict(zip(PARTS, times, strict=True))
+        yield {"rank": number, "host_calls": host, "device_calls": device, "time_ns": time, "bytes": None}
 
 
 def distinct(trace: Trace, mask: BoolArray) -> int:

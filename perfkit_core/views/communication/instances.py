@@ -22,11 +22,10 @@ import pandas as pd
 from perfkit_core.algorithms import nesting
 from perfkit_core.algorithms.arrays import NO_ROW, BoolArray, IntArray
 from perfkit_core.assembly.labels import HOST, described
-from perfkit_core.errors import UsageError
 from perfkit_core.language.messages import Text, message
 from perfkit_core.model.schema import COMMUNICATION, KERNEL, OPERATOR, OPERATOR_KINDS
 from perfkit_core.model.trace import Trace, once
-from perfkit_core.plugins.contracts import View, ViewRequest
+from perfkit_core.plugins.contracts import ViewRequest
 from perfkit_core.views.select import in_steps, marked, ranks, selected
 from perfkit_core.views.steps.step_rows import step_frame, step_rows
 from perfkit_core.views.tables import integers
@@ -283,15 +282,6 @@ def together(partials: Sequence[Partial], name: str) -> pd.DataFrame:
     frames = [partial[name] for partial in partials]
     joined: pd.DataFrame = pd.concat([frame for frame in frames if len(frame)] or frames[:1], ignore_index=True)
     return joined
-
-
-def check_groupings(view: View, request: ViewRequest) -> None:
-    """Raise UsageError for a grouping that the view does not have."""
-    unknown = set(request.by) - set(view.groupings)
-    if unknown:
-        raise UsageError(
-            f"{view.name} cannot be grouped by {sorted(unknown)[0]!r}", f"known: {', '.join(view.groupings)}"
-        )
 
 
 def needs_several_ranks(count: int, otherwise: Text) -> Text:

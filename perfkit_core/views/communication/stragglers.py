@@ -18,6 +18,7 @@ from perfkit_core.model.columns import MAX, MIN, RANK, count, duration, key, sha
 from perfkit_core.model.trace import Trace
 from perfkit_core.plugins.contracts import Reduction, View, ViewRequest
 from perfkit_core.views.communication import clock_model, instances
+from perfkit_core.views.select import check_groupings
 from perfkit_core.views.tables import lower_median, rounded_division
 
 GROUPINGS: Final = ("rank", "step")
@@ -38,7 +39,7 @@ def table(trace: Trace, request: ViewRequest) -> pd.DataFrame:
 
 
 def merge(partials: Sequence[instances.Partial], request: ViewRequest) -> pd.DataFrame:
-    instances.check_groupings(VIEW, request)
+    check_groupings("stragglers", request, GROUPINGS)
     calls = arrivals(partials)
     for caused, time in (("caused_ns", "wait_ns"), ("doubtful_ns", "doubt_ns")):
         waited = calls[time].groupby(calls["meeting"]).transform("sum")

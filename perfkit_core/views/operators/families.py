@@ -10,14 +10,14 @@ up to the total.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any, Final
 
 import numpy as np
 import pandas as pd
 
 from perfkit_core.algorithms import nesting, trees
-from perfkit_core.algorithms.arrays import NO_ROW, Codes, IntArray
+from perfkit_core.algorithms.arrays import NO_ROW, BoolArray, Codes, IntArray
 from perfkit_core.language.messages import message
 from perfkit_core.model import columns, schema
 from perfkit_core.model.trace import Trace, once
@@ -34,16 +34,6 @@ NO_FAMILY: Final = "(no family)"
 NO_OPERATOR: Final = "(no operator)"
 
 
-@dataclass(frozen=True, slots=True)
-class _Counted:
-    """Rows of operators, then of device work, with their times."""
-
-    operators: IntArray
-    work: IntArray
-    ns: IntArray
-    device_known: bool
-
-
 def table(trace: Trace, request: ViewRequest) -> pd.DataFrame:
     """Return one row per family, with :data:`COLUMNS`. Ratios are of the sums of all rows; NA if no device work was
     recorded. Grouped by operator, a tree: below each family its operators with the device work of that family that they
@@ -52,16 +42,17 @@ def table(trace: Trace, request: ViewRequest) -> pd.DataFrame:
     operators = np.flatnonzero(chosen & trace.host & trace.rows("kind", *schema.OPERATOR_KINDS) & calls.is_call(trace))
     work = np.flatnonzero(chosen & device)
     ns = np.append(calls.self_cpu_ns(trace)[operators], trace.ints("dur_ns")[work])
-    counted = _Counted(operators, work, ns, bool(device.any()))
+    host, device_known = np.arange(len(ns)) < len(operators), bool(device.any())
 
-    keys = _keys(trace, replace(request, by=tuple(name for name in request.by if name != OPERATOR)), counted)
+    by = tuple(name for name in request.by if name != OPERATOR)
+    keys = _keys(trace, replace(request, by=by), operators, work)
     families = group(keys)
-    roots = plain(_sums(families, counted))
+    roots = plain(_sums(families, ns, host, device_known))
     if OPERATOR not in request.by:
         return in_order(roots).reset_index(drop=True)
-    names = _keys(trace, request, counted)[OPERATOR]
+    names = _keys(trace, request, operators, work)[OPERATOR]
     inner = group(keys | {"of": keys["name"]} | {"name": names})
-    leaves = plain(_sums(inner, counted).drop(columns="of"))
+    leaves = plain(_sums(inner, ns, host, device_known).drop(columns="of"))
     rows = pd.concat([roots.assign(depth=0), leaves.assign(depth=1)], ignore_index=True)
     above = np.full(len(rows), NO_ROW)
     above[len(roots) :] = families.code[np.unique(inner.code, return_index=True)[1]]
@@ -74,11 +65,11 @@ def in_order(rows: pd.DataFrame) -> pd.DataFrame:
     return rows.sort_values(["device_ns", "self_cpu_ns"], ascending=False, kind="stable", na_position="last")
 
 
-def _keys(trace: Trace, request: ViewRequest, counted: _Counted) -> dict[str, Any]:
-    rows = np.append(counted.operators, counted.work)
+def _keys(trace: Trace, request: ViewRequest, operators: IntArray, work: IntArray) -> dict[str, Any]:
+    rows = np.append(operators, work)
     names = {OPERATOR: (OPERATOR, lambda trace, rows, argument: texts(calls.operator_names(trace), rows))}
-    of_host = grouping.keys(trace, request, counted.operators, GROUPINGS, names)
-    of_work = grouping.keys(trace, request, counted.work, GROUPINGS, OF_LAUNCH)
+    of_host = grouping.keys(trace, request, operators, GROUPINGS, names)
+    of_work = grouping.keys(trace, request, work, GROUPINGS, OF_LAUNCH)
     keys: dict[str, Any] = {"name": _filled(texts(event_families(trace), rows), NO_FAMILY)}
     for name, column in of_host.items():
         both = pd.concat([pd.Series(column), pd.Series(of_work[name])], ignore_index=True)
@@ -90,10 +81,9 @@ def _filled(values: pd.Categorical, missing: str) -> pd.Categorical:
     return pd.Categorical(pd.Series(values).cat.add_categories(missing).fillna(missing))
 
 
-def _sums(groups: Groups, counted: _Counted) -> pd.DataFrame:
-    host = np.arange(len(counted.ns)) < len(counted.operators)
-    cpu, device = groups.sum(np.where(host, counted.ns, 0)), groups.sum(np.where(host, 0, counted.ns))
-    known = np.full(len(groups), counted.device_known)
+def _sums(groups: Groups, ns: IntArray, host: BoolArray, device_known: bool) -> pd.DataFrame:
+    cpu, device = groups.sum(np.where(host, ns, 0)), groups.sum(np.where(host, 0, ns))
+    known = np.full(len(groups), device_known)
     return groups.keys.assign(
         calls=groups.sum(host),
         self_cpu_ns=cpu,

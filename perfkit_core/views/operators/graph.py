@@ -16,14 +16,13 @@ import pandas as pd
 
 from perfkit_core.algorithms import groupby, nesting
 from perfkit_core.algorithms.arrays import NO_ROW, BoolArray, IntArray
-from perfkit_core.errors import UsageError
 from perfkit_core.language.messages import message
 from perfkit_core.model import columns, schema
 from perfkit_core.model.trace import Trace, once
 from perfkit_core.plugins.contracts import View, ViewRequest
 from perfkit_core.views import attribution
 from perfkit_core.views.operators.calls import outermost
-from perfkit_core.views.select import marked, selected, step_numbers, threads
+from perfkit_core.views.select import check_groupings, marked, selected, step_numbers, threads
 from perfkit_core.views.tables import integers, plain, texts
 
 GROUPINGS: Final = ("edge",)
@@ -33,8 +32,7 @@ GRADIENT: Final = "_grad"
 
 def table(trace: Trace, request: ViewRequest) -> pd.DataFrame:
     """Return one row per outermost operator, or per edge, with :data:`COLUMNS`. NA: none."""
-    if set(request.by) - set(GROUPINGS):
-        raise UsageError(f"the graph cannot be grouped by {request.by[0]!r}", f"known: {', '.join(GROUPINGS)}")
+    check_groupings("graph", request, GROUPINGS)
     first = step_numbers(trace)[:1]
     chosen = selected(trace, request if request.steps is not None or not first else replace(request, steps=first))
     rows = np.flatnonzero(chosen & nesting.is_own(outermost(trace)))

@@ -38,7 +38,6 @@ class Activity:
 class Activities:
     """Masks of events, shape (rows,)."""
 
-    trace: Trace
     compute: BoolArray
     communication: BoolArray
     copy: BoolArray
@@ -46,27 +45,22 @@ class Activities:
     host: BoolArray
     on_device: bool
 
-    def of(self, rank: int, chosen: BoolArray | None = None) -> Activity:
+    def of(self, trace: Trace, rank: int, chosen: BoolArray | None = None) -> Activity:
         """Return the sets of the chosen events (None: all) of a rank (-1: unknown)."""
-        rows = rows_of_rank(self.trace, rank)
+        rows = rows_of_rank(trace, rank)
 
         def members(mask: BoolArray) -> IntArray:
             at = np.flatnonzero(mask[rows] if chosen is None else mask[rows] & chosen[rows])
             return at if isinstance(rows, slice) else rows[at]
 
         compute, communication = members(self.compute), members(self.communication)
-        computing = _union(self.trace, compute) if self.on_device else _less_inner(self.trace, compute, communication)
-        others = (_union(self.trace, members(mask)) for mask in (self.copy, self.loading, self.host))
-        return Activity(computing, _union(self.trace, communication), *others)
-
-
-def activities(trace: Trace) -> Activities:
-    return Activities(trace, *_masks(trace))
+        computing = _union(trace, compute) if self.on_device else _less_inner(trace, compute, communication)
+        others = (_union(trace, members(mask)) for mask in (self.copy, self.loading, self.host))
+        return Activity(computing, _union(trace, communication), *others)
 
 
 @once
-def _masks(trace: Trace) -> tuple[BoolArray, BoolArray, BoolArray, BoolArray, BoolArray, bool]:
-    """Return all fields of Activities but ``trace``, which must not be cached in the trace itself."""
+def activities(trace: Trace) -> Activities:
     talk = communication(trace)
     on_device = has_device_work(trace)
     kernels = trace.rows("kind", KERNEL) & ~talk.device
@@ -74,7 +68,8 @@ def _masks(trace: Trace) -> tuple[BoolArray, BoolArray, BoolArray, BoolArray, Bo
     loading = trace.host & trace.rows("kind", DATALOADER) & step_threads(trace)
     host = trace.host & trace.rows("kind", *(NESTED_KINDS - {STEP}), OVERHEAD)
     copies = trace.rows("kind", schema.MEMCPY, schema.MEMSET)
-    return kernels if on_device else operators, talk.device | talk.host, copies, loading, host, on_device
+    computing = kernels if on_device else operators
+    return Activities(computing, talk.device | talk.host, copies, loading, host, on_device)
 
 
 def has_device_work(trace: Trace) -> bool:

@@ -66,7 +66,7 @@ def table(trace: Trace, request: ViewRequest) -> pd.DataFrame:
     ranks, code = np.unique(rank[of_step], return_inverse=True)
     hidden = np.zeros(steps_count, np.int64)
     for each, mine in zip(ranks.tolist(), groupby.parts(code, len(ranks)), strict=True):
-        np.add.at(hidden, of_step[mine], covered_ns(acts.of(each).compute, first[mine], last[mine]))
+        np.add.at(hidden, of_step[mine], covered_ns(acts.of(trace, each).compute, first[mine], last[mine]))
     return result.assign(hidden_copy_ns=hidden)
 
 

@@ -14,15 +14,14 @@ import numpy as np
 import pandas as pd
 
 from perfkit_core.algorithms import arrays, groupby, intervals
-from perfkit_core.errors import UsageError
 from perfkit_core.language.messages import message
 from perfkit_core.model.columns import CALLS, CATEGORY, KIND, PLACE, RATIO, Share, duration
 from perfkit_core.model.schema import COMMUNICATION, DEVICE_WORK
 from perfkit_core.model.trace import Trace
 from perfkit_core.plugins.contracts import MergedRows, View, ViewRequest
+from perfkit_core.views import select
 from perfkit_core.views.attribution import native_counted
 from perfkit_core.views.communication.distributed import distinct, native_communication
-from perfkit_core.views.select import accounted, in_steps, rank_codes, selected, span_ns, spans, union_ns
 from perfkit_core.views.steps.activity import covered_ns
 from perfkit_core.views.steps.step_phases import phase_rows
 from perfkit_core.views.steps.step_rows import native_steps
@@ -39,46 +38,42 @@ def table(trace: Trace, request: ViewRequest) -> pd.DataFrame:
 
 def measured(trace: Trace, request: ViewRequest) -> pd.DataFrame:
     """Return the table with RUNNING_NS, the numerator of the ratio."""
-    unknown = sorted(set(request.by) - set(GROUPINGS))
-    if unknown:
-        raise UsageError(f"the overview cannot be grouped by {unknown[0]!r}", f"known: {', '.join(GROUPINGS)}")
+    select.check_groupings("overview", request, GROUPINGS)
     if request.native:
         result = _native_table(trace, request)
         return result.assign(**{RUNNING_NS: result["time_ns"]})
     column = "category" if request.by else "kind"
-    chosen, here = selected(trace, request), in_steps(trace, request)
+    chosen, here = select.selected(trace, request), select.in_steps(trace, request)
     codes = trace.codes(column)
     kinds = len(codes.values)
     group = codes.codes + ~trace.host * np.int32(kinds)  # the kinds on the host, then those on devices
     group[codes.codes < 0] = -1
     counted = np.where(chosen, group, -1)
-    result = pd.DataFrame(
-        {
-            column: pd.Series(codes.values * 2, dtype=object),
-            "place": ["host"] * kinds + ["device"] * kinds,
-            "calls": groupby.sums(counted, 2 * kinds, np.ones(len(group), np.bool_)),
-            "time_ns": _covered_ns(trace, counted, 2 * kinds),
-        }
-    )
+    result = pd.DataFrame({
+        column: pd.Series(codes.values * 2, dtype=object),
+        "place": ["host"] * kinds + ["device"] * kinds,
+        "calls": groupby.sums(counted, 2 * kinds, np.ones(len(group), np.bool_)),
+        "time_ns": _covered_ns(trace, counted, 2 * kinds),
+    })  # fmt: skip
 
     # of events of any step: the part within the span of each rank
-    rank, ranks = rank_codes(trace)
-    group = _by_rank(np.where(accounted(trace, request), group, -1), rank, ranks)
+    rank, ranks = select.rank_codes(trace)
+    group = _by_rank(np.where(select.accounted(trace, request), group, -1), rank, ranks)
     group, start, end = intervals.union_by(group, 2 * kinds * ranks, trace.ints("start_ns"), trace.end_ns)
-    of_rank, first, last = spans(trace, here)
+    of_rank, first, last = select.spans(trace, here)
     of_rank, first, last = intervals.union_by(of_rank, ranks, first, last)
     running = np.zeros(2 * kinds, np.int64)
     for number, rows in enumerate(groupby.parts(group % ranks, ranks)):
         mine = of_rank == number
         np.add.at(running, group[rows] // ranks, covered_ns((first[mine], last[mine]), start[rows], end[rows]))
     result[RUNNING_NS] = running
-    result["ratio"] = ratio(running, span_ns(trace, here))
+    result["ratio"] = ratio(running, select.span_ns(trace, here))
     return result[result["calls"] > 0].reset_index(drop=True)
 
 
 def _covered_ns(trace: Trace, group: arrays.IntArray, count: int) -> arrays.IntArray:
     """Return the time that the events of each group cover: unions within each rank, summed; shape (count,)."""
-    rank, ranks = rank_codes(trace)
+    rank, ranks = select.rank_codes(trace)
     group = _by_rank(group, rank, ranks)
     time = intervals.union_length_by(group, count * ranks, trace.ints("start_ns"), trace.end_ns)
     total: arrays.IntArray = time.reshape(count, ranks).sum(axis=1)
@@ -97,7 +92,7 @@ def _native_table(trace: Trace, request: ViewRequest) -> pd.DataFrame:
     have the calls and sums of the table of phases; communication is that of the distributed summary, on the host and on
     the device. Shares are of the step time.
     """
-    chosen, here = selected(trace, request), in_steps(trace, request)
+    chosen, here = select.selected(trace, request), select.in_steps(trace, request)
     categories, kinds = trace.codes("category"), trace.codes("kind")
     # categories of each kind of host event that have no other kind
     pairs = np.unique(np.stack([categories.codes[trace.host], kinds.codes[trace.host]]), axis=1)
@@ -121,17 +116,17 @@ def _native_table(trace: Trace, request: ViewRequest) -> pd.DataFrame:
                 numbers = (phases[category]["calls"], phases[category]["total_cpu_ns"])
             rows.append((categories.values[category], place, *numbers))
     name = categories.values[of_communication[0]] if of_communication else COMMUNICATION.capitalize()
-    talk = native_communication(trace)
-    for place, mask in (("host", chosen & talk.host), ("device", chosen & talk.device)):
+    on_host, on_device, _ = native_communication(trace)
+    for place, mask in (("host", chosen & on_host), ("device", chosen & on_device)):
         if mask.any():
-            rows.append((name, place, distinct(trace, mask), union_ns(trace, mask)))
+            rows.append((name, place, distinct(trace, mask), select.union_ns(trace, mask)))
     result = pd.DataFrame(rows, columns=["category", "place", "calls", "time_ns"])
-    return result.assign(ratio=ratio(result["time_ns"], union_ns(trace, native_steps(trace, here))))
+    return result.assign(ratio=ratio(result["time_ns"], select.union_ns(trace, native_steps(trace, here))))
 
 
 def _span_ns(trace: Trace, request: ViewRequest, table: pd.DataFrame) -> int:
-    here = in_steps(trace, request)
-    return union_ns(trace, native_steps(trace, here)) if request.native else span_ns(trace, here)
+    here = select.in_steps(trace, request)
+    return select.union_ns(trace, native_steps(trace, here)) if request.native else select.span_ns(trace, here)
 
 
 COLUMNS: Final = (

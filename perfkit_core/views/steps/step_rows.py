@@ -14,7 +14,6 @@ import pandas as pd
 
 from perfkit_core.algorithms import groupby
 from perfkit_core.algorithms.arrays import NO_ROW, BoolArray, IntArray
-from perfkit_core.errors import UsageError
 from perfkit_core.language.messages import message
 from perfkit_core.model.columns import DUR, MAX, MIN, RANK, RATIO, Average, Share, count, duration, key
 from perfkit_core.model.schema import DEVICE_WORK, OTHER, STEP
@@ -162,9 +161,7 @@ def over_steps(view: str, divide: Callable[[Trace, ViewRequest], pd.DataFrame], 
     """
 
     def reduce(trace: Trace, request: ViewRequest) -> pd.DataFrame:
-        unknown = [item for item in request.by if item not in GROUPINGS]
-        if unknown:
-            raise UsageError(f"{view} cannot be grouped by {unknown[0]!r}", f"known: {', '.join(GROUPINGS)}")
+        select.check_groupings(view, request, GROUPINGS)
         return divide(trace, request)
 
     def merge(partials: Sequence[Any], request: ViewRequest) -> pd.DataFrame:
