@@ -105,7 +105,6 @@ class Events:
         self._texts = [TextMember(c.name, trace.codes(c.name)) for c in _columns(text=True)]
 
     def lines(self, rows: IntArray) -> pa.Array:
-        """Return one JSON object per row."""
         trace = self._trace
         members = [number_member("row", rows), *(text.take(rows) for text in self._texts)]
         members.append(pc.if_else(pa.array(self._elsewhere[rows]), self._device.take(rows), None))
@@ -225,7 +224,6 @@ class _Drawing:
         return self._extra(rows, f'"ph":"C","cat":"{OWN_CATEGORY}memory"', members, rows)
 
     def steps(self) -> Extra:
-        """Return a mark at the start of each step."""
         rows = np.flatnonzero(self._trace.host & self._trace.rows("kind", schema.STEP))
         text = TextMember("name", self._trace.codes("name"))
         constant = f'"ph":"i","s":"p","cat":"{OWN_CATEGORY}step"'
@@ -291,12 +289,10 @@ class TextMember:
 
 
 def objects(members: Sequence[pa.Array]) -> pa.Array:
-    """Return ``{members}`` of each row."""
     return joined(["{", joined(members, ","), "}"])
 
 
 def as_bytes(lines: pa.Array, separator: str) -> bytes:
-    """Join all rows into one text."""
     if not len(lines):
         return b""
     whole = pa.ListArray.from_arrays(pa.array([0, len(lines)], pa.int32()), lines)

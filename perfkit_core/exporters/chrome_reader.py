@@ -76,7 +76,6 @@ class _Rows:
         self._place: list[IntArray] = []
 
     def add(self, events: list[ChromeEvent]) -> None:
-        """Add the events that are rows of the table."""
         kept = [
             event
             for event in events

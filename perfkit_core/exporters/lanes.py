@@ -46,7 +46,6 @@ class Lane(msgspec.Struct, frozen=True):
 
     @property
     def host(self) -> bool:
-        """Whether this is a thread."""
         return self.device == schema.CPU
 
 
@@ -147,6 +146,5 @@ def described(trace: Trace, rows: IntArray, group: IntArray, level: IntArray) ->
 
 
 def instants(trace: Trace) -> BoolArray:
-    """Return the mask of points in time."""
     points: BoolArray = trace.rows("kind", *INSTANT_KINDS) & (trace.ints("dur_ns") == 0)
     return points

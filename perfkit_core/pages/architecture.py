@@ -101,7 +101,6 @@ def _shape(shape: tuple[int, ...] | None) -> str:
 
 
 def report(model: Architecture) -> Report:
-    """Return the architecture as a Report with one section."""
     layers = table(model)
     # Columns with one value are facts of the model; what the other columns imply is left out.
     dropped = ["module", *(name for name in ("device", "dtype") if layers[name].nunique() == 1)]
@@ -129,19 +128,15 @@ def report(model: Architecture) -> Report:
     return Report(title, (Source(model.name, model.name, (), facts),), (section,))
 
 
-def text(model: Architecture) -> str:
-    from perfkit_core.renderers.text import render
-
-    return render(report(model))
-
-
 class PrintedArchitecture(Architecture):
     """The architecture that ``describe`` returns: ``str()`` prints it."""
 
     __slots__ = ()
 
     def __str__(self) -> str:
-        return text(self)
+        from perfkit_core.renderers.text import render
+
+        return render(report(self))
 
     def to_pandas(self) -> pd.DataFrame:
         """Return a DataFrame with one row per layer, see :func:`table`."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Final, Protocol
+from typing import Final
 
 import msgspec
 import pandas as pd
@@ -89,9 +89,10 @@ def merge(partials: Sequence[Partial], views: Sequence[View], job: Job) -> Compu
 
     recorded = frozenset(name for fact in facts for name in fact.recorded)
     meta = joined_meta([fact.meta for fact in facts])
+    found = united([(fact.meta.ranks, fact.quality) for fact in facts])
     return Computed(
         meta=meta,
-        quality=(*quality(facts), *findings, *about_job(meta), *_unknown_waits(tables, meta, job)),
+        quality=(*found, *findings, *about_job(meta), *_unknown_waits(tables, meta, job)),
         steps=steps,
         request=job.request,
         averaged=job.own_steps,
@@ -123,11 +124,6 @@ def check(facts: Sequence[Facts]) -> tuple[Finding, ...]:
     return findings
 
 
-def quality(facts: Sequence[Facts]) -> tuple[Finding, ...]:
-    """Return the findings of all ranks, each with its ranks."""
-    return united([(fact.meta.ranks, fact.quality) for fact in facts])
-
-
 def _unknown_waits(tables: Mapping[str, pd.DataFrame], meta: TraceMeta, job: Job) -> tuple[Finding, ...]:
     """Return a finding on ranks with unknown waits in the view stragglers, if others are known. Return none if only
     some collectives are counted, as the others may show the waits."""
@@ -138,13 +134,6 @@ def _unknown_waits(tables: Mapping[str, pd.DataFrame], meta: TraceMeta, job: Job
     known = set(table.loc[table["collectives"] > 0, "rank"].tolist())
     incomplete = float(table["incomplete"].sum() / max(table["collectives"].sum(), 1))
     return waits_not_known(set(meta.ranks) - known, len(meta.ranks), incomplete)
-
-
-class Profile(Protocol):
-    """A profile from which tables can be computed."""
-
-    def compute(self, views: Sequence[View], request: ViewRequest, own_steps: bool = False) -> Computed:
-        """Return the tables of the views. Raises UsageError and SourceError."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -197,6 +186,10 @@ class Reduced:
             raise SourceError(stored.left_out[min(stored.left_out)], "no rank could be read")
         findings = stored.findings + left_out(stored.left_out, stored.ranks)
         return _of_source(merge(stored.partials, views, job), stored.source, findings)
+
+
+Profile = Whole | Ranks | Reduced
+"""A profile; ``compute`` returns the tables of views, or raises UsageError or SourceError."""
 
 
 def _job(views: Sequence[View], request: ViewRequest, own_steps: bool, partial: bool = False) -> Job:

@@ -18,7 +18,6 @@ from perfkit_core.report.model import Report
 
 
 def render(report: Report) -> str:
-    """Return the report as indented JSON with a final newline."""
     paths = [source.path for source in report.sources]
     findings = dict.fromkeys(finding for source in report.sources for finding in source.quality)
     content: dict[str, Any] = {

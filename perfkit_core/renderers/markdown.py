@@ -16,12 +16,8 @@ _SPECIAL: Final = re.compile(r"([\\`*_\[\]<>|~#&$@])")
 
 
 def render(report: Report) -> str:
-    """Return the report as GitHub Markdown."""
     blocks = [f"# {prose(report.title)}"]
-    for source in report.sources:
-        line = ": ".join(part for part in (parts.label(report, source), parts.facts(source)) if part)
-        if line:
-            blocks.append(prose(line))
+    blocks += [prose(line) for source in report.sources if (line := parts.source_line(report, source))]
     findings = []
     for finding in parts.findings(report):
         label = f"{prose(finding.label)}: " if finding.label else ""
@@ -81,5 +77,4 @@ def block(text: str) -> str:
 
 
 def prose(text: Text) -> str:
-    """Return text with the special characters of Markdown escaped."""
     return _SPECIAL.sub(r"\\\1", visible(text))

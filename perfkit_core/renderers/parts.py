@@ -59,14 +59,11 @@ def reason(section: Section) -> str:
     return begun if text.endswith((".", "。")) else say("{sentence}.", sentence=begun)
 
 
-def facts(source: Source) -> str:
-    """Return the facts of a source in one line, without their names."""
-    return " · ".join(cells.visible(value) for value in source.facts.values())
-
-
-def label(report: Report, source: Source) -> str:
-    """Return the label of a source if a report has several, else ""."""
-    return "" if len(report.sources) == 1 else cells.visible(source.label)
+def source_line(report: Report, source: Source) -> str:
+    """Return the facts of a source, without their names, after its label if the report has several sources."""
+    label = "" if len(report.sources) == 1 else cells.visible(source.label)
+    facts = " · ".join(cells.visible(value) for value in source.facts.values())
+    return ": ".join(part for part in (label, facts) if part)
 
 
 BESIDE: Final = 3
@@ -101,7 +98,6 @@ class SourcesFinding:
 
 
 def findings(report: Report) -> list[SourcesFinding]:
-    """Return each finding once."""
     owners: dict[tuple[Text, str], list[str]] = {}
     for source in report.sources:
         for finding in dict.fromkeys((one.text, one.code) for one in source.quality):

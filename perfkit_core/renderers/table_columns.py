@@ -113,7 +113,6 @@ class ShownColumn:
 
     @property
     def name(self) -> str:
-        """The name of the column in the table."""
         return self.declared.name
 
 

@@ -74,8 +74,7 @@ def render(report: Report, terminal_width: int | None = None) -> str:
     """Return the report as text. ``terminal_width``: fit names into it, use bold (None: full width, plain)."""
     styled = terminal_width is not None
     lines = [_bold(visible(report.title), styled)]
-    for source in report.sources:
-        lines.append(": ".join(part for part in (parts.label(report, source), parts.facts(source)) if part))
+    lines += [parts.source_line(report, source) for source in report.sources]
     findings = parts.findings(report)
     if findings:
         lines += ["", _bold(say("Data quality"), styled)]

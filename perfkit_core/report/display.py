@@ -17,6 +17,7 @@ from perfkit_core.algorithms.arrays import BoolArray, IntArray, matches
 from perfkit_core.errors import UsageError, spelled_like
 from perfkit_core.model.columns import Column, called, keys
 from perfkit_core.plugins.contracts import View
+from perfkit_core.views.tables import parents
 
 DEPTH = "depth"
 
@@ -125,17 +126,6 @@ def _cut_tree(table: pd.DataFrame, view: View, display: Display) -> pd.DataFrame
             keep &= matches(name, pattern) == wanted
     counted = without(table, parent, ~keep, view.summed) if display.displayed_only else table
     return kept(counted, parent, keep)
-
-
-def parents(depth: IntArray) -> IntArray:
-    """Return the row of each parent (-1: root) from the depths of a tree in preorder, shape (rows,)."""
-    parent = np.full(len(depth), -1, np.int64)
-    path: list[int] = []
-    for row, level in enumerate(depth.tolist()):
-        del path[level:]
-        parent[row] = path[-1] if path else -1
-        path.append(row)
-    return parent
 
 
 def topmost(parent: IntArray, wanted: BoolArray) -> IntArray:

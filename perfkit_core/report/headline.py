@@ -222,7 +222,6 @@ def _no_straggler(ranks: pd.DataFrame, whole: int, unknown: bool, at_least: bool
 
 
 def _own_times(own: Mapping[int, tuple[float, float]], stragglers: Sequence[int]) -> Iterator[Message]:
-    """Yield a sentence per straggler on its time outside communication."""
     for rank in stragglers[:NAMED_RANKS]:
         time, over = own[rank]
         if over > 0:

@@ -118,12 +118,10 @@ class Section:
     columns: tuple[Column, ...] = ()
 
     def column(self, name: str) -> Column:
-        """Return the declaration of a column."""
         return column(self.columns, name)
 
     @property
     def only_text(self) -> bool:
-        """Whether there is no table to show."""
         return not len(self.table.columns)
 
 

@@ -145,7 +145,6 @@ def _is_stored_run(path: Path) -> bool:
 
 
 def _stored(run: Run, files: Sequence[Path], about_folder: tuple[Finding, ...]) -> Run:
-    """Return the figures of Parquet files."""
     opened = [pq.ParquetFile(paths.arrow_input(file)) for file in files]
     stored = {str(file): stored_file.read_metadata(one.metadata, file) for one, file in zip(opened, files, strict=True)}
     filters = (pc.field("kind") == schema.STEP) & (pc.field("device") == schema.CPU)

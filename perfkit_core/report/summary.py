@@ -64,7 +64,6 @@ def not_recorded(
 
 
 def of_all(request: ViewRequest) -> bool:
-    """Return whether all events are requested, with any grouping."""
     return request.steps is None and not any((request.pattern, request.kind, request.device))
 
 

@@ -51,12 +51,6 @@ def total_device_ns(trace: Trace, *kinds: str) -> IntArray:
     return nesting.sum_up(trace.ints("parent"), self_device_ns(trace, *kinds))
 
 
-@once
-def unlaunched(trace: Trace) -> BoolArray:
-    lost: BoolArray = trace.rows("kind", *DEVICE_WORK) & (trace.ints("launched_by") == NO_ROW)
-    return lost
-
-
 def native_owners(trace: Trace) -> IntArray:
     """Return the row of the host event that device work counts for natively, -1 for none, shape (rows,)."""
     owner = owners(trace)

@@ -16,7 +16,7 @@ from perfkit_core.model.schema import ANNOTATION, BACKWARD, FORWARD, NESTED_KIND
 from perfkit_core.model.trace import Trace
 from perfkit_core.plugins.contracts import ViewRequest, split_grouping
 from perfkit_core.views.operators import calls
-from perfkit_core.views.tables import categorical, texts
+from perfkit_core.views.tables import categorical, texts, texts_at
 
 SEPARATOR: Final = ";"
 _ADDRESS: Final = re.compile(r" at 0x[0-9a-f]+")
@@ -139,9 +139,7 @@ def _stack(of: Callable[[Trace, IntArray], pd.Categorical]) -> Key:
 
 def _label(trace: Trace, rows: IntArray, argument: str | None) -> pd.Categorical:
     nearest = np.append(nesting.nearest_on_path(trace.ints("parent"), _is_label(trace)), NO_ROW)[rows]
-    names = trace.codes("name")
-    codes = np.where(nearest == NO_ROW, -1, names.codes[nearest])
-    return pd.Categorical.from_codes(codes, categories=pd.Index(names.values, dtype=object))
+    return texts_at(trace.codes("name"), nearest)
 
 
 def _scope(trace: Trace, rows: IntArray, argument: str | None) -> pd.Categorical:

@@ -21,7 +21,6 @@ _LATEST, _EARLIEST = np.iinfo(np.int64).max, np.iinfo(np.int64).min
 
 
 def check_groupings(view: str, request: ViewRequest, known: Sequence[str]) -> None:
-    """Raise UsageError for a grouping that the view does not have."""
     unknown = sorted(set(request.by) - set(known))
     if unknown:
         raise UsageError(f"{view} cannot be grouped by {unknown[0]!r}", f"known: {', '.join(known)}")

@@ -95,6 +95,11 @@ def texts(codes: Codes, rows: npt.NDArray[Any]) -> pd.Categorical:
     return pd.Categorical.from_codes(codes.codes[rows], categories=pd.Index(codes.values, dtype=object))
 
 
+def texts_at(codes: Codes, rows: IntArray) -> pd.Categorical:
+    """Return :func:`texts` of rows that may be -1: null there."""
+    return texts(Codes(np.append(codes.codes, -1), codes.values), rows)
+
+
 def categorical(codes: npt.NDArray[Any], names: Sequence[str]) -> pd.Categorical:
     """Return a text column of ``codes`` (-1: null) into ``names``, which may contain duplicates."""
     values = list(dict.fromkeys(names))

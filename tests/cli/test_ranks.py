@@ -12,9 +12,8 @@ import pytest
 
 from perfkit_core.api import summarize
 from perfkit_core.errors import SourceError, UsageError
-from perfkit_core.model.meta import Finding
+from perfkit_core.model.meta import Finding, united
 from perfkit_core.ranks import files, profile
-from perfkit_core.ranks.plan import Facts
 from perfkit_core.readers.load import load
 from perfkit_core.storage.store import write_cycle
 from tests.support import chrome
@@ -267,11 +266,8 @@ def test_findings_of_a_file_of_many_ranks_are_kept(perfkit, folder: Path, tmp_pa
 
 def test_findings_of_ranks_say_of_which() -> None:
     finding = (Finding("odd", "3 odd"), Finding("odd", "4 odd"))
-    facts = [
-        Facts(trace([host("op", "operator", 0, 1)]).with_meta(ranks=(rank,)).meta, finding[:held], True, 1, ())
-        for rank, held in ((0, 2), (1, 1), (2, 2), (3, 0))
-    ]
-    assert [found.message for found in profile.quality(facts)] == ["3 odd (ranks 0–2)", "4 odd (ranks 0, 2)"]
+    found = united([((rank,), finding[:held]) for rank, held in ((0, 2), (1, 1), (2, 2), (3, 0))])
+    assert [each.message for each in found] == ["3 odd (ranks 0–2)", "4 odd (ranks 0, 2)"]
 
 
 def test_partials_are_for_summary_and_report(perfkit, folder: Path, tmp_path: Path) -> None:

@@ -14,12 +14,13 @@ from perfkit_core.language.messages import say, worded
 from perfkit_core.language.units import Unit
 from perfkit_core.renderers.cells import cut, plain, visible
 from perfkit_core.renderers.table_columns import common_unit, heading, values
-from perfkit_core.report import display, model
+from perfkit_core.report import model
+from perfkit_core.views import tables
 
 MOST_NODES: Final = 1500
 """Maximum number of boxes that browsers draw and zoom without delay."""
 
-_SHORT: Final = 46
+SHORT: Final = 46
 """Maximum length of a name beside a bar, in characters."""
 _LEVEL: Final = 24
 """Height of a level with its text, in pixels."""
@@ -35,7 +36,7 @@ def hierarchy(section: model.Section, chart: model.Chart) -> dict[str, Any] | No
     are drawn.
     """
     table = section.table
-    above = display.parents(table["depth"].to_numpy(np.int64))
+    above = tables.parents(table["depth"].to_numpy(np.int64))
     weights: dict[str, Numbers] = {
         name: np.maximum(table[name].fillna(0).to_numpy(np.float64), 0) for name in chart.y if name in table.columns
     }
@@ -55,7 +56,7 @@ def hierarchy(section: model.Section, chart: model.Chart) -> dict[str, Any] | No
         "kind": chart.kind,
         "height": min(max(_LEVEL * levels, 160), 900) if chart.kind == "icicle" else 420,
         "labels": labels,
-        "short": [] if chart.kind == "icicle" else [cut(name, _SHORT) for name in labels],
+        "short": [] if chart.kind == "icicle" else [cut(name, SHORT) for name in labels],
         "parents": np.where(above[kept] < 0, -1, number[above[kept]]).tolist(),
         "left_out": int((~kept).sum()),
         "unit": unit.name if unit else "",
@@ -82,7 +83,7 @@ def _enclosing(above: npt.NDArray[np.int64], sizes: Numbers) -> Numbers:
 
 _ROW: Final = 26
 """Height of a row in pixels."""
-_AROUND: Final = 80
+AROUND: Final = 80
 _TALLEST: Final = 900
 
 
@@ -98,23 +99,23 @@ def heatmap(section: model.Section, chart: model.Chart) -> dict[str, Any] | None
     weights = []
     if chart.x:  # a column for each value of x; each name is a weight to choose
         across = list(dict.fromkeys(values(table[chart.x])))
-        columns, column_title = _labels(across), heading(section.column(chart.x))
+        columns, column_title = escaped(across), heading(section.column(chart.x))
         places = list(zip(values(table[chart.by]), values(table[chart.x]), strict=True))
         for name in names:
             unit = common_unit(section.column(name), [values(table[name])])
-            cells = dict(zip(reversed(places), reversed(_scaled(table[name], unit)), strict=True))
+            cells = dict(zip(reversed(places), reversed(scaled(table[name], unit)), strict=True))
             matrix = [[cells.get((row, column)) for column in across] for row in rows]
             weights.append({"name": heading(section.column(name)), "unit": unit.name if unit else "", "values": matrix})
     else:  # a column for each name, all in one unit
         columns, column_title = [heading(section.column(name)) for name in names], ""
         first = table.drop_duplicates(chart.by)
         unit = common_unit(section.column(names[0]), [values(first[name]) for name in names])
-        matrix = [list(row) for row in zip(*(_scaled(first[name], unit) for name in names), strict=True)]
+        matrix = [list(row) for row in zip(*(scaled(first[name], unit) for name in names), strict=True)]
         weights.append({"name": say("Time"), "unit": unit.name if unit else "", "values": matrix})
     return {
         "kind": chart.kind,
-        "height": min(_AROUND + _ROW * max(len(rows), 3), _TALLEST),
-        "rows": _labels(rows),
+        "height": min(AROUND + _ROW * max(len(rows), 3), _TALLEST),
+        "rows": escaped(rows),
         "row_title": heading(section.column(chart.by)),
         "marked": [position for position, row in enumerate(rows) if row in chart.marked],
         "columns": columns,
@@ -123,10 +124,12 @@ def heatmap(section: model.Section, chart: model.Chart) -> dict[str, Any] | None
     }
 
 
-def _labels(found: Sequence[Any]) -> list[str]:
+def escaped(found: Sequence[Any]) -> list[str]:
+    """Return names as labels, which plotly reads as HTML of its own."""
     return [html.escape(visible(str(plain(one))), quote=False) for one in found]
 
 
-def _scaled(column: pd.Series, unit: Unit | None) -> list[float | None]:
+def scaled(column: pd.Series, unit: Unit | None) -> list[float | None]:
+    """Return the numbers of a column in a unit, None where unknown."""
     size = unit.size if unit else 1.0
     return [None if value is None else float(value) / size for value in values(column)]

@@ -3,7 +3,6 @@
 
 from __future__ import annotations
 
-import html
 from collections.abc import Collection, Iterator, Sequence
 from dataclasses import replace
 from typing import Any, Final
@@ -14,7 +13,7 @@ from perfkit_core.language.messages import worded
 from perfkit_core.language.units import format_in, with_unit
 from perfkit_core.model.columns import Column
 from perfkit_core.renderers.cells import cut, plain, visible
-from perfkit_core.renderers.html.boxes import heatmap, hierarchy
+from perfkit_core.renderers.html.boxes import AROUND, SHORT, escaped, heatmap, hierarchy, scaled
 from perfkit_core.renderers.table_columns import common_unit, heading, values
 from perfkit_core.report.model import Chart, Section
 
@@ -22,7 +21,6 @@ NAMED: Final = 5
 """Marked values have names in lanes with at most this number of them."""
 _LANE: Final = 76
 """Height of a lane in pixels."""
-_AROUND: Final = 80
 _SHORT_DISTRIBUTIONS: Final = 24
 """Maximum length of a name beside a lane, in characters."""
 
@@ -42,7 +40,7 @@ def distribution(section: Section, chart: Chart) -> dict[str, Any]:
         lanes.append({
             "name": name,
             "short": cut(name, _SHORT_DISTRIBUTIONS),
-            "values": [one / size for one in values(group[value])],
+            "values": scaled(group[value], unit),
             "labels": [visible(str(plain(step))) for step in group["step"]],
             "marked": marked,
             "named": sum(marked) <= NAMED,
@@ -51,7 +49,7 @@ def distribution(section: Section, chart: Chart) -> dict[str, Any]:
         })  # fmt: skip
     return {
         "kind": chart.kind,
-        "height": _AROUND + _LANE * len(lanes),
+        "height": AROUND + _LANE * len(lanes),
         "unit": unit.name if unit else "",
         "title": heading(section.column(value)),
         "band": [edge / size for edge in chart.band] if chart.band else None,
@@ -62,8 +60,6 @@ def distribution(section: Section, chart: Chart) -> dict[str, Any]:
 _BAR: Final = 22
 """Height of a bar in pixels."""
 _AROUND_WATERFALLS: Final = 60
-_SHORT_WATERFALLS: Final = 46
-"""Maximum length of a name beside a bar, in characters."""
 
 
 def waterfall(section: Section, chart: Chart) -> dict[str, Any]:
@@ -71,7 +67,6 @@ def waterfall(section: Section, chart: Chart) -> dict[str, Any]:
     total), "reached", "texts" (of the bars)}``."""
     table, (difference, reached) = section.table, chart.y
     unit = common_unit(section.column(difference), [values(table[name]) for name in chart.y])
-    size = unit.size if unit else 1.0
     names = [visible(worded(str(plain(name)), section.column(chart.x))) for name in table[chart.x].to_list()]
     texts = []
     for change, total in zip(values(table[difference]), values(table[reached]), strict=True):
@@ -83,11 +78,11 @@ def waterfall(section: Section, chart: Chart) -> dict[str, Any]:
         "kind": chart.kind,
         "height": _AROUND_WATERFALLS + _BAR * len(table),
         "names": names,
-        "short": [cut(name, _SHORT_WATERFALLS) for name in names],
+        "short": [cut(name, SHORT) for name in names],
         "unit": unit.name if unit else "",
         "title": heading(section.column(reached)),
-        "differences": [None if value is None else value / size for value in values(table[difference])],
-        "reached": [value / size for value in values(table[reached])],
+        "differences": scaled(table[difference], unit),
+        "reached": scaled(table[reached], unit),
         "texts": texts,
     }
 
@@ -106,8 +101,6 @@ SCRIPTS: Final = {
 """The kinds that each script draws."""
 HEIGHTS: Final = {"ranking": 380, "share": 110}
 """Height in pixels; 300 for other kinds."""
-_SHORT: Final = 46
-"""Maximum length of a name beside a bar, in characters."""
 _WIDE: Final = 100
 """Length of a line of the tooltip, in characters."""
 _LINES: Final = 12
@@ -148,16 +141,15 @@ def scripts(kinds: Collection[str]) -> Iterator[str]:
 def _series(section: Section, chart: Chart, columns: Sequence[Column]) -> dict[str, Any]:
     table = section.table
     unit = common_unit(columns[0], [values(table[column.name]) for column in columns])
-    size = unit.size if unit else 1.0
     axis: dict[str, Any]
     positions, across = table[chart.x], section.column(chart.x)
     if across.unit == "ns":  # points in time, in the unit of the largest
         time = common_unit(across, [values(positions)])
         title = f"{heading(across)} ({time.name})" if time else heading(across)
-        axis = {"title": title, "values": _scaled(positions, time.size if time else 1.0)}
+        axis = {"title": title, "values": scaled(positions, time)}
         axis |= {"unit": time.name if time else "", "continuous": True}
     else:
-        names = [_label(visible(worded(str(plain(value)), across))) for value in positions.to_list()]
+        names = escaped([worded(str(plain(value)), across) for value in positions.to_list()])
         axis = {"title": heading(across), "values": names, "continuous": False}
     return {
         "kind": chart.kind,
@@ -166,8 +158,7 @@ def _series(section: Section, chart: Chart, columns: Sequence[Column]) -> dict[s
         **(_names(section, chart) if chart.kind == "ranking" else {}),
         "unit": unit.name if unit else "",
         "series": [
-            {"name": _label(visible(heading(column))), "values": _scaled(table[column.name], size)}
-            for column in columns
+            {"name": escaped([heading(column)])[0], "values": scaled(table[column.name], unit)} for column in columns
         ],
         "stacked": chart.kind == "bar" and len(columns) > 1,
     }
@@ -177,25 +168,16 @@ def _names(section: Section, chart: Chart) -> dict[str, list[str]]:
     """Return short and full names; equal names are completed by the first other text column that differs."""
     table, column = section.table, section.column(chart.x)
     names = [visible(worded(str(plain(value)), column)) for value in table[chart.x].to_list()]
-    short = [cut(name, _SHORT) for name in names]
+    short = [cut(name, SHORT) for name in names]
     if len(set(names)) < len(names):
         texts = [str(name) for name in table.columns if not pd.api.types.is_numeric_dtype(table[name])]
         other = next((name for name in texts if name != chart.x and table[name].nunique() > 1), None)
         if other is not None:
             more = [visible(str(plain(value))) for value in table[other].to_list()]
             names = [f"{name} · {one}" for name, one in zip(names, more, strict=True)]
-            short = [f"{name} · {cut(one, _SHORT // 3)}" for name, one in zip(short, more, strict=True)]
+            short = [f"{name} · {cut(one, SHORT // 3)}" for name, one in zip(short, more, strict=True)]
     full = []
     for name in names:
         lines = [name[at : at + _WIDE] for at in range(0, len(name), _WIDE)]
-        full.append("<br>".join(map(_label, [*lines[:_LINES], *(["…"] if lines[_LINES:] else [])])))
-    return {"short": [_label(name) for name in short], "full": full}
-
-
-def _label(text: str) -> str:
-    # plotly reads labels as HTML of its own
-    return html.escape(text, quote=False)
-
-
-def _scaled(values: pd.Series, size: float) -> Sequence[float | None]:
-    return [None if plain(value) is None else float(value) / size for value in values.to_list()]
+        full.append("<br>".join(escaped([*lines[:_LINES], *(["…"] if lines[_LINES:] else [])])))
+    return {"short": escaped(short), "full": full}

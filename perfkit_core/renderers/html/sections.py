@@ -78,7 +78,6 @@ def of_section(index: int, section: Section) -> Block:
 
 
 def nested(blocks: Sequence[Block]) -> list[Block]:
-    """Return the top-level blocks, each with its parts."""
     known = {block.section.name: block for block in blocks}
     tops: list[Block] = []
     for block in blocks:
@@ -88,6 +87,5 @@ def nested(blocks: Sequence[Block]) -> list[Block]:
 
 
 def at_a_glance(section: Section) -> dict[str, Any]:
-    """Return a picture in the head of the page: shares or intervals."""
     reason = parts.reason(section)
     return {"section": section, "shares": bars.parts(section), "spans": spans(section), "reason": reason}

@@ -24,7 +24,7 @@ from perfkit_core.model.trace import Trace
 from perfkit_core.plugins.contracts import MergedRows, View, ViewRequest
 from perfkit_core.views import attribution, grouping, select
 from perfkit_core.views.operators.calls import operator_names
-from perfkit_core.views.tables import group, plain, ratio, texts
+from perfkit_core.views.tables import group, plain, ratio, texts, texts_at
 
 GROUPINGS: Final = ("operator", "stream", "device", "launch", "module", "phase", "step", "rank")
 LAUNCH: Final = "launch"
@@ -57,21 +57,10 @@ def operator_rows(trace: Trace) -> IntArray:
     return nearest[trace.ints("launched_by")]
 
 
-def _operators(trace: Trace, rows: IntArray, argument: str | None) -> pd.Categorical:
-    names, operators = operator_names(trace), operator_rows(trace)[rows]
-    codes = np.where(operators == NO_ROW, -1, names.codes[operators])
-    return pd.Categorical.from_codes(codes, categories=pd.Index(names.values, dtype=object))
-
-
-def _modules(trace: Trace, rows: IntArray, argument: str | None) -> pd.Categorical:
-    launched_by, modules = trace.ints("launched_by")[rows], trace.codes("module")
-    codes = np.where(launched_by == NO_ROW, -1, np.append(modules.codes, -1)[launched_by])
-    return pd.Categorical.from_codes(codes, categories=pd.Index(modules.values, dtype=object))
-
-
 OF_LAUNCH: Final[Mapping[str, tuple[str, grouping.Key]]] = {
-    "operator": ("operator", _operators), "module": ("module", _modules)
-}  # fmt: skip
+    "operator": ("operator", lambda trace, rows, _: texts_at(operator_names(trace), operator_rows(trace)[rows])),
+    "module": ("module", lambda trace, rows, _: texts_at(trace.codes("module"), trace.ints("launched_by")[rows])),
+}
 """Groupings of device work by its launch: the innermost operator around it, and its layer."""
 
 _GRID: Final = r'"{} ?": ?\[ ?(?P<found>\d+, ?\d+, ?\d+) ?\]'

@@ -87,7 +87,6 @@ def arguments(trace: Trace, rows: IntArray, keys: Sequence[Sequence[str]]) -> li
 
 
 def has_events(trace: Trace) -> bool:
-    """Return whether memory events were recorded with sizes."""
     return bool(len(memory_events(trace).row))
 
 
@@ -220,7 +219,6 @@ def blocks(trace: Trace) -> Blocks:
 
 
 def has_blocks(trace: Trace) -> bool:
-    """Return whether allocations were recorded with addresses, so that blocks can be followed."""
     return bool(len(blocks(trace).allocation))
 
 

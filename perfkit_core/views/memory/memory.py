@@ -90,12 +90,16 @@ def innermost(trace: Trace, rows: IntArray) -> IntArray:
     return np.where(operator == NO_ROW, parent[rows], operator)
 
 
-def outermost(trace: Trace, rows: IntArray) -> IntArray:
-    """Return the row of the outermost operator around each memory event, else of the nearest host event; -1 for
-    none."""
+def by_owner(trace: Trace, request: ViewRequest, event: IntArray, known: Sequence[str]) -> dict[str, Any]:
+    """Return the key columns of allocations (positions of memory events): the name of the outermost operator around
+    each, else of the nearest host event, the pool, and the groupings. Raises UsageError."""
+    events = memory_events(trace)
+    rows = events.row[event]
     above = trace.ints("parent")[rows]
     operator = np.where(above == NO_ROW, NO_ROW, calls.outermost(trace)[above])
-    return np.where(operator == NO_ROW, above, operator)
+    owner = np.where(operator == NO_ROW, above, operator)
+    own = {"name": names(trace, owner), "pool": events.pool[event]}
+    return own | keys(trace, request, rows, owner, known)
 
 
 def names(trace: Trace, owner: IntArray, steps_apart: bool = False) -> pd.Categorical:

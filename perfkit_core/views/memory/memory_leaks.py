@@ -20,7 +20,7 @@ from perfkit_core.model.trace import Trace
 from perfkit_core.plugins.contracts import View, ViewRequest
 from perfkit_core.views.memory import events as memory
 from perfkit_core.views.memory.events import NEVER, StepEnds
-from perfkit_core.views.memory.memory import chosen, keys, names, outermost
+from perfkit_core.views.memory.memory import by_owner, chosen
 from perfkit_core.views.tables import plain, rounded_division
 
 GROUPINGS: Final = ("module", "phase", "shape", "stack", "thread")
@@ -29,12 +29,10 @@ GROUPINGS: Final = ("module", "phase", "shape", "stack", "thread")
 def table(trace: Trace, request: ViewRequest) -> pd.DataFrame:
     events, ends = memory.memory_events(trace), memory.step_ends(trace)
     event, step = _staying(trace, ends)
-    rows = events.row[event]
-    owner = outermost(trace, rows)
-    name = names(trace, owner)
-    by = {"name": name, "pool": events.pool[event]} | keys(trace, request, rows, owner, GROUPINGS)
+    by = by_owner(trace, request, event, GROUPINGS)
     frame = pd.DataFrame({**by, "step": step, "blocks": 1, "bytes": events.change[event]})
-    grouped = frame[chosen(trace, request, rows, name)].groupby(list(by), sort=False, dropna=False, observed=True)
+    frame = frame[chosen(trace, request, events.row[event], by["name"])]
+    grouped = frame.groupby(list(by), sort=False, dropna=False, observed=True)
     sums = grouped.agg(steps=("step", "nunique"), blocks=("blocks", "sum"), bytes=("bytes", "sum")).reset_index()
     sums = plain(sums)
     pool = sums["pool"].to_numpy(np.int64)
@@ -74,7 +72,6 @@ def _staying(trace: Trace, ends: StepEnds) -> tuple[IntArray, IntArray]:
 
 
 def _followed(trace: Trace) -> bool:
-    """Return whether blocks can be followed from one step into the next."""
     return memory.has_blocks(trace) and bool((memory.step_ends(trace).follower >= 0).any())
 
 

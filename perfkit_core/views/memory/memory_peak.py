@@ -18,7 +18,7 @@ from perfkit_core.model.trace import Trace
 from perfkit_core.plugins.contracts import View, ViewRequest
 from perfkit_core.views.memory import events as memory
 from perfkit_core.views.memory.events import MISSING
-from perfkit_core.views.memory.memory import keys, names, outermost
+from perfkit_core.views.memory.memory import by_owner
 from perfkit_core.views.select import selected
 from perfkit_core.views.tables import plain
 
@@ -33,9 +33,7 @@ def table(trace: Trace, request: ViewRequest) -> pd.DataFrame:
     pools = len(events.pool_rank)
     position, total = _peaks(trace, request)
     event = made.allocation[made.alive(position[events.pool[made.allocation]])]
-    rows = events.row[event]
-    owner = outermost(trace, rows)
-    by = {"name": names(trace, owner), "pool": events.pool[event]} | keys(trace, request, rows, owner, GROUPINGS)
+    by = by_owner(trace, request, event, GROUPINGS)
     frame = pd.DataFrame({**by, "blocks": np.ones(len(event), np.int64), "bytes": events.change[event]})
     sums = frame.groupby(list(by), sort=False, dropna=False, observed=True)[["blocks", "bytes"]].sum().reset_index()
     sums = plain(sums).astype({"blocks": "Int64", "bytes": "Int64"})

@@ -15,12 +15,12 @@ import pandas as pd
 
 from perfkit_core.algorithms import arrays, groupby, intervals, nesting
 from perfkit_core.language.messages import message
-from perfkit_core.model.columns import DUR, RANK, count, duration, key, share, size, text
+from perfkit_core.model.columns import count, duration, share, size, text
 from perfkit_core.model.schema import MEMCPY
 from perfkit_core.model.trace import Trace
 from perfkit_core.plugins.contracts import View, ViewRequest
 from perfkit_core.views.steps.activity import activities, covered_ns
-from perfkit_core.views.steps.step_rows import NO_STEPS, chosen_steps, position, step_frame, step_rows
+from perfkit_core.views.steps.step_rows import NO_STEPS, OF_STEP, chosen_steps, position, step_frame, step_rows
 
 TO_DEVICE: Final = "HtoD"
 """Prefix of the copy kinds from host to device."""
@@ -78,9 +78,7 @@ def _in_step(trace: Trace, steps: arrays.IntArray, events: arrays.BoolArray) -> 
 
 
 COLUMNS: Final = (
-    RANK,
-    key("step", "Step"),
-    DUR,
+    *OF_STEP,
     text("loader", "Loader", description="its name; several are separated by commas"),
     count("loads", "Loads", description="calls of the loader"),
     duration("input_wait_ns", "Input wait"),

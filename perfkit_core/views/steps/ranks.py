@@ -14,13 +14,13 @@ from typing import Final
 import numpy as np
 import pandas as pd
 
-from perfkit_core.language.messages import Text, message
-from perfkit_core.model.columns import DUR, RANK, duration, key
+from perfkit_core.model.columns import duration
 from perfkit_core.model.trace import Trace
 from perfkit_core.plugins.contracts import Reduction, View, ViewRequest
 from perfkit_core.views import select, tables
+from perfkit_core.views.communication.instances import needs_several_ranks
 from perfkit_core.views.steps import partition
-from perfkit_core.views.steps.step_rows import NO_STEPS
+from perfkit_core.views.steps.step_rows import NO_STEPS, OF_STEP
 
 _KEYS: Final = ("rank", "step", "dur_ns")
 _COMPARED: Final = ("dur_over_median_ns", "own_time_ns", "own_time_over_median_ns")
@@ -56,14 +56,8 @@ def _over_median(steps: pd.DataFrame, times: pd.Series[int]) -> pd.Series[int]:
     return (times - median).astype("Int64").where(several)
 
 
-def _why_empty(ranks: int) -> Text:
-    return NO_STEPS if ranks > 1 else message("only one rank was recorded: give the recordings of several ranks")
-
-
 COLUMNS: Final = (
-    RANK,
-    key("step", "Step"),
-    DUR,
+    *OF_STEP,
     duration("dur_over_median_ns", "Duration over median", description="less the median over the ranks"),
     duration("own_time_ns", "Time outside communication", description="without exposed communication"),
     duration("own_time_over_median_ns", "Time outside communication over median"),
@@ -76,6 +70,6 @@ VIEW = View(
     description="each step of each rank: its duration, and its time outside communication",
     table=table,
     columns=COLUMNS,
-    explain_empty=lambda trace: _why_empty(len(trace.meta.ranks)),
-    reduction=Reduction(partition.by_step, merge, lambda partials: _why_empty(len(partials))),
+    explain_empty=lambda trace: needs_several_ranks(len(trace.meta.ranks), NO_STEPS),
+    reduction=Reduction(partition.by_step, merge, lambda partials: needs_several_ranks(len(partials), NO_STEPS)),
 )

@@ -147,8 +147,9 @@ def table(trace: Trace, request: ViewRequest) -> pd.DataFrame:
     of_phases = segments(trace, chosen)
     if not len(steps) and not len(of_phases.phase):
         return model_table([], 0, 0)
-    unlaunched = attribution.unlaunched(trace)
-    work = np.flatnonzero(chosen & trace.rows("kind", *DEVICE_WORK) & ~unlaunched)
+    device_work = trace.rows("kind", *DEVICE_WORK)
+    unlaunched = device_work & (trace.ints("launched_by") == NO_ROW)
+    work = np.flatnonzero(chosen & device_work & ~unlaunched)
     start, end = trace.ints("start_ns")[work], trace.end_ns[work]
     rank, count = rank_codes(trace)
     group = rank[work]  # without steps, device time is the union on each rank

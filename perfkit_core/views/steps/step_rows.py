@@ -145,6 +145,8 @@ OVER_STEPS: Final = (
     duration("max_ns", "Max", merge=MAX, of_capture=True),
     replace(RATIO, merge=Share("total_ns"), description="of the duration of the steps"),
 )
+OF_STEP: Final = (RANK, key("step", "Step"), DUR)
+"""Columns of :func:`step_frame`."""
 BY_STEP: Final = (
     replace(RANK, by=("rank", "step")),
     key("step", "Step", by=("step",)),
