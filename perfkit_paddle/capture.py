@@ -190,7 +190,6 @@ class _Tables:
         self._places: dict[str, tuple[int, int]] = {}
 
     def text(self, column: str, value: str) -> dict[str, int]:
-        """Return the two cells of a text."""
         if value not in self._places:
             raw = value.encode("utf-8", "replace")
             self._places[value] = len(self._texts), len(raw)

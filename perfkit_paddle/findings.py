@@ -20,18 +20,15 @@ _UTILISATION: Final = {"System Cpu Utilization": "system", "Process Cpu Utilizat
 
 
 def truncated() -> Finding:
-    """Report that the file is truncated."""
     return Finding("truncated", message("the file is cut off or damaged: what comes after the damage is missing"))
 
 
 def skipped(count: int) -> Finding:
-    """Report events that could not be read."""
     text = message("{count} damaged events could not be read and are missing", count=count)
     return Finding("skipped-events", text)
 
 
 def unknown_types(counts: Mapping[str, int]) -> Finding:
-    """Report event types of no known Paddle version."""
     types = ", ".join(f"{name} ({count})" for name, count in counts.items())
     text = message("event types that perfkit does not know are kept as 'other': {types}", types=types)
     return Finding("unknown-event-types", text)
@@ -79,7 +76,6 @@ def parents_rebuilt(odd_threads: int) -> Finding:
 
 
 def partial_step(number: int) -> Finding:
-    """Report a step that was running when stop() was called."""
     text = message("step {number} was ended by the profiler's stop(): it is not a whole iteration", number=number)
     return Finding("partial-step", text)
 
@@ -99,7 +95,6 @@ def overflowed_bytes(count: int) -> Finding:
 
 
 def devices(events: pa.Table, described: tuple[Device, ...]) -> tuple[Finding, ...]:
-    """Report devices without a description."""
     known = {CPU, *(device.id for device in described)}
     if known.issuperset(events["device"].unique().to_pylist()):
         return ()
@@ -147,6 +142,5 @@ def make_meta(processes: Mapping[int, int], extra_info: Mapping[str, str], rank:
 
 
 def processes(events: pa.Table) -> dict[int, int]:
-    """Return the process of each thread with events."""
     pairs = events.select(["tid", "pid"]).drop_null().group_by(["tid", "pid"]).aggregate([])
     return dict(zip(pairs["tid"].to_pylist(), pairs["pid"].to_pylist(), strict=True))

@@ -50,7 +50,6 @@ class Updates:
             self._wrap(cls)
 
     def end(self) -> None:
-        """Restore the methods of the optimizers."""
         for undo in reversed(self._undo):
             undo()
         self._undo.clear()

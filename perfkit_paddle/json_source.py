@@ -151,7 +151,6 @@ class _Reading(Reading[json_dialect.PaddleDialect]):
         )
 
     def findings(self) -> tuple[Finding, ...]:
-        """Return the data-quality warnings about the file."""
         quality = [*file_findings(self.file, self.recorder)]
         if self.dialect.unknown_types:
             quality.append(findings.unknown_types(self.dialect.unknown_types))

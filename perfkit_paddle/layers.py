@@ -81,7 +81,6 @@ class Nodes:
         """All visited nodes: their addresses identify them, so none may be freed."""
 
     def of(self, tensors: Iterable[Any]) -> frozenset[int]:
-        """Return the addresses of the nodes that made the tensors."""
         return frozenset(self._address(node) for tensor in tensors if (node := tensor.grad_fn) is not None)
 
     def claim(self, returned: list[Any], inputs: frozenset[int]) -> tuple[list[str], list[Any]]:

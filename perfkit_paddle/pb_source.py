@@ -97,7 +97,6 @@ def read_rows(content: bytes | memoryview, source: str, partial: bool = False) -
 def finish(
     tables: dict[str, pb_table.Table], events: Rows, source: str, cut: bool = False, live: Live = NOT_LIVE
 ) -> Trace:
-    """Return the Trace of tables, from a file or a live tree."""
     recorded = without_steps(events.recorded, live.no_steps)
     meta = _described(tables, findings.processes(recorded.columns), source, cut, live)
     quality = (*_doubts(events.doubtful, cut), *findings.devices(recorded.columns, meta.devices))

@@ -115,7 +115,6 @@ class Table:
         return Table(self.data, self.cells[:, rows], self.columns)
 
     def known(self, column: str) -> npt.NDArray[np.bool_]:
-        """Return the mask of the rows whose cell is in the file."""
         return np.asarray(self[column] != MISSING)
 
     def integers(self, column: str) -> pa.Array:
@@ -133,7 +132,6 @@ class Table:
         return pa.DictionaryArray.from_arrays(pa.array(codes, mask=None if known.all() else ~known), texts)
 
     def content(self, column: str, row: int) -> bytes:
-        """Return the bytes of a text or nested message, empty if absent."""
         start, length = int(self[column][row]), int(self[f"{column}.length"][row])
         return self.data[start : start + length].tobytes() if start >= 0 else b""
 

@@ -84,7 +84,6 @@ _DIRECTIONS: Final = {
 
 
 def label(category: str, name: str) -> Label:
-    """Return kind, phase, step and device type of an event."""
     if name == MEMORY_EVENT:
         return Label(schema.MEMORY)
     if category in _DEVICE_KINDS:

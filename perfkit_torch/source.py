@@ -148,7 +148,6 @@ def _place(header: Mapping[str, Any]) -> tuple[int | None, int | None]:
 
 
 def devices(properties: Any) -> tuple[Device, ...]:
-    """Return the devices of Kineto's ``deviceProperties`` list."""
     described = [item for item in properties if isinstance(item, dict)] if isinstance(properties, list) else []
     return tuple(
         Device(f"cuda:{item.get('id', i)}", item.get("name"), integer(item.get("totalGlobalMem")), item)

@@ -170,13 +170,11 @@ def table(advice: Iterable[Advice]) -> pd.DataFrame:
 
 
 def frame(rows: Iterable[Mapping[str, Any]]) -> pd.DataFrame:
-    """Return rows with the columns of :func:`table`, NA for missing values."""
     made = pd.DataFrame(list(rows), columns=list(_TYPES))
     return made.astype({name: kind for name, kind in _TYPES.items() if kind != "object"})
 
 
 def row(advice: Advice) -> dict[str, Any]:
-    """Return the advice as a row of :func:`table`."""
     first, last = advice.steps or (None, None)
     return {
         "id": advice.id, "title": advice.title, "severity": advice.severity, **numbers(advice.prediction),
@@ -186,7 +184,6 @@ def row(advice: Advice) -> dict[str, Any]:
 
 
 def numbers(p: Prediction) -> dict[str, Any]:
-    """Return the prediction's columns of :func:`table`."""
     return {
         "saving_ns": p.saving_ns, "saving_ratio": p.saving_ratio,
         "step_ns": p.base_ns, "step_p10_ns": p.base_p10_ns, "step_p90_ns": p.base_p90_ns,

@@ -48,7 +48,6 @@ def meant(advices: Advices, wanted: str) -> Advice:
 
 
 def report(advice: Advice, advices: Advices, trace: Trace, records: Sequence[Record] = ()) -> Report:
-    """Return one advice in full, with its earlier measurements."""
     of = text.step_or_recording(trace)
     parts = (*_finding(advice, trace), *_prediction(advice, advices, of), *_action(advice, advices, records))
     return Report(f"{advice.id}: {advice.title}", (facts.source(trace),), declared(parts, COLUMNS))

@@ -171,7 +171,6 @@ class Facts:
         return np.asarray(self.steps.rank == self.rank)
 
     def of_rank(self, rows: IntArray) -> IntArray:
-        """Return those rows that belong to :attr:`rank`."""
         mine: IntArray = rows[self.trace.ints("rank")[rows] == self.rank]
         return mine
 
@@ -205,7 +204,6 @@ class Facts:
 
     @cached_property
     def loading_ns(self) -> float:
-        """Loader time of the typical step."""
         return self.typical(self.within_steps(self.activity.loading))
 
     @cached_property
@@ -312,7 +310,6 @@ class Facts:
         return spent_ns > share * self.step_ns
 
     def need_steps(self) -> None:
-        """Raise NotEvaluableError without recorded steps."""
         if not self.has_steps:
             raise NotEvaluableError(
                 message("no steps were recorded"),
@@ -320,7 +317,6 @@ class Facts:
             )
 
     def need_device(self) -> None:
-        """Raise NotEvaluableError without recorded device work."""
         if not self.on_device:
             raise NotEvaluableError(message("no device work was recorded"))
 

@@ -76,7 +76,6 @@ def of_rules(path: Path | None, rules: Collection[str]) -> list[Record]:
 
 
 def of_advice(advice: Advice, records: Sequence[Record]) -> list[Record]:
-    """Return the measurements of an advice, the oldest first."""
     return [record for record in records if record.outcome in _OUTCOMES and record.advice == advice.id]
 
 

@@ -51,13 +51,11 @@ def names_of(trace: Trace, rows: IntArray) -> list[str]:
 
 
 def distinct_names(trace: Trace, rows: IntArray) -> list[str]:
-    """Return the distinct names of the events, in the order of their codes."""
     names = trace.codes("name")
     return [names.values[code] for code in np.unique(names.codes[rows])]
 
 
 def operators(trace: Trace) -> BoolArray:
-    """Return the mask of the operators on host threads, shape (rows,)."""
     mask: BoolArray = trace.host & trace.rows("kind", OPERATOR)
     return mask
 

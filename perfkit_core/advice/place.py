@@ -135,7 +135,6 @@ class Places:
 
 
 def _distinct(lines: list[str | None], codes: arrays.IntArray) -> pd.Categorical:
-    """Return the lines that ``codes`` index (-1: none), without duplicates."""
     distinct = list(dict.fromkeys(line for line in lines if line is not None))
     position = {line: code for code, line in enumerate(distinct)}
     code = np.array([-1 if line is None else position[line] for line in lines] + [-1], np.int64)

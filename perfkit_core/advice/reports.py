@@ -52,7 +52,6 @@ def report(advices: Advices, trace: Trace, records: Sequence[Record] = (), every
 
 
 def in_words(number: int, advice: Advice, advices: Advices, of: str, records: Sequence[Record] = ()) -> Section:
-    """Return one advice with its earlier measurements and its fix in code."""
     remedy = advice.remedy
     lines = [*text.lines(advice, advices, of), *ledger.lines(advice, records)]
     if remedy is None:
@@ -71,7 +70,6 @@ def in_words(number: int, advice: Advice, advices: Advices, of: str, records: Se
 
 
 def sentences(advices: Advices, of: str, every: bool = False) -> Iterator[Message]:
-    """Yield the combined saving of all advice, and what is unknown."""
     yield from text.together(advices, of)
     yield from text.gains(advices)
     yield text.replayed(advices.identity, of)
@@ -80,7 +78,6 @@ def sentences(advices: Advices, of: str, every: bool = False) -> Iterator[Messag
 
 
 def table_report(advices: Advices, trace: Trace) -> Report:
-    """Return all advice as one table, for formats that hold nothing else."""
     source = facts.source(trace)
     note = " ".join(map(render, sentences(advices, step_or_recording(trace))))
     section = Section(
@@ -107,7 +104,6 @@ def of_page(trace: Trace) -> tuple[Section, ...]:
 
 
 def elsewhere() -> tuple[Section, ...]:
-    """Return the section for a page on ranks that are never in memory together."""
     return without_advice(say("this page reads ranks one by one; perfkit advise SOURCE reads all ranks together"))
 
 

@@ -309,7 +309,6 @@ def replayed(identity: Identity, of: str) -> Message:
 
 
 def together(advices: Advices, of: str) -> Iterator[Message]:
-    """Yield the combined saving of all advice that do not exclude each other."""
     if advices.combined is None or len(advices.together) < 2:
         return
     _, *saving = expected(advices.combined, of)
@@ -323,7 +322,6 @@ def together(advices: Advices, of: str) -> Iterator[Message]:
 
 
 def gains(advices: Advices) -> Iterator[Message]:
-    """Yield what saves nothing alone, but does once other advice is followed."""
     for one in advices.without_saving:
         if one.id in advices.after:
             yield message(

@@ -59,12 +59,10 @@ LARGE: Final = 1 << 26
 
 
 def operator_name(canonical: str, elements: int) -> str:
-    """Return the name of the measurement of an operator on the host."""
     return f"host_{canonical}_{elements}"
 
 
 def copy_name(direction: Direction, size: int, pinned: bool) -> str:
-    """Return the name of the measurement of a copy."""
     return f"{direction}_{'pinned' if pinned else 'pageable'}_{size}_bytes"
 
 
@@ -97,7 +95,6 @@ class Calibration:
     measurements: tuple[Measurement, ...]
 
     def quantity(self, name: str) -> Quantity | None:
-        """Return a measurement by name, None if missing."""
         return next((one.quantity for one in self.measurements if one.name == name), None)
 
     def host_ns(self, canonical: str | None = None) -> Quantity | None:

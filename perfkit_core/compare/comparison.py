@@ -245,7 +245,6 @@ def device_names(trace: Trace) -> tuple[str, ...]:
 
 
 def different_devices(traces: Sequence[Trace]) -> bool:
-    """Return whether the runs are known to have used different products."""
     products = [set(device_names(trace)) for trace in traces if device_names(trace)]
     return any(names != products[0] for names in products[1:])
 

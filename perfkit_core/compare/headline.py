@@ -123,7 +123,6 @@ def same_recording(result: Pair) -> Iterator[Message]:
 
 
 def step_sentence(steps: statistics.SampleStatistics) -> Message:
-    """Return the verdict on the median step, with its interval and the noise."""
     if not steps.difference:
         return message("The median step takes {time:ns} in both.", time=steps.base)
     interval = quickest = advice = None

@@ -86,7 +86,6 @@ class Normalised:
 
     @property
     def different_work(self) -> bool:
-        """Whether the steps of the two sides do different amounts of work."""
         return self.base.amount != self.other.amount
 
 
@@ -180,7 +179,6 @@ def work_table(result: Normalised) -> pd.DataFrame:
 
 
 def work(trace: Trace, unit: str, given: int | None = None) -> Work | None:
-    """Return the work of a step, None if unknown."""
     if given is not None:
         return Work(unit, Fraction(given), "given")
     if unit == FLOP:  # of the counted outermost operators in steps, divided by the number of steps

@@ -244,7 +244,6 @@ def statistics(steps: SampleStatistics) -> dict[str, Any]:
 
 
 def rows(table: pd.DataFrame) -> list[dict[str, Any]]:
-    """Return a mapping for each row; unknown is None."""
     return [
         {str(name): None if pd.api.types.is_scalar(value) and pd.isna(value) else value for name, value in row.items()}
         for row in table.to_dict("records")

@@ -66,7 +66,6 @@ class Windows:
 
 
 def middle_steps(trace: Trace) -> Windows:
-    """Return the middle steps, and the median of all steps."""
     ascending, rows = np.sort(trace.ints("dur_ns")[step_rows.step_rows(trace)]), middle_rows(trace)
     count = len(ascending)
     # the mean of the two in the middle, truncated to ns

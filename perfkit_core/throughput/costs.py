@@ -159,7 +159,6 @@ def summarize_steps(steps: Steps, warmup: int, unfinished: int, timed_by: str, u
 
 
 def costs(times_ns: IntArray) -> Costs | None:
-    """Return costs, None without steps."""
     if not len(times_ns):
         return None
     total, count = int(times_ns.sum()), len(times_ns)

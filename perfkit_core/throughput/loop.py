@@ -31,7 +31,6 @@ class Timing:
         self._device: DeviceSteps | None = None
 
     def begin(self) -> None:
-        """Start or resume timing."""
         self._guarded(self._begin)
 
     def step(self) -> None:
@@ -39,7 +38,6 @@ class Timing:
         self._guarded(self._step)
 
     def end(self, wait: bool) -> None:
-        """Stop timing; ``wait`` until the device has finished its steps."""
         self._guarded(self._device.drain if self._device and wait else self._collect)
 
     def times(self) -> tuple[array[int], str]:

@@ -63,7 +63,6 @@ class NativeSummary:
 
 
 def native_summary(log: StepLog, unit: str) -> NativeSummary:
-    """Return the native timer's numbers for the times on the host's clock."""
     steps = len(log.samples)
     samples = np.array(log.samples, dtype=np.int64)
     per_sample = np.logical_and.accumulate(samples != UNKNOWN)  # one step without samples switches to steps for good

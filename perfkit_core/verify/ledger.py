@@ -151,7 +151,6 @@ def read(path: Path) -> list[Record]:
 
 
 def summary(records: Sequence[Record]) -> Summary:
-    """Count the records and measure how well they predicted."""
     told = [record for record in records if record.told]
     outcomes = Counter(record.outcome for record in records)
     right = [

@@ -52,7 +52,6 @@ class Fit(Enum):
 
 
 def verdict(result: Measured, predicted: prediction.Predicted | None = None) -> Verdict:
-    """Return the verdict on a change, whether or not something was predicted."""
     if result.better:
         return Verdict.VERIFIED
     if result.worse:
@@ -112,14 +111,12 @@ def verify(
 def judged(
     plan: runs.Plan, date: str, measurements: Sequence[runs.Run], predicted: prediction.Predicted | None = None
 ) -> Outcome:
-    """Return the outcome of runs."""
     base, change = ([run.value for run in measurements if run.side == side] for side in ("base", "change"))
     result = measured(base, change, plan.metric.higher_is_better)
     return Outcome(plan, this_machine(), date, tuple(measurements), result, verdict(result, predicted), predicted)
 
 
 def record(outcome: Outcome) -> ledger.Record:
-    """Return the line of the ledger."""
     result, predicted, plan, machine = outcome.measured, outcome.predicted, outcome.plan, outcome.machine
     try:
         installed: str | None = version("perfkit")

@@ -68,7 +68,6 @@ class Plan:
 
     @property
     def count(self) -> int:
-        """Number of all runs."""
         return 2 * (self.warmup + PER_ROUND * self.rounds)
 
 

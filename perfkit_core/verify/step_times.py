@@ -44,7 +44,6 @@ class OptimizerSteps:
         self._begun = False
 
     def updated(self) -> None:
-        """Count an update of the parameters."""
         if self._begun:
             self._throughput.step()
         else:

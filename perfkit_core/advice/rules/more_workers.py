@@ -17,7 +17,6 @@ _FASTER: Final = transforms.Quantity(
 
 
 def find(facts: Facts) -> list[Candidate]:
-    """Return the candidate for twice the recorded workers."""
     rows, waiting = facts.batch_rows, facts.typical(facts.waited_ns)
     if not batches.in_workers(facts.trace, rows).any() or not facts.exceeds(waiting, facts.thresholds.loader_share):
         return []

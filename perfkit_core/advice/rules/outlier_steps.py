@@ -31,7 +31,6 @@ _LEAST_KERNELS: Final = 3
 
 
 def find(facts: Facts) -> list[Candidate]:
-    """Return a candidate for outlying steps, and one for a slower clock."""
     facts.need_steps()
     steps = pd.DataFrame({"rank": facts.steps.rank, "step": facts.steps.number, "dur_ns": facts.steps.recorded_ns})
     if steps.groupby("rank").size().max() < sample_statistics.LEAST_TIMES:

@@ -98,7 +98,6 @@ def _gradients(facts: Facts, selects: arrays.IntArray) -> arrays.IntArray:
 
 
 def find_rounds(trace: Trace, least: float) -> Rounds:
-    """Return the loops of at least ``least`` iterations."""
     roots, thread = outermost(trace, operators(trace)), threads(trace)
     roots = roots[groupby.stable_order(thread.code[roots], len(thread))]
     selecting = matching(trace, "name", _SELECTS_BY_NAME.search) & trace.rows("op_name", "slice")

@@ -185,7 +185,6 @@ def aligned(likeness: npt.NDArray[np.float64], least: float = LEAST_LIKENESS) ->
 
 @compiled(steps=5)
 def _best(gain):  # type: ignore[no-untyped-def]
-    """Return the sum of the best pairs among the first i and j items."""
     n, m = gain.shape
     best = np.zeros((n + 1, m + 1))
     for i in range(n):

@@ -60,7 +60,6 @@ def nothing_before(name: str) -> str:
 
 
 def bare(name: str) -> str:
-    """Return a name without its parentheses."""
     return name[1:-1] if name.startswith(("(", "（")) and name.endswith((")", "）")) else name
 
 
@@ -72,7 +71,6 @@ class Keys:
     texts: dict[str, TextArray]
 
     def of(self, level: str, rows: IntArray) -> TextArray:
-        """Return the texts of rows, "" for none (-1)."""
         codes, texts = self.codes[level], self.texts[level]
         if not len(codes):
             return np.full(len(rows), "", object)
@@ -118,7 +116,6 @@ def _filled(codes: Codes, missing: str, rows: IntArray | slice) -> tuple[IntArra
 
 
 def _merged(codes: Codes, texts: list[str]) -> Codes:
-    """Return the codes with other texts, equal ones under one code."""
     number, values = pd.factorize(np.array(texts, object))
     return Codes(codes.lookup(number.astype(np.int32), np.int32(-1)), list(values))
 

@@ -210,7 +210,6 @@ def _words(outcome: Outcome, value: float | None, signed: bool = False) -> str |
 
 
 def section(table: pd.DataFrame) -> model.Section:
-    """Return the section of the table of one pair or more."""
     note = say("A condition fails where its limit is exceeded by more than noise explains.")
     note += " " + say("For the step time the median is compared, for all else the mean over steps or captures.")
     return model.Section("gate", say("Gate"), table, note)
