@@ -5,7 +5,7 @@ from __future__ import annotations
 import textwrap
 from collections import Counter
 from collections.abc import Collection, Iterator, Mapping, Sequence
-from dataclasses import asdict, replace
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any, Final
 
@@ -137,10 +137,6 @@ def report(path: Path) -> Report:
     return Report(say("Outcomes of {name}", name=path.name), (), sections(records), data=data)
 
 
-def with_outcomes(given: Report, records: Sequence[Record]) -> Report:
-    return replace(given, sections=(*given.sections, section(records)))
-
-
 def sections(records: Sequence[Record]) -> tuple[Section, ...]:
     """Return :func:`section`, with its groups and the outcomes of each rule as parts."""
     if not records:
@@ -234,11 +230,3 @@ def by_rule(records: Sequence[Record]) -> pd.DataFrame:
         })  # fmt: skip
     made = pd.DataFrame(rows).sort_values("records", ascending=False, kind="stable", ignore_index=True)
     return made.astype({name: "Float64" for name in made.columns if name.endswith("_ratio")})
-
-
-def as_data(records: Sequence[Record]) -> list[dict[str, Any]]:
-    """Return the records as they are in the file."""
-    import msgspec
-
-    data: list[dict[str, Any]] = msgspec.to_builtins(list(records))
-    return data

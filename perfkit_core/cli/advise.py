@@ -110,6 +110,8 @@ def _number(text: str) -> tuple[str, float]:
 def _show(
     advices: Advices, trace: Trace, explain: str | None, ledger: Path | None, chosen: Renderer, output: Path | None
 ) -> None:
+    import msgspec
+
     from perfkit_core.advice import explain as explaining
     from perfkit_core.advice import ledger as outcomes
     from perfkit_core.advice import reports
@@ -123,7 +125,7 @@ def _show(
             content = explaining.document(advices, trace, records)
         else:
             content = explaining.advice_data(one, advices, records)
-        text = document(content if ledger is None else content | {"ledger": outcomes.as_data(records)})
+        text = document(content if ledger is None else content | {"ledger": msgspec.to_builtins(records)})
         if output is None:
             click.echo(text, nl=False)
         else:
@@ -138,4 +140,6 @@ def _show(
             report = explaining.report(one, advices, trace, records)
         else:
             report = reports.report(advices, trace, records, every=chosen.name != "text")
-        emit(report if ledger is None else outcomes.with_outcomes(report, records), chosen, output)
+        if ledger is not None:
+            report = replace(report, sections=(*report.sections, outcomes.section(records)))
+        emit(report, chosen, output)

@@ -107,28 +107,21 @@ def append(path: Path, record: Record) -> None:
     """Append a record as one whole line, also while other processes append. Raises UsageError."""
     import msgspec
 
+    line = msgspec.json.encode(record)
     try:
-        _append_line(path, msgspec.json.encode(record))
+        path.parent.mkdir(parents=True, exist_ok=True)
+        with path.open("a+b", buffering=0) as file:
+            with contextlib.suppress(ImportError):  # Windows has no fcntl: there only a single write protects a line
+                import fcntl
+
+                fcntl.flock(file, fcntl.LOCK_EX)  # closing the file releases it
+            if file.seek(0, os.SEEK_END):
+                file.seek(-1, os.SEEK_END)
+                if file.read(1) != b"\n":  # a process died while it wrote: its half line must not spoil this one
+                    line = b"\n" + line
+            file.write(line + b"\n")
     except OSError as error:
         raise UsageError(f"{path}: cannot be written ({error.strerror})", "choose another --ledger") from None
-
-
-def _append_line(path: Path, line: bytes) -> None:
-    path.parent.mkdir(parents=True, exist_ok=True)
-    file = os.open(path, os.O_RDWR | os.O_APPEND | os.O_CREAT, 0o666)
-    try:
-        with contextlib.suppress(ImportError):  # Windows has no fcntl: there a single write is all that protects a line
-            import fcntl
-
-            fcntl.flock(file, fcntl.LOCK_EX)  # closing the file releases it
-        size = os.lseek(file, 0, os.SEEK_END)
-        if size:
-            os.lseek(file, size - 1, os.SEEK_SET)
-            if os.read(file, 1) != b"\n":  # a process died while it wrote: its half line must not spoil this one
-                line = b"\n" + line
-        os.write(file, line + b"\n")
-    finally:
-        os.close(file)
 
 
 def read(path: Path) -> list[Record]:
