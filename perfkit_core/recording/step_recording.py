@@ -23,9 +23,7 @@ from perfkit_core.system import failures
 
 P = ParamSpec("P")
 
-DEFAULT_WAIT: Final = 1
 DEFAULT_WARMUP: Final = 1
-DEFAULT_ACTIVE: Final = 5
 
 
 class Action(enum.Enum):
@@ -42,9 +40,9 @@ class StepWindow:
     ``repeat``: number of cycles, 0 for no limit. The first cycle begins ``skip_first`` steps after the step ``origin``
     (None: the first step of this training, which is not 0 in a resumed one)."""
 
-    wait: int = DEFAULT_WAIT
+    wait: int = 1
     warmup: int = DEFAULT_WARMUP
-    active: int = DEFAULT_ACTIVE
+    active: int = 5
     repeat: int = 1
     skip_first: int = 0
     origin: int | None = None
