@@ -15,21 +15,7 @@ from typing import Final
 
 import numpy as np
 
-from perfkit_core.calibration.bench import (
-    KERNEL,
-    LARGE,
-    LAUNCH,
-    SMALL,
-    SYNCHRONIZE,
-    Bench,
-    Calibration,
-    Call,
-    DeviceBench,
-    Direction,
-    Measurement,
-    copy_name,
-    operator_name,
-)
+from perfkit_core.calibration import bench
 from perfkit_core.errors import CaptureError, UsageError
 from perfkit_core.plugins.contracts import Calibrator
 from perfkit_core.plugins.manager import get_plugins
@@ -45,12 +31,12 @@ def folder() -> Path:
     return root / "perfkit" / "calibrations"
 
 
-def place(found: Calibration) -> Path:
+def place(found: bench.Calibration) -> Path:
     key = "\n".join((found.framework, found.version, found.cpu, str(found.cpus), found.device or ""))
     return folder() / f"{found.framework}-{hashlib.sha256(key.encode()).hexdigest()[:16]}.json"
 
 
-def save(found: Calibration) -> Path:
+def save(found: bench.Calibration) -> Path:
     """Replace the file of a calibration atomically. Raises UsageError."""
     import msgspec
 
@@ -63,7 +49,7 @@ def save(found: Calibration) -> Path:
     return path
 
 
-def kept(framework: str) -> Iterator[Calibration]:
+def kept(framework: str) -> Iterator[bench.Calibration]:
     """Yield all calibrations of a framework, the newest first; unreadable files are skipped."""
     import msgspec
 
@@ -71,7 +57,7 @@ def kept(framework: str) -> Iterator[Calibration]:
     with contextlib.suppress(OSError):  # the folder is missing or unreadable
         for path in folder().glob(f"{framework}-*.json"):
             with contextlib.suppress(OSError, msgspec.MsgspecError):
-                found.append(msgspec.json.decode(path.read_bytes(), type=Calibration))
+                found.append(msgspec.json.decode(path.read_bytes(), type=bench.Calibration))
     yield from sorted((one for one in found if one.framework == framework), key=lambda one: one.date, reverse=True)
 
 
@@ -85,45 +71,45 @@ WARMUP: Final = 100
 QUEUED: Final = 100
 """Consecutive kernels, fewer than the queue holds."""
 LARGE_SAMPLES: Final = 20
-_DIRECTIONS: Final[tuple[Direction, ...]] = ("htod", "dtoh")
+_DIRECTIONS: Final[tuple[bench.Direction, ...]] = ("htod", "dtoh")
 
 Clock = Callable[[], int]
 Report = Callable[[str], None]
 
 
 def measured(
-    bench: Bench, report: Report = lambda text: None, clock: Clock = time.perf_counter_ns
-) -> list[Measurement]:
+    calls: bench.Bench, report: Report = lambda text: None, clock: Clock = time.perf_counter_ns
+) -> list[bench.Measurement]:
     """Time all calls of the bench. ``report`` is called with the name of what is timed."""
     report("timing operators on the host")
     reading = min(_row(lambda: None, clock, 1) for _ in range(WARMUP))  # the time to read the clock
-    times: dict[tuple[str, int], list[float]] = {key: [] for key in bench.operators}
+    times: dict[tuple[str, int], list[float]] = {key: [] for key in calls.operators}
     for turn in range(-WARMUP, TURNS):
-        for key, call in bench.operators.items():
+        for key, call in calls.operators.items():
             taken = _row(call, clock, 1) - reading
             if turn >= 0:
                 times[key].append(max(taken, 0.0))
-    found = [_percentiles(operator_name(*key), samples) for key, samples in times.items()]
-    if bench.device is not None:
-        report(f"timing {bench.device.name}")
-        found += [_percentiles(name, samples) for name, samples in _of_device(bench.device, clock)]
+    found = [_percentiles(bench.operator_name(*key), samples) for key, samples in times.items()]
+    if calls.device is not None:
+        report(f"timing {calls.device.name}")
+        found += [_percentiles(name, samples) for name, samples in _of_device(calls.device, clock)]
     return found
 
 
-def _calls(call: Call, clock: Clock, samples: int = SAMPLES, calls: int = CALLS) -> list[float]:
+def _calls(call: bench.Call, clock: Clock, samples: int = SAMPLES, calls: int = CALLS) -> list[float]:
     for _ in range(WARMUP if calls > 1 else 1):
         call()
     return [_row(call, clock, calls) for _ in range(samples)]
 
 
-def _row(call: Call, clock: Clock, calls: int) -> float:
+def _row(call: bench.Call, clock: Clock, calls: int) -> float:
     start = clock()
     for _ in range(calls):
         call()
     return (clock() - start) / calls
 
 
-def _of_device(device: DeviceBench, clock: Clock) -> Iterator[tuple[str, list[float]]]:
+def _of_device(device: bench.DeviceBench, clock: Clock) -> Iterator[tuple[str, list[float]]]:
     # The queue is emptied between samples of launches, never within one.
     _row(device.launch, clock, WARMUP)
     launches, kernels = [], []
@@ -131,7 +117,7 @@ def _of_device(device: DeviceBench, clock: Clock) -> Iterator[tuple[str, list[fl
         device.synchronize()
         launches.append(_row(device.launch, clock, CALLS))
     device.synchronize()
-    yield LAUNCH, launches
+    yield bench.LAUNCH, launches
     # Kernels queued after long work run without gaps.
     for _ in range(LARGE_SAMPLES):
         device.occupy()
@@ -141,22 +127,22 @@ def _of_device(device: DeviceBench, clock: Clock) -> Iterator[tuple[str, list[fl
         end = device.clock.mark()
         device.clock.wait(end)
         kernels.append(device.clock.elapsed_ns(start, end) / QUEUED)
-    yield KERNEL, kernels
-    yield SYNCHRONIZE, _calls(device.synchronize, clock)
+    yield bench.KERNEL, kernels
+    yield bench.SYNCHRONIZE, _calls(device.synchronize, clock)
     for direction in _DIRECTIONS:
         for pinned in (False, True):
-            for size, samples in ((SMALL, SAMPLES), (LARGE, LARGE_SAMPLES)):
+            for size, samples in ((bench.SMALL, SAMPLES), (bench.LARGE, LARGE_SAMPLES)):
                 call = device.copy(direction, size, pinned)
                 if call is not None:
-                    yield copy_name(direction, size, pinned), _calls(call, clock, samples, 1)
+                    yield bench.copy_name(direction, size, pinned), _calls(call, clock, samples, 1)
 
 
-def _percentiles(name: str, samples: list[float]) -> Measurement:
+def _percentiles(name: str, samples: list[float]) -> bench.Measurement:
     low, mid, high = (round(float(value), 1) for value in np.quantile(samples, [0.1, 0.5, 0.9]))
-    return Measurement(name, low, mid, high, len(samples))
+    return bench.Measurement(name, low, mid, high, len(samples))
 
 
-def known(framework: str, device: str | None = None) -> Calibration | None:
+def known(framework: str, device: str | None = None) -> bench.Calibration | None:
     """Return the newest calibration of the installed version on this processor (and of ``device`` if given), else None.
     Measures nothing, and does not import the framework."""
     calibrator = get_plugins().calibrators().get(framework)
@@ -165,21 +151,21 @@ def known(framework: str, device: str | None = None) -> Calibration | None:
     return next((one for one in fits if device is None or one.device == device), None)
 
 
-def calibrate(calibrator: Calibrator, report: Callable[[str], None] = lambda text: None) -> Calibration:
+def calibrate(calibrator: Calibrator, report: Callable[[str], None] = lambda text: None) -> bench.Calibration:
     """Measure and save the calibration. Raises CaptureError if the framework is unusable."""
     version = calibrator.version()
     if version is None:
         raise CaptureError(f"{calibrator.framework} is not installed", "install it, or give another --framework")
-    bench = calibrator.bench()
-    found = Calibration(
+    calls = calibrator.bench()
+    found = bench.Calibration(
         calibrator.framework,
         version,
         machine.cpu_model(),
         len(machine.usable_cpus()),
-        bench.device.name if bench.device else None,
-        bench.threads,
+        calls.device.name if calls.device else None,
+        calls.threads,
         datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds"),
-        tuple(measured(bench, report)),
+        tuple(measured(calls, report)),
     )
     save(found)
     return found

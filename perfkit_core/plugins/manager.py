@@ -10,18 +10,7 @@ from typing import Any, Final, cast
 
 import pluggy
 
-from perfkit_core.plugins import hookspecs
-from perfkit_core.plugins.contracts import (
-    Calibrator,
-    Exporter,
-    Recorder,
-    Remedy,
-    Renderer,
-    Rule,
-    Source,
-    StepTimer,
-    View,
-)
+from perfkit_core.plugins import contracts, hookspecs
 from perfkit_core.plugins.hookspecs import PROJECT
 
 BUILTIN: Final = "perfkit_core.cli.builtin"
@@ -45,41 +34,41 @@ class Plugins:
     manager: pluggy.PluginManager
     listed: dict[str, Plugin] = field(default_factory=dict)
 
-    def sources(self) -> list[Source]:
+    def sources(self) -> list[contracts.Source]:
         return list(self._flat("perfkit_sources"))
 
-    def recorders(self) -> list[Recorder]:
+    def recorders(self) -> list[contracts.Recorder]:
         return list(self._flat("perfkit_recorders"))
 
-    def views(self) -> dict[str, View]:
+    def views(self) -> dict[str, contracts.View]:
         return {view.name: view for view in self._flat("perfkit_analyses")}
 
-    def renderers(self) -> dict[str, Renderer]:
+    def renderers(self) -> dict[str, contracts.Renderer]:
         return {renderer.name: renderer for renderer in self._flat("perfkit_renderers")}
 
-    def exporters(self) -> dict[str, Exporter]:
+    def exporters(self) -> dict[str, contracts.Exporter]:
         return {exporter.name: exporter for exporter in self._flat("perfkit_exporters")}
 
     def commands(self) -> dict[str, Any]:
         return {command.name: command for command in self._flat("perfkit_commands")}
 
-    def rules(self) -> dict[str, Rule]:
+    def rules(self) -> dict[str, contracts.Rule]:
         """Return the rules by id, in the order of their numbers."""
         return {rule.id: rule for rule in sorted(self._flat("perfkit_rules"), key=lambda rule: rule.number)}
 
-    def remedies(self, framework: str | None) -> list[Remedy]:
+    def remedies(self, framework: str | None) -> list[contracts.Remedy]:
         return [remedy for by_framework in self._results("perfkit_remedies", dict)
                 for remedy in by_framework.get(framework, ())]  # fmt: skip
 
     def remedied_frameworks(self) -> list[str]:
         return sorted({name for by_framework in self._results("perfkit_remedies", dict) for name in by_framework})
 
-    def step_timers(self) -> dict[str, Callable[[], StepTimer]]:
+    def step_timers(self) -> dict[str, Callable[[], contracts.StepTimer]]:
         """Return the constructors of step timers by the framework's module."""
         results = self._results("perfkit_step_timers", dict)
         return {name: start for by_framework in results for name, start in by_framework.items()}
 
-    def calibrators(self) -> dict[str, Calibrator]:
+    def calibrators(self) -> dict[str, contracts.Calibrator]:
         return {calibrator.framework: calibrator for calibrator in self._flat("perfkit_calibrations")}
 
     def operator_names(self, framework: str | None) -> Callable[[str], str | None] | None:

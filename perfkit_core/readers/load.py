@@ -18,25 +18,15 @@ from perfkit_core.storage.bytestream import head
 from perfkit_core.storage.recorded_events import RecordedWriter
 from perfkit_core.storage.store import PARTIAL_SUFFIX
 from perfkit_core.storage.stored_file import PARQUET_MAGIC
-from perfkit_core.system.paths import (
-    PathLike,
-    as_path,
-    exists,
-    identity,
-    is_file,
-    is_folder,
-    is_remote,
-    reaching,
-    readable,
-    replacing,
-    without_secrets,
-)
+from perfkit_core.system import paths
 
 _OWN_PAGE = b'<meta name="generator" content="perfkit">'
 """Found at the start of pages that perfkit rendered."""
 
 
-def load(sources: PathLike | Sequence[PathLike], *, partial: bool = False, plugins: Plugins | None = None) -> Trace:
+def load(
+    sources: paths.PathLike | Sequence[paths.PathLike], *, partial: bool = False, plugins: Plugins | None = None
+) -> Trace:
     """Read a trace file, a run folder or a folder of trace files, or several (one a rank), as one Trace.
 
     A source is a path, or the address of a store that fsspec supports (``s3://…``, ``gs://…``, ``https://…``).
@@ -44,40 +34,40 @@ def load(sources: PathLike | Sequence[PathLike], *, partial: bool = False, plugi
     provide the readers. Raises SourceError.
     """
     given = list(sources) if isinstance(sources, Sequence) and not isinstance(sources, str) else [sources]
-    paths, findings = files_of(given, plugins or get_plugins(), partial)
+    files, findings = files_of(given, plugins or get_plugins(), partial)
     traces: list[Trace] = []
     failed: dict[int, SourceError] = {}
-    for number, path in enumerate(paths):
+    for number, path in enumerate(files):
         try:
             traces.append(load_one(path, partial, plugins))
         except SourceError as error:
             failed[number] = error
-            if not partial or len(failed) == len(paths):
+            if not partial or len(failed) == len(files):
                 raise failed[min(failed)] from None
     trace = join_ranks.one_job(traces)
-    if len(given) == 1 < len(paths):
-        trace = named(trace, as_path(given[0]))
-    reasons = {number: readable(error.message) for number, error in failed.items()}
-    lost = left_out(reasons, len(paths), files=True)
+    if len(given) == 1 < len(files):
+        trace = named(trace, paths.as_path(given[0]))
+    reasons = {number: paths.readable(error.message) for number, error in failed.items()}
+    lost = left_out(reasons, len(files), files=True)
     return trace.with_findings(*findings, *lost, *about_job(trace.meta))
 
 
 def files_of(
-    sources: Sequence[PathLike], plugins: Plugins, partial: bool = False
+    sources: Sequence[paths.PathLike], plugins: Plugins, partial: bool = False
 ) -> tuple[list[Path], tuple[Finding, ...]]:
     """Return the files and run folders to read, with folders of trace files expanded. Raises SourceError."""
-    paths = [as_path(source) for source in sources]
-    if not paths:
+    places = [paths.as_path(source) for source in sources]
+    if not places:
         raise SourceError("no source given", "give a run folder or a trace file")
-    for path in paths:
+    for path in places:
         check_rereadable(path)
-    if len({identity(path) for path in paths}) < len(paths):
+    if len({paths.identity(path) for path in places}) < len(places):
         raise SourceError("the same source is given twice", "give each rank once")
     readers = list(plugins.sources())
     files: list[Path] = []
     findings: list[Finding] = []
-    for path in paths:
-        with reaching(path):
+    for path in places:
+        with paths.reaching(path):
             more, about = trace_folder.expanded(path, readers, partial)
         files += more
         findings += about
@@ -86,17 +76,17 @@ def files_of(
 
 def check_rereadable(path: Path) -> None:
     """Raise SourceError for a pipe or device: detecting the format reads it once, the reader again."""
-    if not is_remote(path) and path.exists() and not (path.is_dir() or path.is_file()):
+    if not paths.is_remote(path) and path.exists() and not (path.is_dir() or path.is_file()):
         raise SourceError(f"{path}: a pipe or a device, which cannot be read twice", "write it to a file first")
 
 
 def load_one(path: Path, partial: bool = False, plugins: Plugins | None = None) -> Trace:
     store.flush(path)
-    with reaching(path):
-        if not exists(path):
+    with paths.reaching(path):
+        if not paths.exists(path):
             raise SourceError(f"{path}: no such file or folder", "check the path")
-        start = head(path) if is_file(path) else b""
-        if not start and is_file(path) and path.stat().st_size == 0:
+        start = head(path) if paths.is_file(path) else b""
+        if not start and paths.is_file(path) and path.stat().st_size == 0:
             raise SourceError(f"{path}: the file is empty", "the profiler may have been interrupted before writing it")
         trace = read_with(reader(path, start, plugins or get_plugins()), path, partial)
     return named(trace, path)
@@ -104,7 +94,7 @@ def load_one(path: Path, partial: bool = False, plugins: Plugins | None = None) 
 
 def named(trace: Trace, path: Path) -> Trace:
     """Return a trace whose source is the path in printable form, without secrets of a web address."""
-    return trace.with_meta(source=without_secrets(path))
+    return trace.with_meta(source=paths.without_secrets(path))
 
 
 def read_with(source: Source, path: Path, partial: bool = False) -> Trace:
@@ -151,12 +141,12 @@ def stream(
     phases) is computed when the file is loaded. Raises SourceError for unreadable files, UsageError for formats that
     cannot be streamed and for an unwritable target.
     """
-    path, target = as_path(source), as_path(to)
+    path, target = paths.as_path(source), paths.as_path(to)
     check_rereadable(path)
-    with reaching(path):
-        if not exists(path):
+    with paths.reaching(path):
+        if not paths.exists(path):
             raise SourceError(f"{path}: no such file or folder", "check the path")
-        if is_folder(path):
+        if paths.is_folder(path):
             raise UsageError(f"{path}: a folder cannot be streamed", "give one trace file, or omit --stream")
         start = head(path)
     if start.startswith(PARQUET_MAGIC):
@@ -167,7 +157,7 @@ def stream(
         raise UsageError(text, "omit --stream")
     completed_by = chosen.name if chosen.complete is not None else ""
     try:
-        with naming(path), replacing(target) as place, RecordedWriter(Path(place), completed_by) as writer:
+        with naming(path), paths.replacing(target) as place, RecordedWriter(Path(place), completed_by) as writer:
             chosen.stream(path, partial, writer)
             return writer.rows
     except OSError as error:

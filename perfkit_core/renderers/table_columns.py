@@ -12,20 +12,8 @@ from typing import Any, Final
 
 import pandas as pd
 
+from perfkit_core.language import units
 from perfkit_core.language.messages import mark, say
-from perfkit_core.language.units import (
-    DECIMALS,
-    FAMILIES,
-    TIME_UNITS,
-    TIMES,
-    ColumnFormat,
-    Unit,
-    Values,
-    column_format,
-    column_units,
-    group_unit,
-    is_number,
-)
 from perfkit_core.model.columns import MEASURE, POSITION, Column, column, is_term, quantity
 from perfkit_core.renderers import cells
 
@@ -67,28 +55,28 @@ def without_units(columns: Sequence[Column], others: Iterable[Column]) -> list[s
     return list(dict.fromkeys(headings))
 
 
-def scales(columns: Iterable[tuple[Column, Values]], fixed: str | None = None) -> dict[str, Unit]:
+def scales(columns: Iterable[tuple[Column, units.Values]], fixed: str | None = None) -> dict[str, units.Unit]:
     """Return the unit of each column that has one, by name. ``fixed`` ("ns", "us", "ms", "s") is that of all times."""
-    units: dict[str, Unit] = {}
+    unit_of: dict[str, units.Unit] = {}
     columns = tuple(columns)
-    for family in FAMILIES:
+    for family in units.FAMILIES:
         of_family = [(column, cells) for column, cells in columns if column.unit == family.suffix]
-        if family is TIMES and fixed:
-            units |= {column.name: TIME_UNITS[fixed] for column, _ in of_family}
+        if family is units.TIMES and fixed:
+            unit_of |= {column.name: units.TIME_UNITS[fixed] for column, _ in of_family}
             continue
-        groups: dict[tuple[str, str], list[tuple[Column, Values]]] = {}
+        groups: dict[tuple[str, str], list[tuple[Column, units.Values]]] = {}
         for member in of_family:
             groups.setdefault(quantity(member[0]), []).append(member)
-        chosen = column_units([[cells for _, cells in group] for group in groups.values()], family)
+        chosen = units.column_units([[cells for _, cells in group] for group in groups.values()], family)
         for group, group_units in zip(groups.values(), chosen, strict=True):
-            units |= {column.name: unit for (column, _), unit in zip(group, group_units, strict=True)}
-    return units
+            unit_of |= {column.name: unit for (column, _), unit in zip(group, group_units, strict=True)}
+    return unit_of
 
 
-def common_unit(column: Column, cells: Iterable[Values]) -> Unit | None:
+def common_unit(column: Column, cells: Iterable[units.Values]) -> units.Unit | None:
     """Return one unit for several columns like this one, that of the tallest; None where it has none."""
-    family = next((family for family in FAMILIES if family.suffix == column.unit), None)
-    return group_unit(cells, family) if family else None
+    family = next((family for family in units.FAMILIES if family.suffix == column.unit), None)
+    return units.group_unit(cells, family) if family else None
 
 
 _DEPTH: Final = "depth"
@@ -149,31 +137,33 @@ def values(column: pd.Series) -> list[Any]:
     return [None if null else value for value, null in zip(column.to_list(), missing, strict=True)]
 
 
-def _formats(columns: Sequence[tuple[Column, Values]], fixed: str | None) -> dict[str, ColumnFormat]:
+def _formats(columns: Sequence[tuple[Column, units.Values]], fixed: str | None) -> dict[str, units.ColumnFormat]:
     """Return how the numbers of each column are written; ``fixed`` as in :func:`scales`.
 
     The terms of a difference, and the columns of several runs, have the same decimals if they have the same unit.
     """
-    units = scales(columns, fixed)
+    unit_of = scales(columns, fixed)
     values_of_group: dict[object, list[Any]] = {}
     groups: dict[str, object] = {}
     for shown, values_of in columns:
         compared = shown.proper or is_term(shown)
-        groups[shown.name] = (units.get(shown.name), quantity(shown)) if compared else shown.name
+        groups[shown.name] = (unit_of.get(shown.name), quantity(shown)) if compared else shown.name
         values_of_group.setdefault(groups[shown.name], []).extend(values_of)
     forms = {}
     for shown, _ in columns:
-        unit = units.get(shown.name)
+        unit = unit_of.get(shown.name)
         # a unit that was asked for may need more decimals than one that suits
-        most = unit.decimals if unit and fixed and shown.unit == "ns" else DECIMALS
+        most = unit.decimals if unit and fixed and shown.unit == "ns" else units.DECIMALS
         compared_values = values_of_group[groups[shown.name]]
-        forms[shown.name] = column_format(compared_values, unit, most, separated=shown.kind in (MEASURE, POSITION))
+        forms[shown.name] = units.column_format(
+            compared_values, unit, most, separated=shown.kind in (MEASURE, POSITION)
+        )
     return forms
 
 
-def _shown(declared: Column, values: Sequence[Any], form: ColumnFormat) -> ShownColumn:
+def _shown(declared: Column, values: Sequence[Any], form: units.ColumnFormat) -> ShownColumn:
     label = heading(declared)
-    if not values or not all(value is None or is_number(value) for value in values):
+    if not values or not all(value is None or units.is_number(value) for value in values):
         return ShownColumn(declared, label, False, tuple(cells.text(value, declared) for value in values))
     shares = None
     is_share = declared.unit == "ratio" and "change" not in declared.name

@@ -26,15 +26,8 @@ from perfkit_core.compare.gate import view_samples
 from perfkit_core.compare.gate.view_samples import Number
 from perfkit_core.compare.statistics import SampleStatistics, step_statistics
 from perfkit_core.errors import UsageError
+from perfkit_core.language import units
 from perfkit_core.language.messages import say
-from perfkit_core.language.units import (
-    SIZES,
-    TIMES,
-    family,
-    format_count,
-    format_quantity,
-    writable_units,
-)
 from perfkit_core.model.trace import Trace
 from perfkit_core.ranks.reduce import split
 from perfkit_core.report import model, summary
@@ -90,14 +83,14 @@ def parsed(text: str) -> Condition:
     number, unit, upward = match["limit"].replace(" ", "").replace("_", ""), match["unit"], match["sign"] == ">"
     kind: Literal["change", "difference", "budget"]
     kind = CHANGE if unit == "%" else DIFFERENCE if number[0] in "+-" else BUDGET
-    scale, of = 0.01, TIMES if column is None else family(column)
+    scale, of = 0.01, units.TIMES if column is None else units.family(column)
     if kind != CHANGE:
-        units = {"": 1.0} if not unit and of not in (TIMES, SIZES) else writable_units(of)
-        if unit not in units:
+        unit_of = {"": 1.0} if not unit and of not in (units.TIMES, units.SIZES) else units.writable_units(of)
+        if unit not in unit_of:
             name = column or STEP_TIME
             wrong = f"{unit} does not suit {name}" if unit else f"the limit of {name} needs a unit"
-            raise UsageError(f"--fail-on {text!r}: {wrong}", ", ".join(dict.fromkeys(("%", *units))))
-        scale = units[unit]
+            raise UsageError(f"--fail-on {text!r}: {wrong}", ", ".join(dict.fromkeys(("%", *unit_of))))
+        scale = unit_of[unit]
     limit = float(number) * scale
     if kind != BUDGET and (limit < 0) == upward:
         raise UsageError(f"--fail-on {text!r} asks for a change in the other direction", "> 3%, or < -3%")
@@ -203,10 +196,10 @@ def table(outcomes: Sequence[Outcome]) -> pd.DataFrame:
 def _words(outcome: Outcome, value: float | None, signed: bool = False) -> str | None:
     if value is None:
         return None
-    units = family(outcome.condition.column or f"{STEP_TIME}_ns")
-    if units is None:
-        return f"{'+' if signed and value > 0 else ''}{format_count(value)}"
-    return format_quantity(value, units, signed)
+    number_family = units.family(outcome.condition.column or f"{STEP_TIME}_ns")
+    if number_family is None:
+        return f"{'+' if signed and value > 0 else ''}{units.format_count(value)}"
+    return units.format_quantity(value, number_family, signed)
 
 
 def section(table: pd.DataFrame) -> model.Section:

@@ -11,19 +11,11 @@ import pyarrow as pa
 
 from perfkit_core.algorithms.arrays import IntArray
 from perfkit_core.model import schema
+from perfkit_core.readers.chrome import rows
 from perfkit_core.readers.chrome.dialect import ChromeEvent, Dialect, Label, integer
-from perfkit_core.readers.chrome.rows import (
-    ARGUMENT_INTEGERS,
-    ARGUMENT_TEXTS,
-    NULL,
-    Origin,
-    Origins,
-    Rows,
-    Vocabulary,
-)
 
 _COUNTER: Final = "C"
-_INTEGERS: Final = ("offset_ns", *ARGUMENT_INTEGERS)
+_INTEGERS: Final = ("offset_ns", *rows.ARGUMENT_INTEGERS)
 
 
 class RowLists:
@@ -32,8 +24,8 @@ class RowLists:
     def __init__(self, dialect: Dialect, labels: dict[tuple[str, str], Label]) -> None:
         self._dialect, self._labels = dialect, labels
         self._integers: dict[str, list[int | None]] = {column: [] for column in _INTEGERS}
-        self.texts: dict[str, list[str | None]] = {column: [] for column in ARGUMENT_TEXTS}
-        self.origins: list[Origin] = []
+        self.texts: dict[str, list[str | None]] = {column: [] for column in rows.ARGUMENT_TEXTS}
+        self.origins: list[rows.Origin] = []
         self._args: list[str | None] = []
 
     def take(self, event: ChromeEvent) -> None:
@@ -60,7 +52,7 @@ class RowLists:
             if column == "stream" and on_host:  # a launch names the stream of its work, not its own
                 column = None
             # not a 64-bit integer, or the value of NULL
-            unfit = column in _INTEGERS and value is not None and integer(value) in (None, NULL)
+            unfit = column in _INTEGERS and value is not None and integer(value) in (None, rows.NULL)
             if column is None or values.get(column) is not None or unfit:
                 rest[key] = value
             else:
@@ -72,10 +64,10 @@ class RowLists:
             texts.append(as_text(values.get(column)))
 
     def rows(
-        self, start_ns: IntArray, dur_ns: IntArray, origins: Origins, vocabularies: Mapping[str, Vocabulary]
-    ) -> Rows:
+        self, start_ns: IntArray, dur_ns: IntArray, origins: rows.Origins, vocabularies: Mapping[str, rows.Vocabulary]
+    ) -> rows.Rows:
         integers = {
-            column: np.array([NULL if value is None else value for value in values], np.int64)
+            column: np.array([rows.NULL if value is None else value for value in values], np.int64)
             for column, values in self._integers.items() if any(value is not None for value in values)
         }  # fmt: skip
         texts = {
@@ -84,12 +76,12 @@ class RowLists:
         }  # fmt: skip
         args = pa.array(self._args, pa.string()) if any(value is not None for value in self._args) else None
         origin = np.fromiter(map(origins.number, self.origins), np.int32, len(self.origins))
-        return Rows(len(self._args), origin, {"start_ns": start_ns, "dur_ns": dur_ns, **integers}, texts, args)
+        return rows.Rows(len(self._args), origin, {"start_ns": start_ns, "dur_ns": dur_ns, **integers}, texts, args)
 
 
-def of_label(label: Label, category: str, name: str, device: str, pid: int | None, tid: int | None) -> Origin:
+def of_label(label: Label, category: str, name: str, device: str, pid: int | None, tid: int | None) -> rows.Origin:
     """Return the origin of an event. Empty texts become None, except the name."""
-    return Origin(
+    return rows.Origin(
         name, as_text(label.kind), as_text(category), as_text(device), as_text(label.phase), as_text(label.layer),
         as_text(label.copy_kind), pid, tid, integer(label.step),
     )  # fmt: skip

@@ -11,16 +11,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from perfkit_core.algorithms.arrays import (
-    MISSING,
-    OFFSETS_END,
-    SMALL_BYTES,
-    BoolArray,
-    IntArray,
-    allocate,
-    constant,
-    valid,
-)
+from perfkit_core.algorithms import arrays
 from perfkit_core.algorithms.decimals import check_fits, span_ns
 from perfkit_core.assembly.draft import by_time, texts_taken
 from perfkit_core.readers.chrome.rows import (
@@ -74,7 +65,7 @@ class RowTable:
         texts = pa.dictionary(pa.int32(), pa.string())
         types = {"args": pa.string(), **dict.fromkeys((*ORIGIN_TEXTS, *ARGUMENT_TEXTS), texts)}
         empty = {
-            name: constant(None, types.get(name, pa.int64()), self._rows.count)
+            name: arrays.constant(None, types.get(name, pa.int64()), self._rows.count)
             for name, cells in columns.items() if cells is None
         }  # fmt: skip
         return pa.table({name: empty.get(name, columns[name]) for name in _COLUMNS})
@@ -94,12 +85,12 @@ class RowTable:
         args, replaced = self._rows.args, self._rows.replaced
         self._rows.args, self._rows.replaced = None, {}
         if args is None and replaced:
-            args = constant(None, pa.string(), self._rows.count)
+            args = arrays.constant(None, pa.string(), self._rows.count)
         if args is None or (self._order is None and not replaced):
             return args
         return texts_taken(args, self._order, replaced)
 
-    def _origin_column(self, origin: npt.NDArray[Any], used: BoolArray | None, name: str) -> pa.Array | None:
+    def _origin_column(self, origin: npt.NDArray[Any], used: arrays.BoolArray | None, name: str) -> pa.Array | None:
         """Return a column of values of origins, None if it is empty."""
         if name in ORIGIN_TEXTS:
             return self._origins.texts(name, origin, used)
@@ -111,20 +102,20 @@ class RowTable:
         if self._order is None:
             return values
         if not hasattr(self._scratch, "cells"):
-            self._scratch.cells = allocate(len(values), np.int64)
+            self._scratch.cells = arrays.allocate(len(values), np.int64)
         cells = self._scratch.cells.view(values.dtype)[: len(values)]
         values[:] = np.take(values, self._order, out=cells, mode="clip")  # other modes buffer ``out``
         return values
 
 
-def _nullable(values: IntArray) -> pa.Array | None:
+def _nullable(values: arrays.IntArray) -> pa.Array | None:
     """Return integers as a column that shares their memory; None if all are null."""
     known = values != NULL
     nulls = len(values) - int(np.count_nonzero(known))
     if nulls and nulls == len(values):
         return None
     if nulls:
-        values[~known] = MISSING
+        values[~known] = arrays.MISSING
     cells = [validity(known), pa.py_buffer(np.ascontiguousarray(values))]
     return pa.Array.from_buffers(pa.int64(), len(values), cells, nulls)
 
@@ -153,7 +144,7 @@ class Gathering:
         for name, codes in part.texts.items():
             self._texts.setdefault(name, _Column(np.int32, -1)).put(at, codes)
         if part.args is not None:
-            known = valid(part.args)
+            known = arrays.valid(part.args)
             text, lengths = _cells(part.args)
             if lengths[~known].any():  # Arrow allows nulls to have text
                 text, lengths = _cells(part.args.fill_null(""))
@@ -192,11 +183,11 @@ class _Column:
         if end > len(self._cells):
             kind = self._cells.dtype
             size = end * kind.itemsize
-            room = 2 * size if size <= SMALL_BYTES else max(4 * size, _ROOM_BYTES)
+            room = 2 * size if size <= arrays.SMALL_BYTES else max(4 * size, _ROOM_BYTES)
             try:
-                cells = allocate(room // kind.itemsize, kind)
+                cells = arrays.allocate(room // kind.itemsize, kind)
             except MemoryError:  # the system may refuse to overcommit
-                cells = allocate(end + end // 8, kind)
+                cells = arrays.allocate(end + end // 8, kind)
             cells[: self.count] = self._cells[: self.count]
             self._cells = cells
         self._cells[self.count : at] = self._missing
@@ -223,10 +214,10 @@ def _strings(text: npt.NDArray[np.uint8], lengths: npt.NDArray[np.int32]) -> pa.
     first, begin = 0, 0
     while first < len(lengths) or not pieces:
         last = len(lengths)
-        if len(text) - begin > OFFSETS_END:  # as many rows as one array can hold, at least one
+        if len(text) - begin > arrays.OFFSETS_END:  # as many rows as one array can hold, at least one
             ends = np.cumsum(lengths[first:], dtype=np.int64)
-            last = first + max(int(np.searchsorted(ends, OFFSETS_END, side="right")), 1)
-        offsets = allocate(last - first + 1, np.int32)
+            last = first + max(int(np.searchsorted(ends, arrays.OFFSETS_END, side="right")), 1)
+        offsets = arrays.allocate(last - first + 1, np.int32)
         offsets[0] = 0
         np.cumsum(lengths[first:last], out=offsets[1:])
         end = begin + int(offsets[-1])
