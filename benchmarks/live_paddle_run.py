@@ -119,7 +119,7 @@ def _recorded(events: int, memory: bool) -> Any:
 
 def _parts(profiler: Any) -> dict[str, float]:
     from perfkit_core.storage.store import write_trace
-    from perfkit_paddle.capture import saved
+    from perfkit_paddle.on_trace_ready import saved
     from perfkit_paddle.pb_rows import rows
     from perfkit_paddle.pb_source import finish
     from perfkit_paddle.pb_wire import scan
@@ -143,7 +143,7 @@ def _parts(profiler: Any) -> dict[str, float]:
 
 def _count(profiler: Any) -> int:
     """Events of the recording, counted by our reader of what Paddle saves."""
-    from perfkit_paddle.capture import saved
+    from perfkit_paddle.on_trace_ready import saved
     from perfkit_paddle.pb_wire import scan
 
     tables = scan(saved(profiler.profiler_result)).tables

@@ -5,9 +5,9 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from perfkit_paddle.capture import trace_handler
     from perfkit_paddle.collectives import annotate_collectives
     from perfkit_paddle.layers import annotate, describe
+    from perfkit_paddle.on_trace_ready import trace_handler
     from perfkit_paddle.throughput import Throughput
 
 __all__ = ["Throughput", "annotate", "annotate_collectives", "describe", "trace_handler"]
@@ -17,7 +17,7 @@ _HOMES = {
     "annotate": "layers",
     "annotate_collectives": "collectives",
     "describe": "layers",
-    "trace_handler": "capture",
+    "trace_handler": "on_trace_ready",
 }
 
 

@@ -14,7 +14,7 @@ from perfkit_core.recording import callbacks, environment, signals, writer
 from perfkit_core.recording.step_recording import Ending, asked
 from perfkit_core.system import failures
 from perfkit_paddle import findings, framework
-from perfkit_paddle.capture import place, take, trace_handler
+from perfkit_paddle.on_trace_ready import place, take, trace_handler
 
 _OPTIONS: Final = {"shapes": "record_shapes", "memory": "profile_memory"}
 """Options of Paddle's profiler. Its ``with_flops`` records nothing; stacks of static programs are always recorded."""

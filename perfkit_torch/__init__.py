@@ -5,13 +5,13 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from perfkit_torch.capture import trace_handler
     from perfkit_torch.layers import annotate, describe
+    from perfkit_torch.on_trace_ready import trace_handler
     from perfkit_torch.throughput import Throughput
 
 __all__ = ["Throughput", "annotate", "describe", "trace_handler"]
 
-_HOMES = {"Throughput": "throughput", "annotate": "layers", "describe": "layers", "trace_handler": "capture"}
+_HOMES = {"Throughput": "throughput", "annotate": "layers", "describe": "layers", "trace_handler": "on_trace_ready"}
 
 
 def __getattr__(name: str) -> Any:

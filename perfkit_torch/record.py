@@ -16,7 +16,7 @@ from perfkit_core.recording import callbacks, environment, signals, writer
 from perfkit_core.recording.step_recording import Ending, asked
 from perfkit_core.system import failures
 from perfkit_torch import framework
-from perfkit_torch.capture import place, take, trace_handler
+from perfkit_torch.on_trace_ready import place, take, trace_handler
 
 _OPTIONS: Final = {
     "shapes": "record_shapes", "memory": "profile_memory", "stacks": "with_stack", "flops": "with_flops"

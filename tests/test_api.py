@@ -63,7 +63,7 @@ def test_both_adapters_have_files_of_the_same_names() -> None:
     shared = {
         "plugin",
         "framework",
-        "capture",
+        "on_trace_ready",
         "collectives",
         "operator_names",
         "record",

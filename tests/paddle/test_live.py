@@ -18,7 +18,7 @@ from perfkit_core.readers.load import load
 from perfkit_core.recording.environment import environment_place
 from perfkit_core.storage import store
 from perfkit_core.storage.store import INCOMPLETE_MARK
-from perfkit_paddle import capture, trace_handler
+from perfkit_paddle import on_trace_ready, trace_handler
 from perfkit_paddle.record import ScriptRecording, demo
 
 Train = Callable[[int], Iterator[int]]
@@ -110,9 +110,9 @@ def test_the_tree_walk_gives_the_same(paddle: Any, train: Train, tmp_path: Path)
     traces = []
 
     def both(prof: Any) -> None:
-        traces.append(capture.take(prof, environment_place()).finish())
+        traces.append(on_trace_ready.take(prof, environment_place()).finish())
         prof.profiler_result = Unsaved(prof.profiler_result)
-        traces.append(capture.take(prof, environment_place()).finish())
+        traces.append(on_trace_ready.take(prof, environment_place()).finish())
 
     with profiler(paddle, on_trace_ready=both, profile_memory=True) as prof:
         for _ in train(2):

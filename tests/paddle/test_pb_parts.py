@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from perfkit_core.model.schema import DEVICE_WORK, MEMORY
 from perfkit_core.runtime import parallel
 from perfkit_core.storage.bytestream import head
-from perfkit_paddle import capture, pb_rows, pb_wire
+from perfkit_paddle import on_trace_ready, pb_rows, pb_wire
 from perfkit_paddle.pb_source import NOT_LIVE, Live, finish, trace_of
 from perfkit_paddle.pb_table import MISSING, OWNER, Table
 from perfkit_paddle.pb_wire import Scan, scan
@@ -161,9 +161,9 @@ class Result:
 @pytest.mark.parametrize("content", [b"some bytes", b""])
 def test_what_is_saved_is_read_with_and_without_memory_files(content: bytes, monkeypatch: Any) -> None:
     before = len(os.listdir("/proc/self/fd")) if Path("/proc/self/fd").is_dir() else None  # noqa: PTH208
-    assert bytes(capture.saved(Result(content))) == content
+    assert bytes(on_trace_ready.saved(Result(content))) == content
     monkeypatch.delattr(os, "memfd_create", raising=False)
-    assert bytes(capture.saved(Result(content))) == content
+    assert bytes(on_trace_ready.saved(Result(content))) == content
     if before is not None:
         assert len(os.listdir("/proc/self/fd")) == before  # noqa: PTH208
 

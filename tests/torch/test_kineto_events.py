@@ -10,7 +10,7 @@ import pytest
 
 torch = pytest.importorskip("torch", reason="needs torch: pip install 'perfkit[torch]'")
 
-from perfkit_torch import capture, live_events  # noqa: E402
+from perfkit_torch import live_events, on_trace_ready  # noqa: E402
 
 CPU, CUDA = torch.autograd.DeviceType.CPU, torch.autograd.DeviceType.CUDA
 
@@ -65,7 +65,7 @@ ROWS = (
 
 
 def test_host_and_device_work() -> None:
-    found = capture.read(live_events.from_events(Results(ROWS))).recorded(in_order=False).columns.to_pydict()
+    found = on_trace_ready.read(live_events.from_events(Results(ROWS))).recorded(in_order=False).columns.to_pydict()
     assert found["kind"] == ["operator", "runtime", "kernel", "memcpy", "memset", "annotation", "memory", "python"]
     assert found["category"] == [
         "cpu_op", "cuda_runtime", "kernel", "gpu_memcpy", "gpu_memset", "gpu_user_annotation", "cpu_instant_event",
@@ -87,4 +87,4 @@ def test_host_and_device_work() -> None:
 
 
 def test_nothing_recorded() -> None:
-    assert capture.read(live_events.from_events(Results(()))).recorded(in_order=False).columns.num_rows == 0
+    assert on_trace_ready.read(live_events.from_events(Results(()))).recorded(in_order=False).columns.num_rows == 0

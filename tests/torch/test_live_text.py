@@ -13,7 +13,7 @@ torch = pytest.importorskip("torch", reason="needs torch: pip install 'perfkit[t
 
 from perfkit_core.readers.chrome import recorder  # noqa: E402
 from perfkit_core.readers.chrome.scanned_rows import Portion  # noqa: E402
-from perfkit_torch import capture, live_events  # noqa: E402
+from perfkit_torch import live_events, on_trace_ready  # noqa: E402
 from tests.support.torch_activities import Activity, Results, plain_columns  # noqa: E402
 from tests.support.torch_models import MODELS, train  # noqa: E402
 
@@ -25,7 +25,7 @@ def _scanned(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def columns(results: Any, with_flops: bool = False) -> pa.Table:
-    return capture.read(live_events.from_activities(results, with_flops)).recorded(in_order=False).columns
+    return on_trace_ready.read(live_events.from_activities(results, with_flops)).recorded(in_order=False).columns
 
 
 def assert_equal(found: pa.Table, expected: pa.Table) -> None:

@@ -18,7 +18,7 @@ torch = pytest.importorskip("torch", reason="needs torch: pip install 'perfkit[t
 from perfkit_core.model.trace import Trace, concat_traces  # noqa: E402
 from perfkit_core.readers.load import load  # noqa: E402
 from perfkit_core.storage.store import INCOMPLETE_MARK  # noqa: E402
-from perfkit_torch import capture, live_events, trace_handler  # noqa: E402
+from perfkit_torch import live_events, on_trace_ready, trace_handler  # noqa: E402
 from tests.support.torch_models import MODELS, train  # noqa: E402
 
 STEP = "ProfilerStep#"
@@ -142,9 +142,9 @@ def test_fallback_extraction_agrees(model: str, tmp_path: Path, monkeypatch: pyt
     both: list[Trace] = []
 
     def extract_twice(profiler: Any) -> None:
-        both.append(capture.take(profiler, environment_place()).finish())
+        both.append(on_trace_ready.take(profiler, environment_place()).finish())
         monkeypatch.setattr(live_events, "has_activities", lambda results: False)
-        both.append(capture.take(profiler, environment_place()).finish())
+        both.append(on_trace_ready.take(profiler, environment_place()).finish())
 
     train(model, extract_twice, record_shapes=True, profile_memory=True, with_flops=True)
     first, second = (trace.to_pandas() for trace in both)
