@@ -4,15 +4,7 @@ from __future__ import annotations
 
 from typing import Any, Final
 
-from perfkit_core.calibration.bench import (
-    ELEMENTS,
-    OCCUPYING,
-    Bench,
-    Call,
-    Direction,
-    installed_version,
-    small_operators,
-)
+from perfkit_core.calibration import bench
 from perfkit_core.system.device_events import DeviceClock
 from perfkit_paddle import framework, throughput
 
@@ -22,18 +14,18 @@ _DISTRIBUTIONS: Final = ("paddlepaddle", "paddlepaddle-gpu", "paddlepaddle-xpu")
 
 def version() -> str | None:
     """Return the installed version, without importing Paddle."""
-    return installed_version(*_DISTRIBUTIONS)
+    return bench.installed_version(*_DISTRIBUTIONS)
 
 
-def bench() -> Bench:
+def machine_bench() -> bench.Bench:
     """Return the benches of the host and, if available, the current device. Raises CaptureError without Paddle."""
     paddle = framework.paddle()
     device = str(paddle.device.get_device())
-    operators: dict[tuple[str, int], Call] = {}
+    operators: dict[tuple[str, int], bench.Call] = {}
     paddle.set_device("cpu")
     try:
-        for count in ELEMENTS:
-            operators |= small_operators(
+        for count in bench.ELEMENTS:
+            operators |= bench.small_operators(
                 paddle,
                 count,
                 gather=lambda values, numbers: lambda: paddle.index_select(values, numbers),
@@ -41,7 +33,7 @@ def bench() -> Bench:
             )
     finally:
         paddle.set_device(device)
-    return Bench(operators, None if device == "cpu" else PaddleBench(paddle, device))
+    return bench.Bench(operators, None if device == "cpu" else PaddleBench(paddle, device))
 
 
 class PaddleBench:
@@ -50,7 +42,7 @@ class PaddleBench:
     def __init__(self, paddle: Any, device: str) -> None:
         self._paddle = paddle
         self._one = paddle.zeros([1])
-        self._square = paddle.ones([OCCUPYING, OCCUPYING])
+        self._square = paddle.ones([bench.OCCUPYING, bench.OCCUPYING])
         model = getattr(getattr(paddle.device, "cuda", None), "get_device_name", None)
         self.name = str(model()) if device.partition(":")[0] == "gpu" and model is not None else device
         self.clock: DeviceClock = throughput.device_clock(paddle.device, device)
@@ -64,7 +56,7 @@ class PaddleBench:
     def synchronize(self) -> object:
         return self._paddle.device.synchronize()
 
-    def copy(self, direction: Direction, size: int, pinned: bool) -> Call | None:
+    def copy(self, direction: bench.Direction, size: int, pinned: bool) -> bench.Call | None:
         here = self._paddle.zeros([size], dtype="uint8")
         host = here.cpu()
         if pinned:

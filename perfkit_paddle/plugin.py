@@ -76,7 +76,7 @@ def perfkit_remedies() -> Mapping[str, Sequence[Remedy]]:
 @hookimpl
 def perfkit_calibrations() -> Sequence[Calibrator]:
     home = "perfkit_paddle.calibration"
-    return [Calibrator("paddle", later(home, "version"), later(home, "bench"))]
+    return [Calibrator("paddle", later(home, "version"), later(home, "machine_bench"))]
 
 
 @hookimpl

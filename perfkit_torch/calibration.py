@@ -4,36 +4,28 @@ from __future__ import annotations
 
 from typing import Any
 
-from perfkit_core.calibration.bench import (
-    ELEMENTS,
-    OCCUPYING,
-    Bench,
-    Call,
-    Direction,
-    installed_version,
-    small_operators,
-)
+from perfkit_core.calibration import bench
 from perfkit_core.system.device_events import DeviceClock
 from perfkit_torch import framework, throughput
 
 
 def version() -> str | None:
     """Return the installed version, without importing torch."""
-    return installed_version("torch")
+    return bench.installed_version("torch")
 
 
-def bench() -> Bench:
+def machine_bench() -> bench.Bench:
     """Return the benches of the host and, if available, the current GPU. Raises CaptureError without torch."""
     torch = framework.torch()
-    operators: dict[tuple[str, int], Call] = {}
-    for count in ELEMENTS:
-        operators |= small_operators(
+    operators: dict[tuple[str, int], bench.Call] = {}
+    for count in bench.ELEMENTS:
+        operators |= bench.small_operators(
             torch,
             count,
             gather=lambda values, numbers: lambda: torch.index_select(values, 0, numbers),
             cast=lambda numbers: numbers.float,
         )
-    return Bench(operators, CudaBench(torch) if torch.cuda.is_available() else None, torch.get_num_threads())
+    return bench.Bench(operators, CudaBench(torch) if torch.cuda.is_available() else None, torch.get_num_threads())
 
 
 class CudaBench:
@@ -42,7 +34,7 @@ class CudaBench:
     def __init__(self, torch: Any) -> None:
         self._torch = torch
         self._one = torch.zeros(1, device="cuda")
-        self._square = torch.ones(OCCUPYING, OCCUPYING, device="cuda")
+        self._square = torch.ones(bench.OCCUPYING, bench.OCCUPYING, device="cuda")
         self.name = str(torch.cuda.get_device_name())
         self.clock: DeviceClock = throughput.cuda_clock(torch)
 
@@ -55,7 +47,7 @@ class CudaBench:
     def synchronize(self) -> object:
         return self._torch.cuda.synchronize()
 
-    def copy(self, direction: Direction, size: int, pinned: bool) -> Call:
+    def copy(self, direction: bench.Direction, size: int, pinned: bool) -> bench.Call:
         host = self._torch.zeros(size, dtype=self._torch.uint8, pin_memory=pinned)
         device = self._torch.zeros(size, dtype=self._torch.uint8, device="cuda")
         target, source = (device, host) if direction == "htod" else (host, device)

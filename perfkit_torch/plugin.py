@@ -40,7 +40,7 @@ def perfkit_remedies() -> Mapping[str, Sequence[Remedy]]:
 @hookimpl
 def perfkit_calibrations() -> Sequence[Calibrator]:
     home = "perfkit_torch.calibration"
-    return [Calibrator("torch", later(home, "version"), later(home, "bench"))]
+    return [Calibrator("torch", later(home, "version"), later(home, "machine_bench"))]
 
 
 @hookimpl

@@ -20,40 +20,27 @@ import pandas as pd
 
 from perfkit_core.algorithms.arrays import BoolArray, IntArray
 from perfkit_core.model.trace import Trace
+from perfkit_core.replay import graph
 from perfkit_core.replay.device_work import DeviceWork
-from perfkit_core.replay.graph import (
-    CHAIN,
-    EVENT,
-    HANDOFF,
-    MEETING,
-    STREAM,
-    CyclicGraphError,
-    Edges,
-    Graph,
-    Replay,
-    all_edges,
-    edges,
-    play,
-)
 from perfkit_core.views.communication.clock_model import MOST_CROSSING_NS, clock_offsets, meetings
 from perfkit_core.views.communication.instances import UNMATCHED, instances, matched
 from perfkit_core.views.select import ranks
 
 
 def shown_elsewhere(
-    trace: Trace, graph: Graph, work: DeviceWork, nodes: IntArray, node: IntArray, match: IntArray
-) -> Edges:
+    trace: Trace, steps_graph: graph.Graph, work: DeviceWork, nodes: IntArray, node: IntArray, match: IntArray
+) -> graph.Edges:
     """Return the waits between collectives and other work that another rank shows, on all ranks where the same work
     exists and can have waited. ``nodes`` are those of the work; ``node`` and ``match`` of each collective."""
-    position = np.full(len(graph), -1, np.int64)
+    position = np.full(len(steps_graph), -1, np.int64)
     position[nodes] = np.arange(len(work))
     on_device = position[node] >= 0
     members = pd.DataFrame({"at": position[node[on_device]], "match": match[on_device]})
     if members.empty:
-        return all_edges([])
+        return graph.all_edges([])
     places, shown = _Places(trace, work), []
     members["rank"] = places.rank[members["at"]]
-    links = graph.edges.only(graph.edges.cause == EVENT)
+    links = steps_graph.edges.only(steps_graph.edges.cause == graph.EVENT)
     src, dst = position[links.src], position[links.dst]
     for into in (False, True):  # other work waits for collectives; collectives wait for other work
         ends = pd.DataFrame({"at": dst if into else src, "other": src if into else dst})
@@ -73,7 +60,7 @@ def shown_elsewhere(
     same &= (places.name[other] == wanted["name"].to_numpy()) & (places.lane[other] != places.lane[at])
     before, behind = np.where(into_collective, other, at), np.where(into_collective, at, other)
     same &= places.end_ns[before] <= places.start_ns[behind]
-    return edges(EVENT, nodes[before[same]], nodes[behind[same]])
+    return graph.edges(graph.EVENT, nodes[before[same]], nodes[behind[same]])
 
 
 class _Places:
@@ -120,84 +107,88 @@ class _Members:
         return _Members(node[several], np.unique(match[several], return_inverse=True)[1].astype(np.int64))
 
 
-def meet(replay: Replay, work: DeviceWork, leads: BoolArray) -> Replay:
+def meet(replay: graph.Replay, work: DeviceWork, leads: BoolArray) -> graph.Replay:
     """Return the replay of a trace with its ranks tied together, on one clock. ``leads``: the threads that run the
     steps, shape (threads,)."""
-    trace, graph = replay.trace, replay.graph
+    trace, steps_graph = replay.trace, replay.graph
     if len(ranks(trace)) < 2:
         return replay
     collectives = matched(instances(trace), trace.meta.world_size)
     clocks = clock_offsets(collectives)
     offsets = clocks["constant_ns"]  # without a drift, which would change what nodes take
     ahead_ns = np.asarray(offsets.reindex(replay.rank).fillna(0), np.int64)
-    graph = replace(graph, start_ns=graph.start_ns - ahead_ns[graph.lane])
+    steps_graph = replace(steps_graph, start_ns=steps_graph.start_ns - ahead_ns[steps_graph.lane])
     # A collective waits in its work on the device, else in the longest stretch of its call.
     rows = collectives["row"].to_numpy(np.int64)
     node = replay.work[rows].copy()
     for at in np.flatnonzero((node < 0) & (replay.first[rows] >= 0)).tolist():
         low, high = int(replay.first[rows[at]]), int(replay.after[rows[at]])
-        node[at] = low + int(graph.dur_ns[low:high].argmax()) if high > low else -1
+        node[at] = low + int(steps_graph.dur_ns[low:high].argmax()) if high > low else -1
     meeting = meetings(collectives, clocks).reindex(collectives.index, fill_value=UNMATCHED)
     usable = (meeting != UNMATCHED) & collectives["rank"].map(offsets).notna()
-    members = _members(graph, node, np.asarray(meeting, np.int64), usable.to_numpy(np.bool_), leads)
-    shown = shown_elsewhere(trace, graph, work, replay.work[work.row], members.node, members.match)
-    graph = replace(graph, edges=all_edges([graph.edges, shown]))
+    members = _members(steps_graph, node, np.asarray(meeting, np.int64), usable.to_numpy(np.bool_), leads)
+    shown = shown_elsewhere(trace, steps_graph, work, replay.work[work.row], members.node, members.match)
+    steps_graph = replace(steps_graph, edges=graph.all_edges([steps_graph.edges, shown]))
     # All members, or else those that do not go back in time: these cannot wait for each other in a circle.
-    early = _early_ns(graph, members) > 0
+    early = _early_ns(steps_graph, members) > 0
     for those in (members, members.only(~np.isin(members.match, members.match[early]))):
-        tied = _tied(graph, those)
-        with suppress(CyclicGraphError):
-            play(tied)
+        tied = _tied(steps_graph, those)
+        with suppress(graph.CyclicGraphError):
+            graph.play(tied)
             count = len(those.node)
             return replace(replay, graph=tied, tied=count, apart=len(collectives) - count, ahead_ns=ahead_ns)
-    return replace(replay, graph=graph, apart=len(collectives), ahead_ns=ahead_ns)
+    return replace(replay, graph=steps_graph, apart=len(collectives), ahead_ns=ahead_ns)
 
 
-def _members(graph: Graph, node: IntArray, match: IntArray, usable: BoolArray, leads: BoolArray) -> _Members:
+def _members(
+    steps_graph: graph.Graph, node: IntArray, match: IntArray, usable: BoolArray, leads: BoolArray
+) -> _Members:
     """Return the collectives that can wait for each other: a node belongs to one collective, no thread that runs steps
     waits there for another of its threads, and no rank leaves long before the last one arrives."""
     usable = usable & (node >= 0)
-    links, hosts = graph.edges, graph.on_host[node]
-    usable[hosts] &= ~(np.isin(node, links.src[links.cause == HANDOFF])[hosts] & leads[graph.lane[node[hosts]]])
-    usable[usable] &= np.bincount(node[usable], minlength=len(graph))[node[usable]] == 1
+    links, hosts = steps_graph.edges, steps_graph.on_host[node]
+    usable[hosts] &= ~(
+        np.isin(node, links.src[links.cause == graph.HANDOFF])[hosts] & leads[steps_graph.lane[node[hosts]]]
+    )
+    usable[usable] &= np.bincount(node[usable], minlength=len(steps_graph))[node[usable]] == 1
     members = _Members(node[usable], match[usable]).only(np.ones(int(usable.sum()), np.bool_))
-    early = _early_ns(graph, members) > MOST_CROSSING_NS
+    early = _early_ns(steps_graph, members) > MOST_CROSSING_NS
     return members.only(~np.isin(members.match, members.match[early]))
 
 
-def _arrival_ns(graph: Graph, members: _Members) -> IntArray:
+def _arrival_ns(steps_graph: graph.Graph, members: _Members) -> IntArray:
     """Return the arrival of the last rank at each collective, shape (collectives,)."""
     arrival = np.full(int(members.match.max(initial=-1)) + 1, np.iinfo(np.int64).min)
-    np.maximum.at(arrival, members.match, graph.start_ns[members.node])
+    np.maximum.at(arrival, members.match, steps_graph.start_ns[members.node])
     return arrival
 
 
-def _early_ns(graph: Graph, members: _Members) -> IntArray:
+def _early_ns(steps_graph: graph.Graph, members: _Members) -> IntArray:
     """Return by how much each member ends before the last rank arrives (clocks are inexact), negative if after it."""
-    end = graph.start_ns[members.node] + graph.dur_ns[members.node]
-    return _arrival_ns(graph, members)[members.match] - end
+    end = steps_graph.start_ns[members.node] + steps_graph.dur_ns[members.node]
+    return _arrival_ns(steps_graph, members)[members.match] - end
 
 
-def _tied(graph: Graph, members: _Members) -> Graph:
+def _tied(steps_graph: graph.Graph, members: _Members) -> graph.Graph:
     """Return the graph with a further node for each meeting and for each transfer: arrivals → meeting → transfers. What
     began with the end of a collective begins with that of its transfer."""
     node, count = members.node, len(members.node)
-    arrival, early = _arrival_ns(graph, members), _early_ns(graph, members)
-    meeting = len(graph) + members.match
-    transfer = len(graph) + len(arrival) + np.arange(count)
-    host, row = graph.on_host[node], graph.row[node]
+    arrival, early = _arrival_ns(steps_graph, members), _early_ns(steps_graph, members)
+    meeting = len(steps_graph) + members.match
+    transfer = len(steps_graph) + len(arrival) + np.arange(count)
+    host, row = steps_graph.on_host[node], steps_graph.row[node]
     links = [
-        edges(CHAIN, node[host], transfer[host]),
-        edges(STREAM, node[~host], transfer[~host]),
-        edges(MEETING, node, meeting, 0, row),
-        edges(MEETING, meeting, transfer, np.minimum(-early, 0), row),
+        graph.edges(graph.CHAIN, node[host], transfer[host]),
+        graph.edges(graph.STREAM, node[~host], transfer[~host]),
+        graph.edges(graph.MEETING, node, meeting, 0, row),
+        graph.edges(graph.MEETING, meeting, transfer, np.minimum(-early, 0), row),
     ]
     lane = np.zeros(len(arrival), np.int64)
-    lane[members.match] = graph.lane[node]
-    return graph.continued(node, transfer).with_nodes(
+    lane[members.match] = steps_graph.lane[node]
+    return steps_graph.continued(node, transfer).with_nodes(
         np.append(np.zeros(len(arrival), np.int64), np.maximum(-early, 0)),
         np.append(np.full(len(arrival), -1), row),
-        np.append(lane, graph.lane[node]),
+        np.append(lane, steps_graph.lane[node]),
         np.append(arrival, np.maximum(arrival[members.match] - np.maximum(early, 0), 0)),
         links,
     )

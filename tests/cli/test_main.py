@@ -170,7 +170,7 @@ def test_an_unexpected_error_is_one_line(perfkit, run: Path, monkeypatch: pytest
     def broken(*_: object, **__: object) -> None:
         raise ZeroDivisionError("boom\nboom")
 
-    monkeypatch.setattr(importlib.import_module("perfkit_core.ranks.profile"), "load", broken)
+    monkeypatch.setattr(importlib.import_module("perfkit_core.readers.load"), "load", broken)
     code, _, err = perfkit("summary", run)
     assert (code, err.count("\n")) == (2, 1)
     assert "unexpected ZeroDivisionError: boom boom" in err
@@ -180,7 +180,7 @@ def test_interrupt(perfkit, run: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     def interrupted(*_: object, **__: object) -> None:
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(importlib.import_module("perfkit_core.ranks.profile"), "load", interrupted)
+    monkeypatch.setattr(importlib.import_module("perfkit_core.readers.load"), "load", interrupted)
     assert perfkit("summary", run).code == 130
 
 

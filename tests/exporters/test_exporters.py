@@ -89,7 +89,7 @@ def test_the_name_of_the_file_tells_the_format(file: str, name: str) -> None:
 
 @pytest.mark.parametrize("file", ["a", "a.html", "json", "a.gz", "a.pb"])
 def test_a_name_that_tells_nothing_is_refused(file: str, tmp_path: Path) -> None:
-    with pytest.raises(UsageError, match=r"does not tell the format.*--to"):
+    with pytest.raises(UsageError, match=r"does not give the format.*--to"):
         export(small_trace(), tmp_path / file)
     assert list(tmp_path.iterdir()) == []
 

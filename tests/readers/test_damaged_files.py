@@ -173,7 +173,7 @@ def test_text_behind_which_no_event_comes_is_the_end_of_the_file(tmp_path: Path)
 def test_an_event_whose_time_is_none_is_left_out_when_partial(tmp_path: Path, field: str, value: str) -> None:
     path = damaged(tmp_path, f'"{field}": 7' if field == "ts" else '"dur": 2', f'"{field}": {value}')
     for read in (load, streamed):
-        with pytest.raises(SourceError, match=r"t\.json: a time stamp is not a number.*of the event 'aten::op"):
+        with pytest.raises(SourceError, match=r"t\.json: a timestamp is not a 64-bit number.*of the event 'aten::op"):
             read(path)
         found = read(path, partial=True)
         assert len(found) == 39
@@ -184,7 +184,7 @@ def test_an_event_whose_time_is_none_is_left_out_when_partial(tmp_path: Path, fi
 def test_a_partial_recording_without_times_lasts_as_its_events(tmp_path: Path) -> None:
     recording = {**event("PyTorch Profiler (0)", 1, cat="Trace"), "ts": None}
     path = write(tmp_path / "t.json", [event("aten::a", 1), recording])
-    with pytest.raises(SourceError, match=r"t\.json: a time stamp is not a number.*of the recording"):
+    with pytest.raises(SourceError, match=r"t\.json: a timestamp is not a 64-bit number.*of the recording"):
         load(path)
     found = load(path, partial=True)
     assert (len(found), found.meta.window_ns) == (1, (1000, 2000))
@@ -221,7 +221,7 @@ def test_a_time_beyond_64_bits_is_refused(tmp_path: Path, base_ns: int, ts: int,
     """Also where only the sum is: of the origin and a start, of a start and a duration."""
     path = write(tmp_path / "t.json", [event("a", 1), event("b", ts, dur)], baseTimeNanoseconds=base_ns)
     for read in (load, streamed):
-        with pytest.raises(SourceError, match=r"t\.json: a time stamp is not a number that fits 64 bits"):
+        with pytest.raises(SourceError, match=r"t\.json: a timestamp is not a 64-bit number of nanoseconds"):
             read(path)
 
 
@@ -314,7 +314,7 @@ def test_a_time_that_is_none_names_file_and_event(tmp_path: Path, field: str, va
     with pytest.raises(SourceError) as caught:
         load(path)
     written = json.dumps(value).strip('"')
-    assert caught.value.message.startswith(f"{path}: a time stamp is not a number that fits 64 bits")
+    assert caught.value.message.startswith(f"{path}: a timestamp is not a 64-bit number of nanoseconds")
     assert written in caught.value.message
     assert caught.value.message.endswith(f"({field} of the event 'aten::b')")
     assert caught.value.hint
@@ -406,11 +406,11 @@ def test_any_json_value_in_the_header_is_read_or_refused(tmp_path: Path, key: st
     ("data", "said"),
     [
         (b"", "empty"),
-        (b"  \n ", "not a profile|empty"),
-        (b"hello", "not a profile"),
-        (b'{"a": 1}', "not a profile"),
+        (b"  \n ", "unknown profile format|empty"),
+        (b"hello", "unknown profile format"),
+        (b'{"a": 1}', "unknown profile format"),
         (b'{"schemaVersion": 1, "events": []}', "traceEvents"),
-        (b"\x1f\x8b\x08\x00", "not a profile|gzip"),
+        (b"\x1f\x8b\x08\x00", "unknown profile format|gzip"),
     ],
 )
 def test_foreign_and_empty_files_are_refused_in_one_line(tmp_path: Path, data: bytes, said: str) -> None:

@@ -67,5 +67,5 @@ def test_missing_is_zero_and_order_is_kept() -> None:
 
 @pytest.mark.parametrize("text", ["abc", "", "1.2.3", "NaN", "Infinity", "1e400", "99999999999999999999", "null", "{}"])
 def test_what_is_no_number_or_does_not_fit_is_a_source_error(text: str) -> None:
-    with pytest.raises(SourceError, match="time stamp"):
+    with pytest.raises(SourceError, match="timestamp"):
         to_ns(["1", text])

@@ -162,7 +162,7 @@ def counted(trace: Trace) -> Counter[tuple[str, int]]:
 
 
 def test_a_file_of_another_framework_is_refused(traces: Path) -> None:
-    with pytest.raises(SourceError, match="not a profile"):
+    with pytest.raises(SourceError, match="unknown profile format"):
         load(traces / "other" / "jax-mi300x-gemm.xplane.pb")
 
 

@@ -72,7 +72,7 @@ def test_streams_that_wait_for_nothing_recorded(stream: int, recorded: bool, unt
     ]
     found = identity(Facts(trace(rows)))
     assert found.untold_waits == untold
-    assert ("For 2 times that a stream is told to wait" in str(replayed(found, "step"))) == bool(untold)
+    assert ("event waited for was not recorded" in str(replayed(found, "step"))) == bool(untold)
 
 
 def test_an_error_is_told(monkeypatch: pytest.MonkeyPatch) -> None:

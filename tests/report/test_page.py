@@ -25,7 +25,7 @@ def test_a_long_table_is_cut_to_its_largest_rows_and_says_so() -> None:
 def test_a_page_that_is_given_as_a_profile_is_known(tmp_path: Path) -> None:
     page = tmp_path / "page.html"
     page.write_text(html.render(run_report(trace([host("op", "operator", 0, 1)]))), encoding="utf-8")
-    with pytest.raises(SourceError, match=r"a page that perfkit wrote.*give the run folder or the trace"):
+    with pytest.raises(SourceError, match=r"an HTML page of perfkit.*give the run folder or the trace"):
         load(page)
 
 

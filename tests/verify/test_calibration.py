@@ -205,7 +205,7 @@ def test_real_frameworks(name: str) -> None:
     from perfkit_torch import calibration as of_torch
 
     home = {"torch": of_torch, "paddle": of_paddle}[name]
-    bench = home.bench()
+    bench = home.machine_bench()
     assert {operator for operator, _ in bench.operators} == {
         "add", "multiply", "compare", "logical", "where", "gather", "slice", "sum", "cast", "fill"
     }  # fmt: skip
