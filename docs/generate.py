@@ -69,7 +69,7 @@ def hooks() -> str:
     found = [(name, spec) for name, spec in vars(hookspecs).items() if name.startswith("perfkit_")]
     parts = [MADE, "# Hooks", "", "How to write a plugin: [plugins.md](plugins.md).", ""]
     for name, spec in found:
-        returns = inspect.signature(spec).return_annotation
+        returns = str(inspect.signature(spec).return_annotation).replace("contracts.", "")
         parts += [f"## `{name}() -> {returns}`", "", inspect.getdoc(spec) or "", ""]
     return "\n".join(parts)
 

@@ -110,6 +110,15 @@ def _renumbered(node, member, number):  # type: ignore[no-untyped-def]
         node[i] = number[node[i]] if member[i] else -1
 
 
+def parents(depth: IntArray) -> IntArray:
+    """Return the row of the parent of each row (-1: root) from the depths of trees in preorder, shape (rows,)."""
+    parent = np.full(len(depth), -1, np.int64)
+    for level in range(1, int(depth.max(initial=0)) + 1):
+        above, rows = np.flatnonzero(depth == level - 1), np.flatnonzero(depth == level)
+        parent[rows] = above[np.searchsorted(above, rows) - 1]
+    return parent
+
+
 def preorder(parent: IntArray, weight: IntArray) -> IntArray:
     """Return the nodes in preorder, the heaviest sibling first. Needs parent < node."""
     order = np.lexsort((np.arange(len(parent)), -weight, parent))

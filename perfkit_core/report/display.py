@@ -17,7 +17,6 @@ from perfkit_core.algorithms.arrays import BoolArray, IntArray, matches
 from perfkit_core.errors import UsageError, spelled_like
 from perfkit_core.model.columns import Column, called, keys
 from perfkit_core.plugins.contracts import View
-from perfkit_core.views.tables import parents
 
 DEPTH = "depth"
 
@@ -110,7 +109,7 @@ def _large_enough(table: pd.DataFrame, view: View, display: Display) -> BoolArra
 def _cut_tree(table: pd.DataFrame, view: View, display: Display) -> pd.DataFrame:
     """Return the shown rows of a tree. Children of a hidden row move up one level."""
     depth = table[DEPTH].to_numpy(np.int64)
-    parent = parents(depth)
+    parent = trees.parents(depth)
     name = table["name"].astype("string").to_list()
     keep = _large_enough(table, view, display)
     root = np.full(len(table), -1, np.int64)
@@ -145,7 +144,7 @@ def sorted_siblings(table: pd.DataFrame, column: str, ascending: bool) -> pd.Dat
     """Return the tree with siblings sorted by a column; unknown values come last, ties keep their order."""
     codes = pd.factorize(table[column], sort=True)[0].astype(np.int64)  # -1: unknown
     weight = np.where(codes < 0, -len(table), -codes if ascending else codes)
-    order = trees.preorder(parents(table["depth"].to_numpy(np.int64)), weight)
+    order = trees.preorder(trees.parents(table["depth"].to_numpy(np.int64)), weight)
     return table.iloc[order].reset_index(drop=True)
 
 

@@ -17,7 +17,7 @@ from perfkit_core.language.messages import message
 from perfkit_core.model import columns, schema
 from perfkit_core.model.trace import Trace
 from perfkit_core.plugins.contracts import MergedRows, View, ViewRequest
-from perfkit_core.views import select, tables
+from perfkit_core.views import select
 from perfkit_core.views.fluid_overhead import GROUP, direction, total_time
 
 MODES: Final = ("GpuMemcpyAsync", "GpuMemcpySync", "GpuMemcpy (launch not recorded)")
@@ -57,7 +57,7 @@ def _finish(table: pd.DataFrame, request: ViewRequest) -> pd.DataFrame:
     place = table["name"].map({name: -number for number, name in enumerate(MODES)})
     depth = table["depth"].to_numpy(np.int64)
     weight = np.where(depth == 0, place.fillna(0).to_numpy(np.int64), table["total_ns"].to_numpy(np.int64))
-    return table.iloc[trees.preorder(tables.parents(depth), weight)].reset_index(drop=True)
+    return table.iloc[trees.preorder(trees.parents(depth), weight)].reset_index(drop=True)
 
 
 _OF_OPERATORS: Final = columns.Share("total_ns", whole=lambda trace, request, table: total_time(trace, request))

@@ -15,7 +15,7 @@ import pandas as pd
 
 from perfkit_core.algorithms import groupby, nesting
 from perfkit_core.algorithms.arrays import NO_ROW, BoolArray, IntArray
-from perfkit_core.algorithms.trees import preorder
+from perfkit_core.algorithms.trees import parents, preorder
 from perfkit_core.assembly.labels import ModuleLabel, parse_module_label
 from perfkit_core.assembly.layers import CALL_SEPARATOR, labelled
 from perfkit_core.language.messages import message
@@ -27,7 +27,7 @@ from perfkit_core.views.grouping import keys
 from perfkit_core.views.memory.events import memory_events
 from perfkit_core.views.operators.calls import on_device
 from perfkit_core.views.select import in_steps, selected
-from perfkit_core.views.tables import group, integers, parents, ratio, rounded_division
+from perfkit_core.views.tables import group, integers, ratio, rounded_division
 
 GROUPINGS: Final = ("phase", "step", "rank")
 NO_MODULE: Final = "(no module)"

@@ -118,15 +118,6 @@ def plain(table: pd.DataFrame) -> pd.DataFrame:
     return table
 
 
-def parents(depth: IntArray) -> IntArray:
-    """Return the row of the parent of each row (-1: root) from the depths of trees in preorder, shape (rows,)."""
-    parent = np.full(len(depth), -1, np.int64)
-    for level in range(1, int(depth.max(initial=0)) + 1):
-        above, rows = np.flatnonzero(depth == level - 1), np.flatnonzero(depth == level)
-        parent[rows] = above[np.searchsorted(above, rows) - 1]
-    return parent
-
-
 def in_order_of(table: pd.DataFrame, name: str, order: Iterable[str]) -> pd.DataFrame:
     """Return the rows sorted by the position of their column ``name`` in ``order``."""
     place = {value: number for number, value in enumerate(order)}
@@ -232,7 +223,7 @@ def merge_tables(
         return rows
     declared = tuple(columns)
     rules = {str(name): column(declared, str(name)).rule for name in rows if name != _DEPTH}
-    parent = parents(rows[_DEPTH].to_numpy(np.int64)) if _DEPTH in rows else np.full(len(rows), -1)
+    parent = trees.parents(rows[_DEPTH].to_numpy(np.int64)) if _DEPTH in rows else np.full(len(rows), -1)
     code = group({name: rows[name] for name, rule in rules.items() if rule == APART}).code
     tree = trees.merge(parent, code, np.ones(len(rows), np.bool_))
     result = rows.iloc[np.unique(tree.node, return_index=True)[1]].reset_index(drop=True)

@@ -9,7 +9,6 @@ from hypothesis import strategies as st
 
 from perfkit_core.algorithms import trees
 from perfkit_core.report import display
-from perfkit_core.views import tables
 
 
 @st.composite
@@ -59,7 +58,7 @@ def test_preorder_and_the_depths_tell_the_tree(forest: tuple[np.ndarray, ...]) -
     order = trees.preorder(parent, weight)
     assert order.tolist() == printed(parent, weight)
     depth = np.array([len(path(node, parent, parent, parent > -2)) - 1 for node in order.tolist()], np.int64)
-    found = tables.parents(depth)
+    found = trees.parents(depth)
     assert [-1 if row < 0 else order[row] for row in found.tolist()] == parent[order].tolist()
 
 
@@ -75,14 +74,14 @@ TREE = pd.DataFrame(
 
 def test_rows_that_go_leave_their_children_one_level_up() -> None:
     keep = np.array([True, False, True, True, True])
-    left = display.kept(TREE, tables.parents(TREE["depth"].to_numpy()), keep)
+    left = display.kept(TREE, trees.parents(TREE["depth"].to_numpy()), keep)
     rows = list(zip(left["depth"], left["name"], strict=True))
     assert rows == [(0, "model"), (1, "linear"), (1, "head"), (0, "loss")]
 
 
 def test_totals_are_counted_anew_from_what_is_left() -> None:
     keep = np.array([True, False, True, False, True])
-    left = display.without(TREE, tables.parents(TREE["depth"].to_numpy()), ~keep, {"total_cpu_ns": "self_cpu_ns"})
+    left = display.without(TREE, trees.parents(TREE["depth"].to_numpy()), ~keep, {"total_cpu_ns": "self_cpu_ns"})
     assert left.loc[keep, "total_cpu_ns"].tolist() == [31, 30, 5]
 
 

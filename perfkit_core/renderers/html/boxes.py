@@ -10,12 +10,12 @@ import numpy as np
 import numpy.typing as npt
 import pandas as pd
 
+from perfkit_core.algorithms import trees
 from perfkit_core.language.messages import say, worded
 from perfkit_core.language.units import Unit
 from perfkit_core.renderers.cells import cut, plain, visible
 from perfkit_core.renderers.table_columns import common_unit, heading, values
 from perfkit_core.report import model
-from perfkit_core.views import tables
 
 MOST_NODES: Final = 1500
 """Maximum number of boxes that browsers draw and zoom without delay."""
@@ -36,7 +36,7 @@ def hierarchy(section: model.Section, chart: model.Chart) -> dict[str, Any] | No
     are drawn.
     """
     table = section.table
-    above = tables.parents(table["depth"].to_numpy(np.int64))
+    above = trees.parents(table["depth"].to_numpy(np.int64))
     weights: dict[str, Numbers] = {
         name: np.maximum(table[name].fillna(0).to_numpy(np.float64), 0) for name in chart.y if name in table.columns
     }
