@@ -45,9 +45,10 @@ def expected(first: int, count: int, args: bool) -> list[dict[str, object]]:
 @pytest.fixture(params=[(1 << 20, 1 << 26, 2**31 - 1), (0, 64, 10)])
 def rooms(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
     """As it is, and with mapped memory, growth, and several arrays of texts for a few rows."""
-    for name, value in zip(("SMALL_BYTES", "_ROOM_BYTES", "OFFSETS_END"), request.param, strict=True):
-        monkeypatch.setattr(row_table, name, value)
-    monkeypatch.setattr(arrays, "SMALL_BYTES", request.param[0])
+    small_bytes, room_bytes, offsets_end = request.param
+    monkeypatch.setattr(arrays, "SMALL_BYTES", small_bytes)
+    monkeypatch.setattr(row_table, "_ROOM_BYTES", room_bytes)
+    monkeypatch.setattr(arrays, "OFFSETS_END", offsets_end)
 
 
 @pytest.mark.usefixtures("rooms")

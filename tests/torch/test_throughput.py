@@ -84,7 +84,7 @@ def test_samples_in_a_tensor_are_not_read(caplog: pytest.LogCaptureFixture) -> N
     """On a GPU that would wait for it."""
     with perfkit_torch.Throughput(warmup=0) as throughput:
         throughput.step(torch.tensor(4))
-    assert "no integer but Tensor" in caplog.text
+    assert "not an integer but Tensor" in caplog.text
     assert throughput.summary().samples is None
 
 
