@@ -130,7 +130,7 @@ def holds(parent: IntArray, wanted: np.ndarray) -> BoolArray:
 
 
 def is_own(rows: IntArray) -> BoolArray:
-    """Return the mask of rows whose value is their own row number, as of :func:`outermost`."""
+    """Return the mask of the rows that hold their own row number, in an array that :func:`outermost` returned."""
     own = np.empty(len(rows), np.bool_)
     _is_own(rows, own)
     return own

@@ -1,5 +1,5 @@
-"""The calls that a framework offers for timing, and their measurements as numbers for predictions. Adapters fill a
-:class:`Bench`, :mod:`perfkit_core.calibration.calibrate` times it."""
+"""The operations that an adapter provides for benchmarking, and their measured times, which predictions use. Adapters
+fill in a :class:`Bench`; :mod:`perfkit_core.calibration.calibrate` runs and times it."""
 
 from __future__ import annotations
 

@@ -57,10 +57,10 @@ def demo(output: Path) -> None:
 @click.argument("framework")
 @click.argument("run_dir", type=click.Path(path_type=Path))
 def demo_run(framework: str, run_dir: Path) -> None:
-    """Train the demo model of one framework into a run folder."""
+    """Train the demo model of one framework and record it to a run folder."""
     recorder = next((r for r in get_plugins().recorders() if r.framework == framework), None)
     if recorder is None:
-        raise CaptureError(f"no plugin records {framework}", "perfkit plugins lists what is installed")
+        raise CaptureError(f"no plugin records {framework}", "run 'perfkit plugins' to list what is installed")
     recorder.demo(run_dir, lambda text: click.echo(text))
 
 

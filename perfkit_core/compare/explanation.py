@@ -18,7 +18,7 @@ from perfkit_core.views.steps.step_rows import step_rows
 
 SHOWN_CAUSES, SHOWN_ROWS, SHOWN_UNMATCHED, DRAWN, NAMED = 15, 30, 15, 10, 3
 MEAN = mark("Mean of the middle steps.")
-_NO_LAYERS = mark("layers are needed in both runs: annotate(model), or a profiler that records the calls of layers")
+_NO_LAYERS = mark("both runs need layers: record with annotate(model), or with a profiler that records layer calls")
 _OF_WATERFALL = mark("The largest causes, one after the other.")
 _BETWEEN_MEDIANS = mark("From median to median: the largest causes, one after the other.")
 _OF_PARTS = mark("The median step as the mean of the middle steps, each instant once; the largest difference first.")

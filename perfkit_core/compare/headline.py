@@ -63,8 +63,8 @@ def headline(
         if unsure and max(steps.captures) < 2:
             hints.append(
                 message(
-                    "Single captures do not show how much processes differ; {share:ratio} is assumed. Several captures "
-                    "of each side, or a known --noise, reveal smaller differences.",
+                    "One capture per side does not show how much equal runs differ; {share:ratio} is assumed. To "
+                    "detect smaller differences, give several captures per side, or --noise if it is known.",
                     share=result.between,
                 )
             )

@@ -149,8 +149,8 @@ def _by_work(
 def normalised(
     unit: str, base: Work, other: Work, sides: Sequence[Sequence[Capture]], between: float = ON_HOST
 ) -> Normalised:
-    """Compare steps for equal work; ``between`` as for :func:`step_statistics`. Raises ValueError for a side without
-    steps."""
+    """Compare step times per unit of work; ``between`` as in :func:`step_statistics`. Raises ValueError if a side has
+    no steps."""
     scaled: list[list[arrays.IntArray]] = []
     rates = []
     for done, side in zip((base, other), sides, strict=True):

@@ -166,7 +166,7 @@ def _sections(result: Pair, why: explanation.Explained) -> Iterator[Section]:
             note += " " + say("A step of several ranks is one sample.")
         yield Section("statistics", say("Confidence in the difference"), _statistics_table(result.steps), note)
     if result.normalised is not None:
-        note = say("The median step, divided by the work of a step.")
+        note = say("Median step time per unit of work.")
         yield Section("normalised", say("For the same work"), work_table(result.normalised), note)
     if comparison.different_devices(result.whole):
         note = say("Dense peak rates from vendor data sheets, where the product is certain; matrix16: FP16 and BF16.")

@@ -151,7 +151,10 @@ def _read(path: Path) -> Stored:
     except OSError as error:
         raise SourceError(f"{path}: cannot be opened ({error.strerror or error})", "check the path") from None
     if stored.format != FORMAT or stored.version != VERSION:
-        raise SourceError(f"{path}: written by another version of perfkit", "make the partials again with this version")
+        raise SourceError(
+            f"{path}: written by another version of perfkit",
+            "write the partial files again (--shard) with this version",
+        )
     return stored
 
 

@@ -63,7 +63,7 @@ def test_three_advices_at_most_lead_to_their_sections(
     links = page.locator(".glance .spans a")
     assert links.all_text_contents() == [
         "1. Load data in worker processes: −34.2%",
-        "2. Update all parameters at once: −9.77%",
+        "2. Update all parameters in one call: −9.77%",
         "3. Drop gradients instead of filling them with zeros: −3.65%",
     ]
     saved = [1 - one.prediction.p50_ns / one.prediction.base_ns for one in advice[:3]]

@@ -30,7 +30,7 @@ RULES: Final[tuple[Rule, ...]] = (
     _rule("thread-oversubscription", 14, 1, "Use no more threads than cores"),
     _rule("launch-bound", 15, 1, "Launch kernels together"),
     _rule("elementwise-chain", 16, 1, "Fuse elementwise operators"),
-    _rule("per-tensor-optimizer", 17, 1, "Update all parameters at once"),
+    _rule("per-tensor-optimizer", 17, 1, "Update all parameters in one call"),
     _rule("zero-fill-gradients", 18, 1, "Drop gradients instead of filling them with zeros"),
     _rule("select-loop", 19, 1, "Select once, not in every round"),
     _rule("host-gap", 20, 1, "Move other work out of the step"),

@@ -32,7 +32,7 @@ def find(facts: Facts) -> list[Candidate]:
     spent, where = (device, message("the device")) if facts.on_device else (host, message("the host"))
     if not facts.exceeds(spent, facts.thresholds.cast_share):
         return []
-    condition = message("operators named as casts copy nothing over the bus; dtypes were not recorded")
+    condition = message("casts found by name do not copy between host and device (dtypes were not recorded)")
     if trace.known("dtypes"):
         condition = message("the type written differs from the type read, and the data stay on the same device")
     return [Candidate(

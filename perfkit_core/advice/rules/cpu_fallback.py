@@ -39,7 +39,7 @@ def find(facts: Facts) -> list[Candidate]:
         rows=rows,
         edits=(Move(rows, False, launch, device, trips.copies.everything),),
         preconditions=(
-            message("its data are copied to the host before it and to the device after it"),
+            message("its inputs are copied to the host before it runs, and its outputs to the device afterwards"),
             message("the copies are large"),
         ),
         assumptions=assume(launch_ns=launch, device_ns=device),

@@ -46,7 +46,9 @@ _LAUNCHING: Final = Quantity(
 _KERNELS_SMALL: Final = Quantity(
     0.03, 0.1, 0.3, message("prior: kernels of few µs take as long for 30 to 100 tensors together")
 )
-_KERNELS_LARGE: Final = Quantity(0.35, 0.6, 1.0, message("prior: bound by memory; fused, each tensor is read once"))
+_KERNELS_LARGE: Final = Quantity(
+    0.35, 0.6, 1.0, message("prior: the update is memory-bound, and a fused update reads each tensor once")
+)
 _FUSED: Final = re.compile(r"(?<![a-z])(adamw?|sgd|adagrad)(?![a-z])", re.IGNORECASE)
 _ADAM: Final = re.compile(r"(?<![a-z])adam_?(?![a-z])", re.IGNORECASE)
 _STEP: Final = re.compile(r"(\w+)\.step$")
@@ -167,7 +169,7 @@ def _updated_at_once(facts: Facts, parts: IntArray, loop: Loop) -> list[Candidat
         preconditions=(
             message("{tensors:.0f} tensors or more are updated by the same operators", tensors=loop.tensors),
         ),
-        vetoes=(message("an operator that updates many tensors at once"),),
+        vetoes=(message("an operator that updates many tensors in one call"),),
         assumptions=assumptions,
         risks=(message("The order of additions changes: results differ in the last bits."),),
         fill={"optimizer": loop.name},

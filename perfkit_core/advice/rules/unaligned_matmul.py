@@ -21,7 +21,10 @@ from perfkit_core.replay.transforms import Quantity, Scale
 MULTIPLE: Final = 8
 """Half precision numbers per read of tensor cores: 16 bytes (NVIDIA, Matrix Multiplication Background)."""
 _PADDED: Final = Quantity(
-    0.4, 0.7, 1.0, message("prior: tensor cores read 16 bytes at once only where rows begin at multiples of 16")
+    0.4,
+    0.7,
+    1.0,
+    message("prior: tensor cores read 16 bytes in one access only if rows start at multiples of 16 bytes"),
 )
 """Factor of the kernels once the dimension is padded."""
 _PRODUCTS: Final = ("matmul", "bmm", "linear", "matmul_grad", "bmm_grad", "linear_grad")
@@ -51,7 +54,7 @@ def find(facts: Facts) -> list[Candidate]:
         ceiling_ns=round(spent),
         preconditions=(
             message("the inputs are of half precision"),
-            message("no kernel's name says that it reads 16 bytes at once"),
+            message("no kernel name shows 16-byte reads"),
         ),
         assumptions=assume(kernel_factor=_PADDED),
         risks=(message("Remove the padding from the result: padded classes would change the loss."),),

@@ -1,12 +1,12 @@
 """The difference between two steps as a tree, in which every level sums to the difference, to the nanosecond.
 
 The exclusive partition assigns each nanosecond of a step to one event of one category, with a phase, a layer (if both
-runs have layers), a family and an operator. So nothing counts twice or is left over.
+runs have layers), a family and an operator. So nothing is counted twice or left over.
 
 Differences are due to more calls or to slower calls. With calls c and time per call a on both sides, c₁a₁ − c₀a₀ = (c₁
-− c₀)(a₀ + a₁)/2 + (a₁ − a₀)(c₀ + c₁)/2: the count effect and the per-call effect. The means make it symmetric: swapped
-sides only change the signs. Time of calls of only one side is all count effect. Computed with exact rational numbers,
-rounded once; the per-call effect is the remainder, so that the two sum to the difference.
+− c₀)(a₀ + a₁)/2 + (a₁ − a₀)(c₀ + c₁)/2: the count effect and the per-call effect. Both terms use means of
+the two sides, so swapping the sides only changes the signs. If only one side has a call, all its time is count effect.
+The count effect is computed in exact rational numbers and rounded once; the per-call effect is the remainder.
 """
 
 from __future__ import annotations

@@ -130,6 +130,6 @@ def escaped(found: Sequence[Any]) -> list[str]:
 
 
 def scaled(column: pd.Series, unit: Unit | None) -> list[float | None]:
-    """Return the numbers of a column in a unit, None where unknown."""
+    """Return the numbers of a column in a unit, None where unknown or infinite, which JSON cannot hold."""
     size = unit.size if unit else 1.0
-    return [None if value is None else float(value) / size for value in values(column)]
+    return [None if plain(value) is None else float(value) / size for value in column.to_list()]

@@ -1,11 +1,10 @@
 """View ``families``: operator families (matmul, conv, copy …), the family of each event, and the time of each family.
 
-A host operator has the family of its canonical name; without one, like every other host event, that of the nearest
-operator above that has. Device work has the family of its own name, else that of the operator that launched it; kernels
-of generic families take that of the operator (a matrix product in a convolution, a copying kernel in a cast).
+The canonical name of a host operator gives its family. If it gives none, and for other host events, the nearest
+enclosing operator that has a family gives it. The name of device work gives its family, or else the operator that
+launched it. Kernels of generic families take the family of that operator (a matrix product in a convolution).
 
-Host time is that of operators without the operators they call, device time that of kernels, memcpy and memset. Both add
-up to the total.
+Host time is operator self time; device time is the time of kernels, memcpy and memset. Both add up to their totals.
 """
 
 from __future__ import annotations
