@@ -263,10 +263,10 @@ def combined(facts: Facts, found: Advices) -> Advices:
             kept.append(one)
     if not kept:
         return replace(found, excluded=excluded)
-    all_edits = tuple(edit for one in kept for edit in one.candidate.edits)
+    all_changes = tuple(transform for one in kept for transform in one.candidate.transforms)
     # the ceiling of one kind of change does not hold for changes of several kinds
-    together = replace(predict(facts, Candidate("", {}, edits=all_edits)), ceiling_ns=None)
-    others = [one for one in found.without_saving if one.candidate.edits and _exclusion(one, kept) is None]
+    together = replace(predict(facts, Candidate("", {}, transforms=all_changes)), ceiling_ns=None)
+    others = [one for one in found.without_saving if one.candidate.transforms and _exclusion(one, kept) is None]
     return replace(
         found, combined=together, together=tuple(one.id for one in kept), excluded=excluded,
         after=after(facts, kept, others),
@@ -288,7 +288,10 @@ def together_ns(facts: Facts, advice: Sequence[Advice]) -> float:
     """Return the step time in ns with all of this advice followed. Raises CyclicGraphError."""
     if len(advice) == 1 and advice[0].prediction.p50_ns is not None:
         return advice[0].prediction.p50_ns
-    return step_ns(facts, transforms.edited(facts.replay, [edit for one in advice for edit in one.candidate.edits]))
+    return step_ns(
+        facts,
+        transforms.transformed(facts.replay, [transform for one in advice for transform in one.candidate.transforms]),
+    )
 
 
 def after(facts: Facts, together: Sequence[Advice], others: Sequence[Advice]) -> dict[str, After]:

@@ -83,8 +83,10 @@ def _finding(advice: Advice, trace: Trace) -> Iterator[Section]:
     empty = say("the rule gives no numbers")
     yield Section("evidence", say("Evidence"), numbers, lines=tuple(checked), empty=empty)
 
-    edits = tuple(edit_text(edit, trace) for edit in it.edits) or (say("Nothing: the number is not from a replay."),)
-    yield Section("transform", say("What is changed in the recording"), pd.DataFrame(), lines=edits)
+    changes = tuple(transform_text(transform, trace) for transform in it.transforms) or (
+        say("Nothing: the number is not from a replay."),
+    )
+    yield Section("transform", say("What is changed in the recording"), pd.DataFrame(), lines=changes)
 
 
 def _prediction(advice: Advice, advices: Advices, of: str) -> Iterator[Section]:
@@ -161,15 +163,15 @@ def _action(advice: Advice, advices: Advices, records: Sequence[Record]) -> Iter
     yield Section("outcome", say("Outcome"), pd.DataFrame(), lines=tuple(measured), code=code)
 
 
-def edit_text(edit: Any, trace: Trace) -> str:
+def transform_text(transform: Any, trace: Trace) -> str:
     """Return ``6 × next: take 0–0.5 × their time``: the changed events, and the change."""
-    events = changed_events(edit, trace)
-    return f"{events}{say(': ') if events else ''}{change(edit)}"
+    events = changed_events(transform, trace)
+    return f"{events}{say(': ') if events else ''}{change(transform)}"
 
 
-def changed_events(edit: Any, trace: Trace) -> str:
+def changed_events(transform: Any, trace: Trace) -> str:
     """Return the number and names of the changed events (``6 × next``); "" for a transform without events."""
-    rows = getattr(edit.change if isinstance(edit, transforms.InCases) else edit, "rows", None)
+    rows = getattr(transform.change if isinstance(transform, transforms.InCases) else transform, "rows", None)
     if rows is None or not len(rows):
         return ""
     names = trace.codes("name")
@@ -182,11 +184,11 @@ def changed_events(edit: Any, trace: Trace) -> str:
 
 
 @singledispatch
-def change(edit: Any) -> str:
+def change(transform: Any) -> str:
     """Return the change in words; for an unknown transform its name and numbers."""
-    parts = [type(edit).__name__]
-    if is_dataclass(edit):
-        numbers = {field.name: getattr(edit, field.name) for field in fields(edit)}
+    parts = [type(transform).__name__]
+    if is_dataclass(transform):
+        numbers = {field.name: getattr(transform, field.name) for field in fields(transform)}
         parts += [f"{text.name(key)} {value(key, number)}" for key, number in numbers.items() if key != "rows"]
     return say(", ").join(parts)
 
@@ -199,93 +201,97 @@ def _their_time(factor: transforms.Number) -> str:
 
 
 @change.register
-def _(edit: transforms.Scale) -> str:
+def _(scale: transforms.Scale) -> str:
     where = {(True, False): say(" on the host"), (False, True): say(" on the device")}
-    inside = say(", with all inside them") if edit.below else ""
-    changed = say("take {time}{where}", time=_their_time(edit.factor), where=where.get((edit.host, edit.device), ""))
+    inside = say(", with all inside them") if scale.below else ""
+    changed = say(
+        "take {time}{where}",
+        time=_their_time(scale.factor),
+        where=where.get((scale.host, scale.device), ""),
+    )
     return f"{changed}{inside}"
 
 
 @change.register
-def _(edit: transforms.Remove) -> str:
-    return say("are removed, with everything inside them") if edit.below else say("are removed")
+def _(remove: transforms.Remove) -> str:
+    return say("are removed, with everything inside them") if remove.below else say("are removed")
 
 
 @change.register
-def _(edit: transforms.Insert) -> str:
+def _(insert: transforms.Insert) -> str:
     times = []
-    if edit.host_ns != 0:
-        times.append(say("{time} longer on the host", time=likely("_ns", edit.host_ns)))
-    if edit.device_ns != 0:
-        times.append(say("{time} longer on the device", time=likely("_ns", edit.device_ns)))
+    if insert.host_ns != 0:
+        times.append(say("{time} longer on the host", time=likely("_ns", insert.host_ns)))
+    if insert.device_ns != 0:
+        times.append(say("{time} longer on the device", time=likely("_ns", insert.device_ns)))
     return say("take {what}", what=joined(times)) if times else say("take as long as before")
 
 
 @change.register
-def _(edit: transforms.Load) -> str:
+def _(load: transforms.Load) -> str:
     made = ""
-    if edit.batch_ns is not None:
-        made = say(", which make a batch in {time}", time=likely("_ns", edit.batch_ns))
+    if load.batch_ns is not None:
+        made = say(", which make a batch in {time}", time=likely("_ns", load.batch_ns))
     return say(
         "get batches from {workers} worker processes{made}; a batch is handed over in {time}; {ahead} batches ahead "
         "for each worker",
-        workers=likely("workers", edit.workers), made=made, time=likely("_ns", edit.handover_ns), ahead=edit.ahead,
+        workers=likely("workers", load.workers), made=made, time=likely("_ns", load.handover_ns), ahead=load.ahead,
     )  # fmt: skip
 
 
 @change.register
-def _(edit: transforms.Overlap) -> str:
-    return say("run in another thread, in {time}", time=_their_time(edit.factor))
+def _(overlap: transforms.Overlap) -> str:
+    return say("run in another thread, in {time}", time=_their_time(overlap.factor))
 
 
 @change.register
-def _(edit: transforms.Batch) -> str:
-    launches = 1 if edit.group is None else len(np.unique(edit.group))
+def _(batch: transforms.Batch) -> str:
+    launches = 1 if batch.group is None else len(np.unique(batch.group))
     template = mark("become {count} launches of {time} each, with at most {gap} between their work")
     if launches == 1:
         template = mark("become {count} launch of {time}, with at most {gap} between their work")
-    count, time = value("launches", launches), likely("_ns", edit.host_ns)
-    return say(template, count=count, time=time, gap=likely("_ns", edit.gap_ns))
+    count, time = value("launches", launches), likely("_ns", batch.host_ns)
+    return say(template, count=count, time=time, gap=likely("_ns", batch.gap_ns))
 
 
 @change.register
-def _(edit: transforms.Shorten) -> str:
+def _(shorten: transforms.Shorten) -> str:
     return say(
         "in {count} gaps, {total} together, host threads take {time}",
-        count=format_count(sum(len(gaps[0]) for gaps in edit.gaps.values())),
-        total=value("_ns", sum(map(intervals.length, edit.gaps.values()))),
-        time=_their_time(edit.factor),
+        count=format_count(sum(len(gaps[0]) for gaps in shorten.gaps.values())),
+        total=value("_ns", sum(map(intervals.length, shorten.gaps.values()))),
+        time=_their_time(shorten.factor),
     )
 
 
 @change.register
-def _(edit: transforms.Move) -> str:
-    launch = likely("_ns", edit.host_ns)
+def _(move: transforms.Move) -> str:
+    launch = likely("_ns", move.host_ns)
     parts = [say("run on the host: each takes {time} there", time=launch)]
-    if not edit.to_host:
+    if not move.to_host:
         template = mark("run on the device: each takes {launch} on the host and {work} on the device")
-        parts = [say(template, launch=launch, work=likely("_ns", edit.device_ns))]
-    if edit.copies_gone is not None and len(edit.copies_gone):
-        parts.append(say("{count} copy and wait calls are removed", count=len(edit.copies_gone)))
-    if edit.copies_added:
-        time = likely("_ns", edit.copy_ns)
-        parts.append(say("{count} copies of {time} before each", count=edit.copies_added, time=time))
+        parts = [say(template, launch=launch, work=likely("_ns", move.device_ns))]
+    if move.copies_gone is not None and len(move.copies_gone):
+        parts.append(say("{count} copy and wait calls are removed", count=len(move.copies_gone)))
+    if move.copies_added:
+        time = likely("_ns", move.copy_ns)
+        parts.append(say("{count} copies of {time} before each", count=move.copies_added, time=time))
     return say("; ").join(parts)
 
 
 @change.register
-def _(edit: transforms.Unblock) -> str:
-    if edit.most_ns is None:
+def _(unblock: transforms.Unblock) -> str:
+    if unblock.most_ns is None:
         return say("no longer wait for device work")
-    return say("no longer wait for device work, and take at most {time}", time=likely("_ns", edit.most_ns))
+    return say("no longer wait for device work, and take at most {time}", time=likely("_ns", unblock.most_ns))
 
 
 @change.register
-def _(edit: transforms.InCases) -> str:
-    cases = joined([say(_CASES[case]) for case in edit.cases])
-    if len(edit.cases) > 1:
-        return say("{change} (in the {cases} cases alone)", change=change(edit.change), cases=cases)
-    return say("{change} (in the {case} case alone)", change=change(edit.change), case=cases)
+def _(partial_change: transforms.InCases) -> str:
+    cases = joined([say(_CASES[case]) for case in partial_change.cases])
+    if len(partial_change.cases) > 1:
+        return say("{change} (in the {cases} cases alone)", change=change(partial_change.change), cases=cases)
+    return say("{change} (in the {case} case alone)", change=change(partial_change.change), case=cases)
 
 
 def document(advices: Advices, trace: Trace, records: Sequence[Record] = ()) -> dict[str, Any]:
@@ -323,7 +329,7 @@ def advice_data(advice: Advice, advices: Advices, records: Sequence[Record] = ()
         "direction": it.direction, "evidence": plain(it.evidence), "rows": it.rows.tolist(),
         "steps": list(advice.steps) if advice.steps else None, "place": advice.place,
         "preconditions": list(map(render, it.preconditions)), "vetoes": list(map(render, it.vetoes)),
-        "transform": [plain(edit) for edit in it.edits], "prediction": asdict(advice.prediction),
+        "transform": [plain(transform) for transform in it.transforms], "prediction": asdict(advice.prediction),
         "trust": {
             "assumptions": assumptions, "identity_error": advices.identity.error, "noise_ns": advices.noise_ns,
         },

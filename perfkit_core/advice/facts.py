@@ -17,9 +17,10 @@ from perfkit_core.language.messages import Message, Text, message, plural, rende
 from perfkit_core.model.schema import DEVICE_WORK
 from perfkit_core.model.trace import Trace
 from perfkit_core.recording.environment import CORES, HOST, PROCESSES, THREADS
-from perfkit_core.replay import batches, build, transforms
+from perfkit_core.replay import batches, build
 from perfkit_core.replay.graph import Replay
 from perfkit_core.replay.played_steps import Steps, steps
+from perfkit_core.replay.transforms import Number, Quantity, Transform
 from perfkit_core.views.steps.activity import Activity, activities, covered_ns, has_device_work
 
 Method = Literal["replay", "microbenchmark", "prior", "none"]
@@ -62,11 +63,11 @@ class Assumption:
     """A number that a prediction depends on, with its unit in the name, and its source."""
 
     name: str
-    value: transforms.Number | Text
+    value: Number | Text
     source: Text
 
 
-def assume(**quantities: transforms.Quantity) -> tuple[Assumption, ...]:
+def assume(**quantities: Quantity) -> tuple[Assumption, ...]:
     """Return an assumption for each quantity, with the quantity's source."""
     return tuple(Assumption(name, quantity, quantity.source) for name, quantity in quantities.items())
 
@@ -94,11 +95,12 @@ class Candidate:
 
     For the prediction:
 
-    - ``method``, and for "replay" the ``edits`` of the recording, else ``after_ns``, the step time after the change;
+    - ``method``: "replay" needs the ``transforms`` of the recording, the other methods need ``after_ns``, the step time
+      after the change;
     - ``base_ns``: the mean step time instead of the median, for patterns in few steps;
     - ``ceiling_ns``: the largest saving of such a change per step; ``share_ns``: the pattern's own time per step if
       different;
-    - ``period``: the edits change all but one of this many consecutive steps, which are therefore replayed as one.
+    - ``period``: the transforms change all but one of this many consecutive steps, which are therefore replayed as one.
     """
 
     what: Text
@@ -106,8 +108,8 @@ class Candidate:
     rows: IntArray = field(default_factory=lambda: NO_ROWS)
     rows_ns: IntArray | None = None
     method: Method = "replay"
-    edits: tuple[transforms.Edit, ...] = ()
-    after_ns: transforms.Quantity | None = None
+    transforms: tuple[Transform, ...] = ()
+    after_ns: Quantity | None = None
     base_ns: int | None = None
     ceiling_ns: int | None = None
     share_ns: int | None = None

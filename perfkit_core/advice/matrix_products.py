@@ -201,7 +201,7 @@ def slow_products(
                 "device": device.name,
             },
             rows=rows,
-            edits=(Scale(rows, factor, below=False, host=False),),
+            transforms=(Scale(rows, factor, below=False, host=False),),
             ceiling_ns=round(spent),
             preconditions=(
                 message("{device} has tensor cores for this number format", device=device.name),

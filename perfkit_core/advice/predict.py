@@ -41,38 +41,42 @@ def step_ns(facts: Facts, graph: Graph, period: int = 1) -> float:
     return after / max(now, 1.0) * facts.step_ns
 
 
-def most_ns(facts: Facts, edits: Sequence[transforms.Edit], period: int = 1) -> int | None:
-    """Return the largest possible saving per step of the edits, None if an edit has no limit. ``period``: see
+def most_ns(facts: Facts, changes: Sequence[transforms.Transform], period: int = 1) -> int | None:
+    """Return the largest possible saving per step of the changes, None if a transform has no limit. ``period``: see
     :func:`step_ns`. Raises CyclicGraphError."""
-    limits = [limit(edit) for edit in edits]
-    if not edits or None in limits:
+    limits = [limit(transform) for transform in changes]
+    if not changes or None in limits:
         return None
-    graph = transforms.edited(facts.replay, [edit for part in limits for edit in part or ()])
+    graph = transforms.transformed(facts.replay, [transform for part in limits for transform in part or ()])
     return max(facts.step_ns - round(step_ns(facts, graph, period)), 0)
 
 
-def limit(edit: Any) -> tuple[transforms.Edit, ...] | None:
-    """Return the edits that no size of this one exceeds. None without a meaningful limit: for data loaded in workers (a
-    step would still wait for batches, and other host work changes too), for launches that become one (without them the
-    device would have no work), and for unknown edits."""
-    match edit:
+def limit(change: Any) -> tuple[transforms.Transform, ...] | None:
+    """Return the transforms that save at least as much as this transform could with any numbers. None if there are
+    none: for data loaded in workers (a step would still wait for batches, and other host work changes too), for
+    launches that become one (without them the device would have no work), and for an unknown transform."""
+    match change:
         case transforms.InCases():
-            return limit(edit.change)
+            return limit(change.change)
         case transforms.Insert():
             return ()
         case transforms.Remove():
-            return (edit,)
+            return (change,)
         case transforms.Scale():
-            return (transforms.Remove(edit.rows, edit.below) if edit.host and edit.device else replace(edit, factor=0),)
+            return (
+                transforms.Remove(change.rows, change.below)
+                if change.host and change.device
+                else replace(change, factor=0),
+            )
         case transforms.Shorten():
-            return (replace(edit, factor=0),)
+            return (replace(change, factor=0),)
         case transforms.Overlap():
-            return (transforms.Scale(edit.rows, 0, device=False),)
+            return (transforms.Scale(change.rows, 0, device=False),)
         case transforms.Unblock():
-            return (transforms.Remove(edit.rows, below=False),)
+            return (transforms.Remove(change.rows, below=False),)
         case transforms.Move():
-            gone = () if edit.copies_gone is None else (transforms.Remove(edit.copies_gone),)
-            return (transforms.Remove(edit.rows), *gone)
+            gone = () if change.copies_gone is None else (transforms.Remove(change.copies_gone),)
+            return (transforms.Remove(change.rows), *gone)
     return None
 
 
@@ -90,11 +94,11 @@ def predict(facts: Facts, candidate: Candidate) -> Prediction:
     )  # fmt: skip
     after, most = candidate.after_ns, None
     if candidate.method == "replay":
-        edits, period = candidate.edits, candidate.period
+        changes, period = candidate.transforms, candidate.period
         low, mid, high = sorted(
-            step_ns(facts, transforms.edited(facts.replay, edits, case), period) for case in transforms.Case
+            step_ns(facts, transforms.transformed(facts.replay, changes, case), period) for case in transforms.Case
         )
-        after, most = transforms.Quantity(low, mid, high, "replay"), most_ns(facts, edits, period)
+        after, most = transforms.Quantity(low, mid, high, "replay"), most_ns(facts, changes, period)
     if candidate.method == "none" or after is None:
         return now
     ceiling = candidate.ceiling_ns if most is None else most

@@ -54,7 +54,7 @@ def value(number: Number, case: Case) -> float:
     return number.at(case) if isinstance(number, Quantity) else number
 
 
-class Edit(Protocol):
+class Transform(Protocol):
     """A transform of the graph, as plain data (a frozen dataclass of numbers, quantities and arrays of rows)."""
 
     def apply(self, replay: Replay, graph: Graph, case: Case) -> Graph:
@@ -67,14 +67,14 @@ class InCases:
     """``change``, in ``cases`` alone; in the others the graph is unchanged. For a change of which the recording does
     not show whether it will take place."""
 
-    change: Edit
+    change: Transform
     cases: tuple[Case, ...]
 
     def apply(self, replay: Replay, graph: Graph, case: Case) -> Graph:
         return self.change.apply(replay, graph, case) if case in self.cases else graph
 
 
-def edited(replay: Replay, changes: Sequence[Edit], case: Case = Case.LIKELY) -> Graph:
+def transformed(replay: Replay, changes: Sequence[Transform], case: Case = Case.LIKELY) -> Graph:
     """Return the graph with all changes, applied in their order."""
     graph = replay.graph
     for change in changes:

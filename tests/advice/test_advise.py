@@ -20,7 +20,7 @@ from perfkit_core.model.trace import Trace
 from perfkit_core.plugins.contracts import Remedy, Rule
 from perfkit_core.readers.load import load
 from perfkit_core.replay.graph import CHAIN, Graph, Replay, all_edges, edges
-from perfkit_core.replay.transforms import Case, Edit, Quantity, Remove, Scale
+from perfkit_core.replay.transforms import Case, Quantity, Remove, Scale, Transform
 from perfkit_core.verify.prediction import one_of
 from tests.support.events import device, host, trace
 
@@ -55,7 +55,7 @@ def rule(name: str, find: Found, number: int = 1) -> Rule:
 
 def removing(name: str, **more: object) -> Found:
     """What removes the events of a name."""
-    return lambda facts: [Candidate(f"remove {name}", {}, (at := rows(facts.trace, name)), edits=(Remove(at),), **more)]
+    return lambda facts: [Candidate(name, {}, (at := rows(facts.trace, name)), transforms=(Remove(at),), **more)]
 
 
 def launching() -> Trace:
@@ -102,7 +102,7 @@ def test_the_largest_saving_is_first_and_sets_the_severity() -> None:
 
 def test_what_two_changes_both_save_counts_once() -> None:
     def faster(facts: Facts) -> list[Candidate]:
-        return [Candidate("halve a", {}, rows(facts.trace, "a"), edits=(Scale(rows(facts.trace, "a"), 0.5),))]
+        return [Candidate("halve a", {}, rows(facts.trace, "a"), transforms=(Scale(rows(facts.trace, "a"), 0.5),))]
 
     made = Made([rule("launch", removing("launch a"), 1), rule("kernel", faster, 2)])
     found = advise(launching(), plugins=made)
@@ -140,7 +140,7 @@ def test_a_rule_that_fails_takes_no_other_down() -> None:
 
 def test_what_saves_nothing_is_no_advice() -> None:
     def slower(facts: Facts) -> list[Candidate]:
-        return [Candidate("twice op0", {}, rows(facts.trace, "op0"), edits=(Scale(rows(facts.trace, "op0"), 2),))]
+        return [Candidate("twice op0", {}, rows(facts.trace, "op0"), transforms=(Scale(rows(facts.trace, "op0"), 2),))]
 
     made = Made([rule("slower", slower), rule("little", removing("op1")), rule("enough", removing("op2"))])
     found = advise(working(10_000, 100, 101), plugins=made)  # a thousandth of the step is 100 ns
@@ -204,7 +204,7 @@ def test_a_number_that_is_no_replay_counts_by_itself_only() -> None:
 
 @dataclass(frozen=True)
 class Behind:
-    """An edit that makes the first event of a name wait for the first of another."""
+    """A transform that makes the first event of a name wait for the first of another."""
 
     first: str
     second: str
@@ -225,12 +225,12 @@ def test_changes_that_cannot_be_made_at_once() -> None:
     )
 
     def waiting(first: str, second: str) -> Found:
-        return lambda facts: [Candidate(f"{second} after {first}", {}, edits=(Behind(first, second), saved))]
+        return lambda facts: [Candidate(f"{second} after {first}", {}, transforms=(Behind(first, second), saved))]
 
     saved = Scale(rows(found, "op0"), 0.5)
 
     def circle(facts: Facts) -> list[Candidate]:
-        return [Candidate("both", {}, edits=(Behind("op0", "op1"), Behind("op1", "op0")))]
+        return [Candidate("both", {}, transforms=(Behind("op0", "op1"), Behind("op1", "op0")))]
 
     forth, back = waiting("op0", "op1"), waiting("op1", "op0")
     result = advise(found, plugins=Made([rule("forth", forth), rule("back", back), rule("circle", circle)]))
@@ -244,7 +244,7 @@ def test_changes_that_cannot_be_made_at_once() -> None:
 
 @dataclass(frozen=True)
 class Once:
-    """An operator takes no time by the first such edit; those after it add ``more_ns``."""
+    """An operator takes no time by the first such transform; those after it add ``more_ns``."""
 
     name: str
     more_ns: int
@@ -257,8 +257,11 @@ class Once:
 
 def test_what_costs_time_beside_a_larger_saving_stays_out() -> None:
     """op0 takes 40 µs and op1 30: both changes of op0 remove it, the second one adds 10 where it is gone already."""
-    finds: dict[str, Edit] = {"all": Once("op0", 0), "part": Once("op0", 10_000)}
-    rules = [rule(name, lambda facts, edit=edit: [Candidate("", {}, edits=(edit,))]) for name, edit in finds.items()]
+    finds: dict[str, Transform] = {"all": Once("op0", 0), "part": Once("op0", 10_000)}
+    rules = [
+        rule(name, lambda facts, transform=transform: [Candidate("", {}, transforms=(transform,))])
+        for name, transform in finds.items()
+    ]
     result = advise(working(40_000, 30_000), plugins=Made([*rules, rule("op1", removing("op1"))]))
     assert savings(result) == {"all": 40_000, "part": 40_000, "op1": 30_000}
     ids = {one.rule: one.id for one in result.advice}
@@ -305,7 +308,7 @@ def test_what_if_asks_whether_or_not_the_rule_fires() -> None:
         if value <= 0:
             raise NotEvaluableError("nothing is that fast")
         at = rows(facts.trace, "op0")
-        return Candidate(f"op0 ÷ {value}", {}, at, edits=(Scale(at, 1 / value),))
+        return Candidate(f"op0 ÷ {value}", {}, at, transforms=(Scale(at, 1 / value),))
 
     made = Made([Rule("op0", 1, 1, "Divide", lambda facts: [], halved), rule("mute", lambda facts: [])])
     assert not advise(working(10_000), plugins=made).advice

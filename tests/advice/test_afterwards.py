@@ -19,7 +19,7 @@ from perfkit_core.model.trace import Trace
 from perfkit_core.plugins.contracts import Rule
 from perfkit_core.readers.load import load
 from perfkit_core.replay.graph import play
-from perfkit_core.replay.transforms import Remove, edited
+from perfkit_core.replay.transforms import Remove, transformed
 from tests.support.events import device, host, trace
 from tests.support.rendered import rendered
 
@@ -29,7 +29,7 @@ US = 1_000
 def removing(name: str, number: int) -> Rule:
     def find(facts: Facts) -> Sequence[Candidate]:
         at = np.flatnonzero(facts.trace.rows("name", name)).astype(np.int64)
-        return [Candidate(f"remove {name}", {}, at, edits=(Remove(at),))]
+        return [Candidate(f"remove {name}", {}, at, transforms=(Remove(at),))]
 
     return Rule(name, number, 1, f"Without {name}", find)
 
@@ -137,14 +137,16 @@ def counted(monkeypatch: pytest.MonkeyPatch) -> list[int]:
 
 
 def test_on_a_recording_what_is_said_is_what_is_replayed(traces: Path) -> None:
-    """Two prefixes of the advice, replayed here: without its edits and with them."""
+    """Two prefixes of the advice, replayed here: without its changes and with them."""
     recording = load(traces / "torch" / "pairs" / "resnet50-workers0.json.gz")
     facts, advices = Facts(recording), advise(recording)
     known = {one.id: one for one in (*advices.advice, *advices.without_saving)}
     assert advices.after
 
     def step_ns(names: Sequence[str]) -> float:
-        graph = edited(facts.replay, [edit for name in names for edit in known[name].candidate.edits])
+        graph = transformed(
+            facts.replay, [transform for name in names for transform in known[name].candidate.transforms]
+        )
         return float(np.median(facts.steps.lasting_ns(facts.replay, graph, play(graph))))
 
     for name, then in advices.after.items():

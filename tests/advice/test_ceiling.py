@@ -1,4 +1,4 @@
-"""No change of a kind saves more: the limit of its edits by hand, and against every size of them on recordings."""
+"""No change of a kind saves more: the limit of its changes by hand, and against every size of them on recordings."""
 
 from __future__ import annotations
 
@@ -18,7 +18,6 @@ from perfkit_core.replay.graph import play
 from perfkit_core.replay.transforms import (
     Batch,
     Case,
-    Edit,
     InCases,
     Insert,
     Load,
@@ -27,8 +26,9 @@ from perfkit_core.replay.transforms import (
     Quantity,
     Remove,
     Scale,
+    Transform,
     Unblock,
-    edited,
+    transformed,
 )
 from tests.support.events import device, host, trace
 
@@ -53,7 +53,7 @@ def rows(*names: str) -> IntArray:
 
 
 @pytest.mark.parametrize(
-    ("edits", "most"),
+    ("changes", "most"),
     [
         ((Scale(rows("work"), 0.5),), 30),  # all of it
         ((Scale(rows("work"), Quantity(0.2, 0.5, 3.0, "")),), 30),
@@ -66,16 +66,16 @@ def rows(*names: str) -> IntArray:
         ((Overlap(rows("work"), np.array([-1]), 2.0),), 30),
     ],
 )  # fmt: skip
-def test_the_limit_by_hand(edits: Sequence[Edit], most: int) -> None:
-    assert most_ns(Facts(recording()), edits) == most * US
+def test_the_limit_by_hand(changes: Sequence[Transform], most: int) -> None:
+    assert most_ns(Facts(recording()), changes) == most * US
 
 
 def test_edits_without_a_limit_leave_the_rules_number() -> None:
     facts, at = Facts(recording()), rows("work")
-    for edit in (Load(at, 4), Batch(rows("launch"), 1 * US)):
-        assert limit(edit) is None
-        assert most_ns(facts, (Remove(at), edit)) is None
-        assert predict(facts, Candidate("c", {}, at, edits=(edit,), ceiling_ns=99 * US)).ceiling_ns == 99 * US
+    for transform in (Load(at, 4), Batch(rows("launch"), 1 * US)):
+        assert limit(transform) is None
+        assert most_ns(facts, (Remove(at), transform)) is None
+        assert predict(facts, Candidate("c", {}, at, transforms=(transform,), ceiling_ns=99 * US)).ceiling_ns == 99 * US
     assert most_ns(facts, ()) is None
 
 
@@ -84,7 +84,9 @@ def test_no_saving_is_rounded_above_its_ceiling() -> None:
     for base in (10, 11):
         parts = [host("work", "operator", at, 5 + at // 100) for at in (0, 100)]
         facts = Facts(trace([*(host("step", "step", at, base, step=at // 100) for at in (0, 100)), *parts]))
-        found = predict(facts, Candidate("c", {}, edits=(Remove(np.flatnonzero(facts.trace.rows("name", "work"))),)))
+        found = predict(
+            facts, Candidate("c", {}, transforms=(Remove(np.flatnonzero(facts.trace.rows("name", "work"))),))
+        )
         assert found.saving_ns == found.ceiling_ns
 
 
@@ -92,29 +94,29 @@ def test_a_ceiling_that_a_rule_puts_too_low_or_too_high() -> None:
     """Half of 30 µs saves 15; no change of the kind saves more than 30, whatever the rule thinks."""
     facts, at = Facts(recording()), rows("work")
     for told in (1 * US, 140 * US, None):
-        found = predict(facts, Candidate("c", {}, at, edits=(Scale(at, 0.5),), ceiling_ns=told))
+        found = predict(facts, Candidate("c", {}, at, transforms=(Scale(at, 0.5),), ceiling_ns=told))
         assert (found.saving_ns, found.ceiling_ns) == (15 * US, 30 * US)
 
 
 @pytest.mark.parametrize("file", ["pairs/resnet50-workers0.json.gz", "dlrm-8xv100/rank0.json", "h100-qwen05b.json.gz"])
 def test_nothing_begins_later_than_in_the_limit(traces: Path, file: str) -> None:
-    """Node by node, for every case of every advice, and for edits of arbitrary sizes."""
+    """Node by node, for every case of every advice, and for changes of arbitrary sizes."""
     facts = Facts(load(traces / "torch" / file))
     kernels = np.flatnonzero(facts.trace.rows("kind", "kernel")).astype(np.int64)[::7]
     operators = np.flatnonzero(facts.trace.rows("kind", "operator")).astype(np.int64)[::50]
-    made: list[tuple[Edit, ...]] = [
+    made: list[tuple[Transform, ...]] = [
         (Scale(kernels, 0.3, below=False, host=False),), (Scale(operators, 1.7),), (Unblock(operators),),
         (Move(operators, True, 2 * US),),
     ]  # fmt: skip
-    found = [one.candidate.edits for one in advise(facts.trace).advice if one.prediction.method == "replay"]
+    found = [one.candidate.transforms for one in advise(facts.trace).advice if one.prediction.method == "replay"]
     compared = 0
-    for edits in (*made, *found):
-        limits = [limit(edit) for edit in edits]
+    for changes in (*made, *found):
+        limits = [limit(transform) for transform in changes]
         if None in limits:
             continue
-        first = play(edited(facts.replay, [one for some in limits for one in some or ()]))
+        first = play(transformed(facts.replay, [one for some in limits for one in some or ()]))
         for case in Case:
-            later = play(edited(facts.replay, edits, case))[: len(first)]
+            later = play(transformed(facts.replay, changes, case))[: len(first)]
             assert (first <= later).all()
             compared += 1
     assert compared >= 3 * len(made)

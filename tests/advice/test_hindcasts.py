@@ -78,7 +78,7 @@ def test_an_operator_that_waits_is_no_saving() -> None:
     found = host_operator("slice_grad", 100 * MS, ns(100 * XLNET["share"]), XLNET["host"])
     assert found is not None
     assert found.method == "none"
-    assert (found.after_ns, found.ceiling_ns, found.edits) == (None, None, ())
+    assert (found.after_ns, found.ceiling_ns, found.transforms) == (None, None, ())
     assert "waits" in str(found.what)
 
 

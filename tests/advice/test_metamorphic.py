@@ -16,7 +16,7 @@ from perfkit_core.readers.load import load
 from perfkit_core.renderers import json
 from perfkit_core.replay.build import build
 from perfkit_core.replay.graph import Replay, play
-from perfkit_core.replay.transforms import Edit, Insert, Remove, Scale, edited
+from perfkit_core.replay.transforms import Insert, Remove, Scale, Transform, transformed
 from perfkit_core.storage.store import write_cycle
 
 FILES = (
@@ -35,8 +35,8 @@ def rows(replay: Replay, *kinds: str) -> IntArray:
     return np.flatnonzero(replay.trace.rows("kind", *kinds)).astype(np.int64)
 
 
-def played(replay: Replay, *edits: Edit) -> IntArray:
-    return play(edited(replay, edits))[: len(replay.graph)]
+def played(replay: Replay, *changes: Transform) -> IntArray:
+    return play(transformed(replay, changes))[: len(replay.graph)]
 
 
 def test_changes_that_change_nothing(replay: Replay) -> None:
@@ -44,14 +44,14 @@ def test_changes_that_change_nothing(replay: Replay) -> None:
     nothing = np.empty(0, np.int64)
     every = np.arange(len(replay.trace))
     assert (unchanged == replay.graph.start_ns).all()
-    for edit in (
+    for transform in (
         Scale(every, 1),
         Scale(nothing, 7),
         Remove(nothing),
         Insert(nothing, 10**6, 10**6),
         Insert(every, 0, 0),
     ):
-        assert (played(replay, edit) == unchanged).all(), edit
+        assert (played(replay, transform) == unchanged).all(), transform
 
 
 def test_the_order_of_independent_changes_does_not_matter(replay: Replay) -> None:

@@ -18,7 +18,7 @@ from perfkit_core.readers.load import load
 from perfkit_core.replay.build import build
 from perfkit_core.replay.graph import play
 from perfkit_core.replay.played_steps import steps
-from perfkit_core.replay.transforms import Edit, Load, Shorten, edited
+from perfkit_core.replay.transforms import Load, Shorten, Transform, transformed
 from tests.support.events import host, trace
 
 HOURS_NS = 3 * 3600 * 10**9
@@ -64,11 +64,11 @@ def test_times_of_a_rank_are_its_own(ranks: list[Trace]) -> None:
     assert facts.within_steps(facts.activity.loading).tolist() == [1_101_000]
 
 
-def played(found: Trace, edit: Edit) -> list[list[int]]:
+def played(found: Trace, transform: Transform) -> list[list[int]]:
     """Times of the steps of each rank, ns."""
     replay = build(found)
     own = steps(replay)
-    times = own.played_ns(play(edited(replay, [edit])))
+    times = own.played_ns(play(transformed(replay, [transform])))
     return [times[own.rank == rank].tolist() for rank in np.unique(own.rank)]
 
 

@@ -121,7 +121,7 @@ def test_a_saving_that_may_be_a_loss_says_so() -> None:
     def told(factor: Quantity) -> str:
         found = loading()
         rows = np.flatnonzero(found.rows("name", "fw::matmul"))
-        rule = Rule("r", 1, 1, "T", lambda facts: [Candidate("c", {}, rows, edits=(Scale(rows, factor),))])
+        rule = Rule("r", 1, 1, "T", lambda facts: [Candidate("c", {}, rows, transforms=(Scale(rows, factor),))])
         result = advise(found, plugins=SimpleNamespace(rules=lambda: {"r": rule}, remedies=lambda framework: []))
         return " ".join(rendered(reports.report(result, found).sections[0].lines))
 
@@ -149,7 +149,7 @@ def told(*parts: int) -> Report:
 
     def rule(n: int) -> Rule:
         at = np.flatnonzero(recording.rows("name", f"op{n}"))
-        return Rule(f"r{n}", n, 1, "T", lambda facts: [Candidate("c", {}, at, edits=(Remove(at),))])
+        return Rule(f"r{n}", n, 1, "T", lambda facts: [Candidate("c", {}, at, transforms=(Remove(at),))])
 
     rules = {f"r{n}": rule(n) for n in range(len(parts))}
     found = advise(recording, plugins=SimpleNamespace(rules=lambda: rules, remedies=lambda framework: []))
@@ -182,7 +182,7 @@ def test_a_ceiling_is_that_of_one_change_by_itself() -> None:
 def test_a_recording_without_steps_speaks_of_none() -> None:
     recording = trace([host("op", "operator", 0, 50_000), host("op", "operator", 60_000, 40_000)])
     at = np.flatnonzero(recording.rows("name", "op"))
-    rule = Rule("r", 1, 1, "T", lambda facts: [Candidate("c", {}, at, edits=(Scale(at, 0.5),))])
+    rule = Rule("r", 1, 1, "T", lambda facts: [Candidate("c", {}, at, transforms=(Scale(at, 0.5),))])
     found = advise(recording, plugins=SimpleNamespace(rules=lambda: {"r": rule}, remedies=lambda framework: []))
     told = reports.report(found, recording)
     assert rendered(told.headline)[0].startswith("One change: the recording takes 100 µs now")

@@ -1,4 +1,4 @@
-"""Numbers, assumptions and edits in the words of people: units by the names, no raw ns, no field names."""
+"""Numbers, assumptions and changes in the words of people: units by the names, no raw ns, no field names."""
 
 from __future__ import annotations
 
@@ -98,7 +98,7 @@ def test_assumptions_by_their_rule() -> None:
 
 
 @pytest.mark.parametrize(
-    ("edit", "said"),
+    ("transform", "said"),
     [
         (Scale(ROWS, 0.5), "take 0.5 × their time, with all inside them"),
         (Scale(ROWS, Quantity(0.25, 0.4, 0.9, ""), below=False, host=False),
@@ -125,18 +125,18 @@ def test_assumptions_by_their_rule() -> None:
          "no longer wait for device work (in the best and likely cases alone)"),
     ],
 )  # fmt: skip
-def test_an_edit_in_words(edit: Any, said: str) -> None:
-    assert explain.change(edit) == said
+def test_a_transform_in_words(transform: Any, said: str) -> None:
+    assert explain.change(transform) == said
 
 
 def test_events_of_an_edit_by_their_names() -> None:
     rows = [host(name, "operator", at * 10, 5) for at, name in enumerate(["a", "b", "a", "c", "d", "a"])]
     found = trace(rows)
-    assert explain.edit_text(Remove(np.array([0, 2]), below=False), found) == "2 × a: are removed"
+    assert explain.transform_text(Remove(np.array([0, 2]), below=False), found) == "2 × a: are removed"
     assert explain.changed_events(Remove(np.arange(6)), found) == "3 × a, 1 × b and 2 with other names"
     assert explain.changed_events(InCases(Remove(np.array([3])), (Case.SHORT,)), found) == "1 × c"
     nothing = (np.empty(0, np.int64), np.empty(0, np.int64))
-    assert explain.edit_text(Shorten({0: nothing}, 0), found).startswith("in 0 gaps")
+    assert explain.transform_text(Shorten({0: nothing}, 0), found).startswith("in 0 gaps")
 
 
 def test_every_advice_of_recordings_is_explained_in_words(traces: Path) -> None:

@@ -15,7 +15,7 @@ from perfkit_core.replay.build import build
 from perfkit_core.replay.device_work import DEPTH
 from perfkit_core.replay.graph import play
 from perfkit_core.replay.played_steps import steps
-from perfkit_core.replay.transforms import Edit, Remove, Scale, Unblock, edited
+from perfkit_core.replay.transforms import Remove, Scale, Transform, Unblock, transformed
 from perfkit_core.replay.waits import sync_records
 from tests.support.events import device, host, trace
 
@@ -26,10 +26,10 @@ def rows(trace: Trace, name: str) -> IntArray:
     return np.flatnonzero(trace.rows("name", name)).astype(np.int64)
 
 
-def played(trace: Trace, *edits: Edit) -> list[int]:
+def played(trace: Trace, *changes: Transform) -> list[int]:
     """Times of the steps in µs."""
     replay = build(trace)
-    return (steps(replay).played_ns(play(edited(replay, edits))) // US).tolist()
+    return (steps(replay).played_ns(play(transformed(replay, changes))) // US).tolist()
 
 
 def call(name: str, start: int, dur: int, correlation: int | None = None, kind: str = "runtime") -> dict[str, Any]:
@@ -256,11 +256,11 @@ def test_a_host_that_waits_no_more_is_held_by_its_device(launched: bool) -> None
     found = ahead(launched)
     replay = build(found)
     own = steps(replay)
-    graph = edited(replay, [Remove(rows(found, "cudaDeviceSynchronize"))])
+    graph = transformed(replay, [Remove(rows(found, "cudaDeviceSynchronize"))])
     assert (own.played_ns(play(graph)) // US).tolist() == [25] * 4
     assert (own.lasting_ns(replay, graph, play(graph)) // US).tolist() == [80] * 4
     assert (own.lasting_ns(replay, replay.graph, play(replay.graph)) // US).tolist() == [100] * 4
-    faster = edited(replay, [Remove(rows(found, "cudaDeviceSynchronize")), Scale(rows(found, "kernel"), 0.1)])
+    faster = transformed(replay, [Remove(rows(found, "cudaDeviceSynchronize")), Scale(rows(found, "kernel"), 0.1)])
     assert (own.lasting_ns(replay, faster, play(faster)) // US).tolist() == [25] * 4
 
 
@@ -276,7 +276,7 @@ def test_work_launched_before_the_recording_is_in_no_step() -> None:
         ]
     )
     replay = build(found)
-    graph = edited(replay, [Remove(rows(found, "cudaDeviceSynchronize"))])
+    graph = transformed(replay, [Remove(rows(found, "cudaDeviceSynchronize"))])
     assert (steps(replay).lasting_ns(replay, graph, play(graph)) // US).tolist() == [30]
 
 

@@ -17,7 +17,7 @@ from perfkit_core.readers.load import load
 from perfkit_core.replay.build import build
 from perfkit_core.replay.graph import Replay, play
 from perfkit_core.replay.played_steps import steps
-from perfkit_core.replay.transforms import Batch, Edit, Insert, Overlap, Remove, Scale, edited
+from perfkit_core.replay.transforms import Batch, Insert, Overlap, Remove, Scale, Transform, transformed
 from tests.support.events import host, trace
 from tests.support.recordings import recordings
 
@@ -25,8 +25,8 @@ Rows = list[dict[str, Any]]
 NOTHING: IntArray = np.empty(0, np.int64)
 
 
-def times(replay: Replay, *edits: Edit) -> list[int]:
-    return steps(replay).played_ns(play(edited(replay, edits))).tolist()
+def times(replay: Replay, *changes: Transform) -> list[int]:
+    return steps(replay).played_ns(play(transformed(replay, changes))).tolist()
 
 
 def chosen(found: Trace, seed: int, share: float = 0.3) -> IntArray:
@@ -36,7 +36,7 @@ def chosen(found: Trace, seed: int, share: float = 0.3) -> IntArray:
 
 
 def leaves(found: Trace) -> IntArray:
-    """Operators of the host without anything inside: edits of two of them have nothing to do with each other."""
+    """Operators of the host without anything inside: changes of two of them have nothing to do with each other."""
     inner = np.zeros(len(found), np.bool_)
     inner[found.ints("parent")[found.ints("parent") >= 0]] = True
     return np.flatnonzero(found.host & found.rows("kind", "operator") & ~inner)
@@ -66,8 +66,8 @@ def test_edits_that_change_nothing(rows: Rows, seed: int) -> None:
     found = trace(rows)
     replay, some = build(found), chosen(found, seed)
     before = play(replay.graph)
-    for edit in (Scale(some, 1), Insert(some), Remove(NOTHING), Scale(NOTHING, 7)):
-        assert (play(edited(replay, [edit])) == before).all()
+    for transform in (Scale(some, 1), Insert(some), Remove(NOTHING), Scale(NOTHING, 7)):
+        assert (play(transformed(replay, [transform])) == before).all()
 
 
 @given(recordings(), st.integers(0, 99), st.sampled_from([0.0, 0.3, 0.9]))
@@ -75,8 +75,8 @@ def test_less_work_never_takes_longer(rows: Rows, seed: int, factor: float) -> N
     found = trace(rows)
     replay, some = build(found), chosen(found, seed)
     before = play(replay.graph)
-    assert (play(edited(replay, [Scale(some, factor)])) <= before).all()
-    assert (play(edited(replay, [Remove(some)])) <= before).all()
+    assert (play(transformed(replay, [Scale(some, factor)])) <= before).all()
+    assert (play(transformed(replay, [Remove(some)])) <= before).all()
 
 
 @given(recordings(), st.integers(0, 99))
@@ -86,11 +86,11 @@ def test_work_that_nobody_waits_for_never_takes_longer(rows: Rows, seed: int) ->
     replay = build(found)
     before = play(replay.graph)
     beside = leaves(found)[:: 1 + seed % 3]
-    after = play(edited(replay, [Overlap(beside, np.full(len(beside), -1))]))
+    after = play(transformed(replay, [Overlap(beside, np.full(len(beside), -1))]))
     assert (after[: len(before)] <= before).all()
     calls = np.flatnonzero(found.rows("kind", "runtime"))[: 1 + seed % 5]
     if len(calls):
-        assert (play(edited(replay, [Batch(calls, host_ns=0, gap_ns=0)])) <= before).all()
+        assert (play(transformed(replay, [Batch(calls, host_ns=0, gap_ns=0)])) <= before).all()
 
 
 @given(recordings(), st.integers(0, 99), st.integers(1, 500_000))
@@ -98,8 +98,8 @@ def test_more_work_never_takes_less(rows: Rows, seed: int, added: int) -> None:
     found = trace(rows)
     replay, some = build(found), chosen(found, seed)
     before = play(replay.graph)
-    assert (play(edited(replay, [Insert(some, host_ns=added, device_ns=added)])) >= before).all()
-    assert (play(edited(replay, [Scale(some, 2)])) >= before).all()
+    assert (play(transformed(replay, [Insert(some, host_ns=added, device_ns=added)])) >= before).all()
+    assert (play(transformed(replay, [Scale(some, 2)])) >= before).all()
 
 
 @given(recordings(), st.integers(0, 99))
@@ -107,10 +107,10 @@ def test_the_order_of_independent_edits_does_not_matter(rows: Rows, seed: int) -
     found = trace(rows)
     replay, some = build(found), leaves(found)
     some = some[np.random.default_rng(seed).permutation(len(some))]
-    edits = [Scale(some[0::3], 0.5), Insert(some[1::3], host_ns=9_999), Remove(some[2::3])]
-    first = play(edited(replay, edits))
-    random.Random(seed).shuffle(edits)
-    assert (play(edited(replay, edits)) == first).all()
+    changes = [Scale(some[0::3], 0.5), Insert(some[1::3], host_ns=9_999), Remove(some[2::3])]
+    first = play(transformed(replay, changes))
+    random.Random(seed).shuffle(changes)
+    assert (play(transformed(replay, changes)) == first).all()
 
 
 @given(recordings(), st.integers(0, 99), st.integers(-(10**15), 10**15))
@@ -159,11 +159,11 @@ def test_real_recordings_of_torch(torch_file: Path) -> None:
     again = build(found)
     assert all((getattr(replay.graph, name) == getattr(again.graph, name)).all() for name in ("dur_ns", "row", "lane"))
     before, some = play(replay.graph), chosen(found, 1)
-    assert (play(edited(replay, [Scale(some, 1)])) == before).all()
-    assert (play(edited(replay, [Remove(NOTHING)])) == before).all()
-    assert (play(edited(replay, [Scale(some, 0.5)])) <= before).all()
+    assert (play(transformed(replay, [Scale(some, 1)])) == before).all()
+    assert (play(transformed(replay, [Remove(NOTHING)])) == before).all()
+    assert (play(transformed(replay, [Scale(some, 0.5)])) <= before).all()
     assert (np.array(times(replay, Remove(some))) <= times(replay)).all()
-    assert (play(edited(replay, [Insert(some, host_ns=500, device_ns=500)])) >= before).all()
+    assert (play(transformed(replay, [Insert(some, host_ns=500, device_ns=500)])) >= before).all()
 
 
 def test_real_recordings_of_paddle(paddle_file: Path) -> None:

@@ -15,7 +15,7 @@ from perfkit_core.replay.build import build
 from perfkit_core.replay.device_work import DEPTH
 from perfkit_core.replay.graph import play
 from perfkit_core.replay.played_steps import steps
-from perfkit_core.replay.transforms import Scale, edited
+from perfkit_core.replay.transforms import Scale, transformed
 from tests.support.events import device, host, trace
 
 KERNEL_NS, CALL_NS, QUEUED_NS = 10_000, 1_000, 1_000
@@ -39,7 +39,7 @@ def test_a_faster_device_frees_the_queue_sooner() -> None:
     replay = build(found)
     (recorded,) = steps(replay).recorded_ns.tolist()
     assert recorded == QUEUED_NS + 199 * KERNEL_NS + CALL_NS
-    faster = edited(replay, (Scale(kernels(found), 0.9, below=False),))
+    faster = transformed(replay, (Scale(kernels(found), 0.9, below=False),))
     assert steps(replay).played_ns(play(faster)).tolist() == [QUEUED_NS + 199 * 9_000 + CALL_NS]
 
 
@@ -48,14 +48,14 @@ def test_most_launches_may_be_blocked(blocked: int) -> None:
     """What a launch takes with room is told by those that had some, however few they are."""
     found = full_queue(DEPTH + blocked)
     replay = build(found)
-    faster = edited(replay, (Scale(kernels(found), 0.5, below=False),))
+    faster = transformed(replay, (Scale(kernels(found), 0.5, below=False),))
     assert steps(replay).played_ns(play(faster)).tolist() == [QUEUED_NS + (blocked - 1) * 5_000 + CALL_NS]
 
 
 def test_a_queue_with_room_blocks_nobody() -> None:
     found = full_queue(DEPTH)
     replay = build(found)
-    faster = edited(replay, (Scale(kernels(found), 0.5, below=False),))
+    faster = transformed(replay, (Scale(kernels(found), 0.5, below=False),))
     assert steps(replay).recorded_ns.tolist() == [DEPTH * CALL_NS]
     assert steps(replay).played_ns(play(faster)).tolist() == [DEPTH * CALL_NS]
 
@@ -78,6 +78,6 @@ def test_steps_of_a_busy_device_follow_it(traces: Path) -> None:
     """The device works 94 of 96 ms: with a tenth of its time gone, steps with a full queue are a tenth shorter."""
     facts = Facts(load(traces / "torch" / "v100-ns-resolution.json.gz"))
     assert facts.busy_ns > 0.98 * facts.step_ns
-    faster = edited(facts.replay, (Scale(kernels(facts.trace), 0.9, below=False),))
+    faster = transformed(facts.replay, (Scale(kernels(facts.trace), 0.9, below=False),))
     after = facts.steps.played_ns(play(faster))[-3:].sum() / facts.steps.recorded_ns[-3:].sum()
     assert abs(after - 0.9) < 0.01

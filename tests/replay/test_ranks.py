@@ -15,7 +15,7 @@ from perfkit_core.readers.load import load
 from perfkit_core.replay.build import build
 from perfkit_core.replay.graph import Replay, play
 from perfkit_core.replay.played_steps import steps
-from perfkit_core.replay.transforms import Edit, Insert, Remove, Scale, edited
+from perfkit_core.replay.transforms import Insert, Remove, Scale, Transform, transformed
 from tests.support.events import device, host, trace
 from tests.support.ranks import KERNEL, collective
 from tests.support.ranks import rank as of_rank
@@ -28,9 +28,9 @@ def rows(trace: Trace, name: str, rank: int | None = None) -> IntArray:
     return np.flatnonzero(found if rank is None else found & (trace.ints("rank") == rank)).astype(np.int64)
 
 
-def played(replay: Replay, *edits: Edit) -> list[int]:
+def played(replay: Replay, *changes: Transform) -> list[int]:
     """Times of the steps in µs."""
-    return (steps(replay).played_ns(play(edited(replay, edits))) // US).tolist()
+    return (steps(replay).played_ns(play(transformed(replay, changes))) // US).tolist()
 
 
 def repeats(replay: Replay) -> bool:
@@ -206,7 +206,7 @@ def test_one_slow_rank_makes_all_eight_slower(dlrm: Trace, slow: int) -> None:
     replay = build(dlrm)
     found = steps(replay)
     step = np.flatnonzero(dlrm.host & dlrm.rows("kind", "step"))
-    later = found.played_ns(play(edited(replay, [Scale(step[found.rank == slow], 2, device=False)])))
+    later = found.played_ns(play(transformed(replay, [Scale(step[found.rank == slow], 2, device=False)])))
     assert (later > found.recorded_ns).all()
 
 

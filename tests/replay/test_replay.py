@@ -1,4 +1,4 @@
-"""The graph of a recording, played: unchanged it repeats the recording, edited it gives what can be worked out by
+"""The graph of a recording, played: unchanged it repeats the recording, transformed it gives what can be worked out by
 hand."""
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from perfkit_core.readers.load import load
 from perfkit_core.replay.build import build
 from perfkit_core.replay.graph import play
 from perfkit_core.replay.played_steps import steps
-from perfkit_core.replay.transforms import Edit, Insert, Load, Remove, Scale, edited
+from perfkit_core.replay.transforms import Insert, Load, Remove, Scale, Transform, transformed
 from tests.support.events import device, host, trace
 
 
@@ -22,10 +22,10 @@ def rows(trace: Trace, name: str) -> IntArray:
     return np.flatnonzero(trace.rows("name", name)).astype(np.int64)
 
 
-def played(trace: Trace, *edits: Edit) -> list[int]:
-    """Times of the steps with some edits."""
+def played(trace: Trace, *changes: Transform) -> list[int]:
+    """Times of the steps with some changes."""
     replay = build(trace)
-    return steps(replay).played_ns(play(edited(replay, edits))).tolist()
+    return steps(replay).played_ns(play(transformed(replay, changes))).tolist()
 
 
 def test_every_torch_file_is_repeated(torch_file: Path) -> None:

@@ -58,7 +58,7 @@ def find(facts: Facts) -> list[Candidate]:
             "needless_communication_ns": round(spent), "step_ns": facts.step_ns,
         },
         rows=calls,
-        edits=(Remove(calls),),
+        transforms=(Remove(calls),),
         ceiling_ns=round(spent),
         preconditions=(
             message("every backward pass exchanges the same"),

@@ -46,7 +46,7 @@ def find(facts: Facts) -> list[Candidate]:
             "cast_ratio": spent / max(facts.step_ns, 1), "step_ns": facts.step_ns,
         },
         rows=rows,
-        edits=(Scale(rows, _LEFT),),
+        transforms=(Scale(rows, _LEFT),),
         ceiling_ns=round(spent),
         preconditions=(condition,),
         assumptions=assume(casts_left=_LEFT),

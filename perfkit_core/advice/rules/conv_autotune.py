@@ -55,7 +55,7 @@ def find(facts: Facts) -> list[Candidate]:
             "step_ns": facts.step_ns, "kernels": len(rows),
         },
         rows=rows,
-        edits=(Scale(rows, _TRIED, below=False, host=False),),
+        transforms=(Scale(rows, _TRIED, below=False, host=False),),
         ceiling_ns=round(spent),
         preconditions=(
             message("shapes are the same in every step"),

@@ -32,7 +32,7 @@ def find(facts: Facts) -> list[Candidate]:
         ),
         evidence={**facts.part("bias", spent), "convolutions": count},
         rows=rows,
-        edits=(Remove(rows),),
+        transforms=(Remove(rows),),
         ceiling_ns=round(spent),
         preconditions=(
             message("a batch norm follows directly"), message("the batch norm subtracts the mean of each channel"),

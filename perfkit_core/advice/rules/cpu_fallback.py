@@ -37,7 +37,7 @@ def find(facts: Facts) -> list[Candidate]:
             "copies_ns": round(copies), "bytes_per_step": round(facts.per_step(size)), "step_ns": facts.step_ns,
         },
         rows=rows,
-        edits=(Move(rows, False, launch, device, trips.copies.everything),),
+        transforms=(Move(rows, False, launch, device, trips.copies.everything),),
         preconditions=(
             message("its inputs are copied to the host before it runs, and its outputs to the device afterwards"),
             message("the copies are large"),

@@ -55,7 +55,7 @@ def find(facts: Facts) -> list[Candidate]:
             "steps_with_calls": steps,
         },
         rows=rows,
-        edits=(Remove(rows, below=False),),
+        transforms=(Remove(rows, below=False),),
         ceiling_ns=facts.ceiling_ns(facts.totals(rows, dur)),
         preconditions=(left_out,),
         vetoes=(message("asynchronous allocations, which come from a pool of the driver"),),

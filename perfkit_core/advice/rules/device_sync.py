@@ -37,7 +37,7 @@ def find(facts: Facts) -> list[Candidate]:
             "step_ns": facts.step_ns,
         },
         rows=rows,
-        edits=(transforms.Remove(rows, below=False),),
+        transforms=(transforms.Remove(rows, below=False),),
         ceiling_ns=transfers.wait_ceiling_ns(facts, spent - waited),
         share_ns=round(spent),
         preconditions=(message("the call lies within a step"), message("work is launched after it")),

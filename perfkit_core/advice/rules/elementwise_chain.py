@@ -73,7 +73,7 @@ def find(facts: Facts) -> list[Candidate]:
             "chain_device_ns": round(device), "chain_host_ns": round(host), "step_ns": facts.step_ns,
         },
         rows=kernels,
-        edits=(transforms.Remove(launches), transforms.Remove(removed, below=False), fused),
+        transforms=(transforms.Remove(launches), transforms.Remove(removed, below=False), fused),
         ceiling_ns=facts.ceiling_ns(facts.totals(spared, dur[spared])),
         preconditions=(
             message("the kernels follow each other on one stream, in one phase of one step"),

@@ -50,7 +50,7 @@ def find(facts: Facts) -> list[Candidate]:
         ),
         evidence={**{name: round(value) for name, value in median.items()}, "exposed_ratio": ratio},
         rows=rows,
-        edits=(Scale(rows, factor),),
+        transforms=(Scale(rows, factor),),
         ceiling_ns=round(exposed),
         preconditions=(message("the step computes while nothing is transferred, so there is room to overlap"),),
         vetoes=() if hidden else (message("remaining computation of the step that can hide it"),),

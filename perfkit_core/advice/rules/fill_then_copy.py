@@ -60,7 +60,7 @@ def find(facts: Facts) -> list[Candidate]:
             "call_ns": round(spent), "step_ns": facts.step_ns,
         },
         rows=rows,
-        edits=(Move(rows, False, launch, device, copies.everything),),
+        transforms=(Move(rows, False, launch, device, copies.everything),),
         preconditions=(
             message("an operator that only fills memory runs on the host"),
             message("the next operator copies to the device"),

@@ -140,7 +140,7 @@ def _shared(facts: Facts, gaps: Gaps, factor: Quantity) -> tuple[Candidate, list
         },
         rows=distinct,
         rows_ns=groupby.sums(at, len(distinct), within),
-        edits=(Shorten(gaps, factor),),
+        transforms=(Shorten(gaps, factor),),
         ceiling_ns=int(facts.typical(recorded)) - int(facts.typical(recorded - facts.within_steps(own))),
         preconditions=(
             message("no thread runs an operator, a runtime call or the data loader there"),

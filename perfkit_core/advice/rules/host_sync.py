@@ -13,7 +13,7 @@ from perfkit_core.advice.facts import Candidate, Facts, NotEvaluableError, liste
 from perfkit_core.algorithms.arrays import IntArray
 from perfkit_core.language.messages import Text, message, plural
 from perfkit_core.model.trace import Trace
-from perfkit_core.replay.transforms import Edit, Remove, Unblock
+from perfkit_core.replay.transforms import Remove, Transform, Unblock
 from perfkit_core.views.select import marked
 
 
@@ -69,9 +69,9 @@ def _not_fetched(facts: Facts, copies: transfers.Transfers, how: Text) -> Candid
     names, count = operators.names_of(trace, around[(around >= 0) & operator[around]]), facts.per_step(len(copies))
     large = copies.bytes > facts.thresholds.tiny_bytes
     few, many = copies.only(~large), copies.only(large)
-    edits: list[Edit] = [Remove(few.everything)] if len(few) else []
+    changes: list[Transform] = [Remove(few.everything)] if len(few) else []
     if len(many):
-        edits += [Unblock(many.call), Remove(many.syncs, below=False)]
+        changes += [Unblock(many.call), Remove(many.syncs, below=False)]
     return Candidate(
         facts.plural(
             "The host fetches {count:count} result {per_step} ({names}) and waits for it: {time}{how}.",
@@ -83,7 +83,7 @@ def _not_fetched(facts: Facts, copies: transfers.Transfers, how: Text) -> Candid
             "operators": names[:5],
         },
         rows=rows,
-        edits=tuple(edits),
+        transforms=tuple(changes),
         ceiling_ns=transfers.wait_ceiling_ns(facts, spent - waited),
         share_ns=round(spent),
         preconditions=(message("the copy goes to the host"), message("the host continues only after it")),

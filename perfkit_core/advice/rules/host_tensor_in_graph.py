@@ -33,7 +33,7 @@ def find(facts: Facts) -> list[Candidate]:
             "copies_per_step": count, "copies_ns": round(spent), "step_ns": facts.step_ns, "region": region,
         },
         rows=copies.owner,
-        edits=(
+        transforms=(
             Unblock(copies.call), Remove(copies.syncs, below=False),
             InCases(Remove(copies.everything), (Case.SHORT, Case.LIKELY)),
         ),

@@ -69,7 +69,7 @@ def find(facts: Facts) -> list[Candidate]:
             "step_ns": facts.step_ns,
         },
         rows=rows,
-        edits=(Batch(rows, cost, _GAP_NS, group), Shorten(between, _BETWEEN)),
+        transforms=(Batch(rows, cost, _GAP_NS, group), Shorten(between, _BETWEEN)),
         ceiling_ns=facts.step_ns - device,
         preconditions=(
             message("the host is busy for longer than the device"), message("the device is idle for most of the step"),

@@ -13,7 +13,7 @@ from perfkit_core.errors import UsageError
 from perfkit_core.language.messages import Message, message, plural
 from perfkit_core.model.schema import STEP
 from perfkit_core.replay.batches import in_thread, in_workers
-from perfkit_core.replay.transforms import Edit, Load, Quantity, Scale
+from perfkit_core.replay.transforms import Load, Quantity, Scale, Transform
 
 WORKERS: Final = 4
 _MOST_WORKERS: Final = 1024
@@ -59,7 +59,7 @@ def what_if(facts: Facts, workers: float) -> Candidate:
         )
     times, making = {"waiting": waiting, "step": facts.step_ns}, MAKING
     what = message("Each step makes its own batch for {waiting:ns} of {step:ns} before it can begin.", **times)
-    loads: tuple[Edit, ...] = (Scale(rows, MAKING), Load(rows, workers, handover_ns=HANDOVER_NS))
+    loads: tuple[Transform, ...] = (Scale(rows, MAKING), Load(rows, workers, handover_ns=HANDOVER_NS))
     if in_thread(facts.trace, rows).any():
         making = _FROM_THREAD
         what = message("Each step waits {waiting:ns} of {step:ns} for a batch made by a background thread.", **times)
@@ -77,7 +77,7 @@ def what_if(facts: Facts, workers: float) -> Candidate:
             **facts.part("loader", waiting), "workers": 0, "proposed_workers": workers, "cores": facts.cores,
         },
         rows=rows,
-        edits=(*loads, Scale(steps, CONTENTION, device=False)),
+        transforms=(*loads, Scale(steps, CONTENTION, device=False)),
         ceiling_ns=round(facts.step_ns - least_ns),
         share_ns=round(waiting),
         preconditions=(

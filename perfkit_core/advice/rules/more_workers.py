@@ -37,7 +37,7 @@ def find(facts: Facts) -> list[Candidate]:
         what,
         evidence=facts.part("loader", waiting),
         rows=rows,
-        edits=(transforms.Load(rows, 1, batch_ns=batch, handover_ns=HANDOVER_NS),),
+        transforms=(transforms.Load(rows, 1, batch_ns=batch, handover_ns=HANDOVER_NS),),
         ceiling_ns=round(waiting),
         preconditions=(message("workers make the batches"),),
         assumptions=assume(batch_every_ns=batch, handover_ns=HANDOVER_NS),

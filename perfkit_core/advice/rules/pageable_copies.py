@@ -56,7 +56,7 @@ def find(facts: Facts) -> list[Candidate]:
             "bytes_per_ns": speed,
         },
         rows=pageable.call,
-        edits=(
+        transforms=(
             Scale(large.row, faster, below=False), Unblock(pageable.call, _CALL_NS),
             Remove(pageable.syncs, below=False),
         ),

@@ -21,7 +21,7 @@ from perfkit_core.algorithms.arrays import IntArray
 from perfkit_core.language.messages import message, plural
 from perfkit_core.model.schema import KERNEL, OPTIMIZER, OTHER
 from perfkit_core.model.trace import Trace
-from perfkit_core.replay.transforms import Edit, Quantity, Scale
+from perfkit_core.replay.transforms import Quantity, Scale, Transform
 from perfkit_core.views.select import marked
 
 _SMALL_NS: Final = 10_000
@@ -142,14 +142,14 @@ def _updated_at_once(facts: Facts, parts: IntArray, loop: Loop) -> list[Candidat
     factor = _LAUNCHING if len(kernels) else _host_factor(loop)
     if factor is None:
         return []
-    edits: list[Edit] = [Scale(parts, factor, device=False)]
+    changes: list[Transform] = [Scale(parts, factor, device=False)]
     assumptions = assume(host_factor=factor)
     part = facts.totals(parts, dur[parts])
     host = float(np.median(part))
     if len(kernels):
         part = part + facts.totals(kernels, dur[kernels])
         of_kernels = _KERNELS_SMALL if float(np.median(dur[kernels])) < _SMALL_NS else _KERNELS_LARGE
-        edits.append(Scale(kernels, of_kernels, below=False, host=False))
+        changes.append(Scale(kernels, of_kernels, below=False, host=False))
         assumptions += assume(kernel_factor=of_kernels)
     return [Candidate(
         plural(
@@ -164,7 +164,7 @@ def _updated_at_once(facts: Facts, parts: IntArray, loop: Loop) -> list[Candidat
             "operator_ns": round(loop.operator_ns), "kernels": len(kernels),
         },
         rows=parts,
-        edits=tuple(edits),
+        transforms=tuple(changes),
         ceiling_ns=facts.ceiling_ns(part),
         preconditions=(
             message("{tensors:.0f} tensors or more are updated by the same operators", tensors=loop.tensors),

@@ -29,7 +29,7 @@ def find(facts: Facts) -> list[Candidate]:
             "step_ns": facts.step_ns,
         },
         rows=trips.copies.owner,
-        edits=(Remove(trips.copies.everything),),
+        transforms=(Remove(trips.copies.everything),),
         preconditions=(
             message("the same number of bytes comes back"), message("no operator computes on the host in between"),
         ),

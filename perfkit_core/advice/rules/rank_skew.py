@@ -17,7 +17,7 @@ from perfkit_core.language.messages import message
 from perfkit_core.model.schema import DATALOADER
 from perfkit_core.model.trace import Trace
 from perfkit_core.replay.graph import MEETING, play
-from perfkit_core.replay.transforms import Edit, Quantity, Scale, edited
+from perfkit_core.replay.transforms import Quantity, Scale, Transform, transformed
 from perfkit_core.views.communication.instances import communication
 from perfkit_core.views.select import ranks
 
@@ -39,7 +39,7 @@ class _Reason:
     part: str
     own_ns: float
     usual_ns: float
-    edit: Scale
+    transform: Scale
     saved_ns: float
 
 
@@ -81,21 +81,21 @@ def find(facts: Facts) -> list[Candidate]:
         evidence=evidence,
         rows=_rows_of(facts.trace, slow, HOST if best is None else best.part),
         method="none" if best is None else "replay",
-        edits=() if best is None else (best.edit,),
+        transforms=() if best is None else (best.transform,),
         ceiling_ns=round(skew),
         preconditions=(
             message("ranks wait for each other in collectives that were matched"),
             message("the clocks of the ranks are aligned by these collectives"),
         ),
         vetoes=(chance,),
-        assumptions=() if best is None else (Assumption("factor", best.edit.factor, _SOURCE),),
+        assumptions=() if best is None else (Assumption("factor", best.transform.factor, _SOURCE),),
         fill={"rank": str(slow)},
     )]  # fmt: skip
 
 
-def _alone_ns(facts: Facts, *edits: Edit) -> pd.DataFrame:
+def _alone_ns(facts: Facts, *changes: Transform) -> pd.DataFrame:
     """Return the columns rank, step, alone_ns (time of the step if it waited for no other rank)."""
-    graph = edited(facts.replay, edits)
+    graph = transformed(facts.replay, changes)
     graph = replace(graph, edges=graph.edges.only(graph.edges.cause != MEETING))
     time = facts.steps.played_ns(play(graph))
     return pd.DataFrame({"rank": facts.steps.rank, "step": facts.steps.number, "alone_ns": time})
@@ -116,12 +116,12 @@ def _reason(facts: Facts, times: pd.DataFrame, slow: int, part: str) -> _Reason 
     if most <= usual:
         return None
     mid = usual / most
-    edit = Scale(
+    transform = Scale(
         _rows_of(trace, slow, part), Quantity(float(busy.min()) / most, mid, (1 + mid) / 2, _SOURCE), below=False
     )
     mine = times["rank"] == slow
-    saved = times.loc[mine, "alone_ns"].median() - _alone_ns(facts, edit).loc[mine, "alone_ns"].median()
-    return _Reason(part, most, usual, edit, float(saved))
+    saved = times.loc[mine, "alone_ns"].median() - _alone_ns(facts, transform).loc[mine, "alone_ns"].median()
+    return _Reason(part, most, usual, transform, float(saved))
 
 
 def _rows_of(trace: Trace, rank: int | None, part: str) -> IntArray:

@@ -76,7 +76,7 @@ def _recompiled(facts: Facts, rows: arrays.IntArray) -> Candidate:
         },
         rows=rows,
         method="replay" if most else "none",
-        edits=(Remove(rows),) if most else (),
+        transforms=(Remove(rows),) if most else (),
         ceiling_ns=round(facts.per_step(time)) if most else None,
         preconditions=(message("the steps come after the first recorded one, which may compile"),),
         risks=(message("Code for shapes that change can be slower than code for one shape."),),

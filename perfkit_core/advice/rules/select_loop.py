@@ -72,7 +72,7 @@ def find(facts: Facts) -> list[Candidate]:
             "backward_selections": len(gradients), "selecting_ns": round(spent), "step_ns": facts.step_ns,
         },
         rows=rows,
-        edits=(Scale(both, _LEFT),),
+        transforms=(Scale(both, _LEFT),),
         ceiling_ns=facts.ceiling_ns(facts.totals(both, dur[both])),
         preconditions=(message("the operators between two selections are the same in every round"),),
         vetoes=(message("long rounds, such as the layers of a network"),),

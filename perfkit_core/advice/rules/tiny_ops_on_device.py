@@ -15,7 +15,7 @@ from perfkit_core.advice.facts import Candidate, Facts, NotEvaluableError, assum
 from perfkit_core.algorithms.arrays import BoolArray, IntArray
 from perfkit_core.language.messages import message
 from perfkit_core.model.schema import KERNEL
-from perfkit_core.replay.transforms import Case, Edit, InCases, Insert, Move, Quantity, Remove
+from perfkit_core.replay.transforms import Case, InCases, Insert, Move, Quantity, Remove, Transform
 from perfkit_core.views.devices.kernels import parameters
 
 _READ_NS: Final = Quantity(500, 1_000, 2_000, message("prior: a number in host memory is read without a copy"))
@@ -54,19 +54,19 @@ def find(facts: Facts) -> list[Candidate]:
     rows, spent = order.row[chains.at], facts.mean_ns(order.row[chains.at])
     # the rows that move, and the time of each on the host, by canonical name
     canonical = trace.codes("op_name")
-    own, costs, edits = canonical.codes[rows], {}, list[Edit]()
+    own, costs, changes = canonical.codes[rows], {}, list[Transform]()
     for code in np.unique(own):
         name = canonical.values[code] if code >= 0 else "other"
         costs[f"{name}_on_host_ns"] = transfers.on_host_ns(facts, order, name)
-        edits.append(Move(rows[own == code], True, costs[f"{name}_on_host_ns"]))
+        changes.append(Move(rows[own == code], True, costs[f"{name}_on_host_ns"]))
     # a copy goes if its source was made among them; else the device may feed them, and that copy stays except at best
     is_sure = np.isin(order.of[fetched.call], chains.fetched_by[chains.rooted])
     is_unsure = np.isin(order.of[fetched.call], chains.fetched_by[~chains.rooted])
     sure, unsure = fetched.only(is_sure), fetched.only(is_unsure)
     if len(sure):
-        edits += [Remove(sure.everything), Insert(sure.owner, _READ_NS)]
+        changes += [Remove(sure.everything), Insert(sure.owner, _READ_NS)]
     if len(unsure):
-        edits.append(InCases(Remove(unsure.everything), (Case.SHORT,)))
+        changes.append(InCases(Remove(unsure.everything), (Case.SHORT,)))
     names, count = operators.names_of(trace, rows), facts.per_step(len(rows))
     copy_count = facts.per_step(int((is_sure | is_unsure).sum()))
     return [Candidate(
@@ -83,7 +83,7 @@ def find(facts: Facts) -> list[Candidate]:
             "copies_per_step": copy_count, "copies_saved_per_step": facts.per_step(len(sure)), "step_ns": facts.step_ns,
         },
         rows=rows,
-        edits=tuple(edits),
+        transforms=tuple(changes),
         preconditions=(
             message("few elements go in and out"), message("the host waits for the result before it continues"),
         ),

@@ -50,7 +50,7 @@ def find(facts: Facts) -> list[Candidate]:
         ),
         evidence={**facts.part("kernel", spent), "dimension": size, "padded": padded, "kernels": len(rows)},
         rows=rows,
-        edits=(Scale(rows, _PADDED, below=False, host=False),),
+        transforms=(Scale(rows, _PADDED, below=False, host=False),),
         ceiling_ns=round(spent),
         preconditions=(
             message("the inputs are of half precision"),

@@ -56,7 +56,7 @@ def find(facts: Facts) -> list[Candidate]:
         ),
         evidence={"chains": count, **facts.part("device", spent), "kernels": len(work)},
         rows=chains,
-        edits=(Scale(work, _FUSED, below=False, host=False),),
+        transforms=(Scale(work, _FUSED, below=False, host=False),),
         ceiling_ns=round(spent),
         preconditions=(message("only scaling, masks, dropout and changes of shape are in between"),),
         vetoes=(message("attention that is fused already"),),

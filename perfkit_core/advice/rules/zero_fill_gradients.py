@@ -14,7 +14,7 @@ from perfkit_core.advice.operators import CLEARS_GRADIENTS, matching, operators
 from perfkit_core.algorithms import nesting
 from perfkit_core.language.messages import message
 from perfkit_core.model.schema import OPTIMIZER
-from perfkit_core.replay.transforms import Edit, Quantity, Remove, Scale
+from perfkit_core.replay.transforms import Quantity, Remove, Scale, Transform
 
 _ZEROS: Final = re.compile(r"(?<![a-z])(zero|fill|full)(?![a-z])", re.IGNORECASE)
 _FOREACH: Final = re.compile(r"foreach", re.IGNORECASE)
@@ -45,14 +45,14 @@ def find(facts: Facts) -> list[Candidate]:
     both = np.append(fills, adds)
     spent = facts.median_total(both, dur[both])
     batched = np.append(matching(trace, "name", _FOREACH.search), False)[parent[fills]]
-    edits: list[Edit] = [Remove(np.unique(np.where(batched, parent[fills], fills)))]
+    changes: list[Transform] = [Remove(np.unique(np.where(batched, parent[fills], fills)))]
     if len(adds):
         # the first addition to each gradient, a share of all, becomes taking over the gradient
         first, average = min(len(fills) / len(adds), 1.0), max(float(dur[adds].mean()), 1.0)
         taken = (_TAKEN_NS.low, _TAKEN_NS.mid, _TAKEN_NS.high)
         low, mid, high = (1 - first * (1 - min(ns / average, 1.0)) for ns in taken)
-        edits.append(Scale(adds, Quantity(low, mid, high, _TAKEN_NS.source), device=False))
-        edits.append(Scale(adds, Quantity(1 - first, 1 - first, 1.0, _GONE.source), host=False))
+        changes.append(Scale(adds, Quantity(low, mid, high, _TAKEN_NS.source), device=False))
+        changes.append(Scale(adds, Quantity(1 - first, 1 - first, 1.0, _GONE.source), host=False))
     return [Candidate(
         facts.plural(
             "{tensors:count} gradient {per_step} is filled with zeros, and the new gradient added to it: {time}.",
@@ -64,7 +64,7 @@ def find(facts: Facts) -> list[Candidate]:
             "step_ns": facts.step_ns,
         },
         rows=fills,
-        edits=tuple(edits),
+        transforms=tuple(changes),
         ceiling_ns=facts.ceiling_ns(facts.totals(both, dur[both])),
         preconditions=(message("zeros are written where the optimizer clears gradients"),),
         vetoes=(message("gradients summed over several backward passes: only the first addition counts"),),

@@ -25,7 +25,7 @@ def find(facts: Facts) -> Sequence[Candidate]:
     what = f"{len(rows)} conversions between tensor formats take {taken / 1e6:.1f} ms of the device in a step"
     evidence = {"conversions": len(rows), "device_ns": round(taken)}
     fill = {"format": "NC1HWC0"}
-    return [Candidate(what, evidence, rows, edits=(Remove(rows),), ceiling_ns=round(taken), fill=fill)]
+    return [Candidate(what, evidence, rows, transforms=(Remove(rows),), ceiling_ns=round(taken), fill=fill)]
 
 
 RULE = Rule("format-conversions", 1000, 1, "Keep tensors in the device's own format", find)
