@@ -1,5 +1,10 @@
 """Assembly of recorded columns into the event table: order, nesting, launch links, steps, phases, modules. Sources
-record what their files contain; everything derived from it is computed here."""
+record what their files contain; everything derived from it is computed here.
+
+The parent of an event is the nearest event of the same thread that encloses it. A launch and its device work have the
+same correlation id; one launch may start thousands of kernels (a graph). If no launch was recorded, the operator with
+the same external id counts as the launch. Device work without either is reported as unlaunched.
+"""
 
 from __future__ import annotations
 
@@ -10,9 +15,10 @@ import pyarrow as pa
 from msgspec import structs
 
 from perfkit_core.algorithms import nesting
-from perfkit_core.algorithms.arrays import NO_ROW, IntArray, constant, texts, to_int64
-from perfkit_core.assembly import layers, links, steps
+from perfkit_core.algorithms.arrays import NO_ROW, IntArray, constant, filled, texts, to_int64
+from perfkit_core.assembly import layers, steps
 from perfkit_core.assembly.draft import EXTERNAL, RECORDED_TYPES, DraftColumns, Recorded, arranged, by_time
+from perfkit_core.language.messages import message
 from perfkit_core.model import schema
 from perfkit_core.model.meta import Finding, TraceMeta
 from perfkit_core.model.trace import Trace
@@ -20,6 +26,8 @@ from perfkit_core.runtime import parallel
 
 OperatorNames = Callable[[str], str | None]
 """Native operator name → canonical name, None where unknown (hook ``perfkit_operator_names``)."""
+_DENSE = 8
+"""Up to this many times as many possible ids as ids, a table of all is faster than a search."""
 
 
 def assemble(
@@ -53,10 +61,10 @@ def _linked(
     draft: Trace, external: IntArray, parent: IntArray | None, operator_names: OperatorNames | None
 ) -> tuple[Trace, tuple[Finding, ...]]:
     def named_tree() -> tuple[IntArray, IntArray, pa.ChunkedArray]:
-        return *links.nested(draft, parent), _op_names(draft, operator_names)
+        return *_nested(draft, parent), _op_names(draft, operator_names)
 
     def linked() -> tuple[Trace, tuple[Finding, ...]]:
-        launched_by, launch_findings = links.launches(draft, external)
+        launched_by, launch_findings = _launches(draft, external)
         with_launches = draft.with_columns(launched_by=pa.array(launched_by))
         step, step_findings = steps.assign_steps(with_launches)
         return with_launches.with_ints(step=step), launch_findings + step_findings
@@ -93,3 +101,68 @@ def _op_names(trace: Trace, operator_names: OperatorNames | None) -> pa.ChunkedA
     for code, name in canonical.items():
         number[code] = -1 if name is None else values.index(name)
     return texts(np.where(kinds, names.lookup(number, -1), -1), values)
+
+
+def _nested(trace: Trace, recorded_parent: IntArray | None) -> tuple[IntArray, IntArray]:
+    """Return the parent's row (-1: none) and the self time (-1: does not nest) of each event, shape (rows,) each.
+    Events that occupy a host thread nest; memory events lie in them. ``recorded_parent`` is the tree of the source,
+    None to compute it from the times."""
+    threaded = trace.ints("tid", NO_ROW) != NO_ROW
+    occupies = trace.host & trace.rows("kind", *schema.NESTED_KINDS) & threaded
+    inside = occupies | (trace.rows("kind", schema.MEMORY) & threaded)
+    start, end = trace.ints("start_ns"), trace.end_ns
+    if recorded_parent is None:
+        parent = nesting.nest_in_order(inside, trace.ints("pid"), trace.ints("tid"), start, end)
+    else:  # recorded parents that do not nest are skipped
+        parent = nesting.nearest_above(recorded_parent, inside)
+        parent[~inside] = NO_ROW
+    return parent, nesting.self_times_in_order(occupies, parent, start, end)
+
+
+def _launches(trace: Trace, external: IntArray) -> tuple[IntArray, tuple[Finding, ...]]:
+    """Return the row of the launching host event of each device event (-1: none, and for host events), shape (rows,).
+    ``external`` is the id that an operator shares with its launches, shape (rows,), negative where unknown."""
+    work = trace.rows("kind", *schema.DEVICE_WORK)
+    device = np.flatnonzero(~trace.host & (trace.ints("correlation") >= 0) | work)
+    launched_by = filled(len(trace), NO_ROW)
+    calls = np.flatnonzero(trace.host & trace.rows("kind", schema.RUNTIME, schema.SYNC))
+    launched_by[device] = _match(trace.ints("correlation")[device], trace.ints("correlation")[calls], calls)
+    open_rows = device[launched_by[device] == NO_ROW]
+    if len(open_rows):
+        operators = np.flatnonzero(trace.host & trace.rows("kind", *schema.OPERATOR_KINDS))
+        launched_by[open_rows] = _match(external[open_rows], external[operators], operators)
+    if not work.any():
+        text = message("no device work was recorded: device times are 0")
+        return launched_by, (Finding("no-device-events", text),)
+    lost = int((work & (launched_by == NO_ROW)).sum())
+    if not lost:
+        return launched_by, ()
+    text = message(
+        "{lost} of {count} device events have no recorded launch: they belong to no operator, step or phase",
+        lost=lost,
+        count=int(work.sum()),
+    )
+    return launched_by, (Finding("device-events-without-launch", text),)
+
+
+def _match(wanted: IntArray, keys: IntArray, rows: IntArray) -> IntArray:
+    """Return for each wanted key the first of ``rows`` with an equal key, -1: none. Negative keys are unknown."""
+    known = keys >= 0
+    if not known.all():  # indexing copies
+        keys, rows = keys[known], rows[known]
+    matches = filled(len(wanted), NO_ROW)
+    if not len(keys) or not len(wanted):
+        return matches
+    low, span = int(keys.min()), int(keys.max()) - int(keys.min()) + 1
+    if span <= _DENSE * len(keys):
+        first = filled(span, NO_ROW)
+        first[keys[::-1] - low] = rows[::-1]
+        hit = (wanted >= low) & (wanted < low + span)
+        matches[hit] = first[wanted[hit] - low]
+        return matches
+    order = np.argsort(keys, kind="stable")
+    keys, rows = keys[order], rows[order]
+    position = np.minimum(np.searchsorted(keys, wanted), len(keys) - 1)
+    hit = (keys[position] == wanted) & (wanted >= 0)
+    matches[hit] = rows[position[hit]]
+    return matches

@@ -19,7 +19,6 @@ import pyarrow as pa
 
 from perfkit_core.algorithms import groupby, nesting
 from perfkit_core.algorithms.arrays import NO_ROW, BoolArray, ByteArray, IntArray, picked, texts, to_int64
-from perfkit_core.assembly.links import thread_numbers
 from perfkit_core.language.messages import message
 from perfkit_core.model import schema
 from perfkit_core.model.meta import Finding
@@ -99,7 +98,7 @@ def _worked_in(trace: Trace, rows: IntArray, loading: bool = False) -> BoolArray
     computing = since + np.flatnonzero(work[since:])
     if not loading and loaders[since:].any():
         nested = since + np.flatnonzero((work | loaders)[since:])
-        parent = nesting.nest(thread_numbers(trace, nested), trace.ints("start_ns")[nested], trace.end_ns[nested])
+        parent = nesting.nest(_thread_numbers(trace, nested), trace.ints("start_ns")[nested], trace.end_ns[nested])
         computing = nested[work[nested] & ~nesting.lies_in(parent, loaders[nested])]
     start = trace.ints("start_ns")[computing]
     first, last = np.searchsorted(start, begin), np.searchsorted(start, end)
@@ -214,7 +213,7 @@ def _forward_roots(trace: Trace, phase: PhaseArray) -> IntArray:
     number, node = sequence[numbered], around[numbered] == _BACKWARD
     made = ~node & np.isin(number, number[node])
     rows = numbered[made][::-1]
-    _, first = groupby.distinct([thread_numbers(trace, rows), number[made][::-1]], len(rows))
+    _, first = groupby.distinct([_thread_numbers(trace, rows), number[made][::-1]], len(rows))
     makers = rows[first]
     proof = np.zeros(len(trace), np.bool_)
     proof[makers[around[makers] < 0]] = True
@@ -225,7 +224,7 @@ def _forward_roots(trace: Trace, phase: PhaseArray) -> IntArray:
 def _up_to_last_proof(trace: Trace, rows: IntArray, inside: BoolArray, proves: BoolArray) -> IntArray:
     """Return the rows up to the last proof in each run of top-level operators. A marked event, another thread or
     another step ends a run."""
-    thread = thread_numbers(trace, rows)
+    thread = _thread_numbers(trace, rows)
     by_thread = groupby.stable_order(thread, int(thread.max(initial=-1)) + 1)
     order, thread = rows[by_thread], thread[by_thread]
     step = trace.ints("step")[order]
@@ -236,3 +235,16 @@ def _up_to_last_proof(trace: Trace, rows: IntArray, inside: BoolArray, proves: B
     np.maximum.at(last, run[at], at)
     chosen = (np.arange(len(order)) <= last[run]) & ~inside[order]
     return order[chosen]
+
+
+def _thread_numbers(trace: Trace, rows: IntArray) -> IntArray:
+    """Return a number from 0 on for each (pid, tid) of ``rows``, shape (len(rows),)."""
+    process, thread = trace.ints("pid")[rows], _numbered(trace.ints("tid")[rows])
+    if not len(rows) or process.min() == process.max():
+        return thread
+    return _numbered(_numbered(process) * (int(thread.max()) + 1) + thread)
+
+
+def _numbered(values: IntArray) -> IntArray:
+    codes: IntArray = pa.array(values).dictionary_encode().indices.to_numpy().astype(np.int64)
+    return codes

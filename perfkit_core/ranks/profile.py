@@ -19,8 +19,8 @@ from perfkit_core.ranks import files, reduce, run
 from perfkit_core.ranks.plan import Facts, Job, Partial, Plan, plan
 from perfkit_core.readers import join_ranks, load
 from perfkit_core.system.paths import PathLike, absolute, as_path, is_remote
+from perfkit_core.views.merging import reduction
 from perfkit_core.views.select import step_numbers
-from perfkit_core.views.tables import reduction
 
 _SHOWN_STEPS: Final = 20
 _UNPACKED: Final = {".gz": 10, ".parquet": 30}

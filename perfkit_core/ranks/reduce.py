@@ -20,8 +20,8 @@ from perfkit_core.plugins.manager import get_plugins
 from perfkit_core.ranks.plan import Facts, Failed, Job, Partial, RankFiles
 from perfkit_core.readers import join_ranks, load
 from perfkit_core.system.paths import as_path
+from perfkit_core.views.merging import reduction
 from perfkit_core.views.select import step_numbers
-from perfkit_core.views.tables import reduction
 
 _REFERENCES: Final = ("parent", "launched_by")
 _LARGE_META: Final = ("extra", "thread_names")

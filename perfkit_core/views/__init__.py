@@ -5,7 +5,8 @@ A new view needs its file and a line here (in a plugin: the hook ``perfkit_analy
 - ``select``: counted events, ranks, threads, and the denominators of ratios,
 - ``grouping``: the key columns of ``--by``, including Python stacks,
 - ``attribution``: owners of device work, and the rules of the frameworks' own tables,
-- ``tables``: tables made of arrays, and the merge of the tables of several ranks.
+- ``tables``: tables made of arrays,
+- ``merging``: the merge of the tables of several ranks.
 """
 
 from __future__ import annotations

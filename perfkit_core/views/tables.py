@@ -1,29 +1,17 @@
-"""Tables made of arrays, and the merge of the tables of several ranks.
-
-Rows of equal keys become one row, a tree is merged by its paths, and each column by its declaration
-(:mod:`perfkit_core.model.columns`). Sums of integers are exact, so the order of the ranks does not matter.
-"""
+"""Tables made of arrays: groups of rows, their sums and statistics, text columns, and stacked tables."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 import pandas as pd
 
-from perfkit_core.algorithms import groupby, trees
+from perfkit_core.algorithms import groupby
 from perfkit_core.algorithms.arrays import BoolArray, Codes, IntArray
-from perfkit_core.model.columns import APART, FIRST, MIN, SUM, Average, Column, Share, column
-from perfkit_core.model.trace import Trace
-from perfkit_core.plugins.contracts import MergedRows, Reduction, View, ViewRequest
-
-_DEPTH: Final = "depth"
-# A reduced rank: its table, and the denominators of its shares.
-_TABLE: Final = "table"
-_WHOLES: Final = "wholes"
 
 
 @dataclass(frozen=True, slots=True)
@@ -149,156 +137,3 @@ def stacked(tables: Sequence[pd.DataFrame]) -> pd.DataFrame:
         if result[name].dtype == object:  # missing text is NA in all tables
             result[name] = result[name].where(result[name].notna(), pd.NA)
     return result
-
-
-def reduction(view: View) -> Reduction:
-    """Return how a view is computed rank by rank; the default lists the rows of each rank."""
-    if isinstance(view.reduction, Reduction):
-        return view.reduction
-    listed = _listed(view.table)
-    if view.reduction is None:
-        return listed
-    merged = _merged(view, view.reduction)
-    if not view.reduction.together_only:
-        return merged
-    return Reduction(
-        lambda trace, request: (listed if request.by else merged).reduce(trace, request),
-        lambda partials, request: (listed if request.by else merged).merge(partials, request),
-    )
-
-
-def _merged(view: View, how: MergedRows) -> Reduction:
-    """Return the reduction that merges rows: a rank is reduced to its table and the denominators of its shares."""
-    columns = (*view.columns, *how.columns)
-
-    def reduce(trace: Trace, request: ViewRequest) -> dict[str, Any]:
-        table = (how.partial or view.table)(trace, request)
-        wholes: dict[str, int] = {}
-        for declared in columns:
-            rule = declared.merge
-            if declared.name in table and isinstance(rule, Share) and rule.whole is not None:
-                whole = rule.whole(trace, request, table)
-                if whole is not None:
-                    wholes[declared.name] = whole
-        return {_TABLE: table, _WHOLES: wholes}
-
-    def merge(partials: Sequence[Any], request: ViewRequest) -> pd.DataFrame:
-        wholes: dict[str, int] = {}
-        for partial in partials:
-            for name, whole in partial[_WHOLES].items():
-                wholes[name] = wholes.get(name, 0) + whole
-        table = merge_tables([partial[_TABLE] for partial in partials], columns, how.weight, wholes)
-        if how.finish is None or (table.empty and how.partial is None):
-            return table
-        return how.finish(table, request)
-
-    return Reduction(reduce, merge)
-
-
-def _listed(table: Callable[[Trace, ViewRequest], pd.DataFrame]) -> Reduction:
-    """Return the reduction that lists the rows of all ranks, with a leading column rank if there is none."""
-
-    def reduce(trace: Trace, request: ViewRequest) -> pd.DataFrame:
-        rows = table(trace, request)
-        if "rank" in rows.columns:
-            return rows
-        rank = trace.meta.ranks[0] if trace.meta.ranks else pd.NA
-        numbers = pd.Series([rank] * len(rows), index=rows.index, dtype="Int64")
-        return pd.concat([numbers.rename("rank"), rows], axis=1)
-
-    return Reduction(reduce, lambda partials, request: stacked(partials))
-
-
-def merge_tables(
-    tables: Sequence[pd.DataFrame],
-    columns: Iterable[Column],
-    weight: Sequence[str] = (),
-    wholes: Mapping[str, int] | None = None,
-) -> pd.DataFrame:
-    """Return the tables merged into one. Rows of equal path (of equal key, without a column depth) become one row, in
-    order of first appearance. ``weight``: columns that order the siblings of a tree; ``wholes``: denominators by
-    column, summed over the ranks."""
-    rows = stacked(tables)
-    if rows.empty:
-        return rows
-    declared = tuple(columns)
-    rules = {str(name): column(declared, str(name)).rule for name in rows if name != _DEPTH}
-    parent = trees.parents(rows[_DEPTH].to_numpy(np.int64)) if _DEPTH in rows else np.full(len(rows), -1)
-    code = group({name: rows[name] for name, rule in rules.items() if rule == APART}).code
-    tree = trees.merge(parent, code, np.ones(len(rows), np.bool_))
-    result = rows.iloc[np.unique(tree.node, return_index=True)[1]].reset_index(drop=True)
-    groups = Groups(pd.DataFrame(index=result.index), tree.node)
-    for name, rule in rules.items():
-        if rule == FIRST:
-            known = np.flatnonzero(rows[name].notna().to_numpy(np.bool_))
-            nodes, at = np.unique(tree.node[known], return_index=True)
-            first, values = result[name].copy(), rows[name].iloc[known[at]]
-            first.iloc[nodes] = values.to_numpy(object) if values.dtype == object else values
-            result[name] = first
-        elif rule != APART and not isinstance(rule, Share):
-            result[name] = _merged_numbers(rows, name, rule, groups)
-    for name, rule in rules.items():
-        if isinstance(rule, Share):  # after the sums that it divides
-            result[name] = _merged_share(rows, result, name, rule, tree, (wholes or {}).get(name))
-    if _DEPTH in rows:
-        keys = [result[each].astype("Int64").fillna(-1).to_numpy(np.int64) for each in reversed(weight)]
-        rank = np.empty(len(result), np.int64)
-        rank[np.lexsort(keys or [-np.arange(len(result))])] = np.arange(len(result))
-        result = result.iloc[trees.preorder(tree.parent, rank)]
-    return result[list(rows.columns)].reset_index(drop=True)
-
-
-def _merged_numbers(rows: pd.DataFrame, name: str, rule: Any, groups: Groups) -> Any:
-    """Return a sum, average or extreme of each merged row, NA if no rank has a value."""
-    calls, known_calls = _numbers(rows["calls"] if "calls" in rows else pd.Series(1, index=rows.index))
-    # without a number of calls, the row is one item per rank: its total is also its average and extremes
-    single = groups.sum(known_calls) == 0
-    numbers, known = _numbers(rows[name])
-    if rule == SUM:
-        values = groups.sum(numbers)
-    elif isinstance(rule, Average):
-        count = np.where(single, 1, groups.sum(calls))
-        values = rounded_division(groups.sum(_numbers(rows[rule.of])[0]), count)
-    else:
-        limits = np.iinfo(np.int64)
-        compared = np.where(known, numbers, limits.max if rule == MIN else limits.min)
-        smallest, largest = groupby.extremes(groups.code, len(groups), compared)
-        values = np.where(single, groups.sum(numbers), smallest if rule == MIN else largest)
-    if rows[name].dtype == np.int64:
-        return values
-    in_any = groups.sum(known) > 0
-    return integers(np.where(in_any, values, 0), in_any)
-
-
-def _merged_share(
-    rows: pd.DataFrame, table: pd.DataFrame, name: str, share: Share, tree: trees.Tree, whole_ns: int | None
-) -> Any:
-    """Return the shares of ``table`` (merged from ``rows``) from its sums; NA if no rank has a value."""
-    before = rows[name]
-    if share.part is not None:
-        part = _numbers(table[share.part])[0]
-    else:
-        # exact below 2^51, as the roundings of the division and its inverse sum to less than 0.5
-        parts = before.astype("Float64").fillna(0).to_numpy(np.float64) * _numbers(rows[str(share.column)])[0]
-        part = np.zeros(len(table), np.int64)
-        np.add.at(part, tree.node, np.rint(parts).astype(np.int64))
-    if share.column is not None:
-        whole = _numbers(table[share.column])[0]
-    elif whole_ns is not None:
-        whole = np.full(len(table), whole_ns)
-    else:
-        root = tree.parent < 0
-        of = part if share.of is None else _numbers(table[share.of])[0]
-        whole = np.full(len(table), of[root].sum())
-        whole = whole if not share.above else np.where(root, whole, part[tree.parent])
-    known = np.bincount(tree.node, before.notna(), len(table)) > 0
-    values = np.where(whole == 0, 0, part / np.where(whole == 0, 1, whole))
-    if isinstance(before.dtype, pd.Float64Dtype):
-        return pd.arrays.FloatingArray(np.where(known, values, 0.0), ~known)
-    return np.where(known, values, np.nan)
-
-
-def _numbers(values: pd.Series[Any]) -> tuple[IntArray, BoolArray]:
-    """Return integers (0 where unknown) and the mask of the known ones."""
-    known = values.notna().to_numpy(np.bool_)
-    return values.where(known, 0).to_numpy(np.int64), known

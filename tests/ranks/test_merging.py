@@ -13,7 +13,7 @@ from perfkit_core.plugins.contracts import View, ViewRequest
 from perfkit_core.ranks.reduce import split
 from perfkit_core.readers.load import load_one
 from perfkit_core.views import VIEWS
-from perfkit_core.views.tables import reduction
+from perfkit_core.views.merging import reduction
 from tests.support.events import device, host, trace
 
 VIEW = {view.name: view for view in VIEWS}

@@ -13,7 +13,7 @@ from perfkit_core.model.trace import Trace, concat_traces, with_rank
 from perfkit_core.plugins.contracts import MergedRows, View, ViewRequest
 from perfkit_core.ranks.reduce import split
 from perfkit_core.views import VIEWS
-from perfkit_core.views.tables import reduction
+from perfkit_core.views.merging import reduction
 from tests.support.events import device, host, trace
 from tests.support.small_trace import small_trace
 

@@ -18,7 +18,7 @@ from perfkit_core.plugins.contracts import ViewRequest
 from perfkit_core.testing.conformance import check_view
 from perfkit_core.testing.traces import check_trace
 from perfkit_core.views import VIEWS
-from perfkit_core.views.tables import reduction
+from perfkit_core.views.merging import reduction
 from tests.support.events import device, host, trace
 
 VIEW = {view.name: view for view in VIEWS}

@@ -22,8 +22,9 @@ from perfkit_core.model.schema import DEVICE_WORK, KERNEL
 from perfkit_core.model.trace import Trace
 from perfkit_core.plugins.contracts import Reduction, View, ViewRequest
 from perfkit_core.views import attribution, select
+from perfkit_core.views.merging import merge_tables
 from perfkit_core.views.steps import activity, step_rows
-from perfkit_core.views.tables import merge_tables, ratio, stacked
+from perfkit_core.views.tables import ratio, stacked
 
 _TYPES: Final = {"kernels": "Int64", "busy_ns": "Int64", "span_ns": "Int64", "utilisation_ratio": "Float64",
                  "busy_in_steps_ratio": "Float64"}  # fmt: skip

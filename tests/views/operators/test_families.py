@@ -12,7 +12,7 @@ import perfkit_core as perfkit
 from perfkit_core.model.trace import Trace, concat_traces
 from perfkit_core.plugins.contracts import ViewRequest
 from perfkit_core.views import VIEWS
-from perfkit_core.views.tables import reduction
+from perfkit_core.views.merging import reduction
 from tests.support.events import device, host, trace
 
 VIEW = next(view for view in VIEWS if view.name == "families")
