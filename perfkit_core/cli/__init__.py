@@ -1,1 +1,1 @@
-"""The command line: one command a file, its help is its docstring. A command calls the Python functions and prints."""
+"""The command line. Each module holds one command; the command's docstring is its help text."""

@@ -1,4 +1,4 @@
-"""``python -m perfkit_core.cli`` is ``perfkit``."""
+"""Run ``perfkit`` as ``python -m perfkit_core.cli``."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""``perfkit advise``: what to change, what it should save, and how certain that is."""
+"""``perfkit advise``: suggest changes and predict their savings."""
 
 from __future__ import annotations
 
@@ -20,23 +20,25 @@ if TYPE_CHECKING:
     from perfkit_core.plugins.contracts import Renderer
 
 _SHOWN_SOURCES: Final = 3
-"""Sources that are written out in a command of a hint."""
+"""Maximum number of sources that a suggested command spells out."""
 
 
 @click.command(epilog="Example: perfkit advise runs/baseline --what-if loader-workers=4")
 @click.argument("sources", metavar="[SOURCE...]", nargs=-1, type=options.LOCATION)
-@click.option("--explain", metavar="ID", help="Show everything about one advice; a prefix of its id is enough.")
-@click.option("--what-if", "questions", multiple=True, metavar="RULE=VALUE", help="Predict the effect of this value, "
-              "whether or not the rule applies: loader-workers=4. Repeatable; each is predicted alone.")  # fmt: skip
-@click.option("--rule", "rules", multiple=True, metavar="ID", help="Apply only this rule. Repeat it or use commas for "
-              "several; 'perfkit plugins' lists them.")  # fmt: skip
+@click.option("--explain", metavar="ID", help="Show all details of one piece of advice. A prefix of its id is enough.")
+@click.option("--what-if", "questions", multiple=True, metavar="RULE=VALUE", help="Predict the step time for a value "
+              "of your choice, such as loader-workers=4, even if the rule gives no advice. Repeat the option for "
+              "several predictions; they are independent of each other.")  # fmt: skip
+@click.option("--rule", "rules", multiple=True, metavar="ID", help="Apply only this rule. Repeat the option or use "
+              "commas for several rules. 'perfkit plugins' lists all rules.")  # fmt: skip
 @click.option("--threshold", "thresholds", multiple=True, metavar="NAME=VALUE", help="Override a threshold of the "
-              "rules, such as loader_share=0.1. Repeatable.")  # fmt: skip
-@click.option("--identity", "only_identity", is_flag=True, help="Show only the replay error; each SOURCE is a "
-    "separate profile.")  # fmt: skip
-@click.option("--ledger", type=options.LOCATION, metavar="FILE", help="Show how measured predictions turned out, from "
-              "the ledger of perfkit verify; needs no SOURCE.")  # fmt: skip
-@options.format_option("text, markdown, html or json; csv has the table only")
+              "rules, such as loader_share=0.1. Repeat the option for several thresholds.")  # fmt: skip
+@click.option("--identity", "only_identity", is_flag=True, help="Show only the replay error: the difference between "
+              "the recorded step time and the replay of the unchanged recording. Each SOURCE is a separate "
+              "profile.")  # fmt: skip
+@click.option("--ledger", type=options.LOCATION, metavar="FILE", help="Show how earlier predictions compare with "
+              "measurements. FILE was written by perfkit verify --ledger. No SOURCE is needed.")  # fmt: skip
+@options.format_option("text, markdown, html, json, or csv (only the table)")
 @options.output
 @options.language
 @options.partial
@@ -52,10 +54,11 @@ def advise(
     output: Path | None,
     partial: bool,
 ) -> None:
-    """Suggest changes, and predict what each of them saves.
+    """Suggest changes, and predict how much time each change saves.
 
-    Every number comes from a replay of the recording with the change applied, or states its other origin, and has an
-    interval. A SOURCE is a run folder, a trace file or a folder of trace files; several are the ranks of one profile.
+    A prediction comes from replaying the recording with the change applied; a prediction from another source says so.
+    Every prediction has an interval. A SOURCE is a run folder, a trace file or a folder of trace files. Several sources
+    are read as the ranks of one profile.
     """
     from perfkit_core.advice import ledger as outcomes
     from perfkit_core.advice.reports import identity_report
@@ -63,9 +66,9 @@ def advise(
     chosen = renderer(format_name, output)
     refuse_overwriting(output, sources if ledger is None else (*sources, ledger))
     if not sources and ledger is None:
-        raise UsageError("no source given", "give a run folder or a trace file")
+        raise UsageError("no source given", "name a run folder or a trace file")
     if (explain is not None) + bool(questions) + only_identity > 1:
-        raise UsageError("--explain, --what-if and --identity exclude each other", "use one at a time")
+        raise UsageError("--explain, --what-if and --identity cannot be combined", "use only one of them")
     if only_identity:
         with working("replaying"):
             report = identity_report(sources, partial)
@@ -90,7 +93,7 @@ def _advices(trace: Trace, questions: tuple[str, ...], rules: list[str], thresho
     if not questions:
         return advise(trace, rules=rules, thresholds=thresholds)
     if rules:
-        raise UsageError("--rule and --what-if exclude each other", "--what-if already selects its rule")
+        raise UsageError("--rule and --what-if cannot be combined", "--what-if already selects its rule")
     advices = what_ifs(trace, list(map(_number, questions)), thresholds=thresholds)
     for rule, why in advices.not_evaluable.items():
         raise UsageError(f"--what-if {rule}: {why}")
@@ -98,13 +101,12 @@ def _advices(trace: Trace, questions: tuple[str, ...], rules: list[str], thresho
 
 
 def _number(text: str) -> tuple[str, float]:
-    """Return name and number of NAME=VALUE. Raises UsageError."""
     name, sign, value = text.partition("=")
     try:
         return name.strip(), float(value)
     except ValueError:
-        hint = "write a name and a number: --what-if loader-workers=4, --threshold loader_share=0.1"
-        raise UsageError(f"not a name and a number: {text!r}" if sign else f"no number in {text!r}", hint) from None
+        hint = "write NAME=NUMBER, as in --what-if loader-workers=4 or --threshold loader_share=0.1"
+        raise UsageError(f"the value in {text!r} is not a number" if sign else f"{text!r} has no value", hint) from None
 
 
 def _show(

@@ -1,4 +1,7 @@
-"""What the core registers, through the hooks of plugins. Imports stay inside functions: ``--help`` must be quick."""
+"""The built-in plugin: readers, views, rules, formats and commands of the core.
+
+Imports stay inside the functions, so that ``--help`` is quick.
+"""
 
 from __future__ import annotations
 
@@ -15,7 +18,7 @@ if TYPE_CHECKING:
 
 _COMMANDS: Final = ("record", "summary", "report", "advise", "verify", "calibrate", "compare", "export", "runs", "demo",
                     "plugins")  # fmt: skip
-"""Modules of this package, each with a command of its name."""
+"""Modules of this package. Each module has a command of the same name."""
 
 
 @hookimpl
@@ -23,10 +26,10 @@ def perfkit_sources() -> Sequence[Source]:
     from perfkit_core.exporters import sniff_chrome
     from perfkit_core.readers import run_folder
 
-    read_own = later("perfkit_core.exporters.chrome_reader", "read")
+    read_exported = later("perfkit_core.exporters.chrome_reader", "read")
     return [
-        Source("run", "run folders that perfkit's handlers write", run_folder.sniff, run_folder.read, run_folder.peek),
-        Source("perfkit-chrome", "timelines that perfkit exported (.json[.gz])", sniff_chrome, read_own),
+        Source("run", "run folders that perfkit recorded", run_folder.sniff, run_folder.read, run_folder.peek),
+        Source("perfkit-chrome", "timelines that perfkit exported (.json[.gz])", sniff_chrome, read_exported),
     ]
 
 
@@ -60,6 +63,6 @@ def perfkit_exporters() -> Sequence[Exporter]:
 
 @hookimpl
 def perfkit_commands() -> Sequence[click.Command]:
-    """Return the commands in the order in which they are used."""
+    """Return the commands in the order in which ``perfkit --help`` lists them."""
     commands = [getattr(importlib.import_module(f"perfkit_core.cli.{name}"), name) for name in _COMMANDS]
     return [*commands, importlib.import_module("perfkit_core.cli.demo").demo_run]

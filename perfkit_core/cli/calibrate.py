@@ -1,4 +1,4 @@
-"""``perfkit calibrate``: measures what tiny work costs on this machine."""
+"""``perfkit calibrate``: measure the cost of tiny operators, launches and copies on this machine."""
 
 from __future__ import annotations
 
@@ -13,16 +13,17 @@ from perfkit_core.errors import UsageError
 from perfkit_core.plugins.manager import get_plugins
 
 _NOTE: Final = (
-    "Time of one call; host_OPERATOR_N is an operator on N elements, called from Python, alternating with the others."
+    "Each row is the duration of one call. host_OPERATOR_N is an operator on N elements, called from Python in turn "
+    "with the other operators."
 )
 _COLUMNS: Final = ("name", "p10_ns", "p50_ns", "p90_ns", "samples")
 
 
 @click.command(epilog="Example: perfkit calibrate --framework torch --show")
-@click.option("--framework", "frameworks", multiple=True, metavar="NAME", help="Measure only this framework. Repeat it "
-              "or use commas for several.  [default: all that are installed]")  # fmt: skip
-@click.option("--show", is_flag=True, help="Show earlier measurements; measure nothing.")
-@click.option("--refresh", is_flag=True, help="Repeat earlier measurements.")
+@click.option("--framework", "frameworks", multiple=True, metavar="NAME", help="Measure only this framework. Repeat "
+              "the option or use commas for several frameworks.  [default: all installed frameworks]")  # fmt: skip
+@click.option("--show", is_flag=True, help="Show the saved measurements without measuring.")
+@click.option("--refresh", is_flag=True, help="Measure again, even if measurements are saved.")
 @options.format_option(options.SUMMARY_FORMATS)
 @options.output
 def calibrate(
@@ -30,8 +31,9 @@ def calibrate(
 ) -> None:
     """Measure the cost of tiny operators, launches and copies.
 
-    perfkit advise uses the times for operators that would run on another device, where the recording does not show
-    their cost there. This takes some seconds; the times are kept in the cache folder for each version of a framework.
+    perfkit advise uses these times to predict the cost of moving an operator to another device, unless the recording
+    itself shows this cost. The measurement takes some seconds. The times are saved in the cache folder, separately for
+    each version of a framework.
     """
     import msgspec
     import pandas as pd
@@ -41,24 +43,24 @@ def calibrate(
 
     chosen = renderer(format_name, output, without=("html",))
     if show and refresh:
-        raise UsageError("--show measures nothing, --refresh does", "give one of them")
+        raise UsageError("--show and --refresh cannot be combined", "--show never measures; --refresh always does")
     known = get_plugins().calibrators()
     names = options.names(frameworks)
     for name in names:
         if name not in known:
             raise UsageError(f"no plugin calibrates {name!r}", f"known: {', '.join(known) or 'none'}")
-    wanted = [known[name] for name in names] or [one for one in known.values() if one.version() is not None]
-    if not wanted:
-        raise UsageError(f"none of {', '.join(known) or 'any framework'} is installed", "install one")
+    chosen_calibrators = [known[name] for name in names] or [c for c in known.values() if c.version() is not None]
+    if not chosen_calibrators:
+        raise UsageError("no framework that can be calibrated is installed", f"known: {', '.join(known) or 'none'}")
     sections, data = [], []
-    for calibrator in wanted:
+    for calibrator in chosen_calibrators:
         framework = calibrator.framework
         calibration = None if refresh else calibrate.known(framework)
         if calibration is None and not show:
             with working(f"importing {framework}") as say:
                 calibration = calibrate.calibrate(calibrator, say)
         if calibration is None:
-            empty = f"not measured yet; perfkit calibrate --framework {framework} measures it"
+            empty = f"not measured yet; run perfkit calibrate --framework {framework}"
             sections.append(Section(framework, framework, pd.DataFrame(columns=list(_COLUMNS)), empty=empty))
             continue
         threads = "" if calibration.threads is None else f", {calibration.threads} threads"
@@ -67,6 +69,6 @@ def calibrate(
         rows = [[getattr(measurement, name) for name in _COLUMNS] for measurement in calibration.measurements]
         sections.append(Section(framework, title, pd.DataFrame(rows, columns=list(_COLUMNS)), note=_NOTE))
         data.append(msgspec.to_builtins(calibration))
-    headline = (f"Kept in {calibrate.folder()}.",) if data else ()
+    headline = (f"The measurements are saved in {calibrate.folder()}.",) if data else ()
     report = Report("perfkit calibrate", (), tuple(sections), headline=headline, data={"calibrations": data})
     emit(report, chosen, output)

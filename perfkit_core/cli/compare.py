@@ -1,11 +1,11 @@
-"""``perfkit compare``: runs side by side, also of different frameworks."""
+"""``perfkit compare``: compare two or more runs, which may come from different frameworks."""
 
 from __future__ import annotations
 
 import glob
 import re
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
@@ -23,33 +23,36 @@ if TYPE_CHECKING:
     from perfkit_core.report.model import Report
 
 FAILED: Final = 1
-"""Exit code where the gate fails."""
+"""Exit code if a condition of ``--fail-on`` holds."""
 _COMMENT: Final = ("gate", "runs", "new_step_time", "new_causes", "new_layers", "step_time", "normalised", "devices",
                    "causes", "step_parts")  # fmt: skip
-"""Tables of a Markdown comment, which must be short; ``--view`` asks for more."""
+"""Tables in Markdown output, which must be short enough for a comment; ``--view`` selects other tables."""
 _COMMENT_ROWS: Final = 10
 _UNLIMITED: Final = ("gate", "runs", "new_waterfall", "new_step_time", "waterfall", "step_time", "step_parts")
-"""Tables that no limit cuts: a condition must not disappear, and sums have all of their parts."""
+"""Tables that ``--limit`` does not shorten: every condition must be visible, and the rows of a sum must be complete."""
 
 
 @click.command(epilog="Example: perfkit compare runs/main runs/change --fail-on 'step_time > 3%' --format markdown")
 @click.argument("runs", metavar="RUN...", nargs=-1, required=True)
-@click.option("--baseline", multiple=True, metavar="RUN", help="The base that all other runs are compared with. "
-              "Repeat it for several captures.  [default: the first run]")  # fmt: skip
-@click.option("--against", nargs=2, metavar="BASE OTHER", help="Show only differences that are new since this "
-    "earlier pair of runs.")  # fmt: skip
+@click.option("--baseline", multiple=True, metavar="RUN", help="Compare all other runs with this run. Repeat the "
+              "option if the baseline has several captures.  [default: the first run]")  # fmt: skip
+@click.option("--against", nargs=2, metavar="BASE OTHER", help="Show only differences that did not exist between "
+              "these two earlier runs.")  # fmt: skip
 @click.option("--fail-on", "conditions", multiple=True, metavar="CONDITION", help="Exit with code 1 if the condition "
-              "holds beyond noise: 'step_time > 3%', 'operators.self_cpu_ns[matmul] > +2ms', "
-              "'memory_places.peak_bytes[cpu] > 1GiB' (of a whole capture). Repeatable.")  # fmt: skip
-@click.option("--per", type=click.Choice(["sample", "token", "flop"]), help="Compare steps per unit of work.")
-@click.option("--samples", metavar="A,B", help="Samples per step of each run, if they are not recorded.")
-@click.option("--tokens", metavar="A,B", help="Tokens per step of each run.")
-@click.option("--noise", metavar="SHARE%", help="Standard deviation of the step time of equal processes, for single "
-              "captures: 2% on a dedicated machine.  [default: 15% of host time, 2% of device time]")  # fmt: skip
-@click.option("--view", "views", multiple=True, metavar="NAME", help="Show only this table of the comparison, or all. "
-              "Repeat it or use commas for several.")  # fmt: skip
-@options.limit_option("what fits; all in json and csv")
-@options.format_option(f"{options.SUMMARY_FORMATS}, or html; markdown is a comment: the verdict and ten rows")
+              "holds and noise does not explain it. Examples: 'step_time > 3%', 'operators.self_cpu_ns[matmul] > "
+              "+2ms', 'memory_places.peak_bytes[cpu] > 1GiB' (peak of the entire capture). Repeat the option for "
+              "several conditions.")  # fmt: skip
+@click.option("--per", type=click.Choice(["sample", "token", "flop"]), help="Compare the time per sample, token or "
+              "FLOP instead of the time per step.")  # fmt: skip
+@click.option("--samples", metavar="A,B", help="Number of samples per step in each run, if the runs do not record it.")
+@click.option("--tokens", metavar="A,B", help="Number of tokens per step in each run, if the runs do not record it.")
+@click.option("--noise", metavar="SHARE%", help="Standard deviation of the step time between equal runs, assumed if "
+              "each side has a single capture; for example 2% on a dedicated machine.  [default: 15% of host time, 2% "
+              "of device time]")  # fmt: skip
+@click.option("--view", "views", multiple=True, metavar="NAME", help="Show only this table of the comparison; 'all' "
+              "shows every table. Repeat the option or use commas for several tables.")  # fmt: skip
+@options.limit_option("set for each table; no limit in json and csv")
+@options.format_option(f"{options.SUMMARY_FORMATS}, or html; markdown contains only the verdict and ten rows")
 @options.output
 @options.language
 @options.partial
@@ -64,14 +67,15 @@ def compare(
     partial: bool,
     **given: Any,
 ) -> int:
-    """Compare profiles with the first one, or with --baseline.
+    """Compare runs with the first run, or with --baseline.
 
-    A RUN is a run folder or trace file; several captures of the same training, separated by commas or as a quoted
-    pattern ('runs/main-*'), are pooled. For two runs the tables show where the difference comes from, for more a
-    column each. Operators are matched by canonical name, so runs may come from different frameworks. Such runs differ
-    a lot: with --against an earlier pair of them, only new differences are shown.
+    A RUN is a run folder or a trace file. A RUN can also be several captures of the same training, separated by commas
+    or given as a quoted pattern ('runs/main-*'); their steps are pooled. For two runs, the tables show where the
+    difference comes from. For more runs, the tables have one column per run. Operators are matched by canonical name,
+    so the runs may come from different frameworks. Runs of different frameworks differ a lot; use --against with an
+    earlier pair to see only new differences.
 
-    Exit codes: 0, 1 a condition of --fail-on holds, 2 a run or an option is invalid.
+    Exit codes: 0 success, 1 a condition of --fail-on holds, 2 a run or an option is invalid.
     """
     from perfkit_core.compare import change, multi_run
     from perfkit_core.compare.report import comparison_report
@@ -81,11 +85,12 @@ def compare(
     named = named_runs(runs, baseline)
     wanted = asked(given, len(named))
     if against and len(named) != 2:
-        raise UsageError(f"--against is for two runs, not {len(named)}", "perfkit compare A B --against OLD_A OLD_B")
-    places = [run.places for run in named] + [tuple(_captures(text)) for text in against or ()]
+        hint = "example: perfkit compare A B --against OLD_A OLD_B"
+        raise UsageError(f"--against requires two runs, not {len(named)}", hint)
+    places = [captures for _, captures in named] + [tuple(_captures(text)) for text in against or ()]
     refuse_overwriting(output, [place for run in places for place in run])
     captures = [[loaded([place], partial) for place in run] for run in places]
-    names = [run.name for run in named]
+    names = [name for name, _ in named]
     with working("comparing"):
         if against:
             report = change.against_report((captures[0], captures[1]), (captures[2], captures[3]), wanted, names)
@@ -112,26 +117,26 @@ def compare(
 
 
 def asked(given: Mapping[str, Any], runs: int) -> Asked:
-    """Return normalisation, gate and noise, from the values of the options. Raises UsageError."""
+    """Return the request that the options --per, --samples, --tokens, --fail-on and --noise make. Raises UsageError."""
     from perfkit_core.compare.gate.conditions import parsed
     from perfkit_core.compare.pair import Asked
 
     per = given["per"]
     if given["tokens"] and per != "token":
-        raise UsageError("--tokens requires --per token", "--per token --tokens A,B")
+        raise UsageError("--tokens requires --per token", "add --per token")
     if given["samples"] and per not in (None, "sample"):
-        raise UsageError("--samples requires --per sample", "--per sample --samples A,B")
+        raise UsageError("--samples requires --per sample", "use --per sample")
     amounts: list[int] = []
     name = "tokens" if per == "token" else "samples"
     if given[name] is not None:
         parts = [part.strip() for part in given[name].split(",")]
         if not all(re.fullmatch(r"[1-9]\d{0,17}", part) for part in parts) or len(parts) not in (1, runs):
-            text = f"--{name} {given[name]!r} is not a whole number for each of the {runs} runs"
-            raise UsageError(text, f"--{name} 32,64")
+            text = f"--{name} {given[name]!r} must be one positive whole number, or one per run ({runs} runs)"
+            raise UsageError(text, f"example: --{name} 32,64")
         amounts = [int(part) for part in parts]
     share, noise = None, given["noise"]
     if noise is not None:
-        hint = "write it in percent, as in --noise 2%"
+        hint = "write a percentage, as in --noise 2%"
         try:
             share = parse_quantity(noise, SHARES, needs_unit=True)
         except UsageError as error:
@@ -142,19 +147,12 @@ def asked(given: Mapping[str, Any], runs: int) -> Asked:
     return Asked(per, tuple(amounts), tuple(map(parsed, given["conditions"])), share)
 
 
-@dataclass(frozen=True, slots=True)
-class Named:
-    """One run: a short name and the places of its captures."""
+def named_runs(given: Sequence[str], baseline: Sequence[str]) -> list[tuple[str, tuple[Path, ...]]]:
+    """Return the short name and the captures of each run. The run of ``--baseline`` is first.
 
-    name: str
-    places: tuple[Path, ...]
-
-
-def named_runs(given: Sequence[str], baseline: Sequence[str]) -> list[Named]:
-    """Return the runs in their order, those of ``--baseline`` first, as captures of one run.
-
-    An argument may name several captures: separated by commas, or by a pattern that the shell left alone. Of more than
-    two runs, those that are no profile (pages, tables) are left out, which is said. Raises UsageError and SourceError.
+    An argument may name several captures, separated by commas or as a glob pattern. If there are more than two runs,
+    files that are not profiles (HTML pages, CSV tables) are left out with a note on stderr. Raises UsageError and
+    SourceError.
     """
     from perfkit_core.compare.pair import distinguishing
     from perfkit_core.report.run_list import recognised
@@ -162,29 +160,27 @@ def named_runs(given: Sequence[str], baseline: Sequence[str]) -> list[Named]:
     base = tuple(place for text in baseline for place in _captures(text))
     runs = [tuple(_captures(text)) for text in given]
     if base:
-        others = [run for run in runs if not set(run) <= set(base)]  # DIR/* names the baseline once more
+        others = [run for run in runs if not set(run) <= set(base)]  # a pattern such as DIR/* includes the baseline
         runs = [base, *(others or runs)]
     if len(runs) > 2:
-        # a single run that is missing is an error when it is read
+        # A missing run stays in the list, so that reading it raises an error.
         left_out = [run for run in runs if len(run) == 1 and exists(run[0]) and not recognised(run[0])]
         if left_out:
             more = f" and {len(left_out) - 3} more" if left_out[3:] else ""
-            click.echo(f"left out (not a profile): {', '.join(str(run[0]) for run in left_out[:3])}{more}", err=True)
+            click.echo(f"skipped (not a profile): {', '.join(str(run[0]) for run in left_out[:3])}{more}", err=True)
             runs = [run for run in runs if run not in left_out]
     if len(runs) < 2:
-        raise UsageError("a comparison needs two runs or more", "give two or more: perfkit compare A B, or DIR/*")
-    labels = distinguishing([places[0] for places in runs])
-    return [Named(name, places) for name, places in zip(labels, runs, strict=True)]
+        raise UsageError("a comparison needs at least two runs", "example: perfkit compare A B, or DIR/*")
+    return list(zip(distinguishing([places[0] for places in runs]), runs, strict=True))
 
 
 def _captures(text: str) -> Iterator[Path]:
-    """Yield the places that one argument names."""
     parts = [part for part in map(str.strip, text.split(",")) if part]
     if not parts:
-        raise UsageError(f"{text!r} names no run", "captures of one run are separated by commas: A1,A2")
-    whole = as_path(text)
-    if is_remote(whole) or exists(whole):
-        yield whole
+        raise UsageError(f"{text!r} names no run", "separate the captures of one run by commas, as in A1,A2")
+    path = as_path(text)
+    if is_remote(path) or exists(path):
+        yield path
         return
     for part in parts:
         matches = sorted(glob.glob(part)) if glob.has_magic(part) else [part]  # noqa: PTH207 (it may be absolute)
@@ -194,7 +190,6 @@ def _captures(text: str) -> Iterator[Path]:
 
 
 def _only(report: Report, names: Sequence[str]) -> Report:
-    """Return the report with these tables only; all without names. Raises UsageError."""
     from perfkit_core.report.summary import COMPARED
 
     known = {section.name: section for section in report.sections}
@@ -204,11 +199,11 @@ def _only(report: Report, names: Sequence[str]) -> Report:
         tables = [table for table, view in COMPARED.items() if name == view and table in known]
         hint = ""
         if tables:
-            hint = f"its table is {tables[0]!r}; "
+            hint = f"use {tables[0]!r} instead; "
         elif name == "gate":
-            hint = "it is the table of conditions: --fail-on 'step_time > 3%'; "
+            hint = "this table exists only with --fail-on; "
         elif name in get_plugins().views():
-            hint = f"a condition compares a number of this view: --fail-on '{name}.COLUMN[ROW] > 3%'; "
+            hint = f"--fail-on '{name}.COLUMN[ROW] > 3%' compares a number of this view; "
         raise UsageError(f"the comparison has no table {name!r}", f"{hint}known: {', '.join(known)}, all")
     if not names or "all" in names:
         return report
@@ -216,7 +211,7 @@ def _only(report: Report, names: Sequence[str]) -> Report:
 
 
 def _exit_code(report: Report) -> int:
-    """Return the exit code, and print the conditions that did not pass, for a log, wherever the report goes."""
+    # Conditions that did not pass are printed to stderr, so that a log contains them wherever the report goes.
     gates = [("", report.data.get("gate", ()))]
     gates += [(f"{run['name']}: ", run["gate"]) for run in report.data.get("runs", ())]
     results = [(outcome["result"], f"{run}{outcome['condition']}") for run, gate in gates for outcome in gate]

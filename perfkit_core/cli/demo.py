@@ -1,4 +1,4 @@
-"""``perfkit demo``: everything once, on a live run of every framework that is installed."""
+"""``perfkit demo``: record a short training in every installed framework and write all reports."""
 
 from __future__ import annotations
 
@@ -17,17 +17,19 @@ from perfkit_core.errors import CaptureError
 from perfkit_core.plugins.manager import get_plugins
 
 CHILD: Final = "_demo-run"
-"""Hidden command that trains and records in a process of its own: two frameworks in one disturb each other."""
+"""Hidden command that trains and records in a separate process. Two frameworks in one process would disturb each
+other."""
 
 
 @click.command()
 @click.option("-o", "--output", type=click.Path(path_type=Path, file_okay=False), default=Path("demo"), metavar="DIR",
-              show_default=True, help="Folder for the runs and the pages; created if missing.")  # fmt: skip
+              show_default=True, help="Write the runs and the pages to this folder. The folder is created if it does "
+              "not exist.")  # fmt: skip
 def demo(output: Path) -> None:
-    """Record a small training, and write its reports.
+    """Record a short training run, and write its reports.
 
-    Trains in every installed framework. Writes a run folder and a page for each framework to DIR, and a page that
-    compares each two of them.
+    The demo trains a small model in every installed framework. It writes to DIR a run folder and an HTML page for each
+    framework, and an HTML page that compares each pair of frameworks.
     """
     from perfkit_core.compare.report import comparison_report
     from perfkit_core.pages.profile import run_report
@@ -50,7 +52,7 @@ def demo(output: Path) -> None:
             pages.append(output / ("compare.html" if len(frameworks) == 2 else f"compare-{base}-{other}.html"))
             comparison = comparison_report(load(output / base), load(output / other))
             write(renderer("html").render(comparison), pages[-1])
-    click.echo("\n".join(["Written; open them in a browser:", *(f"  {page}" for page in pages)]))
+    click.echo("\n".join(["Pages written. Open them in a browser:", *(f"  {page}" for page in pages)]))
 
 
 @click.command(CHILD, hidden=True)
@@ -65,10 +67,9 @@ def demo_run(framework: str, run_dir: Path) -> None:
 
 
 def _train(framework: str, run_dir: Path, show: Callable[[str], None]) -> None:
-    """Run the child and pass on its progress. Raises CaptureError with the last line of a child that failed."""
     from perfkit_core.storage.store import INCOMPLETE_MARK, SUFFIX
 
-    # a run folder holds one run: remove that of an earlier demo
+    # A run folder holds one run, so the run of an earlier demo is removed.
     for old in (*run_dir.glob(f"*{SUFFIX}"), run_dir / INCOMPLETE_MARK):
         old.unlink(missing_ok=True)
     show(f"{framework}: starting")

@@ -1,4 +1,4 @@
-"""``perfkit export``: a file for another tool."""
+"""``perfkit export``: write a file for another tool."""
 
 from __future__ import annotations
 
@@ -14,19 +14,22 @@ from perfkit_core.errors import UsageError
 
 @click.command(epilog="Example: perfkit export runs/baseline -o trace.json.gz, then open it at ui.perfetto.dev")
 @options.sources
-@click.option("--to", metavar="FORMAT", help="chrome, folded, speedscope, pprof, csv or parquet; 'perfkit plugins' "
-              "lists all.  [default: by the name of FILE]")  # fmt: skip
+@click.option("--to", metavar="FORMAT", help="Output format: chrome, folded, speedscope, pprof, csv or parquet. "
+              "'perfkit plugins' also lists the formats of plugins.  [default: by the suffix of FILE]")  # fmt: skip
 @click.option("-o", "--output", type=options.writable, metavar="FILE",
-              help="The file to write; missing folders are created; compressed if its name ends in .gz.  "
+              help="Write to FILE. Missing folders are created. The file is compressed if its name ends in .gz.  "
               "[default: standard output, if it is not a terminal]")  # fmt: skip
 @click.option("--weight", metavar="WEIGHT", help="Weight of folded stacks: cpu (self time on the host), device (time "
-              "of the work they launched), calls, or bytes (allocated).  [default: cpu]")  # fmt: skip
-@click.option("--align", is_flag=True, help="Align the clocks of the ranks by the collectives they share; if "
-              "groups of ranks share none, only within the largest group.")  # fmt: skip
-@click.option("--stream", is_flag=True, help="Convert one trace file of any size to Parquet as it is read, in little "
-    "memory; derived columns are computed on loading.")  # fmt: skip
+              "of the launched device work), calls (number of calls), or bytes (allocated memory).  "
+              "[default: cpu]")  # fmt: skip
+@click.option("--align", is_flag=True, help="Align the clocks of the ranks, using their common collectives. If some "
+              "ranks have no collectives in common with others, only the largest connected group is "
+              "aligned.")  # fmt: skip
+@click.option("--stream", is_flag=True, help="Convert one trace file to Parquet while reading it. This needs little "
+              "memory even for very large files. Derived columns are computed when the Parquet file is "
+              "loaded.")  # fmt: skip
 @click.option("--step", "steps", multiple=True, metavar="N|N-M", help="Export only these steps, and the device work "
-              "during them.")  # fmt: skip
+              "that runs during them.")  # fmt: skip
 @options.partial
 def export(
     sources: tuple[Path, ...],
@@ -45,11 +48,11 @@ def export(
     folded      stacks for flamegraph.pl, inferno, speedscope     .folded
     speedscope  timeline for speedscope.app                       .speedscope.json
     pprof       stacks for go tool pprof                          .pb.gz
-    csv         every event, every column                         .csv
-    parquet     the same, as perfkit stores it                    .parquet
+    csv         all events with all columns                       .csv
+    parquet     all events in perfkit's own format                .parquet
 
-    pprof needs: pip install "perfkit[pprof]". A SOURCE is a run folder or a trace file; several (one per rank) are read
-    as one profile.
+    The format pprof needs an extra: pip install "perfkit[pprof]". A SOURCE is a run folder or a trace file. Several
+    sources (one per rank) are read as one profile.
     """
     from perfkit_core.exporters import export
     from perfkit_core.plugins.contracts import ExportOptions
@@ -63,13 +66,13 @@ def export(
     export.check(chosen, export_options)
     if stream:
         if chosen.name != "parquet" or output is None or len(sources) != 1 or align or wanted is not None:
-            hint = "as in perfkit export trace.json -o trace.perfkit.parquet --stream"
-            raise UsageError("--stream writes all events of one trace file to a Parquet file", hint)
+            hint = "example: perfkit export trace.json -o trace.perfkit.parquet --stream"
+            raise UsageError("--stream can only write all events of one trace file to a Parquet file", hint)
         from perfkit_core.readers.load import stream as stream_events
 
         with working(f"streaming {sources[0].name}"):
             count = stream_events(sources[0], output, partial=partial)
-        click.echo(f"wrote {output}, {count} recorded events", err=True)
+        click.echo(f"wrote {output} with {count} events", err=True)
         return
     trace = loaded(sources, partial)
     if align:
@@ -88,4 +91,4 @@ def export(
     if missing:
         click.echo(f"note: {missing}", err=True)
     if output is not None:
-        click.echo(f"wrote {output}, {chosen.description}", err=True)
+        click.echo(f"wrote {output} ({chosen.description})", err=True)

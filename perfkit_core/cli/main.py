@@ -1,6 +1,6 @@
-"""The ``perfkit`` command: collects the commands of the plugins, and prints every error in one line.
+"""The ``perfkit`` command. It collects the commands of the plugins and prints every error in one line.
 
-It also sets up the process: outputs that were closed before it began, and how often garbage is collected.
+It also sets up the process: it opens closed standard streams and reduces garbage collection.
 """
 
 from __future__ import annotations
@@ -22,21 +22,22 @@ from perfkit_core.errors import PerfkitError
 from perfkit_core.plugins.manager import get_plugins
 
 FAILED: Final = 2
-"""Exit code of everything that perfkit refuses or cannot do."""
+"""Exit code for all errors."""
 INTERRUPTED: Final = 130
 """Exit code after Ctrl-C, as in shells: 128 + SIGINT."""
 DEBUG: Final = "PERFKIT_DEBUG"
-"""Environment variable: with "1", errors show their traceback."""
+"""Environment variable; the value "1" prints the traceback of an error."""
 OBJECTS: Final = 300_000
-"""New objects after which the youngest are collected: more than the imports make."""
+"""Number of new objects that starts a garbage collection. The imports create fewer objects."""
 _DEFAULT_THRESHOLD: Final = gc.get_threshold()
 
-# Arrow's own allocator keeps what it frees, in huge pages: 40 MB more for a trace of 35 MB. Read when it is imported.
+# Arrow's default allocator does not return freed memory: a trace of 35 MB needs 40 MB more than with the system's
+# allocator. Arrow reads the variable when it is imported.
 os.environ.setdefault("ARROW_DEFAULT_MEMORY_POOL", "system")
 
 
 class PluginGroup(click.Group):
-    """A group whose commands are those that the plugins register, in that order."""
+    """A command group with the commands that plugins register, in the order of registration."""
 
     def list_commands(self, ctx: click.Context) -> list[str]:
         return list(get_plugins().commands())
@@ -50,31 +51,33 @@ class PluginGroup(click.Group):
 @click.version_option(package_name="perfkit", prog_name="perfkit", message="%(prog)s %(version)s")
 @click.pass_context
 def perfkit(ctx: click.Context) -> None:
-    """Show why training or inference is slow, in the same terms for every framework.
+    """Show why training or inference is slow, with the same terms for every framework.
 
-    A SOURCE is a run folder that perfkit recorded, or a trace file that a profiler wrote.
+    Most commands read one or more SOURCEs. A SOURCE is a run folder that perfkit recorded, or a trace file that a
+    profiler wrote.
     """
     if ctx.invoked_subcommand is None:
         click.echo(ctx.get_help())
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Run the command line and return its exit code. Without ``arguments``, those of the process, which then ends."""
+    """Run the command line and return its exit code. None as ``arguments`` means ``sys.argv``; the process must exit
+    after that call."""
     _open_outputs()
     for stream in (sys.stdout, sys.stderr):
-        if hasattr(stream, "reconfigure"):  # a name that the terminal cannot encode is escaped
+        if hasattr(stream, "reconfigure"):  # characters that the terminal cannot encode are escaped
             stream.reconfigure(errors="backslashreplace")
     with collecting_rarely():
         try:
             result = perfkit.main(arguments, prog_name="perfkit", standalone_mode=False)
             sys.stdout.flush()
             if _nowhere.lost:
-                raise OSError(errno.EBADF, "it is closed, and nothing was printed", "standard output")
+                raise OSError(errno.EBADF, "closed, so nothing was printed", "standard output")
             code = result if isinstance(result, int) else 0
         except (click.Abort, KeyboardInterrupt):
             code = INTERRUPTED
         except BrokenPipeError:
-            # perfkit … | head is no error; what is still buffered must not raise when Python exits
+            # ``perfkit … | head`` is not an error. Python must not raise when it flushes stdout at exit.
             os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
             code = 0
         except Exception as error:
@@ -83,7 +86,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
             click.echo(f"perfkit: error: {_described(error)}", err=True)
             code = FAILED
     if arguments is None:
-        gc.freeze()  # the process ends: freeing all objects would only take time
+        gc.freeze()  # the process exits now, so freeing all objects would waste time
     return code
 
 
@@ -97,7 +100,7 @@ def _described(error: Exception) -> str:
         return _one_line(error.format_message())
     if isinstance(error, OSError):
         return f"{error.filename or 'output'}: {error.strerror or _one_line(error)}"
-    return f"unexpected {type(error).__name__}: {_one_line(error)}; {DEBUG}=1 shows where, please report it"
+    return f"unexpected {type(error).__name__}: {_one_line(error)}; please report it with the traceback ({DEBUG}=1)"
 
 
 def _one_line(text: Any) -> str:
@@ -106,10 +109,10 @@ def _one_line(text: Any) -> str:
 
 @contextlib.contextmanager
 def collecting_rarely() -> Iterator[None]:
-    """Collect garbage only after many new objects while the block runs.
+    """Make garbage collections rare within the block.
 
-    The imports of perfkit make a quarter of a million objects that stay; scanning them again and again took a third of
-    the time of a short command.
+    The imports of perfkit create a quarter of a million permanent objects. With Python's default thresholds, a short
+    command spent a third of its time on scanning these objects.
     """
     before = gc.get_threshold()
     gc.set_threshold(OBJECTS, *before[1:])
@@ -120,12 +123,12 @@ def collecting_rarely() -> Iterator[None]:
 
 
 def collect_as_usual() -> None:
-    """Collect garbage as often as Python does by default, from now on."""
+    """Restore Python's default thresholds of garbage collection."""
     gc.set_threshold(*_DEFAULT_THRESHOLD)
 
 
 class _Nowhere(io.RawIOBase):
-    """Takes what is written, and remembers that something was."""
+    """A stand-in for a closed stdout. It discards all bytes and sets ``lost``."""
 
     lost = False
 
@@ -141,10 +144,10 @@ _nowhere = _Nowhere()
 
 
 def _open_outputs() -> None:
-    """Open outputs that were closed before the process began (``>&-``, ``2>&-``); for Python they are None."""
+    """Replace stdout and stderr if they are closed (``>&-``, ``2>&-``), in which case Python sets them to None."""
     if sys.stdout is not None and sys.stderr is not None:
         return
-    # files that are opened later must not get their numbers, to which libraries write
+    # Libraries write to file descriptors 1 and 2, so files that are opened later must not get these descriptors.
     while os.open(os.devnull, os.O_RDWR) < 2:
         pass
     if sys.stdout is None:

@@ -1,4 +1,4 @@
-"""Options that several commands share, how their values are parsed, and what --workers, --scheduler and --shard do."""
+"""Options that several commands share, and functions that parse and apply their values."""
 
 from __future__ import annotations
 
@@ -21,22 +21,22 @@ if TYPE_CHECKING:
 
     _Number = click.ParamType[int]
 else:
-    _Number = click.ParamType  # click before 8.5 has no types for it
+    _Number = click.ParamType  # the class is not generic before click 8.5
 
 Command = TypeVar("Command", bound=Callable[..., Any])
 
 SUMMARY_FORMATS: Final = "text, markdown, json or csv"
 MOST: Final = 10**9
-"""More is a typing error."""
+"""Maximum value of an option that takes a whole number. A larger value is a typing error."""
 LARGEST_RANGE: Final = 1_000_000
-"""Steps that one ``--step N-M`` may name: more is a typing error."""
+"""Maximum number of steps in ``--step N-M``. A larger range is a typing error."""
 
 LOCATION: Final = as_path
-"""Type of an option: a path, or the address of a store, which click's own type would take for a path."""
+"""Option type: a local path or the address of a store such as ``s3://…``, which ``click.Path`` would not accept."""
 
 
 class Whole(_Number):
-    """Type of an option: a whole number, ``least`` or more. Raises UsageError."""
+    """Option type: a whole number that is at least ``least``. Raises UsageError."""
 
     name = "integer"
 
@@ -44,17 +44,17 @@ class Whole(_Number):
         self.least = least
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> int:
-        """Return the number of a text, or a default."""
+        """Return the value as a number; ``value`` is a text or the option's default."""
         text = str(value).strip()
         if re.fullmatch(r"[0-9]{1,10}", text) and self.least <= int(text) <= MOST:
             return int(text)
         option = param.opts[-1] if param else "the number"
         wrong = "too large" if re.fullmatch(r"[0-9]{10,}", text) else f"not a whole number of {self.least} or more"
-        raise UsageError(f"{option} {value!r} is {wrong}", f"as in {option} {max(self.least, 5)}")
+        raise UsageError(f"{option} {value!r} is {wrong}", f"example: {option} {max(self.least, 5)}")
 
 
 def writable(text: str) -> Path:
-    """Type of an option: where a file can be written. Raises UsageError."""
+    """Option type: the path of a file that can be written. Raises UsageError."""
     path = as_path(text)
     try:
         check_replaceable(path)
@@ -64,59 +64,61 @@ def writable(text: str) -> Path:
 
 
 sources = click.argument("sources", metavar="SOURCE...", nargs=-1, required=True, type=LOCATION)
-partial = click.option("--partial", is_flag=True, help="Keep the readable part of a damaged file.")
+partial = click.option("--partial", is_flag=True, help="Use the readable part of a damaged file instead of failing.")
 output = click.option("-o", "--output", type=writable, metavar="FILE",
-                      help="Write to FILE instead of the terminal; missing folders are created.")  # fmt: skip
+                      help="Write to FILE instead of the terminal. Missing folders are created.")  # fmt: skip
 language = click.option("--lang", type=click.Choice(LANGUAGES), default=LANGUAGES[0], envvar="PERFKIT_LANG",
                         expose_value=False, is_eager=True,
                         callback=lambda context, _, value: context.with_resource(speaking(value)),
-                        help="Language of the output (zh: Chinese).  [default: en]")  # fmt: skip
-"""``--lang NAME``; not passed to the command."""
+                        help="Language of the output: English (en) or Chinese (zh).  [default: en]")  # fmt: skip
+"""The option ``--lang NAME``. Its value is not passed to the command."""
 _OF_MANY_RANKS: Final = (
     click.option("--workers", type=Whole(1), default=1, metavar="N",
-                 help="Processes that read ranks in parallel.  [default: 1]"),
-    click.option("--scheduler", metavar="ADDRESS", help="Read the ranks on the Dask cluster of this scheduler."),
-    click.option("--shard", metavar="I/N", help="Read only the I-th of N shards of the ranks, into partials (-o "
-                 "NAME.perfkit.partial); the same command merges the partials of all shards."),
+                 help="Number of processes that read ranks in parallel.  [default: 1]"),
+    click.option("--scheduler", metavar="ADDRESS", help="Read the ranks on a Dask cluster. ADDRESS is the address of "
+                 "its scheduler."),
+    click.option("--shard", metavar="I/N", help="Split the ranks into N shards, read only the I-th shard, and write "
+                 "its partial results to a file (-o NAME.perfkit.partial). To merge all shards, run the same command "
+                 "on these files."),
 )  # fmt: skip
 
 
 def format_option(formats: str) -> Callable[[Command], Command]:
-    """Return ``--format NAME``; plugins may add to ``formats``."""
-    text = f"Format of the output: {formats}.  [default: by the name of FILE, else text]"
+    """Return the option ``--format NAME``. ``formats`` lists the built-in formats for the help."""
+    text = f"Output format: {formats}.  [default: by the suffix of FILE, else text]"
     return click.option("--format", "format_name", metavar="NAME", help=text)
 
 
 def limit_option(default: str) -> Callable[[Command], Command]:
-    """Return ``--limit N``, with what happens without it."""
-    text = f"Rows of each table, 0 for all.  [default: {default}]"
+    """Return the option ``--limit N``. ``default`` describes the default for the help."""
+    text = f"Maximum number of rows per table; 0 shows all rows.  [default: {default}]"
     return click.option("--limit", type=Whole(), metavar="N", help=text)
 
 
 def many_ranks(command: Command) -> Command:
-    """Add ``--workers``, ``--scheduler`` and ``--shard``."""
+    """Add the options ``--workers``, ``--scheduler`` and ``--shard`` to a command."""
     for option in reversed(_OF_MANY_RANKS):
         command = option(command)
     return command
 
 
 def names(values: Iterable[str]) -> list[str]:
-    """Return repeated and comma-separated values as one list: ("a,b", "c") → a, b, c."""
+    """Return all values of a repeated, comma-separated option: ("a,b", "c") → ["a", "b", "c"]."""
     return [part.strip() for value in values for part in value.split(",") if part.strip()]
 
 
 def steps(values: Iterable[str]) -> tuple[int, ...] | None:
-    """Return the step numbers of ``N`` and ``N-M`` (both included), None without values. Raises UsageError."""
+    """Return the step numbers of the values ``N`` and ``N-M`` (M included), or None without values. Raises
+    UsageError."""
     numbers: dict[int, None] = {}
     for value in names(values):
         match = re.fullmatch(r"(\d+)(?:-(\d+))?", value)
         if match is None:
-            raise UsageError(f"not a step: {value!r}", "write a number as in --step 5, or a range as in --step 5-8")
+            raise UsageError(f"--step {value!r} is not a step number or range", "example: --step 5, or --step 5-8")
         first, last = int(match[1]), int(match[2] or match[1])
         if not first <= last < first + LARGEST_RANGE:
-            raise UsageError(
-                f"not a range of steps: {value!r}", "the last step must not be below the first: --step 5-8"
-            )
+            problem = "ends before it begins" if last < first else f"has more than {LARGEST_RANGE:,} steps"
+            raise UsageError(f"--step {value!r} {problem}", "example: --step 5-8")
         numbers |= dict.fromkeys(range(first, last + 1))
     return tuple(numbers) or None
 
@@ -125,18 +127,21 @@ def steps(values: Iterable[str]) -> tuple[int, ...] | None:
 def profile(
     sources: Sequence[Path], keep: bool, workers: int, scheduler: str | None, together_bytes: int = 0
 ) -> Iterator[Profile]:
-    """Return the profile of the sources, with a spinner that shows the progress. ``together_bytes``: ranks that are not
-    larger are read as one trace, unless there are workers. Raises SourceError and UsageError."""
+    """Open the profile of the sources and show the progress with a spinner.
+
+    Ranks with a total size of at most ``together_bytes`` are read as one trace, unless --workers or --scheduler is
+    used. Raises SourceError and UsageError.
+    """
     from perfkit_core.ranks.profile import opened
 
     if scheduler is not None and workers > 1:
-        raise UsageError("--workers and --scheduler exclude each other", "a cluster has its own workers")
+        raise UsageError("--workers and --scheduler cannot be combined", "a Dask cluster has its own workers")
     with reading(sources) as say:
         yield opened(sources, keep, workers, scheduler, say, together_bytes)
 
 
 def views_of_partials(profile: Profile) -> tuple[str, ...]:
-    """Return the views that partials hold; nothing for other profiles, which can compute any view."""
+    """Return the names of the views in the partials of a profile; empty if the profile was not read from partials."""
     from perfkit_core.ranks.profile import Reduced
 
     return profile.stored.job.views if isinstance(profile, Reduced) else ()
@@ -157,10 +162,10 @@ def write_shard(
 
     match = re.fullmatch(r"(\d{1,6})/(\d{1,6})", shard)
     if match is None or not 1 <= int(match[1]) <= int(match[2]):
-        raise UsageError(f"not a shard: {shard!r}", "the first of four is 1/4, the last 4/4")
+        raise UsageError(f"--shard {shard!r} is not I/N", "for four shards, use 1/4 to 4/4")
     number, of = int(match[1]), int(match[2])
     if output is None or not output.name.endswith(files.SUFFIX):
-        raise UsageError("--shard writes partials", f"-o NAME{files.SUFFIX}")
+        raise UsageError("--shard requires an output file for partial results", f"use -o NAME{files.SUFFIX}")
     if average:
         check_average(views)
     job = plan.Job(tuple(view.name for view in views), request, average, keep)
@@ -176,5 +181,5 @@ def write_shard(
     )  # fmt: skip
     files.write(stored, output)
     ranks = f"{len(whole.ranks)} rank{'s' if whole.ranks[1:] else ''}"
-    empty = "" if count else f": shard {shard} contains none of the {ranks} and is empty"
+    empty = "" if count else f": shard {shard} is empty, because there are only {ranks}"
     click.echo(f"wrote {output}{empty}", err=True)

@@ -1,5 +1,7 @@
-"""Where a rendered report goes: the terminal, a pipe, or a file that appears only when it is complete. What long work
-shows meanwhile: a spinner on a terminal, nothing in a pipe."""
+"""Output of reports to the terminal, a pipe or a file, and the spinner that a terminal shows during long work.
+
+A file appears only when it is complete.
+"""
 
 from __future__ import annotations
 
@@ -22,8 +24,8 @@ if TYPE_CHECKING:
     from perfkit_core.report.model import Report
 
 FOR_PEOPLE: Final = ("text", "markdown", "html")
-"""Formats that show the first rows of long tables; all others get whole tables."""
-COMPILING: Final = " (compiling its loops, once on this machine)"
+"""Formats that show only the first rows of long tables. Other formats contain all rows."""
+COMPILING: Final = " (compiling functions; this happens once per machine)"
 _SUFFIXES: Final = {
     "": "text", ".txt": "text", ".log": "text", ".json": "json", ".csv": "csv", ".md": "markdown",
     ".markdown": "markdown", ".html": "html", ".htm": "html",
@@ -31,26 +33,25 @@ _SUFFIXES: Final = {
 
 
 def renderer(name: str | None, output: Path | None = None, without: tuple[str, ...] = ()) -> Renderer:
-    """Return the renderer of this name, or for the suffix of ``output``, or text; never one of ``without``.
-
-    Raises UsageError with the known ones.
-    """
+    """Return the renderer ``name``. None selects the renderer by the suffix of ``output``, or text without an output.
+    ``without`` lists formats that the command does not support. Raises UsageError."""
     known = {key: value for key, value in get_plugins().renderers().items() if key not in without}
-    elsewhere = "; perfkit report writes HTML" if without else ""
+    elsewhere = "; use perfkit report for HTML" if without else ""
     if name is None:
         suffixes = _SUFFIXES | {f".{key}": key for key in known}
         suffix = output.suffix.lower() if output else ""
         if suffix not in suffixes:
             shown = ", ".join(end for end, key in _SUFFIXES.items() if end and key in known)
-            raise UsageError(f"{output}: no format has the suffix {suffix}", f"--format, or one of {shown}{elsewhere}")
+            hint = f"use --format, or one of {shown}{elsewhere}"
+            raise UsageError(f"{output}: no format has the suffix {suffix}", hint)
         name = suffixes[suffix]
     if name not in known:
-        raise UsageError(f"no format {name!r} here", f"known: {', '.join(known)}{elsewhere}")
+        raise UsageError(f"unsupported format {name!r}", f"known: {', '.join(known)}{elsewhere}")
     return known[name]
 
 
 def emit(report: Report, chosen: Renderer, output: Path | None) -> None:
-    """Render a report to ``output``, or to the terminal. Raises UsageError where the file cannot be written."""
+    """Write a rendered report to ``output``, or to stdout if ``output`` is None. Raises UsageError."""
     if output is not None:
         write(chosen.render(report), output)
         return
@@ -65,7 +66,7 @@ def emit(report: Report, chosen: Renderer, output: Path | None) -> None:
 
 
 def write(text: str, path: Path) -> None:
-    """Write a text file as UTF-8, all of it or nothing; missing folders are created. Raises UsageError."""
+    """Write a UTF-8 file atomically. Missing folders are created. Raises UsageError."""
     try:
         with replacing(path) as file:
             file.write_text(text, encoding="utf-8", errors="backslashreplace", newline="\n")
@@ -74,14 +75,13 @@ def write(text: str, path: Path) -> None:
 
 
 def say_written(output: Path | None) -> None:
-    """Say which file was written, where the report went to one."""
     if output is not None:
         click.echo(f"wrote {output}", err=True)
 
 
 def refuse_overwriting(output: Path | None, sources: Iterable[Path]) -> None:
-    """Raises UsageError where ``output`` is one of the sources, or a file that a folder among them is read from.
-    Folders in stores are not looked through."""
+    """Raise UsageError if ``output`` is a source, or a file that is read from a source folder. Folders in remote stores
+    are not searched."""
     if output is None:
         return
     written = identity(output)
@@ -99,7 +99,7 @@ def refuse_overwriting(output: Path | None, sources: Iterable[Path]) -> None:
 
 
 def refuse_overwriting_below(output: Path | None, folder: Path) -> None:
-    """Raises UsageError where ``output`` is a profile below a folder that is searched."""
+    """Raise UsageError if ``output`` is an existing profile below ``folder``."""
     if output is None or is_remote(output) or is_remote(folder) or not output.is_file():
         return
     from perfkit_core.report.run_list import recognised
@@ -114,8 +114,10 @@ def _overwrites(output: Path) -> UsageError:
 
 @contextlib.contextmanager
 def working(text: str) -> Iterator[Callable[[str], None]]:
-    """Show ``text`` while the block runs, and then what is given to the function that it yields; also that functions
-    are compiled, while they are."""
+    """Show a spinner with ``text`` while the block runs, if stderr is a terminal.
+
+    The yielded function replaces the text. The spinner also shows that functions are being compiled.
+    """
     if not sys.stderr.isatty():
         yield lambda text: None
         return
@@ -133,19 +135,17 @@ def working(text: str) -> Iterator[Callable[[str], None]]:
             shown[1] = COMPILING if begun else ""
             say(shown[0])
 
-        from perfkit_core.runtime import compile  # imports numpy, which help does without
+        from perfkit_core.runtime import compile  # imports numpy, which would slow down --help
 
         with compile.watched(compiling):
             yield say
 
 
 def reading(sources: Sequence[Path]) -> contextlib.AbstractContextManager[Callable[[str], None]]:
-    """Show that the sources are read, as in :func:`working`."""
     return working(f"reading {', '.join(map(str, sources[:3]))}")
 
 
 def loaded(sources: Sequence[Path], partial: bool) -> Trace:
-    """Read the sources with a spinner. Raises SourceError."""
     from perfkit_core.readers.load import load
 
     with reading(sources):

@@ -1,24 +1,21 @@
-"""``perfkit plugins``: what is installed, and what does not work."""
+"""``perfkit plugins``: list plugins, views and load errors."""
 
 from __future__ import annotations
 
-from typing import Any, Final
+from typing import Any
 
 import click
 
 from perfkit_core.cli import options, output
 from perfkit_core.plugins.manager import get_plugins
 
-_PREFIX: Final = "perfkit_"
-"""The beginning of the name of every hook."""
-
 
 @click.command()
 @options.format_option(options.SUMMARY_FORMATS)
 def plugins(format_name: str | None) -> None:
-    """List plugins and views, and why a plugin does not load.
+    """List plugins and views, and the errors of plugins that fail to load.
 
-    Lists the plugins with what they add, and the views with their groupings.
+    Shows what each plugin adds, and the groupings of each view.
     """
     import pandas as pd
 
@@ -26,7 +23,7 @@ def plugins(format_name: str | None) -> None:
 
     chosen = output.renderer(format_name)
     installed = get_plugins()
-    # calls every hook, so that a plugin that fails only then is listed with its error
+    # Every hook is called, so that a plugin that fails in a hook is listed with its error.
     installed.operator_names(None)
     installed.remedies(None)
     provided: list[tuple[Any, ...]] = [
@@ -48,13 +45,13 @@ def plugins(format_name: str | None) -> None:
         for view in installed.views().values()
     ]
     listed = [
-        (p.name, p.origin, ", ".join(hook.removeprefix(_PREFIX) for hook in p.hooks) or None, p.error or "ok")
+        (p.name, p.origin, ", ".join(hook.removeprefix("perfkit_") for hook in p.hooks) or None, p.error or "ok")
         for p in installed.listed.values()
     ]
     tables: dict[str, tuple[str, list[str], list[tuple[Any, ...]]]] = {
         "plugins": ("Installed", ["name", "origin", "hooks", "status"], listed),
         "views": ("Views: perfkit summary --view NAME or GROUP", ["name", "group", "title", "by", "native"], views),
-        "provided": ("What else they provide", ["what", "name", "description"], provided),
+        "provided": ("Other contributions of the plugins", ["what", "name", "description"], provided),
     }
     sections = tuple(
         Section(name, title, pd.DataFrame(rows, columns=columns, dtype=object))

@@ -1,6 +1,6 @@
-"""``perfkit record``: profiles a script that knows nothing of perfkit.
+"""``perfkit record``: profile an unmodified script.
 
-Runs the script as Python itself would, under the recorder of the framework that it imports.
+The script runs as Python itself would run it, under the recorder of the framework that the script imports.
 """
 
 from __future__ import annotations
@@ -32,22 +32,24 @@ if TYPE_CHECKING:
     epilog="Example: perfkit record -o runs/baseline train.py --epochs 1",
 )
 @click.option("-o", "--output", type=shared.LOCATION, metavar="DIR",
-              help="Run folder to write; created if missing.  [default: runs/SCRIPT-DATE-TIME]")  # fmt: skip
+              help="Write the recording to this run folder, which is created if it does not exist.  "
+              "[default: runs/SCRIPT-DATE-TIME]")  # fmt: skip
 @click.option("--steps", type=shared.Whole(1), default=20, show_default=True, metavar="N",
-              help="Stop recording after N optimizer steps; the script continues.")  # fmt: skip
-@click.option("--shapes", is_flag=True, help="Record the shapes of operators' inputs, for --by shape.")
-@click.option("--memory", is_flag=True, help="Record allocations and frees, for the views of memory.")
-@click.option("--stacks", is_flag=True, help="Record Python stacks, for the views code and modules and for --by stack; "
-              "the slowest option.")  # fmt: skip
-@click.option("--flops", is_flag=True, help="Record FLOPs of operators.")
+              help="Stop recording after N optimizer steps. The script runs on without recording.")  # fmt: skip
+@click.option("--shapes", is_flag=True, help="Record the input shapes of operators. --by shape needs them.")
+@click.option("--memory", is_flag=True, help="Record memory allocations and frees. The memory views need them.")
+@click.option("--stacks", is_flag=True, help="Record Python stacks. The views code and modules and --by stack need "
+              "them. This option slows the steps most.")  # fmt: skip
+@click.option("--flops", is_flag=True, help="Record the FLOPs of operators.")
 @click.argument("script", type=click.Path(path_type=Path))
 @click.argument("arguments", nargs=-1, type=click.UNPROCESSED, metavar="[ARGS]...")
 def record(output: Path | None, steps: int, script: Path, arguments: tuple[str, ...], **options: bool) -> None:
-    """Run SCRIPT with ARGS and record it, without changing it.
+    """Run SCRIPT with ARGS and record it. The script needs no change.
 
-    Records the framework that the script imports. The exit code is that of the script; the recording is kept however
-    the script ends. Times, launches and steps are always recorded; each option slows the steps, and is refused if the
-    framework's profiler cannot record it.
+    perfkit records with the profiler of the framework that the script imports. The exit code is the exit code of the
+    script. The recording is kept even if the script fails. Times, launches and steps are always recorded. Each of the
+    options --shapes, --memory, --stacks and --flops slows the steps; perfkit rejects an option that the framework's
+    profiler does not support.
     """
     if not script.is_file():
         raise CaptureError(f"{script}: no such file", "check the path")
@@ -65,7 +67,7 @@ def record(output: Path | None, steps: int, script: Path, arguments: tuple[str, 
 
 
 class Session:
-    """The recording of one script: begins with the first framework that it imports."""
+    """The recording of one script. Recording begins when the script imports a framework."""
 
     def __init__(self, run_dir: Path, steps: int, options: Mapping[str, bool]) -> None:
         self.run_dir = run_dir
@@ -75,23 +77,23 @@ class Session:
         self._recording: Recording | None = None
 
     def check(self, script: Path) -> None:
-        """Refuse what would fail only after the script has run, or break it. Raises CaptureError."""
+        """Raise CaptureError if the script starts a profiler itself, or if the run folder is not writable."""
         from perfkit_core.system import failures
 
         if profiles_itself(script, self._recorders):
             raise CaptureError(
-                f"{script} starts its own profiler, and a process can have only one",
-                "run it with python and pass perfkit's trace_handler as on_trace_ready",
+                f"{script} starts a profiler itself, and a process can have only one profiler",
+                "run the script with python, and pass perfkit's trace_handler to its profiler as on_trace_ready",
             )
         reason = failures.why_unwritable(self.run_dir)
         if reason is not None:
             raise CaptureError(f"{self.run_dir}: cannot be written ({reason})", "choose another -o")
 
     def run(self, script: Path) -> int:
-        """Run the script under the recorder of its framework; return its exit code. Raises CaptureError."""
-        named = [name for name in imported_by(script, self._recorders) if installed(name)]
-        if named:
-            self._begin(named[0])
+        """Run the script under the recorder of its framework. Return the exit code. Raises CaptureError."""
+        imported = [name for name in imported_by(script, self._recorders) if installed(name)]
+        if imported:
+            self._begin(imported[0])
             return run(script)
         with packages.FirstImport(self._recorders, self._begin):
             return run(script)
@@ -105,36 +107,36 @@ class Session:
             raise CaptureError(f"{framework} cannot be recorded ({type(error).__name__}: {error})") from error
 
     def finish(self) -> int:
-        """End the recording, say where it is, and return the number of its files. Raises CaptureError."""
+        """End the recording, print its folder, and return the number of files. Raises CaptureError."""
         try:
             files = self._recording.finish() if self._recording is not None else 0
         finally:
-            if not paths.is_remote(self.run_dir):  # a store has no empty folders
-                with contextlib.suppress(OSError):  # only an empty folder can be removed
+            if not paths.is_remote(self.run_dir):  # remote stores have no empty folders
+                with contextlib.suppress(OSError):  # rmdir fails if the folder is not empty
                     self.run_dir.rmdir()
         if files:
             click.echo(f"perfkit: recorded {self.run_dir}; next: perfkit report {self.run_dir}", err=True)
         return files
 
     def nothing(self, script: Path) -> str:
-        """Say why there is no recording."""
+        """Return the reason why no file was recorded."""
         if self._recording is not None:
             return f"{script}: nothing could be recorded"
-        known = ", ".join(self._recorders) or "none, no adapter is installed"
-        return f"{script} imported no framework that perfkit can record (known: {known})"
+        known = ", ".join(self._recorders) or "none, because no adapter is installed"
+        return f"{script} imported no framework that perfkit can record (known frameworks: {known})"
 
 
 def prepare(script: Path, arguments: Sequence[str]) -> None:
-    """Set ``sys.argv``, ``sys.path[0]`` and garbage collection as ``python script arguments`` has them."""
+    """Set ``sys.argv``, ``sys.path[0]`` and garbage collection as ``python SCRIPT ARGS`` would set them."""
     main.collect_as_usual()
     sys.argv = [str(script), *arguments]
     sys.path[:1] = [str(script.resolve().parent)]
 
 
 def run(script: Path) -> int:
-    """Run the script as ``__main__`` and return its exit code. Its errors print their own traceback.
+    """Run the script as ``__main__`` and return its exit code. An error of the script prints a traceback.
 
-    Raises only PerfkitError, when recording could not begin.
+    Raises only PerfkitError, if the recording cannot begin.
     """
     try:
         runpy.run_path(str(script), run_name="__main__")
@@ -146,7 +148,7 @@ def run(script: Path) -> int:
     except PerfkitError:
         raise
     except BaseException as error:
-        # from the script's first frame on: how perfkit runs it would only confuse
+        # The traceback begins at the script's first frame, without the frames of perfkit.
         frames = error.__traceback__
         while frames is not None and frames.tb_frame.f_code.co_filename != str(script):
             frames = frames.tb_next
@@ -157,15 +159,14 @@ def run(script: Path) -> int:
 
 
 def _parsed(script: Path) -> ast.AST:
-    """Return the syntax tree; an empty one for a script with errors, as Python reports them better when it runs."""
     try:
         return ast.parse(script.read_bytes())
     except (SyntaxError, ValueError):
-        return ast.Module([], [])
+        return ast.Module([], [])  # Python reports the error when it runs the script
 
 
 def imported_by(script: Path, wanted: Collection[str]) -> list[str]:
-    """Return those of ``wanted`` that the script's own text imports anywhere, in its order."""
+    """Return the modules among ``wanted`` that an import statement in the script names, in the order of the script."""
     imports = [node for node in ast.walk(_parsed(script)) if isinstance(node, (ast.Import, ast.ImportFrom))]
     modules: list[str] = []
     for node in sorted(imports, key=lambda node: node.lineno):
@@ -182,12 +183,12 @@ _UNCERTAIN = (
     ast.FunctionDef, ast.AsyncFunctionDef, ast.Lambda, ast.If, ast.IfExp, ast.BoolOp, ast.Match, ast.Try, ast.For,
     ast.While, ast.comprehension,
 )  # fmt: skip
-"""Nodes whose content may run or not."""
+"""Syntax nodes whose content may not run."""
 
 
 def profiles_itself(script: Path, frameworks: Collection[str]) -> bool:
-    """Whether the script certainly makes a profiler of one of the frameworks (``torch.profiler.profile()``, …): in a
-    line that always runs, neither in a function nor in a branch."""
+    """Return whether a statement outside functions and branches creates a profiler of one of the frameworks, such as
+    ``torch.profiler.profile()``."""
     tree = _parsed(script)
     modules: set[str] = set()
     classes: set[str] = set()
@@ -212,7 +213,7 @@ def profiles_itself(script: Path, frameworks: Collection[str]) -> bool:
 
 
 def _certain(node: ast.AST) -> Iterator[ast.AST]:
-    """Yield what is below a node and runs with it."""
+    """Yield the descendants of a node that always run if the node runs."""
     for child in ast.iter_child_nodes(node):
         if not isinstance(child, _UNCERTAIN):
             yield child
@@ -220,7 +221,7 @@ def _certain(node: ast.AST) -> Iterator[ast.AST]:
 
 
 def installed(name: str) -> bool:
-    """Whether a top-level module can be found, without importing it."""
+    """Return whether a top-level module is installed. The module is not imported."""
     try:
         return importlib.util.find_spec(name) is not None
     except (ImportError, ValueError):

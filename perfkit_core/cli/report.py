@@ -1,4 +1,4 @@
-"""``perfkit report``: one HTML page to send to a colleague."""
+"""``perfkit report``: write a self-contained HTML page."""
 
 from __future__ import annotations
 
@@ -13,13 +13,13 @@ from perfkit_core.errors import UsageError
 
 _SUFFIXES: Final = ("", ".html", ".htm")
 _TOGETHER_BYTES: Final = 64 << 20
-"""Ranks that are not larger are read as one trace: only then a page has a timeline and advice."""
+"""Maximum total size of ranks that are read as one trace, so that the page has a timeline and advice."""
 
 
 @click.command(epilog="Example: perfkit report runs/baseline -o baseline.html")
 @options.sources
 @click.option("-o", "--output", type=options.writable, default=Path("report.html"), show_default=True,
-              metavar="FILE", help="The page to write; missing folders are created.")  # fmt: skip
+              metavar="FILE", help="Write the page to FILE. Missing folders are created.")  # fmt: skip
 @options.language
 @options.partial
 @options.many_ranks
@@ -28,9 +28,10 @@ def report(
 ) -> None:
     """Write one self-contained HTML page that works offline.
 
-    A SOURCE is a run folder, a trace file or a folder of trace files; several (one or more per rank) are read as one
-    profile. Ranks of more than 64 MiB in all are read one by one, and always with --workers, --scheduler and --shard;
-    the page then has no timeline, memory curve or advice. Partials (--shard) are merged.
+    A SOURCE is a run folder, a trace file or a folder of trace files. Several sources (one or more per rank) are read
+    as one profile. If the files of all ranks together exceed 64 MiB, or with --workers, --scheduler or --shard, the
+    ranks are read one by one. The page then has no timeline, no memory curve and no advice. Partial results written by
+    --shard are merged.
     """
     from perfkit_core.pages.profile import REQUEST, page_views, run_report
     from perfkit_core.report.summary import read_from
@@ -40,15 +41,15 @@ def report(
         options.write_shard(shard, sources, output, page_views(), REQUEST, partial)
         return
     if output.suffix.lower() not in _SUFFIXES:
-        hint = "name it .html; perfkit summary -o writes other formats"
-        raise UsageError(f"{output}: a report is an HTML page", hint)
+        hint = "use a name that ends in .html, or perfkit summary -o for other formats"
+        raise UsageError(f"{output}: perfkit report writes only HTML", hint)
     with options.profile(sources, partial, workers, scheduler, _TOGETHER_BYTES) as profile:
         of_partials = options.views_of_partials(profile)
         lacking = [view.name for view in page_views() if of_partials and view.name not in of_partials]
         if lacking:
             shown = ", ".join(lacking[:3]) + (f" and {len(lacking) - 3} more" if lacking[3:] else "")
-            hint = "make them with perfkit report --shard"
-            raise UsageError(f"the partials lack tables of the page ({shown})", hint)
+            hint = "create the partials with perfkit report --shard"
+            raise UsageError(f"the partials lack these tables of the page: {shown}", hint)
         page = run_report(profile)
         write(renderer("html").render(page if of_partials else read_from(page, sources)), output)
     say_written(output)

@@ -1,4 +1,4 @@
-"""``perfkit runs``: the runs in a folder, to pick one from."""
+"""``perfkit runs``: list the runs in a folder."""
 
 from __future__ import annotations
 
@@ -18,15 +18,17 @@ if TYPE_CHECKING:
 
 @click.command(epilog="Example: perfkit runs runs/")
 @click.argument("folder", metavar="DIR", type=options.LOCATION)
-@click.option("--read-files", is_flag=True, help="Read trace files completely, for their steps and findings.")
-@options.limit_option("all")
+@click.option("--read-files", is_flag=True, help="Read all trace files completely, to show their steps and "
+              "data-quality warnings.")  # fmt: skip
+@options.limit_option("all rows")
 @options.format_option(f"{options.SUMMARY_FORMATS}, or html")
 @options.output
 @options.language
 def runs(folder: Path, read_files: bool, limit: int | None, format_name: str | None, output: Path | None) -> None:
     """List the runs below a folder, newest first.
 
-    Shows each run folder, stored run and trace file with its main figures, or why it cannot be read.
+    The list shows the main figures of each run folder, Parquet file and trace file, or the reason why it cannot be
+    read.
     """
     from perfkit_core.report import model, run_list
 
@@ -42,7 +44,7 @@ def runs(folder: Path, read_files: bool, limit: int | None, format_name: str | N
             older_and_newer = " ".join(intact["path"].iloc[[1, 0]])
             note.append(say("To compare two: {command}.", command=f"perfkit compare {older_and_newer}"))
         if not read_files and bool(intact["events"].isna().any()):
-            note.append(say("Trace files are listed unread; --read-files reads them for their figures."))
+            note.append(say("Trace files were not read. Use --read-files to read them and show their figures."))
     if chosen.name in FOR_PEOPLE:
         table = _for_people(table, folder)
     elif limit:
@@ -55,8 +57,8 @@ def runs(folder: Path, read_files: bool, limit: int | None, format_name: str | N
 
 
 def _for_people(table: pd.DataFrame, folder: Path) -> pd.DataFrame:
-    """Return relative paths, dates to the second, and no empty columns. The date is when recording began, and of unread
-    files when they were written."""
+    """Return the table with relative paths, dates to the second and without empty columns. The heading of the date
+    says whether it is the start of the recording, or the time when an unread file was written."""
     table = table.copy()
     table["path"] = [str(as_path(path).relative_to(as_path(readable(folder)))) for path in table["path"]]
     table["recorded_at"] = table["recorded_at"].dt.strftime("%Y-%m-%d %H:%M:%S").astype(object)

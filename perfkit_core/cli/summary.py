@@ -1,4 +1,4 @@
-"""``perfkit summary``: tables in the terminal, or for a script."""
+"""``perfkit summary``: print the tables of views."""
 
 from __future__ import annotations
 
@@ -16,43 +16,45 @@ from perfkit_core.plugins.contracts import ViewRequest
 
 DEFAULT_VIEWS: Final = ("partition", "model", "operators")
 _FILTERS: Final = (
-    click.option("--by", multiple=True, metavar="GROUPING", help="Split the rows of views that have this grouping: "
-        "shape, "
-                 "stack, stack=N (innermost frames), overload, thread, label, scope, module, phase, step, device, "
-                 "rank, operator, stream, launch, category, … 'perfkit plugins' lists the groupings of each view; "
-                 "families.operator splits the view families only."),
-    click.option("--step", "steps", multiple=True, metavar="N|N-M", help="Count only these steps."),
-    click.option("--filter", "pattern", metavar="REGEX", help="Count only events whose name contains a match (RE2)."),
-    click.option("--kind", metavar="REGEX", help="Count only events whose kind or category contains a match."),
-    click.option("--device", metavar="REGEX", help="Count only events whose device contains a match."),
-    click.option("--average", is_flag=True, help="Show the average step: sums over the steps, divided by their "
-                 "number."),
-    click.option("--native", is_flag=True, help="Show the numbers of the framework's own tables where ours differ."),
-    click.option("--sort", metavar="COLUMN", help="Sort by this column, largest first; named as in --format json, or "
-                 "as a grouping (shape, thread)."),
-    click.option("--ascending", is_flag=True, help="Sort with the smallest first."),
-    click.option("--show", metavar="REGEX", help="Show only rows whose text contains a match (in a tree: whose name)."),
-    click.option("--hide", metavar="REGEX", help="Hide rows whose text contains a match; they stay counted."),
-    click.option("--start", metavar="REGEX", help="Begin a tree at the rows whose name contains a match."),
-    click.option("--trim", metavar="REGEX", help="End a tree above the rows whose name contains a match."),
-    click.option("--depth", type=options.Whole(), metavar="N", help="Deepest level of a tree; roots are 0."),
+    click.option("--by", multiple=True, metavar="GROUPING", help="Split the rows of views by this grouping: shape, "
+                 "stack, stack=N (the N innermost frames), overload, thread, label, scope, module, phase, step, "
+                 "device, rank, operator, stream, launch, category, … 'perfkit plugins' lists the groupings of each "
+                 "view. VIEW.GROUPING, such as families.operator, splits only one view."),
+    click.option("--step", "steps", multiple=True, metavar="N|N-M", help="Count only events in these steps."),
+    click.option("--filter", "pattern", metavar="REGEX", help="Count only events whose name matches."),
+    click.option("--kind", metavar="REGEX", help="Count only events whose kind or category matches."),
+    click.option("--device", metavar="REGEX", help="Count only events whose device matches."),
+    click.option("--average", is_flag=True, help="Show the average step: divide sums by the number of steps."),
+    click.option("--native", is_flag=True, help="Show the numbers that the framework's own profiler reports, where "
+                 "they differ from perfkit's numbers."),
+    click.option("--sort", metavar="COLUMN", help="Sort by this column, with the largest value first. COLUMN is a "
+                 "column name as in --format json, or a grouping such as shape or thread."),
+    click.option("--ascending", is_flag=True, help="Sort with the smallest value first."),
+    click.option("--show", metavar="REGEX", help="Show only rows with a matching text; in a tree, rows with a matching "
+                 "name."),
+    click.option("--hide", metavar="REGEX", help="Hide rows with a matching text. Totals still include them."),
+    click.option("--start", metavar="REGEX", help="Show only the parts of a tree at and below matching names."),
+    click.option("--trim", metavar="REGEX", help="Cut a tree above matching names."),
+    click.option("--depth", type=options.Whole(), metavar="N", help="Show a tree down to level N; the roots are level "
+                 "0."),
     click.option("--min", "minimums", multiple=True, metavar="COLUMN=VALUE",
-                 help="Show only rows with this value or more: total_cpu_ns=1ms, flops=1e6, self_cpu_ratio=5%. "
-                     "Units: ns, us, "
-                 "ms, s; B, KiB, MiB, GiB, KB, MB, GB (decimal); K, M, G, T (thousand, million, …); %."),
-    click.option("--displayed-only", is_flag=True, help="Let sums over the rows of a tree (modules, code) count only "
-                 "what is shown."),
-    click.option("--columns", multiple=True, metavar="COLUMN", help="Show only these columns, in this order, besides "
-                 "those that identify a row (name, groupings)."),
-    click.option("--unit", type=click.Choice(["ns", "us", "ms", "s"]), help="Unit of all times in text and markdown."),
+                 help="Show only rows whose value is at least VALUE. Examples: total_cpu_ns=1ms, flops=1e6, "
+                 "self_cpu_ratio=5%. Units: ns, us, ms, s; B, KiB, MiB, GiB; KB, MB, GB (decimal); K, M, G, T "
+                 "(thousand, million, …); %."),
+    click.option("--displayed-only", is_flag=True, help="Exclude hidden rows from the sums of a tree (views modules "
+                 "and code)."),
+    click.option("--columns", multiple=True, metavar="COLUMN", help="Show only these columns, in this order, after "
+                 "the columns that identify a row (name and groupings)."),
+    click.option("--unit", type=click.Choice(["ns", "us", "ms", "s"]), help="Use this unit for all times in text and "
+                 "markdown."),
 )  # fmt: skip
-"""What is counted and what is shown: the options of ViewRequest and Display."""
+"""Options of the fields of a ViewRequest and a Display."""
 _DISPLAY: Final = ("sort", "ascending", "show", "hide", "start", "trim", "depth", "displayed_only", "average", "unit")
-"""Fields of a Display whose options have the same names and values."""
+"""Fields of a Display that have the same names and values as their options."""
 
 
 def filters(command: options.Command) -> options.Command:
-    """Give a command the options for what is counted and what is shown."""
+    """Add the options that select the counted events and the displayed rows to a command."""
     for option in reversed(_FILTERS):
         command = option(command)
     return command
@@ -60,11 +62,11 @@ def filters(command: options.Command) -> options.Command:
 
 @click.command(epilog="Example: perfkit summary runs/baseline --view operators --sort self_device_ns --by shape")
 @options.sources
-@click.option("--view", "views", multiple=True, metavar="NAME", help="Show this view or group of views, or all. "
-              "Repeat it or use commas for several; 'perfkit plugins' lists them.  "
+@click.option("--view", "views", multiple=True, metavar="NAME", help="Show this view or group of views; 'all' shows "
+              "every view. Repeat the option or use commas for several views. 'perfkit plugins' lists all views.  "
               f"[default: {','.join(DEFAULT_VIEWS)}]")  # fmt: skip
 @filters
-@options.limit_option("20; all in json and csv")
+@options.limit_option("20; no limit in json and csv")
 @options.format_option(options.SUMMARY_FORMATS)
 @options.output
 @options.language
@@ -84,10 +86,12 @@ def summary(
 ) -> None:
     """Show tables of a profile.
 
-    A SOURCE is a run folder, a trace file or a folder of trace files; several (one or more per rank) are read as one
-    profile, rank by rank. Partials (--shard) are merged. Patterns are regular expressions of RE2. Events that --step,
-    --filter, --kind and --device exclude are not counted; rows that --show, --hide, --start, --trim, --depth and --min
-    exclude are counted, but not shown.
+    A SOURCE is a run folder, a trace file or a folder of trace files. Several sources (one or more per rank) are read
+    as one profile, rank by rank. Partial results written by --shard are merged.
+
+    --step, --filter, --kind and --device select the events that are counted. --show, --hide, --start, --trim, --depth
+    and --min select the rows that are shown; totals still include the hidden rows. A REGEX uses RE2 syntax and matches
+    anywhere in the text.
     """
     from perfkit_core.report.display import Display
     from perfkit_core.report.summary import ROWS, choose_views, cut, read_from, summary_report
@@ -118,14 +122,14 @@ def summary(
         report = summary_report(profile, chosen_views, request, display)
     if chosen.name not in FOR_PEOPLE:
         report = cut(report, limit or None)
-    # partials know the sources that they were made of
+    # Partials contain the names of the sources that they were made from.
     emit(report if of_partials else read_from(report, sources), chosen, output)
 
 
 def _minimum(text: str) -> tuple[str, float]:
     match = re.fullmatch(r"(?P<column>\w+)=(?P<value>.+)", text)
     if match is None:
-        raise UsageError(f"--min {text!r} is not COLUMN=VALUE", "write it as in --min flops=1e6")
+        raise UsageError(f"--min {text!r} is not COLUMN=VALUE", "example: --min flops=1e6")
     try:
         return match["column"], parse_quantity(match["value"], family(match["column"]))
     except UsageError as error:

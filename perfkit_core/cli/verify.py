@@ -1,9 +1,8 @@
-"""``perfkit verify``: measures whether a change saves what was predicted."""
+"""``perfkit verify``: measure whether a change saves as much time as predicted."""
 
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Final
 
 import click
 
@@ -12,30 +11,29 @@ from perfkit_core.cli.output import emit, refuse_overwriting, renderer, working
 from perfkit_core.errors import UsageError
 from perfkit_core.system.paths import is_remote
 
-VERIFIED: Final = 0
-REFUTED: Final = 1
-CANNOT_TELL: Final = 3
-
 
 @click.command(epilog="Example: perfkit verify --base 'python train.py' --change 'python train.py --workers 4'")
-@click.option("--base", required=True, metavar="CMD", help="The command without the change; the shell runs it.")
-@click.option("--change", required=True, metavar="CMD", help="The command with the change.")
-@click.option("--metric", default="step_time", show_default=True, metavar="NAME|REGEX", help="The measured number: "
-              "step_time, the time of a step without a profiler; or the last number that is printed after NAME, or "
-              "that the group of REGEX matches, as in 'step_ms: ([0-9.]+)'.")  # fmt: skip
+@click.option("--base", required=True, metavar="CMD", help="Shell command that runs the program without the change.")
+@click.option("--change", required=True, metavar="CMD", help="Shell command that runs the program with the change.")
+@click.option("--metric", default="step_time", show_default=True, metavar="NAME|REGEX", help="The number to compare. "
+              "step_time is the duration of a step, measured without a profiler. Any other NAME means the last number "
+              "that the command prints after this name. A REGEX such as 'step_ms: ([0-9.]+)' means the last match of "
+              "its group in the output.")  # fmt: skip
 @click.option("--higher-is-better", is_flag=True, help="The printed number is a rate, such as samples per second.")
 @click.option("--rounds", type=options.Whole(), default=5, show_default=True, metavar="N",
-              help="Rounds of two runs of each command; 3 or more.")  # fmt: skip
+              help="Number of rounds, at least 3. A round runs each command twice.")  # fmt: skip
 @click.option("--warmup", type=options.Whole(), default=1, show_default=True, metavar="K",
-              help="Warm-up runs of each command, which do not count.")  # fmt: skip
+              help="Number of warm-up runs of each command. They are not measured.")  # fmt: skip
 @click.option("--warmup-steps", type=options.Whole(), default=10, show_default=True, metavar="K",
-              help="Steps left out at the beginning of each run, at most half of them.")  # fmt: skip
+              help="Skip the first K steps of each run, but at most half of its steps.")  # fmt: skip
 @click.option("--timeout", type=click.FloatRange(min=0, min_open=True), metavar="SECONDS",
-              help="Fail if a run takes longer.")  # fmt: skip
-@click.option("--advice", metavar="FILE:ID", help="The advice to verify, from perfkit advise --format json.")
-@click.option("--predicted-ns", metavar="BASE,P10,P50,P90", help="The prediction to verify: the step time when it was "
-              "made, and the percentiles of the predicted one.")  # fmt: skip
-@click.option("--ledger", type=options.LOCATION, metavar="FILE", help="Append the outcome to this file.")
+              help="Fail if a run takes longer than this.")  # fmt: skip
+@click.option("--advice", metavar="FILE:ID", help="Verify the prediction of this advice. FILE is the output of perfkit "
+              "advise --format json.")  # fmt: skip
+@click.option("--predicted-ns", metavar="BASE,P10,P50,P90", help="Verify this prediction: the step time in ns without "
+              "the change (BASE), and the 10th, 50th and 90th percentile of the predicted step time.")  # fmt: skip
+@click.option("--ledger", type=options.LOCATION, metavar="FILE", help="Append the outcome to FILE. perfkit advise "
+              "--ledger FILE shows the outcomes.")  # fmt: skip
 @options.format_option("text, json or markdown")
 @options.output
 def verify(
@@ -53,13 +51,13 @@ def verify(
     format_name: str | None,
     output: Path | None,
 ) -> int:
-    """Measure whether CHANGE is better than BASE, and by how much.
+    """Measure whether a change is an improvement, and how large it is.
 
-    Both commands run in turns, each time as a new process, in an order that balances drift of the machine. The change
-    counts as better only if the 95 % interval of the saving excludes 0, and the saving exceeds the difference between
-    equal runs of the base.
+    The two commands run alternately, each time in a new process. Their order compensates for slow drift of the
+    machine's speed. The change counts as an improvement only if the 95 % interval of the saving excludes 0, and if the
+    saving exceeds the difference between equal runs of the base.
 
-    Exit codes: 0 verified, 1 refuted, 3 cannot tell, 2 a command or an option is invalid.
+    Exit codes: 0 verified, 1 refuted, 2 invalid command or option, 3 cannot tell.
     """
     from perfkit_core.system import failures
     from perfkit_core.verify import ledger as ledgers
@@ -70,14 +68,14 @@ def verify(
     plan = runs.Plan(base, change, Metric(metric, higher_is_better, warmup_steps), rounds, warmup, timeout)
     predicted = None
     if advice is not None and predicted_ns is not None:
-        raise UsageError("--advice and --predicted-ns exclude each other", "give one of them")
+        raise UsageError("--advice and --predicted-ns cannot be combined", "use only one of them")
     if predicted_ns is not None:
         predicted = prediction.from_numbers(predicted_ns)
     elif advice is not None:
         predicted = prediction.from_file(advice)
-    if ledger is not None:  # fail before the runs, not after them
+    if ledger is not None:  # checked here so that an unwritable ledger fails before the runs
         if is_remote(ledger):
-            raise UsageError(f"{ledger}: a remote store cannot append to a file", "give a --ledger on this machine")
+            raise UsageError(f"{ledger}: cannot append to a file in a remote store", "use a local file for --ledger")
         reason = "it is a folder" if ledger.is_dir() else failures.why_unwritable(ledger.parent)
         if reason is not None:
             raise UsageError(f"{ledger}: cannot be written ({reason})", "choose another --ledger")
@@ -87,4 +85,4 @@ def verify(
     if ledger is not None:
         ledgers.append(ledger, outcome.record(result))
     emit(outcome.report(result), chosen, output)
-    return {"verified": VERIFIED, "refuted": REFUTED}.get(result.verdict.value, CANNOT_TELL)
+    return {"verified": 0, "refuted": 1}.get(result.verdict.value, 3)

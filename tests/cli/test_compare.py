@@ -112,7 +112,7 @@ def test_more_than_two_runs_have_a_column_each(perfkit, runs: Path) -> None:
     given = sorted(str(path) for path in runs.iterdir())
     code, out, err = perfkit("compare", *given, *QUIET, "--baseline", runs / "main-0", "--format", "json")
     assert code == 0
-    assert err == f"left out (not a profile): {runs / 'report.html'}\n"
+    assert err == f"skipped (not a profile): {runs / 'report.html'}\n"
     content = json.loads(out)
     assert [run["name"] for run in content["runs"]][:3] == ["main-0", "change-0", "change-1"]
     assert list(content["views"]["step_parts"][0])[:3] == ["name", "main-0_ns", "change-0_ns"]
@@ -135,7 +135,7 @@ def test_what_is_new_since_an_earlier_pair(perfkit, runs: Path, tmp_path: Path) 
     assert "New: other became 2.00 ms slower relative to base since the earlier pair" in out
     assert "## What is new, by cause" in out
     code, _, err = perfkit("compare", *sorted(runs.glob("main-*")), "--against", theirs, theirs)
-    assert (code, err.startswith("perfkit: error: --against is for two runs, not 3")) == (2, True)
+    assert (code, err.startswith("perfkit: error: --against requires two runs, not 3")) == (2, True)
 
 
 def test_more_than_two_runs_have_a_gate(perfkit, runs: Path) -> None:
@@ -170,16 +170,16 @@ def test_the_same_work(perfkit, runs: Path) -> None:
         (["--fail-on", "operators.speed > 3%"], "operators has no number 'speed'"),
         (["--per", "token"], "the number of tokens per step is unknown; --tokens A,B"),
         (["--per", "flop"], "the number of flops per step is unknown; record with_flops=True"),
-        (["--samples", "10,20,30"], "is not a whole number for each of the 2 runs"),
+        (["--samples", "10,20,30"], "must be one positive whole number, or one per run (2 runs)"),
         (["--tokens", "10"], "--tokens requires --per token"),
-        (["--noise", "2"], "is not a share; write it in percent"),
-        (["--view", "model"], "no table 'model'; its table is 'phases'; known: waterfall"),
+        (["--noise", "2"], "is not a share; write a percentage"),
+        (["--view", "model"], "no table 'model'; use 'phases' instead; known: waterfall"),
         (
             ["--view", "memory"],
-            "compares a number of this view: --fail-on 'memory.COLUMN[ROW] > 3%'; known:",
+            "--fail-on 'memory.COLUMN[ROW] > 3%' compares a number of this view; known:",
         ),
         (["--fail-on", "phases.calls > 3%"], "it is a table of perfkit compare, for one run use 'model'; known: "),
-        (["--view", "gate"], "no table 'gate'; it is the table of conditions: --fail-on 'step_time > 3%'; known: "),
+        (["--view", "gate"], "no table 'gate'; this table exists only with --fail-on; known: "),
         (["--view", "nope"], "the comparison has no table 'nope'; known: waterfall, steps, step_time"),
     ],
 )
@@ -193,11 +193,11 @@ def test_mistakes_are_one_line(perfkit, runs: Path, arguments: list[str], told: 
 def test_a_name_of_nothing_is_one_line(perfkit, runs: Path, name: str) -> None:
     code, out, err = perfkit("compare", name, runs / "main-0")
     assert (code, out) == (2, "")
-    assert err == f"perfkit: error: {name!r} names no run; captures of one run are separated by commas: A1,A2\n"
+    assert err == f"perfkit: error: {name!r} names no run; separate the captures of one run by commas, as in A1,A2\n"
 
 
 def test_runs_that_are_not_there(perfkit, runs: Path) -> None:
-    assert "a comparison needs two runs or more" in perfkit("compare", runs / "main-0").err
+    assert "a comparison needs at least two runs" in perfkit("compare", runs / "main-0").err
     assert "no file or folder matches" in perfkit("compare", runs / "main-0", runs / "no-*").err
     code, _, err = perfkit("compare", runs / "main-0", runs / "main-1", runs / "gone")
     assert (code, err.count("\n")) == (2, 1)

@@ -20,7 +20,7 @@ def test_the_name_of_the_file_is_enough(perfkit, run: Path, tmp_path: Path) -> N
     path = tmp_path / "trace.json.gz"
     code, out, err = perfkit("export", run, "-o", path)
     assert (code, out) == (0, "")
-    assert err == f"wrote {path}, timeline for Perfetto and chrome://tracing\n"
+    assert err == f"wrote {path} (timeline for Perfetto and chrome://tracing)\n"
     assert perfkit_core.load(path).events.to_pylist() == small_trace().events.to_pylist()
 
 

@@ -81,7 +81,7 @@ def shell(command: str, *places: Path) -> subprocess.CompletedProcess[str]:
 def test_a_closed_standard_output_is_one_line(run: Path, command: str) -> None:
     ran = shell(f"perfkit {command} >&-", run)
     assert (ran.returncode, ran.stdout) == (2, "")
-    assert ran.stderr == "perfkit: error: standard output: it is closed, and nothing was printed\n"
+    assert ran.stderr == "perfkit: error: standard output: closed, so nothing was printed\n"
 
 
 def test_a_command_that_writes_to_a_file_needs_no_output(run: Path, tmp_path: Path) -> None:

@@ -8,13 +8,13 @@ import pytest
 @pytest.mark.parametrize(
     ("arguments", "told"),
     [
-        (("summary", "x", "--limit", "abc"), "--limit 'abc' is not a whole number of 0 or more; as in --limit 5"),
-        (("compare", "x", "y", "--limit", "-3"), "--limit '-3' is not a whole number of 0 or more; as in --limit 5"),
-        (("record", "--steps", "0", "x.py"), "--steps '0' is not a whole number of 1 or more; as in --steps 5"),
-        (("record", "--steps", "1.5", "x.py"), "--steps '1.5' is not a whole number of 1 or more; as in --steps 5"),
-        (("report", "x", "--workers", "9" * 30), f"--workers '{'9' * 30}' is too large; as in --workers 5"),
+        (("summary", "x", "--limit", "abc"), "--limit 'abc' is not a whole number of 0 or more; example: --limit 5"),
+        (("compare", "x", "y", "--limit", "-3"), "--limit '-3' is not a whole number of 0 or more; example: --limit 5"),
+        (("record", "--steps", "0", "x.py"), "--steps '0' is not a whole number of 1 or more; example: --steps 5"),
+        (("record", "--steps", "1.5", "x.py"), "--steps '1.5' is not a whole number of 1 or more; example: --steps 5"),
+        (("report", "x", "--workers", "9" * 30), f"--workers '{'9' * 30}' is too large; example: --workers 5"),
         (("verify", "--base", "x", "--change", "y", "--rounds", "a"),
-         "--rounds 'a' is not a whole number of 0 or more; as in --rounds 5"),
+         "--rounds 'a' is not a whole number of 0 or more; example: --rounds 5"),
     ],
 )  # fmt: skip
 def test_a_wrong_number_is_told_in_one_line(perfkit, arguments: tuple[str, ...], told: str) -> None:

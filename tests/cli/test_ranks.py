@@ -39,7 +39,7 @@ def shares(perfkit, folder: Path, *options: str, count: int = 2, verb: str = "su
     found = [folder.parent / f"share-{number}.perfkit.partial" for number in range(1, count + 1)]
     for number, path in enumerate(found, 1):
         code, out, err = perfkit(verb, folder, "--shard", f"{number}/{count}", "-o", path, *options)
-        empty = f": shard {number}/{count} contains none of the 3 ranks and is empty" if number > 3 else ""
+        empty = f": shard {number}/{count} is empty, because there are only 3 ranks" if number > 3 else ""
         assert (code, out, err) == (0, "", f"wrote {path}{empty}\n")
     return found
 
@@ -173,13 +173,13 @@ def test_a_missing_share_is_named(perfkit, folder: Path) -> None:
 @pytest.mark.parametrize(
     ("arguments", "told"),
     [
-        (("--shard", "3/2", "-o", "x.perfkit.partial"), "not a shard: '3/2'; the first of four is 1/4, the last 4/4"),
-        (("--shard", "0/2", "-o", "x.perfkit.partial"), "not a shard: '0/2'; the first of four is 1/4, the last 4/4"),
-        (("--shard", "1", "-o", "x.perfkit.partial"), "not a shard: '1'; the first of four is 1/4, the last 4/4"),
-        (("--shard", "1/2"), "--shard writes partials; -o NAME.perfkit.partial"),
-        (("--shard", "1/2", "-o", "x.csv"), "--shard writes partials; -o NAME.perfkit.partial"),
+        (("--shard", "3/2", "-o", "x.perfkit.partial"), "--shard '3/2' is not I/N; for four shards, use 1/4 to 4/4"),
+        (("--shard", "0/2", "-o", "x.perfkit.partial"), "--shard '0/2' is not I/N; for four shards, use 1/4 to 4/4"),
+        (("--shard", "1", "-o", "x.perfkit.partial"), "--shard '1' is not I/N; for four shards, use 1/4 to 4/4"),
+        (("--shard", "1/2"), "--shard requires an output file for partial results; use -o NAME"),
+        (("--shard", "1/2", "-o", "x.csv"), "--shard requires an output file for partial results; use -o NAME"),
         (("--workers", "2", "--scheduler", "tcp://x:1"),
-         "--workers and --scheduler exclude each other; a cluster has its own workers"),
+         "--workers and --scheduler cannot be combined; a Dask cluster has its own workers"),
     ],
 )  # fmt: skip
 def test_a_mistake_is_one_line(perfkit, folder: Path, arguments: tuple[str, ...], told: str) -> None:
@@ -284,7 +284,7 @@ def test_a_page_of_partials_of_other_views_says_how_to_make_them(perfkit, folder
     found = shares(perfkit, folder)
     code, _, err = perfkit("report", *found, "-o", tmp_path / "page.html")
     assert (code, err.count("\n")) == (2, 1)
-    assert err.endswith("; make them with perfkit report --shard\n")
+    assert err.endswith("; create the partials with perfkit report --shard\n")
 
 
 def test_an_unreadable_rank_is_left_out_and_a_damaged_one_is_cut(perfkit, folder: Path) -> None:

@@ -158,7 +158,7 @@ def test_no_framework_is_an_error_after_the_script(folder: Path) -> None:
     ran = record(folder, "print('ran')\n")
     assert (ran.returncode, ran.stdout) == (2, "ran\n")
     assert ran.stderr.count("\n") == 1
-    assert "imported no framework that perfkit can record (known: fakeone, faketwo)" in ran.stderr
+    assert "imported no framework that perfkit can record (known frameworks: fakeone, faketwo)" in ran.stderr
 
 
 def test_a_missing_script_is_one_line(folder: Path) -> None:
@@ -194,7 +194,7 @@ def test_a_script_that_profiles_itself_is_refused(perfkit, tmp_path: Path, text:
     script.write_text(text, encoding="utf-8")
     result = perfkit("record", "-o", tmp_path / "run", script)
     assert result.code == 2
-    assert "its own profiler" in result.err
+    assert "starts a profiler itself" in result.err
     assert not (tmp_path / "run").exists()
 
 

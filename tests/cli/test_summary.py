@@ -101,9 +101,9 @@ def test_a_minimum_in_a_command(perfkit, run: Path) -> None:
 @pytest.mark.parametrize(
     ("text", "told"),
     [
-        ("calls", "--min 'calls' is not COLUMN=VALUE; write it as in --min flops=1e6"),
-        ("calls=", "--min 'calls=' is not COLUMN=VALUE; write it as in --min flops=1e6"),
-        ("=1", "--min '=1' is not COLUMN=VALUE; write it as in --min flops=1e6"),
+        ("calls", "--min 'calls' is not COLUMN=VALUE; example: --min flops=1e6"),
+        ("calls=", "--min 'calls=' is not COLUMN=VALUE; example: --min flops=1e6"),
+        ("=1", "--min '=1' is not COLUMN=VALUE; example: --min flops=1e6"),
         ("calls=x", "--min calls: 'x' is not a number; write it as in 1.5 M; units: K, M, G, T"),
         ("calls=1e", "--min calls: '1e' is not a number; write it as in 1.5 M; units: K, M, G, T"),
         ("a=nan", "--min a: 'nan' is not a number; write it as in 1.5 M; units: K, M, G, T"),
@@ -130,7 +130,7 @@ def test_a_filter_without_matches_says_so(perfkit, run: Path) -> None:
         (["--view", "nope"], "known: steps, partition"),
         (["--view", "operator"], "did you mean operators or operator_tree? known: steps, partition"),
         (["--format", "nope"], "known: text, markdown, json, csv"),
-        (["--format", "html"], "perfkit report writes HTML"),
+        (["--format", "html"], "use perfkit report for HTML"),
         (["--sort", "nope"], "columns: category, steps, total_ns"),
         (["--by", "nope"], "known: step, rank, shape, stack, overload, thread"),
         (["--by", "shape", "--view", "kernels"], "kernels cannot be grouped by 'shape'"),
@@ -140,7 +140,7 @@ def test_a_filter_without_matches_says_so(perfkit, run: Path) -> None:
         (["--step", "0-99999999999"], "--step 5-8"),
         (["--filter", "("], "not a regular expression"),
         (["--format", "csv"], "choose one with --view"),
-        (["--limit", "-1"], "--limit '-1' is not a whole number of 0 or more; as in --limit 5"),
+        (["--limit", "-1"], "--limit '-1' is not a whole number of 0 or more; example: --limit 5"),
         (["--nope"], "No such option"),
     ],
 )
@@ -194,7 +194,7 @@ def test_a_suffix_that_is_no_format_is_refused(perfkit, run: Path, tmp_path: Pat
     path = tmp_path / "out" / name
     code, out, err = perfkit(command, *[run] * (2 if command == "compare" else 1), "-o", path)
     assert (code, out, err.count("\n")) == (2, "", 1)
-    assert ".json" in err or "name it .html" in err
+    assert ".json" in err or "name that ends in .html" in err
     assert str(path) in err
     assert not path.parent.exists()
 

@@ -146,10 +146,10 @@ def test_formats(perfkit: Perfkit, tmp_path: Path) -> None:
         ("echo nothing", "echo t: 1", (), "printed nothing that matches --metric 't'"),
         ("echo t: 1", "echo t: 1", ("--rounds", 2), "2 rounds are too few to exclude chance"),
         ("echo t: 1", "echo t: 1", ("--predicted-ns", "5"), "not a prediction: '5'"),
-        ("echo t: 1", "echo t: 1", ("--advice", "x:1", "--predicted-ns", "5,1,2,3"), "exclude each other"),
-        ("echo t: 1", "echo t: 1", ("--format", "html"), "no format 'html'"),
+        ("echo t: 1", "echo t: 1", ("--advice", "x:1", "--predicted-ns", "5,1,2,3"), "cannot be combined"),
+        ("echo t: 1", "echo t: 1", ("--format", "html"), "unsupported format 'html'"),
         ("echo t: 1", "echo t: 1", ("--ledger", "/"), "it is a folder"),
-        ("echo t: 1", "echo t: 1", ("--ledger", "memory://ledger"), "a remote store cannot append"),
+        ("echo t: 1", "echo t: 1", ("--ledger", "memory://ledger"), "cannot append to a file in a remote store"),
         ("sleep 20", "echo t: 1", ("--timeout", 0.2), "still runs after 0.2 s"),
     ],
 )

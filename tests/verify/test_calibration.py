@@ -240,7 +240,7 @@ def test_the_command_shows_what_is_known(
 
     monkeypatch.setattr(command, "get_plugins", lambda: plugins)
     assert main(["calibrate", "--show"]) == 0
-    assert "Not measured yet; perfkit calibrate --framework one measures it" in capsys.readouterr().out
+    assert "Not measured yet; run perfkit calibrate --framework one" in capsys.readouterr().out
     assert main(["calibrate"]) == 0
     first = capsys.readouterr().out
     assert "stand-in" in first
