@@ -1,5 +1,6 @@
-"""Assembly of recorded columns into the event table: order, nesting, launch links, steps, phases, modules. Sources
-record what their files contain; everything derived from it is computed here.
+"""Assembly of recorded columns into the event table: order, nesting, launch links, steps, phases, modules.
+
+A source passes the columns that its file contains. All derived columns are computed here.
 
 The parent of an event is the nearest event of the same thread that encloses it. A launch and its device work have the
 same correlation id; one launch may start thousands of kernels (a graph). If no launch was recorded, the operator with
@@ -25,9 +26,9 @@ from perfkit_core.model.trace import Trace
 from perfkit_core.runtime import parallel
 
 OperatorNames = Callable[[str], str | None]
-"""Native operator name → canonical name, None where unknown (hook ``perfkit_operator_names``)."""
+"""Maps a native operator name to its canonical name, or to None if unknown (hook ``perfkit_operator_names``)."""
 _DENSE = 8
-"""Up to this many times as many possible ids as ids, a table of all is faster than a search."""
+"""If the range of the ids is at most this many times their number, a lookup table is faster than a search."""
 
 
 def assemble(
@@ -37,7 +38,7 @@ def assemble(
     rank: int | None = None,
     operator_names: OperatorNames | None = None,
 ) -> Trace:
-    """Return the finished Trace. Findings about missing steps, launches and phases are added to ``quality``."""
+    """Return the assembled trace. Findings about missing steps, launches and phases are added to ``quality``."""
     draft, parent = _draft(recorded, meta, rank)
     external = draft.ints(EXTERNAL)
     no_step = steps.empty_last_step(draft)
@@ -74,8 +75,8 @@ def _linked(
 
 
 def _draft(recorded: Recorded, meta: TraceMeta, rank: int | None) -> tuple[Trace, IntArray | None]:
-    """Return the events in the order of the table, with unrecorded columns null (row references: -1), and the recorded
-    parents."""
+    """Return a trace of the sorted events, and the row of each event's recorded parent. Columns that were not recorded
+    are null; row references are -1."""
     columns, parent = recorded.taken(), recorded.parent
     count = len(columns["start_ns"])
     order = by_time(*(to_int64(columns[name].chunks, count, 0) for name in ("start_ns", "dur_ns")))
@@ -89,7 +90,6 @@ def _draft(recorded: Recorded, meta: TraceMeta, rank: int | None) -> tuple[Trace
 
 
 def _op_names(trace: Trace, operator_names: OperatorNames | None) -> pa.ChunkedArray:
-    """Return the canonical name of each operator. Each distinct native name is looked up once."""
     if operator_names is None:
         return constant(None, schema.SCHEMA.field("op_name").type, len(trace))
     names, kinds = trace.codes("name"), trace.rows("kind", *schema.OPERATOR_KINDS)
@@ -104,9 +104,9 @@ def _op_names(trace: Trace, operator_names: OperatorNames | None) -> pa.ChunkedA
 
 
 def _nested(trace: Trace, recorded_parent: IntArray | None) -> tuple[IntArray, IntArray]:
-    """Return the parent's row (-1: none) and the self time (-1: does not nest) of each event, shape (rows,) each.
-    Events that occupy a host thread nest; memory events lie in them. ``recorded_parent`` is the tree of the source,
-    None to compute it from the times."""
+    """Return the row of each event's parent (-1 if none) and its self time (-1 if the event does not nest). Both have
+    shape (rows,). Events that occupy a host thread nest; memory events have parents, but are no parents. If
+    ``recorded_parent`` is None, parents are computed from the times."""
     threaded = trace.ints("tid", NO_ROW) != NO_ROW
     occupies = trace.host & trace.rows("kind", *schema.NESTED_KINDS) & threaded
     inside = occupies | (trace.rows("kind", schema.MEMORY) & threaded)
@@ -120,8 +120,9 @@ def _nested(trace: Trace, recorded_parent: IntArray | None) -> tuple[IntArray, I
 
 
 def _launches(trace: Trace, external: IntArray) -> tuple[IntArray, tuple[Finding, ...]]:
-    """Return the row of the launching host event of each device event (-1: none, and for host events), shape (rows,).
-    ``external`` is the id that an operator shares with its launches, shape (rows,), negative where unknown."""
+    """Return the row of the host event that launched each device event, shape (rows,), and findings. The row is -1 for
+    host events and without a launch. ``external`` has the id that an operator shares with its launches, or a negative
+    number if unknown."""
     work = trace.rows("kind", *schema.DEVICE_WORK)
     device = np.flatnonzero(~trace.host & (trace.ints("correlation") >= 0) | work)
     launched_by = filled(len(trace), NO_ROW)
@@ -146,7 +147,7 @@ def _launches(trace: Trace, external: IntArray) -> tuple[IntArray, tuple[Finding
 
 
 def _match(wanted: IntArray, keys: IntArray, rows: IntArray) -> IntArray:
-    """Return for each wanted key the first of ``rows`` with an equal key, -1: none. Negative keys are unknown."""
+    """Return the first of ``rows`` whose key equals each wanted key, or -1. Negative keys are unknown."""
     known = keys >= 0
     if not known.all():  # indexing copies
         keys, rows = keys[known], rows[known]

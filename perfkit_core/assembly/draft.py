@@ -1,6 +1,8 @@
-"""The recorded columns of a trace before assembly, and the order of the event table. Events are sorted by start, those
-with equal starts by descending duration, then by recorded order. So parents precede their children, and algorithms on
-trees need one pass."""
+"""The recorded columns of a trace before assembly, and the order of the event table.
+
+Events are sorted by start. Events with equal starts are sorted by descending duration, then by recorded order. Parents
+therefore precede their children, and algorithms on trees need only one pass.
+"""
 
 from __future__ import annotations
 
@@ -18,33 +20,34 @@ from perfkit_core.model.trace import ROW_REFERENCES, Columns
 from perfkit_core.runtime import parallel
 
 EXTERNAL: Final = "external"
-"""An id that an operator shares with its launches and device work."""
+"""Name of a column: an id that an operator shares with its launches and device work."""
 LAYER: Final = "layer"
-"""The part that the call of a layer adds to the path of the enclosing calls."""
+"""Name of a column: the part that a layer's call adds to the path of the enclosing calls."""
 RECORDED_TYPES: Final[Mapping[str, pa.DataType]] = {
     **{column.name: column.type for column in schema.COLUMNS},
     EXTERNAL: pa.int64(),
     LAYER: schema.SCHEMA.field("module").type,
 }
-"""Columns that a source may record."""
+"""Types of the columns that a source may record, by name."""
 _SLICE: Final = 1 << 20
-"""Rows of a piece of texts that exceed a single array."""
+"""Maximum number of rows of an array, if the texts do not fit into one array."""
 
 
 @dataclass(slots=True)
 class Recorded:
-    """Events as recorded, in any order. Assembly takes the columns out, so that they are in memory once.
+    """Recorded events in any order. Assembly removes the columns, so that memory holds only one copy of them.
 
-    ``columns`` has the columns of the schema that the source records (at least name, kind, start_ns, dur_ns, device;
-    ``step`` set on step events, ``phase`` on events that mark a phase), and may have :data:`EXTERNAL` and
-    :data:`LAYER`. ``parent`` is the recorded parent of each row (-1: none); None to compute parents from the times.
+    ``columns`` contains the schema's columns that the source records: at least name, kind, start_ns, dur_ns and device.
+    Step events have a ``step``, and events that mark a phase have a ``phase``. The columns :data:`EXTERNAL` and
+    :data:`LAYER` are optional. ``parent`` has the recorded parent of each row (-1 if none). If ``parent`` is None,
+    parents are computed from the times.
     """
 
     columns: pa.Table
     parent: IntArray | None = None
 
     def taken(self) -> dict[str, pa.ChunkedArray]:
-        """Return the columns by name and keep none, so that each is freed when the caller drops it."""
+        """Return the columns by name, and remove them from this object. The caller frees a column by dropping it."""
         held = dict(zip(self.columns.column_names, self.columns.columns, strict=True))
         self.columns = self.columns.schema.empty_table()
         return held
@@ -52,7 +55,8 @@ class Recorded:
 
 @dataclass(frozen=True, slots=True)
 class DraftColumns(Columns):
-    """The columns ``held``; all others are null, row references -1, and the rank is ``rank``."""
+    """The columns ``held`` by name. Of all other columns, row references are -1, the rank is ``rank``, and the rest is
+    null."""
 
     count: int
     held: Mapping[str, pa.ChunkedArray]
@@ -76,14 +80,14 @@ class DraftColumns(Columns):
 
 
 def by_time(start_ns: IntArray, dur_ns: IntArray) -> IntArray | None:
-    """Return the row numbers in the order of the table, shape (rows,); None if events are in that order already."""
+    """Return the row numbers in the order of the event table, shape (rows,), or None if the events are sorted."""
     falls = start_ns[1:] < start_ns[:-1]
     ties = start_ns[1:] == start_ns[:-1]
     if not falls.any() and not (ties & (dur_ns[1:] > dur_ns[:-1])).any():
         return None
-    order = np.argsort(start_ns, kind="stable")  # fast, as it merges ascending runs, which recordings consist of
+    order = np.argsort(start_ns, kind="stable")  # a merge sort: fast, as recordings consist of ascending runs
     tied = np.zeros(len(order) + 1, np.bool_)
-    for begin in range(0, len(order), BLOCK):  # in blocks that fit the cache, instead of a sorted copy of all starts
+    for begin in range(0, len(order), BLOCK):  # a block fits into the cache; a sorted copy of all starts would not
         ordered = start_ns[order[begin : begin + BLOCK + 1]]
         np.equal(ordered[1:], ordered[:-1], out=tied[begin + 1 : begin + len(ordered)])
     at = np.flatnonzero(tied[1:] | tied[:-1])
@@ -96,9 +100,9 @@ def by_time(start_ns: IntArray, dur_ns: IntArray) -> IntArray | None:
 def arranged(
     columns: dict[str, pa.ChunkedArray], types: Mapping[str, pa.DataType], order: IntArray | None
 ) -> dict[str, pa.ChunkedArray]:
-    """Return each column in its type of ``types`` and in ``order``, in one piece except texts that keep their order.
-    Columns are converted in parallel, as Arrow releases Python's lock, and removed from ``columns`` when done, so that
-    their memory is reused."""
+    """Return each column with its type in ``types``, and sorted by ``order`` (None keeps the order). The result has one
+    chunk, except text columns that keep their order. Columns are converted in parallel, as Arrow releases Python's
+    global lock. Each converted column is removed from ``columns``, so that its memory can be reused."""
     rows = None if order is None else pa.array(order)
 
     def convert(name: str) -> pa.ChunkedArray:
@@ -122,8 +126,8 @@ def arranged(
 def texts_taken(
     column: pa.ChunkedArray, order: IntArray | None, instead: Mapping[int, str | None] = MappingProxyType({})
 ) -> pa.ChunkedArray:
-    """Return the texts at ``order`` (None: all), without duplicate rows; ``instead`` replaces texts by row of the
-    column."""
+    """Return the texts of the rows in ``order`` (None: of all rows). ``order`` has no duplicates. ``instead`` maps rows
+    of the column to replacement texts."""
     order = np.arange(len(column)) if order is None else order
     others = pa.chunked_array([list(instead.values())], column.type)
     small = column.num_chunks == 1 and column.nbytes + others.nbytes <= OFFSETS_END
@@ -138,7 +142,7 @@ def texts_taken(
     rows = pa.array(order)
     if column.num_chunks == 1 or column.nbytes <= OFFSETS_END:
         return pa.chunked_array([joined(column).take(rows)], column.type)
-    # More than 2 GB: no single string array holds the texts.
+    # A string array holds at most 2 GB of text.
     whole = column.cast(pa.large_string()).combine_chunks()
     pieces = [whole.take(rows.slice(at, _SLICE)).cast(column.type) for at in range(0, len(rows), _SLICE)]
     return pa.chunked_array(pieces, column.type)

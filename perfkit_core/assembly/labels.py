@@ -1,14 +1,14 @@
-"""Labels and descriptions that adapters add to a recording, for calls of layers and for collectives.
+"""Labels and descriptions that adapters add to a recording, for layers and for collectives.
 
-Layers (``annotate``): ``perfkit.module:layers.0:Linear`` spans a call; ``perfkit.module:layers.0:Linear:backward``
-marks the begin of its backward pass, inside the first node of it. The nodes that the call made may follow
-(``:backward:MatmulGradNode,AddGradNode*2``) if the framework does not record them otherwise. Characters that could
-damage a trace file are quoted as in URLs.
+Layers (``annotate``): an event named ``perfkit.module:layers.0:Linear`` spans a layer's call. An event named
+``perfkit.module:layers.0:Linear:backward`` marks the begin of the layer's backward pass, and lies in its first backward
+node. If the framework does not link nodes to layers, the label ends with the nodes that the call created
+(``:backward:MatmulGradNode,AddGradNode*2``). Characters that could damage a trace file are quoted as in URLs.
 
 Collectives: an adapter writes a :class:`Collective` into the ``args`` of an event under :data:`COLLECTIVE_KEY`, and the
-message size into the column ``bytes``. Collectives that the framework does not record are labelled by the name of an
-event, ``perfkit.collective:all_reduce:65536:float32:0:1c291ca3:2:host``: name, elements, type, group, members, size of
-the group, place; empty where unknown.
+message size into the column ``bytes``. If the framework does not record a collective, an event's name describes it, as
+in ``perfkit.collective:all_reduce:65536:float32:0:1c291ca3:2:host``. The fields are name, number of elements, type,
+group, members, group size, and host or device. Unknown fields are empty.
 """
 
 from __future__ import annotations
@@ -40,12 +40,12 @@ _COLLECTIVE_PREFIX: Final = "perfkit.collective:"
 _COLLECTIVE_LABEL: Final = re.compile(_COLLECTIVE_PREFIX + r"(\w+):(\d*):(\w*):(\w*):(\w*):(\d*):(host|device)")
 _BITS: Final = re.compile(r"(?:u?int|b?float|complex)(\d+)")
 _FEW: Final = 64
-"""Below one replaced row in this many, unchanged stretches are copied instead of masked."""
+"""If less than one row in this many is replaced, unchanged slices are copied instead of applying a mask."""
 
 
 class ModuleLabel(NamedTuple):
-    """``path`` is the framework's name of the layer; for a model itself "", or its name and a dot. ``nodes`` follow a
-    backward mark."""
+    """A label of a layer. ``path`` is the framework's name of the layer. The path of a model is "", or the model's name
+    and a dot. ``nodes`` are the names in a backward label."""
 
     path: str
     class_name: str
@@ -54,7 +54,7 @@ class ModuleLabel(NamedTuple):
 
     @property
     def module(self) -> str:
-        """The value of the column ``module``: the path, or the class of a model without a name."""
+        """The value of the column ``module``: the path, or the class name of a model without a name."""
         return self.path.rstrip(".") or self.class_name
 
 
@@ -69,7 +69,7 @@ def backward_label(path: str, class_name: str, nodes: Iterable[str] = ()) -> str
 
 
 def parse_module_label(name: str) -> ModuleLabel | None:
-    """Return the label in an event name, None for other names."""
+    """Return the label in an event's name, or None if the name is no label."""
     if not name.startswith(_MODULE_PREFIX):
         return None
     path, _, rest = name[len(_MODULE_PREFIX) :].partition(":")
@@ -83,11 +83,12 @@ def parse_module_label(name: str) -> ModuleLabel | None:
 
 
 class Collective(msgspec.Struct, frozen=True, omit_defaults=True):
-    """Description of a collective; None where the framework does not record a field.
+    """Description of a collective. A field is None if the framework does not record it.
 
-    ``name`` is canonical (all_reduce, …), ``group`` names the process group, ``members`` distinguishes groups of one
-    name. The message has ``elements`` of ``dtype``. ``sequence`` numbers the collectives of a group, equally on all its
-    ranks. ``on``: whether the host event itself communicates (``host``) or work that it launches (``device``).
+    ``name`` is canonical (all_reduce, …). ``group`` names the process group, and ``members`` distinguishes groups with
+    the same name. The message has ``elements`` elements of type ``dtype``. ``sequence`` numbers the collectives of a
+    group; all ranks of the group use the same numbers. ``on`` is ``host`` if the host event itself communicates, and
+    ``device`` if the device work that it launches does.
     """
 
     name: str
@@ -108,18 +109,19 @@ _DECODER: Final = msgspec.json.Decoder(_Args)
 
 
 def described(texts: Sequence[str | None]) -> list[Collective | None]:
-    """Return the description in each of the ``args``, None without one."""
+    """Return the description in the ``args`` of each event, or None if there is none."""
     collectives: list[Collective | None] = [None] * len(texts)
     for number, text in enumerate(texts):
         if text is not None and f'"{COLLECTIVE_KEY}"' in text:
-            # None if the framework itself recorded another value under this key.
+            # a framework may record another value under this key
             with contextlib.suppress(msgspec.DecodeError, UnicodeDecodeError):
                 collectives[number] = _DECODER.decode(text).collective
     return collectives
 
 
 def with_description(text: str | None, collective: Collective | None) -> str | None:
-    """Return the ``args`` of an event with its description; unchanged without one, or if they are no JSON object."""
+    """Return the ``args`` of an event with the description added. They are returned unchanged if they are no JSON
+    object, or if there is no description."""
     if collective is None or (text is not None and not text.startswith("{")):
         return text
     added = msgspec.json.encode({COLLECTIVE_KEY: collective}).decode()
@@ -151,7 +153,8 @@ def parse_collective_label(name: str) -> Collective | None:
 
 
 def with_labels(recorded: Recorded) -> Recorded:
-    """Return the events with labelled collectives named and described, and sized if no size was recorded."""
+    """Return the events with labelled collectives renamed to the canonical name, and with a description in ``args``.
+    The message size is added to ``bytes`` unless one was recorded."""
     columns = recorded.columns
     names = joined(columns["name"])
     names = names if pa.types.is_dictionary(names.type) else names.dictionary_encode()
@@ -179,7 +182,7 @@ def with_labels(recorded: Recorded) -> Recorded:
 
 
 def _replaced(columns: pa.Table, name: str, mask: BoolArray, new: pa.Array) -> pa.Table:
-    """Replace the values of a column in the mask. Pieces without replacements are shared."""
+    """Replace the masked values of a column. Chunks without replacements are shared."""
     pieces, row, used = [], 0, 0
     for piece in columns[name].chunks:
         here = mask[row : row + len(piece)]
@@ -201,7 +204,7 @@ def _replaced(columns: pa.Table, name: str, mask: BoolArray, new: pa.Array) -> p
 
 
 def _message_bytes(collective: Collective) -> int:
-    """Return the size of the message, -1 if unknown."""
+    """Return the size of the message, or -1 if unknown."""
     if collective.elements is None or collective.dtype is None or collective.name == "barrier":
         return -1
     if collective.dtype == "bool" or collective.dtype.startswith("float8"):

@@ -1,15 +1,20 @@
 """Assignment of events to the layers of the model.
 
-Calls of layers are spans: the labels of ``annotate`` (full paths, ``layers.0.attention``), or else spans that a
-framework records itself (``ResNet_0/Sequential_1/Conv2d_3``, joined from the enclosing calls). A host event belongs to
-the nearest enclosing call, a backward node and everything in it to the layer whose forward created it, device work to
-the layer of its launch.
+The call of a layer is a span: a label of ``annotate`` with the full path (``layers.0.attention``), or a span that the
+framework records itself. Paths of recorded spans are joined from the enclosing calls
+(``ResNet_0/Sequential_1/Conv2d_3``). A host event belongs to the nearest enclosing call. A backward node and all events
+in it belong to the layer whose forward pass created the node. Device work belongs to the layer of its launch.
 
-A node is an operator that its adapter marked as backward, or one directly inside a recorded backward span. Its layer is
-the first available of: that of the first backward mark in it; that of the forward operator with its sequence number;
-that of a call whose mark lists nodes of its name; that of the previous node, as for the accumulation of a parameter's
-gradient. If several calls list the name, the one whose backward continued longest ago is used, as engines go breadth
-first; of those that began together the inner one, whose mark comes first.
+A node is an operator that its adapter marked as backward, or an operator directly inside a recorded backward span. The
+layer of a node is, in this order of preference:
+
+1. the layer of the first backward mark in the node,
+2. the layer of the forward operator with the same sequence number,
+3. the layer of a call whose mark lists the node's name,
+4. the layer of the previous node: accumulation of a parameter's gradient, for example, is in no list.
+
+If several calls list the name, the call whose last assigned node is the oldest is used, as engines traverse the graph
+breadth first. Of calls that began together the inner call is used, whose mark comes first.
 """
 
 from __future__ import annotations
@@ -32,17 +37,18 @@ from perfkit_core.runtime.compile import ENOUGH_CELLS, compiled
 CALL_SEPARATOR: Final = "/"
 LABEL_SEPARATOR: Final = "."
 UNKNOWN: Final = -2
-"""The layer of a node is undecided."""
+"""Path number of a node whose layer is undecided."""
 NONE: Final = -1
-"""The node is in no layer."""
+"""Path number of a node that is in no layer."""
 _NUMBERED: Final = re.compile(r"_\d+$")
-"""End of a part that names one layer, not only its class."""
+"""The end of a path part that names a single layer instead of a class."""
 
 
 @dataclass(frozen=True, slots=True)
 class Calls:
-    """``path`` of each event that spans the call of a layer, and ``mark`` of each that marks its backward pass: indexes
-    of ``paths``, -1 for other events, shape (rows,)."""
+    """Calls of layers. ``path`` has the path number of each event that spans a call, and ``mark`` the path number of
+    each event that marks the begin of a backward pass. Path numbers are indexes of ``paths``, and -1 for other events.
+    Both arrays have shape (rows,)."""
 
     paths: list[str]
     path: IntArray
@@ -50,8 +56,8 @@ class Calls:
 
 
 def assign(trace: Trace) -> pa.ChunkedArray:
-    """Return the module column (dictionary, shape (rows,)); the recorded one if the source has no calls of layers.
-    ``trace`` may have a column ``layer``; its phase column is still the recorded one."""
+    """Return the column ``module`` as a dictionary array, shape (rows,). If there are no calls of layers, return the
+    recorded column. ``trace`` may have a column ``layer``, and has the recorded phases."""
     calls = labelled(trace)
     if not calls.paths and trace.known(LAYER):
         calls = _nested_calls(trace)
@@ -67,7 +73,7 @@ def assign(trace: Trace) -> pa.ChunkedArray:
 
 
 def labelled(trace: Trace) -> Calls:
-    """Return the calls that ``annotate`` labelled. The path of a model itself is the name of its class."""
+    """Return the calls that ``annotate`` labelled. The path of an unnamed model is its class name."""
     names = trace.codes("name")
     labels = {code: label for code, name in enumerate(names.values) if (label := parse_module_label(name))}
     if not labels:
@@ -86,7 +92,7 @@ def _no_numbers(trace: Trace) -> IntArray:
 
 
 def _nested_calls(trace: Trace) -> Calls:
-    """Return the calls that the framework recorded, with paths joined from the enclosing calls."""
+    """Return the calls that the framework recorded. A path joins the parts of the enclosing calls."""
     layer = trace.codes(LAYER)
     tree = trees.merge(trace.ints("parent"), layer.codes.astype(np.int64), trace.host & (layer.codes >= 0))
     parent, parts = tree.parent.tolist(), [layer.values[key] for key in tree.key.tolist()]
@@ -94,8 +100,8 @@ def _nested_calls(trace: Trace) -> Calls:
     for node, above in enumerate(parent):
         if above != NO_ROW and _NUMBERED.search(parts[node]):
             below.setdefault(parts[node], []).append(node)
-    # A numbered layer that is called outside all others, and elsewhere below exactly one layer, is the same layer:
-    # checkpointing recomputes activations in the backward pass.
+    # Checkpointing calls layers again in the backward pass, outside all other layers. If a numbered layer occurs at
+    # only one other place, the outer call is the same layer.
     plain = _joined(parent, parts, {})
     known = {
         node: plain[below[parts[node]][0]]
@@ -118,9 +124,9 @@ def _joined(parent: list[int], parts: list[str], known: dict[int, str]) -> list[
 
 
 def _assign_backward(trace: Trace, path: IntArray, mark: IntArray) -> IntArray:
-    """Return the path number of each node (-1: none, and for other events), shape (rows,). ``path`` and ``mark`` are as
-    in :class:`Calls`."""
-    if not (mark >= 0).any() and not trace.known("sequence"):  # nothing ties a node to a forward pass
+    """Return the path number of each backward node, shape (rows,). It is -1 for other events and nodes in no layer.
+    :class:`Calls` explains ``path`` and ``mark``."""
+    if not (mark >= 0).any() and not trace.known("sequence"):  # nothing links a node to a forward pass
         return np.broadcast_to(np.int64(NONE), len(trace))
     parent = trace.ints("parent")
     operator = trace.host & trace.rows("kind", *OPERATOR_KINDS)
@@ -135,7 +141,7 @@ def _assign_backward(trace: Trace, path: IntArray, mark: IntArray) -> IntArray:
     around = nesting.nearest_on_path(parent, node)
     known = _by_number(trace, path, rows, around)
     above = nesting.nearest_above(parent, node | span)[rows]
-    # The order in which an engine runs nodes: by thread, by enclosing event, by time.
+    # An engine runs nodes by thread, enclosing event and time.
     order = np.lexsort((rows, above, trace.ints("step")[rows], trace.ints("tid")[rows], trace.ints("pid")[rows]))
     numbers = _by_marks(trace, mark, rows[order], around, above[order], known[order])
     result[rows[order]] = np.maximum(numbers, NONE)
@@ -143,9 +149,10 @@ def _assign_backward(trace: Trace, path: IntArray, mark: IntArray) -> IntArray:
 
 
 def _by_number(trace: Trace, path: IntArray, rows: IntArray, around: IntArray) -> IntArray:
-    """Return the layer of the last operator before each node with its sequence number, shape (len(rows),)."""
+    """Return the path number of the last operator before each node that has the node's sequence number, or UNKNOWN.
+    Shape (len(rows),)."""
     sequence, parent = trace.ints("sequence"), trace.ints("parent")
-    # The number of a node is its own, or the first one inside it.
+    # The sequence number of a node is recorded on the node itself, or on an event inside it: use the first.
     inner = np.flatnonzero((sequence >= 0) & (around >= 0))
     first = np.full(len(trace), -1, np.int64)
     first[around[inner[::-1]]] = sequence[inner[::-1]]
@@ -171,9 +178,9 @@ def _by_number(trace: Trace, path: IntArray, rows: IntArray, around: IntArray) -
 def _by_marks(
     trace: Trace, mark: IntArray, rows: IntArray, around: IntArray, above: IntArray, known: IntArray
 ) -> IntArray:
-    """Return the path number of each node (UNKNOWN: undecided), shape (len(rows),). ``rows`` are nodes in the order of
-    the engine, each with the event ``above`` and the ``known`` layer; ``mark`` (path number) and ``around`` (node) are
-    of all events."""
+    """Return the path number of each node (UNKNOWN if undecided), shape (len(rows),). ``rows`` are the nodes in the
+    order of the engine, ``above`` their enclosing events, ``known`` their path numbers so far. ``mark`` has the path
+    number of the mark, and ``around`` the enclosing node, of each event of the trace."""
     names = trace.codes("name")
     marks = np.flatnonzero((mark >= 0) & (around >= 0))
     position = np.full(len(trace), -1, np.int64)
@@ -182,12 +189,13 @@ def _by_marks(
     order = np.lexsort((marks, owner))
     marks, owner = marks[order], owner[order]
     first = np.searchsorted(owner, np.arange(len(rows) + 1))
-    # The names of nodes that each distinct event name lists, as numbers in one array, and where each list starts.
+    # Node names are numbered. Each distinct event name has a list of node numbers: `listed` holds all lists, and
+    # `start` has the start of each list.
     lists = [label.nodes if (label := parse_module_label(name)) else () for name in names.values]
     number = {node: code for code, node in enumerate(dict.fromkeys(node for nodes in lists for node in nodes))}
     listed = np.array([number[node] for nodes in lists for node in nodes], np.int64)
     start = np.concatenate([[0], np.cumsum([len(nodes) for nodes in lists])]).astype(np.int64)
-    # The number of the node name that each event name is itself (-1: none).
+    # the number of the node that has this event name (-1: none)
     own = np.array([number.get(name, number.get(name.partition("_")[2], -1)) for name in names.values], np.int64)
     group = np.stack([trace.ints(name)[rows] for name in ("pid", "tid", "step")] + [above])
     fresh = np.append(True, (group[:, 1:] != group[:, :-1]).any(axis=0))
@@ -196,10 +204,10 @@ def _by_marks(
     return layers
 
 
-@compiled(steps=ENOUGH_CELLS)  # quadratic if listed nodes never come, so numba is always worth it
+@compiled(steps=ENOUGH_CELLS)  # quadratic time if listed nodes never occur, so compilation always pays off
 def _walk(fresh, first, mark, name, listed, start, wanted, known):  # type: ignore[no-untyped-def]
-    """Return the path number of each node, in one pass over them. An open call has a path, the listed nodes that are
-    left, and the turn of its last node; calls before ``low`` have none left."""
+    """Return the path number of each node, in one pass over the nodes. An open call has a path, the number of listed
+    nodes that are ``left``, and the ``turn`` of its last node. Calls before ``low`` have no nodes left."""
     count = len(wanted)
     found = np.empty(count, np.int64)
     path = np.empty(len(mark), np.int64)
@@ -226,7 +234,7 @@ def _walk(fresh, first, mark, name, listed, start, wanted, known):  # type: igno
             path[high], turn[high], begin[high + 1], left[high] = mark[m], i, at, at - begin[high]
             if mine < 0:
                 mine = high
-                for k in range(begin[high], at):  # the node that holds the mark is one of those listed
+                for k in range(begin[high], at):  # the list includes the node that contains the mark
                     if rest[k] == wanted[i]:
                         rest[k] = -1
                         left[high] -= 1
@@ -250,7 +258,8 @@ def _walk(fresh, first, mark, name, listed, start, wanted, known):  # type: igno
 
 @compiled
 def _longest_waiting(low, high, turn, begin, rest, node):  # type: ignore[no-untyped-def]
-    """Return the open call that lists a node of this name and waited longest, and the position in its list."""
+    """Return the open call that lists the node and has waited longest, and the node's position in ``rest``. Both are -1
+    if no call lists the node."""
     best, slot = -1, -1
     for c in range(low, high):
         if best >= 0 and turn[c] >= turn[best]:

@@ -1,13 +1,15 @@
 """Assignment of events to training steps and phases.
 
 Steps are the events of kind ``step``. A host or memory event belongs to the step in which it starts, on any thread of
-the same process; device work belongs to the step and phase of its launch, whenever it runs.
+the process. Device work belongs to the step and phase of its launch, even if it runs later.
 
 Phases are dataloader, forward, backward, optimizer and other. A recorded span of a phase, or an operator that its
-adapter marked, sets the phase of everything inside; of nested ones the outermost counts, except that the closure of an
-optimizer keeps its own phases. Without recorded forward spans (labels of layers do not count), operators outside all
-phases are forward if a sequence number proves it: it links an operator of the same run of operators, at or after them
-in the step, to a backward node.
+adapter marked, sets the phase of all events inside. The outermost of nested spans sets the phase, except that the
+closure of an optimizer has phases of its own.
+
+If no forward spans were recorded, forward is inferred: a sequence number links a forward operator to a backward node.
+Operators outside all phases are forward up to the last linked operator of the same run of operators. Labels of layers
+are no forward spans.
 """
 
 from __future__ import annotations
@@ -27,17 +29,17 @@ from perfkit_core.model.trace import Trace
 
 PARTIAL: Final = "partial-step"
 EMPTY: Final = "empty-last-step"
-"""Codes of findings. The second is harmless: a loop that calls step() after each iteration leaves such a step."""
+"""Codes of findings. EMPTY is harmless: a loop that calls step() after each iteration opens a step that never runs."""
 
 PhaseArray = ByteArray
-"""Indexes of schema.PHASES, -1: none. 8 bits, as there is one for each event."""
+"""Indexes of schema.PHASES, -1 for no phase. 8 bits save memory, as every event has a phase."""
 _FORWARD, _BACKWARD, _OPTIMIZER, _OTHER = (
     PHASES.index(name) for name in (schema.FORWARD, schema.BACKWARD, schema.OPTIMIZER, schema.OTHER)
 )
 
 
 def assign_steps(trace: Trace) -> tuple[IntArray, tuple[Finding, ...]]:
-    """Return the step number of each event (-1: none), shape (rows,)."""
+    """Return the step number of each event (-1 outside steps), shape (rows,), and findings."""
     rows = np.flatnonzero(trace.host & trace.rows("kind", schema.STEP))
     findings = _partial_steps(trace)
     if not len(rows):
@@ -46,7 +48,7 @@ def assign_steps(trace: Trace) -> tuple[IntArray, tuple[Finding, ...]]:
         )
         return np.full(len(trace), -1, np.int64), (*findings, Finding("no-steps", text))
     number = trace.ints("step")[rows]
-    if not (number >= 0).all():  # names without numbers: count from 0
+    if not (number >= 0).all():  # the names of the steps have no numbers
         number = np.arange(len(rows), dtype=np.int64)
     start, end = trace.ints("start_ns")[rows], trace.end_ns[rows]
     step = _step_at(trace.ints("start_ns"), start, end, number)
@@ -65,7 +67,8 @@ def assign_steps(trace: Trace) -> tuple[IntArray, tuple[Finding, ...]]:
 
 
 def _step_at(time: IntArray, start: IntArray, end: IntArray, number: IntArray) -> IntArray:
-    """Return the last step that began at or before each time, if it had not ended. Times and starts ascend."""
+    """Return the number of the step that each time lies in, or -1. Of overlapping steps the one that began last is
+    used. Times and starts are sorted."""
     begun = np.append(np.searchsorted(time, start), len(time))
     ended = np.clip(np.searchsorted(time, end), begun[:-1], begun[1:])
     edges = np.stack([begun[:-1], ended], axis=1).ravel()
@@ -75,19 +78,19 @@ def _step_at(time: IntArray, start: IntArray, end: IntArray, number: IntArray) -
 
 
 def empty_last_step(trace: Trace) -> IntArray:
-    """Return the row of the recording's last step if nothing was computed in it, shape (0,) or (1,). A loop that calls
-    the profiler's step() after each iteration opens a step that never runs: at most its data loader is called once
-    more, shuffles its samples, and ends."""
+    """Return the row of the recording's last step if the step computed nothing, shape (0,) or (1,). A loop that calls
+    the profiler's step() after each iteration opens such a step: it never runs, although its data loader may be called
+    once more to shuffle the samples."""
     rows = np.flatnonzero(trace.host & trace.rows("kind", schema.STEP))[-2:]
     worked = _worked_in(trace, rows)
-    if len(rows) == 2 and not worked[0]:  # steps that only load data are steps
+    if len(rows) == 2 and not worked[0]:  # in this recording steps only load data
         worked = _worked_in(trace, rows, loading=True)
     return rows[-1:][~worked[-1:]]
 
 
 def _worked_in(trace: Trace, rows: IntArray, loading: bool = False) -> BoolArray:
-    """Return the mask of the steps ``rows`` during which the host computed something; work in data loaders counts only
-    with ``loading``."""
+    """Return the mask of the steps ``rows`` in which the host worked. Work in data loaders counts only if ``loading``
+    is set."""
     if not len(rows):
         return np.zeros(0, np.bool_)
     begin, end = trace.ints("start_ns")[rows], trace.end_ns[rows]
@@ -108,7 +111,7 @@ def _worked_in(trace: Trace, rows: IntArray, loading: bool = False) -> BoolArray
 
 
 def _partial_steps(trace: Trace) -> tuple[Finding, ...]:
-    """Report steps that were cut off by the end or never began. They have kind ``other`` and a number."""
+    """Report steps that the end of the recording cut off. They have kind ``other`` and a number."""
     rows = np.flatnonzero(trace.rows("kind", schema.OTHER) & (trace.ints("step") >= 0))
     number, worked = trace.ints("step")[rows], _worked_in(trace, rows)
     cut, empty = (np.unique(number[chosen]) for chosen in (worked, ~worked))
@@ -127,13 +130,14 @@ def _partial_steps(trace: Trace) -> tuple[Finding, ...]:
 
 
 def assign_phases(trace: Trace) -> tuple[pa.ChunkedArray, tuple[Finding, ...]]:
-    """Return the phase column (dictionary, shape (rows,)), null for events outside every host thread."""
+    """Return the column ``phase`` as a dictionary array, shape (rows,), and findings. The phase is null for events
+    outside host threads."""
     codes = trace.codes("phase")
     indices = np.array([PHASES.index(value) if value in PHASES else -1 for value in codes.values], np.int8)
     phase = _without_closures(trace, codes.lookup(indices, -1))
     inferred = np.zeros(0, np.int64)
     spans, labels = phase == _FORWARD, trace.rows("kind", schema.ANNOTATION)
-    labelled = bool((spans & labels).any())  # labels of layers do not cover operators between the layers
+    labelled = bool((spans & labels).any())  # labels of layers do not cover the operators between the layers
     if not (spans & ~labels).any() and (phase == _BACKWARD).any():
         inferred = _forward_roots(trace, phase)
         phase[inferred] = _FORWARD
@@ -159,14 +163,14 @@ def assign_phases(trace: Trace) -> tuple[pa.ChunkedArray, tuple[Finding, ...]]:
 
 
 def _without_closures(trace: Trace, phase: PhaseArray) -> PhaseArray:
-    """Return the phases with the marks of optimizer spans around a closure moved to the update after it.
+    """Return the phases after taking closures out of optimizer spans.
 
-    Some training loops pass the whole step to the optimizer as a closure, which LBFGS calls several times. Such a span
-    overlaps backward work of its process, on its own thread or on one of autograd's. Only its children that start after
-    the last of that work belong to the optimizer.
+    Some training loops pass a whole step to the optimizer as a closure; LBFGS calls the closure several times. The
+    optimizer's span then overlaps backward work of its process, on its own thread or on a thread of autograd. Only
+    children of the span that start after the last backward work belong to the optimizer.
     """
     spans = np.flatnonzero(trace.host & (phase == _OPTIMIZER))
-    if len(spans):  # only those outside all other marked events
+    if len(spans):  # keep the spans outside all other marked events
         spans = spans[~nesting.lies_in(trace.ints("parent"), phase >= 0)[spans]]
     closure_end = _last_backward(trace, spans, np.flatnonzero(trace.host & (phase == _BACKWARD)))
     spans, closure_end = spans[closure_end >= 0], closure_end[closure_end >= 0]
@@ -182,11 +186,11 @@ def _without_closures(trace: Trace, phase: PhaseArray) -> PhaseArray:
 
 
 def _last_backward(trace: Trace, spans: IntArray, backward: IntArray) -> IntArray:
-    """Return for each span the end of the last backward event of its process that starts in it, -1 without one."""
+    """Return the end of the last backward event that starts in each span, in the same process, or -1."""
     last = np.full(len(spans), -1, np.int64)
     start, end = trace.ints("start_ns"), trace.end_ns
     of_spans, of_backward = (
-        # Read only these rows: nothing else in the assembly needs the ranks.
+        # Read the ranks of these rows only: no other part of the assembly needs ranks.
         np.stack([to_int64([picked(trace.column("rank"), rows)], len(rows), -1), trace.ints("pid")[rows]])
         for rows in (spans, backward)
     )
@@ -200,14 +204,14 @@ def _last_backward(trace: Trace, spans: IntArray, backward: IntArray) -> IntArra
 
 
 def _forward_roots(trace: Trace, phase: PhaseArray) -> IntArray:
-    """Return the top-level operators outside all phases that a later operator of their run proves to be forward."""
+    """Return the top-level operators outside all phases that are inferred to be forward."""
     parent = trace.ints("parent")
     operator = trace.host & trace.rows("kind", *OPERATOR_KINDS)
     around = nesting.last_on_path(parent, phase)
     counts = operator | (phase >= 0)
     top = np.flatnonzero(counts & ~nesting.lies_in(parent, counts))
-    # A backward node was made by the last event of a thread with its number, unless that is in a phase (a labelled
-    # layer). Earlier events with the number need no gradient; they carry the number of the next node.
+    # The last event of a thread with the node's sequence number created the node. Earlier events with this number need
+    # no gradient: they carry the number of the next node. An event in a phase (a labelled layer) proves nothing.
     sequence = trace.ints("sequence")
     numbered = np.flatnonzero(sequence >= 0)
     number, node = sequence[numbered], around[numbered] == _BACKWARD
@@ -222,8 +226,8 @@ def _forward_roots(trace: Trace, phase: PhaseArray) -> IntArray:
 
 
 def _up_to_last_proof(trace: Trace, rows: IntArray, inside: BoolArray, proves: BoolArray) -> IntArray:
-    """Return the rows up to the last proof in each run of top-level operators. A marked event, another thread or
-    another step ends a run."""
+    """Return the rows up to the last row that ``proves`` in each run of top-level operators. A row ``inside`` a marked
+    event, another thread or another step ends a run."""
     thread = _thread_numbers(trace, rows)
     by_thread = groupby.stable_order(thread, int(thread.max(initial=-1)) + 1)
     order, thread = rows[by_thread], thread[by_thread]
@@ -238,7 +242,7 @@ def _up_to_last_proof(trace: Trace, rows: IntArray, inside: BoolArray, proves: B
 
 
 def _thread_numbers(trace: Trace, rows: IntArray) -> IntArray:
-    """Return a number from 0 on for each (pid, tid) of ``rows``, shape (len(rows),)."""
+    """Return the number of each row's (pid, tid), counted from 0, shape (len(rows),)."""
     process, thread = trace.ints("pid")[rows], _numbered(trace.ints("tid")[rows])
     if not len(rows) or process.min() == process.max():
         return thread

@@ -1,6 +1,8 @@
-"""The layers of a model: parameters, shapes, FLOPs, devices, and their recorded calls. A tensor that several layers
-share is counted in the first of them. FLOPs of a layer exclude its children and are unknown without a counter or
-formula; sums skip unknown values."""
+"""The layers of a model: their parameters, shapes, FLOPs, devices and recorded calls.
+
+A tensor that several layers share is counted in the first of these layers. A layer's FLOPs exclude its children. They
+are unknown if neither a counter nor a formula exists; sums skip unknown values.
+"""
 
 from __future__ import annotations
 
@@ -16,7 +18,7 @@ from perfkit_core.algorithms.arrays import IntArray
 from perfkit_core.model.meta import TraceMeta
 
 _DEEPEST: Final = 4
-"""Levels of lists and dictionaries that are searched for tensors."""
+"""How many levels of nested lists and dictionaries are searched for tensors."""
 
 
 class TensorSpec(msgspec.Struct, frozen=True):
@@ -25,7 +27,8 @@ class TensorSpec(msgspec.Struct, frozen=True):
 
 
 class Signature(NamedTuple):
-    """Input and output tensors of a call. ``input_gradient``, ``weight_gradient``: computed by its backward pass."""
+    """Input and output tensors of a call. ``input_gradient`` and ``weight_gradient`` are set if the backward pass
+    computes these gradients."""
 
     inputs: tuple[TensorSpec, ...]
     outputs: tuple[TensorSpec, ...]
@@ -34,23 +37,23 @@ class Signature(NamedTuple):
 
 
 class Flops(NamedTuple):
-    """FLOPs of one call without its children; ``backward`` is for the needed gradients. None: unknown."""
+    """FLOPs of one call without its children, None if unknown. ``backward`` counts only gradients that are needed."""
 
     forward: int | None
     backward: int | None
 
 
 def products(call: Signature, weights: int, activations: int = 0) -> Flops:
-    """Return the FLOPs of a call from those of its matrix products, inputs with weights and inputs with inputs. The
-    backward pass computes each product once more for each factor with a gradient."""
+    """Return the FLOPs of a call. Its forward pass has matrix products of inputs and weights (``weights`` FLOPs), and
+    of inputs and inputs (``activations`` FLOPs). The backward pass repeats each product for each factor that has a
+    gradient."""
     inner = call.input_gradient or call.weight_gradient
-    return Flops(
-        weights + activations, weights * (call.input_gradient + call.weight_gradient) + 2 * activations * inner
-    )
+    backward = weights * (call.input_gradient + call.weight_gradient) + 2 * activations * inner
+    return Flops(weights + activations, backward)
 
 
 class CallLog:
-    """Counts of calls by layer path and signature. Not locked: a race between threads can only lose a count."""
+    """Counts of calls by layer path and signature. It has no lock: a race between threads can only lose a count."""
 
     def __init__(self) -> None:
         self.calls: dict[str, Counter[Signature]] = {}
@@ -67,7 +70,8 @@ class CallLog:
 
 
 def tensors(value: Any, kind: type, depth: int = _DEEPEST) -> list[Any]:
-    """Return the tensors (of class ``kind``) in an argument or result, also inside tuples, lists and dictionaries."""
+    """Return the tensors (instances of ``kind``) in an argument or result. Tuples, lists and dictionaries are
+    searched."""
     if isinstance(value, kind):
         return [value]
     if not depth or not isinstance(value, (tuple, list, dict)):
@@ -81,8 +85,8 @@ SEPARATOR: Final = "."
 
 
 class Parameter(msgspec.Struct, frozen=True, kw_only=True):
-    """A tensor that a layer owns. ``shape`` and ``bytes`` are None while a lazy layer is uninitialised; ``tied_to``
-    names the parameter that is the same tensor."""
+    """A parameter of a layer. ``shape`` and ``bytes`` are None while a lazy layer is uninitialised. ``tied_to`` names
+    an earlier parameter that is the same tensor."""
 
     name: str
     shape: tuple[int, ...] | None
@@ -93,8 +97,8 @@ class Parameter(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Layer(msgspec.Struct, frozen=True, kw_only=True):
-    """A layer without its children. ``path`` is as in labels: "" for the model itself, or its name and a dot.
-    ``inputs`` and ``outputs`` are of the last recorded call; FLOPs are of all ``calls``, None where unknown."""
+    """A layer without its children. ``path`` is the path in labels; the path of a model is "", or its name and a dot.
+    ``inputs`` and ``outputs`` describe the last recorded call. FLOPs are sums over all ``calls``, None if unknown."""
 
     path: str
     class_name: str
@@ -107,7 +111,7 @@ class Layer(msgspec.Struct, frozen=True, kw_only=True):
     backward_flops: int | None = None
 
     def count(self) -> int | None:
-        """Return the number of elements of own, untied parameters; None for an uncalled lazy layer."""
+        """Return the number of elements of all untied parameters, or None for an uninitialised lazy layer."""
         own = [p.shape for p in self.parameters if p.tied_to is None]
         return None if None in own else sum(int(np.prod(shape, dtype=np.int64)) for shape in own if shape is not None)
 
@@ -135,8 +139,8 @@ class Architecture:
 
 
 def path_parents(paths: Sequence[str]) -> IntArray:
-    """Return the position of the longest proper prefix of each path (-1: none), shape (paths,). "" is the root of all
-    paths that do not begin with the name of a model."""
+    """Return the position of each path's parent (-1 if none), shape (paths,). The parent is the longest proper prefix
+    in ``paths``. "" is the root of all paths that do not begin with a model's name."""
     position = {path: number for number, path in enumerate(paths)} | {
         path.removesuffix(SEPARATOR): number for number, path in enumerate(paths) if path.endswith(SEPARATOR)
     }
@@ -157,5 +161,5 @@ def to_extra(models: Sequence[Architecture]) -> dict[str, Any]:
 def from_meta(meta: TraceMeta) -> tuple[Architecture, ...]:
     try:
         return tuple(msgspec.convert(meta.extra.get(EXTRA, []), list[Architecture]))
-    except msgspec.ValidationError:  # another tool's "modules"
+    except msgspec.ValidationError:  # another tool wrote a field "modules"
         return ()

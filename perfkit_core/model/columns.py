@@ -1,7 +1,9 @@
-"""Declarations of the columns of tables: heading, unit, meaning, and how they merge over ranks. Each view declares its
-columns once, as data, and other tables beside the code that makes them. Headings, units, keys, averages, exact
-comparisons of a gate and merging follow from the declarations. Undeclared columns (of a plugin's view) are interpreted
-by name: see :func:`named`."""
+"""Declarations of the columns of tables: heading, unit, meaning, and the rule that merges a column over ranks.
+
+Each view declares its columns once, as data. Headings, units, keys, averages, merging, and the exact comparisons of a
+gate follow from the declarations. A column that is not declared (by a plugin's view) is interpreted by its name: see
+:func:`named`.
+"""
 
 from __future__ import annotations
 
@@ -20,12 +22,12 @@ Place = Literal["host", "device", ""]
 
 KEY: Final = "key"
 DESCRIPTION: Final = "description"
-"""Names a property of a row; identifies rows only if they are split by it."""
+"""A property of a row. The column identifies rows only if a grouping splits rows by it."""
 TEXT: Final = "text"
-"""A remark on a row."""
+"""A note about a row."""
 MEASURE: Final = "measure"
 POSITION: Final = "position"
-"""A point in time, which has no magnitude."""
+"""A point in time; its size has no meaning."""
 
 HOST: Final = "host"
 DEVICE: Final = "device"
@@ -37,23 +39,26 @@ SUM: Final = "sum"
 MIN: Final = "min"
 MAX: Final = "max"
 FIRST: Final = "first"
-"""The value of the first rank that has one."""
+"""The merged row has the first rank's value that is not missing."""
 
 
 @dataclass(frozen=True, slots=True)
 class Average:
-    """The column ``of`` divided by the calls, to the nearest integer."""
+    """The merged value is the column ``of`` divided by the calls, to the nearest integer."""
 
     of: str
 
 
 @dataclass(frozen=True, slots=True)
 class Share:
-    """The share of the column ``part`` in a denominator, by default its sum over all rows (of a tree: over its roots).
+    """The merged value is the column ``part`` divided by a denominator. By default the denominator is the sum of
+    ``part`` over all rows, or over the roots of a tree. Other denominators are:
 
-    Other denominators: ``of``, the sum of another column; ``above``, the part of the parent row; ``whole``, a function
-    of trace, request and the view's table of one rank, summed over ranks (default if it returns None); ``column``, of
-    the same row. Without ``part`` the share times that column is exact.
+    - ``of``: the sum of another column,
+    - ``above``: the value of ``part`` in the parent row,
+    - ``whole``: a function of trace, request and the view's table of one rank, whose results are summed over ranks; if
+      it returns None, the default is used,
+    - ``column``: a column of the same row. ``part`` may be omitted if the ratio times this column is an integer.
     """
 
     part: str | None = None
@@ -67,19 +72,20 @@ class Share:
 class Column:
     """One column of a table.
 
-    - ``title``: the English heading, without the unit. ``proper``: it is a name, which is not translated.
-    - ``merge``: the rule over ranks ("": keys and descriptions identify rows, measures are summed).
-    - ``exact``: equal in every run of a program.
-    - ``per_step``: a sum over the chosen steps, which an average divides.
-    - ``adds_up``: rows may be summed, though no average divides them.
-    - ``of_capture``: an extreme of the whole capture.
-    - ``place``: counts only work of the host or of devices.
-    - ``own``: for a column that includes all rows below in a tree, the column of the row's own part.
-    - ``by``: the groupings that add the column (none: always present).
-    - ``words``: the values (or these) are words of perfkit or sentences, not names.
+    - ``title``: the English heading, without the unit. ``proper``: the heading is a name, which is not translated.
+    - ``merge``: the rule that merges values over ranks. By default keys and descriptions identify rows, and measures
+      are summed.
+    - ``exact``: values are equal in every run of a program.
+    - ``per_step``: values are sums over the chosen steps, and are divided by the number of steps for averages per step.
+    - ``adds_up``: rows may be summed, although values are not divided by the number of steps.
+    - ``of_capture``: values are extremes over the complete capture.
+    - ``place``: values count only work of the host, or only work of devices.
+    - ``own``: if values of a tree include all rows below, the name of the column that excludes these rows.
+    - ``by``: the groupings that add the column. Without groupings the column is always present.
+    - ``words``: the values, or the given values, are words or sentences of perfkit, which are translated.
     - ``device_values``: values of rows in which only a device works.
-    - ``quantity``: columns of one quantity share a unit (default: from the name).
-    - ``noun`` completes the heading of a size in a sentence.
+    - ``quantity``: columns with the same quantity are shown in the same unit. The default follows from the name.
+    - ``noun``: the noun that completes the heading of a size in a sentence.
     """
 
     name: str
@@ -110,7 +116,7 @@ class Column:
         return self.merge or (SUM if self.kind == MEASURE else APART)
 
 
-# Makers of common columns, as in ``duration("dur_ns", "Duration")``. Sizes and FLOPs are equal in every run.
+# Constructors of common columns, as in ``duration("dur_ns", "Duration")``. Sizes and FLOPs are equal in every run.
 duration: Final = partial(Column, unit="ns")
 size: Final = partial(Column, unit="bytes", exact=True)
 rate: Final = partial(Column, unit="bytes_per_s")
@@ -127,7 +133,7 @@ def share(name: str, title: str, merge: Share | Literal[""] = "", **how: Any) ->
 
 
 def statistics(what: str, title: str, place: Place, per_step: bool = True) -> tuple[Column, Column, Column, Column]:
-    """Return the columns of total, average, smallest and largest time of a call: ``total_{what}_ns`` …"""
+    """Return the columns of a call's total, average, smallest and largest time: ``total_{what}_ns`` and so on."""
     total = f"total_{what}_ns"
     return (
         duration(total, f"Total {title}", place=place, per_step=per_step),
@@ -139,7 +145,7 @@ def statistics(what: str, title: str, place: Place, per_step: bool = True) -> tu
 
 MAKERS: Final = ("Column", "duration", "size", "rate", "share", "operations", "count", "key", "description", "text",
                  "words")  # fmt: skip
-"""Callables whose second argument is a heading."""
+"""Names of the callables whose second argument is a heading."""
 
 
 def by_name(columns: Iterable[Column]) -> dict[str, Column]:
@@ -147,14 +153,14 @@ def by_name(columns: Iterable[Column]) -> dict[str, Column]:
 
 
 def column(columns: Iterable[Column], name: str) -> Column:
-    """Return the declared column of this name, else :func:`named`."""
+    """Return the declared column with this name. If there is none, interpret the name (:func:`named`)."""
     return next((column for column in columns if column.name == name), None) or named(name)
 
 
 def keys(columns: Iterable[Column], table: pd.DataFrame, by: Sequence[str] = ()) -> list[str]:
-    """Return the columns that identify the rows of a table, in their order; ``by``: the groupings, with or without
-    arguments. Undeclared columns are keys before the first measure; undeclared descriptions only if rows have no
-    name."""
+    """Return the columns that identify the rows of a table, in table order. ``by`` has the groupings, which may have
+    arguments. Undeclared columns are keys if they precede the first measure. Undeclared descriptions are keys only if
+    the table has no column ``name``."""
     declared, groupings = by_name(columns), {item.partition("=")[0] for item in by}
     names: list[str] = []
     measured = False
@@ -173,17 +179,18 @@ def keys(columns: Iterable[Column], table: pd.DataFrame, by: Sequence[str] = ())
 
 
 def called(columns: Iterable[Column], name: str, shown: Iterable[str]) -> tuple[str, ...]:
-    """Return those of the columns ``shown`` that ``name`` means: the column itself, or those that the grouping adds."""
+    """Return the ``shown`` columns that ``name`` selects: the column with this name, or the columns that the grouping
+    with this name adds."""
     shown = tuple(shown)
     if name in shown:
         return (name,)
     return tuple(column.name for column in columns if name in column.by and column.name in shown)
 
 
-# Columns of many views.
+# Columns that many views declare.
 DEPTH: Final = Column("depth", "Depth", kind=KEY)
 NAME: Final = key("name", "Name")
-OP_NAME: Final = description("op_name", "Op name", description="the canonical operator")
+OP_NAME: Final = description("op_name", "Op name", description="name of the canonical operator")
 KIND: Final = words("kind", "Kind", device_values=tuple(DEVICE_WORK))
 CATEGORY: Final = words("category", "Category")
 PLACE: Final = words("place", "Place", device_values=("device",))
@@ -208,7 +215,7 @@ SELF_DEVICE: Final = duration("self_device_ns", "Self device", place=DEVICE, per
 VOCABULARY: Final = by_name(
     (DEPTH, NAME, OP_NAME, KIND, CATEGORY, PLACE, DEVICE_NAME, RANK, STEP, PHASE, MODULE, TID, SHAPES, STREAM, OPERATOR)
 )
-"""Columns that have this meaning by their name, without a declaration."""
+"""Meaning of undeclared columns by their name."""
 BY: Final = {
     "shape": (SHAPES,),
     "stack": (key("stack", "Stack"),),
@@ -225,7 +232,7 @@ BY: Final = {
     "operator": (OPERATOR,),
     "category": (CATEGORY,),
 }
-"""Columns that groupings of several views add."""
+"""Columns that the groupings of several views add."""
 
 
 def added_by(groupings: Iterable[str]) -> Iterator[Column]:
@@ -237,9 +244,9 @@ _STATISTICS: Final = frozenset(
     ("total", "self", "avg", "mean", "median", "min", "max", "base", "other", "difference", "before", "now", "dur",
      "low", "high", "noise")
 )  # fmt: skip
-"""Words in names that select a statistic, not a quantity."""
+"""Words in column names that select a statistic. The other words name the quantity."""
 _PARTS: Final = frozenset(("count_effect", "per_call_effect", "time_so_far"))
-"""Stems that select a part of a difference."""
+"""Column names without unit that select a part of a difference."""
 _TERMS: Final = frozenset(("base", "other", "difference"))
 _SUFFIXES: Final[tuple[Unit, ...]] = ("bytes_per_s", "tflop_per_s", "gb_per_s", "ratio", "bytes", "ns", "flops")
 _BARE: Final = {"ns": "Time", "bytes": "Size", "bytes_per_s": "Bandwidth", "ratio": "Share", "gb_per_s": "Bandwidth",
@@ -255,12 +262,12 @@ _PLACES: Final = ("cpu", "gpu", "npu", "device")
 
 
 def is_term(column: Column) -> bool:
-    """Return whether a column is a term of a difference: base, other, difference, or a part of it."""
+    """Return whether a column is a term of a difference: base, other, difference, or a part of the difference."""
     return _stem(column.name, column.unit) in _PARTS or not _TERMS.isdisjoint(column.name.split("_"))
 
 
 def quantity(column: Column) -> tuple[str, str]:
-    """Return unit and quantity that a column shares with its other statistics: ``min_cpu_ns`` → ("ns", "cpu")."""
+    """Return the unit and the quantity of a column, without the statistic: ("ns", "cpu") for ``min_cpu_ns``."""
     if column.quantity:
         return column.unit, column.quantity
     stem = _stem(column.name, column.unit)
@@ -268,13 +275,13 @@ def quantity(column: Column) -> tuple[str, str]:
 
 
 def named(name: str) -> Column:
-    """Return the declaration of an undeclared column, from its name:
+    """Return a declaration for an undeclared column, derived from its name:
 
-    - the suffix is its unit (``_ns``, ``_bytes``, ``_bytes_per_s``, ``_ratio``, ``_flops``; see :data:`Unit`),
-    - a name of the vocabulary has that meaning; columns with a unit are measures,
-    - ``min_…`` and ``max_…`` merge as extremes over ranks, ``avg_x`` is ``total_x`` divided by the calls,
-    - ``cpu`` and ``device`` give the place, ``peak`` is of the whole capture,
-    - the words make the heading.
+    - The suffix is the unit (``_ns``, ``_bytes``, ``_bytes_per_s``, ``_ratio``, ``_flops``; see :data:`Unit`).
+    - A name in the vocabulary has the meaning given there. Columns with a unit are measures.
+    - ``min_…`` and ``max_…`` merge as extremes over ranks. ``avg_x`` is ``total_x`` divided by the calls.
+    - ``cpu`` and ``device`` set the place. ``peak`` marks an extreme over the complete capture.
+    - The words of the name form the heading.
     """
     if name in VOCABULARY:
         return VOCABULARY[name]
@@ -296,16 +303,15 @@ def named(name: str) -> Column:
 
 
 def _stem(name: str, unit: str) -> str:
-    """Return the name without its unit: ``self_cpu_ns`` → ``self_cpu``."""
     return name.removesuffix(unit).rstrip("_") if unit in _SUFFIXES else name
 
 
 def _title(name: str, unit: str) -> str:
-    """Return the heading: ``self_cpu_ns`` → ``Self CPU``."""
+    """Return the heading, such as ``Self CPU`` for ``self_cpu_ns``."""
     stem = name if unit == "flops" else _stem(name, unit)
     if not stem:
         return _BARE.get(unit, name)
-    if unit == "bytes" and stem.split("_")[-1] in _PLACES:  # a place alone would be read as its time
+    if unit == "bytes" and stem.split("_")[-1] in _PLACES:  # "Device" alone would be read as device time
         stem += "_memory"
     title = " ".join(_SPELLED.get(word, word) for word in stem.split("_"))
     return title[:1].upper() + title[1:]

@@ -1,4 +1,4 @@
-"""Metadata of a run, and findings: the data-quality warnings of a trace, of several ranks, and of a job."""
+"""Metadata of a run, and findings: data-quality warnings about a trace, several ranks, or a job."""
 
 from __future__ import annotations
 
@@ -11,16 +11,16 @@ import msgspec
 
 from perfkit_core.language.messages import Message, Text, Value, english, message, plural, render
 
-_MOST_WAYS: Final = 3
-"""Most messages of one code over all ranks before only those of the first rank are shown."""
+_MOST_MESSAGES: Final = 3
+"""If a code has more different messages than this over all ranks, only messages of the first rank are shown."""
 EDGES: Final = 0.05
 """Share of a group's collectives that a rank may lack, as recordings do not begin and end at the same moment."""
 _ABSENCES: Final = frozenset({"no-steps", "no-phases", "no-device-events"})
-"""Codes of data that is missing in a cycle; no warning if another cycle of the rank has it."""
+"""Codes of missing data. They are dropped if another cycle of the rank has the data."""
 
 
 class Finding(msgspec.Struct, frozen=True):
-    """A data-quality warning. ``code`` is stable, for scripts; ``text`` is for people."""
+    """A data-quality warning. Scripts can rely on ``code``; ``text`` is for people."""
 
     code: str
     text: Text
@@ -31,7 +31,8 @@ class Finding(msgspec.Struct, frozen=True):
 
 
 class StoredFinding(msgspec.Struct, frozen=True, omit_defaults=True):
-    """A finding in a file: the English sentence and its message. Files of older versions have the sentence only."""
+    """A finding in a file: the English sentence, and the template and values to translate it. Older files have only
+    the sentence."""
 
     code: str
     message: str
@@ -52,7 +53,7 @@ class StoredFinding(msgspec.Struct, frozen=True, omit_defaults=True):
 
 
 class Device(msgspec.Struct, frozen=True):
-    """A device as recorded. ``id`` is as in the ``device`` column, ``name`` that of the product."""
+    """A recorded device. ``id`` is its value in the column ``device``; ``name`` is the product name."""
 
     id: str
     name: str | None = None
@@ -61,12 +62,12 @@ class Device(msgspec.Struct, frozen=True):
 
 
 class TraceMeta(msgspec.Struct, frozen=True, kw_only=True):
-    """Metadata of a run. None or empty where the source does not record it.
+    """Metadata of a run. A field is None or empty if the source does not record it.
 
-    ``clock`` is "epoch" (ns since 1970) or "relative" (unknown origin). ``window_ns`` is (start, end) of the recording,
-    or of its events if not recorded. ``thread_names`` maps "rank:pid:tid" to a name. ``cpu_utilisation`` holds ratios
-    by scope (process, system). ``recording`` identifies the process of several cycles. ``worlds`` holds the recorded
-    (rank, number of ranks of its job) of the parts of a joined trace; :meth:`told_worlds` also covers a single trace.
+    ``clock`` is "epoch" (ns since 1970) or "relative" (unknown origin). ``window_ns`` is the start and end of the
+    recording; if it is not recorded, the range of the events is used. ``thread_names`` maps "rank:pid:tid" to a name.
+    ``cpu_utilisation`` maps a scope (process, system) to a ratio. Cycles of one process have the same ``recording``.
+    ``worlds`` has the rank and world size that each part of a joined trace recorded.
     """
 
     source: str
@@ -89,18 +90,18 @@ class TraceMeta(msgspec.Struct, frozen=True, kw_only=True):
     extra: dict[str, Any] = {}
     worlds: tuple[tuple[int, int], ...] = ()
 
-    def told_worlds(self) -> tuple[tuple[int, int], ...]:
-        """Return the recorded (rank, number of ranks of its job); several per rank if its parts disagree."""
+    def recorded_worlds(self) -> tuple[tuple[int, int], ...]:
+        """Return each rank with its recorded world size. A rank occurs repeatedly if its parts disagree."""
         return self.worlds or tuple((rank, self.world_size) for rank in self.ranks if self.world_size)
 
 
 def joined_meta(metas: Sequence[TraceMeta]) -> TraceMeta:
-    """Return the metadata of several parts (ranks, cycles) as one: those of the first, with united ranks and
-    devices."""
+    """Return the joint metadata of several parts (ranks, cycles): the metadata of the first part, with the ranks,
+    devices and thread names of all parts."""
     return msgspec.structs.replace(
         metas[0],
         ranks=tuple(sorted({rank for m in metas for rank in m.ranks})),
-        worlds=tuple(sorted({world for m in metas for world in m.told_worlds()})),
+        worlds=tuple(sorted({world for m in metas for world in m.recorded_worlds()})),
         devices=tuple({device.id: device for m in metas for device in m.devices}.values()),
         thread_names={key: name for m in metas for key, name in m.thread_names.items()},
         window_ns=hull([m.window_ns for m in metas if m.window_ns]),
@@ -114,11 +115,11 @@ def hull(windows: Sequence[tuple[int, int]]) -> tuple[int, int] | None:
 
 
 def united(parts: Sequence[tuple[tuple[int, ...], Sequence[Finding]]]) -> tuple[Finding, ...]:
-    """Return the findings of several parts, each given with its ranks, without duplicates.
+    """Return the findings of several parts without duplicates. Each part is given with its ranks.
 
-    Missing data is reported only if all cycles of a rank lack it. If each part is of one rank, and the ranks differ,
-    messages end with their ranks: ``… (ranks 0–3, 5)``. Of a code with many messages only those of the first rank are
-    kept: ``… (rank 0; alike in 3 more of 8 ranks)``.
+    Missing data is reported only if all cycles of a rank lack it. If each part has one rank, and the ranks differ,
+    messages name the ranks: ``… (ranks 0–3, 5)``. If a code has many different messages, only messages of the first
+    rank are kept: ``… (rank 0; similar in 3 more of 8 ranks)``.
     """
     lacking: dict[tuple[int, ...], set[str]] = {}
     for ranks, findings in parts:
@@ -132,12 +133,12 @@ def united(parts: Sequence[tuple[tuple[int, ...], Sequence[Finding]]]) -> tuple[
         return tuple(parts_of)
     rank = [ranks[0] for ranks, _ in parts]
     result: list[Finding] = []
-    for code, ways in Counter(finding.code for finding in parts_of).items():
+    for code, messages in Counter(finding.code for finding in parts_of).items():
         alike = {finding: numbers for finding, numbers in parts_of.items() if finding.code == code}
         everywhere = set().union(*alike.values())
-        first, more = min(everywhere), len(everywhere) - 1
+        first = min(everywhere)
         for finding, numbers in alike.items():
-            if ways <= _MOST_WAYS:
+            if messages <= _MOST_MESSAGES:
                 about = {rank[number] for number in numbers}
                 text = plural(
                     "{finding} (rank {numbers})",
@@ -151,7 +152,7 @@ def united(parts: Sequence[tuple[tuple[int, ...], Sequence[Finding]]]) -> tuple[
                     "{finding} (rank {number}; similar in {more} more of {ranks} ranks)",
                     finding=finding.text,
                     number=rank[first],
-                    more=more,
+                    more=len(everywhere) - 1,
                     ranks=len(rank),
                 )
             else:
@@ -161,7 +162,7 @@ def united(parts: Sequence[tuple[tuple[int, ...], Sequence[Finding]]]) -> tuple[
 
 
 def left_out(failed: Mapping[int, Text], count: int, files: bool = False) -> tuple[Finding, ...]:
-    """Report ranks (or, with ``files``, files) that could not be read, with the first reason."""
+    """Report the ranks that could not be read, with the first reason. If ``files`` is set, report files instead."""
     if not failed:
         return ()
     values = {"failed": len(failed), "count": count, "why": failed[min(failed)]}
@@ -172,8 +173,8 @@ def left_out(failed: Mapping[int, Text], count: int, files: bool = False) -> tup
 
 
 def about_job(meta: TraceMeta) -> tuple[Finding, ...]:
-    """Report ranks of a job that were not read, if several were, and ranks of several jobs. For a whole profile only,
-    as ranks that one part lacks may be in another."""
+    """Report missing ranks of a job of which several ranks were read, and a mixture of several jobs. ``meta`` must be
+    that of the complete profile, as ranks missing in one part may be in another part."""
     findings = []
     absent = set(range(meta.world_size or 0)) - set(meta.ranks)
     if len(meta.ranks) > 1 and absent:
@@ -185,7 +186,7 @@ def about_job(meta: TraceMeta) -> tuple[Finding, ...]:
         )
         findings.append(Finding("ranks-missing", text))
     ranks_of: dict[int, set[int]] = {}
-    for rank, world in meta.told_worlds():
+    for rank, world in meta.recorded_worlds():
         ranks_of.setdefault(world, set()).add(rank)
     if len(ranks_of) > 1:
         worlds = [
@@ -200,13 +201,13 @@ def about_job(meta: TraceMeta) -> tuple[Finding, ...]:
 
 
 def waits_not_known(unknown: Collection[int], count: int, incomplete: float = 0.0) -> tuple[Finding, ...]:
-    """Report ranks whose waits for others are unknown, although those of other ranks are known, and the share of
-    collectives at which waits are lower bounds, as not all ranks of the group can be compared."""
+    """Report ``unknown`` ranks, whose waits are unknown although other waits are known. Also report the share
+    ``incomplete`` of the collectives, at which waits are lower bounds: not all ranks of the group can be compared."""
     findings = []
     if unknown:
         text = message(
             "the waits of {unknown} of {count} ranks are unknown ({ranks}): their clocks cannot be "
-            "compared with those of others (--view clocks shows why)",
+            "compared with the clocks of other ranks (--view clocks shows why)",
             unknown=len(unknown),
             count=count,
             ranks=spelled(unknown),
@@ -214,8 +215,8 @@ def waits_not_known(unknown: Collection[int], count: int, incomplete: float = 0.
         findings.append(Finding("waits-not-known", text))
     if incomplete > EDGES:
         text = message(
-            "in {share:ratio} of the collectives a rank of the group cannot be compared or was not read: the "
-            "reported waits are lower limits, and that rank may be the last one",
+            "in {share:ratio} of the collectives, a rank of the group cannot be compared or was not read: the "
+            "reported waits are lower bounds, and the missing rank may be the last to arrive",
             share=incomplete,
         )
         findings.append(Finding("waits-not-known", text))

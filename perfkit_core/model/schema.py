@@ -1,7 +1,7 @@
-"""The schema of the event table: one row an event, the same for every framework, live or from a file.
+"""The schema of the event table. Each row is an event. All frameworks, live recordings and files use this schema.
 
-Times are integer nanoseconds, sizes are bytes, repeated strings are dictionary encoded. Missing is null, never 0. Row
-references (``parent``, ``launched_by``) are row numbers of the same table, -1 without one.
+Times are integer nanoseconds, sizes are bytes, and repeated strings are dictionary encoded. A missing value is null,
+never 0. A row reference (``parent``, ``launched_by``) is a row number of the same table, or -1.
 """
 
 from __future__ import annotations
@@ -41,16 +41,16 @@ KINDS: Final = (
 )  # fmt: skip
 
 PHASES: Final = (DATALOADER, FORWARD, BACKWARD, OPTIMIZER, OTHER)
-"""Values of the ``phase`` column. The first four are also kinds: spans that set the phase of all events inside."""
+"""Values of the column ``phase``. The first four are also kinds of spans, which set the phase of all events inside."""
 
 NESTED_KINDS: Final = frozenset(
     {STEP, DATALOADER, FORWARD, BACKWARD, OPTIMIZER, OPERATOR, OPERATOR_DETAIL, PYTHON, ANNOTATION, RUNTIME, SYNC,
      COMMUNICATION}
 )  # fmt: skip
-"""Kinds that occupy their host thread: they nest, and count as children in self time."""
+"""Kinds of events that occupy their host thread. They nest, and self times exclude them as children."""
 
 DEVICE_WORK: Final = (KERNEL, MEMCPY, MEMSET)
-"""Kinds that occupy a device. Their union is the device's busy time."""
+"""Kinds of events that occupy a device. Their union is the device's busy time."""
 
 OPERATOR_KINDS: Final = (OPERATOR, COMMUNICATION)
 
@@ -68,39 +68,39 @@ class Column:
 
 
 COLUMNS: Final = (
-    Column("name", TEXT, False, "as the framework recorded it, without durations that it glued to the name"),
-    Column("kind", TEXT, False, "what the event is, one of " + ", ".join(KINDS)),
+    Column("name", TEXT, False, "name that the framework recorded, without a duration that some frameworks append"),
+    Column("kind", TEXT, False, "kind of the event: one of " + ", ".join(KINDS)),
     Column("category", TEXT, True, "the framework's own word for the kind (cpu_op, DygraphKernelLaunch, …)"),
-    Column("start_ns", pa.int64(), False, "begin on the trace's clock; Trace.meta.clock says which clock that is"),
+    Column("start_ns", pa.int64(), False, "begin on the trace's clock, which Trace.meta.clock describes"),
     Column("dur_ns", pa.int64(), False, "duration; 0 for instants"),
-    Column("self_ns", pa.int64(), True, "host events: dur_ns less the union of the direct children; null on a device"),
+    Column("self_ns", pa.int64(), True, "host events: dur_ns less the union of the direct children; device work: null"),
     Column("rank", pa.int32(), True, "rank of the process in a distributed job"),
     Column("pid", pa.int64(), True, "operating system process; null for device work"),
     Column("tid", pa.int64(), True, "operating system thread; null for device work"),
-    Column("device", TEXT, True, "where it ran: cpu, cuda:0, npu:0, …"),
-    Column("stream", pa.int64(), True, "queue on the device; null on the host"),
-    Column("correlation", pa.int64(), True, "the number that a launch shares with the device work it launched"),
-    Column("launched_by", pa.int64(), False, "device work: row of the launching host event; -1: none"),
+    Column("device", TEXT, True, "device that the event ran on: cpu, cuda:0, npu:0, …"),
+    Column("stream", pa.int64(), True, "stream of the device; null for host events"),
+    Column("correlation", pa.int64(), True, "number that a launch shares with its device work"),
+    Column("launched_by", pa.int64(), False, "device work: row of the host event that launched it, or -1"),
+    Column("parent", pa.int64(), False, "host and memory events: row of the thread's nearest enclosing event, or -1"),
+    Column("step", pa.int64(), True, "number of the training step; device work has the step of its launch"),
+    Column("phase", TEXT, True, "dataloader, forward, backward, optimizer or other; null if unknown"),
+    Column("sequence", pa.int64(), True, "number that a forward operator shares with its backward node"),
+    Column("module", TEXT, True, "module path: path of the layer that the event belongs to"),
     Column(
-        "parent",
+        "bytes",
         pa.int64(),
-        False,
-        "host and memory events: row of the nearest enclosing event of the thread; -1: none",
+        True,
+        "copies: bytes copied; memory events: bytes allocated, negative if freed; collectives: message size",
     ),
-    Column("step", pa.int64(), True, "number of the training step it belongs to; device work: that of its launch"),
-    Column("phase", TEXT, True, "dataloader, forward, backward, optimizer or other; null where unknown"),
-    Column("sequence", pa.int64(), True, "links a forward operator with its backward node"),
-    Column("module", TEXT, True, "layer path"),
-    Column("bytes", pa.int64(), True, "copies: bytes moved; memory events: bytes allocated (negative: freed)"),
-    Column("copy_kind", TEXT, True, "HtoD, DtoH, DtoD, HtoH, PtoP, then pageable or pinned where known"),
+    Column("copy_kind", TEXT, True, "HtoD, DtoH, DtoD, HtoH or PtoP, followed by pageable or pinned if known"),
     Column("address", pa.int64(), True, "memory events: address of the block"),
-    Column("total_bytes", pa.int64(), True, "memory events: bytes allocated on that device after the event"),
+    Column("total_bytes", pa.int64(), True, "memory events: bytes allocated on the device after the event"),
     Column("shapes", TEXT, True, "input shapes, as JSON text"),
     Column("dtypes", TEXT, True, "input types, as JSON text"),
     Column("stack", TEXT, True, "Python frames at the call, innermost first, separated by ';'"),
-    Column("flops", pa.int64(), True, "floating point operations, where the framework counts them"),
-    Column("op_name", TEXT, True, "canonical operator shared by all frameworks; null where unknown"),
-    Column("args", pa.string(), True, "everything else that was recorded with the event, as JSON text"),
+    Column("flops", pa.int64(), True, "floating point operations, if the framework counts them"),
+    Column("op_name", TEXT, True, "name of the canonical operator, shared by all frameworks; null if unknown"),
+    Column("args", pa.string(), True, "all other recorded fields of the event, as JSON text"),
 )
 
 SCHEMA: Final = pa.schema([pa.field(c.name, c.type, c.nullable) for c in COLUMNS])

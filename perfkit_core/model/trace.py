@@ -1,6 +1,8 @@
-"""A profile in memory: the event table, the metadata of the run, and findings about the data. The columns of an event
-table come from a table in memory, from other traces, or from a file, read on demand. What several views compute from a
-trace is cached with it and shared read-only."""
+"""A profile in memory: the event table, the metadata of the run, and findings about the data.
+
+The columns of an event table come from a table in memory, from other traces, or from a file that is read on demand.
+Results that several views need are cached with the trace and shared read-only.
+"""
 
 from __future__ import annotations
 
@@ -25,20 +27,20 @@ ROW_REFERENCES: Final = ("parent", "launched_by")
 
 
 class Columns(ABC):
-    """The columns of one event table, in the schema's types. Safe to share between threads."""
+    """The columns of one event table, with the types of the schema. Threads may share an object."""
 
     @property
     @abstractmethod
     def num_rows(self) -> int:
-        """The number of events, known without reading a column."""
+        """The number of events. No column is read."""
 
     @abstractmethod
     def known(self, name: str) -> bool:
-        """Return whether the column holds anything but nulls."""
+        """Return whether a column has a value that is not null."""
 
     def chunks(self, name: str) -> Iterator[pa.Array]:
-        """Yield the column in pieces of any length. Their dictionaries may differ. Subclasses define this or
-        :meth:`column`."""
+        """Yield the chunks of a column, of any length. Chunks may have different dictionaries. A subclass overrides
+        this method or :meth:`column`."""
         return iter(self.column(name).chunks)
 
     def column(self, name: str) -> pa.ChunkedArray:
@@ -47,7 +49,7 @@ class Columns(ABC):
         return pa.chunked_array(list(self.chunks(name)), schema.SCHEMA.field(name).type)
 
     def pick(self, name: str, rows: np.ndarray[Any, np.dtype[Any]]) -> pa.Array:
-        """Return the cells of a column at ``rows``, in that order."""
+        """Return the values of a column in the given ``rows``, in the order of ``rows``."""
         return joined(self.column(name).take(pa.array(rows, pa.int64())))
 
     def table(self) -> pa.Table:
@@ -99,7 +101,7 @@ class ChangedColumns(Columns):
 
 @dataclass(frozen=True, slots=True)
 class JoinedColumns(Columns):
-    """The columns of several traces in sequence. Row references are shifted by the rows before."""
+    """The columns of several traces, concatenated. A row reference is shifted by the number of preceding rows."""
 
     parts: Sequence[Columns]
 
@@ -137,14 +139,14 @@ class JoinedColumns(Columns):
 
 
 _OF_COLUMN: Final = ("known", "ints", "codes", "rows")
-"""First items of the cache keys that belong to one column, which is the second item."""
+"""Cache keys that start with one of these names belong to a single column, which is the second item of the key."""
 
 
 @dataclass(frozen=True, slots=True, repr=False, init=False)
 class Trace:
-    """Events (columns of :data:`perfkit_core.model.schema.SCHEMA`, sorted by start), metadata and data-quality
-    warnings. A stored trace reads columns on first use: :meth:`ints`, :meth:`codes` and :meth:`column` read one,
-    ``events`` all."""
+    """Events sorted by start, with the columns of :data:`perfkit_core.model.schema.SCHEMA`, metadata, and data-quality
+    warnings. A stored trace reads its file on demand: :meth:`ints`, :meth:`codes` and :meth:`column` read one column,
+    ``events`` reads all."""
 
     _columns: Columns
     meta: TraceMeta
@@ -159,7 +161,8 @@ class Trace:
         _cache: dict[Any, Any] | None = None,
         _columns: Columns | None = None,
     ) -> None:
-        """Create a trace. ``events`` and ``meta`` are required; the last two are for ``dataclasses.replace``."""
+        """Create a trace. ``events`` and ``meta`` are required. ``dataclasses.replace`` passes ``_cache`` and
+        ``_columns``."""
         columns = _columns if events is None else events
         if columns is None or meta is None:
             raise TypeError("a Trace needs events and meta")
@@ -175,43 +178,45 @@ class Trace:
 
     @property
     def events(self) -> pa.Table:
-        """All columns as one Arrow table; reads the whole file of a stored trace, once."""
+        """All columns as one Arrow table. The first use reads the complete file of a stored trace."""
         return self._cached("events", self._columns.table)
 
     def column(self, name: str) -> pa.ChunkedArray:
-        """Return one column as in ``events``. A stored column is read anew each time."""
+        """Return one column as in ``events``. Each call reads a stored column again."""
         return self._cache["events"].column(name) if "events" in self._cache else self._columns.column(name)
 
     def pick(self, name: str, rows: npt.NDArray[np.integer[Any]]) -> pa.Array:
-        """Return cells of a column, shape (len(rows),); a stored trace reads only the row groups that hold them."""
+        """Return the values of a column in the given ``rows``, shape (len(rows),). A stored trace reads only the row
+        groups that contain these rows."""
         columns = TableColumns(self._cache["events"]) if "events" in self._cache else self._columns
         return columns.pick(name, rows)
 
     def known(self, name: str) -> bool:
-        """Return whether a column holds anything but nulls, without reading it from a stored trace."""
+        """Return whether a column has a value that is not null. Columns of a stored trace are not read."""
         return self._cached(("known", name), lambda: self._columns.known(name))
 
     def ints(self, column: str, missing: int = -1) -> IntArray:
-        """Return an integer column as int64 with nulls replaced by ``missing``, read-only and cached."""
-        if not self.known(column):  # one array for all empty columns
+        """Return an integer column as int64, with ``missing`` instead of nulls. The array is read-only and cached."""
+        if not self.known(column):  # all empty columns share an array
             return self._cached(("ints", None, missing), lambda: _frozen(np.full(len(self), missing, np.int64)))
         return self._cached(
             ("ints", column, missing), lambda: arrays.to_int64(self._columns.chunks(column), len(self), missing)
         )
 
     def codes(self, column: str) -> Codes:
-        """Return a text column as codes and distinct values, cached."""
+        """Return a text column as codes and distinct values. The result is cached."""
         if not self.known(column):
             return self._cached(("codes", None), lambda: Codes(_frozen(np.full(len(self), -1, np.int32)), []))
         return self._cached(("codes", column), lambda: Codes(*arrays.to_codes(self._columns.chunks(column), len(self))))
 
     def rows(self, column: str, *wanted: str) -> BoolArray:
-        """Return the mask of rows where a text column has a value in ``wanted``, read-only and cached."""
+        """Return the mask of the rows in which a text column has a value in ``wanted``. The mask is read-only and
+        cached."""
         return self._cached(("rows", column, wanted), lambda: _frozen(self.codes(column).rows(*wanted)))
 
     @property
     def end_ns(self) -> IntArray:
-        """Ends of the events, shape (rows,)."""
+        """End of each event, shape (rows,)."""
         return self._cached("end_ns", lambda: self.ints("start_ns") + self.ints("dur_ns"))
 
     @property
@@ -231,33 +236,34 @@ class Trace:
         return frame
 
     def with_findings(self, *findings: Finding) -> Trace:
-        """Return the trace with more findings, without duplicates."""
+        """Return the trace with the findings added, without duplicates."""
         return Trace(self._columns, self.meta, tuple(dict.fromkeys(self.quality + findings)), self._cache)
 
     def with_meta(self, **changes: Any) -> Trace:
-        """Return the trace with changed metadata."""
         meta = msgspec.structs.replace(self.meta, **changes)
         return Trace(self._columns, meta, self.quality, self._known_without(()))
 
     def with_columns(self, **changes: pa.Array | pa.ChunkedArray) -> Trace:
-        """Return the trace with some columns replaced, each in the type of the schema. Others stay cached or unread."""
+        """Return the trace with some columns replaced. They must have the types of the schema. Other columns stay
+        cached, or unread."""
         columns = ChangedColumns(self._columns, TableColumns(pa.table(changes)))
         return Trace(columns, self.meta, self.quality, self._known_without(changes))
 
     def with_ints(self, **changes: IntArray) -> Trace:
-        """Return the trace with some integer columns replaced; negative is null. The arrays become read-only."""
+        """Return the trace with some integer columns replaced. Negative values become null. The arrays become
+        read-only."""
         changed = self.with_columns(**{name: nullable(values) for name, values in changes.items()})
         changed._cache.update({("ints", name, -1): _frozen(values) for name, values in changes.items()})
         return changed
 
     def slice(self, start: int, count: int) -> Trace:
-        """Return ``count`` events from row ``start`` on; row references still count from row 0 of this trace."""
+        """Return ``count`` events, starting at row ``start``. Row references still refer to rows of this trace."""
         return Trace(self.events.slice(start, count), self.meta, self.quality)
 
     def _known_without(self, changed: Collection[str]) -> dict[Any, Any]:
         return {
             key: value
-            for key, value in dict(self._cache).items()  # a copy, as another thread may be adding to it
+            for key, value in dict(self._cache).items()  # a copy, as another thread may add a key
             if isinstance(key, tuple) and key[0] in _OF_COLUMN and key[1] not in changed
         }
 
@@ -273,8 +279,8 @@ def _frozen(values: npt.NDArray[Any]) -> npt.NDArray[Any]:
 
 
 def concat_traces(traces: Sequence[Trace]) -> Trace:
-    """Return several traces (ranks, cycles) as one, with row references shifted. The first trace names the framework;
-    ranks, devices, thread names and findings are united. Findings name their ranks."""
+    """Return the concatenation of several traces (ranks, cycles). Row references are shifted. Metadata is joined
+    (:func:`perfkit_core.model.meta.joined_meta`). Findings are united, and name their ranks."""
     if len(traces) == 1:
         return traces[0]
     quality = united([(trace.meta.ranks, trace.quality) for trace in traces])
@@ -292,8 +298,8 @@ R = TypeVar("R")
 
 
 def once(make: Callable[Concatenate[Trace, P], R]) -> Callable[Concatenate[Trace, P], R]:
-    """Cache the results of a function of a trace (and of hashable arguments) with the trace. Arrays in the result
-    become read-only, as several views share them."""
+    """Cache the results of a function with the trace that is its first argument. Other arguments must be hashable.
+    Arrays in the result become read-only, as several views share them."""
     name = f"{make.__module__}.{make.__qualname__}"
 
     @wraps(make)

@@ -1,4 +1,4 @@
-"""The objects that plugins, and the built-ins, return from their hooks."""
+"""The objects that plugins and built-ins return from their hooks."""
 
 from __future__ import annotations
 
@@ -15,7 +15,8 @@ if TYPE_CHECKING:
     from perfkit_core.model.columns import Column
     from perfkit_core.model.trace import Trace
 
-# Untyped, as their packages import this one: storage.recorded_events, report.model, advice.facts, calibration.model.
+# These types are not imported, as their packages import this one: storage.recorded_events, report.model, advice.facts,
+# calibration.model.
 RecordedWriter: TypeAlias = Any
 Complete: TypeAlias = Callable[..., Any]
 Report: TypeAlias = Any
@@ -28,17 +29,17 @@ Bench: TypeAlias = Any
 class Source:
     """A reader of one format.
 
-    - ``sniff(path, head)`` rates from the name and the first 4 KiB (decompressed) how well it can read the file: 0 not,
-      1 this kind of container, 2 this framework's dialect, 3 written by this reader's own package. The best reader is
-      used.
-    - ``read(path, partial)`` returns the Trace or raises SourceError; with ``partial`` it keeps the readable part of a
+    - ``sniff(path, head)`` returns how well the reader supports a file, judged by its name and its first 4 KiB
+      (decompressed): 0 if it cannot read the file, 1 for a known container format, 2 for the dialect of its framework,
+      3 for a file of its own package. The reader with the highest number is used.
+    - ``read(path, partial)`` returns the Trace or raises SourceError. With ``partial`` it keeps the readable part of a
       damaged file and adds a finding.
-    - ``peek(path)`` returns the rank of a file without reading the events (None: unknown), so that files are assigned
-      to ranks before any is read; without it, names and order decide.
-    - ``stream(path, partial, writer)`` reads the events into the writer in parts and closes it; None if the format
-      needs all events in memory.
-    - ``complete(recorded, meta)`` runs when such a file is loaded, adds what depends on all events, and returns the
-      events with findings; None if nothing is left to do.
+    - ``peek(path)`` returns the rank of a file without reading the events, or None if unknown. Ranks are assigned
+      before files are read. If ``peek`` is None, ranks follow from the names and the order of the files.
+    - ``stream(path, partial, writer)`` reads the events in parts, passes them to the writer, and closes it. It is None
+      if the format needs all events in memory.
+    - ``complete(recorded, meta)`` runs when a streamed file is loaded. It adds data that depends on all events, and
+      returns the events and findings. It is None if nothing is to be added.
     """
 
     name: str
@@ -51,8 +52,8 @@ class Source:
 
 
 class Recording(Protocol):
-    """A running capture of an unmodified script. ``finish`` ends it and returns the number of files written. It raises
-    CaptureError if the capture ended early, as when the script started a profiler itself."""
+    """A running capture of an unmodified script. ``finish`` ends the capture and returns the number of files written.
+    It raises CaptureError if the capture ended early, for example because the script started a profiler itself."""
 
     def finish(self) -> int: ...
 
@@ -61,11 +62,12 @@ class Recording(Protocol):
 class Recorder:
     """Live capture for ``perfkit record`` and ``perfkit demo``.
 
-    ``framework`` is the module whose import in a script selects this recorder. ``start(run_dir, steps, options)``
-    begins recording in this process and stops by itself after ``steps`` optimizer steps (None: never). ``options`` are
-    flags for what to record besides times: ``shapes``, ``memory``, ``stacks``, ``flops``; one that the framework cannot
-    record raises UsageError (:func:`perfkit_core.recording.step_recording.asked`). ``demo(run_dir, report)`` trains the
-    small demo model with the framework's own profiler and handler, and reports progress by ``report(text)``.
+    ``framework`` is a module: a script that imports it is recorded by this recorder. ``start(run_dir, steps, options)``
+    begins to record this process. The recording ends after ``steps`` optimizer steps, or with the process if ``steps``
+    is None. ``options`` are flags for data besides times: ``shapes``, ``memory``, ``stacks``, ``flops``. A flag that
+    the framework does not support raises UsageError (:func:`perfkit_core.recording.step_recording.asked`).
+    ``demo(run_dir, report)`` trains the small demo model with the framework's profiler and perfkit's handler, and
+    reports progress by ``report(text)``.
     """
 
     framework: str
@@ -77,10 +79,10 @@ class Recorder:
 class ViewRequest:
     """A user's request to a view.
 
-    ``by``: groupings, some with an argument ("stack=5"). Filters of events, None for all: ``steps`` (numbers),
-    ``pattern``, ``kind`` and ``device`` (RE2 on the name, on kind or category, on the device). ``native``: the
-    framework's own number where it differs from ours (docs/semantics). ``sort``: the column to sort rows by, None for
-    the order of the view.
+    ``by`` has the groupings; a grouping may have an argument ("stack=5"). Events are filtered by ``steps`` (step
+    numbers) and by RE2 patterns: ``pattern`` on the name, ``kind`` on kind or category, ``device`` on the device. A
+    filter that is None selects all events. ``native`` asks for the framework's own numbers if they differ from
+    perfkit's (docs/semantics). ``sort`` is the column to sort rows by, or None for the order of the view.
     """
 
     by: tuple[str, ...] = ()
@@ -93,20 +95,20 @@ class ViewRequest:
 
 
 def split_grouping(item: str) -> tuple[str, str | None]:
-    """Return name and argument of a grouping: "stack=5" → ("stack", "5")."""
+    """Return the name and the argument of a grouping: ("stack", "5") for "stack=5". The argument may be None."""
     name, separator, argument = item.partition("=")
     return name, argument if separator else None
 
 
 @dataclass(frozen=True, slots=True)
 class Reduction:
-    """Functions that compute a view for many ranks that are never in memory together.
+    """Functions that compute a view of many ranks, one rank at a time.
 
-    ``reduce(trace, request)`` turns the trace of one rank into a small partial of plain values (None, bool, int, float,
-    str, lists, mappings by str) and DataFrames, which can be stored and sent to another process. ``merge`` turns
-    partials, in the order of ranks, into the view's table, which equals ``table(trace, request)`` of the trace of these
-    ranks. ``explain(partials)``, of a view that needs several ranks, returns why the table has no rows; without it,
-    ``explain_empty`` of the first rank without rows is used.
+    ``reduce(trace, request)`` reduces the trace of one rank to a small partial, which can be stored and sent to another
+    process. A partial consists of DataFrames and plain values: None, bool, int, float, str, lists, and mappings with
+    str keys. ``merge(partials, request)`` merges the partials of all ranks, in rank order, into the view's table. The
+    table equals ``table(trace, request)`` of a trace of all ranks. ``explain(partials)`` returns why the table has no
+    rows. If it is None, ``explain_empty`` of the first rank without rows is used.
     """
 
     reduce: Callable[[Trace, ViewRequest], Any]
@@ -116,12 +118,13 @@ class Reduction:
 
 @dataclass(frozen=True, slots=True)
 class MergedRows:
-    """Rules that merge the tables of many ranks, where equal rows become one: each column as declared, a tree by its
-    paths.
+    """Rules that merge the tables of many ranks. Rows with equal keys become one row, rows of a tree are merged by
+    their paths, and each column is merged as declared.
 
-    ``weight`` names the columns that order siblings of a tree, descending. ``finish(table, request)`` completes the
-    merged table. ``partial`` computes what a rank is reduced to, if not the view's table; ``columns`` declares its
-    additional columns. ``together_only``: rows that are split by a grouping are listed instead.
+    ``weight`` names the columns that order the siblings of a tree, descending. ``finish(table, request)`` completes the
+    merged table. ``partial(trace, request)`` returns the table to merge for a rank, if it differs from the view's
+    table; ``columns`` declares the additional columns of this table. With ``together_only``, rows are merged only if
+    the request has no grouping; otherwise the rows of all ranks are listed.
     """
 
     weight: tuple[str, ...] = ()
@@ -133,22 +136,23 @@ class MergedRows:
 
 @dataclass(frozen=True, slots=True)
 class View:
-    """One question about a trace, answered by a table.
+    """A table of a trace that answers one question.
 
-    - ``table(trace, request)`` returns a DataFrame: integer columns in ns and bytes (units in the names), pandas
-      nullable integers if cells may be unknown. A table with a column ``depth`` is a tree: rows in preorder, roots at
-      depth 0.
-    - ``columns`` declares every column that any request may add; others are interpreted by name
+    - ``table(trace, request)`` returns a DataFrame. Times are integers in ns, sizes are integers in bytes, and column
+      names end with the unit. A column with unknown values has a nullable type of pandas. A table with a column
+      ``depth`` is a tree: its rows are in preorder, and roots have depth 0.
+    - ``columns`` declares all columns that a request may add. Other columns are interpreted by name
       (:func:`perfkit_core.model.columns.named`).
     - ``groupings`` are the accepted values of ``request.by``.
-    - ``order`` is the default sort column (descending; in a tree among siblings), None for the table's own order.
+    - ``order`` is the default sort column: rows, or the siblings in a tree, are sorted by it in descending order. If it
+      is None, the table keeps its order.
     - ``explain_empty(trace)`` returns why the table has no rows.
     - ``group`` names a report of several views, shown by ``--view GROUP``.
-    - ``native``: the view supports ``request.native``.
-    - ``page``: the report on a run shows the view; long tables for scripts are left out.
-    - ``reduction`` merges the tables of many ranks; without it they are listed by rank.
-    - ``of_capture(trace)``, of a view that looks beyond a step (peaks, leaks), returns whether the recording has its
-      data: a gate uses its numbers of the whole capture, and counts a missing row as 0.
+    - ``native`` is set if the view supports ``request.native``.
+    - ``page`` is set if the report page of a run shows the view. Long tables for scripts are left out.
+    - ``reduction`` merges the tables of many ranks. If it is None, the rows of all ranks are listed.
+    - ``of_capture(trace)`` is set if the view's numbers describe the complete capture (peaks, leaks), not single steps.
+      It returns whether the recording has the required data. If it has, a gate counts a missing row as 0.
     """
 
     name: str
@@ -166,25 +170,25 @@ class View:
     of_capture: Callable[[Trace], bool] | None = None
 
     def column(self, name: str) -> Column:
-        """Return the declaration of a column, or the interpretation of its name."""
-        from perfkit_core.model.columns import column  # imports pandas, too slow for registering views
+        """Return the declaration of a column. If there is none, interpret the name."""
+        from perfkit_core.model.columns import column  # imports pandas, which would slow down the registration of views
 
         return column(self.columns, name)
 
     @property
     def per_step(self) -> tuple[str, ...]:
-        """Names of the columns that are sums over the chosen steps, which an average divides."""
+        """Names of the columns that are sums over the chosen steps."""
         return tuple(column.name for column in self.columns if column.per_step)
 
     @property
     def summed(self) -> dict[str, str]:
-        """Columns of a tree that include all rows below → columns of the row's own part, to sum without hidden rows."""
+        """The columns of a tree that include all rows below, each with the name of the column that excludes them."""
         return {column.name: column.own for column in self.columns if column.own}
 
 
 @dataclass(frozen=True, slots=True)
 class Renderer:
-    """A renderer of a Report as text in one format."""
+    """A renderer of a Report in one text format."""
 
     name: str
     render: Callable[[Report], str]
@@ -192,7 +196,7 @@ class Renderer:
 
 @dataclass(frozen=True, slots=True)
 class ExportOptions:
-    """Options of an export. ``weight``: one of the exporter's ``weights``, None for its default."""
+    """Options of an export. ``weight`` is one of the exporter's ``weights``, or None for its default."""
 
     weight: str | None = None
 
@@ -201,10 +205,10 @@ class ExportOptions:
 class Exporter:
     """A writer of traces in the format of another tool.
 
-    ``write(trace, file, options)`` writes to a binary file without seeking, and returns a sentence about missing data
-    ("": nothing is missing). The file becomes visible when complete, and is compressed if its name ends in ``.gz`` and
-    the suffix does not. ``suffixes`` are the file name extensions of the format, the usual one first; ``weights`` are
-    the accepted values of ``options.weight``.
+    ``write(trace, file, options)`` writes to a binary file without seeking. It returns a sentence about missing data,
+    or "" if no data is missing. perfkit makes the file visible when it is complete, and compresses it if its name ends
+    in ``.gz`` and the format's suffix does not. ``suffixes`` are the file name extensions of the format; the first is
+    the default. ``weights`` are the accepted values of ``options.weight``.
     """
 
     name: str
@@ -218,10 +222,11 @@ class Exporter:
 class Rule:
     """A pattern that costs time, and how to detect it.
 
-    ``id`` is its name in commands, ``number`` its place in docs/advice; ``version`` increases when its predictions
-    change. ``find(facts)`` returns its candidates (none: it does not apply) or raises
-    :class:`perfkit_core.advice.facts.NotEvaluableError` with what was not recorded. ``what_if(facts, value)`` returns
-    the candidate for ``--what-if ID=VALUE``, whether or not the rule applies; None if the rule has no value.
+    ``id`` is the rule's name in commands, and ``number`` its position in docs/advice. ``version`` increases when the
+    predictions change. ``find(facts)`` returns the candidates, or an empty sequence if the rule does not apply. It
+    raises :class:`perfkit_core.advice.facts.NotEvaluableError`, which names the missing data, if the recording lacks
+    data. ``what_if(facts, value)`` returns the candidate for ``--what-if ID=VALUE``, even if the rule does not apply.
+    It is None if the rule has no value.
     """
 
     id: str
@@ -238,13 +243,13 @@ VERIFY: Final = "--base 'python train.py' --change 'python train_changed.py'"
 
 @dataclass(frozen=True, slots=True)
 class Remedy:
-    """Code to write in a framework against the pattern of the rule ``rule``.
+    """Code that removes the pattern of the rule ``rule`` in one framework.
 
     ``mode`` is "eager", "static" or "any". ``code``, ``api``, ``note`` and ``verify`` may have placeholders in braces,
-    filled from the rule and the recording (:func:`perfkit_core.advice.remedies.recorded_words`). ``api`` names the
-    function to call, ``since`` the first version that has it ("": all). ``verify`` holds arguments of ``perfkit
-    verify``. ``when`` maps words to the values of which the recording must have one. The first match is used, so narrow
-    remedies come first.
+    which are filled from the rule and the recording (:func:`perfkit_core.advice.remedies.recorded_words`). ``api`` is
+    the function to call. ``since`` is the first version of the framework that has the function, or "" for all versions.
+    ``verify`` has arguments of ``perfkit verify``. ``when`` restricts the remedy: it maps a placeholder to the accepted
+    values. The first remedy that matches is used, so specific remedies come first.
     """
 
     rule: str
@@ -259,10 +264,11 @@ class Remedy:
 
 @dataclass(frozen=True, slots=True)
 class Calibrator:
-    """Measurements of tiny work on a machine, for predictions about operators that would run elsewhere.
+    """Measurements of the cost of tiny operators, launches and copies on a machine, for predictions.
 
-    ``version()`` returns the installed version of ``framework`` without importing it, None if it is not installed.
-    ``bench()`` returns what :func:`perfkit_core.calibration.calibrate.measured` times; it raises CaptureError.
+    ``version()`` returns the installed version of ``framework`` without importing it, or None if the framework is not
+    installed. ``bench()`` returns the operations that :func:`perfkit_core.calibration.calibrate.measured` times. It
+    raises CaptureError.
     """
 
     framework: str
@@ -271,9 +277,10 @@ class Calibrator:
 
 
 class StepTimer(Protocol):
-    """A timer of the steps of a process without a profiler, from one update of the first optimizer to the next.
+    """A timer of the steps of a process that runs without a profiler. A step lasts from one update of the first
+    optimizer to the next update.
 
-    ``updated`` is called after each update; ``times`` returns the durations in ns and the name of their clock.
+    ``updated`` is called after each update. ``times`` returns the durations in ns and the name of the clock.
     """
 
     def updated(self) -> None: ...
@@ -282,4 +289,4 @@ class StepTimer(Protocol):
 
 
 OperatorNames = Mapping[str, Callable[[str], str | None]]
-"""Framework → function from a native operator name to the canonical one (None: unknown)."""
+"""Maps a framework to a function, which returns the canonical name of a native operator name, or None if unknown."""

@@ -1,7 +1,7 @@
-"""The hooks of perfkit. Implement one with ``@perfkit_core.plugins.hookimpl``.
+"""The hooks of perfkit. A plugin implements a hook with the decorator ``@perfkit_core.plugins.hookimpl``.
 
-A plugin is a module (or object) named by an entry point of the group ``perfkit``. Importing it must not import a
-framework, as perfkit reads files on machines without one.
+A plugin is a module (or object) that an entry point of the group ``perfkit`` names. Importing a plugin must not import
+a framework, as perfkit also reads files on machines where no framework is installed.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from perfkit_core.plugins import contracts
 
 PROJECT: Final = "perfkit"
-"""Name of the pluggy project, and the entry-point group of plugins."""
+"""Name of the pluggy project and of the entry-point group of plugins."""
 
 hookspec = pluggy.HookspecMarker(PROJECT)
 hookimpl = pluggy.HookimplMarker(PROJECT)
@@ -25,7 +25,7 @@ hookimpl = pluggy.HookimplMarker(PROJECT)
 
 @hookspec
 def perfkit_sources() -> Sequence[contracts.Source]:  # type: ignore[empty-body]
-    """Readers of files or folders. A new trace format needs no other hook."""
+    """Readers of files or folders. A new trace format needs only this hook."""
 
 
 @hookspec
@@ -35,52 +35,55 @@ def perfkit_recorders() -> Sequence[contracts.Recorder]:  # type: ignore[empty-b
 
 @hookspec
 def perfkit_analyses() -> Sequence[contracts.View]:  # type: ignore[empty-body]
-    """Views: ``perfkit summary --view NAME``, and the sections of reports."""
+    """Views, for ``perfkit summary --view NAME`` and for the sections of reports."""
 
 
 @hookspec
 def perfkit_rules() -> Sequence[contracts.Rule]:  # type: ignore[empty-body]
-    """Rules of ``perfkit advise``: patterns that cost time, with the transform of the recording that removes them."""
+    """Rules of ``perfkit advise``. A rule detects a pattern that costs time, and has the transform that removes it."""
 
 
 @hookspec
 def perfkit_remedies() -> Mapping[str, Sequence[contracts.Remedy]]:  # type: ignore[empty-body]
-    """Code to write against the pattern of a rule, by framework (``meta.framework`` of a trace).
+    """Code that removes the pattern of a rule, by framework (``meta.framework`` of a trace).
 
-    An adapter may keep it in a file ``remedies.toml``, read by :func:`perfkit_core.advice.remedies.read_remedies`.
+    An adapter may keep its remedies in a file ``remedies.toml``, which
+    :func:`perfkit_core.advice.remedies.read_remedies` reads.
     """
 
 
 @hookspec
 def perfkit_step_timers() -> Mapping[str, Callable[[], contracts.StepTimer]]:  # type: ignore[empty-body]
-    """Step timers for ``perfkit verify``, by the framework's module, whose import starts them. They time an unmodified
-    training without a profiler; ``StepTimer.updated`` is called after each update of the first optimizer."""
+    """Step timers for ``perfkit verify``, by the name of the framework's module. The import of the module starts the
+    timer. It times an unmodified training without a profiler. ``StepTimer.updated`` is called after each update of the
+    first optimizer."""
 
 
 @hookspec
 def perfkit_calibrations() -> Sequence[contracts.Calibrator]:  # type: ignore[empty-body]
-    """Measurements of what tiny operators, launches and copies cost on a machine, for ``perfkit calibrate``."""
+    """Measurements of the cost of tiny operators, launches and copies on a machine, for ``perfkit calibrate``."""
 
 
 @hookspec
 def perfkit_operator_names() -> contracts.OperatorNames:  # type: ignore[empty-body]
-    """Native operator names → canonical names, by framework. Fills the ``op_name`` column of every trace.
+    """Functions that return the canonical name of a native operator name, by framework. They fill the column
+    ``op_name`` of every trace.
 
-    Canonical names are listed in ``perfkit_core/operators/families.toml``; a gradient's name ends with ``_grad``.
-    Return None for an unknown name. Operators that only run others are ``control_flow``, ``compiled_region`` or
-    ``custom_function``; the operators inside have their own names. An adapter may keep its names in a file
-    ``operator_names.toml``, read by :func:`perfkit_core.operators.names.native_names`.
+    ``perfkit_core/operators/families.toml`` lists the canonical names. The name of a gradient ends with ``_grad``. The
+    result is None for an unknown name. An operator that only runs other operators is named ``control_flow``,
+    ``compiled_region`` or ``custom_function``. An adapter may keep its names in a file ``operator_names.toml``, which
+    :func:`perfkit_core.operators.names.native_names` reads.
     """
 
 
 @hookspec
 def perfkit_renderers() -> Sequence[contracts.Renderer]:  # type: ignore[empty-body]
-    """Output formats for reports: ``--format NAME``."""
+    """Output formats of reports, for ``--format NAME``."""
 
 
 @hookspec
 def perfkit_exporters() -> Sequence[contracts.Exporter]:  # type: ignore[empty-body]
-    """Writers of files for other tools: ``perfkit export --to NAME``."""
+    """Writers of files for other tools, for ``perfkit export --to NAME``."""
 
 
 @hookspec

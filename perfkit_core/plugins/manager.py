@@ -1,4 +1,4 @@
-"""Loading of plugins. Failures are guarded: a broken plugin is listed with its error and does not affect others."""
+"""Loading of plugins. A broken plugin is listed with its error and does not affect other plugins."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ from perfkit_core.plugins import contracts, hookspecs
 from perfkit_core.plugins.hookspecs import PROJECT
 
 BUILTIN: Final = "perfkit_core.cli.builtin"
-"""Module of the built-ins, loaded by name like every plugin."""
+"""Module of the built-ins. It is loaded by name, like every plugin."""
 
 
 @dataclass(slots=True)
 class Plugin:
-    """An installed plugin. ``error`` is why it does not fully work, None if it does."""
+    """An installed plugin. ``error`` is the reason if the plugin does not fully work, else None."""
 
     name: str
     origin: str
@@ -29,7 +29,7 @@ class Plugin:
 
 @dataclass(slots=True)
 class Plugins:
-    """All hooks of the loaded plugins, each call guarded."""
+    """The hooks of all loaded plugins. An error in a hook is stored with its plugin."""
 
     manager: pluggy.PluginManager
     listed: dict[str, Plugin] = field(default_factory=dict)
@@ -53,7 +53,7 @@ class Plugins:
         return {command.name: command for command in self._flat("perfkit_commands")}
 
     def rules(self) -> dict[str, contracts.Rule]:
-        """Return the rules by id, in the order of their numbers."""
+        """Return the rules by id, sorted by their numbers."""
         return {rule.id: rule for rule in sorted(self._flat("perfkit_rules"), key=lambda rule: rule.number)}
 
     def remedies(self, framework: str | None) -> list[contracts.Remedy]:
@@ -64,7 +64,7 @@ class Plugins:
         return sorted({name for by_framework in self._results("perfkit_remedies", dict) for name in by_framework})
 
     def step_timers(self) -> dict[str, Callable[[], contracts.StepTimer]]:
-        """Return the constructors of step timers by the framework's module."""
+        """Return the constructor of each step timer, by the name of the framework's module."""
         results = self._results("perfkit_step_timers", dict)
         return {name: start for by_framework in results for name, start in by_framework.items()}
 
@@ -72,7 +72,7 @@ class Plugins:
         return {calibrator.framework: calibrator for calibrator in self._flat("perfkit_calibrations")}
 
     def operator_names(self, framework: str | None) -> Callable[[str], str | None] | None:
-        """Return the function from native to canonical names of a framework, None without one."""
+        """Return the function that maps a framework's native operator names to canonical names, or None."""
         for names in self._results("perfkit_operator_names", dict):
             if framework in names:
                 return cast("Callable[[str], str | None]", names[framework])
@@ -96,7 +96,7 @@ def get_plugins() -> Plugins:
 
 
 def load(points: Iterable[EntryPoint]) -> Plugins:
-    """Load the built-ins, then ``points`` by name."""
+    """Load the built-ins, then the plugins of the entry points, sorted by name."""
     manager = pluggy.PluginManager(PROJECT)
     manager.add_hookspecs(hookspecs)
     plugins = Plugins(manager)

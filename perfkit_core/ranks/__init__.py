@@ -1,1 +1,1 @@
-"""Profiles of many ranks: each rank is read and reduced separately, then the partials are merged."""
+"""Profiles of many ranks. Each rank is read and reduced separately; then the partials of all ranks are merged."""

@@ -1,6 +1,6 @@
-"""Files of partials: the reduced ranks of one shard, written by a batch job and merged later.
+"""Files of partials. A batch job writes the reduced ranks of one shard to a file; the files are merged later.
 
-MessagePack with DataFrames as Arrow streams: reading a file of unknown origin executes nothing.
+A file contains MessagePack, with DataFrames as Arrow streams. Reading a file of unknown origin executes no code.
 """
 
 from __future__ import annotations
@@ -27,14 +27,15 @@ SUFFIX: Final = PARTIAL_SUFFIX
 FORMAT: Final = "perfkit partial"
 VERSION: Final = 5
 _TABLE: Final = 1
-"""Extension code of a DataFrame in MessagePack."""
+"""MessagePack extension code of a DataFrame."""
 _OBJECTS: Final = b"perfkit.objects"
-"""Metadata key of the Arrow stream: JSON list of the text columns."""
+"""Metadata key of the Arrow stream. The value is a JSON list of the text columns."""
 
 
 class Stored(msgspec.Struct, frozen=True):
-    """Content of a file of partials. ``source``: first source of the profile, which has ``ranks`` ranks in all;
-    ``share``: number of the shard and of shards; ``left_out``: rank number → why it could not be read."""
+    """Content of a file of partials. ``source`` is the first source of the profile, and ``ranks`` the number of its
+    ranks. ``share`` is the number of the shard and the count of shards. ``left_out`` maps the position of a rank to the
+    reason why the rank could not be read."""
 
     format: str
     version: int
@@ -48,7 +49,7 @@ class Stored(msgspec.Struct, frozen=True):
 
 
 def are_partials(sources: Sequence[PathLike]) -> bool:
-    """Return whether the sources are files of partials. Raises UsageError for a mixture."""
+    """Return whether the sources are files of partials. Raises UsageError if only some of them are."""
     named = [str(source).endswith(SUFFIX) for source in sources]
     if any(named) and not all(named):
         raise UsageError(f"partials (*{SUFFIX}) and other files cannot be mixed", "give only the partials of one run")
@@ -65,8 +66,8 @@ def write(stored: Stored, path: Path) -> None:
 
 
 def to_extension(value: Any) -> Any:
-    """Return a DataFrame, numpy value or NA in a form that MessagePack can write. Raises NotImplementedError for
-    others."""
+    """Return a DataFrame, numpy value or NA in a form that MessagePack can write. Raises NotImplementedError for other
+    types."""
     if isinstance(value, pd.DataFrame):
         objects = [str(name) for name, kind in value.dtypes.items() if kind == np.dtype(object)]
         table = pa.Table.from_pandas(value, preserve_index=False)
@@ -86,7 +87,7 @@ def to_extension(value: Any) -> Any:
 
 
 def from_extension(code: int, data: memoryview) -> pd.DataFrame:
-    """Return the DataFrame of an extension. Raises ValueError for unknown or damaged content."""
+    """Return the DataFrame in a MessagePack extension. Raises ValueError for unknown or damaged content."""
     if code != _TABLE:
         raise ValueError(f"unknown content {code}")
     try:
@@ -96,7 +97,7 @@ def from_extension(code: int, data: memoryview) -> pd.DataFrame:
     except (pa.ArrowException, OSError) as error:
         raise ValueError(f"damaged table: {error}") from None
     frame: pd.DataFrame = table.to_pandas()
-    # Arrow restores missing text as None; views use NA
+    # Arrow restores missing texts as None; views use NA
     for name in msgspec.json.decode((table.schema.metadata or {}).get(_OBJECTS, b"[]"), type=list[str]):
         column = frame[name].astype(object)
         frame[name] = column.where(column.notna(), pd.NA)
@@ -104,28 +105,29 @@ def from_extension(code: int, data: memoryview) -> pd.DataFrame:
 
 
 def read_all(sources: Sequence[PathLike], partial: bool) -> Stored:
-    """Return the partials of several files as one. Raises SourceError for other files, files of different requests or
-    profiles, and shards that are duplicate or missing (with ``partial``, missing shards are a finding)."""
+    """Return the partials of several files as one. Raises SourceError for files of another format, of different
+    requests or of different profiles, for duplicate shards, and for missing shards. With ``partial``, missing shards
+    are reported as a finding instead."""
     stored = [_read(as_path(source)) for source in sources]
     first = stored[0]
     for other, source in zip(stored, sources, strict=True):
-        # shards with and without --partial can be merged
+        # a shard that was written with --partial can be merged with other shards
         jobs = [msgspec.structs.replace(shard.job, partial=False) for shard in (other, first)]
         if jobs[0] != jobs[1] or other.share[1] != first.share[1]:
             raise SourceError(
-                f"{source} and {sources[0]} were made by different commands", "merge the shards of one command"
+                f"{source} and {sources[0]} were written by different commands", "merge the shards of one command"
             )
         if (other.source, other.ranks) != (first.source, first.ranks):
             raise SourceError(
                 f"{source} ({other.source}, {other.ranks} ranks) and {sources[0]} ({first.source}, {first.ranks} "
                 "ranks) are of different profiles",
-                "merge the shards of one profile, given with the same path",
+                "merge shards of one profile, which were written with the same SOURCE",
             )
     findings = [finding for shard in stored for finding in shard.findings]
     numbers, of = [shard.share[0] for shard in stored], first.share[1]
     twice = sorted({number for number in numbers if numbers.count(number) > 1})
     if twice:
-        raise SourceError(f"shard {twice[0]}/{of} given twice", "give each shard once")
+        raise SourceError(f"shard {twice[0]}/{of} is given twice", "give each shard once")
     absent = [f"{number}/{of}" for number in range(1, of + 1) if number not in set(numbers)]
     if absent:
         text = message("shard {shard} is missing", shard=absent[0])
@@ -137,7 +139,7 @@ def read_all(sources: Sequence[PathLike], partial: bool) -> Stored:
     return msgspec.structs.replace(
         first,
         findings=tuple(dict.fromkeys(findings)),
-        partials=tuple(one for shard in stored for one in shard.partials),
+        partials=tuple(rank for shard in stored for rank in shard.partials),
         left_out={number: why for shard in stored for number, why in shard.left_out.items()},
     )
 
@@ -147,7 +149,9 @@ def _read(path: Path) -> Stored:
         with open_binary(path) as file:
             stored = msgspec.msgpack.decode(file.read(), type=Stored, ext_hook=from_extension)
     except (msgspec.DecodeError, ValueError) as error:
-        raise SourceError(f"{path}: not a file of partials ({error})", "perfkit summary --shard writes them") from None
+        raise SourceError(
+            f"{path}: not a file of partials ({error})", "perfkit summary --shard writes partials"
+        ) from None
     except OSError as error:
         raise SourceError(f"{path}: cannot be opened ({error.strerror or error})", "check the path") from None
     if stored.format != FORMAT or stored.version != VERSION:
@@ -159,16 +163,17 @@ def _read(path: Path) -> Stored:
 
 
 def asked(stored: Stored, job: Job) -> Job:
-    """Return the job to merge: the one the files were made for, with the views of ``job``. Raises UsageError if the
-    request differs or the files lack a view."""
+    """Return the job of the files, with the views of ``job``. Raises UsageError if the request of ``job`` differs, or
+    if the files lack a view."""
     for view in job.views:
         if view not in stored.job.views:
             raise UsageError(
-                f"the partials do not contain the view {view}", f"they contain {', '.join(stored.job.views)} (--view)"
+                f"the partials do not contain the view {view}", f"choose from {', '.join(stored.job.views)} (--view)"
             )
     made = replace(stored.job.request, sort=job.request.sort)
     if job.request not in (made, ViewRequest(sort=job.request.sort)) or job.own_steps > stored.job.own_steps:
         raise UsageError(
-            "the partials were made with other options", "repeat --by, --step, --filter, … of the shards, or omit them"
+            "the partials were written with other options",
+            "give the same --by, --step, --filter, … as for the shards, or omit these options",
         )
     return msgspec.structs.replace(stored.job, views=job.views, request=made)

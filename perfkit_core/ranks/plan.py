@@ -1,6 +1,6 @@
-"""The plan of a reduction: ranks and their files, the job for each rank, and the result.
+"""The plan of a reduction: the ranks and their files, the job for each rank, and the result.
 
-All classes but Plan are plain data that is sent to other processes and written to files.
+Objects of all classes except Plan are sent to other processes and written to files.
 """
 
 from __future__ import annotations
@@ -24,15 +24,16 @@ from perfkit_core.system.paths import PathLike, exists, is_folder, reaching, rea
 
 
 class RankFiles(msgspec.Struct, frozen=True):
-    """The files of one rank. ``rank`` is used if the files hold none themselves (None: they hold several ranks)."""
+    """The files of one rank. ``rank`` is used for files that record no rank. It is None if the files record several
+    ranks."""
 
     paths: tuple[str, ...]
     rank: int | None = None
 
 
 class Job(msgspec.Struct, frozen=True):
-    """The views to compute and their request. ``own_steps``: count only events in steps (those of the rank if the
-    request names none). ``partial``: keep the readable part of damaged files."""
+    """The views to compute and their request. With ``own_steps``, only events in steps count; if the request names no
+    steps, all steps of the rank count. With ``partial``, the readable part of a damaged file is kept."""
 
     views: tuple[str, ...]
     request: ViewRequest
@@ -41,8 +42,9 @@ class Job(msgspec.Struct, frozen=True):
 
 
 class Facts(msgspec.Struct, frozen=True):
-    """Facts of a rank besides its tables. ``told``: its files hold the rank. ``steps``: its step numbers. ``recorded``:
-    event columns with values although a table has none there. ``empty``: view → why its table has no rows."""
+    """Facts about a rank besides its tables. ``told`` is set if the files record the rank. ``steps`` are the recorded
+    step numbers. ``recorded`` names columns that have values in the events, but no values in some table. ``empty`` maps
+    a view to the reason why its table has no rows."""
 
     meta: TraceMeta
     quality: tuple[Finding, ...]
@@ -54,14 +56,14 @@ class Facts(msgspec.Struct, frozen=True):
 
 
 class Partial(msgspec.Struct, frozen=True):
-    """One reduced rank: its facts and the partial of each view."""
+    """A reduced rank: its facts and the partial of each view."""
 
     facts: Facts
     views: dict[str, Any]
 
 
 class Failed(msgspec.Struct, frozen=True):
-    """Why a rank could not be reduced. ``usage``: the request is invalid for every rank."""
+    """The reason why a rank could not be reduced. ``usage`` is set if the request is invalid for every rank."""
 
     message: str
     hint: str
@@ -70,22 +72,21 @@ class Failed(msgspec.Struct, frozen=True):
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """The ranks to reduce. ``source``: the first source; ``ranks``: in order; ``findings``: on the files. A plan of a
-    single rank is a profile that is read whole."""
+    """The ranks to reduce, in order. ``source`` is the first source. ``findings`` are about the files."""
 
     source: str
     ranks: tuple[RankFiles, ...]
     findings: tuple[Finding, ...] = ()
 
     def share(self, number: int, of: int) -> Plan:
-        """Return shard ``number`` (from 1) of ``of`` shards of nearly equal size."""
+        """Return shard ``number``, counted from 1, of ``of`` shards of nearly equal size."""
         return Plan(self.source, self.ranks[number - 1 :: of], self.findings)
 
 
 def plan(sources: Sequence[PathLike], partial: bool = False) -> Plan:
-    """Return the ranks of the sources, by the content of the files, else by their names, else in order. Reads only
-    heads and metadata. Cycles of one recording are one rank. ``partial`` leaves out files that are no profile. Raises
-    SourceError."""
+    """Return the ranks of the sources. The rank of a file follows from its content, else from its name, else from the
+    order of the files. Cycles of one recording belong to one rank. Only heads and metadata are read. With ``partial``,
+    files that are no profiles are left out. Raises SourceError."""
     plugins = get_plugins()
     places, findings = load.files_of(sources, plugins, partial)
     files: list[Path] = []
@@ -101,7 +102,7 @@ def plan(sources: Sequence[PathLike], partial: bool = False) -> Plan:
     recordings: dict[str, str | None] = {}
     for path in files:
         rank = cycle_of = None
-        # errors are raised again when the file is read
+        # an error is raised again when the file is read
         with reaching(path), contextlib.suppress(SourceError):
             source = load.reader(path, bytestream.head(path), plugins)
             rank = source.peek(path) if source.peek else None

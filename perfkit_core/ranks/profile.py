@@ -1,4 +1,4 @@
-"""Profiles behind a report: a trace, many ranks, or partials in files. Each computes the tables of views."""
+"""Profiles, which compute the tables of views: a trace in memory, many ranks, or partials in files."""
 
 from __future__ import annotations
 
@@ -24,14 +24,14 @@ from perfkit_core.views.select import step_numbers
 
 _SHOWN_STEPS: Final = 20
 _UNPACKED: Final = {".gz": 10, ".parquet": 30}
-"""Estimated size of the unpacked trace text relative to the file, by suffix."""
+"""Estimated size of the unpacked trace text divided by the file's size, by suffix."""
 
 
 @dataclass(frozen=True, slots=True)
 class Computed:
-    """Tables of views and the facts that a report needs. ``tables``: by view name; ``why_empty(view)``: why a table has
-    no rows; ``holds(column)``: whether the events have values in a column; ``steps``: recorded step numbers;
-    ``averaged``: only events in steps were counted, for averages per step."""
+    """The tables of views, by view name, and facts for a report. ``why_empty(view)`` returns why a table has no rows.
+    ``holds(column)`` returns whether the events have values in a column. ``steps`` are the recorded step numbers.
+    ``averaged`` is set if only events in steps were counted, for averages per step."""
 
     meta: TraceMeta
     quality: tuple[Finding, ...]
@@ -44,7 +44,7 @@ class Computed:
 
 
 def of_ranks(ranks: Sequence[Trace], views: Sequence[View], job: Job) -> Computed:
-    """Return the views of traces of one rank each. Raises UsageError."""
+    """Compute views of traces that have one rank each. Raises UsageError."""
     if len(ranks) > 1:
         return merge([reduce.reduce_trace(trace, job) for trace in ranks], views, job)
     (trace,) = ranks
@@ -63,8 +63,8 @@ def of_ranks(ranks: Sequence[Trace], views: Sequence[View], job: Job) -> Compute
 
 
 def merge(partials: Sequence[Partial], views: Sequence[View], job: Job) -> Computed:
-    """Return the views of many ranks, merged in rank order. Raises UsageError for steps that no rank has, and
-    SourceError for partials of different jobs."""
+    """Merge the views of many ranks, in rank order. Raises UsageError for steps that no rank recorded, and SourceError
+    for partials of different jobs."""
     ordered = sorted(partials, key=lambda partial: partial.facts.meta.ranks)
     facts = [partial.facts for partial in ordered]
     findings = check(facts)
@@ -103,10 +103,10 @@ def merge(partials: Sequence[Partial], views: Sequence[View], job: Job) -> Compu
 
 
 def check(facts: Sequence[Facts]) -> tuple[Finding, ...]:
-    """Return findings on ranks that were numbered by perfkit. Raises SourceError for ranks that cannot be of one job:
-    different frameworks, a rank twice, or recordings at different times without a rank."""
+    """Return findings about ranks that perfkit numbered. Raises SourceError if the ranks cannot belong to one job: the
+    frameworks differ, a rank occurs twice, or recordings without a rank were made at different times."""
     if not facts:
-        raise SourceError("no rank could be read", "without --partial the first error is shown")
+        raise SourceError("no rank could be read", "omit --partial to see the first error")
     join_ranks.check_frameworks(fact.meta for fact in facts)
     seen: dict[tuple[int, ...], str] = {}
     for fact in facts:
@@ -125,8 +125,8 @@ def check(facts: Sequence[Facts]) -> tuple[Finding, ...]:
 
 
 def _unknown_waits(tables: Mapping[str, pd.DataFrame], meta: TraceMeta, job: Job) -> tuple[Finding, ...]:
-    """Return a finding on ranks with unknown waits in the view stragglers, if others are known. Return none if only
-    some collectives are counted, as the others may show the waits."""
+    """Return a finding about ranks with unknown waits in the view stragglers, if the waits of other ranks are known.
+    There is no finding if the request selects some collectives only, as other collectives may show the waits."""
     table, request = tables.get("stragglers"), job.request
     restricted = job.own_steps or request.steps is not None or any((request.pattern, request.kind, request.device))
     if table is None or table.empty or "rank" not in table or restricted:
@@ -138,7 +138,7 @@ def _unknown_waits(tables: Mapping[str, pd.DataFrame], meta: TraceMeta, job: Job
 
 @dataclass(frozen=True, slots=True)
 class Whole:
-    """A trace in memory; one of several ranks is reduced rank by rank."""
+    """A trace in memory. A trace of several ranks is reduced rank by rank."""
 
     trace: Trace
 
@@ -151,8 +151,8 @@ class Whole:
 
 @dataclass(frozen=True, slots=True)
 class Ranks:
-    """Many ranks, each read when it is reduced, in ``workers`` processes or by a Dask ``scheduler``. ``report``
-    receives progress texts."""
+    """Many ranks. Each rank is read when it is reduced, in ``workers`` processes or by the Dask ``scheduler`` at an
+    address. ``report`` receives progress texts."""
 
     plan: Plan
     partial: bool = False
@@ -174,12 +174,12 @@ class Ranks:
 
 @dataclass(frozen=True, slots=True)
 class Reduced:
-    """Partials read from files: they hold some views for one request and can compute nothing else."""
+    """Partials that were read from files. They contain some views for one request, and can compute no other views."""
 
     stored: files.Stored
 
     def compute(self, views: Sequence[View], request: ViewRequest, own_steps: bool = False) -> Computed:
-        """Return the merged tables. Raises UsageError for views and requests that the files do not hold."""
+        """Return the merged tables. Raises UsageError for views and requests that the files do not contain."""
         stored = self.stored
         job = files.asked(stored, _job(views, request, own_steps))
         if not stored.partials and stored.left_out:
@@ -189,7 +189,7 @@ class Reduced:
 
 
 Profile = Whole | Ranks | Reduced
-"""A profile; ``compute`` returns the tables of views, or raises UsageError or SourceError."""
+"""A profile. ``compute`` returns the tables of views, or raises UsageError or SourceError."""
 
 
 def _job(views: Sequence[View], request: ViewRequest, own_steps: bool, partial: bool = False) -> Job:
@@ -209,10 +209,10 @@ def opened(
     report: Callable[[str], None] = lambda text: None,
     together_bytes: int = 0,
 ) -> Profile:
-    """Return the profile of files and folders of one rank or many, or of partials. Raises SourceError.
-    ``together_bytes``: ranks of at most this size, unpacked, are read as one trace, unless there are several
+    """Return the profile in files and folders of one or more ranks, or in files of partials. Raises SourceError. If the
+    unpacked files have at most ``together_bytes``, all ranks are read as one trace, unless there are several
     ``workers`` or a ``scheduler``."""
-    if scheduler is not None:  # Dask workers have other current folders
+    if scheduler is not None:  # the current folder of a Dask worker may differ
         sources = [absolute(source) for source in sources]
     if files.are_partials(sources):
         return Reduced(files.read_all(sources, partial))

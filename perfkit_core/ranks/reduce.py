@@ -1,4 +1,4 @@
-"""Reduction of one rank: it is read, reduced to the partials of all requested views, and dropped."""
+"""Reduction of one rank: the rank is read, reduced to the partials of all requested views, and dropped."""
 
 from __future__ import annotations
 
@@ -25,27 +25,27 @@ from perfkit_core.views.select import step_numbers
 
 _REFERENCES: Final = ("parent", "launched_by")
 _LARGE_META: Final = ("extra", "thread_names")
-"""Meta fields that only the views of this rank need; they are not kept in partials."""
+"""Fields of the metadata that are not kept in partials, as only the views of a single rank need them."""
 
 
 def understood(view: View, request: ViewRequest) -> ViewRequest:
-    """Return the part of a request that a view supports: its groupings (``operator``, or ``families.operator`` for one
-    view only), and native numbers if it has them."""
+    """Return the part of a request that a view supports: groupings and native numbers. A grouping applies to all views
+    that support it (``operator``), or to one view (``families.operator``)."""
     groupings = (item.removeprefix(f"{view.name}.") for item in request.by)
     by = tuple(item for item in groupings if split_grouping(item)[0] in view.groupings)
     return replace(request, by=by, native=request.native and view.native)
 
 
 def split(trace: Trace) -> list[Trace]:
-    """Return the ranks of a trace in order, including those without events; events of unknown rank come first. Row
-    references lie within a rank and are renumbered."""
+    """Return a trace for each rank of a trace, in rank order, including ranks without events. Events of unknown rank
+    come first. Row references are renumbered."""
     if len(trace.meta.ranks) < 2 or not len(trace):
         return [trace]
     of_event = trace.ints("rank")
     traces = []
     for rank in sorted({*np.unique(of_event).tolist(), *trace.meta.ranks}):
         rows = np.flatnonzero(of_event == rank)
-        # one cell more than rows, for the reference -1 (no row)
+        # the additional last cell is for the reference -1 (no row)
         position = np.full(len(trace) + 1, NO_ROW, np.int64)
         position[rows] = np.arange(len(rows))
         references = {name: pa.array(position[trace.ints(name)[rows]]) for name in _REFERENCES}
@@ -55,8 +55,8 @@ def split(trace: Trace) -> list[Trace]:
 
 
 def reduce_rank(files: RankFiles, job: Job) -> tuple[Partial, ...] | Failed:
-    """Return the partials of the files of a rank (several if a file holds more ranks). Runs in any process: arguments
-    and result are plain data, and a PerfkitError is returned as Failed."""
+    """Return the partials of a rank's files: several partials if the files contain several ranks. The function runs in
+    any process, as arguments and result are plain data. A PerfkitError is returned as Failed."""
     try:
         paths = [as_path(path) for path in files.paths]
         traces = [load.named(load.load_one(path, job.partial), path) for path in paths]
@@ -71,11 +71,11 @@ def reduce_rank(files: RankFiles, job: Job) -> tuple[Partial, ...] | Failed:
 
 
 def reduce_trace(trace: Trace, job: Job, told: bool = True) -> Partial:
-    """Return the partial of a trace of one rank. Raises UsageError."""
+    """Return the partial of a trace with one rank. Raises UsageError."""
     views = get_plugins().views()
     steps = step_numbers(trace)
     wanted = job.request.steps
-    if wanted is not None:  # other ranks may have the rest
+    if wanted is not None:  # other ranks may have the other steps
         wanted = tuple(step for step in wanted if step in set(steps))
     elif job.own_steps:
         wanted = steps
@@ -83,7 +83,7 @@ def reduce_trace(trace: Trace, job: Job, told: bool = True) -> Partial:
     partials = {name: reduction(views[name]).reduce(trace, understood(views[name], request)) for name in job.views}
     meta = msgspec.structs.replace(trace.meta, **{name: {} for name in _LARGE_META})
     empty = {}
-    unknown: set[str] = set()  # columns without a value in some table
+    unknown: set[str] = set()  # columns that have no values in some table
     for name, partial in partials.items():
         tables = list(_tables(partial))
         unknown |= {str(column) for table in tables for column in table.columns if table[column].isna().all()}

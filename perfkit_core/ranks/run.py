@@ -1,4 +1,4 @@
-"""Reduction of the ranks of a plan in this process, in several processes or on a Dask cluster."""
+"""Reduction of the ranks of a plan: in this process, in several processes, or on a Dask cluster."""
 
 from __future__ import annotations
 
@@ -24,17 +24,17 @@ Answer = tuple[Partial, ...] | Failed
 
 CONNECT_SECONDS: Final = 10
 TASK_BYTES: Final = 4 << 20
-"""Maximum size of the files of small ranks in one task; a cluster needs about 25 ms per task."""
+"""Small ranks are combined to tasks of at most this size, as a cluster needs about 25 ms per task."""
 _TRIM_THRESHOLD, _MMAP_THRESHOLD = -1, -3
 """Parameters of glibc's ``mallopt`` (malloc.h)."""
 _TRIM_BYTES: Final = 128 << 20
 _MMAP_BYTES: Final = 32 << 20
-"""Maximum of M_MMAP_THRESHOLD; larger blocks return to the system as soon as they are freed."""
+"""Maximum of M_MMAP_THRESHOLD. Larger blocks are returned to the system as soon as they are freed."""
 _DEFAULT_MMAP_BYTES: Final = 128 << 10
 
 
 class Serial(Executor):
-    """Executor that runs the work in this thread during ``submit``."""
+    """An executor that runs work in the calling thread, during ``submit``."""
 
     def submit(self, fn: Callable[P, T], /, *args: P.args, **kwargs: P.kwargs) -> Future[T]:
         future: Future[T] = Future()
@@ -47,10 +47,10 @@ class Serial(Executor):
 
 @contextlib.contextmanager
 def executor(workers: int = 1, scheduler: str | None = None) -> Iterator[Executor]:
-    """Return an executor: this process, ``workers`` processes, or the cluster of the Dask scheduler at an address.
-    Raises UsageError if there is no scheduler, if it has no workers, or if it fails during the work."""
+    """Yield an executor: this process, ``workers`` processes, or the cluster of the Dask ``scheduler`` at an address.
+    Raises UsageError if there is no scheduler, if the scheduler has no workers, or if the cluster fails."""
     if scheduler is None and workers > 1:
-        # spawn: a fork of a process whose libraries run threads may hang
+        # spawn, as the fork of a process whose libraries run threads may hang
         with ProcessPoolExecutor(workers, multiprocessing.get_context("spawn")) as pool:
             yield pool
         return
@@ -79,13 +79,13 @@ def executor(workers: int = 1, scheduler: str | None = None) -> Iterator[Executo
         except (OSError, CancelledError, ImportError, KilledWorker) as error:
             raise UsageError(
                 f"the Dask cluster at {scheduler} failed ({_in_one_line(error)})",
-                "see its log; every worker needs perfkit and must see the files",
+                "see its log; every worker needs perfkit and access to the files",
             ) from None
 
 
 def _connected(work: Callable[[], T], address: str) -> T:
-    """Return the result of ``work``. Errors and timeouts become UsageError. Any service may answer at the address, and
-    Dask's own limits do not apply to answers in another protocol."""
+    """Return the result of ``work``. Errors and timeouts become UsageError. Dask's time limits do not apply if a
+    service with another protocol answers at the address, so the work runs in a thread with a time limit."""
     future: Future[T] = Future()
 
     def settle() -> None:
@@ -93,10 +93,10 @@ def _connected(work: Callable[[], T], address: str) -> T:
             future.set_result(work())
         except Exception as error:
             future.set_exception(error)
-        except BaseException as error:  # a connection that was cancelled
+        except BaseException as error:  # the connection was cancelled
             future.set_exception(RuntimeError(type(error).__name__))
 
-    # a daemon: a thread that hangs must not keep the process from ending
+    # a daemon, so that the process can end while the thread hangs
     threading.Thread(target=settle, daemon=True).start()
     try:
         return future.result(CONNECT_SECONDS + 2)
@@ -107,7 +107,6 @@ def _connected(work: Callable[[], T], address: str) -> T:
 
 
 def _in_one_line(error: Exception) -> str:
-    """Describe an error of the cluster, without undecodable content of an unknown protocol."""
     if isinstance(error, MemoryError | ValueError | UnicodeError | EOFError):
         return "the server there speaks another protocol"
     if isinstance(error, TimeoutError):
@@ -118,9 +117,9 @@ def _in_one_line(error: Exception) -> str:
 def run(
     executor: Executor, plan: Plan, job: Job, report: Callable[[int], None] = lambda done: None
 ) -> tuple[list[Partial], dict[int, Failed]]:
-    """Return the partials of all ranks, in the order of the plan, and the failed ranks by number. ``report`` receives
-    the number of finished ranks. An unreadable rank raises SourceError, or is left out with ``job.partial``. Raises
-    UsageError for an invalid request."""
+    """Return the partials of all ranks, in the order of the plan, and the failed ranks by their positions. ``report``
+    receives the number of finished ranks. Raises SourceError for an unreadable rank; with ``job.partial`` the rank is
+    left out instead. Raises UsageError for an invalid request."""
     futures: list[Future[list[Answer]]] = []
 
     def ranks_in(answers: list[Answer]) -> int:
@@ -133,7 +132,7 @@ def run(
         done = 0
         for files in tasks(plan.ranks):
             futures.append(executor.submit(reduce_ranks, files, job))
-            if futures[-1].done():  # executors that work during submit
+            if futures[-1].done():  # the executor works during submit
                 done += ranks_in(futures[-1].result())
                 report(done)
         done = 0
@@ -153,7 +152,7 @@ def run(
 
 
 def tasks(ranks: Sequence[RankFiles]) -> list[list[RankFiles]]:
-    """Group consecutive ranks into tasks while their files are small; ranks in a store are tasks of their own."""
+    """Group consecutive ranks with small files into tasks. A rank in an object store is a task by itself."""
     groups: list[list[RankFiles]] = []
     room = 0
     for files in ranks:
@@ -170,7 +169,7 @@ def tasks(ranks: Sequence[RankFiles]) -> list[list[RankFiles]]:
 
 
 def reduce_ranks(ranks: Sequence[RankFiles], job: Job) -> list[Answer]:
-    """Reduce several ranks, up to the first failure that aborts the run."""
+    """Reduce several ranks. The first failure that aborts the run ends the loop."""
     answers: list[Answer] = []
     with kept():
         for files in ranks:
@@ -192,11 +191,11 @@ def error(failed: Failed) -> PerfkitError:
 
 @contextlib.contextmanager
 def kept() -> Iterator[None]:
-    """Let malloc keep freed memory while the block runs, then restore the settings of the process.
+    """Let malloc keep freed memory while the ``with`` block runs, then restore the settings of the process.
 
-    Dask starts workers with ``MALLOC_TRIM_THRESHOLD_``: freed memory returns to the system at once, and each array
-    above 128 KB is mapped anew, which makes a reduction about 20 % slower. Does nothing without that setting or with
-    another malloc than glibc's.
+    Dask starts workers with the variable ``MALLOC_TRIM_THRESHOLD_``: glibc then returns freed memory to the system
+    immediately, and maps each array above 128 KB again, which makes a reduction about 20 % slower. Without the
+    variable, or with another malloc, the settings are not changed.
     """
     setting = os.environ.get("MALLOC_TRIM_THRESHOLD_", "")
     malloc: Any = None

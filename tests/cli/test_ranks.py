@@ -189,11 +189,11 @@ def test_a_mistake_is_one_line(perfkit, folder: Path, arguments: tuple[str, ...]
 def test_shares_answer_only_what_was_asked_when_they_were_made(perfkit, folder: Path) -> None:
     found = shares(perfkit, folder, "--view", "operators")
     for arguments, told in (
-        (("--view", "kernels"), "the partials do not contain the view kernels; they contain operators (--view)"),
-        (("--by", "shape"), "the partials were made with other options; repeat --by, --step, --filter, … of the "
-            "shards, or omit them"),
-        (("--average",), "the partials were made with other options; repeat --by, --step, --filter, … of the shards, "
-            "or omit them"),
+        (("--view", "kernels"), "the partials do not contain the view kernels; choose from operators (--view)"),
+        (("--by", "shape"), "the partials were written with other options; give the same --by, --step, --filter, … "
+            "as for the shards, or omit these options"),
+        (("--average",), "the partials were written with other options; give the same --by, --step, --filter, … "
+            "as for the shards, or omit these options"),
     ):  # fmt: skip
         assert perfkit("summary", *found, *arguments) == (2, "", f"perfkit: error: {told}\n")
     assert perfkit("report", *found, "-o", folder / "page.html").code == 2
@@ -202,8 +202,8 @@ def test_shares_answer_only_what_was_asked_when_they_were_made(perfkit, folder: 
 def test_shares_of_different_commands_do_not_mix(perfkit, folder: Path) -> None:
     first, second = shares(perfkit, folder)
     assert perfkit("summary", folder, "--shard", "2/2", "-o", second, "--by", "shape").code == 0
-    assert "were made by different commands" in perfkit("summary", first, second).err
-    assert "shard 1/2 given twice" in perfkit("summary", first, _copy(first)).err
+    assert "were written by different commands" in perfkit("summary", first, second).err
+    assert "shard 1/2 is given twice" in perfkit("summary", first, _copy(first)).err
     assert "cannot be mixed" in perfkit("summary", first, folder).err
 
 
