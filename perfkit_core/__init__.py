@@ -1,5 +1,7 @@
-"""The event model, views, comparison, advice and reports of perfkit. Imports no framework. The public names are
-imported on first use, which keeps ``import perfkit_core`` fast."""
+"""The core of perfkit: event model, views, comparison, advice and reports.
+
+The core imports no framework. Public names are imported on first use, so that ``import perfkit_core`` is fast.
+"""
 
 from __future__ import annotations
 

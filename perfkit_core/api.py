@@ -1,4 +1,4 @@
-"""Public functions that combine several packages, exported by ``perfkit_core``."""
+"""Public functions that combine several packages. ``perfkit_core`` exports them."""
 
 from __future__ import annotations
 
@@ -30,14 +30,16 @@ def summarize(
     scheduler: str | None = None,
     **display: Any,
 ) -> pd.DataFrame:
-    """Return the table of a view of a Trace, or of the sources that :func:`perfkit_core.load` reads, rank by rank.
+    """Return the table of a view.
 
-    ``by``: groupings of the view; ``steps``: step numbers; ``pattern``, ``kind``, ``device``: RE2 filters of events;
-    ``native``: the framework's own numbers where they differ (docs/semantics); ``limit``: number of rows; ``workers``:
-    processes that read ranks; ``scheduler``: address of a Dask cluster to read them instead; other options as in
-    :class:`perfkit_core.report.display.Display`: ``sort`` (descending unless ``ascending``), ``show``, ``hide``,
-    ``minimums``, ``columns``, ``average`` and, for trees, ``start``, ``trim``, ``depth``, ``displayed_only``. Times are
-    integer ns, sizes bytes, unknown is NA. Raises UsageError and SourceError.
+    ``profile`` is a Trace, or one or more sources as for :func:`perfkit_core.load`; sources are read rank by rank.
+    ``by`` are groupings of the view. ``steps`` are the step numbers to count. ``pattern``, ``kind`` and ``device`` are
+    RE2 patterns that select the events to count. ``native`` selects the numbers of the framework's own profiler, where
+    they differ (docs/semantics.md). ``limit`` is the maximum number of rows. ``workers`` is the number of processes
+    that read ranks; ``scheduler`` is the address of a Dask cluster that reads the ranks instead. ``display`` are fields
+    of :class:`perfkit_core.report.display.Display`: ``sort``, ``ascending``, ``show``, ``hide``, ``minimums``,
+    ``columns`` and ``average``, and for trees ``start``, ``trim``, ``depth`` and ``displayed_only``. Times are integer
+    ns, sizes are integer bytes, and unknown values are NA. Raises UsageError and SourceError.
     """
     (chosen,) = choose_views([view], single=True)
     if isinstance(profile, Trace):

@@ -1,9 +1,9 @@
 """The exceptions of perfkit.
 
 PerfkitError
-├── SourceError   a file or folder that cannot be read as a profile
-├── UsageError    a request that this profile or installation cannot answer (unknown view, column, step, …)
-└── CaptureError  a recording that cannot be made or kept
+├── SourceError   a file or folder cannot be read as a profile
+├── UsageError    the request is invalid for this profile or installation (unknown view, column, step, …)
+└── CaptureError  a recording cannot be made or saved
 """
 
 from __future__ import annotations
@@ -12,7 +12,8 @@ from collections.abc import Iterable
 
 
 class PerfkitError(Exception):
-    """An error with ``message``, what is wrong and where, and ``hint``, what to try. Printed as one line."""
+    """An error that the command line prints in one line. ``message`` says what is wrong and where; ``hint`` says what
+    to try."""
 
     def __init__(self, message: str, hint: str = "") -> None:
         super().__init__(message)
@@ -29,15 +30,15 @@ class SourceError(PerfkitError):
 
 
 class UsageError(PerfkitError):
-    """A request that this profile or this installation cannot answer."""
+    """The request is invalid for this profile or this installation, such as an unknown view."""
 
 
 class CaptureError(PerfkitError):
-    """A recording that cannot be made: framework missing, script missing, folder not writable."""
+    """A recording cannot be made or saved: a framework or script is missing, or a folder is not writable."""
 
 
 def unwritable(path: object, error: OSError) -> UsageError:
-    return UsageError(f"{path}: cannot be written ({error.strerror or error})", "choose another place with -o")
+    return UsageError(f"{path}: cannot be written ({error.strerror or error})", "choose another path with -o")
 
 
 def spelled_like(name: str, known: Iterable[str], label: str = "known") -> str:

@@ -13,9 +13,9 @@ from perfkit_core.plugins.manager import get_plugins
 @click.command()
 @options.format_option(options.SUMMARY_FORMATS)
 def plugins(format_name: str | None) -> None:
-    """List plugins and views, and the errors of plugins that fail to load.
+    """List the installed plugins, their errors, and all views.
 
-    Shows what each plugin adds, and the groupings of each view.
+    The lists show what each plugin adds, and the groupings of each view.
     """
     import pandas as pd
 

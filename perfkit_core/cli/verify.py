@@ -51,7 +51,7 @@ def verify(
     format_name: str | None,
     output: Path | None,
 ) -> int:
-    """Measure whether a change is an improvement, and how large it is.
+    """Measure how much a change improves a program.
 
     The two commands run alternately, each time in a new process. Their order compensates for slow drift of the
     machine's speed. The change counts as an improvement only if the 95 % interval of the saving excludes 0, and if the

@@ -1,1 +1,1 @@
-"""Reports: sections of tables, sentences and charts, as renderers receive them."""
+"""Reports: the sections of tables, sentences and charts that renderers format."""

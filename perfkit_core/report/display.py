@@ -1,7 +1,8 @@
-"""Display filters: the rows and columns of a view that are shown, and their order, with the options of tfprof.
+"""Display options: which rows and columns of a view are shown, and in which order. The options follow TensorFlow's
+tfprof.
 
-They change no number; filters that do belong to the :class:`~perfkit_core.plugins.contracts.ViewRequest`. A tree is a
-table in preorder with a column ``depth``.
+Display options do not change numbers; the filters of a :class:`~perfkit_core.plugins.contracts.ViewRequest` do. A tree
+is a table in preorder with a column ``depth``.
 """
 
 from __future__ import annotations
@@ -23,13 +24,17 @@ DEPTH = "depth"
 
 @dataclass(frozen=True, slots=True)
 class Display:
-    """Options of the display. ``sort``: a column, descending unless ``ascending``. ``show`` and ``hide``: patterns for
-    the texts of a row (in a tree: its name). ``start``: begin the tree at matching rows; ``trim``: end it above them;
-    ``depth``: the deepest level. ``minimums``: column → smallest shown value. ``columns``: the columns to show, in this
-    order, after those that identify a row (empty: all). A grouping (``shape``, ``thread``) means its columns here.
-    ``displayed_only``: sums in a tree count only displayed rows, if the view has such sums. ``limit``: rows shown to
-    people (None: all); machine formats have all. ``average``: count only events in steps, and divide sums by the number
-    of steps. ``unit``: "ns", "us", "ms" or "s" for all times shown to people."""
+    """Display options of a view.
+
+    ``sort`` is a column; the order is descending unless ``ascending`` is set. ``show`` and ``hide`` are patterns that
+    select rows by their texts, or by their names in a tree. ``start`` shows only the parts of a tree at and below
+    matching names, ``trim`` cuts the tree above matching names, and ``depth`` is the deepest level shown. ``minimums``
+    maps a column to its smallest shown value. ``columns`` are the columns to show after the columns that identify a
+    row; empty means all columns. In ``sort``, ``minimums`` and ``columns``, a grouping such as ``shape`` stands for its
+    columns. ``displayed_only`` excludes hidden rows from the sums of a tree, if the view supports this. ``limit`` is
+    the maximum number of rows in formats for people; None means no limit. ``average`` counts only events in steps and
+    divides sums by the number of steps. ``unit`` ("ns", "us", "ms" or "s") applies to all times in formats for people.
+    """
 
     sort: str | None = None
     ascending: bool = False
@@ -47,8 +52,8 @@ class Display:
 
 
 def check(tables: Mapping[str, pd.DataFrame], display: Display, columns: Sequence[Column] = ()) -> None:
-    """Raise UsageError if no table has a requested column, or none is a tree but an option needs one. ``columns``: the
-    declared columns of the views."""
+    """Raise UsageError if no table has a requested column, or if an option requires a tree and no table is a tree.
+    ``columns`` are the declared columns of the views."""
     known = list(dict.fromkeys(str(name) for table in tables.values() for name in table.columns))
     wanted = ([display.sort] if display.sort else []) + list(display.columns) + list(display.minimums)
     for column in wanted:
@@ -57,14 +62,15 @@ def check(tables: Mapping[str, pd.DataFrame], display: Display, columns: Sequenc
             raise UsageError(f"no column {column!r} in {shown}", spelled_like(column, known, "columns"))
     of_trees = any(value is not None for value in (display.start, display.trim, display.depth))
     if (of_trees or display.displayed_only) and DEPTH not in known:
-        hint = "start, trim, depth and displayed-only are for views with a column depth"
-        raise UsageError(f"{', '.join(tables)} is no tree", hint)
+        hint = "start, trim, depth and displayed-only require a view with a column depth"
+        raise UsageError(f"no tree among the views: {', '.join(tables)}", hint)
 
 
 def displayed(table: pd.DataFrame, view: View, display: Display, by: Sequence[str] = ()) -> pd.DataFrame:
-    """Return the table of a view, sorted and filtered. ``by``: its groupings. Raises UsageError for a bad pattern."""
+    """Return the table of a view, sorted and filtered. ``by`` are the groupings of the table. Raises UsageError for an
+    invalid pattern."""
     orders = [name for name in (display.sort, view.order) if name is not None]
-    order = next((found[0] for name in orders if (found := called(view.columns, name, table.columns))), None)
+    order = next((names[0] for name in orders if (names := called(view.columns, name, table.columns))), None)
     tree = DEPTH in table.columns
     if tree:
         table = table if order is None else sorted_siblings(table, order, display.ascending)
@@ -79,7 +85,7 @@ def displayed(table: pd.DataFrame, view: View, display: Display, by: Sequence[st
                 table = table[mentions == wanted]
         table = table[_large_enough(table, view, display)].reset_index(drop=True)
         if order is not None:
-            # order ties by name, so that they do not depend on the numbering of events
+            # Ties are sorted by name, so that their order does not depend on the numbering of events.
             names = [name for name in keys(view.columns, table, by) if name != order and _is_text(table[name])]
             if names:
                 table = table.sort_values(names, kind="stable", na_position="last")
@@ -87,7 +93,7 @@ def displayed(table: pd.DataFrame, view: View, display: Display, by: Sequence[st
                 order, ascending=display.ascending, kind="stable", na_position="last", ignore_index=True
             )
     chosen = [column for name in display.columns for column in called(view.columns, name, table.columns)]
-    if not chosen:  # another view has the columns
+    if not chosen:  # only other views have the requested columns
         return table
     front = [DEPTH, "name"] if tree else []
     identity = [name for name in keys(view.columns, table, by) if name not in chosen]
@@ -107,7 +113,6 @@ def _large_enough(table: pd.DataFrame, view: View, display: Display) -> BoolArra
 
 
 def _cut_tree(table: pd.DataFrame, view: View, display: Display) -> pd.DataFrame:
-    """Return the shown rows of a tree. Children of a hidden row move up one level."""
     depth = table[DEPTH].to_numpy(np.int64)
     parent = trees.parents(depth)
     name = table["name"].astype("string").to_list()
@@ -128,12 +133,13 @@ def _cut_tree(table: pd.DataFrame, view: View, display: Display) -> pd.DataFrame
 
 
 def topmost(parent: IntArray, wanted: BoolArray) -> IntArray:
-    """Return the row of the topmost wanted ancestor or self of each row, -1 if there is none."""
+    """Return, for each row, the topmost row on the path from the root to this row that is ``wanted``; -1 if there is
+    none."""
     return nesting.first_on_path(parent, np.where(wanted, np.arange(len(parent)), -1))
 
 
 def kept(table: pd.DataFrame, parent: IntArray, keep: BoolArray) -> pd.DataFrame:
-    """Return the rows to keep; a row moves up by the number of dropped ancestors."""
+    """Return the rows where ``keep`` is true. The depth of a row decreases by its number of dropped ancestors."""
     depth = nesting.sum_down(parent, keep.astype(np.int64)) - 1
     result = table[keep].reset_index(drop=True)
     result["depth"] = depth[keep]
@@ -141,23 +147,26 @@ def kept(table: pd.DataFrame, parent: IntArray, keep: BoolArray) -> pd.DataFrame
 
 
 def sorted_siblings(table: pd.DataFrame, column: str, ascending: bool) -> pd.DataFrame:
-    """Return the tree with siblings sorted by a column; unknown values come last, ties keep their order."""
-    codes = pd.factorize(table[column], sort=True)[0].astype(np.int64)  # -1: unknown
+    """Return the tree with siblings sorted by a column. Unknown values come last. Ties keep their order."""
+    codes = pd.factorize(table[column], sort=True)[0].astype(np.int64)  # -1 if unknown
     weight = np.where(codes < 0, -len(table), -codes if ascending else codes)
     order = trees.preorder(trees.parents(table["depth"].to_numpy(np.int64)), weight)
     return table.iloc[order].reset_index(drop=True)
 
 
 def without(table: pd.DataFrame, parent: IntArray, gone: BoolArray, summed: Mapping[str, str]) -> pd.DataFrame:
-    """Return the tree with the own part of dropped rows subtracted from its sums. ``summed``: column with the sum over
-    a row and all below it → column of the row's own part. Limited to 0, as dropped rows may overlap."""
+    """Return the tree with the values of the rows in ``gone`` subtracted from the sums above them.
+
+    ``summed`` maps a column with the sum of a row and its descendants to the column with the value of the row alone.
+    Results below 0 become 0, because the times of dropped rows may overlap.
+    """
     result = table.copy()
-    for total, own in summed.items():
-        if total in table.columns and own in table.columns:
-            share = table[own].dtype.kind == "f"
-            values = table[own].fillna(0).to_numpy(np.float64 if share else np.int64)
+    for total, alone in summed.items():
+        if total in table.columns and alone in table.columns:
+            share = table[alone].dtype.kind == "f"
+            values = table[alone].fillna(0).to_numpy(np.float64 if share else np.int64)
             below = np.where(gone, values, 0)
-            for row in range(len(parent) - 1, -1, -1):  # children come after their parent
+            for row in range(len(parent) - 1, -1, -1):  # children are stored after their parent
                 if parent[row] >= 0:
                     below[parent[row]] += below[row]
             result[total] = (table[total] - below).clip(lower=0)

@@ -1,4 +1,4 @@
-"""The head of a report: facts on the profile as short texts. Unknown ones are left out."""
+"""Facts about a profile for the head of a report, as short texts. Unknown facts are left out."""
 
 from __future__ import annotations
 
@@ -15,15 +15,15 @@ from perfkit_core.views.select import step_numbers
 
 
 def source(trace: Trace) -> Source:
-    """Return the Source of a report: file name, path, findings and facts."""
+    """Return the source of a report for a trace: file name, path, findings and facts."""
     return described(trace.meta, trace.quality, step_numbers(trace))
 
 
 def described(
     meta: TraceMeta, quality: Sequence[Finding], steps: Sequence[int], chosen: Sequence[int] | None = None
 ) -> Source:
-    """Return the Source of a profile that is not in memory. ``steps``: recorded step numbers; ``chosen``: the requested
-    ones (None: all)."""
+    """Return the source of a report for metadata and findings. ``steps`` are the recorded step numbers, ``chosen`` the
+    requested step numbers (None for all)."""
     known = facts(meta)
     count = len(steps)
     if count and chosen is not None:
@@ -35,7 +35,7 @@ def described(
         known[mark("Steps")] = text
     elif count:
         known[mark("Steps")] = say("1 step") if count == 1 else say("{count} steps", count=count)
-    elif meta.window_ns is not None:  # without steps, the length of the recording is the only time there is
+    elif meta.window_ns is not None:
         known[mark("Length")] = say("{time:ns} recorded", time=meta.window_ns[1] - meta.window_ns[0])
     options = [
         name if value is True else f"{name}={value}"
@@ -48,7 +48,8 @@ def described(
 
 
 def facts(meta: TraceMeta) -> dict[str, str]:
-    """Return the known ones of Framework, Devices, Ranks and Recorded; each text is readable without its name."""
+    """Return the facts Framework, Devices, Ranks and Recorded, without the unknown facts. Each text is understandable
+    without the name of the fact."""
     ranks = ""
     if meta.ranks:
         text = _listed(meta.ranks)
@@ -68,19 +69,19 @@ def facts(meta: TraceMeta) -> dict[str, str]:
 
 
 def _listed(numbers: Sequence[int]) -> str:
-    """Return ascending numbers as text, three or more consecutive ones as a range."""
+    """Return ascending numbers as text. Three or more numbers without a gap are a range: ``0–7``."""
     consecutive = len(numbers) > 2 and list(numbers) == list(range(numbers[0], numbers[-1] + 1))
     return f"{numbers[0]}–{numbers[-1]}" if consecutive else ", ".join(map(str, numbers))
 
 
 def devices(known: tuple[Device, ...]) -> str:
-    """Return product names with their number, "" if unknown."""
+    """Return the product names of devices with their counts, such as ``8 × NVIDIA H100``."""
     counts = Counter(device.name or device.id for device in known)
     return ", ".join(name if count == 1 else f"{count} × {name}" for name, count in counts.items())
 
 
 def recorded_at_ns(meta: TraceMeta) -> int | None:
-    """Return the time of the recording in ns since 1970, None if unknown."""
+    """Return the start of the recording in ns since 1970, or None if unknown."""
     if meta.recorded_at_ns is None and meta.window_ns is not None and meta.clock == "epoch":
         return meta.window_ns[0]
     return meta.recorded_at_ns

@@ -1,4 +1,4 @@
-"""Sentences for the head of a report: step time, memory at the peak, stragglers. All follow from tables of views."""
+"""Summary sentences of a report on step time, memory at the peak and stragglers, computed from the tables of views."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ from perfkit_core.language.units import format_ratio
 from perfkit_core.model.meta import EDGES, spelled
 
 _MANY_STEPS: Final = 10
-"""From this number of steps on, the spread is given from the 10th to the 90th percentile."""
+"""Minimum number of steps for which the 10th and 90th percentile are given instead of the minimum and maximum."""
 _SMALL_SHARE: Final = 0.01
-"""Smaller shares are only in the table."""
+"""Minimum share that a sentence mentions."""
 _WORDS: Final = {
     "device_compute": mark("device compute"),
     "compute": mark("operators"),
@@ -26,26 +26,26 @@ _WORDS: Final = {
     "framework": mark("host work outside operators"),
     "idle": mark("idle (nothing recorded)"),
 }
-"""Words for the categories of the view partition."""
+"""Names of the categories of the view partition."""
 
 
 def headline(tables: Mapping[str, pd.DataFrame]) -> tuple[Message, ...]:
-    """Return sentences from the tables of the views steps, partition, model and device that exist. Shares are of the
-    step time, so there are none without steps."""
+    """Return sentences on the step time from the tables of the views steps, partition, model and device. Without
+    recorded steps there are no sentences."""
     steps, partition, model = tables.get("steps"), tables.get("partition"), tables.get("model")
     if steps is None or steps.empty:
         return ()
     times = steps["dur_ns"].astype("float64")
     values = {"median": times.median(), "count": len(times), "most": times.max()}
     if len(times) == 1:
-        sentences = [message("The one recorded step took {time:ns}.", time=times.iloc[0])]
+        sentences = [message("The only recorded step took {time:ns}.", time=times.iloc[0])]
     elif len(times) < _MANY_STEPS:
-        text = mark("Median step time {median:ns} over {count} steps, from {least:ns} to {most:ns}.")
+        text = mark("The median of {count} step times is {median:ns}. The steps took {least:ns} to {most:ns}.")
         sentences = [message(text, **values, least=times.min())]
     else:
         text = mark(
-            "Median step time {median:ns} over {count} steps; eight in ten took {low:ns} to {high:ns}, the slowest "
-            "{most:ns}."
+            "The median of {count} step times is {median:ns}. 80% of the steps took {low:ns} to {high:ns}. The slowest "
+            "step took {most:ns}."
         )
         sentences = [message(text, **values, low=times.quantile(0.1), high=times.quantile(0.9))]
     parts: dict[str, float] = {}
@@ -59,7 +59,7 @@ def headline(tables: Mapping[str, pd.DataFrame]) -> tuple[Message, ...]:
             for category, share in parts.items()
         ]
         sentences.append(message("Step time: {parts:list}.", parts=texts))
-    # input wait is part of data loading: name only one of them
+    # Input wait is a part of data loading, so only one of the two is mentioned.
     if "input_wait" not in parts and model is not None and len(model) and "step" in set(model["phase"]):
         for share in model.loc[model["phase"] == "dataloader", "cpu_ratio"].dropna():
             sentences.append(message("Data loading takes {share:ratio} of the step time.", share=share))
@@ -67,7 +67,6 @@ def headline(tables: Mapping[str, pd.DataFrame]) -> tuple[Message, ...]:
 
 
 def _busy_devices(table: pd.DataFrame | None) -> Iterator[Message]:
-    """Yield a sentence on the busy time of devices in steps, communication included."""
     if table is None or table.empty:
         return
     busy = table[table["busy_ns"].notna() & table["busy_in_steps_ratio"].notna()]
@@ -88,12 +87,12 @@ def _busy_devices(table: pd.DataFrame | None) -> Iterator[Message]:
 
 
 MEMORY_DEVICES: Final = 4
-"""Maximum number of devices with a sentence, those with most memory first."""
+"""Maximum number of devices with a sentence. Devices with the most memory come first."""
 MEMORY_NAMES: Final = 3
 
 
 def alive_at_peak(peak: pd.DataFrame) -> Iterator[Message]:
-    """Yield a sentence per device on the memory alive at its peak, from the view memory_peak."""
+    """Yield a sentence per device on the memory allocated at its peak, from the table of the view memory_peak."""
     if peak.empty:
         return
     places = peak.groupby(["rank", "device"], dropna=False, sort=False)["bytes"].sum()
@@ -106,43 +105,44 @@ def alive_at_peak(peak: pd.DataFrame) -> Iterator[Message]:
             for name, share in zip(largest["name"], largest["ratio"].tolist(), strict=True)
         ]
         if names and (pd.isna(rank) or len(places) == 1):
-            yield message("Alive at the peak of {device}: {names:list}.", device=device, names=names)
+            yield message("Memory at the peak of {device}: {names:list}.", device=device, names=names)
         elif names:
             yield message(
-                "Alive at the peak of rank {rank}, {device}: {names:list}.", rank=rank, device=device, names=names
+                "Memory at the peak of rank {rank}, {device}: {names:list}.", rank=rank, device=device, names=names
             )
 
 
 MATTERS: Final = 0.01
-"""Minimum share of waiting in the step time of all ranks for a straggler."""
+"""Minimum share of waiting in the step time of all ranks. Below this share no rank is called a straggler."""
 SLOWER: Final = 0.05
-"""A rank this share above the median rank is slower on its own."""
+"""Minimum excess of a slow rank over the median rank, as a share of the median time outside communication."""
 OUTLYING: Final = 5
-"""A rank is slower on its own only from this multiple of the usual distance between ranks."""
+"""Minimum excess of a slow rank over the median rank, as a multiple of the median absolute deviation of all ranks."""
 NAMED_RANKS: Final = 3
 """Maximum number of ranks with a sentence."""
 
 
 @dataclass(frozen=True, slots=True)
 class Stragglers:
-    """Ranks to mark, the worst first, with sentences."""
+    """The ranks to highlight, with the worst rank first, and sentences on the ranks."""
 
     ranks: tuple[int, ...]
     lines: tuple[Message, ...]
 
 
 def stragglers(ranks: pd.DataFrame, waiting: pd.DataFrame) -> Stragglers:
-    """Return the stragglers from the tables of the views ranks and stragglers; without waiting times, the ranks that
-    are slower on their own.
+    """Return the stragglers, from the tables of the views ranks and stragglers. Without waiting times, return the ranks
+    that are much slower than the median rank.
 
-    A straggler causes at least a quarter of all waiting (of fewer than six ranks: 1.5 times its even part). There is
-    none if waiting is below a hundredth of the step time, or if clock errors could explain most of what the rank
-    causes. Ranks without a common collective are left out, with a sentence. If ranks are missing at collectives, the
-    waiting is a lower bound and no rank is cleared.
+    A straggler causes at least a quarter of all waiting, or 1.5 / N of all waiting if there are N < 6 ranks. No rank is
+    a straggler if all waiting is below a hundredth of the step time. A rank is no straggler either if clock errors
+    could explain more than half of the waiting that it causes. Ranks whose clocks cannot be compared are left out, and
+    a sentence names them. If ranks are missing in collectives, the waiting is a lower bound, and the sentences do not
+    say that there is no straggler.
     """
     if ranks.empty:
         return Stragglers((), ())
-    # rank → mean time outside communication per step (ns), and its excess over the median rank as a ratio
+    # Mean time outside communication per step (ns) of each rank, and its excess over the median rank as a ratio.
     average = ranks.groupby("rank")["own_time_ns"].mean().astype("float64")
     middle = float(average.sort_values().iloc[(len(average) - 1) // 2]) or 1.0
     own = {int(rank): (time, time / middle - 1) for rank, time in zip(average.index, average.tolist(), strict=True)}
@@ -162,8 +162,8 @@ def stragglers(ranks: pd.DataFrame, waiting: pd.DataFrame) -> Stragglers:
     for row in unsure.head(NAMED_RANKS)[["rank", "caused_wait_ns"]].to_dict("records"):
         lines.append(
             message(
-                "Whether the others wait for rank {rank} is unknown: most of the apparent wait of {time:ns} is "
-                "within the clock error between the ranks.",
+                "It is unknown whether other ranks wait for rank {rank}: clock errors could explain most of the "
+                "apparent wait of {time:ns}.",
                 rank=row["rank"],
                 time=row["caused_wait_ns"],
             )
@@ -174,8 +174,8 @@ def stragglers(ranks: pd.DataFrame, waiting: pd.DataFrame) -> Stragglers:
     if unknown:
         lines.append(
             message(
-                "The waits of {unknown} of {count} ranks are unknown ({ranks}): their clocks cannot be "
-                "compared with those of others.",
+                "The waiting times of {unknown} of {count} ranks are unknown ({ranks}), because their clocks cannot be "
+                "compared with the clocks of other ranks.",
                 unknown=len(unknown),
                 count=len(own),
                 ranks=spelled(unknown),
@@ -189,13 +189,14 @@ def _late(late: pd.DataFrame, whole: int, at_least: bool) -> Iterator[Message]:
     for rank, last, collectives, caused in late.head(NAMED_RANKS)[columns].itertuples(index=False):
         values = {"rank": rank, "last": last, "collectives": collectives, "time": caused, "share": caused / whole}
         text = mark(
-            "Rank {rank} keeps the others waiting: it came last to {last} of {collectives} collectives, and they "
-            "waited {time:ns} for it, {share:ratio} of all waiting."
+            "Rank {rank} keeps the other ranks waiting: it was the last rank in {last} of {collectives} collectives, "
+            "and the other ranks waited {time:ns} for it, which is {share:ratio} of all waiting."
         )
         if at_least:
             text = mark(
-                "Of the ranks that can be compared, rank {rank} keeps the others waiting: it came last to {last} of "
-                "{collectives} collectives, and they waited at least {time:ns}, {share:ratio} of all known waiting."
+                "Among the ranks that can be compared, rank {rank} keeps the other ranks waiting: it was the last rank "
+                "in {last} of {collectives} collectives, and the other ranks waited at least {time:ns} for it, which "
+                "is {share:ratio} of all known waiting."
             )
         yield message(text, **values)
 
@@ -204,19 +205,20 @@ def _no_straggler(ranks: pd.DataFrame, whole: int, unknown: bool, at_least: bool
     values = {"time": whole, "share": whole / float(ranks["dur_ns"].sum() or 1)}
     if at_least:
         return message(
-            "Which rank is the straggler is unknown, as some cannot be compared or were not read: together the "
-            "others waited at least {time:ns} for each other, {share:ratio} of their step time.",
+            "The straggler is unknown, because some ranks cannot be compared or were not read. Together the other "
+            "ranks waited at least {time:ns} for each other, which is {share:ratio} of their step time.",
             **values,
         )
     if unknown:
         return message(
-            "No single straggler among the {known} ranks with known waits: together they waited "
-            "{time:ns} for each other, {share:ratio} of their step time.",
+            "No single rank is the straggler among the {known} ranks with known waiting times. Together these ranks "
+            "waited {time:ns} for each other, which is {share:ratio} of their step time.",
             **values,
             known=ranks["rank"].nunique(),
         )
     return message(
-        "No single straggler: together the ranks waited {time:ns} for each other, {share:ratio} of their step time.",
+        "No single rank is the straggler. Together the ranks waited {time:ns} for each other, which is {share:ratio} "
+        "of their step time.",
         **values,
     )
 
@@ -226,27 +228,27 @@ def _own_times(own: Mapping[int, tuple[float, float]], stragglers: Sequence[int]
         time, over = own[rank]
         if over > 0:
             text = mark(
-                "Without exposed communication, a step of rank {rank} takes {time:ns}, {more:ratio} above the median "
-                "rank."
+                "Without exposed communication, a step of rank {rank} takes {time:ns}, which is {more:ratio} more than "
+                "a step of the median rank."
             )
             yield message(text, rank=rank, time=time, more=over)
         else:
             text = mark(
-                "Without exposed communication, a step of rank {rank} takes {time:ns}, no more than that of the median "
-                "rank: it begins late rather than working longer."
+                "Without exposed communication, a step of rank {rank} takes {time:ns}, which is not more than a step "
+                "of the median rank. So rank {rank} is not slower; it starts later."
             )
             yield message(text, rank=rank, time=time)
 
 
 def _slower_on_their_own(own: Mapping[int, tuple[float, float]]) -> Stragglers:
-    # median absolute deviation, as some of many ranks are always slower than most
+    # Among many ranks, some are always slower than most. So the excess must be a multiple of the usual deviation.
     distances = sorted(abs(over) for _, over in own.values())
     least = max(SLOWER, OUTLYING * distances[(len(distances) - 1) // 2])
     slow = sorted((rank for rank, (_, over) in own.items() if over >= least), key=lambda rank: -own[rank][0])
     lines = [
         message(
-            "Rank {rank} is slower on its own: without exposed communication, its steps take {time:ns}, {more:ratio} "
-            "above the median rank.",
+            "Rank {rank} is slower than the other ranks: without exposed communication, its steps take {time:ns}, "
+            "which is {more:ratio} more than the steps of the median rank.",
             rank=rank,
             time=own[rank][0],
             more=own[rank][1],
@@ -256,7 +258,7 @@ def _slower_on_their_own(own: Mapping[int, tuple[float, float]]) -> Stragglers:
     if not lines:
         times = [time for time, _ in own.values()]
         text = message(
-            "No rank is much slower than the others: without exposed communication their steps take {low:ns} to "
+            "No rank is much slower than the other ranks: without exposed communication, their steps take {low:ns} to "
             "{high:ns}.",
             low=min(times),
             high=max(times),

@@ -1,6 +1,6 @@
-"""The model of a report: plain data for renderers, which compute no numbers.
+"""The model of a report: plain data that renderers format without computing numbers.
 
-Renderers format by the declared columns (:mod:`perfkit_core.model.columns`). A missing cell is pandas.NA.
+The declared columns (:mod:`perfkit_core.model.columns`) determine the format. Missing cells are pandas.NA.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from perfkit_core.model.meta import Finding
 
 @dataclass(frozen=True, slots=True)
 class Part:
-    """A part of the timeline: a step, or the recording; ns since the start of the timeline."""
+    """A step of the timeline, or the entire recording. Times are ns since the start of the timeline."""
 
     name: str
     start_ns: int
@@ -28,7 +28,7 @@ class Part:
 
 @dataclass(frozen=True, slots=True)
 class Row:
-    """A thread or stream: its process or device, and its name."""
+    """A thread or stream of the timeline. ``group`` is the name of its process or device."""
 
     group: str
     name: str
@@ -36,9 +36,13 @@ class Row:
 
 @dataclass(frozen=True, slots=True)
 class Timeline:
-    """Boxes, sorted by row, depth and start; each array has shape (boxes,). ``start_ns`` counts from the start of the
-    timeline. ``name``, ``kind`` and ``row`` index ``names``, ``kinds`` and ``rows``. ``cause``: the box that launched
-    this one, -1 if none. ``first``: index of the part shown first."""
+    """The events of a timeline, drawn as boxes. Each array has shape (boxes,). Boxes are sorted by row, depth and
+    start.
+
+    ``start_ns`` is in ns since the start of the timeline. ``name``, ``kind`` and ``row`` are indices into ``names``,
+    ``kinds`` and ``rows``. ``cause`` is the index of the box that launched a box, -1 if none. ``first`` is the index of
+    the part that the page shows first.
+    """
 
     parts: tuple[Part, ...]
     rows: tuple[Row, ...]
@@ -59,19 +63,22 @@ class Timeline:
 
 @dataclass(frozen=True, slots=True)
 class Chart:
-    """A chart of the section's own table; ``x`` and ``y`` are column names.
+    """A chart of the table of a section. ``x`` and ``y`` are names of columns.
 
-    - ``bar`` stacks several ``y``; ``ranking`` has the largest rows by the first ``y``; ``share`` is a bar of all rows.
-    - ``icicle``, ``sunburst`` and ``opening`` (bars that open) show trees; each ``y`` is a size to choose.
-    - ``heatmap`` has a row per value of ``by`` and a column per value of ``x``, each ``y`` a number to choose, or
-      without ``x`` a column per ``y``; the rows ``marked`` are highlighted.
-    - ``waterfall`` leads from one total to another: ``y`` are the differences (missing for totals) and reached totals.
-    - ``distribution`` has a lane per value of ``x``: ``y`` are single values (named by the column ``step``, marked
-      where ``outlying`` is true) and the median of their lane; ``band`` is a range of values to shade.
-    - ``intervals`` draws a line per row: each three of ``y`` are low end, middle and high end of one of ``names``
-      (English, translated by the renderer); the same column three times is a number without an interval.
+    - ``bar`` stacks the columns ``y``. ``line`` draws a line per column ``y``. ``ranking`` shows the rows with the
+      largest values of the first ``y``. ``share`` is a single bar with a part per row.
+    - ``icicle``, ``sunburst`` and ``opening`` (bars that can be expanded) show trees. The user chooses which column
+      ``y`` gives the sizes.
+    - ``heatmap`` has a row per value of ``by`` and a column per value of ``x``; the user chooses the column ``y``.
+      Without ``x``, the heat map has a column per ``y``. The rows ``marked`` are highlighted.
+    - ``waterfall`` leads from one total to another. The columns ``y`` are the differences (missing for totals) and the
+      totals reached so far.
+    - ``distribution`` has a lane per value of ``x``. The columns ``y`` are the values and the median of the lane. The
+      column ``step`` names a value, and the column ``outlying`` marks values. ``band`` is a range of values to shade.
+    - ``intervals`` draws a line per row. ``y`` has three columns for each of ``names``: low end, middle and high end.
+      The same column three times is a number without an interval. The renderer translates ``names``.
 
-    ``note`` explains the chart and is shown only with it.
+    ``note`` explains the chart and is shown only together with the chart.
     """
 
     kind: Literal[
@@ -91,14 +98,15 @@ class Chart:
 class Section:
     """One table with its heading. A table with a column ``depth`` is a tree in preorder.
 
-    ``limit``: rows shown to people (None: all); machine formats have all. ``note``: a sentence on the numbers;
-    ``empty``: why the table has no rows; ``lines``: sentences below the note; ``code``: text to copy. A section with
-    only these has a table without columns. ``unit`` ("ns", "us", "ms", "s"): unit of all times for people (None:
-    automatic). ``unknown``: columns without data in the profile, listed in a sentence instead (None: those that are
-    empty in the table). ``timeline`` is drawn above the table.
+    ``note`` explains the numbers. ``lines`` are sentences below the note. ``empty`` is the reason why the table has no
+    rows. ``code`` is text to copy. A section without a table has a table without columns. ``limit`` is the maximum
+    number of rows in formats for people (None means no limit). ``unit`` ("ns", "us", "ms" or "s") is the unit of all
+    times in formats for people (None chooses suitable units). ``unknown`` are the columns without data in the profile,
+    which a sentence lists; None means the columns that are empty in the table. ``timeline`` is drawn above the table.
 
-    ``within``: name of the section that contains this part. The part for one row of a table is called after the section
-    and the row's ``id`` (``advice-x``), so that the row can link to it. ``folded`` parts are collapsed.
+    ``within`` is the name of the section that contains this section. A section on one row of a table has the name of
+    the table's section, a hyphen and the row's ``id``, so that the row can link to the section. A ``folded`` section is
+    collapsed at first.
     """
 
     name: str
@@ -126,13 +134,14 @@ class Section:
 
 
 def declared(sections: Iterable[Section], columns: tuple[Column, ...]) -> tuple[Section, ...]:
-    """Return the sections, with ``columns`` for those without declared columns."""
+    """Return the sections. Sections without declared columns get ``columns``."""
     return tuple(section if section.columns else replace(section, columns=columns) for section in sections)
 
 
 @dataclass(frozen=True, slots=True)
 class Source:
-    """One profile of a report: label, path, findings and facts (name → text)."""
+    """One profile of a report. ``quality`` are its data-quality warnings; ``facts`` maps the name of a fact to a
+    text."""
 
     label: str
     path: str
@@ -142,9 +151,11 @@ class Source:
 
 @dataclass(frozen=True, slots=True)
 class Report:
-    """Title, sources, and sections in reading order. ``headline``: summary sentences; ``warnings``: their limits;
-    ``glance``: excerpts of sections (same names) for the pictures of the head; ``data``: content for machine formats
-    only."""
+    """A report. The sections are in reading order.
+
+    ``headline`` are summary sentences, and ``warnings`` limit what they mean. ``glance`` are excerpts of sections, with
+    the same names, for the pictures at the head of a page. ``data`` is content for machine formats only.
+    """
 
     title: str
     sources: tuple[Source, ...]

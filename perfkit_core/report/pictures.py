@@ -1,4 +1,4 @@
-"""Graphical sections of a page: the timeline of steps, memory over time, and the heat map of ranks."""
+"""Sections of a page with a picture: the timeline of steps, memory over time, and the heat map of ranks."""
 
 from __future__ import annotations
 
@@ -29,12 +29,12 @@ _TIMELINE_COLUMNS: Final = (
     key("group", "Group"),
     key("row", "Row"),
     count("events", "Events"),
-    duration("covered_ns", "Covered", description="with something in it"),
+    duration("covered_ns", "Covered", description="time during which at least one event runs"),
 )
 
 
 def timeline_section(trace: Trace, most: int = MOST_BOXES) -> Section:
-    """Return the timeline of the steps, with a table of its rows (``covered_ns``: time with an event)."""
+    """Return the section with the timeline of the steps and a table of the timeline's rows."""
     drawn, left_out = timeline(trace, most)
     outermost = drawn.depth == 0
     covered = np.zeros(len(drawn.rows), np.int64)
@@ -47,22 +47,23 @@ def timeline_section(trace: Trace, most: int = MOST_BOXES) -> Section:
             "covered_ns": covered,
         }
     )
-    note = say("Threads and streams of a step, to zoom and pan. The table lists what is in each row.")
+    note = say("Each row of the timeline is a thread or stream. The table summarises the rows.")
     if left_out:
-        more = mark("{count} of the recording's events are not in the page: perfkit export -o trace.json.gz has all.")
+        more = mark("The page omits {count} events. perfkit export -o trace.json.gz exports all events.")
         note = f"{note} {say(more, count=left_out)}"
     if len(table) > MOST_ROWS:
-        note = f"{note} {say('The table has the first {most} of {count} rows.', most=MOST_ROWS, count=len(table))}"
+        note = f"{note} {say('The table shows the first {most} of {count} rows.', most=MOST_ROWS, count=len(table))}"
     empty, table = say("no events with a duration were recorded"), table.head(MOST_ROWS)
     return Section("timeline", say("Timeline"), table, note, empty, 20, timeline=drawn, columns=_TIMELINE_COLUMNS)
 
 
 def timeline(trace: Trace, most: int = MOST_BOXES) -> tuple[Timeline, int]:
-    """Return the timeline of whole steps of the first rank, and the number of events left out.
+    """Return the timeline of complete steps of the first rank, and the number of events that are left out.
 
-    The step of median duration comes first, then the longest, then the others in order, within ``most`` events; if the
-    first one alone exceeds that, its longest events are kept. Without steps, the whole recording. A step lasts from its
-    first start to its last end over all ranks whose step of this number overlaps it. No time is rounded.
+    At most ``most`` events are kept. Steps are chosen in this order: the step of median duration, the longest step,
+    then the other steps in order of time. If the first chosen step has more than ``most`` events, its longest events
+    are kept. Without steps, the timeline covers the entire recording. A step of several ranks lasts from the first
+    start to the last end of the overlapping steps with the same number. Times are not rounded.
     """
     boxes, every = np.flatnonzero(~instants(trace)), step_rows(trace)
     start, end, number = trace.ints("start_ns"), trace.end_ns, trace.ints("step")
@@ -100,7 +101,7 @@ def _drawn(trace: Trace, kept: arrays.IntArray, parts: list[Part]) -> Timeline:
     depth = nesting.sum_down(above, (above != arrays.NO_ROW).astype(np.int64))
     order = np.lexsort((start, depth, row))
     kept, start, row, depth = kept[order], start[order], row[order], depth[order]
-    # one cell more than events, for the cause -1 (none)
+    # The additional last element is the cause -1 (none).
     place = np.full(len(trace) + 1, arrays.NO_ROW, np.int64)
     place[kept] = np.arange(len(kept))
     names, name = np.unique(trace.codes("name").codes[kept], return_inverse=True)
@@ -124,13 +125,16 @@ def _drawn(trace: Trace, kept: arrays.IntArray, parts: list[Part]) -> Timeline:
 
 
 STRETCHES: Final = 400
-"""Number of points of the curve of memory over time."""
+"""Number of time intervals in the curve of memory over time."""
 
 
 def memory_section(trace: Trace) -> Section:
-    """Return columns time_ns (end of a stretch, since the first memory event) and bytes per device (and rank, if
-    several): the highest level in the stretch, so that no peak is lost. The level is the recorded one, else the growth
-    since the start."""
+    """Return the section with the curve of memory over time.
+
+    The column time_ns is the end of an interval, in ns since the first memory event. Each device of each rank has a
+    column with the highest level in the interval, so that no peak is lost. The level is the recorded number of
+    allocated bytes, or, if it was not recorded, the growth since the first memory event.
+    """
     table = memory_curve.table(trace, ViewRequest())
     last = int(table["time_ns"].max()) if len(table) else 0
     ends = np.linspace(0, last, STRETCHES + 1)[1:].round().astype(np.int64)
@@ -142,7 +146,7 @@ def memory_section(trace: Trace) -> Section:
         name = name if recorded else f"{name} growth"
         level = events["allocated_bytes" if recorded else "growth_bytes"].to_numpy(np.int64)
         time = events["time_ns"].to_numpy(np.int64)
-        # a stretch begins with the level of the event before it
+        # An interval begins with the level of the event before the interval.
         begins = np.append(0, ends[:-1])
         highest = level[np.maximum(np.searchsorted(time, begins, side="right") - 1, 0)]
         np.maximum.at(highest, np.minimum(np.searchsorted(ends, time), STRETCHES - 1), level)
@@ -150,7 +154,7 @@ def memory_section(trace: Trace) -> Section:
         columns.append(size(f"{name}_bytes", name, quantity="level", proper=True))
     curve = pd.DataFrame(levels) if levels.keys() - {"time_ns"} else pd.DataFrame(columns=["time_ns"])
     note = say(
-        "The highest level in each of {count} stretches of time; every event: perfkit summary --view memory_curve.",
+        "The highest level in each of {count} time intervals. perfkit summary --view memory_curve lists every event.",
         count=STRETCHES,
     )
     chart = Chart("line", "time_ns", tuple(curve.columns[1:]))
@@ -160,14 +164,17 @@ def memory_section(trace: Trace) -> Section:
 
 RANKS_VIEW: Final = "ranks"
 MOST_CELLS: Final = 5000
-"""Maximum number of cells of ranks by steps on a page."""
+"""Maximum number of rows of the view ranks (one per rank and step) on a page."""
 _PARTS: Final = 6
-"""Number of columns of the view ranks before the parts of a step."""
+"""Index of the first column of the view ranks with a part of the step."""
 
 
 def with_ranks(section: Section, tables: Mapping[str, pd.DataFrame]) -> Section:
-    """Return the section of the view ranks with sentences and a heat map: ranks by steps (averaged if there are too
-    many cells), or by the parts of the only step."""
+    """Return the section of the view ranks with sentences and a heat map.
+
+    The heat map has a row per rank and a column per step, or a column per part of the step if there is only one step.
+    Steps are averaged if the heat map would have too many cells.
+    """
     if section.table.empty:
         return section
     late = stragglers(section.table, tables.get("stragglers", pd.DataFrame()))
@@ -182,13 +189,16 @@ def with_ranks(section: Section, tables: Mapping[str, pd.DataFrame]) -> Section:
 
 
 def worst_rank(sections: Iterable[Section]) -> tuple[Text, ...]:
-    """Return the sentence on the worst straggler for the head of the page."""
-    return tuple(one.lines[0] for one in sections if one.name == RANKS_VIEW and one.chart and one.chart.marked)
+    """Return the sentence on the worst straggler for the head of the page, or nothing if there is no straggler."""
+    return tuple(s.lines[0] for s in sections if s.name == RANKS_VIEW and s.chart and s.chart.marked)
 
 
 def fitting(table: pd.DataFrame) -> tuple[pd.DataFrame, str]:
-    """Return the table of the view ranks and "". A large table has one row per stretch of steps (``8–15``) with the
-    mean of the known times, to the nearest ns, and comes with a sentence that says so."""
+    """Return the table of the view ranks with at most ``MOST_CELLS`` rows, and a note on how it was shortened.
+
+    A row of a shortened table is the average of a range of steps (``8–15``): the mean of the times that are not NA,
+    rounded to ns. The note is "" if the table is not shortened.
+    """
     if len(table) <= MOST_CELLS:
         return table, ""
     steps = np.unique(table["step"].to_numpy(np.int64))
@@ -206,5 +216,5 @@ def fitting(table: pd.DataFrame) -> tuple[pd.DataFrame, str]:
     ends = [steps[begin : begin + long][[0, -1]].tolist() for begin in range(0, len(steps), long)]
     labels = [str(first) if first == last else f"{first}–{last}" for first, last in ends]
     averages.insert(1, "step", [labels[stretch] for stretch in averages.pop("stretch")])
-    note = say("Each row is the average of up to {count} steps; single ones: perfkit summary --view ranks.", count=long)
-    return averages, note
+    text = mark("Each row is the average of up to {count} steps. perfkit summary --view ranks lists single steps.")
+    return averages, say(text, count=long)

@@ -1,4 +1,4 @@
-"""List of the runs below a folder, with figures from file metadata and the columns of the steps."""
+"""The list of the runs below a folder. Its numbers come from file metadata and from the step events."""
 
 from __future__ import annotations
 
@@ -40,38 +40,48 @@ COLUMNS: Final[tuple[Column, ...]] = (
     text("recorded_utc", "Recorded UTC"),
     text("written_utc", "Written UTC"),
     text("recorded_or_written_utc", "Recorded or written UTC"),
-    text("why_not_read", "Why not read"),
+    text("why_not_read", "Read error"),
 )
-"""Columns of the list as people read it; ``recorded_at`` has a name that says what its dates are."""
+"""Columns of the list in formats for people. The column ``recorded_at`` is renamed to one of the ``…_utc`` columns."""
 
 
 RUN: Final = "run"
 _RECOGNISED: Final = 2
-"""Minimum result of ``sniff`` of a reader that knows the dialect; any JSON file gets less."""
+"""Minimum result of ``sniff`` if the reader recognises the profiler. Other JSON files have a smaller result."""
 _COUNTS: Final = ("ranks", "cycles", "steps", "median_step_ns", "events", "file_bytes", "findings")
 
 
 _NAMES: Final = ("path", "format", "framework", "devices", "ranks", "cycles", "steps", "median_step_ns",
                  "recorded_at", "events", "file_bytes", "findings", "error")  # fmt: skip
 Run = dict[str, Any]
-"""Main figures of one run by name; missing or None if unknown without reading the whole file."""
+"""The columns of one run. Values are missing or None if they are unknown without reading the entire file."""
 
 
 def list_runs(folder: str | os.PathLike[str], *, read_files: bool = False) -> pd.DataFrame:
-    """Return every run folder, stored run and trace file below ``folder``, newest first.
+    """Return a table of all run folders, Parquet files of perfkit and trace files below ``folder``, newest first.
 
-    Columns: path (non-UTF-8 parts escaped), format (the reader), framework, devices, ranks, cycles, steps (distinct
-    numbers), median_step_ns (over all steps of all ranks), recorded_at (UTC; for unread trace files the modification
-    time), events, file_bytes, findings (on data quality), error (why it cannot be read). Unknown is NA: for trace
-    files, framework to median_step_ns, events and findings need ``read_files``. ``folder`` may be the address of a
-    store. Raises SourceError if it does not exist.
+    Columns:
+
+    - path: the path, with non-UTF-8 parts escaped
+    - format: the name of the reader
+    - framework, devices: names and versions
+    - ranks, cycles, events: numbers of ranks, cycles and events
+    - steps: the number of distinct step numbers
+    - median_step_ns: the median duration of all steps of all ranks
+    - recorded_at: the start of the recording in UTC, or the modification time of an unread trace file
+    - file_bytes: the total size of the files
+    - findings: the number of data-quality warnings
+    - error: the reason why the run cannot be read
+
+    Unknown values are NA. For trace files, the columns framework to median_step_ns, events and findings are NA unless
+    ``read_files`` is set. ``folder`` may be the address of a store. Raises SourceError if it does not exist.
     """
     root = paths.as_path(folder)
     store.flush(root)
     with paths.reaching(root):
         if not paths.is_folder(root):
-            missing = "no folder" if paths.exists(root) else "no such folder"
-            raise SourceError(f"{root}: {missing}", "give the folder that contains your runs")
+            problem = "not a folder" if paths.exists(root) else "no such folder"
+            raise SourceError(f"{root}: {problem}", "name the folder that contains your runs")
         runs = [run for path in _places(root) if (run := _run(path, read_files)) is not None]
     table = pd.DataFrame({name: pd.Series([run.get(name) for run in runs], dtype=object) for name in _NAMES})
     for name in _COUNTS:
@@ -83,7 +93,7 @@ def list_runs(folder: str | os.PathLike[str], *, read_files: bool = False) -> pd
 
 
 def recognised(path: Path) -> bool:
-    """Return whether a reader recognises a file or folder, by name and first bytes."""
+    """Return whether a path is a folder, or a file that a reader recognises by its name and first bytes."""
     return paths.is_folder(path) or _source(path) is not None
 
 
@@ -98,14 +108,13 @@ def _source(path: Path) -> Source | None:
 
 
 def _places(root: Path) -> Iterator[Path]:
-    """Yield run folders and files outside of them, without hidden ones."""
     walk = (
         paths.walk_store(root)
         if paths.is_remote(root)
         else ((Path(here), dirs, files) for here, dirs, files in os.walk(root))
     )
     for here, subfolders, files in walk:
-        # in place, as os.walk continues with this list
+        # The list is changed in place, because os.walk continues with this list.
         subfolders[:] = sorted(name for name in subfolders if not name.startswith("."))
         cycles = [name for name in files if name.endswith(store.SUFFIX)]
         if cycles:
@@ -114,7 +123,7 @@ def _places(root: Path) -> Iterator[Path]:
 
 
 def _run(path: Path, read_files: bool) -> Run | None:
-    """Return the figures of a place, with an error if it is broken; None if it is no profile."""
+    """Return the columns of a path, with an error if the path cannot be read, or None if it is not a profile."""
     run: Run = {"path": paths.readable(path), "format": RUN}
     folder, source = paths.is_folder(path), None
     if not folder:
@@ -136,7 +145,6 @@ def _run(path: Path, read_files: bool) -> Run | None:
 
 
 def _is_stored_run(path: Path) -> bool:
-    """Return False for a Parquet file of another tool."""
     try:
         with paths.arrow_input(path) as file:
             return stored_file.is_ours(pq.read_metadata(file))
@@ -152,7 +160,7 @@ def _stored(run: Run, files: Sequence[Path], about_folder: tuple[Finding, ...]) 
     steps = pa.concat_tables(
         [pq.read_table(paths.arrow_input(file), columns=columns, filters=filters) for file in files]
     )
-    # findings of the run: a gap of one cycle is none if another cycle of its rank fills it
+    # Findings are united over cycles: a gap in one cycle is not a finding if another cycle of the rank fills the gap.
     numbers, about_ranks = run_folder.numbered({file: one.meta for file, one in stored.items()})
     metas = [
         msgspec.structs.replace(one.meta, ranks=(numbers[file],)) if file in numbers else one.meta
@@ -208,6 +216,5 @@ def _described(run: Run, metas: Sequence[TraceMeta]) -> Run:
 
 
 def _median(durations: Any) -> int | None:
-    """Return the median to the nearest ns, None without steps."""
     middle = np.sort(durations)[(len(durations) - 1) // 2 : len(durations) // 2 + 1].tolist()
     return (2 * sum(middle) + len(middle)) // (2 * len(middle)) if middle else None

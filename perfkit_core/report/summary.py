@@ -1,4 +1,4 @@
-"""Reports of views, sorted and filtered."""
+"""Reports with one section per view."""
 
 from __future__ import annotations
 
@@ -24,16 +24,15 @@ from perfkit_core.views.tables import rounded_division
 
 
 def per_step(table: pd.DataFrame, view: View, steps: int) -> pd.DataFrame:
-    """Return the table of an average step: the columns ``view.per_step`` divided by the number of steps; ns, bytes and
-    FLOPs to the nearest integer, counts exactly."""
+    """Return the table of an average step: the columns ``view.per_step`` divided by the number of steps. Times, sizes
+    and FLOPs are rounded to integers; counts are not rounded."""
     result = table.copy()
     for name in view.per_step:
         if name not in result.columns:
             continue
         if view.column(name).unit in ("ns", "bytes", "flops"):
             known = result[name].notna()
-            whole = result.loc[known, name].to_numpy("int64")
-            result.loc[known, name] = rounded_division(whole, steps)
+            result.loc[known, name] = rounded_division(result.loc[known, name].to_numpy("int64"), steps)
         else:
             result[name] = result[name].astype("Float64") / steps
     return result
@@ -45,9 +44,12 @@ _NO_DEVICE: Final = "no-device-events"
 def not_recorded(
     holds: Callable[[str], bool], quality: Iterable[meta.Finding], whole: pd.DataFrame, request: ViewRequest
 ) -> tuple[str, ...]:
-    """Return the columns that are empty in the view and in the events. ``holds``: whether the events have values in a
-    column. Without device work, zeros of devices count as empty. A request for some of the events cannot show that a
-    column is empty in all."""
+    """Return the names of the columns for which the recording has no data.
+
+    A column of the view ``whole`` without values counts only if the request covers all events, and if the column of
+    the event table with the same name, if any, has no values either: ``holds(column)`` is false. If the recording has
+    no device work, columns of devices that contain only zeros count, too.
+    """
     no_devices = any(finding.code == _NO_DEVICE for finding in quality)
     names = []
     for name in map(str, whole.columns):
@@ -68,17 +70,17 @@ def of_all(request: ViewRequest) -> bool:
 
 
 ROWS: Final = 20
-"""Default number of rows shown to people."""
+"""Default maximum number of rows per table in formats for people."""
 DEFAULT: Final = Display()
 COMPARED: Final = {"phases": "model", "step_parts": "partition", "layers": "modules"}
-"""Tables of a comparison → the equivalent views of one run."""
+"""Table of a comparison → the view that shows the same for one run."""
 
 
 def summary_report(
     profile: Profile | Trace, views: Sequence[View], request: ViewRequest, display: Display = DEFAULT
 ) -> model.Report:
     """Return a report with one section per view. Groupings, sorting and filters apply to the views that support them.
-    Raises UsageError if none does."""
+    Raises UsageError if no view supports one of them."""
     known = list(dict.fromkeys(name for view in views for name in view.groupings))
     for item in request.by:
         name = split_grouping(item)[0]
@@ -95,8 +97,8 @@ def summary_report(
     check(computed.tables, display, [column for view in views for column in view.columns])
     chosen = computed.request.steps
     if display.average and chosen is None and not computed.steps:
-        hint = "give the profiler a schedule, and call its step() after each iteration"
-        raise UsageError("no steps were recorded to average over", hint)
+        hint = "set a schedule for the profiler, and call the profiler's step() after each iteration"
+        raise UsageError("--average requires steps, but no steps were recorded", hint)
     steps = len(computed.steps if chosen is None else chosen)
     sections = tuple(_section(computed, view, display, steps) for view in views)
     source = facts.described(computed.meta, computed.quality, computed.steps, chosen)
@@ -119,17 +121,18 @@ def _section(computed: Computed, view: View, display: Display, steps: int) -> mo
     remarks = []
     if display.average and len(computed.meta.ranks) > 1:
         text = mark(
-            "Per step, over all {ranks} ranks: what belongs to no step is left out, and sums over the ranks "
-            "are divided by the number of steps, {steps}."
+            "The numbers are averages per step. Sums over all {ranks} ranks are divided by the number of steps, "
+            "{steps}. Events outside steps are not counted."
         )
         remarks.append(say(text, ranks=len(computed.meta.ranks), steps=steps))
     elif display.average:
         text = mark(
-            "Per step: what belongs to no step is left out, and sums are divided by the number of steps, {steps}."
+            "The numbers are averages per step. Sums are divided by the number of steps, {steps}. Events outside steps "
+            "are not counted."
         )
         remarks.append(say(text, steps=steps))
     if display.displayed_only and DEPTH in whole.columns and not view.summed:
-        remarks.append(say("Sums count the whole tree here: this view cannot count only what is displayed."))
+        remarks.append(say("Sums include hidden rows, because this view does not support --displayed-only."))
     note = say(view.description)
     return model.Section(
         name=view.name,
@@ -146,8 +149,8 @@ def _section(computed: Computed, view: View, display: Display, steps: int) -> mo
 
 
 def choose_views(names: Iterable[str], single: bool = False) -> list[View]:
-    """Return the named views, each once; the name of a group means its views, ``all`` every view. ``single``: accept
-    names of views only. Raises UsageError."""
+    """Return the views with these names, without duplicates. The name of a group selects all views of the group, and
+    "all" selects every view. With ``single``, only names of views are accepted. Raises UsageError."""
     known = get_plugins().views()
     groups: dict[str, list[str]] = {} if single else {"all": list(known)}
     for name, view in known.items():
@@ -156,22 +159,22 @@ def choose_views(names: Iterable[str], single: bool = False) -> list[View]:
     wanted = dict.fromkeys(part for name in names for part in groups.get(name, [name]))
     for name in wanted:
         if name not in known:
-            alike = (
-                f"it is a table of perfkit compare, for one run use {COMPARED[name]!r}; " if name in COMPARED else ""
-            )
-            raise UsageError(f"unknown view {name!r}", alike + spelled_like(name, (*known, *groups)))
+            hint = f"perfkit compare has this table; for one run, use {COMPARED[name]!r}; " if name in COMPARED else ""
+            raise UsageError(f"unknown view {name!r}", hint + spelled_like(name, (*known, *groups)))
     return [known[name] for name in wanted]
 
 
 def cut(report: model.Report, limit: int | None) -> model.Report:
-    """Return the report with at most ``limit`` rows per table, for formats without a limit of their own."""
+    """Return the report with at most ``limit`` rows per table; None means no limit. Formats for machines need this,
+    because they ignore the limits of the sections."""
     if limit is None:
         return report
     return replace(report, sections=tuple(replace(s, table=s.table.head(limit)) for s in report.sections))
 
 
 def read_from(report: model.Report, paths: Sequence[str | Path]) -> model.Report:
-    """Return the report with all files of a profile in its title, and as a list for machine formats."""
+    """Return the report with the paths of its sources in the title and in the data for machine formats. A report with
+    a single source is unchanged."""
     if len(paths) < 2:
         return report
     names = [readable(path) for path in paths]
@@ -180,11 +183,7 @@ def read_from(report: model.Report, paths: Sequence[str | Path]) -> model.Report
 
 
 def check_average(views: Sequence[View]) -> None:
-    """Raise UsageError for views without an average: whole tables next to those of one step would mislead."""
+    """Raise UsageError if a view cannot be averaged over steps. Totals next to averages would be misleading."""
     without = [view.name for view in views if not view.per_step]
     if without:
-        few = len(without) == 1
-        raise UsageError(
-            f"{', '.join(without)} {'has' if few else 'have'} no average over the steps",
-            f"omit --average: {'it shows what it has' if few else 'they show what they have'}",
-        )
+        raise UsageError(f"--average does not support {', '.join(without)}", "omit --average for these views")

@@ -178,7 +178,7 @@ def test_the_same_work(perfkit, runs: Path) -> None:
             ["--view", "memory"],
             "--fail-on 'memory.COLUMN[ROW] > 3%' compares a number of this view; known:",
         ),
-        (["--fail-on", "phases.calls > 3%"], "it is a table of perfkit compare, for one run use 'model'; known: "),
+        (["--fail-on", "phases.calls > 3%"], "perfkit compare has this table; for one run, use 'model'; known: "),
         (["--view", "gate"], "no table 'gate'; this table exists only with --fail-on; known: "),
         (["--view", "nope"], "the comparison has no table 'nope'; known: waterfall, steps, step_time"),
     ],

@@ -16,7 +16,7 @@ def test_report_writes_one_page(perfkit, run: Path, tmp_path: Path) -> None:
     titles = ["Data quality", "Step time", "Overview", "Phases", "Operators", "Kernels", "Copies", "Device utilisation"]
     places = [html.index(f">{title}") for title in titles]
     assert places == sorted(places)
-    assert "Median step time 9.00 ms over 2 steps" in html
+    assert "The median of 2 step times is 9.00 ms." in html
 
 
 def test_report_goes_to_the_working_folder(perfkit, run: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

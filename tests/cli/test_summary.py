@@ -250,7 +250,7 @@ def test_an_unwritable_output_fails_before_anything_is_read(
     to = tmp_path / place
     code, _, err = perfkit(command, "nowhere.json", "-o", to)
     assert code == 2
-    assert err == f"perfkit: error: {to}: cannot be written ({why}); choose another place with -o\n"
+    assert err == f"perfkit: error: {to}: cannot be written ({why}); choose another path with -o\n"
 
 
 def test_looking_for_a_place_leaves_nothing(perfkit, tmp_path: Path) -> None:

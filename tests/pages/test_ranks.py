@@ -48,7 +48,7 @@ def test_a_real_job_names_and_marks_its_straggler(opened: Callable[[Path], Any],
     page = opened(file)
     section = page.locator("section", has=page.locator("h2", has_text="Ranks side by side"))
     section.scroll_into_view_if_needed()
-    expect(section.locator(".line").first).to_contain_text("Rank 7 keeps the others waiting")
+    expect(section.locator(".line").first).to_contain_text("Rank 7 keeps the other ranks waiting")
     expect(_rows(section)).to_have_text(["0", "1", "2", "3", "4", "5", "6", "▶ 7"])
     expect(section.locator(".chart .hm image")).to_have_count(1)
     cells = section.locator(".chart .heatmap-label").all_text_contents()
@@ -74,7 +74,7 @@ def test_the_pointer_tells_rank_step_and_time(show: Callable[..., Any]) -> None:
 def test_many_ranks_fit_and_the_slow_one_is_named(show: Callable[..., Any], ranks: int, steps: int) -> None:
     page = show(ranks, steps)
     expect(page.locator(".line")).to_have_count(1)
-    expect(page.locator(".line")).to_contain_text("Rank 1 is slower on its own")
+    expect(page.locator(".line")).to_contain_text("Rank 1 is slower than the other ranks")
     labels = _rows(page).all_text_contents()
     assert "▶ 1" in labels
     assert len(labels) <= 34

@@ -24,7 +24,7 @@ def devices(*busy: float | None) -> pd.DataFrame:
 
 def test_the_partition_leads_and_busy_says_what_it_counts() -> None:
     assert rendered(headline({"steps": STEPS, "partition": PARTS, "device": devices(0.926)})) == (
-        "The one recorded step took 10.0 ms.",
+        "The only recorded step took 10.0 ms.",
         "Step time: 66% exposed communication, 26% device compute, 5% launches and other host work while devices are "
         "idle.",
         "cuda:0 is busy for 92.6% of the step time, communication included.",
@@ -38,7 +38,7 @@ def test_several_devices() -> None:
     assert said(0.5, 0.25) == "The 2 devices are busy for 25% to 50% of the step time, communication included."
     assert said(0.5, 0.5) == "The 2 devices are busy for 50% of the step time, communication included."
     assert said(None, 0.5) == "cuda:1 is busy for 50% of the step time, communication included."
-    assert said(None) == "The one recorded step took 10.0 ms."
+    assert said(None) == "The only recorded step took 10.0 ms."
 
 
 def test_without_steps_there_are_no_shares_of_them() -> None:

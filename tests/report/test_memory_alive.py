@@ -19,16 +19,16 @@ def test_the_largest_of_the_fullest_device_come_first() -> None:
         (None, "cuda:0", "fw::relu", 295, 0.295), (None, "cuda:0", "fw::tiny", 5, 0.005),
     )  # fmt: skip
     assert list(rendered(alive_at_peak(table))) == [
-        "Alive at the peak of cuda:0: fw::linear 70%, fw::relu 29.5%.",
-        "Alive at the peak of cpu: fw::empty 100%.",
+        "Memory at the peak of cuda:0: fw::linear 70%, fw::relu 29.5%.",
+        "Memory at the peak of cpu: fw::empty 100%.",
     ]
 
 
 def test_ranks_are_told_apart() -> None:
     table = rows((0, "cuda:0", "a", 10, 1.0), (1, "cuda:0", "b", 20, 1.0))
     assert list(rendered(alive_at_peak(table))) == [
-        "Alive at the peak of rank 1, cuda:0: b 100%.",
-        "Alive at the peak of rank 0, cuda:0: a 100%.",
+        "Memory at the peak of rank 1, cuda:0: b 100%.",
+        "Memory at the peak of rank 0, cuda:0: a 100%.",
     ]
 
 

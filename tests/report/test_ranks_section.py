@@ -42,17 +42,19 @@ def waiting(caused: list[int], doubtful: int = 0, of_nobody: int = 0, incomplete
 def test_the_rank_that_causes_most_waiting_is_named_first() -> None:
     told = stragglers(steps([500, 600, 500, 500, 500, 500]), waiting([0, 900, 300, 0, 0, 0]))
     assert told.ranks == (1, 2)
-    assert "Rank 1 keeps the others waiting: it came last to 5 of 10 collectives" in rendered(told.lines)[0]
-    assert "900 ns for it, 75% of all" in rendered(told.lines)[0]
-    assert "20% above the median rank" in rendered(told.lines)[2]
-    assert "rank 2 takes 500 ns, no more than that of the median rank" in rendered(told.lines)[3]
+    assert (
+        "Rank 1 keeps the other ranks waiting: it was the last rank in 5 of 10 collectives" in rendered(told.lines)[0]
+    )
+    assert "900 ns for it, which is 75% of all" in rendered(told.lines)[0]
+    assert "20% more than a step of the median rank" in rendered(told.lines)[2]
+    assert "rank 2 takes 500 ns, which is not more than a step of the median rank" in rendered(told.lines)[3]
 
 
 @pytest.mark.parametrize("caused", [[500, 500], [100] * 12])
 def test_ranks_that_take_turns_are_no_stragglers(caused: list[int]) -> None:
     told = stragglers(steps([500] * len(caused)), waiting(caused))
     assert told.ranks == ()
-    assert rendered(told.lines)[0].startswith("No single straggler")
+    assert rendered(told.lines)[0].startswith("No single rank is the straggler")
 
 
 def test_little_waiting_makes_no_straggler() -> None:
@@ -65,8 +67,8 @@ def test_what_clocks_leave_open_makes_no_straggler() -> None:
     told = stragglers(steps([500] * 4), waiting([0, 900, 0, 0], doubtful=80))
     assert told.ranks == ()
     assert rendered(told.lines) == (
-        "Whether the others wait for rank 1 is unknown: most of the apparent wait of 900 ns is within the clock "
-        "error between the ranks.",
+        "It is unknown whether other ranks wait for rank 1: clock errors could explain most of the apparent wait of "
+        "900 ns.",
     )
     assert stragglers(steps([500] * 4), waiting([0, 900, 0, 0], doubtful=40)).ranks == (1,)
 
@@ -74,37 +76,39 @@ def test_what_clocks_leave_open_makes_no_straggler() -> None:
 def test_ranks_whose_waiting_is_not_known_are_told() -> None:
     nobody = rendered(stragglers(steps([500] * 4), waiting([10, 10, 0, 0], of_nobody=2)).lines)
     assert nobody == (
-        "No single straggler among the 2 ranks with known waits: together they waited 20 ns for "
-        "each other, 0.50% of their step time.",
-        "The waits of 2 of 4 ranks are unknown (ranks 2, 3): their clocks cannot be compared with those of others.",
+        "No single rank is the straggler among the 2 ranks with known waiting times. Together these ranks waited 20 ns "
+        "for each other, which is 0.50% of their step time.",
+        "The waiting times of 2 of 4 ranks are unknown (ranks 2, 3), because their clocks cannot be compared with the "
+        "clocks of other ranks.",
     )
     named = stragglers(steps([500] * 4), waiting([0, 900, 0, 0], of_nobody=1))
     assert named.ranks == (1,)
-    assert rendered(named.lines)[-1].startswith("The waits of 1 of 4 ranks are unknown (rank 3)")
+    assert rendered(named.lines)[-1].startswith("The waiting times of 1 of 4 ranks are unknown (rank 3)")
 
 
 def test_of_ranks_that_are_not_all_there_the_least_is_told() -> None:
     """A rank that is missing at 3 of 40 collectives may be the last; at 1 of 40 it is the edge of a recording."""
     (nobody,) = rendered(stragglers(steps([500] * 4), waiting([10, 10, 10, 10], incomplete=3)).lines)
     assert nobody == (
-        "Which rank is the straggler is unknown, as some cannot be compared or were not read: together the others "
-        "waited at least 40 ns for each other, 0.50% of their step time."
+        "The straggler is unknown, because some ranks cannot be compared or were not read. Together the other ranks "
+        "waited at least 40 ns for each other, which is 0.50% of their step time."
     )
     named = stragglers(steps([500] * 4), waiting([0, 900, 0, 0], incomplete=3))
     assert named.ranks == (1,)
     assert rendered(named.lines)[0] == (
-        "Of the ranks that can be compared, rank 1 keeps the others waiting: it came last to 5 of 10 collectives, and "
-        "they waited at least 900 ns, 100% of all known waiting."
+        "Among the ranks that can be compared, rank 1 keeps the other ranks waiting: it was the last rank in 5 of 10 "
+        "collectives, and the other ranks waited at least 900 ns for it, which is 100% of all known waiting."
     )
     edge = rendered(stragglers(steps([500] * 4), waiting([10, 10, 10, 10], incomplete=1)).lines)
-    assert edge[0].startswith("No single straggler")
+    assert edge[0].startswith("No single rank is the straggler")
 
 
 def test_without_collectives_own_time_shows_slow_ranks() -> None:
     told = stragglers(steps([500, 500, 524, 525]), NOTHING)
     assert told.ranks == (3,)
     assert rendered(told.lines) == (
-        "Rank 3 is slower on its own: without exposed communication, its steps take 525 ns, 5% above the median rank.",
+        "Rank 3 is slower than the other ranks: without exposed communication, its steps take 525 ns, which is 5% more "
+        "than the steps of the median rank.",
     )
     assert stragglers(steps([500, 500, 524]), NOTHING).ranks == ()
 

@@ -118,7 +118,7 @@ def test_the_table_of_very_many_rows_is_cut_and_says_so() -> None:
     )
     assert found.timeline is not None
     assert (len(found.table), len(found.timeline.rows)) == (5000, 5001)
-    assert "The table has the first 5000 of 5001 rows." in found.note
+    assert "The table shows the first 5000 of 5001 rows." in found.note
 
 
 def test_a_step_of_several_ranks_spans_all_of_them() -> None:
