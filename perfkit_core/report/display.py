@@ -70,7 +70,7 @@ def displayed(table: pd.DataFrame, view: View, display: Display, by: Sequence[st
     """Return the table of a view, sorted and filtered. ``by`` are the groupings of the table. Raises UsageError for an
     invalid pattern."""
     orders = [name for name in (display.sort, view.order) if name is not None]
-    order = next((names[0] for name in orders if (names := called(view.columns, name, table.columns))), None)
+    order = next((columns[0] for name in orders if (columns := called(view.columns, name, table.columns))), None)
     tree = DEPTH in table.columns
     if tree:
         table = table if order is None else sorted_siblings(table, order, display.ascending)
