@@ -1,7 +1,9 @@
-"""The change of the difference of two runs since an earlier pair, and the report on it. A run that is in both pairs
-cancels out: the change is the difference of the other two runs, with its interval and noise. Otherwise the pairs are
-assumed to be independent: intervals are combined by the method of variance estimates recovery (Zou and Donner 2008),
-noise like standard deviations."""
+"""Comparison of two pairs of runs: how the difference between two runs has changed since an earlier pair.
+
+If both pairs share a run, the change is the difference between the two remaining runs, with the interval and the noise
+band of that difference. Otherwise the pairs are assumed to be independent: their intervals are combined by the method
+of variance estimates recovery (Zou and Donner 2008), and their noise bands like standard deviations.
+"""
 
 from __future__ import annotations
 
@@ -16,7 +18,7 @@ import pandas as pd
 from perfkit_core.compare import explanation, statistics
 from perfkit_core.compare.attribute.causes import by_layer, causes, explained, largest_first, waterfall
 from perfkit_core.compare.pair import Asked, Pair, pair
-from perfkit_core.compare.report import COLUMNS, labels, reasons, report_of, rows, source_of
+from perfkit_core.compare.report import COLUMNS, labels, nullable, reasons, report_of, rows, source_of
 from perfkit_core.language.messages import SIDES, Message, mark, message, say
 from perfkit_core.model.trace import Trace
 from perfkit_core.report.model import Report, Section, declared
@@ -25,8 +27,8 @@ Side = Sequence[Trace]
 CAUSE: Final = ("operator", "category", "place", "phase", "family")
 NAMED_LAYERS: Final = 3
 _NOTE = mark(
-    "Before: how much longer the median step of other was than that of base in the earlier pair; now: in this pair. "
-    "The change is new: what both pairs have in common cancels out."
+    "Before: the median step of other minus the median step of base, in the earlier pair. Now: the same difference in "
+    "this pair. Difference: now minus before."
 )
 _VERDICTS: Final = {
     statistics.SLOWER: mark(
@@ -37,11 +39,11 @@ _VERDICTS: Final = {
     ),
     statistics.PERHAPS_SLOWER: mark(
         "Possibly new (machine noise cannot be ruled out): other became {change:ns} slower relative to base since "
-        "the earlier pair{interval}{noise}; record three captures of each."
+        "the earlier pair{interval}{noise}; record three captures of each run."
     ),
     statistics.PERHAPS_FASTER: mark(
         "Possibly new (machine noise cannot be ruled out): other became {change:ns} faster relative to base since "
-        "the earlier pair{interval}{noise}; record three captures of each."
+        "the earlier pair{interval}{noise}; record three captures of each run."
     ),
     statistics.NO_DIFFERENCE: mark(
         "Nothing new beyond noise: the difference has changed by {change:+ns}{interval}{noise}."
@@ -54,9 +56,13 @@ _VERDICTS: Final = {
 
 @dataclass(frozen=True, slots=True)
 class Change:
-    """Times in ns. ``before`` and ``now``: the median step of other less that of base, in the earlier pair and in this
-    one. ``change`` is now less before, ``low`` to ``high`` its 95 % interval, ``noise`` the change that equal pairs may
-    have (None: too few steps). ``verdict`` as for steps: slower if other has lost."""
+    """The change of a difference between two runs, in ns.
+
+    ``before`` and ``now`` are the median step of other minus the median step of base, in the earlier pair and in this
+    pair. ``low`` to ``high`` is the 95 % interval of the change; ``noise`` is the change that equal pairs may show.
+    These three are None if there are too few steps. ``verdict`` is a verdict of
+    :mod:`~perfkit_core.compare.statistics`: slower if other became slower relative to base.
+    """
 
     before: int
     now: int
@@ -67,7 +73,7 @@ class Change:
 
     @property
     def change(self) -> int:
-        """How much longer the step of other takes than before, compared with base."""
+        """The difference now minus the difference before; positive if other became slower relative to base."""
         return self.now - self.before
 
 
@@ -99,30 +105,33 @@ def _statistics(
 
 
 def _of_independent(before: statistics.SampleStatistics, now: statistics.SampleStatistics) -> Change:
-    whole = now.difference - before.difference
+    total = now.difference - before.difference
     bounds = (before.low, before.high, now.low, now.high, before.noise, now.noise)
     if any(value is None for value in bounds):
-        verdict = statistics.TOO_FEW if whole else statistics.NO_DIFFERENCE
+        verdict = statistics.TOO_FEW if total else statistics.NO_DIFFERENCE
         return Change(before.difference, now.difference, None, None, None, verdict)
     b_low, b_high, n_low, n_high, b_noise, n_noise = (float(value or 0) for value in bounds)
-    low = round(whole - hypot(now.difference - n_low, b_high - before.difference))
-    high = round(whole + hypot(n_high - now.difference, before.difference - b_low))
+    low = round(total - hypot(now.difference - n_low, b_high - before.difference))
+    high = round(total + hypot(n_high - now.difference, before.difference - b_low))
     noise = round(hypot(b_noise, n_noise))
-    beyond = not low <= 0 <= high and abs(whole) > noise
-    verdict = (statistics.SLOWER if whole > 0 else statistics.FASTER) if beyond else statistics.NO_DIFFERENCE
+    beyond = not low <= 0 <= high and abs(total) > noise
+    verdict = (statistics.SLOWER if total > 0 else statistics.FASTER) if beyond else statistics.NO_DIFFERENCE
     return Change(before.difference, now.difference, low, high, noise, verdict)
 
 
 def new_causes(before: pd.DataFrame, now: pd.DataFrame) -> pd.DataFrame:
-    """Compare two trees of :func:`~perfkit_core.compare.attribute.attribute`: operator, category, place, phase, family,
-    before_difference_ns, now_difference_ns (other less base, of the earlier pair and of this one), difference_ns (now
-    less before), explained_ratio (of the whole change, up to this row). Largest changes first; they sum to the change
-    of the difference of the medians."""
+    """Compare two trees of :func:`~perfkit_core.compare.attribute.attribute.attribute`, the largest changes first.
+
+    Columns: operator, category, place, phase, family; before_difference_ns and now_difference_ns (other minus base in
+    the earlier pair and in this pair); difference_ns (now minus before; the rows sum to the change between the
+    medians); explained_ratio (cumulative share of the total change).
+    """
     return _changed(causes(before), causes(now), CAUSE)
 
 
 def new_layers(before: pd.DataFrame, now: pd.DataFrame) -> pd.DataFrame:
-    """Return the same by layer, with the column layer in front. No rows unless all runs have layers."""
+    """Return the changes of each layer: the column layer, then the times and the share of :func:`new_causes`. The table
+    has no rows unless all runs have layers."""
     first, last = by_layer(before), by_layer(now)
     if first.empty or last.empty:
         first, last = first.head(0), last.head(0)
@@ -139,14 +148,23 @@ def _changed(before: pd.DataFrame, now: pd.DataFrame, keys: Sequence[str]) -> pd
 
 
 def against_report(sides: tuple[Side, Side], earlier: tuple[Side, Side], asked: Asked, names: Sequence[str]) -> Report:
-    """Return the report of :func:`~perfkit_core.compare.report.comparison_report` on two runs, preceded by the sections
-    new_waterfall, new_step_time, new_causes and new_layers; ``data["new"]`` holds their content. Raises UsageError for
-    options that do not apply to the runs."""
+    """Return the report on two runs, preceded by its changes since an earlier pair of runs.
+
+    The report of :func:`~perfkit_core.compare.report.comparison_report` gets the additional sections new_waterfall,
+    new_step_time, new_causes and new_layers; ``data["new"]`` holds their content. Raises UsageError for options that
+    do not apply to the runs.
+    """
     now, before = pair(*sides, asked), pair(*earlier, replace(asked, conditions=()))
     why = reasons(now)
     trees = reasons(before).attribution, why.attribution
     step, by_cause, layers = change(before, now), new_causes(*trees), new_layers(*trees)
-    step_table = None if step is None else _table(step)
+    step_table = None
+    if step is not None:
+        row = {
+            "verdict": step.verdict, "before_difference_ns": step.before, "now_difference_ns": step.now,
+            "difference_ns": step.change, "low_ns": step.low, "high_ns": step.high, "noise_ns": step.noise,
+        }  # fmt: skip
+        step_table = nullable(row)
     report = report_of(now, sides, names, why)
     old_names = [say("earlier {side}", side=say(side)) for side in SIDES]
     old_sources = (source_of(*source) for source in zip(earlier, old_names, labels(earlier), strict=True))
@@ -155,12 +173,12 @@ def against_report(sides: tuple[Side, Side], earlier: tuple[Side, Side], asked: 
     ends = (say("difference before"), first), (say("difference now"), last)
     picture = waterfall(by_cause, *ends, explanation.DRAWN)
     mean, none = "" if step is None else say(explanation.MEAN), say("layers are needed in all four runs")
-    sections = [explanation.drawn("new_waterfall", say("What is new"), picture, of_medians=step is not None)]
+    sections = [explanation.drawn("new_waterfall", say("New differences"), picture, of_medians=step is not None)]
     if step_table is not None:
-        sections.append(Section("new_step_time", say("Is it real?"), step_table, say(_NOTE)))
-    title = say("What is new, by layer")
+        sections.append(Section("new_step_time", say("Change of the step time"), step_table, say(_NOTE)))
+    title = say("New differences by layer")
     sections += [
-        Section("new_causes", say("What is new, by cause"), by_cause, mean, limit=explanation.SHOWN_CAUSES),
+        Section("new_causes", say("New differences by cause"), by_cause, mean, limit=explanation.SHOWN_CAUSES),
         Section("new_layers", title, layers, mean if len(layers) else "", none, explanation.SHOWN_CAUSES),
     ]
     return replace(
@@ -177,16 +195,6 @@ def against_report(sides: tuple[Side, Side], earlier: tuple[Side, Side], asked: 
             },
         },
     )
-
-
-def _table(step: Change) -> pd.DataFrame:
-    """Return one row: verdict, before_difference_ns, now_difference_ns, difference_ns (the change), low_ns, high_ns
-    (its 95 % interval), noise_ns."""
-    row = {
-        "verdict": step.verdict, "before_difference_ns": step.before, "now_difference_ns": step.now,
-        "difference_ns": step.change, "low_ns": step.low, "high_ns": step.high, "noise_ns": step.noise,
-    }  # fmt: skip
-    return pd.DataFrame([row]).astype(dict.fromkeys(("low_ns", "high_ns", "noise_ns"), "Int64"))
 
 
 def _sentences(step: Change | None, causes: pd.DataFrame, layers: pd.DataFrame) -> Iterator[Message]:

@@ -1,11 +1,11 @@
 """Step time, phases, kinds of events, operators and devices of two runs, side by side.
 
-Operator time is counted by the operators of :mod:`~perfkit_core.compare.align.units`, including calls inside of them.
-Other outermost operators keep their native name: the rows sum to the operator time.
+The time of an operator includes nested calls. Operators are counted as in :mod:`~perfkit_core.compare.align.units`;
+outermost operators without a canonical name keep their native name, so the rows sum to the operator time.
 
-Peaks of devices are from the makers' data sheets, only where certain: dense rates, without structured sparsity. Names
-of several products have no row: "AMD Radeon Graphics" is any of them, and boards made for one customer have only the
-numbers that hold for every variant of the chip.
+Peak rates of devices are the dense rates (without structured sparsity) from the vendors' data sheets. They are only
+given for names that identify a product; "AMD Radeon Graphics", for example, is the name of many products. A board that
+was made for one customer has only the rates that all variants of its chip share.
 """
 
 from __future__ import annotations
@@ -41,14 +41,16 @@ _STATISTICS: Final[Mapping[str, Callable[[IntArray], int]]] = {
 
 @dataclass(frozen=True, slots=True, repr=False)
 class Comparison:
-    """``other`` against ``base``; a difference is other less base.
+    """Two runs side by side. A difference is other minus base.
 
-    ``step_time``: statistic, base_ns, other_ns, difference_ns, change_ratio. ``phases``: phase, base_calls,
-    other_calls, base_ns, other_ns, difference_ns, change_ratio (host time). ``overview``: kind, place, base_calls,
-    other_calls, base_ns, other_ns, difference_ns, change_ratio. ``operators``: name, found ("both", "base only", …),
-    base_calls, other_calls, then for cpu and device: base_…_ns, other_…_ns, difference_…_ns. If ``per_step``, times and
-    calls are per step, and only events of steps count; else of the run. ``matched_share``: side → {"cpu", "device"} →
-    share of operator time under names that both have (None: no time).
+    - ``per_step``: whether times and calls are means over the steps; otherwise they are of the whole recording.
+    - ``step_time``: statistic, base_ns, other_ns, difference_ns, change_ratio.
+    - ``phases``: phase, base_calls, other_calls, base_ns, other_ns, difference_ns, change_ratio; host time.
+    - ``overview``: kind, place, base_calls, other_calls, base_ns, other_ns, difference_ns, change_ratio.
+    - ``operators``: name, found ("both", "base only", …), base_calls, other_calls, base_cpu_ns, other_cpu_ns,
+      difference_cpu_ns, base_device_ns, other_device_ns, difference_device_ns.
+    - ``matched_share``: side → "cpu" or "device" → share of the operator time that has a name of both runs; None if
+      there is no such time.
     """
 
     base: Trace
@@ -62,17 +64,17 @@ class Comparison:
 
     @property
     def attribution(self) -> pd.DataFrame:
-        """The attribution, see :func:`~perfkit_core.compare.attribute.attribute`; computed on each access."""
+        """The tree of :func:`~perfkit_core.compare.attribute.attribute.attribute`; computed on each access."""
         return attribute(self.base, self.other)
 
     @property
     def causes(self) -> pd.DataFrame:
-        """The causes of the difference, see :func:`~perfkit_core.compare.attribute.causes.causes`."""
+        """The table of :func:`~perfkit_core.compare.attribute.causes.causes`; computed on each access."""
         return causes(self.attribution)
 
     @property
     def alignment(self) -> align.Alignment:
-        """The counterparts, level by level, see :func:`~perfkit_core.compare.align.align`."""
+        """The result of :func:`~perfkit_core.compare.align.align.align`; computed on each access."""
         return align.align(self.base, self.other)
 
     def __repr__(self) -> str:
@@ -110,12 +112,11 @@ def compare(base: Trace, other: Trace) -> Comparison:
 
 @dataclass(frozen=True, slots=True)
 class _Side:
-    """One run: the request to its views, and the divisor of its times and calls."""
-
     name: str
     trace: Trace
     request: ViewRequest
     steps: int
+    """Number of steps, by which times and calls are divided; 1 for a whole recording."""
 
     def per_step(self, total: pd.Series[int]) -> IntArray:
         return rounded_division(total.fillna(0).to_numpy(np.int64), self.steps)
@@ -163,8 +164,8 @@ def _joined(base: pd.DataFrame, other: pd.DataFrame, keys: list[str]) -> pd.Data
 
 
 def operator_time(trace: Trace, chosen: BoolArray) -> pd.DataFrame:
-    """Return the columns name (canonical, else native), named (bool), calls, cpu_ns, device_ns: sums over the
-    ``chosen`` events."""
+    """Return the sums over the chosen events: name (canonical, else native), named (whether it is canonical), calls,
+    cpu_ns, device_ns."""
     operators = units.units(trace)
     rows = np.flatnonzero(operators.own & chosen)
     names = np.array([*operators.name.values, ""], object)[operators.name.codes[rows]]
@@ -176,7 +177,7 @@ def operator_time(trace: Trace, chosen: BoolArray) -> pd.DataFrame:
 
 
 def with_difference(table: pd.DataFrame) -> pd.DataFrame:
-    """Add difference_ns (other less base) and change_ratio (of the base; missing if that is 0)."""
+    """Add difference_ns (other minus base) and change_ratio (difference / base; missing if base is 0)."""
     difference = table["other_ns"] - table["base_ns"]
     base = table["base_ns"].to_numpy(np.float64)
     change = difference.to_numpy(np.float64) / np.where(base > 0, base, 1)
@@ -185,11 +186,10 @@ def with_difference(table: pd.DataFrame) -> pd.DataFrame:
 
 
 def known_device_times(table: pd.DataFrame, on_device: Mapping[str, bool]) -> pd.DataFrame:
-    """Replace the device times of a side without device work, and their differences, by missing values."""
-    missing = [side for side, known in on_device.items() if not known]
-    gone = [f"{side}_device_ns" for side in (*missing, *(["difference"] if missing else []))]
-    absent = {name: pd.array([pd.NA] * len(table), "Int64") for name in gone if name in table.columns}
-    return table.assign(**absent)
+    """Replace the device times of a side without device work, and the differences, by missing values."""
+    missing = [side for side, has_work in on_device.items() if not has_work]
+    names = [f"{side}_device_ns" for side in (*missing, *(["difference"] if missing else []))]
+    return table.assign(**{name: pd.array([pd.NA] * len(table), "Int64") for name in names if name in table.columns})
 
 
 TERA: Final = 10**12
@@ -198,8 +198,8 @@ GIGA: Final = 10**9
 
 @dataclass(frozen=True, slots=True)
 class Peak:
-    """Operations and bytes per second; None if not certain. ``matrix16``: FP16 and BF16 on matrix units, ``float32``:
-    FP32 without them."""
+    """Peak rates of a product; None if uncertain. ``float32`` is FP32 without matrix units, and ``matrix16`` is FP16
+    and BF16 with matrix units."""
 
     product: str
     float32_flops_per_s: int | None
@@ -223,25 +223,24 @@ PEAKS: Final = {
     "AMD Instinct MI300X": Peak("MI300X", 1634 * TERA // 10, 13074 * TERA // 10, 5300 * GIGA,
                                 "AMD MI300X data sheet, 2023"),
 }  # fmt: skip
-"""Product name in recordings → its peaks."""
+"""Device name in recordings → peak rates."""
 _UNKNOWN: Final = Peak("", None, None, None, None)
-_VIRTUAL: Final = " VF"
-"""A virtual function of a whole device, as clouds offer it; recognised by having all units of the device."""
 
 
 def peak(device: Device) -> Peak | None:
-    """Return the peaks of a device, None if its name is ambiguous."""
+    """Return the peak rates of a device, or None if its name does not identify a product."""
     name = device.name or ""
-    if name.endswith(_VIRTUAL) and device.properties.get("numSms") == 304:  # all units of the MI300X
-        name = name.removesuffix(_VIRTUAL)
+    # Clouds offer a whole MI300X, with all its 304 compute units, as a virtual function.
+    if device.properties.get("numSms") == 304:
+        name = name.removesuffix(" VF")
     return PEAKS.get(name)
 
 
 def device_names(trace: Trace) -> tuple[str, ...]:
-    """Return the names of the devices that the run used; if none, of all recorded ones."""
+    """Return the names of the devices that the run used; if it used none, the names of all recorded devices."""
     used = set(trace.codes("device").values)
-    mine = [device for device in trace.meta.devices if device.id in used] or list(trace.meta.devices)
-    return tuple(dict.fromkeys(device.name or device.id for device in mine))
+    devices = [device for device in trace.meta.devices if device.id in used] or trace.meta.devices
+    return tuple(dict.fromkeys(device.name or device.id for device in devices))
 
 
 def different_devices(traces: Sequence[Trace]) -> bool:
@@ -250,18 +249,17 @@ def different_devices(traces: Sequence[Trace]) -> bool:
 
 
 def device_table(sides: Sequence[tuple[str, Trace]]) -> pd.DataFrame:
-    """Return the columns side, device, float32_tflop_per_s, matrix16_tflop_per_s (FP16 and BF16, dense),
-    memory_gb_per_s (decimal, as in data sheets), device_memory_bytes (as recorded), source of the peaks. NA if not
-    certain."""
+    """Return the devices of each side with their peak rates: side, device, float32_tflop_per_s, matrix16_tflop_per_s
+    (FP16 and BF16, dense), memory_gb_per_s (decimal gigabytes), device_memory_bytes (as recorded), source (the data
+    sheet). Rates are NA if uncertain."""
     rows = []
     for side, trace in sides:
         recorded = {device.name or device.id: device for device in trace.meta.devices}
         for name in device_names(trace):
-            known = peak(recorded[name]) or _UNKNOWN
-            flops = (known.float32_flops_per_s, known.matrix16_flops_per_s)
-            rates = ((*flops, known.memory_bytes_per_s), (TERA, TERA, GIGA))
-            shown = (None if rate is None else rate / unit for rate, unit in zip(*rates, strict=True))
-            rows.append([side, name, *shown, recorded[name].memory_bytes, known.source])
+            peaks = peak(recorded[name]) or _UNKNOWN
+            rates = (peaks.float32_flops_per_s, peaks.matrix16_flops_per_s, peaks.memory_bytes_per_s)
+            scaled = (rate and rate / unit for rate, unit in zip(rates, (TERA, TERA, GIGA), strict=True))
+            rows.append([side, name, *scaled, recorded[name].memory_bytes, peaks.source])
     columns = ["side", "device", "float32_tflop_per_s", "matrix16_tflop_per_s", "memory_gb_per_s",
                "device_memory_bytes", "source"]  # fmt: skip
     kinds = dict.fromkeys(columns[2:5], "Float64") | {"device_memory_bytes": "Int64"}

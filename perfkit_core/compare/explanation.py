@@ -1,9 +1,10 @@
-"""Report sections on the causes of a difference, and on unmatched parts."""
+"""Report sections on the causes of a difference, and on the parts of a run that have no counterpart in the other."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from typing import Final
 
 import pandas as pd
 
@@ -17,39 +18,44 @@ from perfkit_core.report.model import Chart, Section
 from perfkit_core.views.steps.step_rows import step_rows
 
 SHOWN_CAUSES, SHOWN_ROWS, SHOWN_UNMATCHED, DRAWN, NAMED = 15, 30, 15, 10, 3
-MEAN = mark("Mean of the middle steps.")
+MEAN: Final = mark("Mean of the middle steps (those nearest to the median).")
 _NO_LAYERS = mark("both runs need layers: record with annotate(model), or with a profiler that records layer calls")
-_OF_WATERFALL = mark("The largest causes, one after the other.")
-_BETWEEN_MEDIANS = mark("From median to median: the largest causes, one after the other.")
-_OF_PARTS = mark("The median step as the mean of the middle steps, each instant once; the largest difference first.")
-_OF_RUNS = mark("The whole recordings, each instant once; the largest difference first.")
-_OF_LAYERS = mark("The time of each layer without the layers in it.")
+_OF_WATERFALL = mark("The bars show the largest causes of the difference.")
+_BETWEEN_MEDIANS = mark("The bars show the largest causes of the difference between the median steps.")
+OF_PARTS: Final = mark(
+    "Mean wall-clock time of the middle steps (those nearest to the median). The rows sum to the median step."
+)
+_OF_RUNS = mark("Wall-clock time of the whole recordings, the largest difference first.")
+_OF_LAYERS = mark("The time of a layer excludes the layers inside it.")
 _OF_KERNELS = mark(
-    "Time in kernels and copies, each instant once. Time hidden by other kernels is not counted, but all calls are."
+    "If kernels or copies overlap, the time counts for the one that started first. Calls include those without time."
 )
 _EXPLAINED = mark(
-    "Each nanosecond of the step is counted once, for what it is spent on (docs/semantics: attribution). Count effect: "
-    "more or fewer calls; per call effect: longer or shorter calls. Explained: share of the whole difference, by this "
-    "row and those before it."
+    "Each nanosecond of the step counts for exactly one cause (docs/semantics: attribution). Count effect: time due to "
+    "more or fewer calls. Per call effect: time due to longer or shorter calls. Explained: cumulative share of the "
+    "total difference."
 )
 _ALONE_IN_STEP = mark(
-    "Operators, and device work outside of them, that only one side has; mean times and calls of a step."
+    "Operators, and device work outside operators, that only one run has; mean time and calls per step."
 )
-_ALONE_IN_RUN = mark("Operators, and device work outside of them, that only one side has; for the run.")
+_ALONE_IN_RUN = mark(
+    "Operators, and device work outside operators, that only one run has; time and calls of the whole recording."
+)
 _SHARES = mark(
-    "Share with a counterpart on this level or one before it: of host operators and device work of all steps, and of "
-    "the middle steps, each instant once."
+    "Cumulative share of the time that has a counterpart on this level or an earlier one. CPU: host operators; device: "
+    "device work; both of all steps. Step: wall-clock time of the middle steps."
 )
 _SHARES_OF_RUN = mark(
-    "Share with a counterpart on this level or one before it: of host operators, device work, and the whole recording, "
-    "each instant once."
+    "Cumulative share of the time that has a counterpart on this level or an earlier one. CPU: host operators; device: "
+    "device work; step: wall-clock time of the whole recording."
 )
 
 
 @dataclass(frozen=True, slots=True, repr=False)
 class Explained:
-    """``attribution``: the tree of :func:`attribute`; ``alignment``: the counterparts; ``steps``: the number of steps
-    in the tree's means, and of all steps, for each side (empty if whole runs are compared)."""
+    """The explanation of a difference: ``attribution`` is the tree of
+    :func:`~perfkit_core.compare.attribute.attribute.attribute`. ``steps`` is, for base and other, the number of middle
+    steps and the number of all steps; empty if whole runs are compared."""
 
     attribution: pd.DataFrame
     alignment: Alignment
@@ -60,7 +66,8 @@ class Explained:
 
 
 def explained(base: Trace, other: Trace, medians: tuple[int, int] | None = None) -> Explained:
-    """Return the explanation of the difference of two runs; ``medians`` as for :func:`attribute`."""
+    """Return the explanation of the difference between two runs. ``medians`` are the step times to explain; by default
+    they are the medians of all steps."""
     alignment = align(base, other)
     steps: tuple[tuple[int, int], ...] = ()
     if alignment.per_step:
@@ -69,7 +76,7 @@ def explained(base: Trace, other: Trace, medians: tuple[int, int] | None = None)
 
 
 def largest_causes(causes: pd.DataFrame) -> list[Message]:
-    """Return the first causes that differ, with their differences."""
+    """Return the largest causes as short texts with their differences, such as ``matmul, forward +3 ms``."""
     largest = causes[causes["difference_ns"] != 0].head(NAMED)
     return [
         message("{name} {difference:+ns}", name=label(row), difference=row["difference_ns"])
@@ -78,7 +85,7 @@ def largest_causes(causes: pd.DataFrame) -> list[Message]:
 
 
 def picture(why: Explained) -> Iterator[Section]:
-    """Yield the section waterfall, without rows if nothing differs; none without events."""
+    """Yield the section waterfall, unless a side has no events. It has no rows if nothing differs."""
     if not why.attribution.empty:
         base, other = (int(why.attribution[f"{side}_ns"].iloc[0]) for side in ("base", "other"))
         steps = waterfall(causes(why.attribution), ("base", base), ("other", other), DRAWN)
@@ -86,55 +93,56 @@ def picture(why: Explained) -> Iterator[Section]:
 
 
 def drawn(name: str, title: str, steps: pd.DataFrame, of_medians: bool) -> Section:
-    """Return the section of a waterfall; ``of_medians``: whether its ends are medians of steps."""
+    """Return the section with a waterfall chart. ``of_medians``: whether it leads from one median step to the other."""
     chart = Chart("waterfall", "name", ("difference_ns", "time_so_far_ns"), note=say("The axis may begin above 0."))
     note = say(_BETWEEN_MEDIANS if of_medians else _OF_WATERFALL) if len(steps) else ""
     return Section(name, title, steps, note, say("nothing differs"), chart=chart)
 
 
 def attribution_sections(why: Explained) -> Iterator[Section]:
-    """Yield the sections step_parts, causes, layers, families, kernels, attribution; without events only the last."""
+    """Yield the sections step_parts, causes, layers, families, kernels and attribution. If a side has no events, yield
+    only an empty section attribution."""
     tree = why.attribution
     if tree.empty:
         empty = say("a side has no events to compare")
-        yield Section("attribution", say("Where the difference comes from"), tree, empty=empty)
+        yield Section("attribution", say("Causes of the difference"), tree, empty=empty)
         return
     parts = tree[tree["level"] == leaves.CATEGORY].rename(columns={"name": "category"})
     parts = comparison.with_difference(parts[["category", "place", "base_ns", "other_ns"]].reset_index(drop=True))
-    note = say(_OF_PARTS if why.steps else _OF_RUNS)
+    note = say(OF_PARTS if why.steps else _OF_RUNS)
     yield Section("step_parts", say("What the steps are spent on"), parts, note)
 
     rows, lines = causes(tree), list[Text]()
     if why.steps:
         (base, base_steps), (other, other_steps) = why.steps
         lines.append(say(
-            "Mean of the steps nearest to the median: {base} of {base_steps} in base, "
-            "{other} of {other_steps} in other.",
+            "Mean of the steps nearest to the median: {base} of the {base_steps} steps of base, and {other} of the "
+            "{other_steps} steps of other.",
             base=base, base_steps=base_steps, other=other, other_steps=other_steps,
         ))  # fmt: skip
     unlaunched = rows[rows["operator"] == leaves.UNLAUNCHED]
     if len(unlaunched):
         lines.append(message(
-            "{base:ns} of base and {other:ns} of other is device work without a recorded launch, such as work of the "
-            "step before the recording: it has a family, but no phase, layer or operator.",
+            "The launch of some device work was not recorded ({base:ns} of base, {other:ns} of other), for example "
+            "because it was launched before the recording. This work has a family, but no phase, layer or operator.",
             base=int(unlaunched["base_ns"].sum()), other=int(unlaunched["other_ns"].sum()),
         ))  # fmt: skip
-    title = say("What the difference is made of")
+    title = say("Causes of the difference")
     yield Section("causes", title, rows, say(_EXPLAINED), limit=SHOWN_CAUSES, lines=tuple(lines))
 
     mean, layers, kernels = [say(MEAN)] if why.steps else [], by_layer(tree), by_kernel(tree)
     note = " ".join([*mean, say(_OF_LAYERS)]) if len(layers) else ""
-    yield Section("layers", say("The difference by layer"), layers, note, say(_NO_LAYERS), SHOWN_CAUSES)
-    yield Section("families", say("The difference by family"), by_family(tree), " ".join(mean), limit=SHOWN_CAUSES)
+    yield Section("layers", say("Difference by layer"), layers, note, say(_NO_LAYERS), SHOWN_CAUSES)
+    yield Section("families", say("Difference by family"), by_family(tree), " ".join(mean), limit=SHOWN_CAUSES)
     note = " ".join([*mean, say(_OF_KERNELS)]) if len(kernels) else ""
     none = say("no device work was recorded")
-    yield Section("kernels", say("The difference by kernel"), kernels, note, none, SHOWN_CAUSES)
-    title = say("Where the difference comes from, level by level")
+    yield Section("kernels", say("Difference by kernel"), kernels, note, none, SHOWN_CAUSES)
+    title = say("Difference by category, phase, layer, family, operator and event")
     yield Section("attribution", title, tree.drop(columns="parent"), " ".join(mean), limit=SHOWN_ROWS)
 
 
 def alignment_sections(alignment: Alignment) -> Iterator[Section]:
-    """Yield the sections matched (shares by level) and unmatched (rows that only one side has)."""
+    """Yield the sections matched (matched shares by level) and unmatched (operators that only one side has)."""
     levels = list(alignment.matched_share["base"])
     shares: dict[str, object] = {"level": levels}
     for measure in ("cpu", "device", "step"):
@@ -142,11 +150,10 @@ def alignment_sections(alignment: Alignment) -> Iterator[Section]:
             values = [by_level[level][measure] for level in levels]
             shares[f"{side}_{measure}_ratio"] = pd.array([pd.NA if v is None else v for v in values], "Float64")
     note = say(_SHARES if alignment.per_step else _SHARES_OF_RUN)
-    yield Section("matched", say("Share with a counterpart"), pd.DataFrame(shares), note)
+    yield Section("matched", say("Matched share of the runs"), pd.DataFrame(shares), note)
     rows = alignment.rows[alignment.rows["level"] == UNMATCHED].drop(columns=["level", "shape", "dtype"])
-    on_device = {side: any(one["device"] is not None for one in by_level.values())
-                 for side, by_level in alignment.matched_share.items()}  # fmt: skip
+    on_device = {side: shares["device"] is not None for side, shares in alignment.matched.items()}
     rows = comparison.known_device_times(rows.reset_index(drop=True), on_device)
     note = say(_ALONE_IN_STEP if alignment.per_step else _ALONE_IN_RUN) if len(rows) else ""
     none = say("everything has a counterpart")
-    yield Section("unmatched", say("Without a counterpart"), rows, note, none, SHOWN_UNMATCHED)
+    yield Section("unmatched", say("Operators without a counterpart"), rows, note, none, SHOWN_UNMATCHED)

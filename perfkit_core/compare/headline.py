@@ -1,4 +1,4 @@
-"""The summary of a comparison in sentences: the verdict and its certainty, other differences, the unmatched share."""
+"""The summary of a comparison in sentences: the verdict with its certainty, other differences, the unmatched share."""
 
 from __future__ import annotations
 
@@ -18,45 +18,37 @@ _VERDICTS: Final = {
     statistics.NO_DIFFERENCE: mark("No difference beyond noise"),
     statistics.TOO_FEW: mark("Too few steps to tell"),
 }
-_IN_SENTENCES: Final = {
-    statistics.SLOWER: mark("slower"),
-    statistics.FASTER: mark("faster"),
-    statistics.PERHAPS_SLOWER: mark("possibly slower (machine noise cannot be ruled out)"),
-    statistics.PERHAPS_FASTER: mark("possibly faster (machine noise cannot be ruled out)"),
-    statistics.NO_DIFFERENCE: mark("no difference beyond noise"),
-    statistics.TOO_FEW: mark("too few steps to tell"),
-}
 _ORIGINS: Final = {
     "given": mark("as given"),
     "recorded": mark("as recorded"),
-    "shapes": mark("by the shapes of its operators"),
+    "shapes": mark("inferred from operator shapes"),
 }
 _ALONE: Final = (mark("{names} in base only"), mark("{names} in other only"))
 _UNMATCHED: Final = {
-    ("base", "cpu"): mark("Unmatched in base: {share:ratio} of cpu operator time."),
+    ("base", "cpu"): mark("Unmatched in base: {share:ratio} of host operator time."),
     ("base", "device"): mark("Unmatched in base: {share:ratio} of device operator time."),
-    ("base", "step"): mark("Unmatched in base: {share:ratio} of all time, each instant once."),
-    ("other", "cpu"): mark("Unmatched in other: {share:ratio} of cpu operator time."),
+    ("base", "step"): mark("Unmatched in base: {share:ratio} of wall-clock time."),
+    ("other", "cpu"): mark("Unmatched in other: {share:ratio} of host operator time."),
     ("other", "device"): mark("Unmatched in other: {share:ratio} of device operator time."),
-    ("other", "step"): mark("Unmatched in other: {share:ratio} of all time, each instant once."),
+    ("other", "step"): mark("Unmatched in other: {share:ratio} of wall-clock time."),
 }
-_ENOUGH: Final = 3
-"""Captures of a side that show how much processes differ."""
+_ENOUGH_CAPTURES: Final = 3
+"""With at least this many captures of each side, the noise between processes is known well."""
 _COMPARABLE: Final = 0.5
-"""Share of the operator time with a counterpart below which a comparison says little."""
+"""Below this matched share of the operator time, two runs are barely comparable."""
 _NEARLY_ALL: Final = 0.9995
-"""Above this, the unmatched share would be shown as 0.0 %."""
+"""Above this matched share, the unmatched share is not mentioned, because it would round to 0.0 %."""
 
 
 def headline(
     result: Pair, matched_share: Mapping[str, Mapping[str, float | None]], causes: Sequence[Message] = ()
 ) -> tuple[Message, ...]:
-    """Return sentences, the most important first; each repeats a table or the head of the report. ``causes``: the
-    sentences on the largest causes."""
+    """Return the sentences of the summary, the most important first. ``causes`` are sentences on the largest causes,
+    which are inserted among them."""
     steps, hints = result.steps, list[Message]()
     sentences = [*_gate(result.outcomes)]
     if steps is None:
-        sentences.append(message("At least one run has no steps: the whole recordings are compared."))
+        sentences.append(message("At least one run has no steps, so the whole recordings are compared."))
     else:
         sentences.append(step_sentence(steps))
         unsure = steps.verdict in (statistics.NO_DIFFERENCE, *statistics.PERHAPS) and steps.difference
@@ -64,16 +56,17 @@ def headline(
             hints.append(
                 message(
                     "One capture per side does not show how much equal runs differ; {share:ratio} is assumed. To "
-                    "detect smaller differences, give several captures per side, or --noise if it is known.",
+                    "detect smaller differences, give several captures per side, or give the noise with --noise.",
                     share=result.between,
                 )
             )
     if result.normalised is not None:
         work, unit = result.normalised.statistics, message(result.normalised.name)
-        change = message("{time:ns} in both.", time=work.base)
         if work.difference:
-            change = message("{verdict}, {change}.", verdict=message(_IN_SENTENCES[work.verdict]), change=_change(work))
-        hints.append(message("Per {unit}: {change}", unit=unit, change=change))
+            text = mark("Per {unit}: {change} ({verdict}).")
+            hints.append(message(text, unit=unit, change=_change(work), verdict=message(work.verdict)))
+        else:
+            hints.append(message("Per {unit}: {time:ns} in both runs.", unit=unit, time=work.base))
 
     shares = {(side, place): share for side, places in matched_share.items() for place, share in places.items()}
     known = {key: share for key, share in shares.items() if share is not None}
@@ -100,31 +93,26 @@ def _gate(outcomes: Sequence[Outcome]) -> Iterator[Message]:
         )
         result = message("cannot tell") if unknown else message("passed")
         if failed:
-            result = message(
-                "{count} of {all} failed: {conditions:parts}", count=len(failed), all=len(outcomes), conditions=failed
-            )
+            text = mark("{count} of {all} conditions failed: {conditions:parts}")
+            result = message(text, count=len(failed), all=len(outcomes), conditions=failed)
         if unsure:
-            result = message(
-                "{told}; exceeded, but not beyond noise: {conditions:parts}", told=result, conditions=unsure
-            )
+            text = mark("{result}; limit exceeded, but not beyond noise: {conditions:parts}")
+            result = message(text, result=result, conditions=unsure)
         if unknown:
-            result = message(
-                "{told}; exceeded, but with too few steps or captures to rule out noise: {conditions:parts}",
-                told=result,
-                conditions=unknown,
-            )
-        yield message("Gate: {told}.", told=result)
+            text = mark("{result}; limit exceeded, but too few steps or captures to rule out noise: {conditions:parts}")
+            result = message(text, result=result, conditions=unknown)
+        yield message("Gate: {result}.", result=result)
 
 
 def same_recording(result: Pair) -> Iterator[Message]:
-    """Yield a warning about recordings that were given twice or copied: they do not differ from themselves."""
+    """Yield a warning if base and other hold the same recording, or copies of it."""
     if result.twice:
         yield message("Base and other hold the same recording: {sources:list}.", sources=list(result.twice))
 
 
 def step_sentence(steps: statistics.SampleStatistics) -> Message:
     if not steps.difference:
-        return message("The median step takes {time:ns} in both.", time=steps.base)
+        return message("The median step takes {time:ns} in both runs.", time=steps.base)
     interval = quickest = advice = None
     if steps.low is not None and steps.high is not None:
         interval = message(" (95% interval of the difference {low:+ns} to {high:+ns})", low=steps.low, high=steps.high)
@@ -132,11 +120,13 @@ def step_sentence(steps: statistics.SampleStatistics) -> Message:
     if steps.noise is None:
         return message("{verdict}: the median step takes {change}{interval}.", **words)
     above = steps.verdict in (statistics.NO_DIFFERENCE, *statistics.PERHAPS) and abs(steps.difference) > steps.noise
-    if above and steps.quickest is not None:  # why a difference above the noise is uncertain
-        quickest = message(", and the quickest steps differ by only {time:ns}", time=abs(steps.quickest))
+    if above and steps.quickest is not None:  # the reason why a difference above the noise band is uncertain
+        quickest = message(", and the fastest steps differ by only {time:ns}", time=abs(steps.quickest))
     if steps.verdict in statistics.PERHAPS:
-        few = min(steps.captures) < _ENOUGH
-        advice = message("; record three captures of each") if few else message("; record more captures of each")
+        few = min(steps.captures) < _ENOUGH_CAPTURES
+        advice = (
+            message("; record three captures of each run") if few else message("; record more captures of each run")
+        )
     return message(
         "{verdict}: the median step takes {change}{interval}; equal runs may differ by {noise:ns}{quickest}{advice}.",
         **words,
@@ -156,14 +146,14 @@ def _change(steps: statistics.SampleStatistics) -> Message:
 
 
 def warnings(result: Pair) -> tuple[Message, ...]:
-    """Return what makes the two runs less comparable: other work, devices, options of the profiler."""
+    """Return warnings on different amounts of work, devices or profiler options, which make runs less comparable."""
     sentences, normalised = [], result.normalised
     if normalised is not None and normalised.different_work:
         origins = dict.fromkeys((normalised.base.origin, normalised.other.origin))
         sentences.append(
             message(
-                "The steps do different amounts of work: {base:count} and {other:count} {unit}s in base and other "
-                "({origin:and}).",
+                "The steps do different amounts of work: {base:count} {unit}s in base and {other:count} {unit}s in "
+                "other ({origin:and}).",
                 base=float(normalised.base.amount),
                 other=float(normalised.other.amount),
                 unit=message(normalised.unit),
@@ -174,12 +164,13 @@ def warnings(result: Pair) -> tuple[Message, ...]:
         base, other = (", ".join(comparison.device_names(trace)) for trace in result.whole)
         text = mark("Different devices: {base} and {other}. Their peak rates are listed below.")
         sentences.append(message(text, base=base, other=other))
-    # Recording more costs time, mostly on the host. Options have names of one framework, and may be unknown.
+    # Options cost time, mostly on the host. Their names can only be compared within one framework.
     metas = [trace.meta for trace in result.whole]
     options = [{name for name, value in meta.options.items() if value is True} for meta in metas]
-    known = metas[0].framework == metas[1].framework and all(meta.options for meta in metas)
-    if known and options[0] != options[1]:
+    comparable = metas[0].framework == metas[1].framework and all(meta.options for meta in metas)
+    if comparable and options[0] != options[1]:
         alone = [", ".join(sorted(mine - theirs)) for mine, theirs in (options, options[::-1])]
         parts = [message(text, names=names) for text, names in zip(_ALONE, alone, strict=True) if names]
-        sentences.append(message("Different profiler options, which cost time: {options:parts}.", options=parts))
+        text = mark("Different profiler options, which may slow down one run: {options:parts}.")
+        sentences.append(message(text, options=parts))
     return tuple(sentences)

@@ -1,5 +1,5 @@
-"""Comparison of more than two runs: tables with one column per run. The first run is the base of all others. Parts of
-the step are those of the median step, as for two runs; phases and operators are means over all steps."""
+"""Comparison of more than two runs in tables with one column per run. The first run is the base of all others. The
+step partition is the one of the median step, as for two runs; phases and operators are means over all steps."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from typing import Final
 import numpy as np
 import pandas as pd
 
-from perfkit_core.compare import comparison, report, slices
+from perfkit_core.compare import comparison, explanation, report, slices
 from perfkit_core.compare.attribute.attribute import BESIDE_MEDIAN
 from perfkit_core.compare.gate import conditions as gate
 from perfkit_core.compare.headline import same_recording, step_sentence
@@ -25,22 +25,20 @@ from perfkit_core.report.model import Report, Section, declared
 from perfkit_core.views.steps import activity, partition, step_phases, step_rows
 from perfkit_core.views.tables import rounded_division
 
-SHOWN: Final = 20
-"""Operators shown to people at first."""
-_OF_PARTS = mark("The median step as the mean of the middle steps, each instant once.")
+SHOWN_OPERATORS: Final = 20
 
 
 @dataclass(frozen=True, slots=True)
 class Run:
-    """One run under a short name, of one capture or more."""
+    """A run with its label and its captures, at least one."""
 
     name: str
     captures: tuple[Trace, ...]
 
 
 def multi_run_report(runs: Sequence[Run], asked: Asked) -> Report:
-    """Return a report with the sections gate (if requested), runs, steps, step_parts, phases, operators and
-    operators_device; ``data``: runs. Raises UsageError for options that do not apply to the runs."""
+    """Return the report on several runs, with the sections gate (if requested), runs, steps, step_parts, phases,
+    operators and operators_device, and with ``data["runs"]``. Raises UsageError for options that do not apply."""
     pairs = []
     for index, run in enumerate(runs):
         amounts = (asked.amounts[0], asked.amounts[index]) if asked.amounts else ()
@@ -52,7 +50,7 @@ def multi_run_report(runs: Sequence[Run], asked: Asked) -> Report:
     named = list(zip(runs, pairs, strict=True))
     headline, gates, other_devices = [], [], []
     for run, result in named[1:]:
-        sentence = message("no steps to compare.") if result.steps is None else step_sentence(result.steps)
+        sentence = message("the run or the base has no steps.") if result.steps is None else step_sentence(result.steps)
         for line in (sentence, *same_recording(result)):
             headline.append(message("{run}: {sentence}", run=run.name, sentence=line))
         if result.outcomes:
@@ -61,19 +59,18 @@ def multi_run_report(runs: Sequence[Run], asked: Asked) -> Report:
         if comparison.different_devices([whole[runs[0].name], whole[run.name]]):
             other_devices.append(run.name)
     devices = ", ".join(comparison.device_names(whole[runs[0].name]))
-    warning = say(
-        "Runs on other devices than the base ({devices}): {runs}.", devices=devices, runs=", ".join(other_devices)
-    )
+    text = mark("These runs used other devices than the base ({devices}): {runs}.")
+    warning = say(text, devices=devices, runs=", ".join(other_devices))
 
     base = pairs[0].steps
     captures = {run.name: result.captures[1] for run, result in named}
     rows = pd.DataFrame([_row(run, result, is_base=run is runs[0]) for run, result in named])
-    text = mark("The base is {name}; low to high: 95% interval of the difference of the median steps.")
+    text = mark("The base is {name}. Low and high: the 95% interval of the difference between the median steps.")
     sections = [
         *([gate.section(pd.concat(gates, ignore_index=True))] if gates else []),
         Section("runs", say("Runs"), rows, say(text, name=runs[0].name)),
         *report.step_section(captures, None if base is None else base.noise),
-        *_columns(whole, medians),
+        *_wide_sections(whole, medians),
     ]
     return Report(
         say("{count} runs compared", count=len(runs)),
@@ -111,11 +108,10 @@ def _row(run: Run, result: Pair, is_base: bool) -> dict[str, object]:
     return {**row, "verdict": "base" if is_base else steps.verdict}
 
 
-def _columns(whole: Mapping[str, Trace], medians: Mapping[str, int]) -> list[Section]:
-    """Return the sections step_parts, phases, operators and operators_device of the runs, by their names; ``medians``:
-    of the steps of each run with steps."""
+def _wide_sections(whole: Mapping[str, Trace], medians: Mapping[str, int]) -> list[Section]:
+    """Return the sections with one column per run. ``medians`` are the median steps, 0 for a run without steps."""
     stepped = bool(len(step_rows.step_rows(next(iter(whole.values())))))
-    per = say("Mean time of a step") if stepped else say("Time of the whole recording")
+    per = say("Mean time per step") if stepped else say("Time of the whole recording")
     parts: dict[str, pd.Series[int]] = {}
     means: dict[str, dict[str, pd.Series[int]]] = {"phases": {}, "cpu_ns": {}, "device_ns": {}}
     for name, trace in whole.items():
@@ -137,16 +133,16 @@ def _columns(whole: Mapping[str, Trace], medians: Mapping[str, int]) -> list[Sec
             means[measure][name] = pd.Series(mean, total.index)
     by_phase = _wide(means["phases"], keep_order=True)
     host, device = _wide(means["cpu_ns"]), _wide(means["device_ns"])
-    of_parts = say(_OF_PARTS) if stepped else say("{per}, each instant once.", per=per)
+    of_parts = say(explanation.OF_PARTS) if stepped else say("Wall-clock time of the whole recording.")
     sections = [
         Section("step_parts", say("What the steps are spent on"), _wide(parts, keep_order=True), of_parts,
                 say("no run has steps")),
         Section("phases", say("Phases"), by_phase, say("{per} on the host.", per=per),
                 say("no phases were recorded")),
-        Section("operators", say("Operators on the host"), host, say("{per} in the outermost.", per=per),
-                say("no operators recorded"), SHOWN),
+        Section("operators", say("Operators on the host"), host, say("{per} in the outermost operators.", per=per),
+                say("no operators were recorded"), SHOWN_OPERATORS),
         Section("operators_device", say("Operators on devices"), device, say("{sentence}.", sentence=per),
-                say("no device work was recorded"), SHOWN),
+                say("no device work was recorded"), SHOWN_OPERATORS),
     ]  # fmt: skip
     of_runs = (
         key("name", "Name", words=SIDES),
@@ -168,8 +164,8 @@ def _wide(times: Mapping[str, pd.Series[int]], keep_order: bool = False) -> pd.D
 
 
 def _parts(trace: Trace, median_ns: int | None) -> pd.Series[int]:
-    """Return the parts of the middle steps, and the difference of the median to their mean: they sum to the median.
-    Without a median, the parts of the recording."""
+    """Return the step partition of the middle steps, with the difference between their mean and the median as a part of
+    its own; the parts sum to the median. If ``median_ns`` is None, return the partition of the whole recording."""
     if median_ns is None:
         table = partition.VIEW.table(trace, ViewRequest())
         return pd.Series(table["total_ns"].to_numpy(np.int64), table["category"].astype(str))

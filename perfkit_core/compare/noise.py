@@ -1,13 +1,14 @@
-"""Noise between equal runs, below which a difference is not significant, and bootstrap intervals of differences.
+"""The noise band of a comparison, below which a difference is not significant, and bootstrap intervals of differences.
 
-Steps of one process are not independent: the state of memory, clocks and neighbours affects all of them. So the spread
-is that of *groups*: the captures of a side if there are several, else quarters of a capture (batch means: the mean of
-four quarters varies half as much as one). The band is the half width of the 95 % interval (Student's t, by the number
-of groups) of the difference of two sides. Unless a side has several captures, equal processes are assumed to differ in
-addition, by a standard deviation that depends on where the step spends its time (:func:`between_runs`).
+The steps of one process are not independent, because the state of memory, clocks and other processes affects all of
+them. So the spread is measured between *groups* of steps: between the captures of a side if there are several, else
+between the quarters of a capture (the method of batch means: the mean of four quarters varies half as much as one
+quarter). The noise band is the half width of the 95 % interval of the difference between equal sides, by Student's t
+with the number of groups. If neither side has several captures, processes are assumed to differ in addition, by a
+standard deviation that depends on where the step spends its time (:func:`between_runs`).
 
-The bootstrap draws captures, then steps inside of them. Draws are seeded by the samples, so that swapped sides give the
-negated interval.
+The bootstrap draws captures with replacement, then steps from each drawn capture. The samples seed the random numbers,
+so that swapping the sides negates the interval.
 """
 
 from __future__ import annotations
@@ -25,38 +26,38 @@ from perfkit_core.model.trace import Trace
 from perfkit_core.views.steps import activity, partition, step_rows
 
 QUARTERS: Final = 4
-"""Groups of one capture."""
 ON_HOST: Final = 0.15
-"""Standard deviation of the median step of equal processes, as a share, for steps on a shared host (in the range that
-benchmarks/false_alarms.py has measured for two frameworks; docs/compare.md)."""
+"""Assumed relative standard deviation of the median step between equal processes, for time on a shared host. It lies in
+the range that benchmarks/false_alarms.py measured for two frameworks (docs/compare.md)."""
 ON_DEVICE: Final = 0.02
-"""The same for time in which an unshared device works: an assumption, not measured."""
+"""The same deviation for time in which a device works that other processes do not use. It is assumed, not measured."""
 MOMENT_NS: Final = 500_000_000
-"""Disturbances (neighbours, memory, clocks) last tenths of a second: a shorter capture saw one state of the machine,
-and equal processes differ by more."""
+"""Steps that take less than this in total vary more between processes: disturbances (other processes, memory, clocks)
+last tenths of a second, so a short recording shows only one state of the machine."""
 _T: Final = (
     12.706, 4.303, 3.182, 2.776, 2.571, 2.447, 2.365, 2.306, 2.262, 2.228, 2.201, 2.179, 2.160, 2.145, 2.131,
     2.120, 2.110, 2.101, 2.093, 2.086, 2.080, 2.074, 2.069, 2.064, 2.060, 2.056, 2.052, 2.048, 2.045, 2.042,
 )  # fmt: skip
-"""Student's t for a two-sided 95 %, by degrees of freedom from 1."""
+"""The 97.5th percentile of Student's t for 1, 2, 3 … degrees of freedom."""
 _NORMAL: Final = 1.95996
 _DEVICE_CATEGORIES: Final = 3
-"""The number of leading categories, in steps with device work, in which a device works."""
+"""In the first three categories of the step partition, a device works."""
 _DRAWN_TOGETHER: Final = 1 << 22
-"""Samples drawn in one array: more cost memory, fewer cost time."""
+"""Largest number of samples that are drawn in one array: a compromise between memory and speed."""
 
 Samples = Sequence[npt.NDArray[Any]]
-"""The samples of each capture of a side, shape (samples,) or (samples, ranks)."""
+"""The samples of one side: one array per capture, with shape (samples,) or (samples, ranks)."""
 Statistic = Callable[..., Any]
 
 
 def noise_band(
     base: Samples, other: Samples, statistic: Statistic = np.median, between: float = ON_HOST
 ) -> float | None:
-    """Return by how much two equal sides may differ, in the unit of the samples; None if fewer than two steps on each
-    side give no estimate. ``between``: the assumed difference of equal processes if no side has several."""
+    """Return the largest difference that two equal sides may show, in the unit of the samples; None if each side has
+    fewer than two steps. ``between`` is the relative standard deviation between equal processes, which is assumed if
+    each side has one capture."""
     several = max(len(base), len(other)) > 1
-    # Captures vary by more than quarters do: sides with several captures take precedence.
+    # Captures vary more than the quarters of a capture, so sides with several captures take precedence.
     sides = [list(side) for side in (base, other) if len(side) > 1] or [_quarters(side[0]) for side in (base, other)]
     sides = [groups for groups in sides if len(groups) > 1]
     freedom = sum(len(groups) - 1 for groups in sides)
@@ -73,24 +74,24 @@ def noise_band(
     levels = [float(statistic(pool(side))) for side in (base, other)]
     if min(levels) <= 0:
         return math.hypot(*(level * share for level, share in zip(levels, shares, strict=True)))
-    # Equal runs differ by factors (one is slowed by a third, another twice as long), so the band is that of the
-    # logarithm, converted to a difference: it does not grow without limit with the slower side.
+    # Equal runs differ by a factor, so the band is computed for the logarithm and converted to a difference. This way
+    # it does not grow in proportion to the slower side.
     return 2 * math.sqrt(levels[0] * levels[1]) * math.sinh(math.hypot(*shares) / 2)
 
 
 def _quarters(steps: npt.NDArray[Any]) -> list[npt.NDArray[Any]]:
-    """Return groups of consecutive steps of nearly equal size; single steps if there are fewer."""
     return np.array_split(steps, min(QUARTERS, len(steps)))
 
 
 def between_runs(traces: Sequence[Trace]) -> float:
-    """Return the standard deviation, as a share, by which equal processes of these trainings are assumed to differ,
-    from the part of the steps in which a device works: the largest over the traces."""
+    """Return the relative standard deviation that is assumed between processes that run the same training: between
+    :data:`ON_HOST` and :data:`ON_DEVICE`, by the share of step time in which a device works, and more on a host for
+    recordings shorter than :data:`MOMENT_NS`. Of several traces, the largest value is returned."""
     shares = []
     for trace in traces:
         steps = step_rows.step_rows(trace)
         total = int(trace.ints("dur_ns")[steps].sum())
-        share = on_host(total) if total else ON_HOST
+        share = ON_HOST * max(1.0, float(np.sqrt(MOMENT_NS / total))) if total else ON_HOST
         if total and activity.has_device_work(trace):
             busy = int(partition.partition(trace, steps)[:, :_DEVICE_CATEGORIES].sum()) / total
             share += (ON_DEVICE - share) * busy
@@ -98,41 +99,38 @@ def between_runs(traces: Sequence[Trace]) -> float:
     return max(shares, default=ON_HOST)
 
 
-def on_host(recorded_ns: int) -> float:
-    """Return the share by which equal processes that work on a host for so long are assumed to differ."""
-    return ON_HOST * max(1.0, float(np.sqrt(MOMENT_NS / recorded_ns)))
-
-
 def pool(side: Samples) -> npt.NDArray[Any]:
-    """Return all samples of a side, shape (samples,), each rank's separately."""
+    """Return the samples of all captures and ranks in one array of one dimension."""
     return np.concatenate([capture.ravel() for capture in side])
 
 
 def student(freedom: int) -> float:
-    """Return the 97.5th percentile of Student's t; beyond 30 by the first term of its expansion about the normal."""
+    """Return the 97.5th percentile of Student's t. Beyond 30 degrees of freedom, it is approximated by the first term
+    of the expansion around the normal distribution."""
     if freedom <= len(_T):
         return _T[freedom - 1]
     return _NORMAL * (1 + (_NORMAL**2 + 1) / (4 * freedom))
 
 
 def count(side: Samples) -> int:
-    """Return the number of samples of all captures; those of several ranks count as one."""
+    """Return the number of samples of all captures. A step of several ranks counts as one sample."""
     return sum(map(len, side))
 
 
 def interval(base: Samples, other: Samples, statistic: Statistic, level: float) -> tuple[int | None, int | None]:
-    """Return the middle ``level`` of the differences, other less base; None if a side has only one sample. Uses order
-    statistics, not interpolated quantiles: they are symmetric in both ends."""
+    """Return the lower and upper end of the bootstrap interval of the difference, other minus base, with probability
+    ``level``. Both are None if a side has only one sample."""
     if min(map(count, (base, other))) < 2:
         return None, None
     differences = np.sort(_resampled(other, statistic) - _resampled(base, statistic))
+    # The ends are order statistics, because interpolated quantiles are not symmetric in both ends.
     outside = int(len(differences) * (1 - level) / 2)
     return round(float(differences[outside])), round(float(differences[-1 - outside]))
 
 
 def _resampled(side: Samples, statistic: Statistic) -> npt.NDArray[np.float64]:
-    draw = np.random.default_rng(zlib.crc32(b"".join(np.asarray(one, np.float64).tobytes() for one in side)))
-    if len({capture.shape[1:] for capture in side}) > 1:  # captures differ in their number of ranks
+    draw = np.random.default_rng(zlib.crc32(b"".join(np.asarray(steps, np.float64).tobytes() for steps in side)))
+    if len({capture.shape[1:] for capture in side}) > 1:  # the captures have different numbers of ranks
         side = [capture.ravel() for capture in side]
     if len(side) == 1:
         return sample_statistics.medians(
@@ -140,10 +138,10 @@ def _resampled(side: Samples, statistic: Statistic) -> npt.NDArray[np.float64]:
         )
     steps, sizes = np.concatenate(side).astype(np.float64), np.array([len(capture) for capture in side])
     first, each = np.cumsum(sizes) - sizes, max(len(steps) // len(side), 1)
-    at_once = max(_DRAWN_TOGETHER // (each * len(side)), 1)
+    most_draws = max(_DRAWN_TOGETHER // (each * len(side)), 1)
     statistics = []
-    for start in range(0, sample_statistics.DRAWS, at_once):
-        draws = min(at_once, sample_statistics.DRAWS - start)
+    for start in range(0, sample_statistics.DRAWS, most_draws):
+        draws = min(most_draws, sample_statistics.DRAWS - start)
         captures = draw.integers(0, len(sizes), (draws, len(sizes)))[:, :, None]
         inside = (draw.random((draws, len(sizes), each)) * sizes[captures]).astype(np.int64)
         statistics.append(_per_draw(steps[first[captures] + inside], statistic))

@@ -1,5 +1,6 @@
-"""The difference of two runs: of their steps, for equal work, and the outcomes of the gate. The work of a step is the
-samples, tokens or floating point operations that were given, recorded, or implied by shapes."""
+"""The difference between two runs: between their steps, between their times for equal work, and the outcomes of the
+gate. The work of a step is its number of samples, tokens or floating-point operations. This number is given by the
+user, recorded, or inferred from tensor shapes."""
 
 from __future__ import annotations
 
@@ -30,29 +31,31 @@ RECORDED: Final[Mapping[str, tuple[str, ...]]] = {
     SAMPLE: ("samples_per_step", "num_samples", "batch_size", "global_batch_size"),
     TOKEN: ("tokens_per_step", "num_tokens"),
 }
-"""Metadata of a recording with the work, such as ``profiler.add_metadata_json("batch_size", "64")`` of torch."""
+"""Metadata keys that give the work of a step. With torch, ``profiler.add_metadata_json("batch_size", "64")`` adds one
+to a recording."""
 QUANTITY: Final = {SAMPLE: 1, TOKEN: 1000, FLOP: 10**9}
-"""Units of work that times refer to, so that integer ns are exact enough."""
+"""The amount of work to which normalised times refer; large enough for times in integer ns to be exact."""
 NAMES: Final = {SAMPLE: "sample", TOKEN: "1000 tokens", FLOP: "GFLOP"}
 _HINTS: Final = {
-    SAMPLE: "--samples A,B gives them; recorded shapes (record_shapes) may imply them, too",
-    TOKEN: "--tokens A,B gives them",
-    FLOP: "record with_flops=True, or perfkit record --flops",
+    SAMPLE: "give the numbers with --samples A,B, or record shapes (record_shapes), from which they may be inferred",
+    TOKEN: "give the numbers with --tokens A,B",
+    FLOP: "record with with_flops=True, or with perfkit record --flops",
 }
 _BATCH_FIRST: Final = ("conv", "conv_transpose", "batch_norm", "group_norm", "layer_norm", "pool")
-"""Operators whose first input begins with the batch, unless a model folds another axis into it."""
+"""Operators whose first input has the batch as its first axis, unless the model merges another axis into the first."""
 _AGREE: Final = 0.5
-"""Share of these operators that must have the same batch."""
+"""A batch size is accepted if more than this share of the operator calls has it."""
 LONGEST: Final = 40
-"""Characters of a label: labels become column headings."""
+"""Maximum number of characters of a label. Labels are column headings."""
 _SUFFIXES: Final = (".gz", ".json", ".pb", ".trace", ".pt", ".parquet", ".perfkit")
-"""File endings that name the format, the outermost first."""
+"""File name suffixes that are left out of labels, in the order in which they are removed."""
 
 
 @dataclass(frozen=True, slots=True)
 class Asked:
-    """``per``: "sample", "token" or "flop"; ``amounts``: the given work of a step of both sides. ``conditions`` of the
-    gate; ``noise``: the known standard deviation of equal runs, as a share."""
+    """The options of a comparison. ``per``: the unit of work for normalised times ("sample", "token" or "flop").
+    ``amounts``: the work of a step of base and of other. ``conditions``: the conditions of the gate. ``noise``: the
+    relative standard deviation between equal runs, if it is known."""
 
     per: str | None = None
     amounts: tuple[int, ...] = ()
@@ -62,7 +65,7 @@ class Asked:
 
 @dataclass(frozen=True, slots=True)
 class Work:
-    """``amount`` of ``unit`` in a step, and its origin: "given", "recorded" or "shapes"."""
+    """The work of a step: ``amount`` of ``unit``. ``origin`` is "given", "recorded" or "shapes"."""
 
     unit: str
     amount: Fraction
@@ -71,7 +74,8 @@ class Work:
 
 @dataclass(frozen=True, slots=True)
 class Normalised:
-    """Step times for equal work. ``statistics`` is in ns for :data:`QUANTITY` of the unit."""
+    """Step times for equal work. ``statistics`` are in ns per :data:`QUANTITY` of the unit; ``per_s`` are the units per
+    second of base and other."""
 
     unit: str
     base: Work
@@ -81,7 +85,7 @@ class Normalised:
 
     @property
     def name(self) -> str:
-        """The work to which the times refer."""
+        """The amount of work to which the times refer, such as "1000 tokens"."""
         return NAMES[self.unit]
 
     @property
@@ -91,9 +95,13 @@ class Normalised:
 
 @dataclass(frozen=True, slots=True, repr=False)
 class Pair:
-    """``whole``: base and other, captures pooled. ``steps`` is None if a side has none. ``normalised`` is for the
-    requested work, else for samples if the sides are known to have different numbers of them. ``between``: the assumed
-    difference of single captures; ``twice``: sources of recordings on both sides."""
+    """The comparison of two runs, each a tuple of base and other.
+
+    ``whole``: the traces with their captures pooled. ``steps``: the statistics of the steps; None if a side has no
+    steps. ``normalised``: the times for the requested unit of work; if none was requested, the times per sample if both
+    numbers of samples are known and differ. ``between``: the relative standard deviation that is assumed between single
+    captures. ``twice``: the sources of recordings that both sides contain.
+    """
 
     whole: tuple[Trace, Trace]
     captures: tuple[tuple[Capture, ...], tuple[Capture, ...]]
@@ -108,19 +116,19 @@ class Pair:
 
 
 def pair(base: Sequence[Trace], other: Sequence[Trace], asked: Asked) -> Pair:
-    """Compare two runs, each of one capture or more. Raises UsageError for options that do not apply to the runs,
+    """Compare two runs, each of one capture or more. Raises UsageError for options that do not apply to the runs, and
     ValueError for a side without captures."""
     sides = tuple(base), tuple(other)
     whole = pooled(sides[0]), pooled(sides[1])
     captures = tuple(map(capture, sides[0])), tuple(map(capture, sides[1]))
     between = between_runs(whole) if asked.noise is None else asked.noise
-    samples = [[one.step_ns for one in side] for side in captures]
+    samples = [[recording.step_ns for recording in side] for side in captures]
     steps = of_steps(samples[0], samples[1], between)
     by_work = _by_work(whole, captures, asked, between)
     judged = steps if by_work is None or asked.per is None else by_work.statistics
     of_device = ON_DEVICE if asked.noise is None else asked.noise
-    # the same events on both sides, from whatever path
-    same = [(one, two) for one in base for two in other if len(one) and one.events.equals(two.events)]
+    # Copies of a recording have different paths, so the events are compared.
+    same = [(first, second) for first in base for second in other if len(first) and first.events.equals(second.events)]
     twice = tuple(dict.fromkeys(trace.meta.source for traces in same for trace in traces))
     return Pair(
         whole, captures, steps, by_work, outcomes(asked.conditions, sides, judged, between, of_device), between, twice
@@ -132,7 +140,7 @@ def _by_work(
 ) -> Normalised | None:
     unit, given = asked.per or SAMPLE, asked.amounts or (None, None)
     base, other = (work(trace, unit, amount) for trace, amount in zip(whole, given[:2], strict=True))
-    stepped = all(sum(len(one.step) for one in side) for side in captures)
+    stepped = all(any(len(recording.step) for recording in side) for side in captures)
     if asked.per is None:
         if base is None or other is None or base.amount == other.amount or not stepped:
             return None
@@ -149,16 +157,15 @@ def _by_work(
 def normalised(
     unit: str, base: Work, other: Work, sides: Sequence[Sequence[Capture]], between: float = ON_HOST
 ) -> Normalised:
-    """Compare step times per unit of work; ``between`` as in :func:`step_statistics`. Raises ValueError if a side has
-    no steps."""
+    """Compare step times per unit of work. ``between`` is the relative standard deviation that is assumed between
+    single captures. Raises ValueError if a side has no steps."""
     scaled: list[list[arrays.IntArray]] = []
     rates = []
     for done, side in zip((base, other), sides, strict=True):
-        # ns for the quantity of units, rounded half to even; in integers, so that nothing is lost
-        top, bottom = QUANTITY[unit] * done.amount.denominator, done.amount.numerator
+        scale = QUANTITY[unit] / done.amount  # a Fraction, so that only the result is rounded
         scaled.append([])
         for samples in side:
-            ns = [round(Fraction(ns * top, bottom)) for ns in samples.step_ns.ravel().tolist()]
+            ns = [round(ns * scale) for ns in samples.step_ns.ravel().tolist()]
             scaled[-1].append(np.array(ns, np.int64).reshape(samples.step_ns.shape))
         median = float(np.median(np.concatenate([samples.step_ns.ravel() for samples in side])))
         rates.append(float(done.amount) * 1e9 / median if median else 0.0)
@@ -166,8 +173,9 @@ def normalised(
 
 
 def work_table(result: Normalised) -> pd.DataFrame:
-    """Return one row: per, base_amount, other_amount (of a step), base_ns, other_ns, difference_ns (median step, for
-    that much work), low_ns, high_ns (of the difference), change_ratio, base_units_per_s, other_units_per_s, verdict."""
+    """Return a table of one row: per, base_amount, other_amount (work of a step), base_ns, other_ns, difference_ns
+    (median step time per unit of work), low_ns, high_ns (interval of the difference), change_ratio, base_units_per_s,
+    other_units_per_s, verdict."""
     steps = result.statistics
     row = {
         "per": result.name, "base_amount": float(result.base.amount), "other_amount": float(result.other.amount),
@@ -181,7 +189,7 @@ def work_table(result: Normalised) -> pd.DataFrame:
 def work(trace: Trace, unit: str, given: int | None = None) -> Work | None:
     if given is not None:
         return Work(unit, Fraction(given), "given")
-    if unit == FLOP:  # of the counted outermost operators in steps, divided by the number of steps
+    if unit == FLOP:  # counted for the outermost operators with FLOPs, so that nested ones do not count twice
         steps = len(np.unique(trace.ints("step")[step_rows(trace)]))
         counted = trace.host & (trace.ints("flops") > 0) & (trace.ints("step") >= 0)
         if not steps or not counted.any():
@@ -201,8 +209,8 @@ def work(trace: Trace, unit: str, given: int | None = None) -> Work | None:
 
 
 def batch_of_shapes(trace: Trace) -> int | None:
-    """Return the samples per step by most operators whose shapes begin with the batch, None if they disagree. Only for
-    runs with steps: what a rank computes in one forward pass."""
+    """Return the number of samples that a rank processes in one step: the first dimension of the inputs of most forward
+    operators whose inputs begin with the batch. None if there is no majority, or no steps."""
     rows = trace.operators & trace.rows("op_name", *_BATCH_FIRST)
     rows &= ~trace.rows("phase", BACKWARD, OPTIMIZER, DATALOADER) & (trace.ints("step") >= 0)
     shapes = trace.codes("shapes")
@@ -213,16 +221,15 @@ def batch_of_shapes(trace: Trace) -> int | None:
             tensors = _tensors(json.loads(shapes.values[code])) if code >= 0 else ()
         except ValueError:
             continue
-        # the first axis of the first tensor with several axes
-        batch = next((axes[0] for axes in tensors if len(axes) > 1), 0)
+        batch = next((axes[0] for axes in tensors if len(axes) > 1), 0)  # of the first tensor with several axes
         if batch:
             sizes[batch] += count
-    ((most, times),) = sizes.most_common(1) or [(0, 0)]
-    return most if times > _AGREE * sum(sizes.values()) else None
+    ((batch, count),) = sizes.most_common(1) or [(0, 0)]
+    return batch if count > _AGREE * sum(sizes.values()) else None
 
 
 def _tensors(listed: Any) -> Sequence[Sequence[int]]:
-    """Return shapes in the order of the arguments, whether listed, named, or in lists of lists."""
+    """Return the shapes in the order of the arguments, from a list, a mapping by name, or nested lists."""
     if isinstance(listed, dict):
         return [shape for value in listed.values() for shape in _tensors(value)]
     if not isinstance(listed, list) or not listed:
@@ -233,17 +240,20 @@ def _tensors(listed: Any) -> Sequence[Sequence[int]]:
 
 
 def distinguishing(paths: Sequence[PurePath]) -> list[str]:
-    """Return a distinct label for each path: the last, else the first, of the parts in which they differ, or more of
-    them if needed; numbered if the labels are still equal."""
+    """Return a distinct label for each path.
+
+    A label consists of the last folder or file name in which the paths differ, or else the first, or of several if one
+    does not suffice. If labels are still equal, they are numbered.
+    """
     parts = _differing([list(path.parts) or [str(path)] for path in paths])  # the current folder has no parts
     for length in range(1, max(map(len, parts), default=0) + 1):
-        for chosen in ([one[-length:] for one in parts], [one[:length] for one in parts]):
-            bare = [[*one[:-1], _bare(one[-1])] for one in chosen]
-            # with file endings only if these distinguish the runs
+        for chosen in ([names[-length:] for names in parts], [names[:length] for names in parts]):
+            bare = [[*names[:-1], _bare(names[-1])] for names in chosen]
+            # File name suffixes are kept only if they distinguish the runs.
             same = len(set(map(tuple, bare))) == len(set(map(tuple, chosen)))
-            whole = ["/".join(one) for one in (bare if same else chosen)]
-            words = _differing([label.split("-") for label in whole], (-1,))
-            for labels in (whole, ["-".join(one) for one in words]):
+            joined = ["/".join(names) for names in (bare if same else chosen)]
+            words = _differing([label.split("-") for label in joined], (-1,))
+            for labels in (joined, ["-".join(label) for label in words]):
                 short = [_short(label) for label in labels]
                 if len(set(short)) == len(short):
                     return short
@@ -251,11 +261,11 @@ def distinguishing(paths: Sequence[PurePath]) -> list[str]:
 
 
 def _differing(parts: list[list[str]], ends: tuple[int, ...] = (0, -1)) -> list[list[str]]:
-    """Remove the folders, or words, at both ends that all of them share."""
+    """Remove the common folders, or words, at both ends of all paths."""
     for end in ends:
-        while len({one[end] for one in parts}) == 1 and all(len(one) > 1 for one in parts):
-            for one in parts:
-                del one[end]
+        while len({names[end] for names in parts}) == 1 and all(len(names) > 1 for names in parts):
+            for names in parts:
+                del names[end]
     return parts
 
 
@@ -267,7 +277,7 @@ def _bare(name: str) -> str:
 
 
 def _short(label: str) -> str:
-    """Shorten the middle: ends differ more often, because files of runs begin alike."""
+    """Replace the middle of a long label by an ellipsis, and keep more of its end, where file names usually differ."""
     if len(label) <= LONGEST:
         return label
     tail = LONGEST * 2 // 3

@@ -1,4 +1,4 @@
-"""The comparison of two runs as a Report, and as plain data for programs."""
+"""The report on the comparison of two runs, and the same content as plain data for programs."""
 
 from __future__ import annotations
 
@@ -80,18 +80,21 @@ COLUMNS: Final[tuple[Column, ...]] = (
 SHOWN_OPERATORS, SHOWN_STEPS, SHOWN_OUTLIERS = 30, 10, 10
 _PLAIN = Asked()
 _PER_STEP = (
-    mark("Mean host time and calls of a step."),
-    mark("Mean covered time and calls of a step."),
-    mark("Mean time and calls of a step in the outermost operators of each name."),
+    mark("Mean host time and calls per step."),
+    mark("Mean time and calls per step; overlapping events count once in the time."),
+    mark("Mean time and calls per step in the outermost operators of each name."),
 )
 _PER_RUN = (
-    mark("Host time of the run, as at least one has no steps."),
-    mark("Covered time of the run, as at least one has no steps."),
-    mark("Time of the run in the outermost operators of each name, as at least one has no steps."),
+    mark("Host time of the whole recording, because at least one run has no steps."),
+    mark(
+        "Time of the whole recording, because at least one run has no steps; overlapping events count once in the time."
+    ),
+    mark("Time of the whole recording in the outermost operators of each name, because at least one run has no steps."),
 )
 _OF_STATISTICS = mark(
-    "The difference of the median steps, other less base, with its 95% interval; noise: what equal runs may differ by; "
-    "probability slower: how likely a step of other is longer than one of base (0.5: as likely as not)."
+    "Difference: the median step of other minus the median step of base. Low and high: its 95% interval. Noise: the "
+    "difference that equal runs may show. Probability slower: the probability that a step of other takes longer than a "
+    "step of base; 0.5 means no effect."
 )
 
 
@@ -101,8 +104,11 @@ def comparison_report(
     asked: Asked = _PLAIN,
     names: Sequence[str] = (),
 ) -> Report:
-    """Return the report on two runs, each a trace or several captures; ``names``: their labels, by default from their
-    files. Raises UsageError for options that do not apply to the runs."""
+    """Return the report on two runs, each given as one trace or as several captures.
+
+    ``names`` are the labels of the runs; by default they are made from the file names. Raises UsageError for options
+    that do not apply to the runs.
+    """
     sides = [[side] if isinstance(side, Trace) else list(side) for side in (base, other)]
     return report_of(pair(sides[0], sides[1], asked), sides, names)
 
@@ -110,11 +116,16 @@ def comparison_report(
 def report_of(
     result: Pair, sides: Sequence[Sequence[Trace]], names: Sequence[str] = (), why: explanation.Explained | None = None
 ) -> Report:
-    """Return a report with the sections gate, waterfall, steps, step_time, statistics, normalised, devices (each if it
-    has content), those of :mod:`~perfkit_core.compare.explanation`, phases, overview, operators, outliers. ``data``:
-    ``step_time`` (None without steps), ``matched_share`` (side → level → place → share), ``attribution`` (rows that sum
-    to the difference), ``attribution_tree`` (rows without children sum to it), ``operators`` (rows of an
-    :class:`~perfkit_core.compare.align.align.Alignment`); ``normalised`` and ``gate`` if requested."""
+    """Return the report on a compared pair.
+
+    Sections: gate, waterfall, steps, step_time, statistics, normalised and devices (each only if it has content); the
+    sections of :mod:`~perfkit_core.compare.explanation`; phases, overview, operators, outliers.
+
+    Keys of ``data``: ``step_time`` (None without steps), ``matched_share`` (side → level → place → share),
+    ``attribution`` (rows that sum to the difference), ``attribution_tree`` (its rows without children sum to the
+    difference), ``operators`` (rows of an :class:`~perfkit_core.compare.align.align.Alignment`), and ``normalised`` and
+    ``gate`` if they were requested.
+    """
     why = why or reasons(result)
     base, other = run_names = labels(sides, names)
     main_causes = causes(why.attribution)
@@ -164,12 +175,19 @@ def _sections(result: Pair, why: explanation.Explained) -> Iterator[Section]:
         note = say(_OF_STATISTICS)
         if of_ranks:
             note += " " + say("A step of several ranks is one sample.")
-        yield Section("statistics", say("Confidence in the difference"), _statistics_table(result.steps), note)
+        steps = result.steps
+        row = {
+            "verdict": steps.verdict, "difference_ns": steps.difference, "low_ns": steps.low, "high_ns": steps.high,
+            "noise_ns": steps.noise, "probability_slower": steps.probability_slower,
+            "cliffs_delta": steps.cliffs_delta, "base_steps": steps.steps[0], "other_steps": steps.steps[1],
+            "base_captures": steps.captures[0], "other_captures": steps.captures[1],
+        }  # fmt: skip
+        yield Section("statistics", say("Confidence in the difference"), nullable(row), note)
     if result.normalised is not None:
         note = say("Median step time per unit of work.")
         yield Section("normalised", say("For the same work"), work_table(result.normalised), note)
     if comparison.different_devices(result.whole):
-        note = say("Dense peak rates from vendor data sheets, where the product is certain; matrix16: FP16 and BF16.")
+        note = say("Dense peak rates from vendor data sheets, if the product is certain. Matrix16: FP16 and BF16.")
         yield Section(
             "devices", say("Devices"), comparison.device_table([*zip(SIDES, result.whole, strict=True)]), note
         )
@@ -185,14 +203,19 @@ def _sections(result: Pair, why: explanation.Explained) -> Iterator[Section]:
     yield Section("operators", say("Operators by canonical name"), by_name, operators, limit=SHOWN_OPERATORS)
     late = outliers(runs)
     if len(late):
-        note = say("Much longer than the other steps of their capture. They are included, but hardly affect medians.")
+        note = say(
+            "These steps are much longer than the others of their capture. All tables include them, but they hardly "
+            "affect medians."
+        )
         yield Section("outliers", say("Outlying steps"), late, note, limit=SHOWN_OUTLIERS)
 
 
 def step_section(runs: Mapping[str, Sequence[Capture]], noise_ns: int | None) -> Iterator[Section]:
-    """Yield the section steps if a run has any, a row per step: run, capture (number in the run, from 1), step, dur_ns
-    (mean over ranks), median_ns (of the run), outlying (much longer than the others of its capture). ``noise_ns``: the
-    noise band of the first run."""
+    """Yield the section steps, unless no run has steps. ``noise_ns`` is the noise band of the first run.
+
+    Columns, one row per step: run, capture (number in the run, from 1), step, dur_ns (mean over the ranks), median_ns
+    (median step of the run), outlying (whether the step is much longer than the others of its capture).
+    """
     parts = []
     for name, captures in runs.items():
         for number, samples in enumerate(captures, 1):
@@ -206,12 +229,12 @@ def step_section(runs: Mapping[str, Sequence[Capture]], noise_ns: int | None) ->
     base = next(iter(runs))
     medians = table.loc[table["run"] == base, "median_ns"].head(1).tolist()
     band = None if noise_ns is None or not medians else (medians[0] - noise_ns, medians[0] + noise_ns)
-    legend = say("Each point is a step, the vertical line the median of the run; outlying steps are labelled.")
+    legend = say("Each point is a step, and the vertical line is the median of the run. Outlying steps are labelled.")
     if band is not None:
         shown = worded(base, column(COLUMNS, "run"))
-        legend += " " + say("Shaded: where the median of a run equal to {base} may be.", base=shown)
+        legend += " " + say("The shaded band shows where the median of a run equal to {base} may lie.", base=shown)
     chart = Chart("distribution", "run", ("dur_ns", "median_ns"), band=band, note=legend)
-    # The first steps of all runs before the second ones, so that the visible rows are of each run.
+    # Rows alternate between the runs, so that the rows visible at first include every run.
     place = table.groupby("run", sort=False).cumcount()
     table = table.loc[place.sort_values(kind="stable").index].reset_index(drop=True)
     if not (table["capture"] > 1).any():
@@ -222,18 +245,13 @@ def step_section(runs: Mapping[str, Sequence[Capture]], noise_ns: int | None) ->
     yield Section("steps", say("Every step"), table, note, limit=SHOWN_STEPS, chart=chart)
 
 
-def _statistics_table(steps: SampleStatistics) -> pd.DataFrame:
-    row = {
-        "verdict": steps.verdict, "difference_ns": steps.difference, "low_ns": steps.low, "high_ns": steps.high,
-        "noise_ns": steps.noise, "probability_slower": steps.probability_slower, "cliffs_delta": steps.cliffs_delta,
-        "base_steps": steps.steps[0], "other_steps": steps.steps[1],
-        "base_captures": steps.captures[0], "other_captures": steps.captures[1],
-    }  # fmt: skip
+def nullable(row: Mapping[str, object]) -> pd.DataFrame:
+    """Return a table of one row whose low_ns, high_ns and noise_ns may be missing."""
     return pd.DataFrame([row]).astype(dict.fromkeys(("low_ns", "high_ns", "noise_ns"), "Int64"))
 
 
 def statistics(steps: SampleStatistics) -> dict[str, Any]:
-    """Return statistics for programs: median step in ns, other less base, its 95 % interval (None: too few steps)."""
+    """Return the statistics as plain data. The interval and the noise are None if there are too few steps."""
     return {
         "unit": "ns", "base": steps.base, "other": steps.other, "difference": steps.difference,
         "interval": None if steps.low is None else [steps.low, steps.high], "verdict": steps.verdict,
@@ -251,25 +269,26 @@ def rows(table: pd.DataFrame) -> list[dict[str, Any]]:
 
 
 def labels(sides: Sequence[Sequence[Trace]], names: Sequence[str] = ()) -> Sequence[str]:
-    """Return the names of the runs: ``names``, else the parts in which their files differ."""
+    """Return the labels of the runs: ``names`` if given, else the parts in which the paths of their files differ."""
     paths = [Path(side[0].meta.source) for side in sides]
-    found = [paths[0].name] * 2 if paths[0] == paths[1] else names or distinguishing(paths)
+    names = [paths[0].name] * 2 if paths[0] == paths[1] else names or distinguishing(paths)
     return [
         say("{name} and {count} more", name=name, count=len(side) - 1) if len(side) > 1 else name
-        for name, side in zip(found, sides, strict=True)
+        for name, side in zip(names, sides, strict=True)
     ]
 
 
 def reasons(result: Pair) -> explanation.Explained:
-    """Return the explanation of the difference of the medians on the page, or of whole runs without steps."""
+    """Return the explanation of the difference between the median steps, or between whole runs if one has no steps."""
     medians = None if result.steps is None else (result.steps.base, result.steps.other)
     return explanation.explained(*result.whole, medians=medians)
 
 
 def source_of(captures: Sequence[Trace], side: str, name: str) -> Source:
-    """Return the first capture's facts; of several captures, their number and the data-quality warnings of all."""
+    """Return the source of a run: the facts of its first capture, the number of captures if there are several, and the
+    data-quality warnings of all captures."""
     sources = [source(trace) for trace in captures]
-    findings = tuple(dict.fromkeys(finding for one in sources for finding in one.quality))
+    findings = tuple(dict.fromkeys(finding for capture in sources for finding in capture.quality))
     several = {mark("Captures"): say("{count} captures", count=len(sources))} if sources[1:] else {}
     label = say("{side}: {name}", side=say(side), name=name)
     return replace(sources[0], label=label, quality=findings, facts={**sources[0].facts, **several})

@@ -1,19 +1,20 @@
-"""The middle steps of a run, and their exclusive partition: the one event to which each nanosecond belongs.
+"""The middle steps of a run, and their exclusive partition, which assigns every nanosecond to one event.
 
-A comparison attributes the difference of the median steps. Medians cannot be divided into parts, means can: so the
-parts are those of the *middle steps*, the half of them (rounded up, at least two) nearest to the median, because the
-content of one or two steps is chance. The difference between their mean and the median is a part of its own. Unless
-both runs have steps, each rank's recording is one window, from its first to its last event.
+A comparison attributes the difference between the median steps. A median cannot be divided into parts, but a mean can.
+So the parts are means over the *middle steps*: the half of the steps (rounded up, at least two) that is nearest to the
+median. A single step would depend too much on chance. The difference between this mean and the median is a part of its
+own. Unless both runs have steps, the recording of each rank is one window, from its first to its last event.
 
-Categories and their precedence are those of the view partition. Within a category an instant belongs to one event:
+Categories and their precedence are those of the view ``partition``. Within a category, an instant belongs to one event:
 
 - on a device: the running kernel or copy that started first;
-- waiting for input: the innermost host event of the data loader on the thread of the steps;
-- on the host: the innermost event in an operator or runtime call on the thread of the steps; else such an event of a
-  forward, backward or optimizer pass on another thread (usually autograd's); else the innermost other event on the
-  thread of the steps (Python, annotations); else the event that started last elsewhere.
+- waiting for input: the innermost event of the data loader on the step thread (the thread that runs the steps);
+- on the host: the first of these that exists: the innermost event within an operator or runtime call on the step
+  thread; such an event of a forward, backward or optimizer pass on another thread (usually autograd's); the innermost
+  other event on the step thread (Python, annotations); the event on another thread that started last.
 
-A timeline is three int64 arrays of one shape: start, end and row of disjoint pieces in order of time."""
+A ``Timeline`` is disjoint pieces in order of time: their starts, ends and rows, as int64 arrays of the same shape.
+"""
 
 from __future__ import annotations
 
@@ -34,12 +35,12 @@ from perfkit_core.views.steps import partition, step_rows
 from perfkit_core.views.steps.activity import Activities, activities, step_threads
 
 _FEWEST: Final = 2
-"""With an even number of steps, the median is the mean of two."""
 
 
 @dataclass(frozen=True, slots=True)
 class Windows:
-    """Intervals [start, end) of ranks, shape (windows,), and the time ``typical_ns`` that they represent."""
+    """Intervals [start, end) of ranks, shape (windows,). ``typical_ns`` is the time that they stand for: the median
+    step, or the mean length of whole recordings."""
 
     rank: IntArray
     start_ns: IntArray
@@ -51,11 +52,11 @@ class Windows:
 
     @property
     def mean_ns(self) -> int:
-        """Mean length, rounded to ns."""
         return int(tables.rounded_division((self.end_ns - self.start_ns).sum(), len(self)))
 
     def starts_in(self, rank: IntArray, time_ns: IntArray) -> IntArray:
-        """Return the rows (of arrays of one shape) that start in a window of their rank, ascending."""
+        """Return the indices of the events that start in a window of their rank, in ascending order. Both arrays have
+        the shape (events,)."""
         rows = [np.empty(0, np.int64)]
         for number in np.unique(self.rank).tolist():
             mine = self.rank == number
@@ -68,7 +69,7 @@ class Windows:
 def middle_steps(trace: Trace) -> Windows:
     ascending, rows = np.sort(trace.ints("dur_ns")[step_rows.step_rows(trace)]), middle_rows(trace)
     count = len(ascending)
-    # the mean of the two in the middle, truncated to ns
+    # Of an even number of steps, the median is the mean of the two in the middle, truncated to ns.
     median = (int(ascending[(count - 1) // 2]) + int(ascending[count // 2])) // 2 if count else 0
     return Windows(trace.ints("rank")[rows], trace.ints("start_ns")[rows], trace.end_ns[rows], median)
 
@@ -83,7 +84,7 @@ def middle_rows(trace: Trace) -> IntArray:
 
 
 def whole_run(trace: Trace) -> Windows:
-    """Return the interval from the first to the last event of each rank, and their mean over the ranks."""
+    """Return one window for each rank, from its first to its last event."""
     activity = activities(trace)
     rows = np.flatnonzero(activity.host | activity.compute | activity.communication | activity.copy)
     code, count = select.rank_codes(trace)
@@ -95,8 +96,8 @@ def whole_run(trace: Trace) -> Windows:
 
 
 def shared_out(total_ns: Iterable[int], count: int) -> IntArray:
-    """Return sums over ``count`` windows as parts of their mean: integers that sum to the rounded mean, each within 1
-    ns of its own mean."""
+    """Divide sums over ``count`` windows by their number. The results are integers that sum to the rounded mean of the
+    total; each differs from its exact value by less than 1 ns."""
     passed = np.cumsum(np.array([0, *total_ns], np.int64))
     marks: IntArray = (2 * passed + count) // (2 * max(count, 1))
     return np.diff(marks)
@@ -106,28 +107,21 @@ Timeline = tuple[IntArray, IntArray, IntArray]
 
 
 def innermost(rows: IntArray, starts: IntArray, ends: IntArray) -> Timeline:
-    """Assign each instant to the running row that started last (of nested events the innermost)."""
+    """Assign each instant to the running event that started last, which is the innermost of nested events."""
     ordered = rows[np.lexsort((-ends[rows], starts[rows]))]
-    return _trimmed(_innermost(ordered, starts, ends, *_room(2 * len(rows) + 1)))
+    timeline: Timeline = _innermost(ordered, starts, ends)
+    return timeline
 
 
 def first_come(rows: IntArray, starts: IntArray, ends: IntArray) -> Timeline:
-    """Assign each instant to the running row that started first: a row keeps its time until its end."""
+    """Assign each instant to the running event that started first."""
     ordered = rows[np.lexsort((-ends[rows], starts[rows]))]
-    return _trimmed(_first_come(ordered, starts, ends, *_room(len(rows))))
-
-
-def _room(size: int) -> tuple[IntArray, IntArray, IntArray]:
-    return np.empty(size, np.int64), np.empty(size, np.int64), np.empty(size, np.int64)
-
-
-def _trimmed(pieces: tuple[int, IntArray, IntArray, IntArray]) -> Timeline:
-    count, start, end, row = pieces
-    return start[:count].copy(), end[:count].copy(), row[:count].copy()
+    timeline: Timeline = _first_come(ordered, starts, ends)
+    return timeline
 
 
 def under(upper: Timeline, lower: Timeline) -> Timeline:
-    """Return ``upper``, and ``lower`` in its gaps."""
+    """Merge two timelines: the pieces of ``upper``, and ``lower`` in the gaps between them."""
     if not len(upper[0]) or not len(lower[0]):
         return lower if len(lower[0]) else upper
     _, start, end, row, index = cut(lower[0], lower[1], upper)
@@ -139,9 +133,11 @@ def under(upper: Timeline, lower: Timeline) -> Timeline:
 
 
 def cut(starts: IntArray, ends: IntArray, by: Timeline) -> tuple[IntArray, IntArray, IntArray, IntArray, IntArray]:
-    """Cut windows [start, end) at the pieces of a timeline: piece of the timeline (-1: none), start, end, its row (-1:
-    none), and window of each part, the parts of a window in order of time. Windows may overlap; empty ones have no
-    parts."""
+    """Cut windows [start, end) at the pieces of a timeline.
+
+    Return for each part: index of the piece (-1 in a gap), start, end, row of the piece (-1 in a gap), and index of the
+    window. The parts are ordered by window, then by time. Windows may overlap.
+    """
     counts = _parts(starts, ends, by[0], by[1])
     room = [np.empty(int(counts.sum()), np.int64) for _ in range(4)]
     _cut(starts, ends, by[0], by[1], *room)
@@ -150,7 +146,9 @@ def cut(starts: IntArray, ends: IntArray, by: Timeline) -> tuple[IntArray, IntAr
 
 
 @compiled
-def _innermost(rows, starts, ends, first, last, owner):  # type: ignore[no-untyped-def]
+def _innermost(rows, starts, ends):  # type: ignore[no-untyped-def]
+    size = 2 * len(rows) + 1
+    first, last, owner = np.empty(size, np.int64), np.empty(size, np.int64), np.empty(size, np.int64)
     open_rows = np.empty(len(rows) + 1, np.int64)
     depth, found, now = 0, 0, np.iinfo(np.int64).min
     for k in range(len(rows) + 1):
@@ -169,18 +167,19 @@ def _innermost(rows, starts, ends, first, last, owner):  # type: ignore[no-untyp
         if k < len(rows):
             open_rows[depth] = rows[k]
             depth += 1
-    return found, first, last, owner
+    return first[:found].copy(), last[:found].copy(), owner[:found].copy()
 
 
 @compiled
-def _first_come(rows, starts, ends, first, last, owner):  # type: ignore[no-untyped-def]
+def _first_come(rows, starts, ends):  # type: ignore[no-untyped-def]
+    first, last, owner = np.empty(len(rows), np.int64), np.empty(len(rows), np.int64), np.empty(len(rows), np.int64)
     found, reach = 0, np.iinfo(np.int64).min
     for i in rows:
         if ends[i] > starts[i] and ends[i] > reach:
             first[found], last[found], owner[found] = max(starts[i], reach), ends[i], i
             reach = ends[i]
             found += 1
-    return found, first, last, owner
+    return first[:found].copy(), last[:found].copy(), owner[:found].copy()
 
 
 @compiled(steps=5)
@@ -223,13 +222,13 @@ def _cut(starts, ends, first, last, piece, begin, finish, window):  # type: igno
 
 
 EXCLUSIVE: Final = ("device_compute", "exposed_communication", "exposed_copy")
-"""The categories in which a device works, given device work."""
+"""The categories of a step in which a device works."""
 
 
 @dataclass(frozen=True, slots=True)
 class Slices:
-    """Disjoint pieces of windows, by window and time: ``window``, ``start_ns``, ``end_ns``, ``category`` (index into
-    ``categories``) and ``row`` of the event that owns it (-1: none), shape (pieces,)."""
+    """Disjoint pieces of windows, ordered by window and time, shape (pieces,). ``category`` is an index into
+    ``categories``; ``row`` is the row of the event to which the piece belongs, -1 if none."""
 
     categories: tuple[str, ...]
     window: IntArray
@@ -244,7 +243,7 @@ class Slices:
 
 
 def slices(trace: Trace, rank: IntArray, start_ns: IntArray, end_ns: IntArray) -> Slices:
-    """Return the pieces of windows [start, end) of ranks (-1: unknown); the pieces of a window sum to it."""
+    """Divide windows [start, end) of ranks into pieces, which sum to the length of their window."""
     activity = activities(trace)
     masks = _events(trace, activity)
     parts = [[np.empty(0, np.int64)] * 5]
@@ -270,7 +269,7 @@ def slices(trace: Trace, rank: IntArray, start_ns: IntArray, end_ns: IntArray) -
 
 
 def _events(trace: Trace, activity: Activities) -> Sequence[BoolArray]:
-    """Return, for each category but the last, the mask of the events that can own its time."""
+    """Return one mask for each category except the last, of the events to which its time can belong."""
     loading = activity.host & _within(trace, activity.loading) & step_threads(trace)
     if activity.on_device:
         return activity.compute, activity.communication, activity.copy, loading, activity.host
@@ -279,8 +278,8 @@ def _events(trace: Trace, activity: Activities) -> Sequence[BoolArray]:
 
 
 def categories_of_events(trace: Trace) -> IntArray:
-    """Return the category of each event's time, as in :class:`Slices`, unless another takes precedence, shape (rows,);
-    for events that own no time, such as steps, that of no event."""
+    """Return the category of each event, as an index into ``Slices.categories``, shape (rows,). Events to which no time
+    can belong, such as steps, have the last category."""
     masks = _events(trace, activities(trace))
     first: IntArray = np.argmax([*masks, np.ones(len(trace), np.bool_)], axis=0)
     return first
@@ -299,7 +298,8 @@ def _owners(trace: Trace, activity: Activities, masks: Sequence[BoolArray], rank
 
 
 def _on_host(trace: Trace, chosen: BoolArray) -> Timeline:
-    """Return the timeline of host events: those of the first class with an event own an instant, innermost first."""
+    """Return the timeline of host events. An instant belongs to the first class with a running event, and within the
+    class to the innermost event."""
     working = chosen & _within(trace, trace.rows("kind", *OPERATOR_KINDS, RUNTIME, SYNC))
     here = step_threads(trace)
     training = working & ~here & trace.rows("phase", FORWARD, BACKWARD, OPTIMIZER)

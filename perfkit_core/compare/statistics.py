@@ -1,17 +1,19 @@
 """Steps as samples: captures, outlying steps, and the statistics of a difference with its verdict.
 
-A step of several ranks is one sample with a time for each, because steps of ranks that wait for each other are not
-independent. Captures (recordings of the same training in processes of their own) are kept apart: their differences
-show how much equal runs differ. The verdicts:
+A step of several ranks is one sample with a time for each rank, because ranks that wait for each other are not
+independent. The captures of a run (recordings of the same training by separate processes) are kept apart: their
+differences show how much equal runs differ. The verdicts:
 
-- faster, slower: the 95 % interval of the difference excludes 0, and the difference and that of the quickest steps,
-  which other processes on the machine did not disturb, are above the noise band;
-- faster (slower), perhaps noise: not so, but the whole interval is above the noise within the recordings: only more
-  recordings can decide;
-- no difference beyond noise: none of these holds;
-- too few steps to tell: a side has one step only.
+- faster, slower: the 95 % interval of the difference excludes 0, and two differences exceed the noise band: the
+  difference between the medians, and the difference between the fastest tenths of the steps, which other processes on
+  the machine did not disturb;
+- faster (slower), perhaps noise: these criteria do not hold, but the interval lies entirely above the noise within the
+  recordings. Only more recordings can decide;
+- no difference beyond noise: none of these criteria holds;
+- too few steps to tell: a side has only one step.
 
-Draws are seeded by the samples, so that swapped sides change every sign and nothing else."""
+The samples seed the random numbers, so that swapping the sides changes every sign and nothing else.
+"""
 
 from __future__ import annotations
 
@@ -39,17 +41,17 @@ PERHAPS: Final = (PERHAPS_FASTER, PERHAPS_SLOWER)
 NO_DIFFERENCE: Final = "no difference beyond noise"
 TOO_FEW: Final = "too few steps to tell"
 LEVEL: Final = 0.95
-"""Level of the interval and of the noise band."""
+"""Probability of the interval and of the noise band."""
 QUICKEST: Final = 0.1
-"""The percentile of the quickest steps that is compared."""
+"""The quantile that is compared for the fastest steps."""
 GAP_NS: Final = 1_000_000_000
-"""Gap between the captures of a pooled trace, so that their events do not overlap."""
+"""Gap between the captures in a pooled trace."""
 
 
 @dataclass(frozen=True, slots=True)
 class Capture:
-    """The steps of one recording in order of time: their numbers, shape (steps,), and ns, shape (steps,), or (steps,
-    ranks) if each rank has all of them."""
+    """The steps of one recording in order of time. ``step``: their numbers, shape (steps,). ``step_ns``: their
+    durations, shape (steps,), or (steps, ranks) if every rank recorded all steps."""
 
     source: str
     step: IntArray
@@ -57,25 +59,25 @@ class Capture:
 
     @property
     def of_ranks(self) -> bool:
-        """Whether a step has a time for each of several ranks."""
+        """Whether each step has one duration per rank."""
         return self.step_ns.ndim > 1
 
     @property
     def mean_ns(self) -> IntArray:
-        """Time of each step, the mean of its ranks rounded to ns, shape (steps,)."""
+        """Mean duration of each step over its ranks, rounded to ns, shape (steps,)."""
         if not self.of_ranks:
             return self.step_ns
         return rounded_division(self.step_ns.sum(axis=1), self.step_ns.shape[1])
 
     @property
     def outlying(self) -> BoolArray:
-        """Mask of the steps above the limits of the rule outlier-steps, shape (steps,)."""
+        """Mask of the steps above the limits of the rule ``outlier-steps``, shape (steps,)."""
         limits = Thresholds()
         return outlying(self.mean_ns, limits.outlier_sigmas, limits.outlier_share)
 
 
 def capture(trace: Trace) -> Capture:
-    """Return the samples of one trace. If ranks recorded different steps, each rank's steps are separate samples."""
+    """Return the steps of one trace. If ranks recorded different steps, the steps of each rank are separate samples."""
     rows = step_rows(trace)
     rows = rows[np.argsort(trace.ints("start_ns")[rows], kind="stable")]
     number, duration = trace.ints("step")[rows], trace.ints("dur_ns")[rows]
@@ -91,8 +93,8 @@ def capture(trace: Trace) -> Capture:
 
 
 def pooled(traces: Sequence[Trace]) -> Trace:
-    """Return captures of the same training as one trace, one after the other in time, with consecutive step numbers.
-    Raises ValueError without traces."""
+    """Concatenate captures of the same training to one trace: their times follow each other, and their step numbers are
+    consecutive. Raises ValueError if there are no traces."""
     if not traces:
         raise ValueError("no captures")
     if len(traces) == 1:
@@ -116,8 +118,8 @@ def pooled(traces: Sequence[Trace]) -> Trace:
 
 
 def outliers(sides: Mapping[str, Sequence[Capture]]) -> pd.DataFrame:
-    """Return the columns run (the side), capture (its number, from 1), step, dur_ns, median_ns (of the capture),
-    longer_ratio; in the order of the captures."""
+    """Return the outlying steps in the order of the captures: run (the side), capture (its number, from 1), step,
+    dur_ns, median_ns (median step of the capture), longer_ratio (dur_ns / median_ns - 1)."""
     rows = []
     for side, captures in sides.items():
         for number, samples in enumerate(captures, 1):
@@ -130,13 +132,16 @@ def outliers(sides: Mapping[str, Sequence[Capture]]) -> pd.DataFrame:
 
 @dataclass(frozen=True, slots=True)
 class SampleStatistics:
-    """``other`` against ``base``, in the unit of the samples (ns, and integers for steps).
+    """The difference between the samples of two sides, in the unit of the samples (ns for steps).
 
-    ``difference`` is other less base, ``low`` to ``high`` its 95 % interval (None for too few samples),
-    ``change_ratio`` the difference divided by the base (None if that is 0). ``probability_slower``: probability that a
-    sample of other is above one of base, ties half (the common language effect size; 0.5: no effect). ``cliffs_delta``:
-    the same from -1 to 1. ``noise``: the difference that equal runs may have (None: unknown). ``quickest``: difference
-    of the quickest tenth of the steps, if the verdict uses it (times). ``steps`` and ``captures`` are (base, other).
+    - ``base``, ``other``, ``difference``: the compared statistic of each side, and other minus base.
+    - ``low``, ``high``: the 95 % interval of the difference; None if there are too few samples.
+    - ``change_ratio``: the difference divided by base; None if base is 0.
+    - ``probability_slower``: the probability that a sample of other is larger than a sample of base, where ties count
+      half (the common language effect size); 0.5 means no effect. ``cliffs_delta`` is the same on a scale from -1 to 1.
+    - ``noise``: the noise band, which is the largest difference that equal runs may show; None if unknown.
+    - ``quickest``: the difference between the 10th percentiles; None if the verdict does not use it.
+    - ``steps``, ``captures``: the numbers of steps and captures of (base, other).
     """
 
     base: int
@@ -155,7 +160,7 @@ class SampleStatistics:
 
     @property
     def beyond_noise(self) -> bool:
-        """Whether the sides differ by more than chance and noise explain."""
+        """Whether the verdict is faster or slower."""
         return self.verdict in (FASTER, SLOWER)
 
 
@@ -165,13 +170,16 @@ def step_statistics(
     statistic: Statistic = np.median,
     between: float = ON_HOST,
 ) -> SampleStatistics:
-    """Compare samples: an array, or one for each capture in order of time, of shape (samples,) or (samples, ranks),
-    whose ranks are not independent. ``between``: the assumed difference of single captures
-    (:mod:`perfkit_core.compare.noise`); 0 for numbers that equal runs repeat exactly. Raises ValueError for a side
-    without samples."""
+    """Compare the samples of two sides.
+
+    A side is an array, or one array per capture, in order of time. Arrays have the shape (samples,), or (samples,
+    ranks) if the ranks are not independent. ``between`` is the relative standard deviation that is assumed between
+    single captures (:mod:`perfkit_core.compare.noise`); 0 for numbers that equal runs repeat exactly. Raises ValueError
+    for a side without samples.
+    """
     sides = _captures(base), _captures(other)
     pools = [pool(side) for side in sides]
-    level = [int(statistic(samples)) for samples in pools]  # truncated to ns, as in the other tables
+    level = [int(statistic(samples)) for samples in pools]  # truncated to ns, as in all tables
     low, high = interval(*sides, statistic, LEVEL)
     noise = noise_band(*sides, statistic, between)
     delta = cliffs_delta(pools[0], pools[1])
@@ -179,7 +187,7 @@ def step_statistics(
     quickest = None
     if between > 0:
         fast = [float(np.quantile(samples, QUICKEST)) for samples in pools]
-        # None if both are 0: most steps lack it, and only some have a value
+        # If both are 0, most steps have no such time, and the fastest steps show nothing.
         quickest = fast[1] - fast[0] if any(fast) else None
     seen = noise_band(*sides, statistic, between=0.0)
     return SampleStatistics(
@@ -216,12 +224,13 @@ def _verdict(
 
 
 def of_steps(base: Samples, other: Samples, between: float = ON_HOST) -> SampleStatistics | None:
-    """Return the statistics of steps, None if a side has none."""
+    """Return the statistics of the steps, or None if a side has no steps."""
     return step_statistics(base, other, between=between) if count(base) and count(other) else None
 
 
 def cliffs_delta(base: npt.NDArray[Any], other: npt.NDArray[Any]) -> float:
-    """Return how much more often a sample of other is above one of base than below it, over all pairs (Cliff 1993)."""
+    """Return the share of all pairs of samples in which other is larger, minus the share in which base is larger (Cliff
+    1993)."""
     ordered = np.sort(base)
     below = np.searchsorted(ordered, other, "left").sum()
     above = (len(base) - np.searchsorted(ordered, other, "right")).sum()

@@ -55,11 +55,11 @@ def test_the_gate_decides_the_exit_code(perfkit, runs: Path, tmp_path: Path) -> 
 def test_single_captures_need_the_noise_of_the_machine(perfkit, runs: Path) -> None:
     code, out, err = perfkit("compare", runs / "main-0", runs / "change-0", "--fail-on", "step_time > 3%")
     assert (code, err) == (0, "perfkit: gate within noise: step_time > 3%\n")
-    assert "Gate: passed; exceeded, but not beyond noise: step_time > 3%." in out
+    assert "Gate: passed; limit exceeded, but not beyond noise: step_time > 3%." in out
     assert "within noise" in out
     (verdict,) = [line for line in out.splitlines() if "the median step takes 22.0 ms instead of 20.0 ms" in line]
     assert verdict.startswith("Possibly slower (machine noise cannot be ruled out): ")
-    assert verdict.endswith("; record three captures of each.")
+    assert verdict.endswith("; record three captures of each run.")
     assert "Several captures of each side, or a known --noise" in out
 
 
@@ -68,7 +68,7 @@ def test_a_gate_with_too_few_steps_cannot_tell(perfkit, tmp_path: Path) -> None:
         record(tmp_path / name, [ms])
     code, out, err = perfkit("compare", tmp_path / "main", tmp_path / "change", "--fail-on", "step_time > 3%")
     assert (code, err) == (0, "perfkit: gate cannot tell: step_time > 3%\n")
-    assert "Gate: cannot tell; exceeded, but with too few steps or captures to rule out noise: step_time > 3%." in out
+    assert "Gate: cannot tell; limit exceeded, but too few steps or captures to rule out noise: step_time > 3%." in out
 
 
 def test_pooled_captures_are_not_called_by_the_first_alone(perfkit, runs: Path) -> None:
@@ -133,7 +133,7 @@ def test_what_is_new_since_an_earlier_pair(perfkit, runs: Path, tmp_path: Path) 
     assert content["step_time"]["difference"] == -8_000_000
     code, out, _ = perfkit(*given, "--format", "markdown")
     assert "New: other became 2.00 ms slower relative to base since the earlier pair" in out
-    assert "## What is new, by cause" in out
+    assert "## New differences by cause" in out
     code, _, err = perfkit("compare", *sorted(runs.glob("main-*")), "--against", theirs, theirs)
     assert (code, err.startswith("perfkit: error: --against requires two runs, not 3")) == (2, True)
 
@@ -160,7 +160,7 @@ def test_the_same_work(perfkit, runs: Path) -> None:
     assert perfkit(*given, "--fail-on", "step_time > 3%").code == 1
     assert perfkit(*given, "--fail-on", "step_time > 3%", "--per", "sample").code == 0
     out = perfkit("compare", runs / "main-0", runs / "change-0", "--samples", "10,20").out
-    assert "The steps do different amounts of work: 10 and 20 samples in base and other (as given)." in out
+    assert "The steps do different amounts of work: 10 samples in base and 20 samples in other (as given)." in out
 
 
 @pytest.mark.parametrize(

@@ -9,7 +9,7 @@ import pytest
 
 from perfkit_core.compare.attribute.attribute import attribute
 from perfkit_core.compare.attribute.causes import REST, by_family, by_kernel, by_layer, causes, waterfall
-from perfkit_core.compare.explanation import attribution_sections, explained
+from perfkit_core.compare.explanation import MEAN, attribution_sections, explained
 from perfkit_core.compare.report import comparison_report
 from perfkit_core.model.trace import Trace
 from perfkit_core.readers.load import load
@@ -68,17 +68,18 @@ def test_it_says_on_how_many_steps_the_causes_rest() -> None:
     work = [host("mm", "operator", i * 100, 50, phase="forward") for i in range(7)]
     found = attribution_sections(explained(trace(steps + work), trace(steps[:2] + work[:2])))
     (section,) = (one for one in found if one.name == "causes")
-    assert rendered(section.lines) == ("Mean of the steps nearest to the median: 4 of 7 in base, 2 of 2 in other.",)
+    line = "Mean of the steps nearest to the median: 4 of the 7 steps of base, and 2 of the 2 steps of other."
+    assert rendered(section.lines) == (line,)
 
 
 def test_it_says_of_what_the_times_are_the_mean() -> None:
     """Of whole recordings there is no mean."""
     stepped = {one.name: one.note for one in comparison_report(run(1, 1, 1), run(2, 1, 1)).sections}
-    assert stepped["layers"] == "Mean of the middle steps. The time of each layer without the layers in it."
-    assert stepped["families"] == stepped["attribution"] == "Mean of the middle steps."
-    assert stepped["step_parts"].startswith("The median step as the mean of the middle steps, ")
-    assert stepped["waterfall"].startswith("From median to median: ")
-    assert stepped["phases"] == "Mean host time and calls of a step."
+    assert stepped["layers"] == f"{MEAN} The time of a layer excludes the layers inside it."
+    assert stepped["families"] == stepped["attribution"] == MEAN
+    assert stepped["step_parts"].startswith("Mean wall-clock time of the middle steps ")
+    assert stepped["waterfall"].endswith(" the difference between the median steps.")
+    assert stepped["phases"] == "Mean host time and calls per step."
     whole = trace([host("mm", "operator", 0, 5, module="fc"), host("act", "operator", 5, 5, module="fc")])
     notes = " ".join(one.note for one in comparison_report(whole, run(1, 1, 1)).sections)
     assert "Mean" not in notes

@@ -6,7 +6,7 @@ import numpy as np
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from perfkit_core.compare.attribute.attribute import count_effects
+from perfkit_core.compare.attribute.attribute import count_effect
 from perfkit_core.compare.slices import Timeline, cut, first_come, innermost, shared_out, under
 
 SPANS = st.lists(st.tuples(st.integers(0, 30), st.integers(0, 12)), max_size=8)
@@ -74,11 +74,8 @@ NS = st.integers(0, 10**15)
 @settings(max_examples=200)
 @given(NS, NS, COUNTS, COUNTS, st.integers(1, 9), st.integers(1, 9))
 def test_count_effects_change_their_sign_with_the_sides(t0: int, t1: int, c0: int, c1: int, n0: int, n1: int) -> None:
-    def effect(*values: int) -> int:
-        return int(count_effects(*(np.array([v]) for v in values[:4]), *values[4:])[0])
-
-    found = effect(t0, t1, c0, c1, n0, n1)
-    assert found == -effect(t1, t0, c1, c0, n1, n0)
+    found = count_effect(t0, t1, c0, c1, n0, n1)
+    assert found == -count_effect(t1, t0, c1, c0, n1, n0)
     if c0 and c1:
         exact = (c1 / n1 - c0 / n0) * (t0 * n0 / c0 + t1 * n1 / c1) / 2
         assert abs(found - exact) <= 1 + abs(exact) * 1e-12

@@ -91,7 +91,7 @@ def test_what_a_comparison_finds_is_asked_of_it(torch_run: Trace, paddle_run: Tr
 def test_the_unmatched_share_is_told(torch_run: Trace, paddle_run: Trace) -> None:
     report = comparison_report(torch_run, paddle_run)
     share = report.data["matched_share"]["other"]["unmatched"]["cpu"]
-    assert f"Unmatched in other: {format_ratio(share)} of cpu operator time." in rendered(report.headline)
+    assert f"Unmatched in other: {format_ratio(share)} of host operator time." in rendered(report.headline)
     assert [section.name for section in report.sections] == [
         "waterfall", "steps", "step_time", "statistics", "step_parts", "causes", "layers", "families", "kernels",
         "attribution", "matched", "unmatched", "phases", "overview", "operators",

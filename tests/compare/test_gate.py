@@ -66,11 +66,11 @@ def test_rows_may_hold_anything() -> None:
         ("step_time > fast", "is not a condition"),
         ("step_time.p99 > 3%", "'step_time' is not a number"),
         ("operators > 3%", "'operators' is not a number"),
-        ("step_time > 5MB", "MB does not suit step_time; %, ns, µs, ms, s, us"),
-        ("step_time > 3", "the limit of step_time needs a unit; %, ns, µs, ms, s, us"),
-        ("memory.allocated_bytes > 5ms", "ms does not suit allocated_bytes"),
-        ("step_time > -3%", "in the other direction"),
-        ("step_time < 3%", "in the other direction"),
+        ("step_time > 5MB", "MB is not a unit of step_time; use %, ns, µs, ms, s, us"),
+        ("step_time > 3", "the limit of step_time needs a unit; use %, ns, µs, ms, s, us"),
+        ("memory.allocated_bytes > 5ms", "ms is not a unit of allocated_bytes"),
+        ("step_time > -3%", "the sign of the limit in --fail-on 'step_time > -3%' contradicts >"),
+        ("step_time < 3%", "contradicts <; write > 3% for an increase, or < -3% for a decrease"),
     ],
 )
 def test_what_is_no_condition_is_told(text: str, told: str) -> None:
@@ -275,8 +275,8 @@ def test_a_guard_against_a_leak_passes_where_nothing_leaks(row: str, kept: int) 
 @pytest.mark.parametrize(
     ("number", "told"),
     [
-        ("memory_leaks.bytes[fw::ad]", "in memory_leaks, and no recorded event has this name; known: none"),
-        ("memory_places.peak_bytes[fw::add]", "no row 'fw::add' in memory_places; known: 0, cpu"),
+        ("memory_leaks.bytes[fw::ad]", "in memory_leaks, and no recorded event has this name; existing rows: none"),
+        ("memory_places.peak_bytes[fw::add]", "no row 'fw::add' in memory_places; existing rows: 0, cpu"),
     ],
 )
 def test_a_guard_that_can_never_fail_is_told(number: str, told: str) -> None:
@@ -331,12 +331,15 @@ def test_shares_are_compared_as_shares() -> None:
     ("condition", "told"),
     [
         ("nothing.calls > 3%", "unknown view 'nothing'; known: "),
-        ("operators.speed > 3%", "operators has no number 'speed'; known: calls, "),
-        ("operators.self_cpu_ns[relu] > 3%", "no row 'relu' in operators; known: fw::matmul"),
+        ("operators.speed > 3%", "operators has no number 'speed'; columns with numbers: calls, "),
+        ("operators.self_cpu_ns[relu] > 3%", "no row 'relu' in operators; existing rows: fw::matmul"),
         ("steps.start_ns > 3%", None),
         ("operators.self_cpu_bytes[fw::matmul] > 3%", "is unknown in base"),
-        ("modules.total_cpu_ns > 3%", "modules.total_cpu_ns is unknown in base; perfkit summary shows what was"),
-        ("modules.speed > 3%", "modules has no number 'speed'; known: none, the view is empty"),
+        (
+            "modules.total_cpu_ns > 3%",
+            "modules.total_cpu_ns is unknown in base; list the recorded",
+        ),
+        ("modules.speed > 3%", "modules has no number 'speed'; columns with numbers: none, because the view is empty"),
     ],
 )
 def test_what_is_not_there_is_told(condition: str, told: str | None) -> None:
@@ -352,7 +355,7 @@ def test_what_is_not_there_is_told(condition: str, told: str | None) -> None:
 def test_totals_of_nested_operators_are_not_added_up() -> None:
     """fw::add lies inside of fw::matmul: its time would count twice."""
     with pytest.raises(
-        UsageError, match=r"operators.total_cpu_ns is not one number: 2 rows; select one of them in brackets"
+        UsageError, match=r"is not a single number, because it has 2 rows; select one of the rows in brackets"
     ):
         judged("operators.total_cpu_ns > 3%", small_trace(), small_trace())
     found = judged("operators.self_cpu_ns > 3%", small_trace(), small_trace())

@@ -8,8 +8,7 @@ import pytest
 
 from perfkit_core.compare.attribute.attribute import BESIDE_MEDIAN
 from perfkit_core.compare.attribute.causes import label
-from perfkit_core.compare.attribute.leaves import nothing_before as before
-from perfkit_core.compare.attribute.leaves import outside
+from perfkit_core.compare.attribute.leaves import nothing_before
 from perfkit_core.compare.pair import LONGEST, distinguishing
 from perfkit_core.language.messages import speaking
 
@@ -57,8 +56,11 @@ def row(
         (row("(outside operators)", "copy", category="exposed_copy"), "copy outside operators, forward, exposed copy"),
         (row("(no launch recorded)", "matmul", "(no phase)"), "matmul without a recorded launch, on the device"),
         (row("read#_Iter.__next__", category="launch_and_host"), "read#_Iter.__next__, forward, on the host"),
-        (row(before("__next__"), "(nothing recorded)", "other", "idle"), "nothing recorded before __next__"),
-        (row(before(""), "(nothing recorded)", "", "idle"), "nothing recorded until the end"),
+        (
+            row("(nothing recorded before __next__)", "(nothing recorded)", "other", "idle"),
+            "nothing recorded before __next__",
+        ),
+        (row("(nothing recorded until the end)", "(nothing recorded)", "", "idle"), "nothing recorded until the end"),
     ],
 )
 def test_a_cause_is_said_in_words(cause: dict[str, str], said: str) -> None:
@@ -71,5 +73,4 @@ def test_a_part_named_as_its_category_is_printed_once() -> None:
 
 
 def test_time_before_python_code_has_one_pair_of_parentheses() -> None:
-    assert before(outside("python")) == "(nothing recorded before Python code)"
-    assert outside("forward") == "(outside operators)"
+    assert nothing_before("(Python code)") == "(nothing recorded before Python code)"

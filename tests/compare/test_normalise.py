@@ -62,7 +62,9 @@ def test_work_is_given_recorded_or_told_by_shapes() -> None:
     assert work(trace, SAMPLE, 7) == Work(SAMPLE, Fraction(7), "given")
     assert work(trace, SAMPLE) == Work(SAMPLE, Fraction(48), "recorded")
     assert work(small_trace(), SAMPLE) is None
-    with pytest.raises(UsageError, match="the number of tokens per step is unknown; --tokens A,B"):
+    with pytest.raises(
+        UsageError, match="the number of tokens per step is unknown; give the numbers with --tokens A,B"
+    ):
         pair([trace], [trace], Asked(TOKEN))
 
 

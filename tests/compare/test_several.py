@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pandas as pd
 
+from perfkit_core.compare.explanation import OF_PARTS
 from perfkit_core.compare.gate.conditions import parsed
 from perfkit_core.compare.multi_run import Run, multi_run_report
 from perfkit_core.compare.pair import Asked
@@ -54,7 +55,7 @@ def test_the_first_rows_of_every_step_are_of_all_runs() -> None:
 
 def test_what_is_said_of_a_picture_stands_where_it_is_drawn() -> None:
     found = report(*three())
-    said = "Each point is a step, the vertical line the median of the run"
+    said = "Each point is a step, and the vertical line is the median of the run"
     assert said in page.render(found)
     assert said not in text.render(found) + markdown.render(found)
 
@@ -82,8 +83,8 @@ def test_parts_are_those_of_the_median_step_as_between_two_runs() -> None:
     of_two = table(comparison_report(one, two, Asked(noise=0.01)), "step_parts").set_index("category")
     assert of_two["base_ns"].to_dict() == parts["a_ns"].to_dict()
     notes = {section.name: section.note for section in found.sections}
-    assert notes["step_parts"] == "The median step as the mean of the middle steps, each instant once."
-    assert notes["phases"] == "Mean time of a step on the host."
+    assert notes["step_parts"] == OF_PARTS
+    assert notes["phases"] == "Mean time per step on the host."
 
 
 def test_a_run_without_steps_has_no_column_of_steps() -> None:
@@ -92,7 +93,7 @@ def test_a_run_without_steps_has_no_column_of_steps() -> None:
     assert table(found, "step_parts")["none_ns"].isna().all()
     rows = table(found, "runs").set_index("run")
     assert pd.isna(rows.loc["none", "median_step_ns"])
-    assert rendered(found.headline)[-1] == "none: no steps to compare."
+    assert rendered(found.headline)[-1] == "none: the run or the base has no steps."
 
 
 def test_the_gate_asks_every_run() -> None:

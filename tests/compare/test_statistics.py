@@ -205,14 +205,14 @@ def test_busy_neighbours_do_not_lengthen_the_quickest_steps() -> None:
     assert told.startswith(
         "Possibly slower (machine noise cannot be ruled out): the median step takes 199 ms instead of 100"
     )
-    assert told.endswith("and the quickest steps differ by only 1.00 ms; record three captures of each.")
+    assert told.endswith("and the fastest steps differ by only 1.00 ms; record three captures of each run.")
     assert step_statistics(base, 2 * base, between=0.02).verdict == SLOWER
     assert step_statistics([base] * 3, [busy] * 3).verdict == SLOWER
     wide = [base, base + 5 * MS, base - 5 * MS]
     assert step_statistics(wide, [one + 100 * MS for one in wide]).verdict == SLOWER
     several = step_statistics(wide, [busy + 5 * MS, busy, busy - 5 * MS])
     assert several.verdict == PERHAPS_SLOWER
-    assert str(step_sentence(several)).endswith("; record more captures of each.")
+    assert str(step_sentence(several)).endswith("; record more captures of each run.")
 
 
 def test_what_few_steps_have_is_not_asked_of_the_quickest() -> None:

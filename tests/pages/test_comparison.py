@@ -112,7 +112,7 @@ def test_a_run_against_itself_has_nothing_but_the_sentence(opened: Opened, tmp_p
     run = recorded(tmp_path / "run", STEADY)
     page = opened(written(tmp_path, "compare", run, run))
     expect(page.locator("h1")).to_have_text("run against itself")
-    expect(page.locator(".headline li").first).to_have_text("The median step takes 20.0 ms in both.")
+    expect(page.locator(".headline li").first).to_have_text("The median step takes 20.0 ms in both runs.")
     first = page.locator("main section").first
     expect(first.locator(".empty")).to_have_text("Nothing differs.")
     expect(first.locator("table, .chart")).to_have_count(0)
@@ -147,7 +147,7 @@ def test_what_is_new_stands_first(opened: Opened, tmp_path: Path) -> None:
     )
     page = opened(written(tmp_path, "compare", theirs, new, "--against", theirs, old, "--noise", "1%"))
     expect(page.locator(".headline li").first).to_contain_text("New: other became 9.00 ms slower relative to base")
-    bars = drawn(page, "What is new").evaluate("chart => chart.calcdata[0].map((bar) => bar.s1)")
+    bars = drawn(page, "New differences").evaluate("chart => chart.calcdata[0].map((bar) => bar.s1)")
     assert [bars[0], bars[-1]] == [-30, -21]
     expect(page.locator(".sides tbody th")).to_have_count(4)
 

@@ -1,1 +1,1 @@
-"""Alignment of two runs: their corresponding layers, operators and device work."""
+"""Alignment of two runs: which layers, operators and device work correspond to each other."""

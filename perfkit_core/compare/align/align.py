@@ -1,14 +1,15 @@
-"""Alignment of two runs: the operators and device work that correspond to each other, level by level.
+"""Alignment of two runs: which operators and which device work correspond to each other.
 
-An ``add`` right after a matrix product or convolution (maybe after a reshape of the bias), or an ``add_grad`` right
-before its gradient, may be its bias: frameworks add it inside or after the product. One run alone cannot decide this,
-since a residual connection looks the same. So products are only matched with additions that have no counterpart of
-their own.
+Operators are matched in several levels, from the same operator in the same layer to the same family. One special case
+is a bias: some frameworks add it inside a matrix product or convolution, others with an ``add`` right after the product
+(perhaps after a reshape of the bias), and with an ``add_grad`` right before its gradient. A single run does not show
+whether such an addition is a bias or a residual connection. So an addition is matched with a product of the other run
+only if it has no other counterpart.
 
-The aligned share of the step is that of the exclusive slices of the middle steps. Time of an operator counts on the
-level on which it was matched. Time outside of operators (Python, annotations, the data loader, gaps) counts on the
-level ``layer`` if both runs have such time of the same category, layer and phase, and on the level ``operator`` for the
-same category and phase.
+The matched share of the step is measured on the exclusive partition of the middle steps
+(:mod:`perfkit_core.compare.slices`). The time of an operator counts on the level on which the operator was matched.
+Time outside operators (Python, annotations, the data loader, gaps) counts on the level ``layer`` if both runs have such
+time with the same category, layer and phase, or else on the level ``operator`` if the category and phase are the same.
 """
 
 from __future__ import annotations
@@ -24,6 +25,7 @@ from perfkit_core.algorithms.arrays import NO_ROW, BoolArray, Codes, IntArray
 from perfkit_core.compare.align.layer_match import match_layers
 from perfkit_core.compare.align.units import Units, piece_phases, unit_times, units
 from perfkit_core.compare.slices import Windows, middle_steps, shared_out, slices, whole_run
+from perfkit_core.language.messages import SIDES
 from perfkit_core.model.schema import DEVICE_WORK, OTHER
 from perfkit_core.model.trace import Trace
 from perfkit_core.operators.names import GRADIENT_SUFFIX
@@ -34,9 +36,8 @@ from perfkit_core.views.tables import group
 
 KEYS: Final = ("layer", "operator", "shape", "dtype", "phase", "family")
 PRODUCT: Final = "product"
-"""Additional key: the product that an operator is, or may be part of."""
+"""Additional key: the matrix product or convolution that an operator is, or to which it may add the bias."""
 MEASURES: Final = ("calls", "cpu_ns", "device_ns")
-SIDES: Final = ("base", "other")
 UNMATCHED: Final = "unmatched"
 LEVELS: Final[dict[str, tuple[tuple[str, ...], ...]]] = {
     "layer": (("layer", "operator", "phase"), ("layer", "family", "phase"), ("layer", "phase")),
@@ -45,17 +46,20 @@ LEVELS: Final[dict[str, tuple[tuple[str, ...], ...]]] = {
     "family_phase": (("family", "phase"),),
     "family": (("family",),),
 }
-"""Level → sets of keys that items must share; each set leaves the unmatched items to the next."""
-_AS_A_WHOLE: Final = (("layer", "phase"), (PRODUCT, "phase"))
-"""Keys by which items also match items that have a match already: the time of a layer as a whole, and a bias added
-outside of the other side's product. Other keys would hide that one side has more, such as one more layer."""
+"""Level → sets of keys. Items of both runs match if all keys of a set are equal; the sets are tried in this order, each
+on the items that are still unmatched."""
+_WITH_MATCHED: Final = (("layer", "phase"), (PRODUCT, "phase"))
+"""Key sets by which an unmatched item may also match an item that already has a match: to compare the total time of a
+layer, and to match a bias with a product. Other key sets would hide that one run has more work, such as one more layer.
+"""
 _OUTSIDE: Final = {"layer": ["category", "phase", "layer"], "operator": ["category", "phase"]}
-"""Level → keys for time outside of operators."""
+"""Level → keys that time outside operators must share."""
 _HOST: Final = ("framework", "launch_and_host", "idle")
-"""One category here: whether Python code between operators appears as an event depends on the framework's recording."""
+"""Categories that are merged for matching, because frameworks differ in whether they record Python code between
+operators as an event."""
 _PRODUCTS: Final = ("matmul", "linear", "bmm", "conv", "conv_transpose")
 _ADD, _BETWEEN, _STORED = "add", "reshape", "accumulate_grad"
-"""A bias gradient is stored when computed, between the gradients of the sum and of the product."""
+"""The gradient of a bias is stored (``accumulate_grad``) between the gradients of the addition and of the product."""
 
 Shares = dict[str, dict[str, dict[str, float | None]]]
 
@@ -64,11 +68,13 @@ Shares = dict[str, dict[str, dict[str, float | None]]]
 class Alignment:
     """The corresponding parts of two runs.
 
-    ``rows``: level (the first on which the sides match: layer, operator_shape, operator, family_phase, family; else
-    unmatched), layer, operator, shape, dtype, phase, family (missing if not used), base_calls, other_calls, then for
-    cpu and device base_…_ns, other_…_ns, difference_…_ns: of one step if ``per_step``, else of the run.
-    ``matched_share``: side → level → {"cpu", "device", "step"} → share of the operators' host time, of device work and
-    of the step that is matched up to this level, None without such time. The level ``unmatched`` holds the rest.
+    - ``per_step``: whether calls and times are means over the steps; otherwise they are of the whole recording.
+    - ``rows``: level (the first on which the items match: layer, operator_shape, operator, family_phase or family; else
+      unmatched); layer, operator, shape, dtype, phase, family (each missing if its level does not use it); base_calls,
+      other_calls; base_cpu_ns, other_cpu_ns, difference_cpu_ns, base_device_ns, other_device_ns, difference_device_ns.
+    - ``matched_share``: side → level → "cpu", "device" or "step" → share of the host operator time, of the device work
+      and of the wall-clock time that is matched on this level or an earlier one; None if there is no such time. The
+      share at the level ``unmatched`` is the rest.
     """
 
     per_step: bool
@@ -77,8 +83,7 @@ class Alignment:
 
     @property
     def matched(self) -> dict[str, dict[str, float | None]]:
-        """Side → {"cpu", "device", "step"} → share of operator time, device work and step that is matched on any
-        level."""
+        """Side → "cpu", "device" or "step" → the share that is matched on any level."""
         last = list(LEVELS)[-1]
         return {side: levels[last] for side, levels in self.matched_share.items()}
 
@@ -87,7 +92,7 @@ class Alignment:
 
 
 def align(base: Trace, other: Trace) -> Alignment:
-    """Align two runs of any frameworks; each level matches the items left by the previous ones."""
+    """Align two runs, of the same framework or of different ones."""
     traces = (base, other)
     per_step = all(len(step_rows(trace)) for trace in traces)
     counts = [len(step_rows(trace)) if per_step else 1 for trace in traces]
@@ -112,11 +117,18 @@ def align(base: Trace, other: Trace) -> Alignment:
     ]
     shares = {}
     for side, mine, theirs in zip(SIDES, times, reversed(times), strict=True):
-        by_measure: dict[str, Mapping[str, int]] = {}
-        for measure in ("cpu", "device"):
-            sums = rows[f"{side}_{measure}_ns"].groupby(rows["level"]).sum()
-            by_measure[measure] = {str(level): int(total) for level, total in sums.items()}
-        shares[side] = _shares({**by_measure, "step": by_level(mine, theirs)})
+        of_side: dict[str, dict[str, float | None]] = {level: {} for level in (*LEVELS, UNMATCHED)}
+        for measure in ("cpu", "device", "step"):
+            if measure == "step":
+                times_by_level = by_level(mine, theirs)
+            else:
+                sums = rows[f"{side}_{measure}_ns"].groupby(rows["level"]).sum()
+                times_by_level = {str(level): int(total) for level, total in sums.items()}
+            total, matched_ns = sum(times_by_level.values()), 0
+            for level, by_measure in of_side.items():
+                matched_ns = times_by_level.get(level, 0) + (0 if level == UNMATCHED else matched_ns)
+                by_measure[measure] = matched_ns / total if total else None
+        shares[side] = of_side
 
     order = {level: number for number, level in enumerate((*LEVELS, UNMATCHED))}
     largest = rows[[f"{side}_{measure}_ns" for side in SIDES for measure in ("cpu", "device")]].max(axis=1)
@@ -124,20 +136,12 @@ def align(base: Trace, other: Trace) -> Alignment:
     return Alignment(per_step, rows[columns].iloc[by].reset_index(drop=True), shares)
 
 
-def _shares(times: Mapping[str, Mapping[str, int]]) -> dict[str, dict[str, float | None]]:
-    shares: dict[str, dict[str, float | None]] = {level: {} for level in (*LEVELS, UNMATCHED)}
-    for measure, of_levels in times.items():
-        whole, reached = sum(of_levels.values()), 0
-        for level, by_measure in shares.items():
-            reached = of_levels.get(level, 0) + (0 if level == UNMATCHED else reached)
-            by_measure[measure] = reached / whole if whole else None
-    return shares
-
-
 @dataclass(frozen=True, slots=True)
 class Items:
-    """``table``: a row for each item: the keys and ``product`` (missing: unknown), calls (of all steps), cpu_ns and
-    device_ns of one step. ``of_event``: item of each event that is aligned or belongs to it (-1: none), shape (rows,).
+    """The items of a run that are matched: operators, or device work outside operators, that share all keys.
+
+    ``table`` has one row per item: the keys, ``product`` (missing if there is none), calls (in all steps), cpu_ns and
+    device_ns (means per step). ``of_event`` is the item to which each event belongs, -1 if none, shape (rows,).
     """
 
     table: pd.DataFrame
@@ -145,8 +149,8 @@ class Items:
 
 
 def items(trace: Trace, chosen: BoolArray, steps: int, layers: Mapping[str, str]) -> Items:
-    """Return the items of the chosen events; their times sum to those of the outermost operators and of all device
-    work. ``layers``: common names by path."""
+    """Return the items of the chosen events. Their times sum to the time of the outermost operators and of all device
+    work. ``layers`` maps the path of a layer to the name that both runs share."""
     operators = units(trace)
     outside = trace.rows("kind", *DEVICE_WORK) & (operators.row == NO_ROW)
     rows = np.flatnonzero((operators.own | outside) & chosen)
@@ -186,7 +190,8 @@ def _taken(codes: Codes, rows: IntArray) -> np.ndarray:
 
 
 def products(trace: Trace, operators: Units) -> np.ndarray:
-    """Return the name of the product that each operator is, or may be part of; None for others, shape (rows,)."""
+    """Return the name of the product that each operator is, or to which it may add the bias; None for other events,
+    shape (rows,)."""
     rows = np.flatnonzero(operators.own & trace.operators & ~operators.name.rows(_STORED))
     places = np.column_stack([trace.ints(name)[rows] for name in ("rank", "pid", "tid")])
     _, thread = np.unique(places, axis=0, return_inverse=True)
@@ -196,7 +201,8 @@ def products(trace: Trace, operators: Units) -> np.ndarray:
     phase = trace.codes("phase").codes[rows].astype(np.int64)
     names = np.array([*operators.name.values, None], object)[operators.name.codes[rows]]
     product_names = np.full(len(trace), None, object)
-    for suffix, step in (("", -1), (GRADIENT_SUFFIX, 1)):  # the gradient of a sum is computed first
+    # The gradient of the addition is computed before the gradient of the product.
+    for suffix, step in (("", -1), (GRADIENT_SUFFIX, 1)):
         product = np.isin(names, [name + suffix for name in _PRODUCTS])
         near = _neighbour(thread, phase, np.arange(len(rows)), step)
         between = (near >= 0) & (names[near] == _BETWEEN + suffix)
@@ -208,7 +214,8 @@ def products(trace: Trace, operators: Units) -> np.ndarray:
 
 
 def _neighbour(thread: IntArray, phase: IntArray, at: IntArray, step: int) -> IntArray:
-    """Return the operator before (-1) or after (1) each of ``at`` if it has the same thread and phase, else -1."""
+    """Return the index ``at + step`` if that operator has the same thread and phase as the operator ``at``, else -1.
+    Shape (operators,)."""
     count = len(thread)
     near = at + step
     inside = (at >= 0) & (near >= 0) & (near < count)
@@ -219,8 +226,11 @@ def _neighbour(thread: IntArray, phase: IntArray, at: IntArray, step: int) -> In
 
 
 def meet(base: pd.DataFrame, other: pd.DataFrame) -> tuple[pd.DataFrame, tuple[np.ndarray, np.ndarray]]:
-    """Return rows of the matched items (level, shared keys, {side}_calls, {side}_cpu_ns, {side}_device_ns) and, at
-    level ``unmatched``, of the others; and for each side the level of each of its items."""
+    """Match the items of two runs, level by level.
+
+    Return a table (level, the keys of the level, {side}_calls, {side}_cpu_ns, {side}_device_ns), in which the unmatched
+    items have the level ``unmatched``, and the level of each item of base and of other, shape (items,).
+    """
     sides = (base, other)
     levels = (np.full(len(base), UNMATCHED, object), np.full(len(other), UNMATCHED, object))
     tables = []
@@ -228,11 +238,11 @@ def meet(base: pd.DataFrame, other: pd.DataFrame) -> tuple[pd.DataFrame, tuple[n
         for keys in key_sets:
             rest = []
             for side, reached in zip(sides, levels, strict=True):
-                wanted = _complete(side, keys) & (reached == UNMATCHED)
-                if PRODUCT in keys:  # only additions that may be part of a product
-                    wanted &= side["operator"] != side[PRODUCT]
-                rest.append(side[wanted])
-            candidates = [side[_complete(side, keys)] for side in sides] if keys in _AS_A_WHOLE else rest
+                mask = _complete(side, keys) & (reached == UNMATCHED)
+                if PRODUCT in keys:  # only additions, because the products have already been tried
+                    mask &= side["operator"] != side[PRODUCT]
+                rest.append(side[mask])
+            candidates = [side[_complete(side, keys)] for side in sides] if keys in _WITH_MATCHED else rest
             first, second = (pd.MultiIndex.from_frame(side[list(keys)]).unique() for side in candidates)
             common = first[first.isin(second)]
             matched = [side[pd.MultiIndex.from_frame(side[list(keys)]).isin(common)] for side in rest]
@@ -259,7 +269,7 @@ def _sums(side: pd.DataFrame, keys: Sequence[str], name: str) -> pd.DataFrame:
 
 
 def _shaped(table: pd.DataFrame, level: str) -> pd.DataFrame:
-    """Return all columns: keys as text, missing if not used; a side without items has 0 calls and 0 ns."""
+    """Add the missing columns of the table of :func:`meet`: keys are missing values, calls and times are 0."""
     columns: dict[str, object] = {"level": level}
     for key in KEYS:
         missing = pd.Series([pd.NA] * len(table), dtype=object)
@@ -273,8 +283,8 @@ def _shaped(table: pd.DataFrame, level: str) -> pd.DataFrame:
 def exclusive_times(
     trace: Trace, windows: Windows, items: Items, levels: np.ndarray, layers: Mapping[str, str]
 ) -> pd.DataFrame:
-    """Return the columns level (missing outside of operators), category, phase, layer, ns: sums over the windows.
-    ``layers``: common names by path."""
+    """Return the exclusive time in the windows by level (missing outside operators), category, phase and layer.
+    ``layers`` maps the path of a layer to the name that both runs share."""
     pieces = slices(trace, windows.rank, windows.start_ns, windows.end_ns)
     item = np.append(items.of_event, -1)[pieces.row]
     outside = (pieces.row == NO_ROW) | (units(trace).row[pieces.row] == NO_ROW) & (item < 0) if len(trace) else item < 0
@@ -295,7 +305,8 @@ def exclusive_times(
 
 
 def by_level(mine: pd.DataFrame, theirs: pd.DataFrame) -> dict[str, int]:
-    """Return the time of ``mine`` by level, with time outside of operators as in the module's docstring."""
+    """Return the time of ``mine`` by level. Time outside operators is matched with that of ``theirs``, as described at
+    the top of this module."""
     level = mine["level"].astype(object)
     outside = theirs[theirs["level"].isna()]
     for name, keys in _OUTSIDE.items():

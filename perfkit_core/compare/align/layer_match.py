@@ -1,15 +1,17 @@
 """Matching of the layers of two runs.
 
-Layers of the same name below the same layer match. The others below matched layers are aligned in order by their
-likeness: names, operator families inside, and number of layers inside. Wrappers of one side around the model
-(``module.``, ``model.``) are ignored if that matches more layers. The alignment is global, by dynamic programming: of
-all pairings without crossings the one with the largest sum of likeness, without pairs below ``least``.
+The models of both runs are walked from the top. Inside two matched layers, child layers of the same name match. The
+remaining child layers are aligned in their order, by the similarity of their names, of the operator families inside
+them, and of their numbers of child layers. The alignment is global (dynamic programming): of all pairings without
+crossings, it is the one with the largest sum of similarities, without pairs below a minimum. Wrappers around the model
+in one of the runs (``module.``, ``model.``) are ignored if more layers match without them.
 """
 
 from __future__ import annotations
 
 import re
 from collections import defaultdict
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from difflib import SequenceMatcher
 from functools import lru_cache
@@ -25,13 +27,15 @@ from perfkit_core.model.trace import Trace
 from perfkit_core.runtime.compile import compiled
 
 LEAST_LIKENESS: Final = 0.35
-"""Least likeness of a pair: less than half a name in common, or than equal contents."""
+"""Minimum similarity of a pair, from 0 to 1. Pairs with less have neither half a name nor their contents in common."""
 _WRAPPERS: Final = 3
-"""Layers around a model that are ignored; more do not occur in practice."""
+"""Maximum number of wrappers around a model that are ignored; more do not occur in practice."""
 _TOO_MANY: Final = 250_000
-"""Pairs of unmatched siblings beyond which only equal names count: such a layer is a list of equal ones."""
+"""If two layers have more pairs of unmatched child layers, only equal names match, because such layers are lists of
+equal elements."""
 _NAME, _CONTENTS, _SIZE = 0.5, 0.3, 0.2
-"""Weights of likeness: a name says more than the operators, and those more than the number of layers."""
+"""Weights of the similarity: a name says more than the operators, and the operators say more than the number of child
+layers."""
 _NUMBERED: Final = re.compile(r"^(.*?)_?(\d+)$")
 
 Pairs = list[tuple[str, str]]
@@ -39,7 +43,7 @@ Pairs = list[tuple[str, str]]
 
 @dataclass(slots=True)
 class Layer:
-    """One component of the path ``path``. ``first``: row of its first event; ``families``: of the operators inside."""
+    """A layer with its child layers. ``first``: row of its first event; ``families``: operator families inside it."""
 
     name: str
     path: str
@@ -47,20 +51,20 @@ class Layer:
     families: set[str] = field(default_factory=set)
     children: dict[str, Layer] = field(default_factory=dict)
 
-    @property
-    def in_order(self) -> list[Layer]:
-        """The child layers in order of appearance."""
-        return sorted(self.children.values(), key=lambda layer: (layer.first, layer.name))
+    def children_without(self, names: Mapping[str, Layer]) -> list[Layer]:
+        """Return the child layers with other names, in the order of their first events."""
+        children = [layer for layer in self.children.values() if layer.name not in names]
+        return sorted(children, key=lambda layer: (layer.first, layer.name))
 
     @property
     def stem(self) -> str:
-        """The name without its number, in small letters and digits only."""
+        """The name in lower case, without its number, punctuation and underscores."""
         numbered = _NUMBERED.match(self.name)
         return re.sub(r"[^a-z0-9]+", "", (numbered[1] if numbered else self.name).lower())
 
 
 def layer_tree(trace: Trace) -> Layer:
-    """Return a nameless root above the layers of a run; without children if none were recorded."""
+    """Return a nameless layer whose children are the outermost layers of the run."""
     root = Layer("", "", -1)
     module = trace.codes("module")
     if not module.values:
@@ -75,12 +79,12 @@ def layer_tree(trace: Trace) -> Layer:
     rows = np.flatnonzero(module.codes >= 0)
     first = groupby.first_rows(module.codes[rows].astype(np.int64), len(module.values))
     for code, path in enumerate(module.values):
-        if first[code] == len(rows):  # no event is in it
+        if first[code] == len(rows):  # no event has this path
             continue
         layer, row = root, int(rows[first[code]])
         for name in path.split(separator):
-            whole = f"{layer.path}{separator}{name}" if layer.path else name
-            layer = layer.children.setdefault(name, Layer(name, whole, row))
+            full_path = f"{layer.path}{separator}{name}" if layer.path else name
+            layer = layer.children.setdefault(name, Layer(name, full_path, row))
             layer.first = min(layer.first, row)
             layer.families |= families[code]
     return root
@@ -88,16 +92,12 @@ def layer_tree(trace: Trace) -> Layer:
 
 @dataclass(frozen=True, slots=True)
 class LayerMatch:
-    """The common names of the layers of both sides: path → common name; equal names match. ``matched``: the common
-    names that both sides have."""
+    """For each run, the path of every layer and the name by which it is compared. Layers of the two runs match if these
+    names are equal; ``matched`` holds the names of the matched layers."""
 
     base: dict[str, str]
     other: dict[str, str]
     matched: frozenset[str]
-
-    @property
-    def known(self) -> bool:
-        return bool(self.base and self.other)
 
 
 def match_layers(base: Trace, other: Trace) -> LayerMatch:
@@ -118,7 +118,8 @@ def match_layers(base: Trace, other: Trace) -> LayerMatch:
 
 
 def _matched(base: Layer, other: Layer) -> Pairs:
-    """Return the same pairs whichever side is the base: the side with the smaller paths is walked first."""
+    """Return the pairs of paths. The run whose paths come first in alphabetical order is walked first, so that swapping
+    the runs does not change the pairs."""
     if list(_paths(other)) < list(_paths(base)):
         return [(first, second) for second, first in _matched(other, base)]
     roots = [(base, root) for root in _wrapped(other)] + [(root, other) for root in _wrapped(base)[1:]]
@@ -135,7 +136,7 @@ def _matched(base: Layer, other: Layer) -> Pairs:
 
 
 def _wrapped(root: Layer) -> list[Layer]:
-    """Return the root, then its only child, the only child of that, and so on."""
+    """Return the root and the wrappers: its only child, the only child of that child, and so on."""
     layers = [root]
     while len(layers) <= _WRAPPERS and len(layers[-1].children) == 1:
         layers.append(next(iter(layers[-1].children.values())))
@@ -153,8 +154,7 @@ def _paths(root: Layer) -> list[str]:
 
 def _children(base: Layer, other: Layer) -> list[tuple[Layer, Layer]]:
     same = [(layer, other.children[name]) for name, layer in base.children.items() if name in other.children]
-    left = [layer for layer in base.in_order if layer.name not in other.children]
-    right = [layer for layer in other.in_order if layer.name not in base.children]
+    left, right = base.children_without(other.children), other.children_without(base.children)
     if len(left) * len(right) > _TOO_MANY:
         return same
     likeness = np.zeros((len(left), len(right)))
@@ -174,38 +174,31 @@ def _name_likeness(a: str, b: str) -> float:
 
 
 def aligned(likeness: npt.NDArray[np.float64], least: float = LEAST_LIKENESS) -> list[tuple[int, int]]:
-    """Return pairs (row, column) in ascending order. ``likeness`` has a row for each item of one sequence and a column
-    for each of the other, from 0 (nothing in common) to 1 (the same)."""
+    """Align two sequences and return the pairs (row, column) in ascending order. ``likeness`` holds the similarity of
+    each item of the first sequence (rows) to each item of the second (columns), from 0 to 1."""
     if not likeness.size:
         return []
-    gain = np.where(likeness >= least, likeness, -1.0)
-    rows, columns = _walk_back(gain, _best(gain))
+    rows, columns = _pairs(np.where(likeness >= least, likeness, -1.0))
     return list(zip(rows[::-1].tolist(), columns[::-1].tolist(), strict=True))
 
 
 @compiled(steps=5)
-def _best(gain):  # type: ignore[no-untyped-def]
+def _pairs(gain):  # type: ignore[no-untyped-def]
     n, m = gain.shape
     best = np.zeros((n + 1, m + 1))
     for i in range(n):
         for j in range(m):
             skipped = max(best[i, j + 1], best[i + 1, j])
             best[i + 1, j + 1] = max(skipped, best[i, j] + gain[i, j]) if gain[i, j] >= 0 else skipped
-    return best
-
-
-@compiled
-def _walk_back(gain, best):  # type: ignore[no-untyped-def]
-    i, j = gain.shape
-    rows, columns = np.empty(min(i, j), np.int64), np.empty(min(i, j), np.int64)
+    rows, columns = np.empty(min(n, m), np.int64), np.empty(min(n, m), np.int64)
     found = 0
-    while i and j:
-        if best[i, j] == best[i - 1, j]:
-            i -= 1
-        elif best[i, j] == best[i, j - 1]:
-            j -= 1
+    while n and m:  # walk back from the end
+        if best[n, m] == best[n - 1, m]:
+            n -= 1
+        elif best[n, m] == best[n, m - 1]:
+            m -= 1
         else:
-            i, j = i - 1, j - 1
-            rows[found], columns[found] = i, j
+            n, m = n - 1, m - 1
+            rows[found], columns[found] = n, m
             found += 1
     return rows[:found], columns[:found]

@@ -1,12 +1,13 @@
-"""The operator and the phase of events and of pieces of time.
+"""The operators that a comparison counts, and the phase of each piece of time.
 
-The operator of an event is the outermost one around it with a canonical name, else the outermost one under its native
-name. Operators that only run others (a branch, a compiled region) are ignored. Device work belongs to the operator that
-launched it. All operators of the optimizer phase are ``optimizer_update``, since frameworks split updates differently.
+An event belongs to the outermost operator around it that has a canonical name, or else to the outermost operator of any
+name. Operators that only run other operators (a branch, a compiled region) count as operators without a canonical name.
+Device work belongs to the operator that launched it. All operators of the optimizer phase are counted as
+``optimizer_update``, because frameworks divide the update differently.
 
-Time outside of operators has the phase of the label or span around it; without one the phase of the host's work before
-and after it, if the same: Python between two forward operators is forward, whether or not the framework marked the
-pass. Device time has the phase of its launch only, since a device runs work launched long before.
+Time outside operators has the phase of the annotation around it. If there is none, it has the phase of the host work
+before and after it, if these agree: Python code between two forward operators is forward, even if the framework did not
+mark the pass. Device time always has the phase of its launch, because a device runs work that was launched long before.
 """
 
 from __future__ import annotations
@@ -31,8 +32,8 @@ OPTIMIZER_UPDATE: Final = "optimizer_update"
 
 @dataclass(frozen=True, slots=True)
 class Units:
-    """``row``: row of each event's operator (-1: none); ``name``: its canonical, else native name (null outside of
-    operators); ``family`` of that name, else of the event itself, shape (rows,)."""
+    """The operator of each event, shape (rows,). ``row``: the row of the operator, -1 if none. ``name``: its canonical
+    name, else its native name; null if none. ``family``: the family of the operator, else of the event."""
 
     row: IntArray
     name: Codes
@@ -40,7 +41,7 @@ class Units:
 
     @property
     def own(self) -> BoolArray:
-        """Mask of the events that are these operators."""
+        """Mask of the operators themselves, shape (rows,)."""
         mask: BoolArray = self.row == np.arange(len(self.row))
         return mask
 
@@ -72,8 +73,8 @@ def units(trace: Trace) -> Units:
 
 
 def unit_times(trace: Trace) -> tuple[IntArray, IntArray]:
-    """Return host and device time of each of the operators of :func:`units`; of an unnamed one without the named ones
-    inside it. Shape (rows,); other rows hold their own durations."""
+    """Return the host time and the device time of each operator of :func:`units`, shape (rows,) each. If one of these
+    operators encloses another, the time of the inner one is subtracted. Rows of other events are meaningless."""
     own, parent = units(trace).own, trace.ints("parent")
     cpu, device = trace.ints("dur_ns").copy(), attribution.total_device_ns(trace).copy()
     holder = nesting.nearest_above(parent, own)
@@ -84,7 +85,8 @@ def unit_times(trace: Trace) -> tuple[IntArray, IntArray]:
 
 
 def piece_phases(trace: Trace, pieces: Slices) -> IntArray:
-    """Return the phase of each piece as codes of the column, their number if unknown, shape (pieces,)."""
+    """Return the phase of each piece, as codes of the column ``phase``, shape (pieces,). The code of an unknown phase
+    is the number of phases."""
     phase, unit = trace.codes("phase"), units(trace).row
     row = pieces.row
     holder = np.where(row == NO_ROW, NO_ROW, np.append(unit, NO_ROW)[row])
@@ -101,9 +103,7 @@ def piece_phases(trace: Trace, pieces: Slices) -> IntArray:
     return np.where(phases < 0, len(phase.values), phases)
 
 
-def _last(wanted: BoolArray, window: IntArray) -> IntArray:
-    """Return the index of the last wanted piece up to each, in its window; -1 if none."""
-    index = np.arange(len(wanted))
-    index = np.maximum.accumulate(np.where(wanted, index, -1)) if len(wanted) else index
-    same = (index >= 0) & (window[np.maximum(index, 0)] == window) if len(wanted) else wanted
-    return np.where(same, index, -1)
+def _last(mask: BoolArray, window: IntArray) -> IntArray:
+    """Return for each piece the index of the last piece of the mask up to it in the same window, -1 if none."""
+    index = np.maximum.accumulate(np.where(mask, np.arange(len(mask)), -1))
+    return np.where((index >= 0) & (window[index] == window), index, -1)

@@ -1,1 +1,1 @@
-"""Attribution of a difference between two runs to categories, layers, operators and kernels."""
+"""Attribution of the difference between two runs to categories, layers, operators and kernels."""

@@ -1,12 +1,13 @@
 """The difference between two steps as a tree, in which every level sums to the difference, to the nanosecond.
 
-The exclusive partition assigns each nanosecond of a step to one event of one category, with a phase, a layer (if both
-runs have layers), a family and an operator. So nothing is counted twice or left over.
+The exclusive partition assigns each nanosecond of a step to one event, and so to one category, phase, layer (if both
+runs have layers), family and operator. No time is counted twice or left out.
 
-Differences are due to more calls or to slower calls. With calls c and time per call a on both sides, c₁a₁ − c₀a₀ = (c₁
-− c₀)(a₀ + a₁)/2 + (a₁ − a₀)(c₀ + c₁)/2: the count effect and the per-call effect. Both terms use means of
-the two sides, so swapping the sides only changes the signs. If only one side has a call, all its time is count effect.
-The count effect is computed in exact rational numbers and rounded once; the per-call effect is the remainder.
+A difference is due to more calls or to slower calls. Let c₀ and c₁ be the numbers of calls in base and other, and a₀
+and a₁ the times per call. Then c₁a₁ − c₀a₀ = (c₁ − c₀)(a₀ + a₁)/2 + (a₁ − a₀)(c₀ + c₁)/2. The first term is the count
+effect, the second the per-call effect. Swapping the sides only changes their signs. If only one side has calls, all
+their time is count effect. The count effect is computed in exact rational numbers and rounded once; the per-call effect
+is the rest of the difference.
 """
 
 from __future__ import annotations
@@ -23,10 +24,10 @@ from perfkit_core.algorithms.arrays import NO_ROW, IntArray
 from perfkit_core.compare.align.layer_match import match_layers
 from perfkit_core.compare.attribute.leaves import CATEGORY, Leaves, leaves
 from perfkit_core.compare.slices import EXCLUSIVE, Windows, middle_steps, shared_out, whole_run
+from perfkit_core.language.messages import SIDES
 from perfkit_core.model.trace import Trace
 from perfkit_core.views.steps import activity, step_rows
 
-SIDES: Final = ("base", "other")
 STEP, RUN = "step", "run"
 OPERATOR, EVENT = "operator", "event"
 BESIDE_MEDIAN: Final = "(median less mean of the middle steps)"
@@ -35,19 +36,23 @@ COLUMNS: Final = (
     "count_effect_ns", "per_call_effect_ns", "explained_ratio",
 )  # fmt: skip
 _MOST_STEPS: Final = 100_000
-"""Calls of a step are a ratio of calls to steps, which a float determines up to this many steps."""
+"""Calls per step are a float. Up to this many steps, the exact numbers of calls and steps are recovered from it."""
 
 
 def attribute(base: Trace, other: Trace, medians: tuple[int, int] | None = None) -> pd.DataFrame:
-    """Attribute the difference of the median steps, other less base: a tree in preorder, largest differences first.
-    ``medians``: times of both sides to use instead of the medians of all steps.
+    """Attribute the difference between the median steps, other minus base.
 
-    Columns: depth; level (step, or run if not both have steps; category, phase, layer, family, operator, event or
-    kernel); name; place (device or host; missing at the top); parent (row of the table, -1 at the top); base_calls,
-    other_calls (per step; missing above operators); base_ns, other_ns, difference_ns; count_effect_ns and
-    per_call_effect_ns, which sum to the difference: of events and operators by their own calls, above them the sum over
-    the operators; explained_ratio: sum of the rows without children up to this row, divided by the whole difference
-    (missing if 0). Rows without children sum to the first row. No rows if a side has nothing to divide.
+    Return a tree in preorder, with the largest differences first. The rows without children sum to the first row. The
+    table is empty if a side has no events. ``medians`` are step times to use instead of the medians of all steps.
+
+    - depth, level: the levels are step (or run, unless both runs have steps), category, phase, layer, family, operator,
+      and event (or kernel, on a device).
+    - name; place: device or host, missing at the top; parent: row of this table, -1 at the top.
+    - base_calls, other_calls: per step; missing above operators.
+    - base_ns, other_ns, difference_ns.
+    - count_effect_ns, per_call_effect_ns: they sum to the difference. Above operators, they are sums over operators.
+    - explained_ratio: the sum of the rows without children up to this row, divided by the total difference; missing if
+      that is 0.
     """
     traces = (base, other)
     stepped = all(len(step_rows.step_rows(trace)) for trace in traces)
@@ -57,7 +62,7 @@ def attribute(base: Trace, other: Trace, medians: tuple[int, int] | None = None)
     if not all(map(len, sides)):
         return pd.DataFrame(columns=list(COLUMNS))
     names = match_layers(base, other)
-    layers = (names.base, names.other) if names.known else ({}, {})
+    layers = (names.base, names.other) if names.base and names.other else ({}, {})
     nodes = tree(*(leaves(*side) for side in zip(traces, sides, layers, strict=True)))
 
     top = STEP if stepped else RUN
@@ -82,7 +87,8 @@ def attribute(base: Trace, other: Trace, medians: tuple[int, int] | None = None)
 
 @dataclass(frozen=True, slots=True)
 class Tree:
-    """Nodes, parents before their children: ``level`` and ``name``, ``parent`` (-1: top) and columns of numbers."""
+    """The nodes of a tree, in which parents precede their children. ``parent`` is -1 at the top; ``numbers`` has one
+    row per node."""
 
     level: np.ndarray
     name: np.ndarray
@@ -94,7 +100,7 @@ def _table(nodes: Tree, sides: list[Windows], on_device: bool) -> pd.DataFrame:
     numbers, parent = nodes.numbers, nodes.parent
     difference = (numbers["other_ns"] - numbers["base_ns"]).to_numpy(np.int64)
     depth = nesting.sum_down(parent, (parent != NO_ROW).astype(np.int64))
-    # The place follows from the category, for all nodes below it: the last one up to each row.
+    # The place follows from the category. All rows from a category to the next have its place.
     device = np.isin(nodes.name, EXCLUSIVE) & (nodes.level == CATEGORY) & on_device
     place = np.where(device, "device", "host").astype(object)
     place[(nodes.level != CATEGORY) | (nodes.name == BESIDE_MEDIAN)] = ""
@@ -111,12 +117,12 @@ def _table(nodes: Tree, sides: list[Windows], on_device: bool) -> pd.DataFrame:
     for side, windows in zip(SIDES, sides, strict=True):
         calls = numbers[f"{side}_calls"].to_numpy(np.int64)
         table[f"{side}_calls"] = pd.arrays.FloatingArray(calls / len(windows), calls < 0)
-    # Rows are in preorder: a row explains the sum up to the last row below it.
+    # A row explains the sum up to its last descendant, because rows are in preorder.
     leaf = np.ones(len(parent), np.bool_)
     leaf[parent[parent != NO_ROW]] = False
     last = np.arange(len(parent)) + nesting.sum_up(parent, np.ones(len(parent), np.int64)) - 1
     explained = np.cumsum(np.where(leaf, difference, 0))[last]
-    whole = int(difference[0])
+    total = int(difference[0])
     effect = numbers["count_effect_ns"].to_numpy(np.int64)
     return table.assign(
         base_ns=numbers["base_ns"].to_numpy(np.int64),
@@ -124,13 +130,14 @@ def _table(nodes: Tree, sides: list[Windows], on_device: bool) -> pd.DataFrame:
         difference_ns=difference,
         count_effect_ns=effect,
         per_call_effect_ns=difference - effect,
-        explained_ratio=pd.arrays.FloatingArray(explained / (whole or 1), np.full(len(parent), whole == 0)),
+        explained_ratio=pd.arrays.FloatingArray(explained / (total or 1), np.full(len(parent), total == 0)),
     )
 
 
 def tree(base: Leaves, other: Leaves) -> Tree:
-    """Return nodes for every prefix of the levels, in preorder, the largest differences first, then by name. Numbers:
-    {side}_ns, {side}_calls (-1 above operators, and if not counted), count_effect_ns."""
+    """Return the tree of the leaves of both sides, in preorder. Siblings are ordered by the size of their difference,
+    then by name. Columns of the numbers: {side}_ns, {side}_calls (-1 above operators, or if calls are not counted),
+    count_effect_ns."""
     table = _merged(base, other)
     levels = [name for name in table.columns if not name.endswith(("_ns", "_calls"))]
     parts, parents, offset = [], np.full(len(table), NO_ROW, np.int64), 0
@@ -143,7 +150,7 @@ def tree(base: Leaves, other: Leaves) -> Tree:
         offset += len(first)
     level_names, name, parent = (np.concatenate([part[k] for part in parts]) for k in range(3))
     numbers = pd.concat([part[3] for part in parts], ignore_index=True)
-    # Above operators, the count effect is the sum over the operators below.
+    # Above operators, the count effect is the sum over the operators.
     effect, is_event = numbers["count_effect_ns"].to_numpy(), level_names == EVENT
     numbers["count_effect_ns"] = np.where(is_event, effect, nesting.sum_up(parent, np.where(is_event, 0, effect)))
 
@@ -158,8 +165,8 @@ def tree(base: Leaves, other: Leaves) -> Tree:
 
 
 def _merged(base: Leaves, other: Leaves) -> pd.DataFrame:
-    """Return the leaves of both sides: category, levels, then {side}_ns (of a mean window, integers that sum to it),
-    and of all windows {side}_calls (of the event) and {side}_operator_calls (missing outside of operators)."""
+    """Return the leaves of both sides: category, the levels, {side}_ns (mean per window), and over all windows
+    {side}_calls (calls of the event) and {side}_operator_calls (calls of its operator; missing outside operators)."""
     levels = [name for name in base.times.columns if name != "ns"]
     table = _joined(base.times, other.times, levels, "ns").sort_values(levels, kind="stable", ignore_index=True)
     for side, of_side in zip(SIDES, (base, other), strict=True):
@@ -190,43 +197,38 @@ def _numbers(
     if level not in (OPERATOR, EVENT):
         return sums.assign(base_calls=-1, other_calls=-1, count_effect_ns=0)
     calls = [groupby.sums(code, len(first), table[f"{side}_calls"].fillna(0).to_numpy(np.int64)) for side in SIDES]
-    if level == OPERATOR:  # its own calls if recorded, else those of its events
-        own = table[[f"{side}_operator_calls" for side in SIDES]].fillna(0).to_numpy(np.int64)[first]
-        calls = [np.where(own.any(axis=1), own[:, index], of_events) for index, of_events in enumerate(calls)]
+    if level == OPERATOR:  # the calls of the operator if they were recorded, else the calls of its events
+        of_operator = table[[f"{side}_operator_calls" for side in SIDES]].fillna(0).to_numpy(np.int64)[first]
+        recorded = of_operator.any(axis=1)
+        calls = [np.where(recorded, of_operator[:, index], of_events) for index, of_events in enumerate(calls)]
     counted = (calls[0] != 0) | (calls[1] != 0)
-    effects = count_effects(times["base"], times["other"], calls[0], calls[1], *windows)
+    rows = zip(*(column.tolist() for column in (*times.values(), *calls)), strict=True)
     return sums.assign(
         base_calls=np.where(counted, calls[0], -1),
         other_calls=np.where(counted, calls[1], -1),
-        count_effect_ns=effects,
+        count_effect_ns=np.array([count_effect(t0, t1, c0, c1, *windows) for t0, t1, c0, c1 in rows], np.int64),
     )
 
 
-def count_effects(
-    base_ns: IntArray, other_ns: IntArray, base_calls: IntArray, other_calls: IntArray, base_n: int, other_n: int
-) -> IntArray:
-    """Return the count effect of each row, shape (rows,), from times of one step and calls of ``*_n`` steps."""
-    rows = zip(base_ns.tolist(), other_ns.tolist(), base_calls.tolist(), other_calls.tolist(), strict=True)
-    return np.array([_count_effect(*row, base_n, other_n) for row in rows], np.int64)
-
-
 def with_effects(table: pd.DataFrame) -> pd.DataFrame:
-    """Add count_effect_ns and per_call_effect_ns from each row's base_ns, other_ns, base_calls and other_calls (per
-    step; missing: not counted)."""
+    """Add count_effect_ns and per_call_effect_ns, computed from base_ns, other_ns, and base_calls and other_calls (per
+    step; missing if not counted)."""
     effects = []
     calls = (table[f"{side}_calls"].fillna(0).tolist() for side in SIDES)
     for t0, t1, *of_step in zip(table["base_ns"].tolist(), table["other_ns"].tolist(), *calls, strict=True):
         c0, c1 = (Fraction(value).limit_denominator(_MOST_STEPS) for value in of_step)
-        effects.append(_count_effect(t0, t1, c0.numerator, c1.numerator, c0.denominator, c1.denominator))
+        effects.append(count_effect(t0, t1, c0.numerator, c1.numerator, c0.denominator, c1.denominator))
     count = np.array(effects, np.int64)
     return table.assign(count_effect_ns=count, per_call_effect_ns=table["other_ns"] - table["base_ns"] - count)
 
 
-def _count_effect(t0: int, t1: int, c0: int, c1: int, n0: int, n1: int) -> int:
-    if not c0 or not c1:  # all of it, since 0 calls took no time
+def count_effect(t0: int, t1: int, c0: int, c1: int, n0: int, n1: int) -> int:
+    """Return the count effect in ns. For base (0) and other (1), ``t`` is the time per step in ns, and ``c`` is the
+    number of calls in ``n`` steps."""
+    if not c0 or not c1:  # the whole difference, because 0 calls take no time
         return t1 - t0 if c0 or c1 else 0
-    # (c₁/n₁ − c₀/n₀) · (t₀n₀/c₀ + t₁n₁/c₁) / 2, over one denominator
+    # This is (c₁/n₁ − c₀/n₀) · (t₀n₀/c₀ + t₁n₁/c₁) / 2 with one denominator.
     numerator, denominator = (c1 * n0 - c0 * n1) * (t0 * n0 * c1 + t1 * n1 * c0), 2 * n0 * n1 * c0 * c1
-    # to the nearest integer, halves away from zero: symmetric in the sign
+    # Halves are rounded away from zero, so that swapping the sides only changes the sign.
     size = (2 * abs(numerator) + denominator) // (2 * denominator)
     return size if numerator >= 0 else -size

@@ -30,17 +30,20 @@ _PLACES: Final = {
     "exposed_copy": mark("exposed copy"),
     "input_wait": mark("waiting for input"),
     "launch_and_host": mark("on the host"),
-    "compute": "",  # without devices everything is on the host
+    "compute": "",  # categories of runs without device work, where all time is on the host
     "framework": "",
-    "idle": "",  # nothing was recorded, as the name says
+    "idle": "",  # the name of the cause says that nothing was recorded
 }
 
 
 def causes(attribution: pd.DataFrame) -> pd.DataFrame:
-    """Return the operators of the tree of :func:`~perfkit_core.compare.attribute.attribute` over all layers, largest
-    differences first: operator, category, place, phase, family, base_calls, other_calls (per step; missing outside of
-    operators), base_ns, other_ns, difference_ns, count_effect_ns, per_call_effect_ns (by the calls and times of the
-    row), explained_ratio (of the difference, up to this row). They sum to the difference."""
+    """Return the causes of a difference, the largest first: the operators of the tree of
+    :func:`~perfkit_core.compare.attribute.attribute.attribute`, summed over the layers. They sum to the difference.
+
+    Columns: operator, category, place, phase, family, base_calls, other_calls (per step; missing outside operators),
+    base_ns, other_ns, difference_ns, count_effect_ns, per_call_effect_ns, explained_ratio (cumulative share of the
+    difference).
+    """
     keys = ["operator", "category", "place", "phase", "family"]
     if attribution.empty:
         return pd.DataFrame(columns=[*keys, "base_calls", "other_calls", *SUMMED, "explained_ratio"])
@@ -51,8 +54,8 @@ def causes(attribution: pd.DataFrame) -> pd.DataFrame:
 
 
 def by_layer(attribution: pd.DataFrame) -> pd.DataFrame:
-    """Return the sums by layer: layer, then times, effects and explained_ratio as in :func:`causes`. No rows unless
-    both runs have layers."""
+    """Return the difference of each layer: layer, then times, effects and explained_ratio as in :func:`causes`. The
+    table is empty unless both runs have layers."""
     rows = attribution if attribution.empty else with_path(attribution)
     if rows.empty or rows["layer"].isin([NO_LAYER, ""]).all():
         return pd.DataFrame(columns=["layer", *SUMMED, "explained_ratio"])
@@ -61,7 +64,8 @@ def by_layer(attribution: pd.DataFrame) -> pd.DataFrame:
 
 
 def by_family(attribution: pd.DataFrame) -> pd.DataFrame:
-    """Return the sums of the causes by family (else the category) and place, as in :func:`causes`."""
+    """Return the difference of each family on each place: family (the category if there is no family), place, then
+    times, effects and explained_ratio as in :func:`causes`."""
     if attribution.empty:
         return pd.DataFrame(columns=["family", "place", *SUMMED, "explained_ratio"])
     rows = causes(attribution)
@@ -70,8 +74,8 @@ def by_family(attribution: pd.DataFrame) -> pd.DataFrame:
 
 
 def by_kernel(attribution: pd.DataFrame) -> pd.DataFrame:
-    """Return kernels and copies over all phases, layers and operators: kernel, family, base_calls, other_calls (per
-    step), base_ns, other_ns (not hidden by earlier ones), difference_ns. No rows without recorded device work."""
+    """Return the difference of each kernel, memcpy or memset, summed over phases, layers and operators: kernel, family,
+    base_calls, other_calls (per step), base_ns, other_ns, difference_ns. The table is empty without device work."""
     columns = ["kernel", "family", "base_calls", "other_calls", *TIMES]
     if attribution.empty or not (attribution["level"] == KERNEL).any():
         return pd.DataFrame(columns=columns)
@@ -81,13 +85,15 @@ def by_kernel(attribution: pd.DataFrame) -> pd.DataFrame:
 
 
 def with_path(attribution: pd.DataFrame, wanted: str = "operator") -> pd.DataFrame:
-    """Return the rows of a level, with a column for each name above ("": none); also categories without any."""
+    """Return the rows of a level, with one column for each level above that holds the name there ("" if none). For
+    operators, categories without children are included."""
     parent, level = attribution["parent"].to_numpy(np.int64), attribution["level"].to_numpy(object)
     names, rows = attribution["name"].to_numpy(object), np.arange(len(level))
     inner = np.zeros(len(parent), np.bool_)
     inner[parent[parent >= 0]] = True
     chosen = (level == wanted) | ((level == "category") & ~inner & (wanted == "operator"))
-    # Rows are in preorder: the last row of a level so far is above a row, unless its category began later.
+    # Rows are in preorder, so the ancestor of a row on a level is the last row of that level before it, unless a new
+    # category began in between.
     top = np.maximum.accumulate(np.where(level == "category", rows, 0))
     columns = {}
     for part in _PARTS:
@@ -104,24 +110,23 @@ def _sums(rows: pd.DataFrame, keys: list[str]) -> pd.DataFrame:
 
 
 def largest_first(table: pd.DataFrame, keys: list[str]) -> pd.DataFrame:
-    """Return the rows by the size of difference_ns, ties by their keys."""
-    order = table.assign(size=table["difference_ns"].abs()).sort_values(
-        ["size", *keys], ascending=[False, *[True] * len(keys)], kind="stable"
-    )
+    """Sort the rows by the size of difference_ns, the largest first, then by their keys."""
+    order = table.assign(size=-table["difference_ns"].abs()).sort_values(["size", *keys], kind="stable")
     ordered: pd.DataFrame = order.drop(columns="size").reset_index(drop=True)
     return ordered
 
 
 def explained(table: pd.DataFrame) -> pd.DataFrame:
-    """Add explained_ratio: the sum of the rows so far, divided by the whole difference_ns (missing if 0)."""
-    whole = int(table["difference_ns"].sum())
-    passed = table["difference_ns"].cumsum().to_numpy(np.float64) / (whole or 1)
-    return table.assign(explained_ratio=pd.arrays.FloatingArray(passed, np.full(len(table), whole == 0)))
+    """Add explained_ratio: the cumulative sum of difference_ns, divided by its total (missing if the total is 0)."""
+    total = int(table["difference_ns"].sum())
+    share = table["difference_ns"].cumsum().to_numpy(np.float64) / (total or 1)
+    return table.assign(explained_ratio=pd.arrays.FloatingArray(share, np.full(len(table), total == 0)))
 
 
 def waterfall(causes: pd.DataFrame, first: End, last: End, shown: int) -> pd.DataFrame:
-    """Return the largest ``shown`` causes between two ends (name and ns): name, difference_ns (missing for the ends),
-    time_so_far_ns (up to this cause). No rows without differences."""
+    """Return the rows of a waterfall chart: the first end, the largest ``shown`` causes, all other causes in one row,
+    and the last end. An end is a name and a time in ns. Columns: name, difference_ns (missing for the ends),
+    time_so_far_ns (the first end plus the differences up to this row). The table is empty if nothing differs."""
     differing = causes[causes["difference_ns"] != 0]
     if differing.empty:
         return pd.DataFrame(columns=["name", "difference_ns", "time_so_far_ns"])
@@ -136,7 +141,7 @@ def waterfall(causes: pd.DataFrame, first: End, last: End, shown: int) -> pd.Dat
 
 
 def label(row: Mapping[Any, Any]) -> str:
-    """Return the label of a row of :func:`causes`: ``matmul, forward, on the device``."""
+    """Return the label of a row of :func:`causes`, such as ``matmul, forward, on the device``."""
     name, category = row["operator"], row["category"]
     family = bare(row["family"]).replace("_", " ")
     if name == UNLAUNCHED and family:
@@ -147,7 +152,7 @@ def label(row: Mapping[Any, Any]) -> str:
         subject = say("outside operators")
     elif name.startswith(BEFORE):
         subject = say("nothing recorded before {name}", name=bare(name).removeprefix(BEFORE[1:]))
-    else:  # names of operators and events are not translated
+    else:  # only names in parentheses are translated; the others are names of operators or events
         subject = bare(say(name)) if name.startswith("(") else name
     phase = "" if row["phase"] == "dataloader" and category == "input_wait" else _PHASES.get(row["phase"], "")
     place = _PLACES.get(category)

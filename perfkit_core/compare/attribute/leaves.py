@@ -1,6 +1,8 @@
-"""Leaves of the attribution: exclusive time and calls by category, phase, layer, family, operator and event. Phase and
-layer of an event are those of its operator, else its own. Names of time outside of operators are in parentheses, to
-distinguish them from operators."""
+"""The leaves of the attribution: exclusive time and calls by category, phase, layer, family, operator and event.
+
+An event in an operator has the phase and the layer of that operator. Time outside operators has names in parentheses,
+which distinguish them from names of operators.
+"""
 
 from __future__ import annotations
 
@@ -39,7 +41,7 @@ _KINDS: Final[Mapping[str, str]] = {
     schema.OVERHEAD: mark("(the profiler itself)"),
     schema.OTHER: mark("(other host events)"),
 }
-"""Names of host time outside of operators. For other kinds the phase says more than the kind."""
+"""Kind of event → name of host time outside operators. For other kinds, the phase says more than the kind."""
 CATEGORY: Final = "category"
 LEVELS: Final = ("phase", "layer", "family", "operator", "event")
 """Levels below the categories of the partition."""
@@ -49,13 +51,8 @@ _INSTALLED: Final = re.compile(r"^.*(?:site|dist)-packages/")
 TextArray = npt.NDArray[np.object_]
 
 
-def outside(kind: str) -> str:
-    """Return the name of host time outside of operators, by the kind of its event."""
-    return _KINDS.get(kind, OUTSIDE)
-
-
 def nothing_before(name: str) -> str:
-    """Return the name of idle time by the next event ("": the end)."""
+    """Return the name of idle time before the operator or event ``name`` ("": until the end of the window)."""
     return f"{BEFORE}{bare(name)})" if name else UNTIL_THE_END
 
 
@@ -65,7 +62,8 @@ def bare(name: str) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Keys:
-    """For each of :data:`LEVELS` the code of each event's text, shape (rows,), and the texts."""
+    """The names of each event on each of :data:`LEVELS`. ``codes``: level → index of the name, shape (rows,).
+    ``texts``: level → the names."""
 
     codes: dict[str, IntArray]
     texts: dict[str, TextArray]
@@ -78,7 +76,8 @@ class Keys:
 
 
 def keys(trace: Trace, layers: Mapping[str, str]) -> Keys:
-    """Return the keys of all events. ``layers``: common names of the layers by path; empty: no such level."""
+    """Return the keys of all events. ``layers`` maps the path of a layer to the name that both runs share; if it is
+    empty, there is no level ``layer``."""
     operators, kinds, names = units(trace), trace.codes("kind"), trace.codes("name")
     is_outside = (operators.row == NO_ROW) & trace.host
     holder = np.where(operators.row != NO_ROW, operators.row, np.arange(len(trace)))
@@ -93,12 +92,13 @@ def keys(trace: Trace, layers: Mapping[str, str]) -> Keys:
     named["family"] = numbers, np.array([*operators.family.values, NO_FAMILY, OUTSIDE], object)
 
     codes, count = operators.name.codes, len(operators.name.values)
-    lost = trace.rows("kind", *schema.DEVICE_WORK) & (trace.ints("launched_by") == NO_ROW)
-    unnamed = np.where(trace.host, count + 2 + kinds.codes, np.where(lost, count + 1, count))
-    texts = np.array([*operators.name.values, OUTSIDE, UNLAUNCHED, *map(outside, kinds.values)], object)
+    unlaunched = trace.rows("kind", *schema.DEVICE_WORK) & (trace.ints("launched_by") == NO_ROW)
+    unnamed = np.where(trace.host, count + 2 + kinds.codes, np.where(unlaunched, count + 1, count))
+    of_kinds = (_KINDS.get(kind, OUTSIDE) for kind in kinds.values)
+    texts = np.array([*operators.name.values, OUTSIDE, UNLAUNCHED, *of_kinds], object)
     named["operator"] = np.where(codes < 0, unnamed, codes).astype(np.int64), texts
 
-    # Python frames are named without line and package folder, which differ by version.
+    # The line number and the package folder of a Python frame are removed, because they differ between versions.
     frames = np.zeros(len(names.values), np.bool_)
     frames[np.unique(names.codes[trace.rows("kind", schema.PYTHON)])] = True
     events = [
@@ -122,9 +122,12 @@ def _merged(codes: Codes, texts: list[str]) -> Codes:
 
 @dataclass(frozen=True, slots=True)
 class Leaves:
-    """Sums over the ``windows`` of one side. ``times``: category, the levels of the keys, ns (exclusive time, all rows
-    sum to the windows; 0 if all calls are hidden). ``events``: the levels, calls (events that start in a window, hidden
-    ones included). ``operators``: the levels but the last, calls (of the operators themselves)."""
+    """Sums over the ``windows`` of one run.
+
+    - ``times``: category, the levels of the keys, ns (exclusive time; the rows sum to the windows).
+    - ``events``: the levels, calls (events that start in a window, even if other events hide all their time).
+    - ``operators``: the levels except the last, calls (operators that start in a window).
+    """
 
     windows: Windows
     times: pd.DataFrame
@@ -133,10 +136,11 @@ class Leaves:
 
 
 def leaves(trace: Trace, windows: Windows, layers: Mapping[str, str]) -> Leaves:
-    """Return the leaves of the windows; ``layers``: common names of the layers by path, empty for none."""
+    """Return the leaves of the windows. ``layers`` maps the path of a layer to the name that both runs share; if it is
+    empty, there is no level ``layer``."""
     by_event, operators, activity = keys(trace, layers), units(trace), activities(trace)
     levels = tuple(by_event.codes)
-    # Calls are device work, loads of data and events in operators; counts of Python frames and gaps are meaningless.
+    # Only device work, data loading and events in operators count as calls. Numbers of Python frames mean nothing.
     called = activity.host & ((operators.row != NO_ROW) | trace.rows("kind", schema.DATALOADER))
     called |= activity.communication | activity.copy
     if activity.on_device:
@@ -147,7 +151,7 @@ def leaves(trace: Trace, windows: Windows, layers: Mapping[str, str]) -> Leaves:
     pieces = slices(trace, windows.rank, windows.start_ns, windows.end_ns)
     phase = piece_phases(trace, pieces)
     owned = np.flatnonzero(pieces.row != NO_ROW)
-    hidden = calls[~np.isin(calls, pieces.row)]  # entirely hidden calls, which have no time
+    hidden = calls[~np.isin(calls, pieces.row)]  # calls without exclusive time
     row = np.concatenate([pieces.row[owned], hidden])
     category = np.concatenate([pieces.category[owned], categories_of_events(trace)[hidden]])
     phase_codes = np.concatenate([phase[owned], by_event.codes["phase"][hidden]])
@@ -166,8 +170,8 @@ def leaves(trace: Trace, windows: Windows, layers: Mapping[str, str]) -> Leaves:
 
 
 def _gaps(pieces: Slices, phase: IntArray, by_event: Keys) -> pd.DataFrame:
-    """Return the leaves of the pieces without an event: with the layer if equal before and after, and the next event
-    instead of the operator."""
+    """Return the leaves of the pieces without an event. Their operator is named after the next operator or event; they
+    have a layer if it is the same before and after."""
     gaps = np.flatnonzero(pieces.row == NO_ROW)
     before, after = (_neighbours(pieces, gaps, offset) for offset in (-1, 1))
     columns = {
@@ -188,7 +192,7 @@ def _gaps(pieces: Slices, phase: IntArray, by_event: Keys) -> pd.DataFrame:
 
 
 def _neighbours(pieces: Slices, gaps: IntArray, offset: int) -> IntArray:
-    """Return the row that owns the piece before or after each gap in its window, -1 if none."""
+    """Return the row of the piece before (``offset`` -1) or after (1) each gap in the same window, -1 if none."""
     if not len(pieces.row):
         return gaps
     at = gaps + offset

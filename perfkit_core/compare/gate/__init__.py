@@ -1,1 +1,1 @@
-"""The gate of a comparison: conditions, the numbers that they test, and outcomes."""
+"""The gate of a comparison: its conditions, the numbers that they test, and their outcomes."""

@@ -1,16 +1,18 @@
 """The gate: conditions of ``--fail-on`` and their outcomes.
 
-A condition is a number (``VIEW.COLUMN``, ``VIEW.COLUMN[ROW]`` or ``step_time``), ``>`` or ``<``, and a limit, such as
-``operators.self_cpu_ns[matmul] > +2ms``. It fails when
+A condition consists of a number (``step_time``, ``VIEW.COLUMN`` or ``VIEW.COLUMN[ROW]``), ``>`` or ``<``, and a limit,
+such as ``operators.self_cpu_ns[matmul] > +2ms``. There are three kinds of limits:
 
-- ``> 3%``: other is more than 3 % above base (``< -3%``: below), ``> +5ms``: more than 5 ms above base;
-- ``> 120ms``: other is above 120 ms, whatever base is.
+- ``> 3%``: other must not be more than 3 % above base; ``< -3%``: it must not be more than 3 % below base;
+- ``> +5ms``: other must not be more than 5 ms above base;
+- ``> 120ms``: other must not be above 120 ms, independent of base.
 
-If the limit is exceeded, the outcome is failed (the difference is beyond noise: interval and noise band), within noise
-(equal runs may differ as much) or cannot tell (too few samples); else passed. Only failed ends the command with an
-error. Samples are the steps, or captures for numbers without a value per step
-(:mod:`~perfkit_core.compare.gate.view_samples`). Medians are compared for the step time, means for all other numbers,
-because events of every tenth step have a median of 0."""
+If the limit is not exceeded, the outcome is passed. If it is exceeded, the outcome is failed (the difference is beyond
+its interval and the noise band), within noise (equal runs may differ as much), or cannot tell (too few samples). Only
+the outcome failed ends the command with an error. Samples are steps, or captures for numbers without a value per step
+(:mod:`~perfkit_core.compare.gate.view_samples`). Of the step time, the medians are compared. Of all other numbers, the
+means are compared, because the median of events that occur in every tenth step is 0.
+"""
 
 from __future__ import annotations
 
@@ -45,18 +47,19 @@ _FORM: Final = re.compile(
     r"(?P<limit>[+-]?\s*(?:\d[\d_]*\.?\d*|\.\d+)(?:[eE][+-]?\d+)?)\s*(?P<unit>[^\d\s]*)\s*"
 )
 _HINT: Final = (
-    "write NUMBER > LIMIT: step_time > 3%, or VIEW.COLUMN[ROW] > LIMIT as in operators.self_cpu_ns[matmul] > +2ms"
+    "write NUMBER > LIMIT, such as step_time > 3% or operators.self_cpu_ns[matmul] > +2ms (VIEW.COLUMN[ROW] > LIMIT)"
 )
 _FINE: Final = 2**40
-"""Statistics are of integers: all but times are multiplied by this power of two, which keeps integers exact."""
+"""Factor by which numbers other than times are multiplied, because statistics are computed of integers. With a power of
+two, integers remain exact."""
 _DIGITS: Final = 9
-"""Digits after the decimal point of numbers multiplied by this."""
+"""Decimal places to which these numbers are rounded afterwards."""
 
 
 @dataclass(frozen=True, slots=True)
 class Condition:
-    """``column`` is None for the step time. ``limit`` is a share for a "change", else in the unit of the column (ns,
-    bytes, 1). ``upward``: fails if the number is above."""
+    """A condition. ``column`` is None for the step time. ``upward``: whether it fails above the limit, not below.
+    ``limit``: for the kind "change" a ratio to base, else in the unit of the column (ns, bytes, or none)."""
 
     text: str
     view: str
@@ -73,7 +76,7 @@ class Condition:
 
 
 def parsed(text: str) -> Condition:
-    """Return the condition of a text. Raises UsageError."""
+    """Parse a condition. Raises UsageError."""
     match = _FORM.fullmatch(text)
     if match is None:
         raise UsageError(f"--fail-on {text!r} is not a condition", _HINT)
@@ -88,19 +91,21 @@ def parsed(text: str) -> Condition:
         unit_of = {"": 1.0} if not unit and of not in (units.TIMES, units.SIZES) else units.writable_units(of)
         if unit not in unit_of:
             name = column or STEP_TIME
-            wrong = f"{unit} does not suit {name}" if unit else f"the limit of {name} needs a unit"
-            raise UsageError(f"--fail-on {text!r}: {wrong}", ", ".join(dict.fromkeys(("%", *unit_of))))
+            problem = f"{unit} is not a unit of {name}" if unit else f"the limit of {name} needs a unit"
+            raise UsageError(f"--fail-on {text!r}: {problem}", f"use {', '.join(dict.fromkeys(('%', *unit_of)))}")
         scale = unit_of[unit]
     limit = float(number) * scale
     if kind != BUDGET and (limit < 0) == upward:
-        raise UsageError(f"--fail-on {text!r} asks for a change in the other direction", "> 3%, or < -3%")
+        problem = f"the sign of the limit in --fail-on {text!r} contradicts {match['sign']}"
+        raise UsageError(problem, "write > 3% for an increase, or < -3% for a decrease")
     return Condition(" ".join(text.split()), view, column, row, upward, kind, limit)
 
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """``base``, ``other``, ``difference`` (other less base), ``low`` to ``high`` (its interval) and ``noise`` in the
-    unit of the column (ns, bytes, 1). ``of_capture``: whether samples are whole captures, not steps."""
+    """The outcome of a condition. Numbers are in the unit of the column (ns, bytes, or none); ``difference`` is other
+    minus base, ``low`` to ``high`` is its 95 % interval, and ``noise`` is the difference that equal runs may show.
+    ``of_capture``: whether the samples are captures, not steps."""
 
     condition: Condition
     result: str
@@ -121,20 +126,20 @@ def outcomes(
     between: float,
     of_device: float,
 ) -> tuple[Outcome, ...]:
-    """Return the outcome of every condition on the captures of two sides. ``steps``: their step statistics (by work, if
-    requested); ``between``: the assumed difference of single captures
-    (:func:`perfkit_core.compare.noise.between_runs`), ``of_device`` for device work. Raises UsageError for numbers that
-    were not recorded."""
+    """Return the outcome of every condition on the captures of base and other.
+
+    ``steps``: the statistics of the step times (per unit of work if requested). ``between``: the relative standard
+    deviation that is assumed between single captures (:func:`perfkit_core.compare.noise.between_runs`); ``of_device``
+    is the same for device work. Raises UsageError for numbers that were not recorded.
+    """
     of_views = any(condition.column is not None for condition in conditions)
     captures = [[split(trace) for trace in side] if of_views else [] for side in traces]
     results = []
     for condition in conditions:
         if condition.column is None:
             if steps is None:
-                raise UsageError(
-                    "step_time is unknown: a side has no steps",
-                    "give the profiler a schedule, and call its step() after each iteration",
-                )
+                hint = "give the profiler a schedule, and call its step() after each iteration"
+                raise UsageError("step_time is unknown, because a run has no steps", hint)
             results.append(_judged(condition, steps, 1))
             continue
         number = Number(summary.choose_views([condition.view], single=True)[0], condition.column, condition.row)
@@ -143,9 +148,9 @@ def outcomes(
         sides = [view_samples.samples(side, number) for side in captures]
         for name, side in zip(("base", "other"), sides, strict=True):
             if not sum(map(len, side)):
-                raise UsageError(f"{number.name} is unknown in {name}", "perfkit summary shows what was recorded")
+                raise UsageError(f"{number.name} is unknown in {name}", "list the recorded data with perfkit summary")
         if number.exact and max(len(samples) for side in sides for samples in side) < 2:
-            # one count of the whole run has no spread: given twice, so that it has statistics
+            # A single sample has no statistics, and equal runs repeat this one exactly, so it is given twice.
             sides = [[np.repeat(samples, 2) for samples in side] for side in sides]
         assumed = 0.0 if number.exact else of_device if number.on_device(rows) else between
         scale = 1 if condition.in_time else _FINE
@@ -173,21 +178,21 @@ def _judged(condition: Condition, statistics: SampleStatistics, scale: int) -> O
     if not (value > condition.limit if condition.upward else value < condition.limit):
         return outcome
     sure = statistics.beyond_noise
-    if condition.kind == BUDGET:  # the noise of one side alone applies
+    if condition.kind == BUDGET:  # base does not matter, so only the noise of other applies
         sure = noise is not None and abs(other - condition.limit) > noise / 2**0.5
     unknown = noise is None or low is None
     return replace(outcome, result=FAILED if sure else CANNOT_TELL if unknown else WITHIN_NOISE)
 
 
 def table(outcomes: Sequence[Outcome]) -> pd.DataFrame:
-    """Return the columns condition, result, base, other, difference (in words, as each row has its own unit),
-    change_ratio, noise (the difference that equal runs may have)."""
+    """Return one row per condition: condition, result, base, other, difference, change_ratio, noise (the difference
+    that equal runs may show). Numbers are texts with units, because the unit differs from row to row."""
     rows = [
         [
-            one.condition.text, one.result, _words(one, one.base), _words(one, one.other),
-            _words(one, one.difference, signed=True), one.change_ratio, _words(one, one.noise),
+            outcome.condition.text, outcome.result, _words(outcome, outcome.base), _words(outcome, outcome.other),
+            _words(outcome, outcome.difference, signed=True), outcome.change_ratio, _words(outcome, outcome.noise),
         ]
-        for one in outcomes
+        for outcome in outcomes
     ]  # fmt: skip
     columns = ["condition", "result", "base", "other", "difference", "change_ratio", "noise"]
     return pd.DataFrame(rows, columns=columns).astype({"change_ratio": "Float64"})
@@ -203,23 +208,26 @@ def _words(outcome: Outcome, value: float | None, signed: bool = False) -> str |
 
 
 def section(table: pd.DataFrame) -> model.Section:
-    note = say("A condition fails where its limit is exceeded by more than noise explains.")
-    note += " " + say("For the step time the median is compared, for all else the mean over steps or captures.")
+    note = say(
+        "A condition fails if its limit is exceeded by more than noise explains. Step times are compared by their "
+        "median, all other numbers by their mean over steps or captures."
+    )
     return model.Section("gate", say("Gate"), table, note)
 
 
 def data(outcomes: Sequence[Outcome]) -> list[dict[str, Any]]:
-    """Return a mapping for each condition; numbers in the unit of the column (``unit``: "ns", "bytes" or "").
-    ``samples``: "steps" or whole "captures"; ``statistic``: "median" or "mean"."""
-    mappings = []
-    for one in outcomes:
-        column = one.condition.column or STEP_TIME
-        mappings.append({
-            "condition": one.condition.text, "result": one.result,
-            "unit": "ns" if one.condition.in_time else "bytes" if column.endswith("bytes") else "",
-            "base": one.base, "other": one.other, "difference": one.difference, "change_ratio": one.change_ratio,
-            "interval": None if one.low is None else [one.low, one.high], "noise": one.noise,
-            "samples": "captures" if one.of_capture else "steps",
-            "statistic": "median" if one.condition.column is None else "mean",
-        })  # fmt: skip
-    return mappings
+    """Return the outcomes as plain data. ``unit`` is "ns", "bytes" or "", ``samples`` is "steps" or "captures", and
+    ``statistic`` is "median" or "mean"."""
+    return [
+        {
+            "condition": outcome.condition.text, "result": outcome.result,
+            "unit": "ns" if outcome.condition.in_time
+            else "bytes" if (outcome.condition.column or "").endswith("bytes") else "",
+            "base": outcome.base, "other": outcome.other, "difference": outcome.difference,
+            "change_ratio": outcome.change_ratio, "noise": outcome.noise,
+            "interval": None if outcome.low is None else [outcome.low, outcome.high],
+            "samples": "captures" if outcome.of_capture else "steps",
+            "statistic": "median" if outcome.condition.column is None else "mean",
+        }
+        for outcome in outcomes
+    ]  # fmt: skip

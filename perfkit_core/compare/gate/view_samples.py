@@ -1,6 +1,8 @@
-"""The samples of a condition: a number of a view in every step of every capture. Numbers without a value per step are
-taken of each capture as a whole, as in a summary: those of views that look beyond a step (leaks), and extremes. A peak
-is that of one step, which a mean over steps or a selection of them would lose."""
+"""The samples of a condition: the values of a number of a view in the steps of every capture.
+
+Two kinds of numbers have one value per capture instead: numbers of views that look beyond a step (leaks), and extremes.
+The peak of a capture, for example, occurs in a single step; a mean over steps, or a selection of steps, would miss it.
+"""
 
 from __future__ import annotations
 
@@ -23,19 +25,19 @@ from perfkit_core.views.select import step_numbers
 from perfkit_core.views.tables import stacked
 
 MOST_STEPS: Final = 24
-"""Steps of a capture that are used, spread over it: a view is computed once for each."""
+"""Maximum number of steps of a capture that are sampled, evenly spread, because a view is computed once per step."""
 _CANONICAL: Final = "op_name"
-_SHOWN: Final = 8
-"""Rows that an error lists."""
+_LISTED_ROWS: Final = 8
 
 FloatArray = npt.NDArray[np.float64]
 Ranks = Sequence[Trace]
-"""A capture: a trace for each of its ranks."""
+"""One capture, as one trace per rank."""
 
 
 @dataclass(frozen=True, slots=True)
 class Number:
-    """A column of a view, for one row, the sum of several rows, or all rows."""
+    """The number that a condition tests: a column of a view, in the rows with the name ``row``, or in all rows if
+    ``row`` is None."""
 
     view: View
     column: str
@@ -43,7 +45,7 @@ class Number:
 
     @property
     def name(self) -> str:
-        """The number as a condition spells it."""
+        """The number as it is written in a condition."""
         return f"{self.view.name}.{self.column}" + (f"[{self.row}]" if self.row is not None else "")
 
     @property
@@ -52,21 +54,21 @@ class Number:
 
     @property
     def exact(self) -> bool:
-        """Whether equal runs repeat it exactly."""
+        """Whether the number is the same in all equal runs."""
         return self.view.column(self.column).exact
 
     @property
     def of_capture(self) -> bool:
-        """Whether it is known for whole captures only."""
+        """Whether the number has one value per capture, not per step."""
         return self.view.of_capture is not None or self.view.column(self.column).of_capture
 
     @property
     def none_is_zero(self) -> bool:
-        """Whether a missing row means 0. Values that do not add up have no number without a row."""
+        """Whether the number is 0 if its row is missing. For columns that do not add up, it is then unknown."""
         return self.sums or (self.row is not None and self.view.of_capture is not None and self.exact)
 
     def on_device(self, rows: pd.DataFrame) -> bool:
-        """Return whether the counted events are all device work; ``rows``: the rows of the number."""
+        """Return whether all events that the number counts are device work. ``rows`` are the rows of the number."""
         place = self.view.column(self.column).place
         if place or not len(rows):
             return place == DEVICE
@@ -75,9 +77,9 @@ class Number:
 
 
 def samples(captures: Sequence[Ranks], number: Number) -> list[FloatArray]:
-    """Return the number in each step of each capture, shape (steps,) each; of the whole capture without steps, and for
-    numbers without a value per step. Steps without a value are left out. Raises UsageError if the view has no such
-    column, or the column no such sum."""
+    """Return the values of the number: one array per capture, shape (steps,), or (1,) if the capture has no steps or
+    the number has no value per step. Steps without a value are left out. Raises UsageError if the view does not have
+    the column, or if the rows of the number cannot be summed."""
     arrays = []
     for ranks in captures:
         requests, recorded = [ViewRequest()], number.view.of_capture is None or any(map(number.view.of_capture, ranks))
@@ -91,33 +93,35 @@ def samples(captures: Sequence[Ranks], number: Number) -> list[FloatArray]:
 
 
 def by_step(captures: Sequence[Ranks], number: Number) -> bool:
-    """Return whether steps are the samples, not captures."""
+    """Return whether the samples are steps, not captures."""
     return not number.of_capture and any(step_numbers(trace) for ranks in captures for trace in ranks)
 
 
 def rows(captures: Sequence[Ranks], number: Number) -> pd.DataFrame:
-    """Return the rows of the number from all captures; none for a number without a row, or with a row that may appear
-    later. Raises UsageError, with the known rows, if no capture has the row."""
+    """Return the rows of the number in all captures. The table is empty if the number is not about a row, or if the row
+    is missing but was recorded under this name. Raises UsageError, with the existing rows, if no capture has the row.
+    """
     if number.row is None:
         return pd.DataFrame()
     tables = [_table(ranks, number.view, ViewRequest()) for ranks in captures]
     matching = stacked([_matching(table, number, number.row) for table in tables])
     if len(matching):
         return matching
-    whole = stacked(tables)
-    guarded = number.view.of_capture is not None and number.none_is_zero and "name" in whole.columns
-    if guarded:  # a recorded name with an empty row is no typing error
+    every = stacked(tables)
+    guarded = number.view.of_capture is not None and number.none_is_zero and "name" in every.columns
+    if guarded:  # a name that was recorded is not a typing error, even if the view has no row for it
         names = {IN_STEP, OUTSIDE}.union(*(_names(trace) for ranks in captures for trace in ranks))
         if number.row in names or names.issuperset(_parts(number.row)):
             return matching
-    known = []
-    for row in whole[keys(number.view.columns, whole)].itertuples(index=False):
-        known.append(", ".join(str(value) for value in row if value is not None and not pd.isna(value)))
-    known = list(dict.fromkeys(known))
-    more = f" and {len(known) - _SHOWN} more" if known[_SHOWN:] else ""
-    listed = "; ".join(known[:_SHOWN]) + more or "none, the view is empty"
+    labels = [
+        ", ".join(str(value) for value in row if value is not None and not pd.isna(value))
+        for row in every[keys(number.view.columns, every)].itertuples(index=False)
+    ]
+    labels = list(dict.fromkeys(labels))
+    more = f" and {len(labels) - _LISTED_ROWS} more" if labels[_LISTED_ROWS:] else ""
+    listed = "; ".join(labels[:_LISTED_ROWS]) + more or "none, because the view is empty"
     unrecorded = ", and no recorded event has this name" if guarded else ""
-    raise UsageError(f"no row {number.row!r} in {number.view.name}{unrecorded}", f"known: {listed}")
+    raise UsageError(f"no row {number.row!r} in {number.view.name}{unrecorded}", f"existing rows: {listed}")
 
 
 def _names(trace: Trace) -> set[str]:
@@ -129,7 +133,7 @@ def _names(trace: Trace) -> set[str]:
 
 
 def _table(ranks: Ranks, view: View, request: ViewRequest) -> pd.DataFrame:
-    """Return the table as in a summary, with canonical operator names; not in a tree, whose rows contain each other."""
+    """Return the table of a summary, with a column of canonical operator names unless the table is a tree."""
     table = profile.of_ranks(ranks, [view], plan.Job((view.name,), request)).tables[view.name]
     if "name" not in table.columns or not {_CANONICAL, "depth"}.isdisjoint(table.columns):
         return table
@@ -142,28 +146,28 @@ def _canonical(trace: Trace) -> dict[str, str]:
     name, canonical = trace.codes("name"), trace.codes(_CANONICAL)
     rows = np.flatnonzero(trace.host & (canonical.codes >= 0))
     pairs = np.unique(np.stack([name.codes[rows], canonical.codes[rows]]), axis=1)
-    return {name.values[one]: canonical.values[other] for one, other in pairs.T.tolist()}
+    return {name.values[code]: canonical.values[canonical_code] for code, canonical_code in pairs.T.tolist()}
 
 
 def _value(table: pd.DataFrame, number: Number) -> float | None:
     if number.column not in table.columns or not pd.api.types.is_numeric_dtype(table[number.column]):
         if table.empty and number.column in table.columns:  # an empty column may have no type
             return None
-        known = ", ".join(str(name) for name in table.columns if pd.api.types.is_numeric_dtype(table[name]))
-        hint = f"known: {known or 'none, the view is empty'}"
+        columns = ", ".join(str(name) for name in table.columns if pd.api.types.is_numeric_dtype(table[name]))
+        hint = f"columns with numbers: {columns or 'none, because the view is empty'}"
         raise UsageError(f"{number.view.name} has no number {number.column!r}", hint)
     rows = table if number.row is None else _matching(table, number, number.row)
     if number.row is None and "depth" in table.columns:
         rows = rows[rows["depth"] == 0]
     values = rows[number.column].dropna()
-    # Totals include nested calls: operators of one canonical name call each other, too.
-    own = number.column.replace("total_", "self_", 1)
-    nested = own != number.column and own in table.columns
+    # Total times must not be summed, because operators with the same canonical name may call each other.
+    self_column = number.column.replace("total_", "self_", 1)
+    nested = self_column != number.column and self_column in table.columns
     inclusive = nested and number.column.startswith("total_") and "depth" not in table.columns
     if len(values) > 1 and (not number.sums or inclusive):
-        hint = f"or ask for {own}, which adds up" if nested else "COLUMN[ROW]"
-        text = f"{number.name} is not one number: {len(values)} rows"
-        raise UsageError(text, f"select one of them in brackets, {hint}")
+        hint = f", or use {self_column}, which adds up" if nested else ": COLUMN[ROW]"
+        text = f"{number.name} is not a single number, because it has {len(values)} rows"
+        raise UsageError(text, f"select one of the rows in brackets{hint}")
     if values.empty:
         recorded = rows.empty and (table.empty or bool(table[number.column].notna().any()))
         return 0.0 if number.none_is_zero and recorded else None
@@ -171,14 +175,14 @@ def _value(table: pd.DataFrame, number: Number) -> float | None:
 
 
 def _matching(table: pd.DataFrame, number: Number, row: str) -> pd.DataFrame:
-    """Return the rows with the wanted name, or with all names of a list, in the columns that distinguish rows."""
+    """Return the rows whose name is ``row``. If ``row`` is a list of names, return the rows that have each of them in
+    one of the key columns."""
     names = [*keys(number.view.columns, table), *([_CANONICAL] if _CANONICAL in table.columns else [])]
     texts = table[names].astype(object).where(table[names].notna(), "").astype(str)
     exact = (texts == row).any(axis=1)
     if exact.any():
         return table[exact]
-    every = np.logical_and.reduce([(texts == part).any(axis=1) for part in _parts(row)])
-    return table[every]
+    return table[np.logical_and.reduce([(texts == part).any(axis=1) for part in _parts(row)])]
 
 
 def _parts(row: str) -> list[str]:
