@@ -73,7 +73,7 @@ def loader_workers(step_ns: int, loader_ns: int, workers: int) -> Candidate:
         return max(computing * CONTENTION.at(case) * TAKING_TURNS.at(case), every) + HANDOVER_NS.at(case)
 
     return Candidate(
-        message("Each step makes its own batch for {part:ns} of {step:ns}.", part=loader_ns, step=step_ns),
+        message("Each step spends {part:ns} of {step:ns} on making its batch.", part=loader_ns, step=step_ns),
         evidence={"loader_ns": loader_ns, "step_ns": step_ns, "proposed_workers": workers},
         method="prior",
         after_ns=_cases(after, CONTENTION, TAKING_TURNS),

@@ -1,5 +1,6 @@
-"""Rule 33, accumulation-sync: gradients are exchanged more often than the optimizer needs. Condition: several backward
-passes of an optimizer step exchange the same collectives. Transform: only the collectives of the last pass stay."""
+"""Rule 33, accumulation-sync: gradients are exchanged more often than the optimizer needs. The rule fires if several
+backward passes of an optimizer step issue the same collectives. The transform removes the collectives of all passes
+except the last."""
 
 from __future__ import annotations
 
@@ -26,11 +27,9 @@ def find(facts: Facts) -> list[Candidate]:
     if talk.empty:
         return []
     if not (trace.rows("phase", BACKWARD).any() and trace.rows("phase", OPTIMIZER).any()):
-        raise NotEvaluableError(
-            message("no optimizer steps or backward passes were recorded, so repeated exchanges are unknown")
-        )
+        raise NotEvaluableError(message("no optimizer steps or no backward passes were recorded"))
     talk = pd.concat([_with_passes(trace, part, int(rank)) for rank, part in talk.groupby(talk["rank"].fillna(-1))])
-    # optimizer steps that exchange the same in each of their passes; the usual one has several passes
+    # keep optimizer steps with several backward passes, all of which issue the same collectives
     keys, step = ["rank", "optimizer_step", "pass"], ["rank", "optimizer_step"]
     passes = talk[talk["pass"] >= 0].groupby(keys, dropna=False)["bytes"].agg(["size", "sum", "count"]).reset_index()
     by_step = passes.groupby(step, dropna=False)
@@ -44,11 +43,11 @@ def find(facts: Facts) -> list[Candidate]:
     call = communication(trace).call[events]
     calls = np.unique(np.where(call == NO_ROW, events, call))
     spent, count, size = facts.mean_ns(events), int(number.size().median()), None
-    what = message("Gradients are exchanged after each of {count} backward passes of an optimizer step.", count=count)
-    if (repeated["count"] == repeated["size"]).all():  # all bytes were recorded
+    what = message("Gradients are exchanged {count} times per optimizer step, after every backward pass.", count=count)
+    if (repeated["count"] == repeated["size"]).all():
         size = int(repeated["sum"].median())
         what = message(
-            "Gradients ({size:bytes}) are exchanged after each of {count} backward passes of an optimizer step.",
+            "Gradients of {size:bytes} are exchanged {count} times per optimizer step, after every backward pass.",
             size=size, count=count,
         )  # fmt: skip
     return [Candidate(
@@ -61,19 +60,19 @@ def find(facts: Facts) -> list[Candidate]:
         transforms=(Remove(calls),),
         ceiling_ns=round(spent),
         preconditions=(
-            message("every backward pass exchanges the same"),
-            message("the optimizer runs only after the last of them"),
+            message("every backward pass issues the same collectives"),
+            message("the optimizer runs only after the last backward pass"),
         ),
-        vetoes=(message("an optimizer step after each pass"),),
-        risks=(message("Ranks drift apart until the last pass, whose collective waits for the slowest rank."),),
+        vetoes=(message("an optimizer step after every backward pass"),),
+        risks=(message("Ranks drift apart until the last pass, where its collective waits for the slowest rank."),),
         fill={"micro_steps": str(count)},
     )]  # fmt: skip
 
 
 def _with_passes(trace: Trace, talk: pd.DataFrame, rank: int) -> pd.DataFrame:
-    """Add the columns ``pass`` (number of the backward pass that issued a collective of the rank; -1: none) and
-    ``optimizer_step`` (number of optimizer steps before it)."""
-    # the times at which the rank's host changes between forward, backward and optimizer
+    """Add the columns ``pass`` (number of the backward pass that issued the collective, -1 if none did) and
+    ``optimizer_step`` (number of optimizer steps before the collective)."""
+    # the times at which the host of the rank changes between forward, backward and optimizer
     chosen = trace.host & trace.rows("phase", FORWARD, BACKWARD, OPTIMIZER)
     rows = np.arange(len(trace))[rows_of_rank(trace, rank)]
     rows = rows[chosen[rows]]

@@ -1,6 +1,6 @@
-"""Rule 21, casts: tensors change their type repeatedly. Condition: operators whose first two inputs (output and input)
-are tensors of different floating-point types; without recorded types, operators with the name of a cast that do work.
-Transform: most of them go."""
+"""Rule 21, casts: tensors change their dtype repeatedly. The rule fires on operators whose first two inputs (output and
+input) are tensors of different floating-point dtypes. Without recorded dtypes, it fires on operators that do work and
+are named like a cast. The transform removes most of this work."""
 
 from __future__ import annotations
 
@@ -17,13 +17,10 @@ from perfkit_core.model.schema import DATALOADER, KERNEL, MEMCPY
 from perfkit_core.model.trace import Trace
 from perfkit_core.replay.transforms import Quantity, Scale
 
-_LEFT: Final = Quantity(
-    0.0, 0.25, 0.75, message("prior: the loss, and weights kept in single precision, need their casts")
-)
-"""Factor of the casts once data keep their type."""
+_CASTS_LEFT: Final = Quantity(0.0, 0.25, 0.75, message("prior: the loss and single-precision weights still need casts"))
 _CROSSING: Final = ("HtoD", "DtoH")
 _FLOATING: Final = re.compile(r"(c10::)?(b?float\d*|double|Half|BFloat16|Float8_\w+)")
-"""Recorded types of tensors; ``Double`` is a scalar argument."""
+"""Recorded dtypes of floating-point tensors. ``Double`` with a capital denotes a scalar argument."""
 
 
 def find(facts: Facts) -> list[Candidate]:
@@ -32,9 +29,9 @@ def find(facts: Facts) -> list[Candidate]:
     spent, where = (device, message("the device")) if facts.on_device else (host, message("the host"))
     if not facts.exceeds(spent, facts.thresholds.cast_share):
         return []
-    condition = message("casts found by name do not copy between host and device (dtypes were not recorded)")
+    condition = message("the casts, recognised by name because no dtypes were recorded, stay on one device")
     if trace.known("dtypes"):
-        condition = message("the type written differs from the type read, and the data stay on the same device")
+        condition = message("the dtype written differs from the dtype read, and the data stay on one device")
     return [Candidate(
         facts.plural(
             "{count:count} cast {per_step} takes {time} on {where}.",
@@ -46,17 +43,17 @@ def find(facts: Facts) -> list[Candidate]:
             "cast_ratio": spent / max(facts.step_ns, 1), "step_ns": facts.step_ns,
         },
         rows=rows,
-        transforms=(Scale(rows, _LEFT),),
+        transforms=(Scale(rows, _CASTS_LEFT),),
         ceiling_ns=round(spent),
         preconditions=(condition,),
-        assumptions=assume(casts_left=_LEFT),
-        risks=(message("Sums over many elements lose digits in 16 bits."),),
+        assumptions=assume(casts_left=_CASTS_LEFT),
+        risks=(message("Sums over many elements lose precision in 16 bits."),),
     )]  # fmt: skip
 
 
 def casts(trace: Trace) -> arrays.IntArray:
-    """Return the rows of the outermost operators, outside data loading, that change a tensor's type. Raises
-    NotEvaluableError if the recording does not show them."""
+    """Return the rows of the outermost operators, outside data loading, that change a tensor's dtype. Raises
+    NotEvaluableError if the recording does not show which operators do so."""
     candidates = operators(trace) & ~trace.rows("phase", DATALOADER)
     named = candidates & trace.rows("op_name", "cast")
     copying = named | (candidates & trace.rows("op_name", "copy"))
@@ -64,15 +61,15 @@ def casts(trace: Trace) -> arrays.IntArray:
     crossing = matching(trace, "copy_kind", lambda kind: kind.startswith(_CROSSING)) & trace.rows("kind", MEMCPY)
     stays = ~_launching(trace, outer, crossing)
     if trace.known("dtypes"):
-        # scalars are skipped: Python numbers that were wrapped, or computed numbers
-        number = matching(trace, "shapes", lambda text: text.startswith("[[]"))
-        rows = np.unique(outer[np.flatnonzero(copying & matching(trace, "dtypes", differ) & ~number)])
+        # skip scalars, such as wrapped Python numbers
+        scalar = matching(trace, "shapes", lambda text: text.startswith("[[]"))
+        rows = np.unique(outer[np.flatnonzero(copying & matching(trace, "dtypes", differ) & ~scalar)])
         return rows[stays[rows]]
     rows = np.unique(outer[np.flatnonzero(named)])
     kernels = trace.rows("kind", KERNEL)
     if kernels.any():
         return rows[(_launching(trace, outer, kernels) & stays)[rows]]
-    # an operator without the name of a cast may only change the device
+    # an operator without "cast" in its name may copy to another device instead
     names = trace.codes("name")
     if not all("cast" in names.values[code].lower() for code in np.unique(names.codes[rows])):
         raise NotEvaluableError(
@@ -81,14 +78,14 @@ def casts(trace: Trace) -> arrays.IntArray:
                 "{n} operators may be casts, but no dtypes were recorded",
                 len(rows),
             ),
-            message("record shapes"),
+            message("record shapes (record_shapes=True)"),
         )
     return rows
 
 
 def differ(dtypes: str) -> bool:
-    """Return whether the first two recorded types (JSON text) are different floating-point types. Integers and masks
-    always convert where they are used."""
+    """Return whether the first two recorded dtypes (JSON text) are different floating-point dtypes. Conversions of
+    integers and masks do not count, because programs need them."""
     first = re.findall(r'"([^"]*)"', dtypes)[:2]
     return len(first) == 2 and first[0] != first[1] and all(_FLOATING.fullmatch(dtype) for dtype in first)
 

@@ -1,6 +1,6 @@
-"""Rule 26, conv-autotune: the library guesses the algorithm of convolutions whose shapes never change. Condition:
-convolution kernels, the same shapes in every step, and a recorded argument that disables trying algorithms. Transform:
-the kernels take the time of the fastest algorithm."""
+"""Rule 26, conv-autotune: the library guesses the algorithm of convolutions whose shapes never change. The rule fires
+if a recorded argument disables the search for the fastest algorithm and the shapes are the same in every step. The
+transform gives the convolution kernels the time of the fastest algorithm."""
 
 from __future__ import annotations
 
@@ -16,11 +16,10 @@ from perfkit_core.language.messages import message
 from perfkit_core.model.trace import Trace
 from perfkit_core.replay.transforms import Quantity, Scale
 
-_TRIED: Final = Quantity(0.7, 0.95, 1.0, message("prior: the guess is often the best algorithm already"))
-"""Factor of convolution kernels with the fastest algorithm."""
+_KERNEL_FACTOR: Final = Quantity(0.7, 0.95, 1.0, message("prior: the guessed algorithm is often already the fastest"))
 _FLAGS: Final = {("cudnn_convolution", 9): 6, ("miopen_convolution", 9): 7, ("_convolution", 13): 9}
-"""End of an operator's name and number of its recorded arguments → index of the argument that enables trying all
-algorithms (signatures of ATen: cudnn_convolution, miopen_convolution, _convolution)."""
+"""Index of the argument that enables the search for the fastest algorithm, by the end of the operator's name and the
+number of its arguments (signatures of ATen)."""
 
 
 def find(facts: Facts) -> list[Candidate]:
@@ -30,9 +29,7 @@ def find(facts: Facts) -> list[Candidate]:
     spent = facts.covered_ns(rows)
     if spent <= facts.thresholds.convolution_share * busy:
         return []
-    facts.need(
-        "shapes", message("ask the profiler for shapes (record --shapes); whether they stay the same is unknown")
-    )
+    facts.need("shapes", message("ask the profiler for shapes (record --shapes)"))
     if algorithms_tried(trace):
         return []
     convolutions = np.flatnonzero(trace.host & trace.rows("op_name", "conv") & (trace.ints("step") >= 0))
@@ -41,13 +38,13 @@ def find(facts: Facts) -> list[Candidate]:
     first = np.unique(pairs[:, 0], return_index=True)[1]
     if len(first) < 2:
         raise NotEvaluableError(
-            message("convolutions of fewer than two steps were recorded, so whether their shapes change is unknown")
+            message("fewer than two steps contain convolutions, so their shapes cannot be compared")
         )
     if len({tuple(shapes) for shapes in np.split(pairs[:, 1], first[1:])}) > 1:
         return []
     return [Candidate(
         message(
-            "Convolutions take {time}; their shapes never change, but the library guesses their algorithms.",
+            "Convolutions take {time}. Their shapes never change, but the library only guesses their algorithms.",
             time=facts.of_busy(spent),
         ),
         evidence={
@@ -55,22 +52,22 @@ def find(facts: Facts) -> list[Candidate]:
             "step_ns": facts.step_ns, "kernels": len(rows),
         },
         rows=rows,
-        transforms=(Scale(rows, _TRIED, below=False, host=False),),
+        transforms=(Scale(rows, _KERNEL_FACTOR, below=False, host=False),),
         ceiling_ns=round(spent),
         preconditions=(
-            message("shapes are the same in every step"),
-            message("the recorded arguments say that algorithms are not tried"),
+            message("the shapes are the same in every step"),
+            message("the recorded arguments disable the search for the fastest algorithm"),
         ),
-        assumptions=assume(kernel_factor=_TRIED),
+        assumptions=assume(kernel_factor=_KERNEL_FACTOR),
         risks=(
-            message("The first steps become longer."), message("Repeated runs may sum in a different order."),
-            message("Workspaces need more memory."),
+            message("The first steps take longer."), message("Some algorithms need more memory."),
+            message("Repeated runs may choose different algorithms and round differently."),
         ),
     )]  # fmt: skip
 
 
 def convolution_kernels(trace: Trace) -> IntArray:
-    """Return the rows of the convolution kernels, by name or by the launching operator."""
+    """Return the rows of the kernels that are convolutions by their name or by the operator that launched them."""
     kernels = matrix_kernels(trace)
     operators = np.append(trace.rows("op_name", "conv", "conv_grad", "conv_transpose", "conv_transpose_grad"), False)
     rows: IntArray = kernels.row[kernels.convolves | operators[kernels.operator]]
@@ -78,14 +75,14 @@ def convolution_kernels(trace: Trace) -> IntArray:
 
 
 def algorithms_tried(trace: Trace) -> bool:
-    """Return whether the library was told to try all algorithms. Raises NotEvaluableError if that was not recorded:
-    shapes and names are the same either way."""
+    """Return whether the library searches for the fastest algorithm, according to the recorded arguments. Raises
+    NotEvaluableError if the arguments were not recorded; nothing else in a recording shows the setting."""
     flags = []
     for code, name in enumerate(trace.codes("name").values):
         endings = {count: at for (ending, count), at in _FLAGS.items() if name.endswith(f":{ending}")}
         if not endings:
             continue
-        # the first operator of a name is enough, because the flag is per process
+        # the first operator of each name is enough, because the setting applies to the process
         row = np.flatnonzero(trace.codes("name").codes == code)[:1]
         text = trace.pick("args", row).to_pylist()[0] if len(row) else None
         try:
@@ -96,7 +93,7 @@ def algorithms_tried(trace: Trace) -> bool:
             flags.append(arguments[endings[len(arguments)]] == "True")
     if not flags:
         raise NotEvaluableError(
-            message("whether all algorithms are tried was not recorded"),
-            message("newer profilers record it, with shapes"),
+            message("the setting for the search of convolution algorithms was not recorded"),
+            message("newer profilers record the setting together with shapes"),
         )
     return any(flags)

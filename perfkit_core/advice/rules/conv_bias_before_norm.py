@@ -1,6 +1,6 @@
-"""Rule 28, conv-bias-before-norm: a convolution adds a bias that the following batch norm subtracts. Condition: a
-convolution with a bias (by its shapes, or as an addition in the call of its layer) directly followed by a batch norm.
-Transform: the operators that add the bias, and those that sum its gradient, go."""
+"""Rule 28, conv-bias-before-norm: a convolution adds a bias that the following batch norm subtracts. The rule fires on
+a convolution that is directly followed by a batch norm and has a bias, which shows in its shapes or as an addition in
+the same call of a layer. The transform removes the operators that add the bias or sum its gradient."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from perfkit_core.replay.transforms import Remove
 def find(facts: Facts) -> list[Candidate]:
     trace = facts.trace
     if not (trace.known("op_name") and operators.operators(trace).any()):
-        raise NotEvaluableError(message("no operators with known names were recorded"))
+        raise NotEvaluableError(message("the recording has no operators whose names perfkit knows"))
     rows, count = bias_rows(trace)
     work = operators.launched_within(trace, rows) if facts.on_device else rows
     spent = facts.covered_ns(work)
@@ -35,30 +35,27 @@ def find(facts: Facts) -> list[Candidate]:
         transforms=(Remove(rows),),
         ceiling_ns=round(spent),
         preconditions=(
-            message("a batch norm follows directly"), message("the batch norm subtracts the mean of each channel"),
+            message("a batch norm directly follows the convolution"),
+            message("the batch norm subtracts the mean of each channel"),
         ),
         risks=(message("Saved models contain the bias: drop it when loading the model, or retrain."),),
     )]  # fmt: skip
 
 
 def bias_rows(trace: Trace) -> tuple[arrays.IntArray, int]:
-    """Return the operators that add a bias between a convolution and a batch norm, or sum its gradient, and the number
-    of such convolutions."""
+    """Return the rows of the operators that add the bias of a convolution before a batch norm or sum the gradient of
+    this bias, and the number of the convolutions."""
     order = operators.operator_order(trace)
     row, thread = order.row, order.thread
     conv, reshape, add, norm = (trace.rows("op_name", name)[row] for name in ("conv", "reshape", "add", "batch_norm"))
-    # inside the convolution and its gradient, if the shapes show a bias
+    # biases that the convolution operator adds, as its input shapes show
     at = np.flatnonzero(conv[:-1] & norm[1:] & (thread[:-1] == thread[1:]))
-    biased = row[
-        at[
-            operators.per_row(trace, row[at], bias_channels, 0)
-            == operators.per_row(trace, row[at + 1], channels_of, -1)
-        ]
-    ]
+    channels = operators.per_row(trace, row[at + 1], channels_of, -1)
+    biased = row[at[operators.per_row(trace, row[at], bias_channels, 0) == channels]]
     adding = operators.outermost(trace, operators.within(trace, biased) & trace.rows("op_name", "add") & trace.host)
     backward = operators.within(trace, operators.backward_of(trace, biased))
     summing = operators.outermost(trace, backward & trace.rows("op_name", "sum") & trace.host)
-    # after the convolution: an addition that is last in the same call of a layer, maybe after a reshape of the bias
+    # biases that a separate operator adds, the last in the same call of a layer, possibly after a reshape of the bias
     layer = nesting.nearest_above(trace.ints("parent"), trace.rows("kind", FORWARD))[row]
     first = np.flatnonzero(conv & (layer >= 0))
     adds = first + 1 + np.append(reshape, [False] * 3)[first + 1]
@@ -71,12 +68,12 @@ def bias_rows(trace: Trace) -> tuple[arrays.IntArray, int]:
 
 
 def bias_channels(shapes: operators.Shapes) -> int:
-    """Return the length of the bias of a convolution (its third input), 0 without one."""
+    """Return the length of the third input of a convolution, its bias; 0 without a bias."""
     return shapes[2][0] if len(shapes) > 2 and len(shapes[2]) == 1 else 0
 
 
 def channels_of(shapes: operators.Shapes) -> int:
-    """Return the channels of a batch norm's input: the number of weights, or the second dimension."""
+    """Return the number of weights of a batch norm, else the second dimension of its input; -1 if unknown."""
     if len(shapes) > 1 and len(shapes[1]) == 1:
         return shapes[1][0]
     return shapes[0][1] if shapes and len(shapes[0]) > 1 else -1

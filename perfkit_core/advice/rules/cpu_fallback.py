@@ -1,6 +1,6 @@
-"""Rule 5, cpu-fallback: an operator runs on the host, so its data are copied there and back. Condition: a copy to the
-host and one back of equal size, at least ``fallback_bytes``, with host computation in between. Transform: these
-operators run on the device, the copies go."""
+"""Rule 5, cpu-fallback: an operator runs on the host, so its inputs are copied to the host and its outputs back. The
+rule fires if a copy to the host and a copy of equal size back to the device have host computation between them. Both
+copies have at least ``fallback_bytes``. The transform moves the operators to the device and removes the copies."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from perfkit_core.language.messages import message, plural
 from perfkit_core.replay.transforms import Move, Quantity
 
 _PASS_NS: Final = Quantity(
-    2 / 2000, 4 / 1000, 20 / 400, message("prior: 2 to 20 passes over the data at 0.4 to 2 TB/s")
+    2 / 2000, 4 / 1000, 20 / 400, message("prior: the operator reads or writes its data 2 to 20 times at 0.4 to 2 TB/s")
 )
 """Device time of an operator in ns per byte of its data."""
 
@@ -28,8 +28,8 @@ def find(facts: Facts) -> list[Candidate]:
     launch, device = transfers.launching_ns(facts, trips.order), transfers.on_device_ns(size / 2 / len(rows), _PASS_NS)
     return [Candidate(
         plural(
-            "{names} runs on the host for {spent:ns}, and its data are copied there and back: {time}.",
-            "{names} run on the host for {spent:ns}, and their data are copied there and back: {time}.",
+            "{names} runs on the host for {spent:ns}. The copies of its data to the host and back take {time}.",
+            "{names} run on the host for {spent:ns}. The copies of their data to the host and back take {time}.",
             len(names), names=listed(names), spent=spent, time=facts.of_step(copies),
         ),
         evidence={
@@ -39,13 +39,11 @@ def find(facts: Facts) -> list[Candidate]:
         rows=rows,
         transforms=(Move(rows, False, launch, device, trips.copies.everything),),
         preconditions=(
-            message("its inputs are copied to the host before it runs, and its outputs to the device afterwards"),
+            message("inputs are copied to the host before the operator runs, and outputs to the device afterwards"),
             message("the copies are large"),
         ),
         assumptions=assume(launch_ns=launch, device_ns=device),
-        risks=(message(
-            "The operator may have no kernel for this device, type or shape; then another operator must replace it."
-        ),),
+        risks=(message("The device may have no kernel for this operator; another operator must then replace it."),),
         direction="to device",
         fill={"operator": names[0]},
     )]  # fmt: skip

@@ -1,6 +1,6 @@
-"""Rule 32, data-parallel: one process drives several devices and copies the model to them in every step. Condition:
-events named as replication in a process whose kernels run on several devices. No transform: one process per device
-changes the whole program."""
+"""Rule 32, data-parallel: one process drives several devices and copies the model to all of them in every step. The
+rule fires on events that replicate a model, in a process whose kernels run on several devices. There is no transform,
+because one process per device changes the whole program."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _REPLICAS: Final = re.compile(
     r"|ParallelExecutor|SSAGraphExecutor",
     re.IGNORECASE,
 )
-"""Names of events that copy a model to several devices in one process (Paddle until 2.x)."""
+"""Names of events that copy a model to several devices: from PyTorch, and from Paddle 2."""
 
 
 def find(facts: Facts) -> list[Candidate]:
@@ -42,7 +42,7 @@ def find(facts: Facts) -> list[Candidate]:
         rows=calls,
         method="none",
         preconditions=(
-            message("kernels run on several devices of one process"), message("the model is replicated, not split"),
+            message("kernels of one process run on several devices"), message("the model is replicated, not split"),
         ),
-        risks=(message("Each process has its own batch: divide the batch size by the number of devices."),),
+        risks=(message("Each process loads a separate batch: divide the batch size by the number of devices."),),
     )]  # fmt: skip

@@ -1,6 +1,6 @@
-"""Rule 8, device-malloc: the driver still allocates and frees memory after the first step. Condition: cudaMalloc,
-cudaFree and similar in steps after the first; without steps in the second half of the device's work. Transform: the
-calls go, because a caching allocator needs none."""
+"""Rule 8, device-malloc: the driver still allocates and frees memory after the first step. The rule fires on
+cudaMalloc, cudaFree and similar calls in steps after the first, or, without steps, in the second half of the time in
+which the device is active. The transform removes the calls, because a caching allocator does not need them."""
 
 from __future__ import annotations
 
@@ -11,7 +11,6 @@ import numpy as np
 
 from perfkit_core.advice.facts import Candidate, Facts, NotEvaluableError, listed
 from perfkit_core.advice.operators import matching
-from perfkit_core.algorithms.arrays import IntArray
 from perfkit_core.language.messages import message, plural
 from perfkit_core.model.schema import DEVICE_WORK, RUNTIME, SYNC
 from perfkit_core.replay.transforms import Remove
@@ -21,23 +20,33 @@ _ALLOCATES: Final = re.compile(
     r"|^cuMem(Alloc|Free|Create|Release|Map|Unmap|SetAccess|AddressReserve|AddressFree|Host(Alloc|Register))(?!Async)",
     re.IGNORECASE,
 )
-"""Calls for device memory, and for pinned host memory, which take as long. Asynchronous ones use a pool."""
+"""Calls that allocate or free device memory or pinned host memory. Asynchronous calls use a pool and do not count."""
 
 
 def find(facts: Facts) -> list[Candidate]:
     facts.need_device()
-    trace, rows = facts.trace, _late_calls(facts)
-    ranks = len(np.unique(facts.steps.rank))
+    trace, start, step = facts.trace, facts.trace.ints("start_ns"), facts.trace.ints("step")
+    if not trace.rows("kind", RUNTIME).any():
+        raise NotEvaluableError(message("no runtime calls were recorded"))
+    calls = trace.host & trace.rows("kind", RUNTIME, SYNC) & matching(trace, "name", _ALLOCATES.search)
+    rows = np.flatnonzero(calls & (facts.replay.first >= 0))
+    ranks, steps = len(np.unique(facts.steps.rank)), None
     later = max(len(facts.steps) - ranks, ranks, 1)
-    where, steps = message("in the second half of the time in which the device is active"), None
-    left_out = message(
-        "the first half of the time in which the device is active is left out, as memory allocated in it may be reused "
-        "later"
-    )
     if facts.has_steps:
-        steps = len(np.unique(trace.ints("step")[rows]))
+        if len(np.unique(facts.steps.number)) < 2:
+            raise NotEvaluableError(message("only one step was recorded, so warm-up cannot be excluded"))
+        rows = rows[step[rows] > int(facts.steps.number.min())]
+        steps = len(np.unique(step[rows]))
         where = message("in {steps:count} of the {later:count} steps after the first", steps=steps, later=later)
-        left_out = message("the first recorded step is left out, as memory allocated in it may be reused later")
+        left_out = message("the first step does not count, because later steps may reuse the memory that it allocates")
+    else:
+        work = trace.rows("kind", *DEVICE_WORK)
+        rows = rows[start[rows] > (int(start[work].min()) + int(trace.end_ns[work].max())) // 2]
+        where = message("in the second half of the time in which the device is active")
+        left_out = message(
+            "the first half of the time in which the device is active does not count, because memory allocated in it "
+            "may be reused later"
+        )
     dur = trace.ints("dur_ns")[rows]
     total = int(dur.sum())
     if not facts.exceeds(total / later, facts.thresholds.device_malloc_share):
@@ -46,8 +55,8 @@ def find(facts: Facts) -> list[Candidate]:
     names = [trace.codes("name").values[code] for code in codes[np.argsort(-counts, kind="stable")]]
     return [Candidate(
         plural(
-            "{n:count} call of {names} {where}: {time}.",
-            "{n:count} calls of {names} {where}: {time}.",
+            "{n:count} call of {names} {where} takes {time}.",
+            "{n:count} calls of {names} {where} take {time}.",
             len(rows), names=listed(names), where=where, time=facts.of_step(total / later),
         ),
         evidence={
@@ -58,24 +67,6 @@ def find(facts: Facts) -> list[Candidate]:
         transforms=(Remove(rows, below=False),),
         ceiling_ns=facts.ceiling_ns(facts.totals(rows, dur)),
         preconditions=(left_out,),
-        vetoes=(message("asynchronous allocations, which come from a pool of the driver"),),
-        risks=(message("An allocator that keeps more memory leaves less for other processes on the device."),),
+        vetoes=(message("asynchronous allocations, which the driver serves from a pool"),),
+        risks=(message("An allocator that caches more memory leaves less for other processes on the device."),),
     )]  # fmt: skip
-
-
-def _late_calls(facts: Facts) -> IntArray:
-    trace, start = facts.trace, facts.trace.ints("start_ns")
-    if not trace.rows("kind", RUNTIME).any():
-        raise NotEvaluableError(message("no calls of the device runtime were recorded"))
-    calls = trace.host & trace.rows("kind", RUNTIME, SYNC) & matching(trace, "name", _ALLOCATES.search)
-    rows = np.flatnonzero(calls & (facts.replay.first >= 0))
-    if not facts.has_steps:
-        work = trace.rows("kind", *DEVICE_WORK)
-        if not work.any():
-            raise NotEvaluableError(
-                message("neither steps nor device work were recorded, so the end of warm-up is unknown")
-            )
-        return rows[start[rows] > (int(start[work].min()) + int(trace.end_ns[work].max())) // 2]
-    if len(np.unique(facts.steps.number)) < 2:
-        raise NotEvaluableError(message("only one step was recorded, so warm-up cannot be excluded"))
-    return rows[trace.ints("step")[rows] > int(facts.steps.number.min())]

@@ -1,6 +1,6 @@
-"""Rule 7, device-sync: the host waits until a device has finished all its work. Condition: synchronisations of a whole
-device within a step, with work launched after them. Transform: the calls go; the device's work takes as long as before.
-"""
+"""Rule 7, device-sync: the host waits until a device has finished all its work. The rule fires on calls that
+synchronise a whole device within a step, if work is launched after them. The transform removes the calls; the device
+work takes as long as before."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ def find(facts: Facts) -> list[Candidate]:
     trace, launched_by = facts.trace, facts.trace.ints("launched_by")
     calls, scope = waits.sync_calls(trace)
     rows = calls[(scope == waits.DEVICE) & trace.rows("kind", SYNC)[calls] & (trace.ints("step")[calls] >= 0)]
-    # a synchronisation without later launches ends the recording and does not count
+    # synchronisations after the last launch end the recording and do not count
     last_launch = trace.ints("start_ns")[launched_by[launched_by >= 0]].max(initial=np.iinfo(np.int64).min)
     rows = rows[trace.ints("start_ns")[rows] < last_launch]
     spent, waited = facts.mean_ns(rows), facts.per_step(int(facts.waiting_ns[rows].sum()))
@@ -28,8 +28,7 @@ def find(facts: Facts) -> list[Candidate]:
     call = operators.name_of(trace, rows[0])
     return [Candidate(
         message(
-            "The host waits in {call} until the device has finished everything, and launches nothing meanwhile: "
-            "{time}.",
+            "For {time}, the host waits in {call} until the device has finished all work, and launches nothing.",
             call=call, time=facts.of_step(spent),
         ),
         evidence={
@@ -40,7 +39,7 @@ def find(facts: Facts) -> list[Candidate]:
         transforms=(transforms.Remove(rows, below=False),),
         ceiling_ns=transfers.wait_ceiling_ns(facts, spent - waited),
         share_ns=round(spent),
-        preconditions=(message("the call lies within a step"), message("work is launched after it")),
-        risks=(message("If the program measures times with this call, keep it, but only in a few steps."),),
+        preconditions=(message("the call lies within a step"), message("work is launched after the call")),
+        risks=(message("If the program needs this call to measure times, keep the call in a few steps only."),),
         fill={"call": call},
     )]  # fmt: skip

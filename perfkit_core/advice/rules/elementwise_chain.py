@@ -1,7 +1,7 @@
-"""Rule 16, elementwise-chain: consecutive elementwise kernels, each reading from memory what the previous one wrote.
-Condition: ``chain_kernels`` or more consecutive elementwise kernels on a stream, in one phase of one step. Transform:
-the longest kernel of each chain stays, with the memory time of a fused chain; the others and the calls that only launch
-them go."""
+"""Rule 16, elementwise-chain: each of several consecutive elementwise kernels reads from memory what the previous
+kernel wrote. The rule fires on ``chain_kernels`` or more consecutive elementwise kernels on a stream, in one phase of
+one step. The transform keeps the longest kernel of each chain, with the memory time of a fused chain, and removes the
+other kernels and the calls that only launch them."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def find(facts: Facts) -> list[Candidate]:
         return []
     count = int(chain[-1]) + 1
     kept = np.zeros(len(chain), np.bool_)
-    order = np.lexsort((-dur[kernels], chain))  # the longest kernel of each chain comes first
+    order = np.lexsort((-dur[kernels], chain))  # the first kernel of each chain is the longest
     kept[order[np.diff(chain[order], prepend=-1) != 0]] = True
     removed = kernels[~kept]
     launches = _only_launching(trace, removed)
@@ -52,7 +52,7 @@ def find(facts: Facts) -> list[Candidate]:
         return []
     length = len(kernels) / count
     factor = transforms.Quantity(
-        1.0, 1 + (length - 1) / 6, (length + 2) / 3, message("counted: memory traffic of a fused chain")
+        1.0, 1 + (length - 1) / 6, (length + 2) / 3, message("derived from the memory traffic of a fused chain")
     )
     # a fused kernel takes at most as long as all kernels of its chain
     chain_ns = np.zeros(count, np.int64)
@@ -61,10 +61,10 @@ def find(facts: Facts) -> list[Candidate]:
     spared = np.append(launches, removed)
     return [Candidate(
         facts.plural(
-            "{count:count} chain {per_step} of {kernels:.3g} elementwise kernels, where one kernel would do, takes "
-            "{device:ns} on the device; the launches that it would save take {time} on the host.",
-            "{count:count} chains {per_step} of {kernels:.3g} elementwise kernels, where one kernel each would do, "
-            "take {device:ns} on the device; the launches that these would save take {time} on the host.",
+            "{count:count} chain {per_step} of {kernels:.3g} elementwise kernels takes {device:ns} on the device. A "
+            "fused kernel would save launches that take {time} on the host.",
+            "{count:count} chains {per_step}, each of {kernels:.3g} elementwise kernels, take {device:ns} on the "
+            "device. Fused kernels would save launches that take {time} on the host.",
             facts.median_total(kernels[np.diff(chain, prepend=-1) != 0]),
             kernels=length, device=device, time=facts.of_step(host),
         ),
@@ -77,18 +77,18 @@ def find(facts: Facts) -> list[Candidate]:
         ceiling_ns=facts.ceiling_ns(facts.totals(spared, dur[spared])),
         preconditions=(
             message("the kernels follow each other on one stream, in one phase of one step"),
-            message("elementwise kernels are bound by memory bandwidth"),
+            message("memory bandwidth limits elementwise kernels"),
         ),
-        vetoes=(message("kernels of the optimizer, reductions, and kernels that are fused already"),),
+        vetoes=(message("optimizer kernels, reductions, and kernels that are already fused"),),
         assumptions=assume(longest_kernel_factor=factor),
-        risks=(message("Kernels in a row may be independent; only dependent ones are fused."),),
+        risks=(message("Consecutive kernels may be independent of each other; only dependent kernels are fused."),),
     )]  # fmt: skip
 
 
 def chained_kernels(facts: Facts) -> tuple[arrays.IntArray, arrays.IntArray]:
-    """Return the kernels of all chains by stream and time, and the chain number of each."""
+    """Return the rows of the kernels in chains, sorted by stream and time, and the number of each kernel's chain."""
     trace, launch = facts.trace, facts.trace.ints("launched_by")
-    # kernels that compute each element on its own, by their names or their operators'
+    # a kernel is elementwise by its name or by the operator that launched it
     owner = np.append(nesting.nearest_on_path(trace.ints("parent"), operators(trace)), -1)[launch]
     canonical = matching(trace, "op_name", lambda name: name.removesuffix("_grad") in _OPERATORS)
     elementwise = matching(trace, "name", _KERNELS.search) | np.append(canonical, False)[owner]
@@ -105,10 +105,10 @@ def chained_kernels(facts: Facts) -> tuple[arrays.IntArray, arrays.IntArray]:
 
 
 def _only_launching(trace: Trace, kernels: arrays.IntArray) -> arrays.IntArray:
-    """Return the calls that only launch kernels: outermost operators without other device work, or the launches."""
+    """Return the outermost operators that launch only these kernels; outside such operators, the launches."""
     launch, parent = trace.ints("launched_by"), trace.ints("parent")
     every = nesting.sum_up(parent, np.bincount(launch[launch >= 0], minlength=len(trace)))
     ours = nesting.sum_up(parent, np.bincount(launch[kernels], minlength=len(trace)))
     alone = trace.host & (ours > 0) & (every == ours)
-    whole = nesting.outermost(parent, alone & operators(trace))[launch[kernels]]
-    return np.unique(np.where(whole >= 0, whole, launch[kernels])[alone[launch[kernels]]])
+    operator = nesting.outermost(parent, alone & operators(trace))[launch[kernels]]
+    return np.unique(np.where(operator >= 0, operator, launch[kernels])[alone[launch[kernels]]])

@@ -1,6 +1,6 @@
-"""Rule 12, epoch-gap: training waits for new loader workers at the start of an epoch or validation. Condition: waits
-for the loader of over ``epoch_gap_steps`` steps, in steps that begin a loader. No replay: the mean step without these
-waits, but with the time of a first batch from persistent workers."""
+"""Rule 12, epoch-gap: training waits for new loader workers at the start of an epoch or of a validation. The rule fires
+if steps that start a loader wait for data more than ``epoch_gap_steps`` steps longer than usual. The prediction is not
+a replay but the mean step without these waits, with the time of a first batch from persistent workers instead."""
 
 from __future__ import annotations
 
@@ -17,12 +17,12 @@ from perfkit_core.model.schema import DATALOADER, NESTED_KINDS, PYTHON, STEP
 from perfkit_core.replay import batches, transforms
 
 _SLOW: Final = re.compile(r"DataLoaderIterMultiProcess", re.IGNORECASE)
-"""Loaders that wait half a second until persistent workers begin a new epoch."""
+"""Loaders whose persistent workers need half a second to begin a new epoch."""
 _AGAIN_NS: Final = transforms.Quantity(
-    3_000_000, 8_000_000, 30_000_000, message("measured on CPU, torch 2.13: 1 and 4 persistent workers")
+    3_000_000, 8_000_000, 30_000_000, message("measured on a CPU with torch 2.13, 1 and 4 persistent workers")
 )
 _SLOW_NS: Final = transforms.Quantity(
-    500_000_000, 505_000_000, 515_000_000, message("measured on CPU, paddle 3.3: 1 and 4 persistent workers")
+    500_000_000, 505_000_000, 515_000_000, message("measured on a CPU with paddle 3.3, 1 and 4 persistent workers")
 )
 
 
@@ -38,23 +38,24 @@ def find(facts: Facts) -> list[Candidate]:
     longer = waits - int(np.median(waits))
     at = np.flatnonzero(longer > facts.thresholds.epoch_gap_steps * facts.step_ns)
     begins = facts.steps.only(facts.mine).position(trace, rows[batches.begins_epoch(trace, rows)])
-    # not the first recorded step, whose wait may have begun earlier; other long waits are due to too few workers
+    # The first recorded step does not count, because its wait may have begun before the recording. Steps that start no
+    # loader do not count either, because their long waits are due to too few workers.
     at = np.intersect1d(at[at > 0], begins)
     longer = longer[at]
-    # the time of an epoch's first batch with persistent workers
+    # the time that the first batch of an epoch takes with persistent workers
     again = _SLOW_NS if matching(trace, "name", _SLOW.search)[rows].any() else _AGAIN_NS
     if not len(at) or longer.mean() <= again.mid:
         return []
     total, starts, count = int(longer.sum()), len(at), int(facts.mine.sum())
     mean = round(float(facts.steps.recorded_ns[facts.mine].mean()))
     low, mid, high = (mean - (total - starts * first) / count for first in (again.low, again.mid, again.high))
-    rarer = message("recorded; with longer epochs the saving is smaller")
+    rarer = message("recorded; longer epochs make the saving smaller")
     return [Candidate(
         plural(
-            "{n} of {count:count} steps, in which a loader is started, waits {longer:ns} longer for data than the "
-            "others: {share:.0%} of the time of all steps, whose mean is {mean:ns}.",
-            "{n} of {count:count} steps, in which a loader is started, wait {longer:ns} longer for data than the "
-            "others: {share:.0%} of the time of all steps, whose mean is {mean:ns}.",
+            "{n} of {count:count} steps starts a loader and waits {longer:ns} longer for data than the other steps. "
+            "This wait takes {share:.0%} of the time of all steps (mean step: {mean:ns}).",
+            "{n} of {count:count} steps start a loader and wait {longer:ns} longer for data than the other steps. "
+            "These waits take {share:.0%} of the time of all steps (mean step: {mean:ns}).",
             starts, count=count, longer=total / starts, mean=mean, share=total / count / mean,
         ),
         evidence={
@@ -65,11 +66,11 @@ def find(facts: Facts) -> list[Candidate]:
         method="prior",
         base_ns=mean,
         after_ns=transforms.Quantity(
-            low, mid, max(high, mean), message("recorded: without the waits, spread over the steps")
+            low, mid, max(high, mean), message("recorded: the mean step without these waits")
         ),
         ceiling_ns=total // count,
         preconditions=(
-            message("workers make the batches"), message("the first step of the recording is left out"),
+            message("worker processes make the batches"), message("the first recorded step does not count"),
         ),
         assumptions=(
             Assumption("steps_per_epoch", f"{count / starts:.0f}", rarer),
@@ -80,8 +81,8 @@ def find(facts: Facts) -> list[Candidate]:
 
 
 def _waits_ns(facts: Facts, rows: arrays.IntArray) -> arrays.IntArray:
-    """Return for each step of ``facts.rank`` the time in the loader, plus the time between two of its calls that is in
-    no other event, shape (steps,)."""
+    """Return the wait for data of each step of ``facts.rank``: the time in the loader, and the time between two calls
+    of the loader in which no other event runs. Shape (steps,), in ns."""
     trace, rows = facts.trace, facts.of_rank(rows)
     start, end = trace.ints("start_ns"), trace.end_ns
     loading = trace.rows("kind", DATALOADER)

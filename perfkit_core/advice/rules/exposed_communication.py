@@ -1,6 +1,6 @@
-"""Rule 31, exposed-communication: ranks exchange data while nothing is computed. Condition: communication, without
-waits for the last rank if several were recorded, covers over ``exposed_share`` of the step while no kernel computes.
-Transform: as much of it is hidden as the computation has room for."""
+"""Rule 31, exposed-communication: ranks exchange data while nothing is computed. The rule fires if communication covers
+more than ``exposed_share`` of the step while no kernel computes. Waits for the last rank do not count if several ranks
+were recorded. The transform hides as much communication as the computation of the step can overlap."""
 
 from __future__ import annotations
 
@@ -19,9 +19,9 @@ from perfkit_core.replay.transforms import Quantity, Scale
 from perfkit_core.views.communication import instances, stragglers
 from perfkit_core.views.steps.activity import activities, covered_ns
 
-_HALF: Final = 0.5
-"""Likely used share of the room."""
-_OVERLAP: Final = message("prior: between nothing and all that computation of the same step leaves room for")
+_LIKELY: Final = 0.5
+"""Share of the possible overlap that a change is likely to reach."""
+_OVERLAP: Final = message("prior: between no overlap and all the overlap that the computation of the step allows")
 
 
 def find(facts: Facts) -> list[Candidate]:
@@ -37,33 +37,34 @@ def find(facts: Facts) -> list[Candidate]:
     if not facts.exceeds(exposed, facts.thresholds.exposed_share):
         return []
     hidden = min(exposed, median["room_ns"]) / median["transfer_ns"]
-    factor = Quantity(max(1 - hidden, 0.0), max(1 - _HALF * hidden, 0.0), 1.0, _OVERLAP)
+    factor = Quantity(max(1 - hidden, 0.0), max(1 - _LIKELY * hidden, 0.0), 1.0, _OVERLAP)
     waits, uncounted = message("waits for the last rank are not counted"), None
     if not facts.replay.tied:
-        waits = message("one rank does not separate waiting from transfer")
-        uncounted = message("; includes waits for other ranks, which were not recorded")
+        waits = message("waits and transfers cannot be separated, because only one rank was recorded")
+        uncounted = message(", including waits for ranks that were not recorded")
     ratio = exposed / facts.step_ns
     return [Candidate(
         message(
-            "Communication takes {time} during which nothing is computed ({share:.0%}{uncounted}).",
+            "Communication runs for {time} while nothing is computed ({share:.0%}{uncounted}).",
             time=facts.of_step(exposed), share=ratio, uncounted=uncounted,
         ),
         evidence={**{name: round(value) for name, value in median.items()}, "exposed_ratio": ratio},
         rows=rows,
         transforms=(Scale(rows, factor),),
         ceiling_ns=round(exposed),
-        preconditions=(message("the step computes while nothing is transferred, so there is room to overlap"),),
-        vetoes=() if hidden else (message("remaining computation of the step that can hide it"),),
+        preconditions=(message("the step has computation that overlaps no transfer yet"),) if hidden else (),
+        vetoes=() if hidden else (message("computation of the step that could still hide the communication"),),
         assumptions=(
             Assumption("communication_factor", factor, _OVERLAP), Assumption("waiting", waits, "recorded"),
         ),
-        risks=(message("Larger buckets start later and need more memory."),),
+        risks=(message("Larger gradient buckets start later and need more memory."),),
     )]  # fmt: skip
 
 
 def _times_ns(trace: Trace) -> pd.DataFrame:
-    """Return for each step of each rank: communication_ns, exposed_ns (of transfers, nothing is computed), transfer_ns,
-    waiting_ns (for the last rank, if several were recorded), room_ns (computation without any transfer)."""
+    """Return a row for each step of each rank, in ns: communication_ns, exposed_ns (transfers while nothing is
+    computed), transfer_ns, waiting_ns (waits for the last rank, 0 if only one was recorded), room_ns (computation
+    without transfers)."""
     rows = np.flatnonzero(trace.host & trace.rows("kind", STEP))
     steps = pd.DataFrame({"rank": trace.ints("rank")[rows], "step": trace.ints("step")[rows]})
     steps = steps.assign(talk=0, alone=0, compute=0)

@@ -1,6 +1,6 @@
-"""Rule 4, fill-then-copy: a tensor is filled on the host and then copied to the device. Condition: an operator that
-only fills memory on the host, directly followed by one that copies to the device. Transform: the fill runs on the
-device, the copy goes."""
+"""Rule 4, fill-then-copy: a tensor is filled on the host and then copied to the device. The rule fires if an operator
+that only fills host memory is directly followed by an operator that copies to the device. The transform moves the fill
+to the device and removes the copy."""
 
 from __future__ import annotations
 
@@ -15,9 +15,9 @@ from perfkit_core.replay.transforms import Move, Quantity
 
 _FILLS: Final = ("fill", "arange", "random", "triangular", "one_hot")
 _DIRECTLY_NS: Final = 100_000
-"""A copy that begins later than this after the fill copies something else."""
+"""A copy that begins later after the fill is assumed to copy other data."""
 _ELEMENT_BYTES: Final = 4
-"""Bytes of a number if only the shape was recorded."""
+"""Assumed size of an element if only the shape was recorded."""
 _WRITE_NS: Final = Quantity(1 / 2000, 1 / 800, 1 / 250, message("prior: a device writes 0.25 to 2 TB/s"))
 """Device time in ns per filled byte."""
 
@@ -27,20 +27,20 @@ def find(facts: Facts) -> list[Candidate]:
     trace, copies, dur = facts.trace, transfers.transfers(facts), facts.trace.ints("dur_ns")
     copies = copies.only(~copies.to_host)
     order = transfers.outer_operators(facts, copies.owner)
-    # the operator before each first copy of an operator, on its thread, if it only fills memory
-    own = order.of[copies.call]
-    before = own - 1
+    # For the first copy of each copying operator: whether the previous operator of the thread only fills memory.
+    at = order.of[copies.call]
+    before = at - 1
     fills = trace.rows("op_name", *_FILLS)[order.row] & (order.works == 0) & ~transfers.only_allocates(trace, order.row)
     thread, row = np.append(order.thread, -1), np.append(order.row, -1)
-    filled = (before >= 0) & (own >= 0) & np.append(fills, False)[before] & (thread[before] == thread[own])
-    filled &= trace.ints("start_ns")[row[own]] - trace.end_ns[row[before]] <= _DIRECTLY_NS
+    filled = (before >= 0) & (at >= 0) & np.append(fills, False)[before] & (thread[before] == thread[at])
+    filled &= trace.ints("start_ns")[row[at]] - trace.end_ns[row[before]] <= _DIRECTLY_NS
     first = np.zeros(len(copies), np.bool_)
-    first[np.unique(own, return_index=True)[1]] = True
+    first[np.unique(at, return_index=True)[1]] = True
     copies, before = copies.only(filled & first), before[filled & first]
     if not len(copies):
         return []
     rows, copying = order.row[before], order.row[order.of[copies.call]]
-    # unrecorded bytes follow from the shape of the operator's source
+    # copies without recorded bytes: use the shape of the copied tensor
     by_shape = np.maximum(transfers.elements(trace, copying), 0) * _ELEMENT_BYTES
     total = int(np.where(copies.bytes >= 0, copies.bytes, by_shape).sum())
     names, count = operators.distinct_names(trace, rows), facts.per_step(len(rows))
@@ -66,7 +66,7 @@ def find(facts: Facts) -> list[Candidate]:
             message("the next operator copies to the device"),
         ),
         assumptions=assume(launch_ns=launch, device_ns=device),
-        risks=(message("Random numbers of a device differ from those of the host."),) if is_random else (),
+        risks=(message("The device generates other random numbers than the host."),) if is_random else (),
         direction="to device",
         fill={"operator": names[0]},
     )]  # fmt: skip

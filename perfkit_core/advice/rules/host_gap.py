@@ -1,6 +1,6 @@
-"""Rule 20, host-gap: no operator runs on any thread, because the host does something else. Condition: gaps in the steps
-with only Python, labels and phases recorded: long ones, or many short ones, a candidate each. Transform: the gaps
-shrink on all ranks."""
+"""Rule 20, host-gap: the host does other work while no thread runs an operator. The rule fires on gaps in the steps in
+which only Python, annotations and phases were recorded. It returns one candidate for long gaps and one for many short
+gaps. The transform shortens the gaps on all ranks."""
 
 from __future__ import annotations
 
@@ -19,32 +19,30 @@ from perfkit_core.replay.transforms import Quantity, Shorten
 from perfkit_core.views.code import frame_names
 from perfkit_core.views.steps.activity import covered_ns
 
-_LONG: Final = Quantity(
-    0.0, 0.0, 0.5, message("prior: this work is dropped or moved to a thread; at worst half of it is needed")
+_LONG_FACTOR: Final = Quantity(
+    0.0, 0.0, 0.5, message("prior: the work is dropped or moved to another thread; at worst half of it stays")
 )
-"""Factor of long gaps."""
-_SHORT: Final = Quantity(
-    0.0, 0.4, 0.9, message("prior: from code that is compiled as a whole to Python that runs nearly as before")
+_SHORT_FACTOR: Final = Quantity(
+    0.0, 0.4, 0.9, message("prior: between fully compiled code and Python that runs nearly as before")
 )
-"""Factor of short gaps, which the profiler's overhead lengthens."""
 _WORK: Final = (
     schema.OPERATOR, schema.OPERATOR_DETAIL, schema.RUNTIME, schema.SYNC, schema.COMMUNICATION, schema.DATALOADER,
     schema.OVERHEAD,
 )  # fmt: skip
 _FRAMES: Final = 3
 Gaps = dict[int, Intervals]
-"""The gaps by rank: those of ``facts.rank`` are shown, all ranks lose theirs."""
+"""The gaps of each rank. Messages show the gaps of ``facts.rank``; the transform shortens the gaps of all ranks."""
 
 
 def find(facts: Facts) -> list[Candidate]:
     facts.need_steps()
     if len(facts.steps) < 2:
-        raise NotEvaluableError(message("only one step was recorded, so what recurs in every step is unknown"))
+        raise NotEvaluableError(message("only one step was recorded, so recurring gaps cannot be recognised"))
     trace, limits = facts.trace, facts.thresholds
     bound = round(max(limits.host_gap_one * facts.step_ns, limits.host_gap_ns))
     long, short = Gaps(), Gaps()
     for rank in facts.ranks:
-        # the time of the steps of a rank in which none of its threads does recorded work
+        # the step time of the rank in which none of its threads does recorded work
         here = trace.host & (trace.ints("rank") == rank)
         work = here & trace.rows("kind", *_WORK)
         steps = here & trace.rows("kind", schema.STEP) & (facts.replay.first >= 0)
@@ -58,7 +56,7 @@ def find(facts: Facts) -> list[Candidate]:
         candidates.append(_long(facts, long))
     start, end = short[facts.rank]
     count = len(start) / int(facts.mine.sum())
-    # few short gaps only count if one of them alone takes the share
+    # a few short gaps count only if one of them alone exceeds host_gap_share
     many = count >= limits.host_gaps or (end - start > limits.host_gap_share * facts.step_ns).any()
     if many and facts.exceeds(_median_ns(facts, short), limits.host_gap_share):
         candidates.append(_short(facts, short, count))
@@ -71,7 +69,7 @@ def _median_ns(facts: Facts, gaps: Gaps) -> float:
 
 
 def _long(facts: Facts, gaps: Gaps) -> Candidate:
-    shared, functions = _shared(facts, gaps, _LONG)
+    shared, functions = _shared(facts, gaps, _LONG_FACTOR)
     trace, (start, end) = facts.trace, gaps[facts.rank]
     # the operators around the longest gap
     rows, longest = facts.of_rank(outermost(trace, operators(trace))), int((end - start).argmax())
@@ -82,46 +80,46 @@ def _long(facts: Facts, gaps: Gaps) -> Candidate:
         ends.append(message("after {operator}", operator=name_of(trace, before[trace.end_ns[before].argmax()])))
     if len(after):
         ends.append(message("before {operator}", operator=name_of(trace, after[0])))
-    beside = message("{ends:and}", ends=ends) if ends else message("without any operator in the recording")
-    where = message("the longest {beside}", beside=beside)
+    beside = message("{ends:and}", ends=ends) if ends else message("in a recording without operators")
+    where = message(" The longest gap is {beside}.", beside=beside)
     if functions:
-        where = message("most of it in {function}", function=functions[0])
+        where = message(" Most of this time is in {function}.", function=functions[0])
     return replace(
         shared,
         what=message(
-            "No operator runs for {time}, in gaps of up to {longest:ns}, {where}.",
+            "No operator runs for {time}, in gaps of up to {longest:ns}.{where}",
             time=facts.of_step(_median_ns(facts, gaps)), longest=int((end - start).max()), where=where,
         ),
         evidence={**shared.evidence, "python": functions, "longest": beside},
-        vetoes=(message("shorter gaps, such as Python between operators, which are counted separately"),),
+        vetoes=(message("shorter gaps, such as Python between operators, which count separately"),),
         risks=(message("Work that is moved to another thread still competes for Python's GIL."),),
     )  # fmt: skip
 
 
 def _short(facts: Facts, gaps: Gaps, count: float) -> Candidate:
-    shared, functions = _shared(facts, gaps, _SHORT)
+    shared, functions = _shared(facts, gaps, _SHORT_FACTOR)
     start, end = gaps[facts.rank]
-    where = message(", most of it in {function}", function=functions[0]) if functions else ""
+    where = message(" Most of this time is in {function}.", function=functions[0]) if functions else ""
     return replace(
         shared,
         what=plural(
-            "No operator runs for {time}, in {n:count} short gap between operators, typically of {length:ns}{where}.",
-            "No operator runs for {time}, in {n:count} short gaps between operators, typically of {length:ns}{where}.",
+            "No operator runs for {time}, in {n:count} short gap between operators (median: {length:ns}).{where}",
+            "No operator runs for {time}, in {n:count} short gaps between operators (median: {length:ns}).{where}",
             round(count), time=facts.of_step(_median_ns(facts, gaps)), length=float(np.median(end - start)),
             where=where,
         ),
         evidence={**shared.evidence, "gaps_per_step": count, "python": functions},
-        vetoes=(message("gaps as short as the call of an operator"),),
-        risks=(message("The profiler itself works between operators: without it the gaps are shorter."),),
+        vetoes=(message("gaps as short as the overhead of calling an operator"),),
+        risks=(message("The profiler itself works between operators, so the gaps are shorter without a profiler."),),
         conflicts=("launch-bound",),  # removes the same gaps
         words={"gaps": "short", "compiled": "yes" if compiled_regions(facts.trace).any() else "no"},
     )  # fmt: skip
 
 
 def _shared(facts: Facts, gaps: Gaps, factor: Quantity) -> tuple[Candidate, list[str]]:
-    """Return the common fields of candidates for long and short gaps, and the Python functions that contain most of the
-    gaps. The rows are the innermost events around the gaps of ``facts.rank``, with the part of the gaps that each has
-    to itself."""
+    """Return the fields that candidates for long and short gaps share, and the Python functions that contain most of
+    the gap time. The rows are the innermost events around the gaps of ``facts.rank``, with the gap time of each
+    event."""
     trace, graph, own = facts.trace, facts.replay.graph, gaps[facts.rank]
     nodes = np.flatnonzero(np.isin(graph.lane, graph.lane[facts.steps.first[facts.mine]]) & (graph.row >= 0))
     start = facts.replay.recorded_ns(nodes)
@@ -142,9 +140,7 @@ def _shared(facts: Facts, gaps: Gaps, factor: Quantity) -> tuple[Candidate, list
         rows_ns=groupby.sums(at, len(distinct), within),
         transforms=(Shorten(gaps, factor),),
         ceiling_ns=int(facts.typical(recorded)) - int(facts.typical(recorded - facts.within_steps(own))),
-        preconditions=(
-            message("no thread runs an operator, a runtime call or the data loader there"),
-        ),
+        preconditions=(message("during the gaps, no thread runs an operator, a runtime call or the data loader"),),
         assumptions=assume(gap_factor=factor),
     )  # fmt: skip
     return shared, [names.values[code] for code in most]

@@ -1,6 +1,7 @@
-"""Rule 6, host-sync: the host fetches results from the device and waits for them. Condition: copies to the host that
-end before the call that launched them, or the synchronisation after it, returns. Transform: small results are not
-fetched; large ones are copied without waiting. ``--what-if host-sync=N`` fetches them in one of N steps."""
+"""Rule 6, host-sync: the host fetches results from the device and waits for them. The rule fires on copies to the host
+that end before the host returns from the call that launched the copy, or from the synchronisation after this call. The
+transform removes small copies, and copies large results without waiting. With ``--what-if host-sync=N``, only every
+N-th step fetches results."""
 
 from __future__ import annotations
 
@@ -26,8 +27,8 @@ def find(facts: Facts) -> list[Candidate]:
 
 
 def what_if(facts: Facts, every: float) -> Candidate:
-    """Return the candidate that fetches results in every N-th step (``every``), of which at least N were recorded.
-    Raises NotEvaluableError."""
+    """Return the candidate that fetches results only in every N-th step, where N is ``every``. Raises NotEvaluableError
+    if this changes nothing, or if fewer than N consecutive steps were recorded."""
     facts.need_device()
     facts.need_steps()
     copies = _awaited(facts)
@@ -39,14 +40,14 @@ def what_if(facts: Facts, every: float) -> Candidate:
     numbers = np.unique(facts.steps.number)
     if not len(facts.steps.of_periods(facts.steps.recorded_ns, period)):
         raise NotEvaluableError(
-            plural("only {n} step was recorded in a row", "only {n} steps were recorded in a row", len(numbers)),
+            plural("only {n} step was recorded", "only {n} consecutive steps were recorded", len(numbers)),
             message("give {n} or less", n=len(numbers)),
         )
     order = np.searchsorted(numbers, facts.trace.ints("step")[copies.row])
     removed = copies.only((order + 1) % period != 0)
     if not len(removed):
         raise NotEvaluableError(message("every step would still fetch its results"), message("give 2 or more"))
-    how = message(", if fetched in one of {every} steps", every=period)
+    how = message(" One of {every} steps still fetches results.", every=period)
     return replace(_not_fetched(facts, removed, how), period=period)
 
 
@@ -63,7 +64,7 @@ def _on_host(trace: Trace, copies: transfers.Transfers) -> IntArray:
 def _not_fetched(facts: Facts, copies: transfers.Transfers, how: Text) -> Candidate:
     trace, rows, operator = facts.trace, _on_host(facts.trace, copies), operators.operators(facts.trace)
     spent, waited = facts.mean_ns(rows), round(facts.per_step(int(copies.waited_ns.sum())))
-    around = copies.owner.copy()  # becomes the innermost operator around each copy
+    around = copies.owner.copy()  # the loop below replaces it by the innermost operator around each copy
     for _ in range(transfers.NESTED):
         around = np.where((around >= 0) & ~operator[around], trace.ints("parent")[around], around)
     names, count = operators.names_of(trace, around[(around >= 0) & operator[around]]), facts.per_step(len(copies))
@@ -74,8 +75,8 @@ def _not_fetched(facts: Facts, copies: transfers.Transfers, how: Text) -> Candid
         changes += [Unblock(many.call), Remove(many.syncs, below=False)]
     return Candidate(
         facts.plural(
-            "The host fetches {count:count} result {per_step} ({names}) and waits for it: {time}{how}.",
-            "The host fetches {count:count} results {per_step} ({names}) and waits for them: {time}{how}.",
+            "The host fetches {count:count} result {per_step} ({names}) and waits for it: {time}.{how}",
+            "The host fetches {count:count} results {per_step} ({names}) and waits for them: {time}.{how}",
             count, names=listed(names) if names else message("copies"), time=facts.of_step(spent), how=how,
         ),
         evidence={
@@ -86,7 +87,7 @@ def _not_fetched(facts: Facts, copies: transfers.Transfers, how: Text) -> Candid
         transforms=tuple(changes),
         ceiling_ns=transfers.wait_ceiling_ns(facts, spent - waited),
         share_ns=round(spent),
-        preconditions=(message("the copy goes to the host"), message("the host continues only after it")),
+        preconditions=(message("the copy goes to the host"), message("the host continues only after the copy")),
         risks=(message("The value is available later: code that branches on it must tolerate the delay."),),
         fill={"operator": names[0] if names else "the copy"},
     )  # fmt: skip

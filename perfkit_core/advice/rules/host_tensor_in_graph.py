@@ -1,6 +1,6 @@
-"""Rule 2, host-tensor-in-graph: compiled or captured code copies numbers from the host in every run. Condition: copies
-of at most ``tiny_bytes`` to the device that are launched inside a compiled region. Transform: the copies and their
-waits go; in the worst case only the waits."""
+"""Rule 2, host-tensor-in-graph: compiled or captured code copies numbers from the host in every run. The rule fires on
+copies of at most ``tiny_bytes`` to the device that are launched inside a compiled region. The transform removes the
+copies and the waits for them; in the worst case only the waits."""
 
 from __future__ import annotations
 
@@ -23,10 +23,10 @@ def find(facts: Facts) -> list[Candidate]:
     spent, count = facts.mean_ns(copies.everything), facts.per_step(len(copies))
     return [Candidate(
         facts.plural(
-            "{count:count} number of the host is copied to the device {per_step} inside {region}: {time}. Such copies "
-            "prevent its capture as a graph.",
-            "{count:count} numbers of the host are copied to the device {per_step} inside {region}: {time}. Such "
-            "copies prevent its capture as a graph.",
+            "{region} copies {count:count} number from the host to the device {per_step}: {time}. Such copies prevent "
+            "the capture of {region} as a graph.",
+            "{region} copies {count:count} numbers from the host to the device {per_step}: {time}. Such copies prevent "
+            "the capture of {region} as a graph.",
             count, region=region, time=facts.of_step(spent),
         ),
         evidence={
@@ -38,7 +38,7 @@ def find(facts: Facts) -> list[Candidate]:
             InCases(Remove(copies.everything), (Case.SHORT, Case.LIKELY)),
         ),
         preconditions=(message("few bytes are copied"), message("the copy is launched inside compiled code")),
-        risks=(message("If a number becomes a constant of compiled code, a change of it causes a recompilation."),),
+        risks=(message("If a number becomes a constant of compiled code, every new value causes a recompilation."),),
         direction="to device",
         fill={"region": region},
     )]  # fmt: skip

@@ -1,7 +1,7 @@
-"""Rule 15, launch-bound: the device waits for the host, which launches many short kernels. Condition: the host is busy
-for longer than the device, which is idle for most of the step, and the median kernel takes less than
-``launch_kernel_ns``. Transform: a step's launches become one batch, as in a captured graph or compiled code, and the
-Python between them shrinks. Calls that copy, synchronise or communicate stay."""
+"""Rule 15, launch-bound: the device waits for the host, which launches many short kernels. The rule fires if the host
+is busy for longer than the device, the device is idle for most of the step, and the median kernel takes less than
+``launch_kernel_ns``. The transform replaces the launches of a step by one batch, as in a captured graph or compiled
+code, and shortens the Python between them. Calls that copy, synchronise or communicate stay."""
 
 from __future__ import annotations
 
@@ -20,14 +20,16 @@ from perfkit_core.replay.transforms import Batch, Quantity, Shorten
 
 _KERNEL_NS: Final = Quantity(
     300, 2_500, 6_000,
-    message("prior: a node of a captured graph, a compiled launch of every second kernel, a bare launch"),
+    message("prior for each kernel: a graph node (best), half a compiled launch (likely), a plain launch (worst)"),
 )  # fmt: skip
-_BETWEEN: Final = Quantity(0.0, 0.3, 0.8, message("prior: Python between the launches is skipped, or runs as before"))
+_BETWEEN: Final = Quantity(
+    0.0, 0.3, 0.8, message("prior: between Python that is skipped and Python that runs nearly as before")
+)
 _GAP_NS: Final = 1_000
-_ONCE: Final = 20.0
-"""A call that takes this multiple of the usual time per kernel did more than launch it."""
+_ONE_TIME: Final = 20.0
+"""Calls that take over this multiple of the median time per kernel did more than launch kernels."""
 _RECURS: Final = 3
-"""From this many steps on, their median excludes one-time events."""
+"""With at least this many steps, the median step is free of one-time events."""
 
 
 def find(facts: Facts) -> list[Candidate]:
@@ -49,12 +51,12 @@ def find(facts: Facts) -> list[Candidate]:
     now = facts.median_total(rows, dur[rows])
     low, mid, high = (min(count * ns, now) for ns in (_KERNEL_NS.low, _KERNEL_NS.mid, _KERNEL_NS.high))
     cost = Quantity(low, mid, high, _KERNEL_NS.source)
-    vetoes = [message("calls that copy to or from the host, synchronise or communicate: they are unchanged")]
+    vetoes = [message("calls that copy to or from the host, synchronise or communicate, which stay unchanged")]
     if len(once):
         vetoes.append(plural(
-            "{n:count} call that takes {times:.0f} times as long as usual: too few steps to know whether it recurs",
-            "{n:count} calls that take {times:.0f} times as long as usual: too few steps to know whether they recur",
-            len(once), times=_ONCE,
+            "{n:count} call that takes over {times:.0f} times as long as usual and may not recur in later steps",
+            "{n:count} calls that take over {times:.0f} times as long as usual and may not recur in later steps",
+            len(once), times=_ONE_TIME,
         ))  # fmt: skip
     return [Candidate(
         facts.plural(
@@ -78,15 +80,16 @@ def find(facts: Facts) -> list[Candidate]:
         assumptions=assume(launches_ns=cost, between_factor=_BETWEEN),
         risks=(
             message("Every new input shape is compiled or captured again."),
-            message("A captured graph keeps its memory."),
+            message("A captured graph keeps its memory allocated."),
         ),
-        conflicts=("elementwise-chain",),  # a compiler fuses the chains, too
+        conflicts=("elementwise-chain",),  # a compiler also fuses the chains
     )]  # fmt: skip
 
 
 def _launches(facts: Facts, kernels: arrays.IntArray) -> tuple[arrays.IntArray, arrays.IntArray, float]:
-    """Return the outermost host events that launch kernels and wait for nothing; those among them that did one-time
-    work such as loading a module; and the number of their kernels per step."""
+    """Return the outermost host events that launch kernels without waiting, in two arrays: regular launches, and
+    launches that did one-time work such as loading a module. The third value is the number of kernels per step of
+    both."""
     trace = facts.trace
     roots = nesting.outermost(trace.ints("parent"), operators(trace) | trace.rows("kind", RUNTIME))
     # captured graphs contain no calls that copy from or to the host, communicate or synchronise
@@ -102,13 +105,13 @@ def _launches(facts: Facts, kernels: arrays.IntArray) -> tuple[arrays.IntArray, 
     did_more = np.zeros(len(rows), np.bool_)
     if len(rows) and facts.mine.sum() < _RECURS:
         each_ns = trace.ints("dur_ns")[rows] / launched
-        did_more = each_ns > _ONCE * np.median(each_ns)
+        did_more = each_ns > _ONE_TIME * np.median(each_ns)
     return rows[~did_more], rows[did_more], facts.median_total(kernels[free])
 
 
 def _host_ns(facts: Facts, between: Intervals, once: arrays.IntArray) -> int:
-    """Return the median over the steps of ``facts.rank`` of the time in which a thread calls operators or the runtime,
-    without waits and one-time work (``once``), or runs Python between launches."""
+    """Return the time per step in which a thread calls operators or the runtime or runs Python between launches, as the
+    median over the steps of ``facts.rank``. Waits and one-time work (``once``) do not count."""
     trace, graph = facts.trace, facts.replay.graph
     working = trace.rows("kind", OPERATOR, RUNTIME) & ~trace.rows("phase", DATALOADER) & ~within(trace, once)
     nodes = facts.replay.hosts(facts.rank)
@@ -119,8 +122,8 @@ def _host_ns(facts: Facts, between: Intervals, once: arrays.IntArray) -> int:
 
 
 def _between(trace: Trace, launches: arrays.IntArray, group: arrays.IntArray, rank: int) -> Intervals:
-    """Return the time between the first and the last launch of each step (``group``) of a rank in which none of its
-    threads does recorded work."""
+    """Return the time between the first and the last launch of each step (``group``) in which no thread of the rank
+    does recorded work."""
     start, end = trace.ints("start_ns"), trace.end_ns
     here = trace.ints("rank") == rank
     order = np.lexsort((start[launches], group))

@@ -1,6 +1,6 @@
-"""Rule 25, layout-transposes: tensors are copied only to change their memory layout. Condition: kernels whose names say
-that they convert the layout (around convolutions), and operators that only reorder data, a candidate each. Transform:
-most of this work goes."""
+"""Rule 25, layout-transposes: tensors are copied only to change their memory layout. The rule fires on kernels whose
+names say that they convert the layout (around convolutions), and on operators that only reorder data. It returns one
+candidate for each kind. The transform removes most of this work."""
 
 from __future__ import annotations
 
@@ -16,10 +16,8 @@ from perfkit_core.language.messages import message
 from perfkit_core.model.trace import Trace
 from perfkit_core.replay.transforms import Quantity, Scale
 
-_CONVERTED: Final = Quantity(0.0, 0.1, 0.5, message("prior: the batch and some results are still converted"))
-"""Factor of conversions around convolutions once the model keeps their kernels' layout."""
-_REORDERED: Final = Quantity(0.0, 0.25, 0.8, message("prior: some kernels read only dense tensors"))
-"""Factor of copies that only reorder."""
+_CONVERSIONS_LEFT: Final = Quantity(0.0, 0.1, 0.5, message("prior: the batch and some results are still converted"))
+_COPIES_LEFT: Final = Quantity(0.0, 0.25, 0.8, message("prior: some kernels can only read contiguous tensors"))
 _CONVERTS: Final = re.compile(
     r"nchw_?to_?nhwc|nhwc_?to_?nchw|batched_transpose|transpose_?\w*kernel|trans_?layout|tilingswapdim|swapdim", re.I
 )
@@ -30,7 +28,7 @@ _REORDERS: Final = ("contiguous", "reshape", "transpose")
 def find(facts: Facts) -> list[Candidate]:
     facts.need_device()
     trace, launched_by = facts.trace, facts.trace.ints("launched_by")
-    # the outermost operators that only reorder and launched work for it
+    # the outermost operators that only reorder data and launch device work
     outer = nesting.outermost(trace.ints("parent"), operators(trace) & trace.rows("op_name", *_REORDERS))
     reordering = np.unique(outer[launched_by[launched(trace)]])
     reordering = reordering[reordering >= 0]
@@ -40,7 +38,7 @@ def find(facts: Facts) -> list[Candidate]:
         return []
     candidates = []
     if len(conversions):
-        # part of a convolution or of something else; without launches, whether there are convolutions
+        # whether convolutions launch most conversions; without recorded launches, whether any convolution was recorded
         convolutions, launches = trace.rows("op_name", *_CONVOLUTIONS), launched_by[conversions]
         inside = within(trace, np.flatnonzero(convolutions))[launches[launches >= 0]]
         convolves = inside.mean() > 0.5 if len(inside) else convolutions.any()
@@ -49,24 +47,24 @@ def find(facts: Facts) -> list[Candidate]:
             message("Kernels that only convert the layout of tensors take {time}.", time=facts.of_busy(spent)),
             evidence=_evidence(facts, spent, conversions),
             rows=conversions,
-            transforms=(Scale(with_launches(trace, conversions), _CONVERTED, below=False),),
+            transforms=(Scale(with_launches(trace, conversions), _CONVERSIONS_LEFT, below=False),),
             ceiling_ns=round(spent),
             preconditions=(message("the kernels' names say that they only change the layout"),),
-            assumptions=assume(conversions_left=_CONVERTED),
-            risks=(message("Operators without kernels for the other layout convert there and back."),),
+            assumptions=assume(conversions_left=_CONVERSIONS_LEFT),
+            risks=(message("Operators without a kernel for the new layout convert to the old layout and back."),),
             words={"layout": "convolutions" if convolves else "others"},
         ))  # fmt: skip
     if len(copies):
         spent = facts.covered_ns(copies)
         candidates.append(Candidate(
-            message("Operators that only copy tensors in another order take {time}.", time=facts.of_busy(spent)),
+            message("Operators that only reorder the elements of tensors take {time}.", time=facts.of_busy(spent)),
             evidence=_evidence(facts, spent, copies),
             rows=reordering,
-            transforms=(Scale(reordering, _REORDERED),),
+            transforms=(Scale(reordering, _COPIES_LEFT),),
             ceiling_ns=round(spent),
             preconditions=(message("only the order of the elements changes"),),
-            assumptions=assume(copies_left=_REORDERED),
-            risks=(message("Kernels that read a tensor in its original order may become slower."),),
+            assumptions=assume(copies_left=_COPIES_LEFT),
+            risks=(message("Kernels that then read tensors in the original order may become slower."),),
             words={"layout": "copies"},
         ))  # fmt: skip
     return candidates
@@ -79,7 +77,7 @@ def converting(trace: Trace) -> arrays.IntArray:
 
 
 def with_launches(trace: Trace, rows: arrays.IntArray) -> arrays.IntArray:
-    """Return the rows of device work, and of the calls that launched only it."""
+    """Return the rows of device work, followed by the rows of the calls that launched only this work."""
     launched_by = trace.ints("launched_by")
     wanted = np.bincount(launched_by[rows][launched_by[rows] >= 0], minlength=len(trace))
     every = np.bincount(launched_by[launched(trace)], minlength=len(trace))

@@ -1,6 +1,6 @@
-"""Rule 10, loader-workers: the training makes its batches in its own process, on its thread or another one. Condition:
-calls of a loader without worker processes that take over ``loader_share`` of the step. Transform: worker processes make
-the batches. ``--what-if loader-workers=N`` asks for N of them."""
+"""Rule 10, loader-workers: the training process makes its batches itself, on the training thread or on another thread.
+The rule fires if a loader without worker processes takes more than ``loader_share`` of the step. The transform makes
+the batches in worker processes. ``--what-if loader-workers=N`` predicts the step with N of them."""
 
 from __future__ import annotations
 
@@ -23,52 +23,53 @@ HANDOVER_NS: Final = Quantity(
 )
 CONTENTION: Final = Quantity(
     0.85, 1.0, 1.25,
-    message("0.9 to 1.1 measured on small trainings on a CPU; 1.2 between two recordings of a ResNet-50 on a V100"),
+    message("measured: 0.9 to 1.1 in small trainings on a CPU, 1.2 between two recordings of a ResNet-50 on a V100"),
 )  # fmt: skip
-"""Factor of the host's self time with workers, which share cores and caches with the training; but training without
-loading keeps warm caches, and the recorded host time includes the profiler's."""
-MAKING: Final = Quantity(1.0, 1.1, 1.4, message("prior: making a batch in a worker, beside other workers"))
+"""Factor of the self time of the host beside workers. Workers share cores and caches with the training. On the other
+hand, training without loading keeps caches warm, and the recorded host time includes the overhead of the profiler."""
+MAKING: Final = Quantity(1.0, 1.1, 1.4, message("prior: parallel workers slow each other down"))
 _FROM_THREAD: Final = Quantity(
     0.85, 1.0, 1.4,
-    message("1.0 measured on small trainings on a CPU; workers share cores, a thread shares the interpreter"),
+    message("measured: 1.0 in small trainings on a CPU; workers compete for cores, a thread for the interpreter"),
 )  # fmt: skip
-"""Factor of a batch's time from a thread of the training's process to workers."""
+"""Factor of the time to make a batch in a worker instead of a thread of the training process."""
 
 
 def find(facts: Facts) -> list[Candidate]:
-    """Return the candidate for :data:`WORKERS` workers, or fewer with fewer cores."""
+    """Return the candidate for :data:`WORKERS` workers, but for no more workers than cores."""
     rows, loading = facts.batch_rows, facts.loading_ns
     if in_workers(facts.trace, rows).any() or loading / max(facts.step_ns, 1) <= facts.thresholds.loader_share:
         return []
     workers = WORKERS if facts.cores is None else min(WORKERS, facts.cores)
-    useful = loading > facts.batches_per_step * HANDOVER_NS.mid  # else the handover takes as long
+    useful = loading > facts.batches_per_step * HANDOVER_NS.mid  # otherwise the handover takes as long as loading
     if in_thread(facts.trace, rows).any():
-        useful = workers > 1  # one worker does no more than the thread
+        useful = workers > 1  # one worker is no faster than the thread
     return [what_if(facts, workers)] if useful else []
 
 
 def what_if(facts: Facts, workers: float) -> Candidate:
-    """Return the candidate for this many workers. Raises NotEvaluableError, and UsageError for an impossible number."""
+    """Return the candidate for this number of workers. Raises NotEvaluableError, and UsageError for an invalid
+    number."""
     if not 1 <= workers <= _MOST_WORKERS or workers % 1:
         raise UsageError(f"loader-workers={workers:g}: not a number of workers", f"ask for 1 to {_MOST_WORKERS}")
     rows, waiting = facts.batch_rows, facts.loading_ns
     if in_workers(facts.trace, rows).any():
         raise NotEvaluableError(
-            message("workers make the batches already; how many is not recorded"),
-            message("use --what-if more-workers=N"),
+            message("worker processes already make the batches; their number was not recorded"),
+            message("see the rule more-workers"),
         )
     times, making = {"waiting": waiting, "step": facts.step_ns}, MAKING
-    what = message("Each step makes its own batch for {waiting:ns} of {step:ns} before it can begin.", **times)
+    what = message("Each step spends {waiting:ns} of {step:ns} on making its batch before it can begin.", **times)
     loads: tuple[Transform, ...] = (Scale(rows, MAKING), Load(rows, workers, handover_ns=HANDOVER_NS))
     if in_thread(facts.trace, rows).any():
         making = _FROM_THREAD
         what = message("Each step waits {waiting:ns} of {step:ns} for a batch made by a background thread.", **times)
-        # the thread makes a step's batches during computation: for the whole step if steps wait, else no longer than it
+        # the thread works during computation; if steps wait for it, making the batches of a step takes the whole step
         each_ns = facts.step_ns / facts.batches_per_step
         batch = Quantity(each_ns * making.low, each_ns * making.mid, each_ns * making.high, making.source)
         loads = (Load(rows, workers, batch, HANDOVER_NS),)
     steps = np.flatnonzero(facts.trace.rows("kind", STEP) & (facts.replay.first >= 0))
-    # a step takes at least the rest of the host's work at its quickest, and at least the device's work
+    # a step takes at least the remaining host work at its lowest factor, and at least the device work
     device = facts.typical(facts.within_steps(facts.activity.compute)) if facts.on_device else 0.0
     least_ns = max(CONTENTION.low * (facts.step_ns - waiting), device)
     return Candidate(
@@ -95,14 +96,11 @@ def what_if(facts: Facts, workers: float) -> Candidate:
 def _crowding(workers: int, cores: int | None) -> Message:
     count = plural("{n} worker", "{n} workers", workers)
     if cores is None:
-        return message(
-            "The number of cores was not recorded: {workers} need as many cores, besides one for the training.",
-            workers=count,
-        )
+        return message("The number of cores was not recorded: the training and each worker need a core.")
     if workers < cores:
         return message("{workers} and the training have {cores}.", workers=count, cores=cores_text(cores))
     return message(
-        "{workers} and the training share {cores}: workers that compute slow down each other and the training; those "
+        "{workers} and the training share {cores}. Workers that compute slow down each other and the training; workers "
         "that wait for files do not.",
         workers=count, cores=cores_text(cores),
     )  # fmt: skip

@@ -1,6 +1,6 @@
-"""Rule 30, low-device-utilisation: the device works for less than half of the step, although data arrive in time.
-Condition: device work covers less than ``busy_share`` of the step, and loading at most ``loader_share``. No transform:
-the cost of a larger batch was not recorded."""
+"""Rule 30, low-device-utilisation: the device is idle for more than half of the step although data arrive in time. The
+rule fires if device work covers less than ``busy_share`` of the step and loading takes at most ``loader_share``. There
+is no transform, because the recording does not show the cost of a larger batch."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ def find(facts: Facts) -> list[Candidate]:
     busy_ratio, loading_ratio = (ns / max(facts.step_ns, 1) for ns in (facts.busy_ns, facts.loading_ns))
     if busy_ratio >= facts.thresholds.busy_share or loading_ratio > facts.thresholds.loader_share:
         return []
-    try:  # the recorded memory use shows whether a larger batch fits
+    try:  # the peak shows whether a larger batch fits
         memory = {"peak_memory_ratio": max(peak.ratio for peak in peaks(facts))}
     except NotEvaluableError:
         memory = {}
@@ -31,6 +31,6 @@ def find(facts: Facts) -> list[Candidate]:
         evidence={**facts.part("busy", facts.busy_ns), **memory},
         method="none",
         preconditions=(loading,),
-        vetoes=(message("the training waits for its data"),),
-        risks=(message("A larger batch needs more memory, and may need another learning rate."),),
+        vetoes=(message("a training that waits for data"),),
+        risks=(message("A larger batch needs more memory and may need another learning rate."),),
     )]  # fmt: skip

@@ -1,5 +1,5 @@
-"""Rule 29, memory-near-limit: the memory of a device is nearly full. Condition: the peak of the allocator's running
-total exceeds ``memory_share`` of the device's memory. No transform: it is about capacity, not time."""
+"""Rule 29, memory-near-limit: the memory of a device is nearly full. The rule fires if the peak of the allocated memory
+exceeds ``memory_share`` of the device's memory. There is no transform, because the rule is about capacity, not time."""
 
 from __future__ import annotations
 
@@ -15,8 +15,8 @@ from perfkit_core.views.memory.events import MISSING, levels, memory_events
 
 @dataclass(frozen=True, slots=True)
 class Peak:
-    """The peak ``bytes`` of one process on a device, the device's memory (``of_bytes``), and the ``row`` of the event
-    that reached it."""
+    """The peak of one process on a device: the allocated ``bytes``, the size of the device's memory (``of_bytes``), and
+    the ``row`` of the event that reached the peak."""
 
     device: str
     rank: int
@@ -33,7 +33,7 @@ def find(facts: Facts) -> list[Candidate]:
     return [
         Candidate(
             message(
-                "At the peak {bytes:bytes} of the {total:bytes} ({ratio:.0%}) of {device} are allocated.",
+                "At the peak, {bytes:bytes} of the {total:bytes} of memory of {device} are allocated ({ratio:.0%}).",
                 bytes=peak.bytes, total=peak.of_bytes, ratio=peak.ratio, device=peak.device,
             ),
             evidence={
@@ -44,11 +44,11 @@ def find(facts: Facts) -> list[Candidate]:
             method="none",
             preconditions=(
                 message("running totals of the allocator were recorded"),
-                message("the memory size of the device is known"),
+                message("the memory size of the device was recorded"),
             ),
             risks=(
                 message("Recomputing activations takes time."),
-                message("Other processes may need memory of the device, too."),
+                message("Other processes may also need memory of the device."),
             ),
             conflicts=("low-device-utilisation",),
         )
@@ -58,7 +58,7 @@ def find(facts: Facts) -> list[Candidate]:
 
 
 def peaks(facts: Facts) -> list[Peak]:
-    """Return the peak of each device and process. Raises NotEvaluableError."""
+    """Return the peak of each process on each device. Raises NotEvaluableError."""
     trace = facts.trace
     events = memory_events(trace)
     if not len(events.row):
@@ -77,14 +77,12 @@ def peaks(facts: Facts) -> list[Peak]:
     level = levels(trace)
     peaks = []
     for pool in pools:
-        if level.start[pool] == MISSING:  # allocations before the first event are unknown
+        if level.start[pool] == MISSING:  # without totals, earlier allocations are unknown
             continue
         device, at = devices[events.pool_device[pool]], np.flatnonzero(events.pool == pool)
         top = int(at[level.allocated[at].argmax()])
         rank, row = int(events.pool_rank[pool]), int(events.row[top])
         peaks.append(Peak(device, rank, int(level.allocated[top]), sizes[device], row))
     if not peaks:
-        raise NotEvaluableError(
-            message("the memory events have no running totals, so what was allocated before them is unknown")
-        )
+        raise NotEvaluableError(message("the memory events have no running totals, so earlier allocations are unknown"))
     return peaks

@@ -1,6 +1,6 @@
-"""Rule 13, more-workers: the training waits for batches although worker processes make them. Condition: waits for a
-loader with workers of over ``loader_share`` of the step; fetching a batch that is ready is no wait. Transform: batches
-arrive up to twice as fast."""
+"""Rule 13, more-workers: the training waits for batches although worker processes make them. The rule fires if waits
+for a loader with workers take more than ``loader_share`` of the step. Fetching a batch that is ready does not count as
+a wait. The transform lets batches arrive up to twice as often."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from perfkit_core.language.messages import message
 from perfkit_core.replay import batches, transforms
 
 _FASTER: Final = transforms.Quantity(
-    0.5, 0.55, 1.0, message("twice as many workers are up to twice as fast, if cores are free")
+    0.5, 0.55, 1.0, message("prior: twice as many workers are up to twice as fast if cores are free")
 )
 
 
@@ -23,11 +23,13 @@ def find(facts: Facts) -> list[Candidate]:
     each_ns = facts.step_ns / facts.batches_per_step
     batch = transforms.Quantity(each_ns * _FASTER.low, each_ns * _FASTER.mid, each_ns * _FASTER.high, _FASTER.source)
     times = {"waiting": waiting, "step": facts.step_ns}
-    what = message("Each step waits {waiting:ns} of {step:ns} for a batch, although workers make them.", **times)
+    what = message(
+        "Each step waits {waiting:ns} of {step:ns} for a batch, although worker processes make the batches.", **times
+    )
     if facts.period > 1:
         what = message(
-            "One step in {period:count} waits for a batch, although workers make them: {waiting:ns} of {step:ns} per "
-            "step on average.",
+            "One step in {period:count} waits for a batch, although worker processes make the batches: {waiting:ns} of "
+            "{step:ns} per step on average.",
             period=facts.period, **times,
         )  # fmt: skip
     machine = message("the number of cores was not recorded")
@@ -39,7 +41,7 @@ def find(facts: Facts) -> list[Candidate]:
         rows=rows,
         transforms=(transforms.Load(rows, 1, batch_ns=batch, handover_ns=HANDOVER_NS),),
         ceiling_ns=round(waiting),
-        preconditions=(message("workers make the batches"),),
+        preconditions=(message("worker processes make the batches"),),
         assumptions=assume(batch_every_ns=batch, handover_ns=HANDOVER_NS),
         risks=(message("More workers than cores slow each other down; {machine}.", machine=machine),),
         fill={"workers": "twice as many"},

@@ -1,7 +1,7 @@
-"""Rule 36, outlier-steps: some steps take much longer than the others, or the device clock drops during training.
-Condition: steps over ``outlier_sigmas`` standard deviations above the median of their rank, with the events that grew;
-or the same kernels taking longer by one factor in the last third of the steps. No transform: the cause is not in the
-recording."""
+"""Rule 36, outlier-steps: some steps take much longer than the others, or the device clock drops during training. The
+rule fires if steps take more than ``outlier_sigmas`` standard deviations longer than the median step of their rank, and
+names the events that grew. It also fires if all kernels take longer by one factor in the last third of the steps. There
+is no transform, because the recording does not contain the cause."""
 
 from __future__ import annotations
 
@@ -19,14 +19,14 @@ from perfkit_core.replay.batches import waited
 from perfkit_core.views.communication.instances import communication
 
 _OUTSIDE: Final = "time outside all recorded events"
-"""Name of the self time of steps among the names of events."""
+"""Name that stands for the self time of steps in tables of event names."""
 _MOST: Final = 3
 _SHARE: Final = 0.1
-"""Least share of all growth that is shown."""
+"""Events with a smaller share of the total growth are not shown."""
 _AGREE: Final = 0.1
-"""Kernels whose factor is within this distance of the common one agree."""
+"""Kernels agree if their factor is within this relative distance of the mean factor."""
 _MAJORITY: Final = 0.8
-"""Share of the kernel time that must agree."""
+"""The agreeing kernels must have at least this share of the kernel time."""
 _LEAST_KERNELS: Final = 3
 
 
@@ -60,7 +60,7 @@ def _late(facts: Facts, steps: pd.DataFrame, late: pd.DataFrame) -> Candidate:
             )
             for name, size in growth.items()
         ]  # fmt: skip
-        grew = message("; summed over threads and streams these grew: {parts:list}", parts=parts)
+        grew = message("; these events grew, summed over threads and streams: {parts:list}", parts=parts)
     numbers = late["step"].unique().tolist()
     return Candidate(
         plural(
@@ -83,17 +83,16 @@ def _late(facts: Facts, steps: pd.DataFrame, late: pd.DataFrame) -> Candidate:
 
 
 def _slower_clock(facts: Facts, steps: pd.DataFrame) -> list[Candidate]:
-    """Return the candidate for kernels that all take longer in the last third of the steps, by one factor."""
+    """Return the candidate for kernels that all take longer by one factor in the last third of the steps."""
     trace, order = facts.trace, steps.sort_values(["rank", "step"])
     place = order.groupby("rank").cumcount() / order.groupby("rank")["step"].transform("size")
     early, late = order[place < 1 / 3], order[place >= 2 / 3]
     computing = ~trace.host & trace.rows("kind", KERNEL) & ~communication(trace).device
     time = _by_name(trace, computing, trace.ints("dur_ns"))
     first, last = (
-        time[_within(time, part)].groupby("name", observed=True)["time"].agg(["sum", "median", "size"])
+        time[_within(time, part)].groupby("name", observed=True)["time"].agg(["sum", "median"])
         for part in (early, late)
     )
-    first, last = first.assign(steps=len(early)), last.assign(steps=len(late))
     both = first.add_suffix("_early").join(last.add_suffix("_late"), how="inner")
     if len(both) < _LEAST_KERNELS or max(len(first), len(last)) > len(both):
         return []
@@ -106,26 +105,26 @@ def _slower_clock(facts: Facts, steps: pd.DataFrame) -> list[Candidate]:
     return [Candidate(
         message(
             "The same {kernels:count} kernels take {factor:.2f} times as long in the last third of the steps as in the "
-            "first: the device clock dropped, or something else uses the device.",
+            "first third: the device clock dropped, or another process uses the device.",
             kernels=len(both), factor=factor,
         ),
         evidence={"factor": factor, "kernels": len(both), "agreeing_ratio": agreeing},
         rows=_rows(facts, late),
         method="none",
         preconditions=(
-            message("the same kernels run equally often in both"),
-            message("they grew by the same factor, which suggests a clock rather than a kernel"),
+            message("the same kernels run in the first and in the last third of the steps"),
+            message("most kernel time grew by nearly the same factor, which suggests the clock rather than a kernel"),
         ),
-        vetoes=(message("larger inputs: the names and counts of the kernels did not change"),),
-        fill={"outliers": "clock"},  # separates its id from that of outlying steps, whose rows are also steps
+        vetoes=(message("larger inputs for some kernels, because the factor is the same for most kernel time"),),
+        fill={"outliers": "clock"},  # makes the id differ from the id of outlying steps
         words={"outliers": "clock"},
     )]  # fmt: skip
 
 
 def _growth_ns(facts: Facts, steps: pd.DataFrame, late: pd.DataFrame) -> pd.Series[int]:
-    """Return up to three names, and by how much each takes longer in a ``late`` step (mean) than in the others
-    (median), the largest first: host events and device work without waits, except for batches, since nothing recorded
-    explains why those are late. ``steps`` have columns rank and step."""
+    """Return the growth in ns of up to three event names, the largest first: their mean time in a ``late`` step minus
+    their median time in the other ``steps``. The time is host and device work without waits, but with waits for
+    batches, because no other recorded event explains these waits."""
     trace, graph = facts.trace, facts.replay.graph
     nodes = np.flatnonzero(graph.row >= 0)
     busy = np.zeros(len(trace), np.int64)
@@ -137,7 +136,7 @@ def _growth_ns(facts: Facts, steps: pd.DataFrame, late: pd.DataFrame) -> pd.Seri
     after = time[is_late].groupby("name", observed=True)["time"].sum() / len(late)
     others = steps.drop(late.index)
     usual = time[~is_late & _within(time, others)].groupby("name", observed=True)["time"]
-    # a step without the name counts as 0
+    # a step without an event of the name counts as 0
     before = usual.agg(lambda values: float(np.median(np.append(np.zeros(len(others) - len(values)), values))))
     growth = (after - before.reindex(after.index).fillna(0.0)).round().astype("int64")
     growth = growth.sort_values(ascending=False, kind="stable")
@@ -151,7 +150,7 @@ def _rows(facts: Facts, steps: pd.DataFrame) -> arrays.IntArray:
 
 
 def _by_name(trace: Trace, chosen: arrays.BoolArray, time: arrays.IntArray) -> pd.DataFrame:
-    """Return sums by rank, step and name over the events in steps; the self time of steps has one name."""
+    """Return the ``time`` of the ``chosen`` events in steps, summed by rank, step and name."""
     rows = np.flatnonzero(chosen & (trace.ints("step") >= 0))
     names = trace.codes("name")
     code = np.where(trace.rows("kind", STEP)[rows], len(names.values), names.codes[rows])

@@ -1,6 +1,6 @@
-"""Rule 11, pageable-copies: copies from pageable memory block the host and are slower than the bus. Condition: copies
-of the kind "pageable" to the device. Transform: their calls take as long as for pinned memory and do not wait, and
-large copies run at pinned speed."""
+"""Rule 11, pageable-copies: copies from pageable memory block the host and are slower than the bus. The rule fires on
+copies of the kind "pageable" to the device. The transform removes the waits, gives the calls the time of calls for
+pinned memory, and runs large copies at the speed of pinned memory."""
 
 from __future__ import annotations
 
@@ -16,16 +16,16 @@ from perfkit_core.model.trace import Trace
 from perfkit_core.replay.transforms import Quantity, Remove, Scale, Unblock
 
 _CALL_NS: Final = Quantity(
-    5_000, 8_000, 17_000, message("calls of asynchronous copies from pinned memory in public recordings")
+    5_000, 8_000, 17_000, message("measured: calls of asynchronous copies from pinned memory in public recordings")
 )
-"""p10, p50 and p90 of 13 calls on a V100 and 25 on a B200, profiler running."""
+"""p10, p50 and p90 of 13 calls on a V100 and 25 calls on a B200, with a profiler running."""
 _LARGE: Final = 1 << 20
-"""Below this size, the start of a copy dominates, not the bus."""
+"""The start of a copy, not the bus, dominates the time of smaller copies."""
 _MEASURED: Final = 1 << 26
-"""Bytes of a copy whose time is that of the bus."""
-_PINNED: Final = Quantity(
+"""Bytes of a copy that is limited by the bus."""
+_PINNED_BYTES_PER_NS: Final = Quantity(
     24.0, 12.0, 6.0,
-    message("prior, bytes/ns: PCIe 4 and 3 with 16 lanes reach 24 and 12 GB/s; half of that on a busy host"),
+    message("prior: 24 GB/s with PCIe 4 and 12 GB/s with PCIe 3 (16 lanes), 6 GB/s on a busy host"),
 )  # fmt: skip
 
 
@@ -61,7 +61,7 @@ def find(facts: Facts) -> list[Candidate]:
             Remove(pageable.syncs, below=False),
         ),
         ceiling_ns=round(spent + facts.mean_ns(pageable.row)),
-        preconditions=(message("the source of the copies is pageable memory"), message("they go to the device")),
+        preconditions=(message("the source of the copies is pageable memory"), message("the copies go to the device")),
         assumptions=assume(call_ns=_CALL_NS, copy_factor=faster),
         risks=(
             message("Pinned memory cannot be swapped out."),
@@ -71,17 +71,17 @@ def find(facts: Facts) -> list[Candidate]:
 
 
 def _faster(trace: Trace, large: transfers.Transfers, pinned: transfers.Transfers) -> Quantity:
-    """Return the factor of large copies' time: from the run's own pinned copies, else from measurements on this
-    machine, else from typical buses."""
+    """Return the factor of the time of large copies: from pinned copies in this recording, else from the calibration of
+    this machine, else from typical buses."""
     now, recorded = _bytes_per_ns(trace, large), _bytes_per_ns(trace, pinned)
     if now is None:
-        return Quantity(1.0, 1.0, 1.0, message("no copy is large enough to be bound by the bus"))
+        return Quantity(1.0, 1.0, 1.0, message("no copy is large enough to be limited by the bus"))
     if recorded is not None:
         factor = min(now / recorded, 1.0)
-        return Quantity(factor, factor, factor, message("pinned copies of the same recording"))
+        return Quantity(factor, factor, factor, message("recorded: pinned copies in the same recording"))
     measured = transfers.calibrated(trace)
     copy = measured.copy_ns("htod", _MEASURED, pinned=True) if measured else None
-    speed = _PINNED
+    speed = _PINNED_BYTES_PER_NS
     if copy:
         speed = Quantity(_MEASURED / copy.low, _MEASURED / copy.mid, _MEASURED / copy.high, copy.source)
     low, mid, high = (min(now / reached, 1.0) for reached in (speed.low, speed.mid, speed.high))

@@ -1,9 +1,9 @@
 """Rule 17, per-tensor-optimizer: the optimizer updates the parameters one by one.
 
-Condition: an optimizer step that calls the same operators for ``optimizer_tensors`` or more tensors. Transform: the
-update takes the time of a fused one. Its factors were measured on whole optimizer steps with a profiler running: one
-thread, medians of interleaved runs, tensors of 64 to 1,000,000 elements. A loop's cost per tensor is that of its
-operators, so the classes are the operators per tensor and their duration.
+The rule fires if an optimizer step calls the same operators for ``optimizer_tensors`` or more tensors. The transform
+gives the update the time of a fused update. The factors were measured on complete optimizer steps with a profiler
+running: one thread, medians of interleaved runs, tensors of 64 to 1,000,000 elements. They depend on the number of
+operators per tensor and on their duration, because these determine the cost of a loop.
 """
 
 from __future__ import annotations
@@ -25,26 +25,26 @@ from perfkit_core.replay.transforms import Quantity, Scale, Transform
 from perfkit_core.views.select import marked
 
 _SMALL_NS: Final = 10_000
-"""Below this duration, an operator is mostly call overhead."""
+"""Shorter operators are mostly call overhead."""
 _MANY: Final = 6
-"""From this many operators per tensor on, the factors for many apply."""
-_CPU: Final = message("measured on CPU, torch 2.13: fused against a loop, the whole optimizer step")
+"""With at least this many operators per tensor, the factors ``_MANY_SMALL`` and ``_MANY_LARGE`` apply."""
+_CPU: Final = message("measured on a CPU with torch 2.13: complete optimizer steps, fused compared with a loop")
 _FEW_SMALL: Final = Quantity(0.20, 0.27, 0.45, _CPU)
 _FEW_LARGE: Final = Quantity(0.69, 0.73, 0.80, _CPU)
 _MANY_SMALL: Final = Quantity(0.10, 0.22, 0.44, _CPU)
 _MANY_LARGE: Final = Quantity(0.13, 0.30, 0.43, _CPU)
 _ONE_SMALL: Final = Quantity(0.38, 0.50, 0.79, _CPU)
 _FOREACH: Final = Quantity(
-    0.66, 0.80, 1.1, message("measured on CPU, torch 2.13: RMSprop and Adagrad, foreach against a loop")
+    0.66, 0.80, 1.1, message("measured on a CPU with torch 2.13: RMSprop and Adagrad, foreach compared with a loop")
 )
 _MERGED: Final = Quantity(
-    0.50, 0.58, 0.72, message("measured on CPU, paddle 3.3: Adam, use_multi_tensor against a loop")
+    0.50, 0.58, 0.72, message("measured on a CPU with paddle 3.3: Adam, use_multi_tensor compared with a loop")
 )
 _LAUNCHING: Final = Quantity(
-    0.03, 0.1, 0.3, message("prior: one launch for 30 to 100 tensors instead of several for each tensor")
+    0.03, 0.1, 0.3, message("prior: one launch for 30 to 100 tensors instead of several launches for each tensor")
 )
 _KERNELS_SMALL: Final = Quantity(
-    0.03, 0.1, 0.3, message("prior: kernels of few µs take as long for 30 to 100 tensors together")
+    0.03, 0.1, 0.3, message("prior: a kernel of a few µs takes no longer for 30 to 100 tensors than for one")
 )
 _KERNELS_LARGE: Final = Quantity(
     0.35, 0.6, 1.0, message("prior: the update is memory-bound, and a fused update reads each tensor once")
@@ -54,16 +54,18 @@ _ADAM: Final = re.compile(r"(?<![a-z])adam_?(?![a-z])", re.IGNORECASE)
 _STEP: Final = re.compile(r"(\w+)\.step$")
 _BATCHED: Final = re.compile(r"foreach|fused|merged|multi_?tensor", re.IGNORECASE)
 _MOST_PER_TENSOR: Final = 4
-"""Most calls of an operator for one tensor by any optimizer of the frameworks."""
+"""No optimizer of the frameworks calls an operator more often for one tensor."""
 _NEARLY_ALL: Final = 5 / 6
-"""Momentum calls two operators twice per tensor and one once: the two have 4/5 of the calls. Operators for only half of
-the tensors, such as weight decay, have 1/7 or less."""
+"""Least share of the calls that the number of tensors must explain. Momentum calls two operators twice per tensor and
+one operator once; twice the number of tensors explains only 4/5 of these calls. Operators that are called for half of
+the tensors, such as weight decay, have at most 1/7 of the calls."""
 
 
 @dataclass(frozen=True, slots=True)
 class Loop:
-    """A loop over tensors: the ``name`` of the optimizer or its operator, ``operators`` per tensor for ``tensors``,
-    ``operator_ns`` the time of one including the gap around it. ``whole``: one operator does the whole update."""
+    """A loop over ``tensors``: the ``name`` of the optimizer or of its operator, the number of ``operators`` per
+    tensor, the mean time of an operator including the gap around it (``operator_ns``), and whether a single operator
+    updates a tensor (``whole``)."""
 
     name: str
     tensors: float
@@ -83,7 +85,7 @@ def find(facts: Facts) -> list[Candidate]:
         raise NotEvaluableError(
             message("no optimizer step was recorded"), message("the framework's own optimizers record it")
         )
-    # the updates: all operators in the spans except clearing; if a span calls a closure, only those after it
+    # updates: all host events in the spans that do not clear gradients; if a span calls a closure, only later events
     closure = trace.rows("phase", OTHER)[spans]
     after = trace.rows("phase", OPTIMIZER) & nesting.lies_in(parent, marked(trace, spans[closure]))
     updates = (within(trace, spans[~closure]) | after) & ~clears & ~nesting.lies_in(parent, clears)
@@ -97,14 +99,15 @@ def find(facts: Facts) -> list[Candidate]:
     own_ns = np.zeros(len(spans), np.int64)
     np.add.at(own_ns, span[parts], trace.ints("dur_ns")[parts])
     loops = _loops(trace, spans, own_ns, roots, span[roots], facts.thresholds.optimizer_tensors)
-    return _updated_at_once(facts, parts[np.isin(span[parts], loops[0])], loops[1]) if loops else []
+    return _updated_together(facts, parts[np.isin(span[parts], loops[0])], loops[1]) if loops else []
 
 
 def _loops(
     trace: Trace, spans: IntArray, own_ns: IntArray, roots: IntArray, of_span: IntArray, least: float
 ) -> tuple[IntArray, Loop] | None:
-    """Return the mask of the spans that are loops over at least ``least`` tensors, and the typical loop. ``own_ns`` is
-    the time of the updates of each span, ``of_span`` the span of each of the ``roots``."""
+    """Return the numbers of the spans that loop over at least ``least`` tensors, and the typical loop; None without
+    such spans. ``own_ns`` has the update time of each span, ``of_span`` the number of the span of each of the
+    ``roots``."""
     names = trace.codes("name").codes[roots].astype(np.int64)
     width = int(names.max(initial=0)) + 1
     key, counts = np.unique(of_span * width + names, return_counts=True)
@@ -123,9 +126,10 @@ def _loops(
 
 
 def tensors_of(calls: IntArray) -> int:
-    """Return the number of tensors of a loop from the number of calls of each of its operators, shape (operators,). It
-    is the largest of these numbers that divides nearly all calls, else the one that divides most. Most operators are
-    called once per tensor, some several times, some not for all tensors; much rarer ones are not part of the loop."""
+    """Return the number of tensors of a loop. ``calls`` has the number of calls of each operator, shape (operators,).
+    The result is the largest number of calls that divides nearly all others, weighted by calls, or else the number that
+    divides most. This works because most operators are called once per tensor, some several times, and some not for all
+    tensors. Much rarer operators are not part of the loop."""
     often = calls[calls * _MOST_PER_TENSOR >= calls.max()]
     explained: list[tuple[int, int]] = [
         (int(often[often % tensors == 0].sum()), tensors) for tensors in np.unique(often)[::-1].tolist()
@@ -134,8 +138,8 @@ def tensors_of(calls: IntArray) -> int:
     return nearly_all[0] if nearly_all else max(explained)[1]
 
 
-def _updated_at_once(facts: Facts, parts: IntArray, loop: Loop) -> list[Candidate]:
-    """Return the candidate that updates all parameters together, none if measurements show no saving."""
+def _updated_together(facts: Facts, parts: IntArray, loop: Loop) -> list[Candidate]:
+    """Return the candidate that updates all parameters in one call; none if measurements show no saving."""
     trace, dur = facts.trace, facts.trace.ints("dur_ns")
     below = np.append(within(trace, parts), False)  # the last item is for a missing launch
     kernels = np.flatnonzero(trace.rows("kind", KERNEL) & below[trace.ints("launched_by")])
@@ -166,19 +170,17 @@ def _updated_at_once(facts: Facts, parts: IntArray, loop: Loop) -> list[Candidat
         rows=parts,
         transforms=tuple(changes),
         ceiling_ns=facts.ceiling_ns(part),
-        preconditions=(
-            message("{tensors:.0f} tensors or more are updated by the same operators", tensors=loop.tensors),
-        ),
+        preconditions=(message("the same operators update {tensors:.0f} tensors", tensors=loop.tensors),),
         vetoes=(message("an operator that updates many tensors in one call"),),
         assumptions=assumptions,
-        risks=(message("The order of additions changes: results differ in the last bits."),),
+        risks=(message("The order of additions changes, so results differ in the last bits."),),
         fill={"optimizer": loop.name},
         words={"optimizer_class": class_of(loop.name, loop.whole)},
     )]  # fmt: skip
 
 
 def _host_factor(loop: Loop) -> Quantity | None:
-    """Return the factor of the time of an optimizer step on a CPU, None without a saving."""
+    """Return the time factor of an optimizer step on a CPU; None if a fused update saves nothing."""
     if loop.whole:
         return _MERGED if _ADAM.search(loop.name) else None
     small = loop.operator_ns < _SMALL_NS
@@ -192,8 +194,9 @@ def _host_factor(loop: Loop) -> Quantity | None:
 
 
 def class_of(name: str, whole: bool) -> str:
-    """Return the class of an optimizer: ``SGD`` for a span that ends in ``SGD.step``; for a ``whole`` update by an
-    operator its name without folder and in-place mark (``adam`` for ``folder.adam_``); else ``optimizer``."""
+    """Return the class name of an optimizer: ``SGD`` for a span that ends in ``SGD.step``. If a single operator updates
+    a tensor (``whole``), return its name without prefix and in-place mark (``adam`` for ``folder.adam_``). Otherwise
+    return ``optimizer``."""
     match = _STEP.search(name)
     if match:
         return match[1]

@@ -1,5 +1,6 @@
-"""Rule 3, ping-pong-copies: data go to the host and come back unchanged. Condition: a copy to the host and one back of
-equal size, without host computation in between. Transform: both copies go."""
+"""Rule 3, ping-pong-copies: data go to the host and come back unchanged. The rule fires if a copy to the host is
+followed by a copy of equal size back to the device, without host computation between them. The transform removes both
+copies."""
 
 from __future__ import annotations
 
@@ -18,10 +19,10 @@ def find(facts: Facts) -> list[Candidate]:
     size = facts.per_step(int(trips.copies.bytes.sum()))
     return [Candidate(
         facts.plural(
-            "Data go to the host and come back unchanged, {count:count} round trip {per_step} ({size:bytes} copied): "
-            "{time}.",
-            "Data go to the host and come back unchanged, {count:count} round trips {per_step} ({size:bytes} copied): "
-            "{time}.",
+            "Data go to the host and come back unchanged: {count:count} round trip {per_step}, with {size:bytes} "
+            "copied, takes {time}.",
+            "Data go to the host and come back unchanged: {count:count} round trips {per_step}, with {size:bytes} "
+            "copied, take {time}.",
             count, size=size, time=facts.of_step(spent),
         ),
         evidence={
@@ -31,9 +32,9 @@ def find(facts: Facts) -> list[Candidate]:
         rows=trips.copies.owner,
         transforms=(Remove(trips.copies.everything),),
         preconditions=(
-            message("the same number of bytes comes back"), message("no operator computes on the host in between"),
+            message("both copies have the same size"), message("no operator computes on the host between the copies"),
         ),
         vetoes=(message("small copies, whose sizes may be equal by chance"),),
-        risks=(message("Code on the host that reads the data outside of operators needs a copy of its own."),),
+        risks=(message("Host code that reads the data outside operators needs a separate copy."),),
         direction="to device",
     )]  # fmt: skip

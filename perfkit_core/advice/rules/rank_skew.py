@@ -1,7 +1,7 @@
-"""Rule 34, rank-skew: one rank keeps the others waiting. Condition: the ranks' own times differ, in a replay in which
-each collective transfers as soon as the rank itself has come; waits of a device while its host works count on no rank.
-Transform: the part of the slow rank's steps (device, loading or host) that explains the skew takes the time of the
-median rank."""
+"""Rule 34, rank-skew: one rank keeps the others waiting. The rule replays the ranks without waits for each other: each
+collective transfers as soon as the rank itself has reached it. The rule fires if the slowest rank then takes longer
+than the median rank. The transform gives the part of the slow rank's steps that explains the difference (device work,
+data loading or host work) the time of the median rank."""
 
 from __future__ import annotations
 
@@ -23,18 +23,18 @@ from perfkit_core.views.select import ranks
 
 DEVICE, LOADING, HOST = "device", "loading", "host"
 _MOST_OF_IT: Final = {
-    DEVICE: message(", mostly on its device"),
+    DEVICE: message(", mostly in device work"),
     LOADING: message(", mostly in data loading"),
-    HOST: message(", mostly on its host"),
+    HOST: message(", mostly in host work"),
 }
 _WORTH: Final = 0.25
-"""A part is reported as the reason if at the speed of other ranks it saves this share of the skew."""
-_SOURCE: Final = message("recorded: the fastest rank, the median rank, halfway there")
+"""A part is the reason if the speed of the median rank in this part saves at least this share of the skew."""
+_SOURCE: Final = message("recorded: the fastest rank, the median rank, and half the difference to the median rank")
 
 
 @dataclass(frozen=True, slots=True)
 class _Reason:
-    """A part of the slow rank's steps that is longer than on the median rank; times in ns per step."""
+    """A part of the slow rank's steps that takes longer than on the median rank. Times are in ns per step."""
 
     part: str
     own_ns: float
@@ -44,14 +44,16 @@ class _Reason:
 
 
 def find(facts: Facts) -> list[Candidate]:
-    """Return a candidate for the slowest rank, if its own time exceeds that of the median rank."""
+    """Return a candidate for the slowest rank if its time without waits exceeds the time of the median rank."""
     if len(ranks(facts.trace)) < 2:
         raise NotEvaluableError(message("only one rank was recorded"), message("give the recordings of several ranks"))
     facts.need_steps()
-    if facts.trace.meta.incomplete:  # the end is usually cut off: torch writes kernels after operators
-        raise NotEvaluableError(message("the recording of a rank is cut off, so it cannot be compared with the others"))
+    if facts.trace.meta.incomplete:  # a truncated file of torch lacks kernels, which follow the operators
+        raise NotEvaluableError(
+            message("the recording of a rank is cut off, so the rank cannot be compared with the others")
+        )
     if not facts.replay.tied:
-        raise NotEvaluableError(message("no collectives were matched across ranks, so who waits for whom is unknown"))
+        raise NotEvaluableError(message("no collectives were matched across ranks, so waits between ranks are unknown"))
     times = _alone_ns(facts)
     by_rank = times.groupby("rank")["alone_ns"].median()
     slow = int(by_rank.index[int(by_rank.to_numpy().argmax())])
@@ -70,12 +72,12 @@ def find(facts: Facts) -> list[Candidate]:
         best = None
     if best is not None:
         evidence |= {"part": best.part, "part_ns": round(best.own_ns), "median_part_ns": round(best.usual_ns)}
-    chance = message(
-        "chance: rank {slow} is the slowest in {slowest} of {steps} steps", slow=slow, slowest=slowest, steps=steps
+    coincidence = message(
+        "coincidence: rank {slow} is the slowest in {slowest} of {steps} steps", slow=slow, slowest=slowest, steps=steps
     )
     return [Candidate(
         message(
-            "By itself rank {slow} takes {skew:ns} per step longer than the median rank{part}.",
+            "Without waits, each step of rank {slow} takes {skew:ns} longer than on the median rank{part}.",
             slow=slow, skew=skew, part=None if best is None else _MOST_OF_IT[best.part],
         ),
         evidence=evidence,
@@ -84,17 +86,17 @@ def find(facts: Facts) -> list[Candidate]:
         transforms=() if best is None else (best.transform,),
         ceiling_ns=round(skew),
         preconditions=(
-            message("ranks wait for each other in collectives that were matched"),
-            message("the clocks of the ranks are aligned by these collectives"),
+            message("the collectives in which ranks wait for each other were matched"),
+            message("these collectives align the clocks of the ranks"),
         ),
-        vetoes=(chance,),
+        vetoes=(coincidence,),
         assumptions=() if best is None else (Assumption("factor", best.transform.factor, _SOURCE),),
         fill={"rank": str(slow)},
     )]  # fmt: skip
 
 
 def _alone_ns(facts: Facts, *changes: Transform) -> pd.DataFrame:
-    """Return the columns rank, step, alone_ns (time of the step if it waited for no other rank)."""
+    """Return the columns rank, step and alone_ns, the time of the step without waits for other ranks."""
     graph = transformed(facts.replay, changes)
     graph = replace(graph, edges=graph.edges.only(graph.edges.cause != MEETING))
     time = facts.steps.played_ns(play(graph))
@@ -102,9 +104,9 @@ def _alone_ns(facts: Facts, *changes: Transform) -> pd.DataFrame:
 
 
 def _reason(facts: Facts, times: pd.DataFrame, slow: int, part: str) -> _Reason | None:
-    """Return the saving if a part takes the time of the median rank; None if it takes no more already."""
+    """Return the saving if a part takes the time of the median rank; None if the part takes no longer already."""
     trace, graph = facts.trace, facts.replay.graph
-    # the time of the part in a step on each rank, without waits
+    # the mean time of the part in a step of each rank, without waits
     chosen = np.zeros(len(trace), np.bool_)
     chosen[_rows_of(trace, None, part)] = True
     nodes = np.flatnonzero(graph.row >= 0)
@@ -125,8 +127,8 @@ def _reason(facts: Facts, times: pd.DataFrame, slow: int, part: str) -> _Reason 
 
 
 def _rows_of(trace: Trace, rank: int | None, part: str) -> IntArray:
-    """Return the events of a part of the steps of a rank (None: of all): device work, data loading, or other host work;
-    communication is in none."""
+    """Return the rows of a part of the steps (device work, data loading, or other host work) of a rank, or of all ranks
+    if ``rank`` is None. Communication belongs to no part."""
     talk = communication(trace)
     loading = trace.rows("kind", DATALOADER) | trace.rows("phase", DATALOADER)
     on_host = trace.host & (trace.ints("self_ns") >= 0)

@@ -1,6 +1,7 @@
-"""Rule 35, recompilation: the model is compiled again during training, or runs in pieces because its graph breaks.
-Condition: events of compilations, and functions that resume after a graph break, in steps after the first recorded one.
-Transform: the compilations go if most steps compile; else the median step does not change."""
+"""Rule 35, recompilation: the model is compiled again during training, or runs in pieces because its graph breaks. The
+rule fires on compilations, and on functions that resume after a graph break, in steps after the first recorded step.
+The transform removes the compilations if most steps compile; otherwise their removal does not change the median
+step."""
 
 from __future__ import annotations
 
@@ -20,9 +21,9 @@ from perfkit_core.views.select import rank_codes
 _COMPILES: Final = re.compile(
     r"(?<![a-z])(re)?compil(e|ation|ing)(?![a-z])|\(dynamo_timed\)$|^dynamo$|create_new_interpreter", re.IGNORECASE
 )
-"""Events of compilers in general, of TorchDynamo, and of Paddle's executor of static graphs."""
+"""Names of compilation events in general, of TorchDynamo, and of Paddle's executor of static graphs."""
 _RESUMES: Final = re.compile(r"dynamo_resume_in_")
-"""Functions that resume after a graph break in TorchDynamo. Paddle's profiler does not record Python."""
+"""Names of TorchDynamo functions that resume after a graph break. Paddle's profiler does not record Python."""
 _FUNCTIONS: Final = 8
 
 
@@ -64,10 +65,10 @@ def _recompiled(facts: Facts, rows: arrays.IntArray) -> Candidate:
     longer, more = None, None
     if (~hit).any():
         longer = float(np.mean(recorded[hit]) - float(np.median(recorded[~hit])))
-        more = message("; these steps take {longer:ns} longer than the others", longer=longer)
+        more = message("; these steps take {longer:ns} longer than the other steps", longer=longer)
     return Candidate(
         message(
-            "Code is compiled again in {compiling} of {count} steps ({time:ns}): {steps}{more}.",
+            "Code is compiled again in {compiling} of {count} steps, for {time:ns} in total: {steps}{more}.",
             compiling=count, count=len(facts.steps), time=time, steps=numbered_steps(numbers.tolist()), more=more,
         ),
         evidence={
@@ -78,6 +79,6 @@ def _recompiled(facts: Facts, rows: arrays.IntArray) -> Candidate:
         method="replay" if most else "none",
         transforms=(Remove(rows),) if most else (),
         ceiling_ns=round(facts.per_step(time)) if most else None,
-        preconditions=(message("the steps come after the first recorded one, which may compile"),),
-        risks=(message("Code for shapes that change can be slower than code for one shape."),),
+        preconditions=(message("the first recorded step, which may compile, does not count"),),
+        risks=(message("Code that is compiled for varying shapes can be slower than code for one shape."),),
     )  # fmt: skip

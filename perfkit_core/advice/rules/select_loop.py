@@ -1,7 +1,7 @@
-"""Rule 19, select-loop: a loop selects a part of a tensor in each iteration. Condition: ``loop_selects`` or more
-selections followed by the same few operators. As an iteration may select several times, repetitions are searched among
-the last few selections; iterations are short, because layers of a network repeat, too. Transform: the selections and
-their backward pass take the time of one unbind."""
+"""Rule 19, select-loop: a loop selects a part of a tensor in each iteration. The rule fires on ``loop_selects`` or more
+iterations with the same few operators. It searches for repetitions over up to four selections, because an iteration may
+make several. Iterations must be short, because the layers of a network repeat too. The transform gives the selections
+and their backward pass the time of one unbind."""
 
 from __future__ import annotations
 
@@ -20,23 +20,23 @@ from perfkit_core.model.trace import Trace
 from perfkit_core.replay.transforms import Quantity, Scale
 from perfkit_core.views.select import threads
 
-_LEFT: Final = Quantity(
+_SELECTING_FACTOR: Final = Quantity(
     0.05, 0.2, 0.35,
-    message("measured on CPU, torch 2.13 and paddle 3.3: one unbind against 20 to 100 selections, both passes"),
+    message("measured on a CPU with torch 2.13 and paddle 3.3: one unbind compared with 20 to 100 selections"),
 )  # fmt: skip
 _LONGEST: Final = 24
-"""Most operators per iteration: a hand-written recurrent cell has about 20, a transformer layer more."""
+"""Most operators per iteration. A hand-written recurrent cell has about 20, a transformer layer has more."""
 _SELECTS: Final = 4
 """Most selections per iteration."""
 _SELECTS_BY_NAME: Final = re.compile(r"select|slice|narrow", re.IGNORECASE)
-"""By name, because frameworks take strided views themselves."""
+"""The canonical name is not enough, because frameworks themselves also take strided views."""
 _AROUND: Final = (STEP, ANNOTATION, FORWARD, BACKWARD, OPTIMIZER, DATALOADER)
 
 
 @dataclass(frozen=True, slots=True)
 class Rounds:
-    """Selections in loops, by thread and time: ``rows``, number of the ``loop`` of each, and ``each`` loop's selections
-    per iteration, arrays of shape (selections,)."""
+    """Selections in loops, sorted by thread and time: their ``rows``, the number of each selection's ``loop``, and the
+    number of selections per iteration of this loop (``each``). Arrays of shape (selections,)."""
 
     rows: arrays.IntArray
     loop: arrays.IntArray
@@ -50,7 +50,7 @@ def find(facts: Facts) -> list[Candidate]:
     rows, loop, each = rounds.rows[kept], rounds.loop[kept], rounds.each[kept]
     if not len(rows):
         return []
-    # the framework's entry event around a single selection goes with it
+    # the framework's entry event shrinks together with its selection if it contains no other operator
     inside = np.bincount(parent[operators(trace) & (parent >= 0)], minlength=len(trace))
     above = parent[rows]
     entry = (above >= 0) & trace.rows("kind", OPERATOR_DETAIL)[above] & (inside[above] == 1)
@@ -61,10 +61,10 @@ def find(facts: Facts) -> list[Candidate]:
     count = int(np.median(loops[loops > 0] // each[np.flatnonzero(np.diff(loop, prepend=-1))]))
     return [Candidate(
         plural(
-            "A loop of {n:count} round selects a part of a tensor in each ({operator}): {time}, including the backward "
-            "pass of the selections.",
-            "A loop of {n:count} rounds selects a part of a tensor in each ({operator}): {time}, including the "
-            "backward pass of the selections.",
+            "A loop of {n:count} iteration selects a part of a tensor in each iteration ({operator}). The selections "
+            "and their backward pass take {time}.",
+            "A loop of {n:count} iterations selects a part of a tensor in each iteration ({operator}). The selections "
+            "and their backward pass take {time}.",
             count, operator=name_of(trace, rows[0]), time=facts.of_step(spent),
         ),
         evidence={
@@ -72,26 +72,26 @@ def find(facts: Facts) -> list[Candidate]:
             "backward_selections": len(gradients), "selecting_ns": round(spent), "step_ns": facts.step_ns,
         },
         rows=rows,
-        transforms=(Scale(both, _LEFT),),
+        transforms=(Scale(both, _SELECTING_FACTOR),),
         ceiling_ns=facts.ceiling_ns(facts.totals(both, dur[both])),
-        preconditions=(message("the operators between two selections are the same in every round"),),
-        vetoes=(message("long rounds, such as the layers of a network"),),
-        assumptions=assume(selecting_factor=_LEFT),
-        risks=(message("If the rounds are independent, one operator for all of them saves far more."),),
+        preconditions=(message("the operators between two selections are the same in every iteration"),),
+        vetoes=(message("long iterations, such as the layers of a network"),),
+        assumptions=assume(selecting_factor=_SELECTING_FACTOR),
+        risks=(message("If the iterations are independent, one operator for all of them saves far more."),),
         fill={"rounds": str(count)},
     )]  # fmt: skip
 
 
 def _gradients(facts: Facts, selects: arrays.IntArray) -> arrays.IntArray:
-    """Return the outermost backward operators of the selections: by the recorded sequence number, else those of a
-    selection in steps without other selections."""
+    """Return the outermost backward operators of the selections, by their sequence numbers. If these were not recorded,
+    return all backward operators of selections in steps without other selections."""
     trace = facts.trace
     roots = outermost(trace, operators(trace))
     nodes = roots[trace.rows("op_name", "slice_grad")[roots] & (facts.replay.first[roots] >= 0)]
     number, step = trace.ints("sequence"), trace.ints("step")
-    known = number[selects][number[selects] >= 0]
-    if len(known) and (number[nodes] >= 0).any():
-        return nodes[np.isin(number[nodes], known)]
+    recorded = number[selects][number[selects] >= 0]
+    if len(recorded) and (number[nodes] >= 0).any():
+        return nodes[np.isin(number[nodes], recorded)]
     forward = roots[trace.rows("op_name", "slice")[roots] & ~trace.rows("phase", BACKWARD, OPTIMIZER)[roots]]
     mixed = np.unique(step[np.setdiff1d(forward, selects)])
     return nodes[~np.isin(step[nodes], mixed) & np.isin(step[nodes], step[selects])]
@@ -103,21 +103,20 @@ def find_rounds(trace: Trace, least: float) -> Rounds:
     selecting = matching(trace, "name", _SELECTS_BY_NAME.search) & trace.rows("op_name", "slice")
     selects = np.flatnonzero((selecting & ~trace.rows("phase", BACKWARD, OPTIMIZER))[roots])
     rows, length = roots[selects], np.diff(selects, append=0)
-    # a number for the thread, the step and the span around each selection
+    # place: a number for the thread, the step and the enclosing span of each selection
     around = nesting.nearest_above(trace.ints("parent"), trace.host & trace.rows("kind", *_AROUND))[rows]
     place = groupby.distinct([thread.code[rows], trace.ints("step")[rows], around], len(rows))[0]
-    # a number for the set of operators up to the next selection: the sum of random tokens of their names ignores order
+    # body: a number for the operators up to the next selection; the sum of random tokens ignores their order
     names = trace.codes("name")
     token = np.random.default_rng(0).integers(1, 1 << 40, len(names.values) + 1)
     body = np.diff(np.append(0, np.cumsum(token[names.codes[roots]]))[selects], append=0)
     each, begins = np.zeros(len(selects), np.int64), np.zeros(len(selects), np.bool_)
     for period in range(1, min(_SELECTS, len(selects) - 2) + 1):
-        # selections at the same place as those one and two iterations later, where the same few operators follow the
-        # first two
+        # a selection repeats if the same few operators follow it in the next iteration, at the same place
         here, later, after = place[: -period - 1], place[period:-1], place[period + 1 :]
         repeats = (here == later) & (later == after) & (body[: -period - 1] == body[period:-1])
         repeats &= length[: -period - 1] <= _LONGEST // period
-        # start and end of each run of them, including its last iteration
+        # start and end of each run of repeated selections, including the last iteration
         edges = np.diff(np.concatenate([[False], repeats, [False]]).astype(np.int8))
         start, end = np.flatnonzero(edges == 1), np.flatnonzero(edges == -1) + period + 1
         often = (end - start) // period >= least

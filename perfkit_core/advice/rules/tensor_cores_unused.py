@@ -1,6 +1,6 @@
-"""Rule 22, tensor-cores-unused: matrices are multiplied on ordinary cores although the device has tensor cores.
-Condition: names of kernels that multiply half or single precision on ordinary cores. Transform: the kernels take the
-time of tensor cores, for single precision with mixed precision."""
+"""Rule 22, tensor-cores-unused: matrices are multiplied on ordinary cores although the device has tensor cores. The
+rule fires if kernel names show products in half or single precision on ordinary cores. The transform gives the kernels
+the time of tensor cores; in single precision this requires mixed precision."""
 
 from __future__ import annotations
 
@@ -12,17 +12,12 @@ from perfkit_core.advice.matrix_products import HALF, PLAIN, SINGLE, cores_and_k
 from perfkit_core.language.messages import message
 from perfkit_core.replay.transforms import Quantity
 
-_MIXED: Final = Quantity(
-    1 / 3,
-    1 / 2,
-    0.9,
-    message("prior: 2 to 3 times as fast for large products; small ones are bound by memory, casts are added"),
+_SINGLE_FACTOR: Final = Quantity(
+    1 / 3, 1 / 2, 0.9, message("prior: large products are 2 to 3 times as fast; small products less, because of casts")
 )
-"""Factor of single precision kernels with mixed precision on tensor cores."""
-_ON_TENSOR_CORES: Final = Quantity(
-    1 / 3, 1 / 2, 1.0, message("prior: 2 to 3 times as fast where nothing else bounds the kernel")
+_HALF_FACTOR: Final = Quantity(
+    1 / 3, 1 / 2, 1.0, message("prior: 2 to 3 times as fast if nothing else limits the kernel")
 )
-"""Factor of half precision kernels on tensor cores."""
 
 
 def find(facts: Facts) -> list[Candidate]:
@@ -31,15 +26,15 @@ def find(facts: Facts) -> list[Candidate]:
         return []
     plain = kernels.unit == PLAIN
     half = slow_products(
-        facts, device, kernels.row[plain & (kernels.type == HALF)], _ON_TENSOR_CORES,
-        message("in half precision, but on ordinary cores: sizes or layout prevent the use of tensor cores"),
-        message("Padding needs memory."),
+        facts, device, kernels.row[plain & (kernels.type == HALF)], _HALF_FACTOR,
+        message("in half precision on ordinary cores, because sizes or layouts prevent the use of tensor cores"),
+        message("Padding needs more memory."),
         "unaligned-matmul",
     )  # fmt: skip
     single = slow_products(
-        facts, device, kernels.row[plain & (kernels.type == SINGLE)], _MIXED,
+        facts, device, kernels.row[plain & (kernels.type == SINGLE)], _SINGLE_FACTOR,
         message("in single precision on ordinary cores; mixed precision would use tensor cores"),
-        message("Results are rounded to 16 bits: check the loss; float16 needs loss scaling."),
+        message("Results are rounded to 16 bits, so check the loss. float16 also needs loss scaling."),
         "tf32-off",
     )  # fmt: skip
     return [*(replace(candidate, words={"numbers": "half"}) for candidate in half), *single]

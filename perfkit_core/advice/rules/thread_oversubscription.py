@@ -1,5 +1,5 @@
-"""Rule 14, thread-oversubscription: more threads compute than the machine has cores. Condition: recorded threads ×
-processes exceed the cores. No transform: the saving depends on the machine."""
+"""Rule 14, thread-oversubscription: more threads compute than the machine has cores. The rule fires if the recorded
+threads times the processes exceed the cores. There is no transform, because the saving depends on the machine."""
 
 from __future__ import annotations
 
@@ -15,8 +15,8 @@ def find(facts: Facts) -> list[Candidate]:
         raise NotEvaluableError(
             message("threads and cores were not recorded"),
             message(
-                "compare the threads of an operator (OMP_NUM_THREADS, or what the framework reports) times the "
-                "processes on the machine with its cores (nproc)"
+                "multiply the threads of each process (OMP_NUM_THREADS) by the processes on the machine, and compare "
+                "the result with the number of cores (nproc)"
             ),
         )
     processes = facts.recorded_number(PROCESSES) or 1
@@ -31,7 +31,7 @@ def find(facts: Facts) -> list[Candidate]:
         what,
         evidence={"threads": threads, "processes": processes, "cores": cores, "proposed_threads": proposed},
         method="none",
-        preconditions=(message("threads and cores were recorded in the process itself"),),
+        preconditions=(message("the training process recorded its threads and cores"),),
         risks=(message("The saving depends on what else runs on the machine: measure it."),),
         fill={"threads": str(proposed)},
     )]  # fmt: skip

@@ -1,6 +1,7 @@
-"""Rule 1, tiny-ops-on-device: operators on few numbers run on the device, and the host waits for their result.
-Condition: operators on at most ``tiny_elements`` elements, or with one-block kernels if no shapes were recorded,
-directly before a copy of few bytes to the host. Transform: the operators run on the host, the copies go."""
+"""Rule 1, tiny-ops-on-device: operators on few numbers run on the device, and the host waits for their result. The rule
+fires on operators directly before a copy of few bytes to the host. These operators have at most ``tiny_elements``
+elements, or one-block kernels if no shapes were recorded. The transform moves the operators to the host and removes the
+copies."""
 
 from __future__ import annotations
 
@@ -18,12 +19,12 @@ from perfkit_core.model.schema import KERNEL
 from perfkit_core.replay.transforms import Case, InCases, Insert, Move, Quantity, Remove, Transform
 from perfkit_core.views.devices.kernels import parameters
 
-_READ_NS: Final = Quantity(500, 1_000, 2_000, message("prior: a number in host memory is read without a copy"))
+_READ_NS: Final = Quantity(500, 1_000, 2_000, message("prior: reading a number in host memory needs no copy"))
 _VETOED: Final = (
     "random", "dropout", "all_reduce", "all_gather", "reduce_scatter", "broadcast", "reduce", "all_to_all", "send",
     "recv", "barrier", "pad", "interpolate", "tile",
 )  # fmt: skip
-"""Operators with state on the device, that wait for other ranks, or that make large results from small inputs."""
+"""Operators that keep state on the device, wait for other ranks, or make large results from small inputs."""
 _CREATES: Final = ("fill", "arange", "assign", "one_hot", "triangular")
 """Operators that create their result from values on the host."""
 _HALF: Final = re.compile(r"half|float16|bfloat16|float8|fp16|bf16|fp8", re.IGNORECASE)
@@ -32,9 +33,9 @@ _HALF: Final = re.compile(r"half|float16|bfloat16|float8|fp16|bf16|fp8", re.IGNO
 
 @dataclass(frozen=True, slots=True)
 class _Chains:
-    """Operators on few numbers right before a result is fetched: positions ``at`` among the outermost operators, for
-    each the position of the fetching operator, and whether its inputs were made among them (``rooted``), arrays of
-    shape (operators,)."""
+    """Operators on few numbers directly before a fetched result, as arrays of shape (operators,): their positions
+    ``at`` among the outermost operators, the position of the fetching operator, and whether one of the operators before
+    the same result creates its values on the host (``rooted``)."""
 
     at: IntArray
     fetched_by: IntArray
@@ -52,14 +53,15 @@ def find(facts: Facts) -> list[Candidate]:
     if not len(chains.at):
         return []
     rows, spent = order.row[chains.at], facts.mean_ns(order.row[chains.at])
-    # the rows that move, and the time of each on the host, by canonical name
+    # for each canonical name, the operators that move and their time on the host
     canonical = trace.codes("op_name")
     own, costs, changes = canonical.codes[rows], {}, list[Transform]()
     for code in np.unique(own):
         name = canonical.values[code] if code >= 0 else "other"
         costs[f"{name}_on_host_ns"] = transfers.on_host_ns(facts, order, name)
         changes.append(Move(rows[own == code], True, costs[f"{name}_on_host_ns"]))
-    # a copy goes if its source was made among them; else the device may feed them, and that copy stays except at best
+    # A copy is removed if its source was created by these operators. Otherwise the source may depend on the device, and
+    # the copy is removed only in the best case.
     is_sure = np.isin(order.of[fetched.call], chains.fetched_by[chains.rooted])
     is_unsure = np.isin(order.of[fetched.call], chains.fetched_by[~chains.rooted])
     sure, unsure = fetched.only(is_sure), fetched.only(is_unsure)
@@ -71,10 +73,10 @@ def find(facts: Facts) -> list[Candidate]:
     copy_count = facts.per_step(int((is_sure | is_unsure).sum()))
     return [Candidate(
         facts.plural(
-            "{count:count} operator {per_step} on at most {elements} elements ({names}) runs on the device, and the"
-            " host waits for the result (copies: {copies:count}): {time}.",
-            "{count:count} operators {per_step} on at most {elements} elements ({names}) run on the device, and the"
-            " host waits for the results (copies: {copies:count}): {time}.",
+            "{count:count} operator {per_step} on at most {elements} elements ({names}) runs on the device, and the "
+            "host waits for the result (number of copies: {copies:count}): {time}.",
+            "{count:count} operators {per_step} on at most {elements} elements ({names}) run on the device, and the "
+            "host waits for the results (number of copies: {copies:count}): {time}.",
             count, elements=facts.thresholds.tiny_elements, names=listed(names), copies=copy_count,
             time=facts.of_step(spent),
         ),
@@ -85,11 +87,12 @@ def find(facts: Facts) -> list[Candidate]:
         rows=rows,
         transforms=tuple(changes),
         preconditions=(
-            message("few elements go in and out"), message("the host waits for the result before it continues"),
+            message("the operators read and write few elements"),
+            message("the host waits for the result before it continues"),
         ),
-        vetoes=(message("half precision"), message("random numbers"), message("communication")),
+        vetoes=(message("operators on half precision, operators that draw random numbers, and communication"),),
         assumptions=assume(**costs),
-        risks=(message("Other operators on the device that read these numbers then need a copy of them."),),
+        risks=(message("Device operators that read these numbers then need a copy of them."),),
         direction="to host",
         fill={"operator": names[0]},
     )]  # fmt: skip
@@ -98,13 +101,13 @@ def find(facts: Facts) -> list[Candidate]:
 def _chains(
     facts: Facts, order: transfers.OuterOperators, copies: transfers.Transfers, fetched: transfers.Transfers
 ) -> _Chains:
-    """Return the operators before each fetched result, back to the first one that is not tiny."""
+    """Return the operators before each fetched result, back to the nearest operator that is not tiny."""
     trace, count = facts.trace, len(order)
-    fetches = np.zeros(count + 1, np.bool_)  # the last item is for "no operator follows"
+    fetches = np.zeros(count + 1, np.bool_)  # the last item means that no operator follows
     fetches[order.of[fetched.call]] = True
     fetches[count] = False
     small = _tiny(facts, order) & ~fetches[:count]
-    # the next operator that is not small, from a running minimum over the reversed positions
+    # the position of the next operator that is not small: a running minimum over the reversed positions
     breaks = np.where(small, count, np.arange(count))
     following = np.minimum.accumulate(breaks[::-1])[::-1]
     step = np.append(trace.ints("step")[order.row], -2)
@@ -123,7 +126,7 @@ def _chains(
 
 def _tiny(facts: Facts, order: transfers.OuterOperators) -> BoolArray:
     trace, launched_by = facts.trace, facts.trace.ints("launched_by")
-    # whether all kernels of an operator have one thread block: 1 yes, 0 no, -1 not recorded
+    # blocks: 1 if all kernels of an operator have one thread block, 0 if not, -1 if not recorded
     kernels = np.flatnonzero(trace.rows("kind", KERNEL) & (launched_by >= 0))
     at = order.of[launched_by[kernels]]
     kernels, at = kernels[at >= 0], at[at >= 0]
@@ -136,7 +139,7 @@ def _tiny(facts: Facts, order: transfers.OuterOperators) -> BoolArray:
     count = transfers.elements(trace, order.row)
     if not (count >= 0).any() and not (blocks >= 0).any():
         raise NotEvaluableError(
-            message("results of few bytes are fetched, but neither shapes nor grid sizes of kernels were recorded"),
+            message("neither shapes nor grid sizes of kernels were recorded"),
             message("record shapes (record_shapes=True)"),
         )
     few = np.where(count >= 0, count <= facts.thresholds.tiny_elements, blocks == 1)

@@ -1,6 +1,6 @@
-"""Rule 24, unaligned-matmul: a dimension of half precision products is not a multiple of 8. Condition: by shapes and
-strides of the inputs, rows do not begin at multiples of 16 bytes, and the kernel's name does not say that it reads that
-much at a time. Transform: the kernels take the time of padded products."""
+"""Rule 24, unaligned-matmul: a dimension of half-precision products is not a multiple of 8. The rule fires if shapes
+and strides show rows that do not start at multiples of 16 bytes, unless the kernel's name shows 16-byte reads. The
+transform gives the kernels the time of padded products."""
 
 from __future__ import annotations
 
@@ -19,14 +19,11 @@ from perfkit_core.model.trace import Trace
 from perfkit_core.replay.transforms import Quantity, Scale
 
 MULTIPLE: Final = 8
-"""Half precision numbers per read of tensor cores: 16 bytes (NVIDIA, Matrix Multiplication Background)."""
-_PADDED: Final = Quantity(
-    0.4,
-    0.7,
-    1.0,
+"""Half-precision numbers in the 16 bytes of one access of tensor cores (NVIDIA, Matrix Multiplication Background)."""
+_KERNEL_FACTOR: Final = Quantity(
+    0.4, 0.7, 1.0,
     message("prior: tensor cores read 16 bytes in one access only if rows start at multiples of 16 bytes"),
-)
-"""Factor of the kernels once the dimension is padded."""
+)  # fmt: skip
 _PRODUCTS: Final = ("matmul", "bmm", "linear", "matmul_grad", "bmm_grad", "linear_grad")
 _ALIGN: Final = re.compile(r"align(\d+)")
 _STRIDES: Final = r'"Input Strides" *: *(?P<strides>\[\[.*?\]\])'
@@ -39,24 +36,24 @@ def find(facts: Facts) -> list[Candidate]:
     spent = facts.covered_ns(rows)
     if not facts.exceeds(spent, facts.thresholds.multiply_share):
         return []
-    # the dimension whose kernels take most
+    # the dimension whose kernels take most time
     distinct, at = np.unique(sizes, return_inverse=True)
     size = int(distinct[np.bincount(at, facts.trace.ints("dur_ns")[rows]).argmax()])
     padded = -(-size // MULTIPLE) * MULTIPLE
     return [Candidate(
         message(
-            "16-bit products have a dimension of {size}, which is not a multiple of {multiple}: {time}.",
+            "Half-precision products with unaligned dimensions take {time}. The costliest dimension, {size}, is not a "
+            "multiple of {multiple}.",
             size=size, multiple=MULTIPLE, time=facts.of_step(spent),
         ),
         evidence={**facts.part("kernel", spent), "dimension": size, "padded": padded, "kernels": len(rows)},
         rows=rows,
-        transforms=(Scale(rows, _PADDED, below=False, host=False),),
+        transforms=(Scale(rows, _KERNEL_FACTOR, below=False, host=False),),
         ceiling_ns=round(spent),
         preconditions=(
-            message("the inputs are of half precision"),
-            message("no kernel name shows 16-byte reads"),
+            message("the inputs have half precision"), message("no kernel name shows 16-byte reads"),
         ),
-        assumptions=assume(kernel_factor=_PADDED),
+        assumptions=assume(kernel_factor=_KERNEL_FACTOR),
         risks=(message("Remove the padding from the result: padded classes would change the loss."),),
         fill={"size": str(size), "padded": str(padded)},
     )]  # fmt: skip
@@ -67,7 +64,7 @@ def _unaligned_kernels(trace: Trace) -> tuple[IntArray, IntArray]:
     at = np.flatnonzero((kernels.type == matrix_products.HALF) & (kernels.operator >= 0) & ~kernels.convolves)
     at = at[trace.rows("op_name", *_PRODUCTS)[kernels.operator[at]]]
     rows, operator, names = kernels.row[at], kernels.operator[at], trace.codes("name")
-    # numbers that a kernel reads at a time, if its name says so (align8)
+    # how many numbers a kernel reads in one access, as its name shows (align8); 0 if unknown
     matches = [_ALIGN.search(name) for name in names.values]
     reads = names.lookup(np.array([int(match[1]) if match else 0 for match in matches], np.int64), 0)[rows]
     size = np.where(
@@ -78,8 +75,8 @@ def _unaligned_kernels(trace: Trace) -> tuple[IntArray, IntArray]:
 
 
 def _by_rows(trace: Trace, operator: IntArray) -> IntArray:
-    """Return :func:`unaligned_rows` of each operator, computed once for each distinct pair of shapes and strides; 0
-    without shapes."""
+    """Return the result of :func:`unaligned_rows` for each operator, 0 without shapes. The function runs once for each
+    distinct pair of shapes and strides."""
     strides = pa.array([], pa.string()).dictionary_encode()
     if len(operator):
         texts = pc.extract_regex(trace.pick("args", operator), _STRIDES)
@@ -90,7 +87,7 @@ def _by_rows(trace: Trace, operator: IntArray) -> IntArray:
     pairs, at = np.unique(shapes.codes[operator].astype(np.int64) * width + stride, return_inverse=True)
     sizes = np.zeros(len(pairs), np.int64)
     for index, pair in enumerate(pairs.tolist()):
-        if pair >= 0:  # -1 is no shapes, so such pairs are negative
+        if pair >= 0:  # the pair is negative if the code of the shapes is -1 (not recorded)
             text = strides.dictionary[pair % width].as_py() if pair % width < width - 1 else None
             recorded = None if text is None else operators.shapes_of(text)
             sizes[index] = unaligned_rows(operators.shapes_of(shapes.values[pair // width]), recorded)
@@ -98,13 +95,13 @@ def _by_rows(trace: Trace, operator: IntArray) -> IntArray:
 
 
 def unaligned_rows(shapes: operators.Shapes, strides: operators.Shapes | None) -> int:
-    """Return the largest row length in memory of factors and product that is above 8 and not a multiple of it, else 0.
-    Without strides the shapes determine the layout."""
+    """Return the longest row in memory, of both factors and the product, whose length is above 8 and not a multiple of
+    8; 0 if there is none. Without strides, the shapes determine the layout."""
     factors = _matrices(shapes)
     sizes = [shapes[at][-1] for at in factors]
     if strides is not None and len(strides) == len(shapes):
         lengths = []
-        for at in factors:  # distance of rows in memory; 0 if neither rows nor columns are dense
+        for at in factors:  # distance of rows in memory, 0 if neither rows nor columns are contiguous
             across, along = strides[at][-2:]
             lengths.append(across if along == 1 else along if across == 1 else 0)
         sizes = [*lengths, *sizes[-1:]]
@@ -112,12 +109,12 @@ def unaligned_rows(shapes: operators.Shapes, strides: operators.Shapes | None) -
 
 
 def unaligned(shapes: operators.Shapes) -> int:
-    """Return the same as :func:`unaligned_rows` for all three dimensions, if the kernel determines the layout."""
+    """Return the largest of the three dimensions that is above 8 and not a multiple of 8; 0 if there is none."""
     return _largest([size for at in _matrices(shapes) for size in shapes[at][-2:]])
 
 
 def _matrices(shapes: operators.Shapes) -> list[int]:
-    """Return the positions of the two factors among the inputs; a bias precedes them."""
+    """Return the positions of the two factors among the inputs. A bias precedes the factors."""
     return [at for at, shape in enumerate(shapes) if len(shape) >= 2][-2:]
 
 

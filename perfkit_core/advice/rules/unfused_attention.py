@@ -1,6 +1,6 @@
-"""Rule 27, unfused-attention: attention runs operator by operator, with its matrix of scores in memory. Condition:
-product, softmax, product, with only scaling, masks, dropout and changes of shape between them. Transform: the kernels
-of such chains and of their backward pass take the time of one fused kernel."""
+"""Rule 27, unfused-attention: attention runs operator by operator, with its matrix of scores in memory. The rule fires
+on chains of product, softmax and product with only scaling, masks, dropout and shape changes between them. The
+transform gives the kernels of each chain and of its backward pass the time of one fused kernel."""
 
 from __future__ import annotations
 
@@ -18,9 +18,8 @@ from perfkit_core.model.trace import Trace
 from perfkit_core.replay.transforms import Quantity, Scale
 
 _FUSED: Final = Quantity(
-    0.25, 0.4, 0.9, message("Dao et al., FlashAttention, NeurIPS 2022: 2 to 4 times as fast; less for short sequences")
+    0.25, 0.4, 0.9, message("Dao et al., FlashAttention, NeurIPS 2022: 2 to 4 times as fast, less for short sequences")
 )
-"""Factor of the device time of the chain in one fused kernel."""
 _PRODUCT, _SOFTMAX, _BETWEEN, _OTHER = 1, 2, 3, 4
 _ROLES: Final = {
     "matmul": _PRODUCT, "bmm": _PRODUCT, "einsum": _PRODUCT, "softmax": _SOFTMAX,
@@ -31,18 +30,18 @@ _ROLES: Final = {
         _BETWEEN,
     ),
 }  # fmt: skip
-"""Roles of operators in a chain: between the products are scaling, masks, dropout, and changes of shape or type."""
+"""Role of each operator in a chain. Between the products are scaling, masks, dropout, and changes of shape or type."""
 _LAYER: Final = re.compile(r"linear|addmm|\bfc\b|gemm_epilogue", re.IGNORECASE)
-"""Products with weights, by operator or calling layer, are no attention."""
+"""Name of an operator or layer that multiplies by weights. Such products are not part of attention."""
 _SCORES: Final = 3
-"""Least dimensions of a batch's matrix of scores."""
+"""Least number of dimensions of the scores of a batch."""
 
 
 def find(facts: Facts) -> list[Candidate]:
     facts.need_device()
     trace = facts.trace
     if not trace.known("op_name"):
-        raise NotEvaluableError(message("no operators with known names were recorded"))
+        raise NotEvaluableError(message("the recording has no operators whose names perfkit knows"))
     chains, count = chain_rows(trace)
     work = launched_within(trace, np.concatenate([chains, backward_of(trace, chains)]))
     spent = facts.covered_ns(work)
@@ -50,16 +49,16 @@ def find(facts: Facts) -> list[Candidate]:
         return []
     return [Candidate(
         facts.plural(
-            "{count:count} chain of product, softmax and product {per_step} takes {time} on the device.",
-            "{count:count} chains of product, softmax and product {per_step} take {time} on the device.",
+            "Attention runs as separate products and softmax {count:count} time {per_step}: {time} on the device.",
+            "Attention runs as separate products and softmax {count:count} times {per_step}: {time} on the device.",
             facts.per_step(count), time=facts.of_step(spent),
         ),
         evidence={"chains": count, **facts.part("device", spent), "kernels": len(work)},
         rows=chains,
         transforms=(Scale(work, _FUSED, below=False, host=False),),
         ceiling_ns=round(spent),
-        preconditions=(message("only scaling, masks, dropout and changes of shape are in between"),),
-        vetoes=(message("attention that is fused already"),),
+        preconditions=(message("only scaling, masks, dropout and shape changes are between the products"),),
+        vetoes=(message("attention that is already fused"),),
         assumptions=assume(device_factor=_FUSED),
         risks=(
             message("The attention weights are no longer available for inspection."),
@@ -73,7 +72,7 @@ def chain_rows(trace: Trace) -> tuple[arrays.IntArray, int]:
     order, canonical = operator_order(trace), trace.codes("op_name")
     role = canonical.lookup(np.array([_ROLES.get(name, _OTHER) for name in canonical.values], np.int64), _OTHER)
     role = role[order.row]
-    # a product with weights, by the operator or the layer that calls it, is no part of a chain
+    # products with weights, by the name of the operator or of its layer, are not part of a chain
     weighted = matching(trace, "name", _LAYER.search)
     call = nesting.nearest_above(trace.ints("parent"), trace.rows("kind", FORWARD))[order.row]
     layers = weighted[order.row] | ((call >= 0) & weighted[call])
@@ -81,15 +80,15 @@ def chain_rows(trace: Trace) -> tuple[arrays.IntArray, int]:
     at = np.arange(len(role))
     dimensions = per_row(trace, order.row, lambda shapes: len(shapes[0]) if shapes and shapes[0] else _SCORES, _SCORES)
     softmax = np.flatnonzero((role == _SOFTMAX) & (dimensions >= _SCORES))
-    # the nearest operators before and after each softmax that close its chain, by running extremes over positions
+    # positions of the nearest operators before and after each softmax that may not lie between the products
     closed = role != _BETWEEN
     before = np.append(-1, np.maximum.accumulate(np.where(closed, at, -1)))[softmax]
     following = np.minimum.accumulate(np.where(closed, at, len(role))[::-1])[::-1]
     after = np.append(following, len(role))[softmax + 1]
     after = np.where(after < len(role), after, -1)
-    whole = order.same_thread(before, softmax) & order.same_thread(after, softmax)
-    whole &= (np.append(role, 0)[before] == _PRODUCT) & (np.append(role, 0)[after] == _PRODUCT)
+    complete = order.same_thread(before, softmax) & order.same_thread(after, softmax)
+    complete &= (np.append(role, 0)[before] == _PRODUCT) & (np.append(role, 0)[after] == _PRODUCT)
     change = np.zeros(len(role) + 1, np.int64)  # +1 where a chain begins, -1 after it; the running sum marks the inside
-    np.add.at(change, before[whole], 1)
-    np.add.at(change, after[whole] + 1, -1)
-    return order.row[np.cumsum(change)[:-1] > 0], int(whole.sum())
+    np.add.at(change, before[complete], 1)
+    np.add.at(change, after[complete] + 1, -1)
+    return order.row[np.cumsum(change)[:-1] > 0], int(complete.sum())

@@ -1,6 +1,6 @@
-"""Rule 9, waiting-operator: an operator's time is mostly waiting, so its share of the time is not its cost. Condition:
-calls that take over ``waiting_ratio`` times the shortest one, while a device does other work. No transform: the cause
-is the awaited work, not the operator."""
+"""Rule 9, waiting-operator: an operator spends most of its time waiting, so its time is not its cost. The rule fires on
+operators whose longest call takes over ``waiting_ratio`` times as long as the shortest call, while a device does other
+work. There is no transform, because the awaited work is the cause, not the operator."""
 
 from __future__ import annotations
 
@@ -19,15 +19,15 @@ from perfkit_core.model.trace import Trace
 from perfkit_core.views.steps.activity import covered_ns
 
 _CLOCK_NS: Final = 1_000
-"""Shorter calls may have been rounded to 0: some recordings have clocks this coarse."""
+"""Resolution of the coarsest clocks in recordings; shorter calls may have been rounded to 0."""
 _LONG: Final = 10
-"""A call of this multiple of the shortest one is long."""
+"""A call is long if it takes more than this multiple of the shortest call."""
 _BLOCKED: Final = 0.5
-"""An operator with this share of its own time in calls of the device runtime waits there."""
+"""An operator waits in the device runtime if runtime calls take at least this share of its time."""
 
 
 def find(facts: Facts) -> list[Candidate]:
-    """Return a candidate for each operator with long calls that wait, the longest first."""
+    """Return a candidate for each operator with long calls that wait. The largest total comes first."""
     facts.need_device()
     trace, limits = facts.trace, facts.thresholds
     rows = np.flatnonzero(operators(trace) & facts.in_steps)
@@ -47,8 +47,8 @@ def find(facts: Facts) -> list[Candidate]:
 
 
 def _own_ns(trace: Trace) -> arrays.IntArray:
-    """Return the time of each operator less that of operators inside it, shape (rows,), 0 for other events. Unlike self
-    time it includes runtime calls."""
+    """Return the time of each operator without the operators inside it, shape (rows,), in ns; 0 for other events.
+    Unlike the self time, this time includes runtime calls."""
     operator = trace.host & trace.rows("kind", OPERATOR, COMMUNICATION)
     nearest = nesting.nearest_on_path(trace.ints("parent"), operator)
     rows = np.flatnonzero(trace.host & (nearest >= 0))
@@ -58,12 +58,13 @@ def _own_ns(trace: Trace) -> arrays.IntArray:
 
 
 def _waiting(facts: Facts, calls: arrays.IntArray, own_ns: arrays.IntArray, shortest_ns: int) -> list[Candidate]:
-    """Return the candidate for an operator's calls if they wait: a device works during them, and they spend their time
-    in its runtime, if that was recorded. An operator that computes on the host beside a busy device does not wait."""
+    """Return the candidate for the long calls of an operator if they wait. They wait if a device works during the calls
+    and, where runtime calls were recorded, the calls spend their time in the runtime. An operator that computes on the
+    host while a device is busy does not wait."""
     trace, dur = facts.trace, facts.trace.ints("dur_ns")
     start, end, names = trace.ints("start_ns"), trace.end_ns, trace.codes("name")
     inside, runtime = trace.host & within(trace, calls), trace.host & trace.rows("kind", RUNTIME, SYNC)
-    # the share of the calls during which a device works, and the work that covers most of them
+    # the share of the call time during which a device works, and the work that covers most of this time
     covered, by_name = 0, np.zeros(len(names.values), np.int64)
     for mine, work in _by_rank(trace, calls):
         covered += int(covered_ns(intervals.union_of(work, start, end), start[mine], end[mine]).sum())
@@ -74,16 +75,16 @@ def _waiting(facts: Facts, calls: arrays.IntArray, own_ns: arrays.IntArray, shor
     if overlap < facts.thresholds.waiting_overlap or not blocked:
         return []
     name, work_name = name_of(trace, calls[0]), names.values[int(by_name.argmax())]
-    kernel = re.split(r"[<(]", work_name.removeprefix("void "))[0].strip() or work_name  # without its types
-    cause = message("for room in the queue of the device ({kernel}), or for a copy", kernel=kernel)
+    kernel = re.split(r"[<(]", work_name.removeprefix("void "))[0].strip() or work_name  # without template arguments
+    cause = message("for space in the launch queue of the device, which runs {kernel}, or for a copy", kernel=kernel)
     syncs = np.flatnonzero(inside & trace.rows("kind", SYNC))
     if len(syncs):
         call = name_of(trace, syncs[np.argmax(dur[syncs])])
-        cause = message("in {call} for the device ({kernel})", call=call, kernel=kernel)
+        cause = message("in {call} for the device, which runs {kernel}", call=call, kernel=kernel)
     spent, waited = facts.per_step(int(own_ns.sum())), facts.per_step(int(facts.waiting_ns[inside].sum()))
     return [Candidate(
         message(
-            "{operator} takes {time}, but it waits {cause}: making it faster saves little; shorten what it waits for.",
+            "{operator} takes {time} but mostly waits {cause}. Shorten this device work, not the operator.",
             operator=name, time=facts.of_step(spent), cause=cause,
         ),
         evidence={
@@ -94,17 +95,17 @@ def _waiting(facts: Facts, calls: arrays.IntArray, own_ns: arrays.IntArray, shor
         rows=calls,
         method="none",
         preconditions=(
-            message("some calls take over a hundred times as long as others"),
-            message("a device does other work meanwhile"),
+            message("some calls take far longer than the shortest call"),
+            message("a device does other work during the long calls"),
         ),
-        risks=(message("Its share of the time is not a possible saving."),),
+        risks=(message("The time of this operator is not a possible saving."),),
         fill={"operator": name, "work": work_name},
     )]  # fmt: skip
 
 
 def _by_rank(trace: Trace, calls: arrays.IntArray) -> Iterator[tuple[arrays.IntArray, arrays.IntArray]]:
-    """Yield for each rank, since clocks differ, the calls and the device work that they did not launch: a call that
-    waits for its own copy is slow itself."""
+    """Yield the calls of each rank and the device work of the rank that these calls did not launch. Ranks are separate
+    because their clocks differ. A call that waits for device work that it launched is slow itself."""
     launched_by, rank = trace.ints("launched_by"), trace.ints("rank")
     own = (launched_by >= 0) & (trace.host & within(trace, calls))[launched_by]
     work = np.flatnonzero(trace.rows("kind", *DEVICE_WORK) & ~trace.host & ~own)

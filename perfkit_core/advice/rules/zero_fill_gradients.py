@@ -1,6 +1,6 @@
-"""Rule 18, zero-fill-gradients: gradients are filled with zeros one by one instead of being dropped. Condition:
-operators that write zeros where an optimizer clears gradients, for ``optimizer_tensors`` or more tensors. Transform:
-the fills go, and the first addition to each gradient becomes taking over the new gradient."""
+"""Rule 18, zero-fill-gradients: gradients are filled with zeros one by one instead of being dropped. The rule fires if
+operators write zeros for ``optimizer_tensors`` or more tensors where an optimizer clears gradients. The transform
+removes the fills. It also replaces the first addition to each gradient: the new gradient is taken over."""
 
 from __future__ import annotations
 
@@ -19,9 +19,9 @@ from perfkit_core.replay.transforms import Quantity, Remove, Scale, Transform
 _ZEROS: Final = re.compile(r"(?<![a-z])(zero|fill|full)(?![a-z])", re.IGNORECASE)
 _FOREACH: Final = re.compile(r"foreach", re.IGNORECASE)
 _TAKEN_NS: Final = Quantity(
-    500, 800, 1500, message("measured on CPU, torch 2.13: taking a gradient over instead of adding it, per tensor")
+    500, 800, 1500, message("measured on a CPU with torch 2.13: a gradient is taken over instead of added, per tensor")
 )
-_GONE: Final = Quantity(0, 0, 1, message("a gradient that is also referenced elsewhere is copied, not taken over"))
+_GONE: Final = Quantity(0, 0, 1, message("a gradient that other code references is copied, not taken over"))
 
 
 def find(facts: Facts) -> list[Candidate]:
@@ -36,8 +36,8 @@ def find(facts: Facts) -> list[Candidate]:
     adds = np.flatnonzero(adding & recorded)
     if not len(fills) and (len(adds) or nodes.any()) and not clears.any():
         raise NotEvaluableError(
-            message("how gradients are cleared was not recorded, as this framework calls no operator for it"),
-            message("if it fills them with zeros by default, turn that off"),
+            message("this framework calls no operator to clear gradients, so clearing was not recorded"),
+            message("if the framework fills gradients with zeros by default, turn this off"),
         )
     tensors = facts.median_total(fills)
     if tensors < facts.thresholds.optimizer_tensors:
@@ -47,7 +47,7 @@ def find(facts: Facts) -> list[Candidate]:
     batched = np.append(matching(trace, "name", _FOREACH.search), False)[parent[fills]]
     changes: list[Transform] = [Remove(np.unique(np.where(batched, parent[fills], fills)))]
     if len(adds):
-        # the first addition to each gradient, a share of all, becomes taking over the gradient
+        # first: the share of additions that are the first to their gradient; these become a takeover of the gradient
         first, average = min(len(fills) / len(adds), 1.0), max(float(dur[adds].mean()), 1.0)
         taken = (_TAKEN_NS.low, _TAKEN_NS.mid, _TAKEN_NS.high)
         low, mid, high = (1 - first * (1 - min(ns / average, 1.0)) for ns in taken)
@@ -55,8 +55,8 @@ def find(facts: Facts) -> list[Candidate]:
         changes.append(Scale(adds, Quantity(1 - first, 1 - first, 1.0, _GONE.source), host=False))
     return [Candidate(
         facts.plural(
-            "{tensors:count} gradient {per_step} is filled with zeros, and the new gradient added to it: {time}.",
-            "{tensors:count} gradients {per_step} are filled with zeros, and the new gradients added to them: {time}.",
+            "{tensors:count} gradient {per_step} is filled with zeros, and a new gradient is added to it: {time}.",
+            "{tensors:count} gradients {per_step} are filled with zeros, and new gradients are added to them: {time}.",
             tensors, tensors=tensors, time=facts.of_step(spent),
         ),
         evidence={
@@ -66,8 +66,8 @@ def find(facts: Facts) -> list[Candidate]:
         rows=fills,
         transforms=tuple(changes),
         ceiling_ns=facts.ceiling_ns(facts.totals(both, dur[both])),
-        preconditions=(message("zeros are written where the optimizer clears gradients"),),
-        vetoes=(message("gradients summed over several backward passes: only the first addition counts"),),
+        preconditions=(message("operators write zeros where the optimizer clears gradients"),),
+        vetoes=(message("additions of later backward passes: only the first addition to a gradient is avoidable"),),
         assumptions=assume(taken_over_ns=_TAKEN_NS, device_factor=_GONE),
         risks=(message("Code that reads a gradient after clearing gets None instead of zeros."),),
     )]  # fmt: skip

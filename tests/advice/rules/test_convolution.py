@@ -54,8 +54,8 @@ def test_a_small_share_of_the_work() -> None:
 @pytest.mark.parametrize(
     ("facts", "why"),
     [
-        (convolving(400, None), "tried"),
-        (convolving(400, '{"Concrete Inputs":["","True"]}'), "tried"),
+        (convolving(400, None), "search"),
+        (convolving(400, '{"Concrete Inputs":["","True"]}'), "search"),
         (convolving(400, shapes=(None, None)), "shapes"),
         (convolving(400, shapes=(SHAPES,)), "two steps"),
     ],
@@ -85,5 +85,7 @@ def test_what_torch_records_of_its_flag(tmp_path: Path, tried: bool) -> None:
 
 def test_real_recordings_with_and_without_the_flag(traces: Path) -> None:
     assert conv_autotune.algorithms_tried(load(traces / "torch" / "mi300x-ddp-resnet18-train.json.gz")) is False
-    with pytest.raises(NotEvaluableError, match="tried"):  # recorded by a script that tries, but before it was recorded
+    with pytest.raises(
+        NotEvaluableError, match="search"
+    ):  # recorded by a script that tries, but before it was recorded
         conv_autotune.find(Facts(load(traces / "torch" / "pairs" / "resnet50-workers0.json.gz")))

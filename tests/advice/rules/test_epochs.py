@@ -74,8 +74,10 @@ def test_what_few_steps_wait_is_told_of_the_mean_step() -> None:
     recording = training([10, 10, 10, 410, 10, 10, 10, 10])
     (one,) = advise(recording, rules=["epoch-gap"]).advice
     assert (one.prediction.base_ns, one.prediction.saving_ns, one.prediction.saving_p10_ns) == (150 * MS, 49 * MS, 0)
-    said = "1 of 8 steps, in which a loader is started, waits 400 ms longer for data than the others: 33% of the time "
-    assert str(one.candidate.what) == said + "of all steps, whose mean is 150 ms."
+    assert str(one.candidate.what) == (
+        "1 of 8 steps starts a loader and waits 400 ms longer for data than the other steps. "
+        "This wait takes 33% of the time of all steps (mean step: 150 ms)."
+    )
     told = text.render(report(one, advise(recording, rules=["epoch-gap"]), recording))
     assert "Now: 150 ms, the mean step; its 80% interval is " in told
 

@@ -42,10 +42,10 @@ def test_no_more_workers_than_cores(host: dict[str, int], workers: int) -> None:
 
 @pytest.mark.parametrize(
     ("host", "said"),
-    [({}, "The number of cores was not recorded: 4 workers need as many"),
+    [({}, "The number of cores was not recorded: the training and each worker need a core."),
      ({"cores": 64}, "4 workers and the training have 64 cores"),
-     ({"cores": 4}, "4 workers and the training share 4 cores: workers that compute slow down"),
-     ({"cores": 1}, "1 worker and the training share 1 core: ")],
+     ({"cores": 4}, "4 workers and the training share 4 cores. Workers that compute slow down"),
+     ({"cores": 1}, "1 worker and the training share 1 core. ")],
 )  # fmt: skip
 def test_what_is_said_about_cores(host: dict[str, int], said: str) -> None:
     (one,) = found(no_workers, loading(**host))
@@ -142,8 +142,10 @@ def test_starved_workers_keep_every_fourth_step_waiting(name: str, ranks: int) -
     recording = starved(name, ranks=ranks)
     assert (Facts(recording).period, Facts(recording).step_ns) == (4, 14_000_000)
     (one,) = found(more_workers, recording)
-    said = "One step in 4 waits for a batch, although workers make them: 10.0 ms of 14.0 ms per step on average."
-    assert str(one.what) == said
+    assert str(one.what) == (
+        "One step in 4 waits for a batch, although worker processes make the batches: "
+        "10.0 ms of 14.0 ms per step on average."
+    )
     assert predicted(recording, one) == (7_000_000, 7_700_000, 14_000_000)
     assert found(epoch_gap, recording) == []
 

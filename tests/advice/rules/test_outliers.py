@@ -97,7 +97,9 @@ def test_three_standard_deviations_are_usual(last: int, fires: bool) -> None:
 
 def test_steps_are_named_in_the_right_number() -> None:
     [one] = outliers(Facts(training((*USUAL, 150))))
-    assert str(one.what).startswith("1 of 11 steps takes 50.0 µs longer than the usual 100 µs: step 10; summed ")
+    assert str(one.what).startswith(
+        "1 of 11 steps takes 50.0 µs longer than the usual 100 µs: step 10; these events grew"
+    )
     [two] = outliers(Facts(training((*USUAL, *USUAL, 150, 160))))
     assert "2 of 22 steps take " in str(two.what)
     assert "steps 20 and 21;" in str(two.what)

@@ -69,7 +69,7 @@ def test_short_and_long_steps_are_counted_together(every: int) -> None:
 def test_as_many_steps_as_are_asked_about() -> None:
     facts = Facts(steps(fetching("torch"), count=3))
     assert host_sync_every(facts, 3).period == 3
-    with pytest.raises(NotEvaluableError, match="only 3 steps were recorded in a row: give 3 or less"):
+    with pytest.raises(NotEvaluableError, match="only 3 consecutive steps were recorded: give 3 or less"):
         host_sync_every(facts, 4)
 
 
