@@ -1,4 +1,4 @@
-"""One advice with its prediction, remedy and place in the code; the result with all advice; and its table."""
+"""The result of ``advise``: advice with predictions and remedies, and the table of all advice."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from perfkit_core.language.messages import Text
 from perfkit_core.model.columns import Column, duration, share, text, words
 
 Severity = Literal["high", "medium", "low", "none", "note"]
-"""``none``: it saves nothing, or costs time; ``note``: the saving is unknown."""
+"""``none``: the change saves nothing or costs time. ``note``: the saving is unknown."""
 
 COLUMNS: Final[tuple[Column, ...]] = (
     text("title", "Title"),
@@ -21,26 +21,26 @@ COLUMNS: Final[tuple[Column, ...]] = (
     text("advice", "Advice"),
     duration("saving_ns", "Saving"),
     share("saving_ratio", "Saving"),
-    duration("step_ns", "Step"),
-    duration("step_p10_ns", "Step p10"),
-    duration("step_p90_ns", "Step p90"),
-    duration("p10_ns", "P10"),
-    duration("p50_ns", "P50"),
-    duration("p90_ns", "P90"),
-    duration("floor_ns", "Floor"),
-    duration("ceiling_ns", "Ceiling"),
+    duration("step_ns", "Step time"),
+    duration("step_p10_ns", "Step time, p10"),
+    duration("step_p90_ns", "Step time, p90"),
+    duration("p10_ns", "New step time, p10"),
+    duration("p50_ns", "New step time, p50"),
+    duration("p90_ns", "New step time, p90"),
+    duration("floor_ns", "Shortest possible step"),
+    duration("ceiling_ns", "Largest possible saving"),
     words("method", "Method"),
     words("place", "Place"),
     text("first_step", "First step"),
     text("last_step", "Last step"),
-    text("api", "Api"),
+    text("api", "API"),
     text("rule", "Rule"),
     text("reason", "Reason"),
-    text("to_record", "To record"),
-    text("combined", "Combined"),
-    text("why", "Why"),
-    duration("afterwards_ns", "Afterwards"),
-    text("after", "After"),
+    text("to_record", "What to record"),
+    text("combined", "Can be combined"),
+    text("why", "Why not combined"),
+    duration("afterwards_ns", "Saving after other advice"),
+    text("after", "Other advice"),
     text("value", "Value", words="sentences"),
 )
 _TYPES: Final[Mapping[str, str]] = {
@@ -53,14 +53,18 @@ _TYPES: Final[Mapping[str, str]] = {
     **dict.fromkeys(("first_step", "last_step"), "Int64"),
     "api": "object",
 }
-"""The columns of :func:`table` in order, with their types."""
+"""Columns of :func:`table` in order, with their pandas types."""
 
 
 @dataclass(frozen=True, slots=True)
 class Prediction:
-    """Step times in ns: base now (median with interval, or the candidate's mean), and percentiles after the change.
-    ``saving_ns`` is base less p50 and may be negative. Its interval is narrower than that of the step, because noise of
-    the whole training affects both. ``naive_ns`` is the step less the pattern's share of time: shown for comparison."""
+    """Recorded and predicted times in ns per step; None if unknown.
+
+    ``base_ns`` is the recorded step time: the median with its 80% interval (``base_p10_ns`` to ``base_p90_ns``), or the
+    mean if the candidate gives a mean. ``p10_ns`` to ``p90_ns`` are the step time after the change. ``saving_ns`` is
+    ``base_ns`` less ``p50_ns``; a negative saving is a cost. The interval of the saving is narrower than the interval
+    of the step time, because noise of the whole training affects the step before and after the change. ``naive_ns`` is
+    the step time less the time of the pattern, for comparison."""
 
     method: Method
     base_ns: int
@@ -77,13 +81,14 @@ class Prediction:
 
     @property
     def saving_ratio(self) -> float | None:
-        """Saving as a share of the step."""
+        """The saving as a share of the recorded step time; None if unknown."""
         return None if self.saving_ns is None else self.saving_ns / max(self.base_ns, 1)
 
 
 @dataclass(frozen=True, slots=True)
 class Remedied:
-    """A remedy, filled in: code, the API it uses, the version it needs, and the command that verifies it."""
+    """A remedy with all placeholders filled in: the code, its API, the framework version it needs, a note, and the
+    command that verifies the change."""
 
     code: str
     api: str
@@ -94,7 +99,7 @@ class Remedied:
 
 @dataclass(frozen=True, slots=True)
 class Advice:
-    """One advice with all its data. ``id`` is stable over recordings of the same finding."""
+    """One advice with all its data. ``id`` is the same if another recording shows the same finding."""
 
     id: str
     rule: str
@@ -113,21 +118,23 @@ class Advice:
 
 @dataclass(frozen=True, slots=True)
 class Identity:
-    """How well the replay of the unchanged graph matches the recording. Median and worst relative error of the steps
-    (None if there is nothing to replay), the number of steps (without steps the whole recording is one), and the share
-    of device work whose start nothing recorded explains (None without device work). ``untold_waits`` counts calls that
-    make a stream wait for an event that the device did not record."""
+    """How well the replay of the unchanged graph matches the recording.
+
+    ``error`` and ``worst`` are the median and the largest relative error of the step times; None if nothing can be
+    replayed. ``steps`` is the number of steps; a recording without steps counts as one step. ``unexplained`` is the
+    share of device work that starts later than the recorded events explain; None without device work.
+    ``unrecorded_events`` is the number of calls that make a stream wait for an event that was not recorded."""
 
     error: float | None
     worst: float | None
     steps: int
     unexplained: float | None
-    untold_waits: int = 0
+    unrecorded_events: int = 0
 
 
 @dataclass(frozen=True, slots=True)
 class After:
-    """What an advice saves in ns after the advice ``once`` is followed, from replays with and without it."""
+    """The saving of an advice once the advice with the ids ``once`` is followed."""
 
     once: tuple[str, ...]
     saving_ns: int
@@ -135,14 +142,14 @@ class After:
 
 @dataclass(frozen=True, slots=True)
 class Advices:
-    """All advice, the largest saving first, and the rules that could not be evaluated, with the reason.
+    """All advice on a recording, the largest saving first, and the rules that could not be evaluated.
 
-    ``combined`` is the replay of all advice ``together`` (ids) that do not exclude each other, None without a replay;
-    ``excluded`` maps the other ids to reasons. ``without_saving`` was detected but saves nothing or too little.
-    ``noise_ns`` is the half-width of the interval of the recorded median (None for a single step). ``after`` has the
-    advice (ids) whose saving changes much once others are followed. ``asked`` are the answered what-if questions
-    (``loader-workers=4``). ``source`` is the profile on the command line.
-    """
+    ``advice`` has a significant or an unknown saving; ``without_saving`` saves nothing or too little. ``not_evaluable``
+    maps a rule to the reason. ``combined`` is the prediction if all advice of ``together`` (ids) is followed; None if
+    no advice can be replayed. ``excluded`` maps the ids of the other advice to the reason. ``after`` maps an id to the
+    saving after other advice, if this saving differs much from the saving alone. ``noise_ns`` is half the width of the
+    80% interval of the median step time; None for a single step. ``asked`` are the what-if questions
+    (``loader-workers=4``), one for each advice. ``source`` is the source on the command line."""
 
     identity: Identity
     advice: tuple[Advice, ...]
@@ -162,10 +169,10 @@ class Advices:
 
 
 def table(advice: Iterable[Advice]) -> pd.DataFrame:
-    """Return a row for each advice: id, title, severity, saving_ns (p50), saving_ratio (of the step), step_ns (now),
-    step_p10_ns and step_p90_ns (80% interval of its median), p10_ns, p50_ns, p90_ns (step after the change), ceiling_ns
-    (the most that this kind of change saves), floor_ns (the step less that), method, place, first_step, last_step, api.
-    Unknown is NA."""
+    """Return a row for each advice. Columns: id, title, severity, saving_ns (p50), saving_ratio (of the step time),
+    step_ns (recorded step time), step_p10_ns and step_p90_ns (80% interval of step_ns), p10_ns, p50_ns and p90_ns (step
+    time after the change), ceiling_ns (the largest saving that any size of this change can have), floor_ns (step_ns
+    less ceiling_ns), method, place, first_step, last_step, api. Unknown values are NA."""
     return frame(map(row, advice))
 
 

@@ -1,7 +1,8 @@
-"""Evaluation of all rules on a recording, with predictions, remedies, and the combined saving of several advice.
-Savings are not added up, because overlapping savings count once: the transforms are replayed together. Waiting shrinks
-with its cause, so one change may use up the saving of another, or enable it. That is reported only if it differs much
-from the saving alone, and the number of replays is bounded."""
+"""Evaluate all rules on a recording, predict the saving of each advice, and combine the savings.
+
+Overlapping savings cannot be added, so the combined saving comes from a replay with the transforms of all advice. The
+saving of one advice can also shrink or grow once other advice is followed, because waiting time moves to another place.
+Such a difference is reported only if it is large, and the number of replays that look for it is limited."""
 
 from __future__ import annotations
 
@@ -31,19 +32,19 @@ from perfkit_core.system.paths import PathLike
 Find = Callable[[Facts], Sequence[Candidate]]
 
 _DIGITS: Final = 4
-"""Hex digits of the hash in an advice id."""
+"""Number of hex digits in an advice id."""
 _PROPOSED: Final = frozenset({"threads", "workers"})
-"""Words of remedies that depend on the machine, not on the finding."""
+"""Placeholders of remedies whose values depend on the machine and therefore do not enter the advice id."""
 REPLAYS: Final = 12
-"""Most replays that determine savings after other advice is followed."""
+"""Maximum number of replays that compute savings after other advice."""
 _FOR_REASONS: Final = 4
-"""The part of these replays that determines which other advice causes the difference."""
+"""Number of these replays that are reserved for finding the one advice that causes a difference."""
 _LITTLE: Final = 0.25
-"""An advice is reported if less than this share of its saving is left after others."""
+"""A saving that shrinks below this share of the saving alone is reported."""
 _MUCH: Final = 2.0
-"""An advice is reported if it saves more than this multiple of its own saving after others."""
+"""A saving that grows beyond this multiple of the saving alone is reported."""
 _MOST_OF_IT: Final = 0.75
-"""An advice with this share of the difference is reported as its cause."""
+"""An advice that causes at least this share of a difference is reported as its only cause."""
 
 
 def advise(
@@ -53,18 +54,19 @@ def advise(
     thresholds: Mapping[str, float] | None = None,
     plugins: Plugins | None = None,
 ) -> Advices:
-    """Return the advice for a Trace, or for what :func:`perfkit_core.load` reads, the largest saving first. ``rules``:
-    ids of the rules to evaluate (default: all); ``thresholds``: overrides of
-    :class:`perfkit_core.advice.thresholds.Thresholds`; ``plugins``: source of rules and remedies (default: the
-    installed ones). Times are integer ns per step, or of the whole recording if it has no steps. Raises UsageError for
-    an unknown rule or threshold, and SourceError."""
+    """Return the advice on a recording, the largest saving first.
+
+    ``source`` is a Trace, or what :func:`perfkit_core.load` reads. ``rules`` are the ids of the rules to evaluate
+    (default: all rules). ``thresholds`` override values of :class:`perfkit_core.advice.thresholds.Thresholds`.
+    ``plugins`` provide the rules and remedies (default: the installed plugins). Times are integers in ns per step; a
+    recording without steps counts as one step. Raises UsageError for an unknown rule or threshold, and SourceError."""
     plugins = plugins or get_plugins()
     chosen = chosen_rules(plugins, rules)
     evaluation = Evaluation(facts_of(source, thresholds, plugins), plugins)
     facts = evaluation.facts
     ranked = sorted(
         (one for rule in chosen for one in evaluation.advice_of(rule, rule.find)),
-        # the largest saving first, advice without a number last
+        # the largest saving first, unknown savings last
         key=lambda one: (
             one.prediction.saving_ns is None, -(one.prediction.saving_ns or 0), f"{one.number:04}{one.id}",
         ),
@@ -85,15 +87,16 @@ def what_ifs(
     thresholds: Mapping[str, float] | None = None,
     plugins: Plugins | None = None,
 ) -> Advices:
-    """Return a prediction for each what-if question (rule and value, such as 4 loader workers), in their order and
-    independent of each other, even if the rule does not fire or nothing is saved; ``asked`` lists the questions. Raises
-    UsageError for a rule without a what-if value, and SourceError."""
+    """Return one prediction for each what-if question. A question is a rule and a value, such as 4 workers for
+    ``loader-workers``. The predictions have the order of the questions, do not affect each other, and are returned even
+    if nothing is saved. ``asked`` of the result lists the questions. Raises UsageError for a rule without a what-if
+    value, and SourceError."""
     plugins = plugins or get_plugins()
     asked = [(rule, value, *asked_rule(plugins, rule, value)) for rule, value in questions]
     facts = facts_of(source, thresholds, plugins)
     evaluation = Evaluation(facts, plugins)
-    answers = [
-        (question(name, value), replace(one, id=f"{one.id}-{value:g}"))  # the same finding may answer several questions
+    answers = [  # several questions may have the same finding, so the id contains the value
+        (question(name, value), replace(one, id=f"{one.id}-{value:g}"))
         for name, value, rule, find in asked
         for one in evaluation.advice_of(rule, find)
     ]
@@ -106,7 +109,7 @@ def what_ifs(
 def facts_of(
     source: Trace | PathLike | Sequence[PathLike], thresholds: Mapping[str, float] | None, plugins: Plugins
 ) -> Facts:
-    """Return the facts of a source. Raises UsageError and SourceError."""
+    """Return the facts of a Trace, or of what :func:`perfkit_core.load` reads. Raises UsageError and SourceError."""
     numbers = overridden(thresholds or {})
     if isinstance(source, Trace):
         return Facts(source, numbers)
@@ -117,7 +120,7 @@ def facts_of(
 
 
 def noise_ns(facts: Facts) -> int | None:
-    """Return half the width of the interval of the recorded median; None for a single step, which has no spread."""
+    """Return half the width of the 80% interval of the median step time in ns; None for a single step."""
     if len(step_times(facts)) < 2:
         return None
     low, high = noise(facts)
@@ -125,30 +128,28 @@ def noise_ns(facts: Facts) -> int | None:
 
 
 def chosen_rules(plugins: Plugins, rules: Iterable[str]) -> list[Rule]:
-    """Return the rules of these ids, all if empty. Raises UsageError for an unknown id, and if a failing plugin leaves
-    no rules, since nothing could be detected then."""
-    known = plugins.rules()
-    if not known:
-        raise UsageError(
-            "no plugin provides a rule, so there is no advice to give", "perfkit plugins shows what is broken"
-        )
-    wanted = list(dict.fromkeys(rules)) or list(known)
+    """Return the rules with these ids, or all rules if no id is given. Raises UsageError for an unknown id, and if no
+    plugin provides a rule."""
+    installed = plugins.rules()
+    if not installed:
+        raise UsageError("no plugin provides a rule", "run perfkit plugins to see which plugin does not load")
+    wanted = list(dict.fromkeys(rules)) or list(installed)
     for name in wanted:
-        if name not in known:
-            raise UsageError(f"unknown rule {name!r}", spelled_like(name, known))
-    return [known[name] for name in wanted]
+        if name not in installed:
+            raise UsageError(f"unknown rule {name!r}", spelled_like(name, installed))
+    return [installed[name] for name in wanted]
 
 
 def asked_rule(plugins: Plugins, name: str, value: float) -> tuple[Rule, Find]:
-    """Return the rule, and the function that returns its candidate for ``value``. Raises UsageError for a rule without
-    a what-if value, and for a value that is not finite."""
+    """Return the rule with this id, and a function that returns the rule's candidate for ``value``. Raises UsageError
+    for a rule without a what-if value, and for a value that is not finite."""
     if not math.isfinite(value):
-        raise UsageError(f"{question(name, value)}: not a finite number", "as in loader-workers=4")
+        raise UsageError(f"{question(name, value)}: not a finite number", "write it as in loader-workers=4")
     (rule,) = chosen_rules(plugins, [name])
     ask = rule.what_if
     if ask is None:
-        known = ", ".join(other.id for other in plugins.rules().values() if other.what_if is not None)
-        raise UsageError(f"{name} takes no --what-if value", f"rules that do: {known}")
+        others = ", ".join(other.id for other in plugins.rules().values() if other.what_if is not None)
+        raise UsageError(f"{name} takes no --what-if value", f"rules with such a value: {others}")
     return rule, lambda facts: [ask(facts, value)]
 
 
@@ -157,7 +158,7 @@ def question(rule: str, value: float) -> str:
 
 
 class Evaluation:
-    """Evaluates rules on one recording; a failing rule does not stop the others, ``not_evaluable`` has its reason."""
+    """Evaluates rules on one recording. A failing rule does not stop the others; its reason is in ``not_evaluable``."""
 
     def __init__(self, facts: Facts, plugins: Plugins) -> None:
         trace = facts.trace
@@ -168,12 +169,12 @@ class Evaluation:
         self._places = place.Places(trace)
 
     def advice_of(self, rule: Rule, find: Find) -> list[Advice]:
-        """Return the advice of one rule; if it cannot be evaluated, store the reason and return none."""
+        """Return the advice of one rule. If the rule cannot be evaluated, store the reason and return an empty list."""
         advice: list[Advice] = []
         try:
             candidates = list(find(self.facts))
             names = ids(self.facts.trace, rule.id, candidates)
-        except UsageError:  # an invalid what-if value
+        except UsageError:  # the what-if value is invalid
             raise
         except Exception as error:
             self.not_evaluable[rule.id] = why(error)
@@ -201,9 +202,9 @@ class Evaluation:
 
 
 def ids(trace: Trace, rule: str, candidates: Sequence[Candidate]) -> list[str]:
-    """Return ``rule-1a2b`` for each candidate of a rule; indistinguishable findings are numbered. The hash covers the
-    names of the events, not their times or steps, which differ from run to run."""
-    found: list[str] = []
+    """Return an id such as ``casts-1a2b`` for each candidate of a rule; equal ids get a number. The id contains a hash
+    of the event names. Times and steps do not enter the hash, because they differ between runs."""
+    result: list[str] = []
     names, is_step = trace.codes("name"), trace.rows("kind", STEP)
     for candidate in candidates:
         codes = np.unique(names.codes[candidate.rows[~is_step[candidate.rows]]])
@@ -212,13 +213,13 @@ def ids(trace: Trace, rule: str, candidates: Sequence[Candidate]) -> list[str]:
         parts += [candidate.direction or "", *sorted(words)]
         digest = hashlib.blake2b("\0".join(parts).encode("utf-8", "surrogatepass")).hexdigest()
         name = f"{rule}-{digest[:_DIGITS]}"
-        same = sum(other == name or other.startswith(f"{name}-") for other in found)
-        found.append(f"{name}-{same + 1}" if same else name)
-    return found
+        same = sum(other == name or other.startswith(f"{name}-") for other in result)
+        result.append(f"{name}-{same + 1}" if same else name)
+    return result
 
 
 def why(error: Exception) -> Reason:
-    """Return the reason; for unexpected errors the type and the text in one line."""
+    """Return the reason of an error; for an unexpected error, its type and its text in one line."""
     if isinstance(error, NotEvaluableError):
         return error.reason
     text = " ".join(str(error).split())
@@ -226,7 +227,7 @@ def why(error: Exception) -> Reason:
 
 
 def severity(prediction: Prediction, thresholds: Thresholds) -> Severity:
-    """Return the severity by the saved share of the step, not by the time that the pattern takes."""
+    """Return the severity that belongs to the predicted saving as a share of the step time."""
     share = prediction.saving_ratio
     if share is None:
         return "note"
@@ -237,13 +238,13 @@ def severity(prediction: Prediction, thresholds: Thresholds) -> Severity:
     return "medium" if share >= thresholds.severity_medium else "low"
 
 
-def combined(facts: Facts, found: Advices) -> Advices:
-    """Return the advice with all that do not exclude each other replayed together. If two exclude each other, or the
-    second costs time together with the first, the first, which saves more, stays."""
+def combined(facts: Facts, advices: Advices) -> Advices:
+    """Return ``advices`` with the prediction for all advice that can be combined. An advice is excluded if it conflicts
+    with an advice that saves more, or if the step takes longer once the advice is added."""
     excluded: dict[str, Text] = {}
     kept: list[Advice] = []
     candidates: list[Advice] = []
-    for one in found.advice:
+    for one in advices.advice:
         reason = _exclusion(one, candidates)
         if reason is None:
             candidates.append(one)
@@ -262,13 +263,13 @@ def combined(facts: Facts, found: Advices) -> Advices:
             least_ns = step
             kept.append(one)
     if not kept:
-        return replace(found, excluded=excluded)
+        return replace(advices, excluded=excluded)
     all_changes = tuple(transform for one in kept for transform in one.candidate.transforms)
     # the ceiling of one kind of change does not hold for changes of several kinds
     together = replace(predict(facts, Candidate("", {}, transforms=all_changes)), ceiling_ns=None)
-    others = [one for one in found.without_saving if one.candidate.transforms and _exclusion(one, kept) is None]
+    others = [one for one in advices.without_saving if one.candidate.transforms and _exclusion(one, kept) is None]
     return replace(
-        found, combined=together, together=tuple(one.id for one in kept), excluded=excluded,
+        advices, combined=together, together=tuple(one.id for one in kept), excluded=excluded,
         after=after(facts, kept, others),
     )  # fmt: skip
 
@@ -285,7 +286,7 @@ def _exclusion(one: Advice, kept: Sequence[Advice]) -> Text | None:
 
 
 def together_ns(facts: Facts, advice: Sequence[Advice]) -> float:
-    """Return the step time in ns with all of this advice followed. Raises CyclicGraphError."""
+    """Return the step time in ns if all of this advice is followed. Raises CyclicGraphError."""
     if len(advice) == 1 and advice[0].prediction.p50_ns is not None:
         return advice[0].prediction.p50_ns
     return step_ns(
@@ -295,15 +296,15 @@ def together_ns(facts: Facts, advice: Sequence[Advice]) -> float:
 
 
 def after(facts: Facts, together: Sequence[Advice], others: Sequence[Advice]) -> dict[str, After]:
-    """Return, by id, the advice whose saving changes much once others are followed: ``together`` can be combined, the
-    largest saving first; ``others`` save nothing alone."""
+    """Return the savings that change much once other advice is followed, by id. ``together`` is the advice that can be
+    combined, the largest saving first; ``others`` is advice that saves nothing alone."""
     replays = Replays(facts, REPLAYS - _FOR_REASONS)
     changed: list[tuple[Advice, Sequence[Advice], int]] = []
-    for one in others:  # advice that saves something only after the rest
+    for one in others:  # advice that saves something only once the rest is followed
         saving, own = replays.saving_ns(one, together), one.prediction.saving_ns or 0
         if saving is not None and saving > max(facts.thresholds.least_saving * facts.step_ns, _MUCH * own):
             changed.append((one, together, saving))
-    for one in together:  # advice that saves much less, or much more, after the rest
+    for one in together:  # advice that saves much less or much more once the rest is followed
         others = [other for other in together if other is not one]
         saving, own = replays.saving_ns(one, others) if others else None, one.prediction.saving_ns or 0
         if saving is not None and not _LITTLE * own <= saving <= _MUCH * own:
@@ -325,21 +326,23 @@ def after(facts: Facts, together: Sequence[Advice], others: Sequence[Advice]) ->
 
 @dataclass(slots=True)
 class Replays:
-    """Step times with some advice followed, each replayed once, at most ``left`` more times."""
+    """Step times with different advice followed. Each combination is replayed once; ``left`` is the number of replays
+    that may still be made."""
 
     facts: Facts
     left: int
     times_ns: dict[frozenset[str], float | None] = field(default_factory=dict)
 
     def saving_ns(self, one: Advice, rest: Sequence[Advice]) -> int | None:
-        """Return what ``one`` saves once the rest is followed; None if they cannot be combined or no replay is left."""
+        """Return the saving of ``one`` in ns once ``rest`` is followed; None if they cannot be combined, or if no
+        replay is left."""
         without, with_it = self._step_ns(rest), self._step_ns([*rest, one])
         return None if without is None or with_it is None else round(without - with_it)
 
     def _step_ns(self, advice: Sequence[Advice]) -> float | None:
         key = frozenset(one.id for one in advice)
         if key not in self.times_ns:
-            if len(advice) > 1:  # a single one is in its prediction
+            if len(advice) > 1:  # the step time with a single advice is in its prediction
                 if not self.left:
                     return None
                 self.left -= 1

@@ -1,4 +1,4 @@
-"""One advice in full: as a report (``--explain``) with each transform in words, and as JSON."""
+"""One advice in full: as a report (``--explain``) with the transforms in words, and as JSON."""
 
 from __future__ import annotations
 
@@ -12,8 +12,9 @@ import pandas as pd
 
 from perfkit_core.advice import ledger, predict, text
 from perfkit_core.advice.advice import COLUMNS, Advice, Advices, table
+from perfkit_core.advice.facts import listed
 from perfkit_core.advice.ledger import latest
-from perfkit_core.advice.text import assumed, joined, likely, sentence, span, value
+from perfkit_core.advice.text import assumed, likely, sentence, span, value
 from perfkit_core.algorithms import intervals
 from perfkit_core.language.messages import Message, Text, english, mark, message, render, say
 from perfkit_core.language.units import format_count
@@ -34,15 +35,14 @@ _CASES: Final = {
     transforms.Case.LIKELY: mark("likely"),
     transforms.Case.LONG: mark("worst"),
 }
-_LONGEST: Final = 80
-"""Characters of an event's name."""
+_NAME_LENGTH: Final = 80
 _NAMES: Final = 2
-"""Event names shown; the JSON has all rows."""
+"""Number of event names that are shown; the JSON has all rows."""
 _OUTCOME: Final = ("outcome", "saving_ratio", "saving_low_ratio", "saving_high_ratio", "saving_error", "step_error")
 
 
 def meant(advices: Advices, wanted: str) -> Advice:
-    """Return the advice with this id or id prefix, including advice without a saving. Raises UsageError."""
+    """Return the advice with this id or id prefix, which may be advice without a saving. Raises UsageError."""
     every = {advice.id: advice for advice in (*advices.advice, *advices.without_saving)}
     return every[one_of(wanted, list(every))]
 
@@ -65,11 +65,11 @@ def _finding(advice: Advice, trace: Trace) -> Iterator[Section]:
     where = message("{parts:parts}", parts=place) if place else message("no line of code was recorded")
     severity = say("Severity: {severity}, by the predicted saving alone.", severity=say(_SEVERITIES[advice.severity]))
     if advice.severity == "none":
-        severity = say("No severity: it saves nothing.")
+        severity = say("No severity: the change saves nothing.")
     elif advice.severity == "note":
         severity = say("No severity: the saving is unknown.")
     what = (sentence(it.what), rule, say("Where: {where}", where=where), severity)
-    yield Section("what", say("What was found"), pd.DataFrame(), lines=what)
+    yield Section("what", say("Finding"), pd.DataFrame(), lines=what)
 
     checked = [say("Confirmed: {what}", what=condition) for condition in it.preconditions]
     checked += [say("Excluded: {what}", what=condition) for condition in it.vetoes]
@@ -77,27 +77,26 @@ def _finding(advice: Advice, trace: Trace) -> Iterator[Section]:
         template = mark("Evidence: rows {rows} of the event table")
         if len(it.rows) == 1:
             template = mark("Evidence: row {rows} of the event table")
-        checked.append(say(template, rows=text.several(list(map(str, it.rows.tolist())))))
+        checked.append(say(template, rows=listed(list(map(str, it.rows.tolist())), text.SHOWN)))
     values = [value(name, number) for name, number in it.evidence.items()]
     numbers = pd.DataFrame({"name": text.names(list(it.evidence)), "value": values}, dtype=object)
     empty = say("the rule gives no numbers")
     yield Section("evidence", say("Evidence"), numbers, lines=tuple(checked), empty=empty)
 
-    changes = tuple(transform_text(transform, trace) for transform in it.transforms) or (
-        say("Nothing: the number is not from a replay."),
-    )
-    yield Section("transform", say("What is changed in the recording"), pd.DataFrame(), lines=changes)
+    changes = tuple(transform_text(transform, trace) for transform in it.transforms)
+    changes = changes or (say("No changes: the saving does not come from a replay."),)
+    yield Section("transform", say("Changes to the recording"), pd.DataFrame(), lines=changes)
 
 
 def _prediction(advice: Advice, advices: Advices, of: str) -> Iterator[Section]:
     p, it = advice.prediction, advice.candidate
-    now = mark("Now: {now:ns}, the median recording; its 80% interval is {low:ns} to {high:ns}")
-    naive = mark("Subtracting its share of the time would suggest a recording of {time:ns}; the replay does not.")
+    now = mark("Now: the recording takes {now:ns} (80% interval: {low:ns} to {high:ns})")
+    naive = mark("Without a replay, subtracting the time of the pattern would give a recording of {time:ns}.")
     if of == "step":
-        now = mark("Now: {now:ns}, the median step; its 80% interval is {low:ns} to {high:ns}")
-        naive = mark("Subtracting its share of the time would suggest a step of {time:ns}; the replay does not.")
+        now = mark("Now: the median step takes {now:ns} (80% interval: {low:ns} to {high:ns})")
+        naive = mark("Without a replay, subtracting the time of the pattern would give a step of {time:ns}.")
     if it.base_ns is not None:
-        now = mark("Now: {now:ns}, the mean step; its 80% interval is {low:ns} to {high:ns}")
+        now = mark("Now: the mean step takes {now:ns} (80% interval: {low:ns} to {high:ns})")
     low, high = p.base_p10_ns or p.base_ns, p.base_p90_ns or p.base_ns
     lines: list[Text] = [message(now, now=p.base_ns, low=low, high=high), *text.expected(p, of)]
     if advice.id in advices.after:
@@ -109,23 +108,20 @@ def _prediction(advice: Advice, advices: Advices, of: str) -> Iterator[Section]:
     yield Section("prediction", say("Prediction"), table([advice])[columns], lines=tuple(lines))
 
     noise = message(
-        "No steps were recorded, so their variation is unknown: the interval is {share:ratio} wider each way.",
+        "No steps were recorded, so the variation between steps is unknown; ±{share:ratio} is assumed.",
         share=predict.ONE_STEP,
     )
     if advices.noise_ns is not None:
-        noise = message(
-            "Noise of the run: the median of the steps is known to ±{time:ns} (80% interval).", time=advices.noise_ns
-        )
+        noise = message("Noise: ±{time:ns} (80% interval of the median step time).", time=advices.noise_ns)
     elif of == "step":
         noise = message(
-            "Only one step was recorded, so the variation of steps is unknown: the interval is {share:ratio} wider "
-            "each way.",
+            "Only one step was recorded, so the variation between steps is unknown; ±{share:ratio} is assumed.",
             share=predict.ONE_STEP,
         )
     trust: list[Text] = [text.replayed(advices.identity, of), noise]
     trust += [say("Assumed: {what} ({source}).", what=assumed(advice.rule, a), source=a.source) for a in it.assumptions]
     if not it.assumptions:
-        trust.append(say("Nothing else is assumed: the number rests on the recording alone."))
+        trust.append(say("No assumptions: the prediction uses only what was recorded."))
     why = advices.excluded.get(advice.id)
     if why:
         trust.append(say("Not in the combined saving: {why}.", why=why))
@@ -133,10 +129,9 @@ def _prediction(advice: Advice, advices: Advices, of: str) -> Iterator[Section]:
 
     risks = [sentence(risk) for risk in it.risks]
     if it.conflicts:
-        risks.append(say("Replaces or conflicts with: {rules}.", rules=say(", ").join(it.conflicts)))
-    yield Section(
-        "risks", say("Risks and conflicts"), pd.DataFrame(), lines=tuple(risks) or (say("None known."),)
-    )  # fmt: skip
+        risks.append(say("This advice replaces or hinders: {rules}.", rules=say(", ").join(it.conflicts)))
+    none = (say("No risks are known."),)
+    yield Section("risks", say("Risks and conflicts"), pd.DataFrame(), lines=tuple(risks) or none)
 
 
 def _action(advice: Advice, advices: Advices, records: Sequence[Record]) -> Iterator[Section]:
@@ -152,11 +147,12 @@ def _action(advice: Advice, advices: Advices, records: Sequence[Record]) -> Iter
     code = remedy.code if remedy else ""
     yield Section("action", say("What to do"), pd.DataFrame(), lines=tuple(lines), code=code)
 
-    measured: list[Text] = [*ledger.lines(advice, records)] or [say("Predicted, not measured.")]
+    measured: list[Text] = [*ledger.lines(advice, records)] or [say("The saving was predicted, but not measured.")]
     record = latest(records, advice.id)
     if record is not None and record.saving_error is not None:
-        measured.append(message("The prediction of the saving was {error:+ratio} off.", error=record.saving_error))
-    measured.append(say("To measure it with your own commands and keep the outcome in a ledger:"))
+        difference = mark("The predicted saving differed from the measured saving by {error:+ratio}.")
+        measured.append(message(difference, error=record.saving_error))
+    measured.append(say("To measure the saving with your own commands and keep the outcome in a ledger:"))
     verify = remedy.verify if remedy else "perfkit verify --base COMMAND --change COMMAND"
     code = f"perfkit advise {advices.source} -o advice.json\n"
     code += f"{verify} --advice advice.json:{advice.id} --ledger ledger.jsonl"
@@ -164,7 +160,7 @@ def _action(advice: Advice, advices: Advices, records: Sequence[Record]) -> Iter
 
 
 def transform_text(transform: Any, trace: Trace) -> str:
-    """Return ``6 × next: take 0–0.5 × their time``: the changed events, and the change."""
+    """Return the changed events and their change, such as ``6 × next: take 0–0.5 × their time``."""
     events = changed_events(transform, trace)
     return f"{events}{say(': ') if events else ''}{change(transform)}"
 
@@ -177,15 +173,15 @@ def changed_events(transform: Any, trace: Trace) -> str:
     names = trace.codes("name")
     codes, counts = np.unique(names.codes[rows], return_counts=True)
     most = np.argsort(-counts, kind="stable")
-    called = [cut(names.values[code], _LONGEST) if code >= 0 else say("without a name") for code in codes]
+    called = [cut(names.values[code], _NAME_LENGTH) if code >= 0 else say("unnamed") for code in codes]
     first = say(", ").join(f"{format_count(counts[at])} × {called[at]}" for at in most[:_NAMES])
     rest = int(counts[most[_NAMES:]].sum())
-    return say("{names} and {count} with other names", names=first, count=format_count(rest)) if rest else first
+    return say("{names} and {count} events with other names", names=first, count=format_count(rest)) if rest else first
 
 
 @singledispatch
 def change(transform: Any) -> str:
-    """Return the change in words; for an unknown transform its name and numbers."""
+    """Return the change that a transform makes, in words. For an unknown transform, return its name and its numbers."""
     parts = [type(transform).__name__]
     if is_dataclass(transform):
         numbers = {field.name: getattr(transform, field.name) for field in fields(transform)}
@@ -203,7 +199,7 @@ def _their_time(factor: transforms.Number) -> str:
 @change.register
 def _(scale: transforms.Scale) -> str:
     where = {(True, False): say(" on the host"), (False, True): say(" on the device")}
-    inside = say(", with all inside them") if scale.below else ""
+    inside = say(", including all events inside them") if scale.below else ""
     changed = say(
         "take {time}{where}",
         time=_their_time(scale.factor),
@@ -214,7 +210,7 @@ def _(scale: transforms.Scale) -> str:
 
 @change.register
 def _(remove: transforms.Remove) -> str:
-    return say("are removed, with everything inside them") if remove.below else say("are removed")
+    return say("are removed, including all events inside them") if remove.below else say("are removed")
 
 
 @change.register
@@ -224,7 +220,7 @@ def _(insert: transforms.Insert) -> str:
         times.append(say("{time} longer on the host", time=likely("_ns", insert.host_ns)))
     if insert.device_ns != 0:
         times.append(say("{time} longer on the device", time=likely("_ns", insert.device_ns)))
-    return say("take {what}", what=joined(times)) if times else say("take as long as before")
+    return say("take {times:and}", times=times) if times else say("take as long as before")
 
 
 @change.register
@@ -233,23 +229,23 @@ def _(load: transforms.Load) -> str:
     if load.batch_ns is not None:
         made = say(", which make a batch in {time}", time=likely("_ns", load.batch_ns))
     return say(
-        "get batches from {workers} worker processes{made}; a batch is handed over in {time}; {ahead} batches ahead "
-        "for each worker",
+        "get batches from {workers} worker processes{made}; handing over a batch takes {time}; each worker works up to "
+        "{ahead} batches ahead",
         workers=likely("workers", load.workers), made=made, time=likely("_ns", load.handover_ns), ahead=load.ahead,
     )  # fmt: skip
 
 
 @change.register
 def _(overlap: transforms.Overlap) -> str:
-    return say("run in another thread, in {time}", time=_their_time(overlap.factor))
+    return say("run in another thread and take {time}", time=_their_time(overlap.factor))
 
 
 @change.register
 def _(batch: transforms.Batch) -> str:
     launches = 1 if batch.group is None else len(np.unique(batch.group))
-    template = mark("become {count} launches of {time} each, with at most {gap} between their work")
+    template = mark("become {count} launches of {time} each, with gaps of at most {gap} in their device work")
     if launches == 1:
-        template = mark("become {count} launch of {time}, with at most {gap} between their work")
+        template = mark("become {count} launch of {time}, with gaps of at most {gap} in its device work")
     count, time = value("launches", launches), likely("_ns", batch.host_ns)
     return say(template, count=count, time=time, gap=likely("_ns", batch.gap_ns))
 
@@ -257,7 +253,7 @@ def _(batch: transforms.Batch) -> str:
 @change.register
 def _(shorten: transforms.Shorten) -> str:
     return say(
-        "in {count} gaps, {total} together, host threads take {time}",
+        "{count} gaps in the work of the host ({total} in total) take {time}",
         count=format_count(sum(len(gaps[0]) for gaps in shorten.gaps.values())),
         total=value("_ns", sum(map(intervals.length, shorten.gaps.values()))),
         time=_their_time(shorten.factor),
@@ -267,7 +263,7 @@ def _(shorten: transforms.Shorten) -> str:
 @change.register
 def _(move: transforms.Move) -> str:
     launch = likely("_ns", move.host_ns)
-    parts = [say("run on the host: each takes {time} there", time=launch)]
+    parts = [say("run on the host and take {time} each", time=launch)]
     if not move.to_host:
         template = mark("run on the device: each takes {launch} on the host and {work} on the device")
         parts = [say(template, launch=launch, work=likely("_ns", move.device_ns))]
@@ -275,7 +271,7 @@ def _(move: transforms.Move) -> str:
         parts.append(say("{count} copy and wait calls are removed", count=len(move.copies_gone)))
     if move.copies_added:
         time = likely("_ns", move.copy_ns)
-        parts.append(say("{count} copies of {time} before each", count=move.copies_added, time=time))
+        parts.append(say("{count} copies of {time} are added before each operator", count=move.copies_added, time=time))
     return say("; ").join(parts)
 
 
@@ -288,24 +284,26 @@ def _(unblock: transforms.Unblock) -> str:
 
 @change.register
 def _(partial_change: transforms.InCases) -> str:
-    cases = joined([say(_CASES[case]) for case in partial_change.cases])
+    cases = [say(_CASES[case]) for case in partial_change.cases]
     if len(partial_change.cases) > 1:
-        return say("{change} (in the {cases} cases alone)", change=change(partial_change.change), cases=cases)
-    return say("{change} (in the {case} case alone)", change=change(partial_change.change), case=cases)
+        return say("{change} (only in the {cases:and} cases)", change=change(partial_change.change), cases=cases)
+    return say("{change} (only in the {case} case)", change=change(partial_change.change), case=cases[0])
 
 
 def document(advices: Advices, trace: Trace, records: Sequence[Record] = ()) -> dict[str, Any]:
     """Return all advice as data for JSON: ``{"identity": …, "advice": […], "combined": …, "not_evaluable": […]}``.
-    Times are integer ns, null is unknown; ``rows`` are rows of the event table; ``records`` are earlier measurements.
-    """
+    Times are integers in ns, unknown values are null, and ``rows`` are row numbers of the event table. ``records`` are
+    earlier measurements."""
     combined = None
     if advices.combined is not None:
         combined = {"advice": list(advices.together), "prediction": asdict(advices.combined)}
+    identity = asdict(advices.identity)
+    identity["untold_waits"] = identity.pop("unrecorded_events")
     return {
         "source": trace.meta.source,
         "framework": trace.meta.framework,
         "quality": [{"code": finding.code, "message": english(finding.text)} for finding in trace.quality],
-        "identity": asdict(advices.identity),
+        "identity": identity,
         "noise_ns": advices.noise_ns,
         "advice": [advice_data(advice, advices, records) for advice in advices.advice],
         "combined": combined,
@@ -342,7 +340,8 @@ def advice_data(advice: Advice, advices: Advices, records: Sequence[Record] = ()
 
 
 def plain(number: Any) -> Any:
-    """Return a transform, or a part of one, as plain data: kind and fields; uncertain numbers as percentiles."""
+    """Return a transform, or a value of a transform, as plain data. A transform becomes its class name and its fields,
+    and an uncertain number becomes its percentiles."""
     if isinstance(number, transforms.Quantity):
         return {"p10": number.low, "p50": number.mid, "p90": number.high, "source": english(number.source)}
     if isinstance(number, Message):

@@ -1,4 +1,4 @@
-"""Input and output of a rule: a recording with its replay and steps (``Facts``), and a finding (``Candidate``)."""
+"""Input and output of a rule: ``Facts`` are a recording with its steps and its replay, a ``Candidate`` is a finding."""
 
 from __future__ import annotations
 
@@ -24,19 +24,19 @@ from perfkit_core.replay.transforms import Number, Quantity, Transform
 from perfkit_core.views.steps.activity import Activity, activities, covered_ns, has_device_work
 
 Method = Literal["replay", "microbenchmark", "prior", "none"]
-"""How a saving is predicted; ``none``: no prediction."""
+"""How a saving is predicted; ``none``: not predicted."""
 NO_ROWS: Final[IntArray] = np.empty(0, np.int64)
 _RECORDED_NAMES: Final = {
     CORES: ("cores", "cpu_count", "cpu_cores"),
     THREADS: ("threads", "num_threads", "intra_op_threads", "omp_num_threads"),
     PROCESSES: ("processes", "local_world_size"),
 }
-"""Names under which recorders store the host's numbers."""
+"""Names under which recorders store numbers of the host."""
 
 
 @dataclass(frozen=True, slots=True)
 class Reason:
-    """Why a rule could not be evaluated, and what to ``record`` instead ("": nothing helps)."""
+    """Why a rule could not be evaluated, and what to ``record`` instead ("" if no recording helps)."""
 
     reason: Text
     record: Text = ""
@@ -50,8 +50,8 @@ class Reason:
 
 
 class NotEvaluableError(Exception):
-    """A rule cannot be evaluated on this recording: the ``reason``, and what to ``record`` instead ("": nothing helps).
-    Both are sentence fragments without a capital and a full stop."""
+    """A rule cannot be evaluated on this recording. ``reason`` says why, and ``record`` what to record instead ("" if
+    no recording helps). Both texts begin without a capital letter and end without a full stop."""
 
     def __init__(self, reason: Text, record: Text = "") -> None:
         self.reason = Reason(reason, record)
@@ -60,7 +60,7 @@ class NotEvaluableError(Exception):
 
 @dataclass(frozen=True, slots=True)
 class Assumption:
-    """A number that a prediction depends on, with its unit in the name, and its source."""
+    """A number that a prediction depends on, and the source of the number. The name ends with the unit."""
 
     name: str
     value: Number | Text
@@ -68,7 +68,7 @@ class Assumption:
 
 
 def assume(**quantities: Quantity) -> tuple[Assumption, ...]:
-    """Return an assumption for each quantity, with the quantity's source."""
+    """Return an assumption for each quantity, with the source of the quantity."""
     return tuple(Assumption(name, quantity, quantity.source) for name, quantity in quantities.items())
 
 
@@ -78,30 +78,31 @@ class Candidate:
 
     For people:
 
-    - ``what``: the finding in one sentence with its numbers;
-    - ``preconditions``: checked conditions that hold; ``vetoes``: those that do not (fragments);
-    - ``risks``: what may go wrong when the advice is followed, a sentence each;
-    - ``assumptions``: the numbers that the prediction depends on.
+    - ``what``: the finding in one sentence, with its numbers;
+    - ``preconditions``: conditions that were checked and hold; ``vetoes``: reasons against the advice that were checked
+      and do not apply (fragments without a capital letter and a full stop);
+    - ``risks``: what may go wrong when the advice is followed, one sentence for each risk;
+    - ``assumptions``: numbers that the prediction depends on.
 
     For programs:
 
-    - ``evidence``: numbers by name, with units in the names;
-    - ``rows``: the events that show it (for the range of steps and the place in the code); ``rows_ns``: the time of
-      each that counts (None: all of it);
-    - ``direction``: "to host" or "to device" for placement;
-    - ``fill``: values of the placeholders in the remedy's code, part of the finding's identity; ``words``: further
-      ones, which only select the remedy and complete its text;
-    - ``conflicts``: ids of rules whose advice this one replaces or hinders.
+    - ``evidence``: numbers by name; the names end with the units;
+    - ``rows``: the events that show the finding, its steps and its place in the code; ``rows_ns``: the time of each
+      event that counts (None: the whole duration);
+    - ``direction``: "to host" or "to device" if work moves there;
+    - ``fill``: values for the placeholders in the code of the remedy, which also enter the advice id; ``words``:
+      further values, which select the remedy and complete its text;
+    - ``conflicts``: ids of rules whose advice this advice replaces or hinders.
 
     For the prediction:
 
-    - ``method``: "replay" needs the ``transforms`` of the recording, the other methods need ``after_ns``, the step time
+    - ``method``: "replay" needs the ``transforms`` of the recording; the other methods need ``after_ns``, the step time
       after the change;
-    - ``base_ns``: the mean step time instead of the median, for patterns in few steps;
-    - ``ceiling_ns``: the largest saving of such a change per step; ``share_ns``: the pattern's own time per step if
-      different;
-    - ``period``: the transforms change all but one of this many consecutive steps, which are therefore replayed as one.
-    """
+    - ``base_ns``: the mean step time, for patterns that occur in few steps (None: the median step time);
+    - ``ceiling_ns``: the largest saving per step of this kind of change; ``share_ns``: the time of the pattern per step
+      (None: equal to ``ceiling_ns``);
+    - ``period``: the transforms change all but one of this many consecutive steps, so these steps are replayed
+      together."""
 
     what: Text
     evidence: Mapping[str, Any]
@@ -126,8 +127,8 @@ class Candidate:
 
 @dataclass(frozen=True)
 class Facts:
-    """A recording as rules see it, each property computed once. Times are ns per step unless the name says
-    otherwise."""
+    """A recording with the numbers that rules need; each property is computed once. Times are in ns per step, unless
+    the name says otherwise."""
 
     trace: Trace
     thresholds: Thresholds = field(default_factory=Thresholds)
@@ -138,7 +139,7 @@ class Facts:
 
     @cached_property
     def steps(self) -> Steps:
-        """The steps; the whole recording if none were recorded."""
+        """The recorded steps; without steps, the recording as a single step."""
         return steps(self.replay)
 
     @cached_property
@@ -147,19 +148,20 @@ class Facts:
 
     @cached_property
     def step_ns(self) -> int:
-        """Median time of a step. Raises NotEvaluableError for a recording without host events."""
+        """The median step time. Raises NotEvaluableError if the recording has no host events."""
         if not len(self.steps):
             raise NotEvaluableError(message("no host events were recorded, so the start of a step is unknown"))
         return int(self.typical(self.steps.recorded_ns))
 
     @cached_property
     def in_steps(self) -> BoolArray:
-        """Mask of the events in steps; all events if no steps were recorded, shape (rows,)."""
+        """The mask of the events in steps, or of all events without steps, shape (rows,)."""
         return self.trace.ints("step") >= 0 if self.has_steps else np.ones(len(self.trace), np.bool_)
 
     @cached_property
     def rank(self) -> int:
-        """The first rank with steps, the analysed one, as clocks of ranks differ; -1 for a recording without ranks."""
+        """The first rank with steps; -1 for a recording without ranks. Only this rank is analysed where times of events
+        are compared, because the clocks of ranks differ."""
         ranks = self.steps.rank if len(self.steps) else self.trace.ints("rank")
         return int(ranks.min()) if len(ranks) else -1
 
@@ -169,7 +171,7 @@ class Facts:
 
     @cached_property
     def mine(self) -> BoolArray:
-        """Mask of the steps of :attr:`rank`, shape (all steps,)."""
+        """The mask of the steps of :attr:`rank`, shape (steps of all ranks,)."""
         return np.asarray(self.steps.rank == self.rank)
 
     def of_rank(self, rows: IntArray) -> IntArray:
@@ -178,24 +180,26 @@ class Facts:
 
     @cached_property
     def activity(self) -> Activity:
-        """Times of each kind of activity of :attr:`rank` (unions)."""
+        """The intervals of each kind of activity on :attr:`rank`."""
         return activities(self.trace).of(self.trace, self.rank)
 
     @cached_property
     def batch_rows(self) -> IntArray:
-        """Rows of the events that fetch the steps' batches. Raises NotEvaluableError."""
+        """The rows of the events that fetch the batches of the steps. Raises NotEvaluableError if there are none."""
         self.need_steps()
         rows = batches.loads(self.trace)
         rows = rows[(self.trace.ints("step")[rows] >= 0) & (self.replay.first[rows] >= 0)]
         if not len(rows):
             raise NotEvaluableError(
-                message("no data loading was recorded"), message("the framework's own DataLoader records it")
+                message("no data loading was recorded"),
+                message("use the framework's DataLoader, which records data loading"),
             )
         return rows
 
     @cached_property
     def batches_per_step(self) -> float:
-        """Mean batches per step; steps that begin an epoch call their loader more often."""
+        """The mean number of batches per step. Steps that begin an epoch do not count, because they call the loader
+        more often."""
         rows, steps = self.batch_rows, self.steps.only(self.mine)
         calls, begins = (
             steps.position(self.trace, part) for part in (rows, rows[batches.begins_epoch(self.trace, rows)])
@@ -210,7 +214,8 @@ class Facts:
 
     @cached_property
     def waited_ns(self) -> IntArray:
-        """Time that each step of :attr:`rank` waits for batches, without fetching ready ones, shape (its steps,)."""
+        """The time that each step of :attr:`rank` waits for batches, shape (steps of the rank,). Fetching a batch that
+        is ready does not count."""
         node, waited_ns = batches.waited(self.replay.graph)
         steps = self.steps.only(self.mine)
         step = steps.position(self.trace, self.replay.graph.row[node])
@@ -220,8 +225,9 @@ class Facts:
 
     @cached_property
     def period(self) -> int:
-        """Number of consecutive steps of which one waits for the batches of all: with starved loader workers the number
-        of workers. 1 if each step waits for its own batch, or the waits are short."""
+        """The number of consecutive steps of which one step waits for the batches of all. If too few loader workers
+        make the batches, this is the number of workers; 1 if each step waits for one batch, or if the waits are short.
+        """
         if self.waited_ns.sum() <= self.thresholds.loader_share * int(self.steps.recorded_ns[self.mine].sum()):
             return 1
         rows = batches.loads(self.trace)
@@ -233,7 +239,7 @@ class Facts:
         return has_device_work(self.trace)
 
     def recorded_number(self, what: str) -> int | None:
-        """Return the number of CORES, THREADS or PROCESSES; None if not recorded."""
+        """Return the number that ``what`` names (CORES, THREADS or PROCESSES); None if it was not recorded."""
         meta = self.trace.meta
         places: list[Mapping[str, Any]] = [meta.options, meta.extra]
         host = meta.extra.get(HOST)
@@ -248,31 +254,32 @@ class Facts:
 
     @property
     def cores(self) -> int | None:
-        """Cores per process of the training; None if not recorded."""
+        """The number of cores for each process of the training; None if it was not recorded."""
         of_machine = self.recorded_number(CORES)
         return None if of_machine is None else max(of_machine // (self.recorded_number(PROCESSES) or 1), 1)
 
     def typical(self, of_steps: npt.NDArray[Any]) -> float:
-        """Return the median over the steps of their values, shape (all steps,) or (steps of :attr:`rank`,); with a
-        :attr:`period` above 1, of the means of periods."""
+        """Return the median of one value per step. Values are given for the steps of all ranks, or for the steps of
+        :attr:`rank`. If :attr:`period` is above 1, the result is the median of the means over each period."""
         steps = self.steps if len(of_steps) == len(self.steps) else self.steps.only(self.mine)
         return float(np.median(steps.of_periods(of_steps, self.period)))
 
     def per_step(self, dur_ns: int) -> float:
-        """Return the average over the steps of a sum over the whole recording."""
+        """Return a time that was summed over the recording, divided by the number of steps."""
         return dur_ns / max(len(self.steps), 1)
 
     def mean_ns(self, rows: IntArray) -> float:
-        """Return the time of the events, summed and averaged over the steps."""
+        """Return the summed duration of the events, divided by the number of steps."""
         return self.per_step(int(self.trace.ints("dur_ns")[rows].sum()))
 
     def within_steps(self, what: intervals.Intervals) -> IntArray:
-        """Return how much of each step of :attr:`rank` the intervals cover, shape (its steps,)."""
+        """Return the time that the intervals cover in each step of :attr:`rank`, shape (steps of the rank,)."""
         begin, end = (self.replay.recorded_ns(nodes[self.mine]) for nodes in (self.steps.first, self.steps.after))
         return covered_ns(what, begin, end)
 
     def totals(self, rows: IntArray, values: IntArray | None = None) -> IntArray:
-        """Return the sums of the rows' values (None: 1 each) in each step, shape (all steps,)."""
+        """Return the sum of the values of the rows in each step, shape (steps of all ranks,). ``values`` None: count
+        the rows."""
         total = np.zeros(len(self.steps), np.int64)
         step = self.steps.position(self.trace, rows)
         np.add.at(total, step[step >= 0], 1 if values is None else values[step >= 0])
@@ -282,7 +289,7 @@ class Facts:
         return float(np.median(self.totals(rows, values))) if len(self.steps) else 0.0
 
     def covered_ns(self, rows: IntArray) -> float:
-        """Return how much of a step the rows of :attr:`rank` cover (union), median over its steps."""
+        """Return the time of a step that the rows of :attr:`rank` cover (their union), as the median over the steps."""
         if not len(self.steps) or not len(rows):
             return 0.0
         covered = intervals.union_of(np.sort(self.of_rank(rows)), self.trace.ints("start_ns"), self.trace.end_ns)
@@ -290,12 +297,12 @@ class Facts:
 
     @cached_property
     def busy_ns(self) -> float:
-        """Busy time of a step (union over the devices, of :attr:`rank`), median over its steps."""
+        """The device busy time of a step of :attr:`rank` (union over its devices), as the median over the steps."""
         return self.covered_ns(np.flatnonzero(~self.trace.host & self.trace.rows("kind", *DEVICE_WORK)))
 
     @cached_property
     def waiting_ns(self) -> IntArray:
-        """Part of the self time of each host event that waits for a device or another thread, shape (rows,)."""
+        """The part of the self time in which each host event waits for a device or another thread, shape (rows,)."""
         trace, graph = self.trace, self.replay.graph
         nodes = np.flatnonzero(graph.on_host & (graph.row >= 0))
         busy = np.zeros(len(trace), np.int64)
@@ -304,11 +311,12 @@ class Facts:
         return waiting
 
     def ceiling_ns(self, part_ns: IntArray) -> int:
-        """Return the saving of the typical step if each step loses its part, shape (all steps,), without new waits."""
+        """Return the saving of the median step if each step becomes shorter by its part, shape (steps of all ranks,),
+        and if no new waits arise."""
         return self.step_ns - max(int(self.typical(self.steps.recorded_ns - part_ns)), 0)
 
     def exceeds(self, spent_ns: float, share: float) -> bool:
-        """Return whether a time exceeds this share of the step, the condition of nearly every rule."""
+        """Return whether a time exceeds this share of the step time."""
         return spent_ns > share * self.step_ns
 
     def need_steps(self) -> None:
@@ -323,17 +331,18 @@ class Facts:
             raise NotEvaluableError(message("no device work was recorded"))
 
     def need(self, column: str, record: Text) -> None:
-        """Raise NotEvaluableError if a column of the event table is empty; ``record`` says how to record it."""
+        """Raise NotEvaluableError if a column of the event table is empty. ``record`` says how to record the column."""
         if not self.trace.known(column):
             raise NotEvaluableError(message("no {column} were recorded", column=column), record)
 
     def part(self, name: str, spent_ns: float) -> dict[str, float]:
-        """Return the evidence of a part of the step: its time as ``name_ns``, as ``name_ratio``, and ``step_ns``."""
+        """Return the evidence for a time per step: ``name_ns``, ``name_ratio`` (share of the step time) and
+        ``step_ns``."""
         ratio = spent_ns / max(self.step_ns, 1)
         return {f"{name}_ns": round(spent_ns), f"{name}_ratio": ratio, "step_ns": self.step_ns}
 
     def of_step(self, spent_ns: float) -> Message:
-        """Return ``18.4 ms of the 176 ms step``; a recording without steps counts as one."""
+        """Return ``18.4 ms of the 176 ms step``; for a recording without steps, ``… of the 176 ms recording``."""
         if self.has_steps:
             return message("{part:ns} of the {step:ns} step", part=spent_ns, step=self.step_ns)
         return message("{part:ns} of the {recording:ns} recording", part=spent_ns, recording=self.step_ns)
@@ -346,15 +355,15 @@ class Facts:
         return message("{part:ns} of the {busy:ns} of device busy time in the recording", part=spent_ns, busy=busy)
 
     def plural(self, one: str, many: str, count: float, /, **values: Any) -> Message:
-        """Return ``one`` or ``many`` by ``count``, with the further values ``count`` and ``per_step``. An average that
-        is shown as 1 takes the singular."""
+        """Return the text ``one`` or ``many`` for a count, with the values ``count`` and ``per_step``. A mean count
+        that is shown as 1 takes the singular."""
         number = 1 if f"{count:.3g}" == "1" else 2
         per_step = message("per step") if self.has_steps else message("in the recording")
         return plural(one, many, number, **({"count": count, "per_step": per_step} | values))
 
 
 def listed(names: Sequence[str], most: int = 3) -> Message:
-    """Return the first names, and the number of further ones."""
+    """Return the first ``most`` names and the number of further names."""
     rest = len(names) - most
     if rest > 0:
         return message("{names:list} and {rest:count} more", names=names[:most], rest=rest)
@@ -362,6 +371,6 @@ def listed(names: Sequence[str], most: int = 3) -> Message:
 
 
 def numbered_steps(numbers: Sequence[int]) -> Message:
-    """Return ``step 3``, or ``steps 3, 5 and 2 more``."""
+    """Return ``step 3``, or ``steps 3, 5 and 2 more`` for several steps."""
     names = listed([str(number) for number in numbers], 5)
     return message("step {number}", number=names) if len(numbers) == 1 else message("steps {numbers}", numbers=names)

@@ -1,4 +1,4 @@
-"""Earlier measurements of advice: in words for one advice, and the whole ledger as sections with outcomes."""
+"""Earlier measurements of advice: the measurements of one advice in words, and the ledger as sections."""
 
 from __future__ import annotations
 
@@ -13,7 +13,6 @@ import pandas as pd
 
 from perfkit_core.advice import advice
 from perfkit_core.advice.advice import Advice
-from perfkit_core.advice.text import joined
 from perfkit_core.language.messages import mark, say
 from perfkit_core.language.units import format_ratio
 from perfkit_core.model.columns import Column, count, share, text, words
@@ -24,10 +23,17 @@ from perfkit_core.verify.ledger import Outcome, Record
 _OUTCOMES: Final[Mapping[Outcome, str]] = {
     "verified": mark("verified"),
     "refuted": mark("refuted"),
-    "abstained": mark("could not tell"),
+    "abstained": mark("inconclusive"),
 }
 _COMMAND: Final = 60
-"""Characters of a command that are shown; the ledger has all of it."""
+"""Number of characters of a command that are shown; the ledger has the complete command."""
+_GROUPS: Final = {
+    "told": mark("predicted and measured"),
+    "unpredicted": mark("measured without a prediction"),
+    "abstained": mark("measured with an inconclusive result"),
+    "unmeasured": mark("not measured"),
+}
+"""Names of the groups of records, by the fields of :class:`perfkit_core.verify.ledger.Summary`."""
 _RATIOS: Final = (
     "predicted_saving_ratio", "predicted_low_ratio", "predicted_high_ratio", "saving_ratio", "saving_low_ratio",
     "saving_high_ratio", "noise_ratio",
@@ -40,38 +46,38 @@ COLUMNS: Final[tuple[Column, ...]] = (
     text("base", "Base"),
     text("change", "Change"),
     share("predicted_saving_ratio", "Predicted saving"),
-    share("predicted_low_ratio", "Predicted low"),
-    share("predicted_high_ratio", "Predicted high"),
-    share("saving_low_ratio", "Saving low"),
-    share("saving_high_ratio", "Saving high"),
+    share("predicted_low_ratio", "Predicted saving, p10"),
+    share("predicted_high_ratio", "Predicted saving, p90"),
+    share("saving_low_ratio", "Saving, lower end"),
+    share("saving_high_ratio", "Saving, upper end"),
     share("noise_ratio", "Noise"),
-    share("saving_error_ratio", "Saving error"),
-    share("step_error_ratio", "Step error"),
+    share("saving_error_ratio", "Error of the saving"),
+    share("step_error_ratio", "Error of the step time"),
     count("records", "Records"),
     text("framework", "Framework"),
     count("verified", "Verified"),
     count("refuted", "Refuted"),
-    count("abstained", "Abstained"),
-    count("predicted", "Predicted"),
-    count("sign_right", "Sign right"),
-    share("covered_ratio", "Covered"),
+    count("abstained", "Inconclusive"),
+    count("unmeasured", "Not measured"),
+    count("sign_right", "Correct sign"),
+    share("covered_ratio", "Between p10 and p90"),
 )
-"""The columns of advice and of its ledger."""
+"""The columns of the tables of advice and of the ledger."""
 CHART: Final = Chart(
     "intervals",
     "name",
     ("predicted_low_ratio", "predicted_saving_ratio", "predicted_high_ratio",
      "saving_low_ratio", "saving_ratio", "saving_high_ratio"),
-    names=(mark("saving predicted, p10 to p90"), mark("saving measured, 95% interval")),
+    names=(mark("predicted saving, p10 to p90"), mark("measured saving, 95% interval")),
 )  # fmt: skip
 _NOTE: Final = mark(
-    "Savings and noise are shares of the step before the change; errors are (predicted − measured) ÷ measured; a "
-    "positive error of the saving means that too much was predicted."
+    "Savings and noise are shares of the step time before the change. Errors are (predicted − measured) ÷ measured: "
+    "a positive error of the saving means that the predicted saving was too large."
 )
 
 
 def of_rules(path: Path | None, rules: Collection[str]) -> list[Record]:
-    """Return the records of some rules; none without a ledger. Raises SourceError."""
+    """Return the records of these rules; an empty list without a ledger. Raises SourceError."""
     return [] if path is None else [record for record in ledger.read(path) if record.rule in rules]
 
 
@@ -80,7 +86,8 @@ def of_advice(advice: Advice, records: Sequence[Record]) -> list[Record]:
 
 
 def of_rule(advice: Advice, records: Sequence[Record]) -> list[Record]:
-    """Return the measurements of its rule in its framework, the oldest first, without those of unknown framework."""
+    """Return the measurements of the advice's rule in the same framework, the oldest first. Measurements without a
+    recorded framework are left out."""
     return [
         record
         for record in records
@@ -93,17 +100,16 @@ def latest(records: Sequence[Record], advice: str) -> Record | None:
 
 
 def lines(advice: Advice, records: Sequence[Record]) -> Iterator[str]:
-    """Yield the last measurement of this advice, else of another one of the same rule and framework. It names the
-    command, because another training may have advice with the same id."""
-    own, others = of_advice(advice, records), of_rule(advice, records)
-    if own:
-        yield say("Measured {what}", what=_last(own))
+    """Yield a line with the last measurement of this advice, else of other advice of the same rule and framework. The
+    line names the command, because another training may have advice with the same id."""
+    same, others = of_advice(advice, records), of_rule(advice, records)
+    if same:
+        yield say("Measured: {what}", what=_last(same))
     elif others:
-        yield say("Measured elsewhere: {what}", what=f"{others[-1].advice} {_last(others)}")
+        yield say("Measured elsewhere: {what}", what=f"{others[-1].advice}, {_last(others)}")
 
 
 def _last(records: Sequence[Record]) -> str:
-    """Return the last measurement in words, and the outcomes of all if there are several."""
     last = records[-1]
     outcome = say(_OUTCOMES[last.outcome])
     if last.saving_ratio is not None:
@@ -115,7 +121,7 @@ def _last(records: Sequence[Record]) -> str:
             low, high = format_ratio(last.saving_low_ratio), format_ratio(last.saving_high_ratio)
             outcome += say(" ({low} to {high})", low=low, high=high)
         if last.predicted_saving_ratio is not None:
-            outcome += say(", {share} was predicted", share=format_ratio(last.predicted_saving_ratio))
+            outcome += say(", predicted: {share}", share=format_ratio(last.predicted_saving_ratio))
     values = {"date": last.date[:10], "command": textwrap.shorten(last.change, _COMMAND), "outcome": outcome}
     if last.cpu:
         cpus = len(last.cpus or ())
@@ -131,14 +137,15 @@ def _last(records: Sequence[Record]) -> str:
 
 
 def report(path: Path) -> Report:
-    """Return the whole ledger; machine formats get its summary as ``summary``. Raises SourceError."""
+    """Return a report on the ledger. Machine formats also get ``summary``. Raises SourceError."""
     records = ledger.read(path)
     data = {"source": str(path), "summary": asdict(ledger.summary(records))}
     return Report(say("Outcomes of {name}", name=path.name), (), sections(records), data=data)
 
 
 def sections(records: Sequence[Record]) -> tuple[Section, ...]:
-    """Return :func:`section`, with its groups and the outcomes of each rule as parts."""
+    """Return the section of all records, followed by a section of their groups and a section with the outcomes of each
+    rule."""
     if not records:
         return (section(records),)
     groups = Section("ledger_groups", say("Outcomes"), grouped(records), within="ledger")
@@ -147,44 +154,38 @@ def sections(records: Sequence[Record]) -> tuple[Section, ...]:
 
 
 def section(records: Sequence[Record]) -> Section:
-    """Return a row for each record, the oldest first, after their summary in words."""
+    """Return a section with a summary in words and a row for each record, the oldest record first."""
     summary, lines = ledger.summary(records), []
     if summary.records:
-        groups = joined([
-            f"{number} {label}"
-            for number, label in (
-                (summary.told, say("predicted and judged")),
-                (summary.unpredicted, say("judged without a prediction")),
-                (summary.abstained, say("measured without a verdict (inconclusive)")),
-                (summary.unmeasured, say("not measured")),
-            )
-            if number
-        ])  # fmt: skip
+        counts = ((getattr(summary, group), say(label)) for group, label in _GROUPS.items())
+        groups = [f"{number} {label}" for number, label in counts if number]
         every = say("1 record") if summary.records == 1 else say("{count} records", count=summary.records)
-        lines.append(say("{records}: {groups}.", records=every, groups=groups))
+        lines.append(say("{records}: {groups:and}.", records=every, groups=groups))
     if summary.told:
-        sign = mark("Of those predicted and judged, the sign of the saving was right in {right} of {count}.")
+        sign = mark("The predicted sign of the saving was correct in {right} of {count} measurements.")
         lines.append(say(sign, right=summary.sign_right, count=summary.told))
         medians = (
-            (summary.saving_error, mark("of the saving {error}")), (summary.step_error, mark("of the step {error}")),
-        )  # fmt: skip
+            (summary.saving_error, mark("{error} of the saving")),
+            (summary.step_error, mark("{error} of the step time")),
+        )
         errors = [say(label, error=format_ratio(error)) for error, label in medians if error is not None]
-        accuracy = [say("Median error {errors}.", errors=joined(errors))] if errors else []
+        accuracy = [say("Median error: {errors:and}.", errors=errors)] if errors else []
         if summary.covered is not None:
-            covered = format_ratio(summary.covered)
-            accuracy.append(say("{share} of the savings lay between p10 and p90.", share=covered))
+            covered = mark("{share} of the measured savings lay between the predicted p10 and p90.")
+            accuracy.append(say(covered, share=format_ratio(summary.covered)))
         lines.append(" ".join(accuracy))
     return Section(
-        "ledger", say("Measured outcomes"), table(records), say(_NOTE), say("no measured outcomes yet"), chart=CHART,
+        "ledger", say("Measured outcomes"), table(records), say(_NOTE), say("the ledger has no records"), chart=CHART,
         lines=tuple(lines), columns=COLUMNS,
     )  # fmt: skip
 
 
 def table(records: Sequence[Record]) -> pd.DataFrame:
-    """Return name (the advice, else its rule, else the command), date, outcome, base and change (commands); shares of
-    the base: predicted_saving_ratio, predicted_low_ratio and predicted_high_ratio (p10 to p90), saving_ratio
-    (measured), saving_low_ratio and saving_high_ratio (its interval), noise_ratio; and signed: saving_error_ratio,
-    step_error_ratio. NA if unknown."""
+    """Return a row for each record. Columns: name (the advice, else its rule, else the command), date, outcome, the
+    shares predicted_saving_ratio, predicted_low_ratio and predicted_high_ratio (p10 to p90), saving_ratio (measured),
+    saving_low_ratio and saving_high_ratio (interval of the measured saving) and noise_ratio, all relative to the step
+    time of the base, the errors saving_error_ratio and step_error_ratio (with sign), and the commands base and change.
+    Unknown values are NA."""
     rows = [
         {
             "name": record.advice or record.rule or record.change, "date": record.date, "outcome": record.outcome,
@@ -200,30 +201,27 @@ def table(records: Sequence[Record]) -> pd.DataFrame:
 
 
 def grouped(records: Sequence[Record]) -> pd.DataFrame:
-    """Return the columns group, records (count), ratio (of all); each record is in one group."""
+    """Return a row for each group of records. Columns: group, records (count), ratio (share of all records). Each
+    record is in exactly one group."""
     summary = ledger.summary(records)
-    counts = {
-        say("predicted and judged"): summary.told,
-        say("judged without a prediction"): summary.unpredicted,
-        say("measured without a verdict"): summary.abstained,
-        say("not measured"): summary.unmeasured,
-    }
-    made = pd.DataFrame({"group": list(counts), "records": list(counts.values())})
+    counts = [getattr(summary, group) for group in _GROUPS]
+    made = pd.DataFrame({"group": list(map(say, _GROUPS.values())), "records": counts})
     return made.assign(ratio=made["records"] / max(len(records), 1))
 
 
 def by_rule(records: Sequence[Record]) -> pd.DataFrame:
-    """Return rule, framework, records, verified, refuted, abstained, unmeasured, sign_right (of those predicted and
-    judged), saving_error_ratio and step_error_ratio (medians of the absolute errors), covered_ratio (steps between p10
-    and p90). NA if unknown."""
+    """Return a row for each rule and framework. Columns: rule, framework, records, verified, refuted, abstained,
+    unmeasured, sign_right (records whose predicted saving has the right sign), saving_error_ratio and step_error_ratio
+    (medians of the absolute errors), covered_ratio (share of measured step times between the predicted p10 and p90).
+    Unknown values are NA."""
     groups: dict[tuple[str, str], list[Record]] = {}
     for record in records:
         groups.setdefault((record.rule or "", record.framework or ""), []).append(record)
     rows: list[dict[str, Any]] = []
-    for (rule, framework), own in groups.items():
-        outcomes, summary = Counter(record.outcome for record in own), ledger.summary(own)
+    for (rule, framework), group in groups.items():
+        outcomes, summary = Counter(record.outcome for record in group), ledger.summary(group)
         rows.append({
-            "rule": rule or pd.NA, "framework": framework or pd.NA, "records": len(own),
+            "rule": rule or pd.NA, "framework": framework or pd.NA, "records": len(group),
             **{name: outcomes[name] for name in _OUTCOMES}, "unmeasured": outcomes["predicted"],
             "sign_right": summary.sign_right, "saving_error_ratio": summary.saving_error,
             "step_error_ratio": summary.step_error, "covered_ratio": summary.covered,

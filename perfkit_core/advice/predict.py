@@ -135,8 +135,9 @@ def step_times(facts: Facts) -> FloatArray:
 
 def identity(facts: Facts) -> Identity:
     """Compare the replay of the unchanged graph with the recording."""
-    unexplained, untold = played_steps.unexplained_ratio(facts.replay), waits.untold_waits(facts.trace)
+    unexplained = played_steps.unexplained_ratio(facts.replay)
+    unrecorded_events = waits.waits_for_unrecorded_events(facts.trace)
     if not len(facts.steps):
-        return Identity(None, None, 0, unexplained, untold)
+        return Identity(None, None, 0, unexplained, unrecorded_events)
     errors = played_steps.step_errors(facts.replay, facts.steps)
-    return Identity(float(np.median(errors)), float(errors.max()), len(facts.steps), unexplained, untold)
+    return Identity(float(np.median(errors)), float(errors.max()), len(facts.steps), unexplained, unrecorded_events)

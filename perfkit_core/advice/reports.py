@@ -1,4 +1,4 @@
-"""Advice as reports and sections for every renderer, and the table of replays of unchanged recordings."""
+"""Reports and sections on all advice for every renderer, and the table of replays of unchanged recordings."""
 
 from __future__ import annotations
 
@@ -11,9 +11,9 @@ import pandas as pd
 
 from perfkit_core.advice import ledger, predict, text
 from perfkit_core.advice.advice import COLUMNS, Advice, Advices, Prediction, frame, numbers, row, table
-from perfkit_core.advice.facts import Facts
+from perfkit_core.advice.facts import Facts, listed
 from perfkit_core.advice.text import NOTHING, step_or_recording
-from perfkit_core.language.messages import Message, mark, render, say
+from perfkit_core.language.messages import Message, Text, mark, message, plural, render, say
 from perfkit_core.language.units import format_ratio
 from perfkit_core.model.columns import share
 from perfkit_core.model.columns import text as text_column
@@ -23,32 +23,34 @@ from perfkit_core.report.model import Chart, Report, Section, declared
 from perfkit_core.system.paths import PathLike
 from perfkit_core.verify.ledger import Record
 
-FIRST: Final = 3
-"""Advice that a report on a whole profile shows in words."""
+_IN_WORDS: Final = 3
+"""Number of advice that the report on a profile shows in words."""
+_RULES: Final = 4
+"""Number of rules that are named for one reason; the machine formats have all rules."""
 _IN_SUM: Final = "in_sum"
 _SELDOM: Final = ("why", "afterwards_ns", "after")
-"""Columns that are left out if empty."""
+"""Columns that are left out if they are empty."""
 _OVERVIEW: Final = (
     "id", "advice", "severity", "saving_ns", "saving_ratio", "place", "step_ns", "step_p10_ns", "step_p90_ns", "p10_ns",
     "p50_ns", "p90_ns", "floor_ns", "method",
 )  # fmt: skip
 _INTERVALS: Final = (
-    mark("now, and its 80% interval"),
-    mark("afterwards: likely, and p10 to p90"),
-    mark("largest saving of the median, by itself"),
+    mark("recorded time, 80% interval"),
+    mark("predicted time, p10 to p90"),
+    mark("shortest possible time"),
 )
 
 
 def report(advices: Advices, trace: Trace, records: Sequence[Record] = (), every: bool = False) -> Report:
-    """Return all advice in words, with earlier measurements (``records``), the combined saving and what is unknown;
-    ``every``: name all rules that could not be evaluated."""
+    """Return a report on all advice in words: each advice with its earlier measurements (``records``), the combined
+    saving, and the rules that could not be evaluated. ``every``: name all of these rules."""
     of, source = step_or_recording(trace), facts.source(trace)
     texts = [in_words(number, one, advices, of, records) for number, one in enumerate(advices.advice, 1)]
     more = mark("Evidence for the first advice: perfkit advise {source} --explain {id}.")
     first = [say(more, source=advices.source, id=one.id) for one in advices.advice[:1]]
     total = Section(_IN_SUM, say("In sum"), pd.DataFrame(), lines=(*first, *sentences(advices, of, every)))
     title = say("Advice on {name}", name=source.label)
-    return Report(title, (source,), (*texts, total), headline=tuple(text.headline(advices, of)))
+    return Report(title, (source,), (*texts, total), headline=tuple(headline(advices, of)))
 
 
 def in_words(number: int, advice: Advice, advices: Advices, of: str, records: Sequence[Record] = ()) -> Section:
@@ -70,25 +72,122 @@ def in_words(number: int, advice: Advice, advices: Advices, of: str, records: Se
 
 
 def sentences(advices: Advices, of: str, every: bool = False) -> Iterator[Message]:
-    yield from text.together(advices, of)
-    yield from text.gains(advices)
+    yield from combined_in_words(advices, of)
+    yield from gains_in_words(advices)
     yield text.replayed(advices.identity, of)
-    yield from text.without_saving(advices)
-    yield from text.not_evaluable(advices, every)
+    yield from without_saving_in_words(advices)
+    yield from not_evaluable_in_words(advices, every)
+
+
+def combined_in_words(advices: Advices, of: str) -> Iterator[Message]:
+    if advices.combined is None or len(advices.together) < 2:
+        return
+    _, *saving = text.expected(advices.combined, of)
+    if saving:
+        count, savings = len(advices.together), sum(one.prediction.saving_ns is not None for one in advices.advice)
+        which = message("The {count} changes that can be combined", count=count)
+        if count == savings:
+            which = message("Both changes") if count == 2 else message("All {count} changes", count=count)
+        first = text.now_and_then(advices.combined, of, within=True)
+        yield message("{which} together: {first}. {second}.", which=which, first=first, second=saving[0])
+
+
+def gains_in_words(advices: Advices) -> Iterator[Message]:
+    for one in advices.without_saving:
+        if one.id in advices.after:
+            template = mark("Useful after other changes: {id} ({title}) {after}.")
+            yield message(template, id=one.id, title=one.title, after=text.after(one, advices))
+
+
+def without_saving_in_words(advices: Advices) -> Iterator[Message]:
+    rest = [one for one in advices.without_saving if one.id not in advices.after]
+    none = [one.id for one in rest if (one.prediction.saving_ns or 0) <= 0]
+    little = [
+        message("{id} ({saving:ns})", id=one.id, saving=one.prediction.saving_ns)
+        for one in rest
+        if (one.prediction.saving_ns or 0) > 0
+    ]
+    if none:
+        yield message("Detected, but removing it saves nothing: {ids:list}.", ids=none)
+    if little:
+        yield message("Detected, but removing it saves too little: {ids:list}.", ids=little)
+
+
+def not_evaluable_in_words(advices: Advices, every: bool = False) -> Iterator[Message]:
+    """Yield a sentence for each reason why rules could not be evaluated. ``every``: name all rules of a reason."""
+    reasons = advices.not_evaluable
+    if len(reasons) == 1:
+        for rule, why in reasons.items():
+            yield message("Not evaluated on this recording: {rule} ({why}).", rule=rule, why=why.text)
+    elif reasons:
+        by_reason: dict[Text, list[str]] = {}
+        for rule, why in reasons.items():
+            by_reason.setdefault(why.reason, []).append(rule)
+        most = len(reasons) if every else _RULES
+        more = message("; --format json lists all rules") if max(map(len, by_reason.values())) > most else None
+        template = mark(
+            "{count} rules could not be evaluated on this recording. To see what a rule needs: "
+            "perfkit advise {source} --rule ID{more}."
+        )
+        yield message(template, count=len(reasons), source=advices.source, more=more)
+        for reason, rules in by_reason.items():
+            yield message("{reason}: {rules}.", reason=text.capitalized(reason), rules=listed(rules, most))
+
+
+def headline(advices: Advices, of: str) -> Iterator[Text]:
+    """Yield one sentence about all advice, or a sentence for each what-if question. ``of`` is "step" or "recording"."""
+    unit = message("a step") if of == "step" else message("the recording")
+    if advices.asked:
+        for question, one in zip(advices.asked, advices.advice, strict=True):
+            yield message("{question}: {answer}", question=question, answer=answer(unit, one.prediction))
+        return
+    savings = [one.prediction for one in advices.advice if one.prediction.saving_ns is not None]
+    if not savings:
+        if not advices.advice and not advices.without_saving and len(advices.not_evaluable) == 1:
+            yield message("The effect of the change cannot be predicted from this recording.")
+            return
+        notes = None
+        if advices.advice:
+            notes = message("; see the note below") if len(advices.advice) == 1 else message("; see the notes below")
+        yield text.sentence(message("{nothing}{notes}", nothing=message(NOTHING), notes=notes))
+        return
+    changes, best, which = len(savings), savings[0], None
+    # a prediction that does not come from a replay may exceed the combined saving
+    if advices.combined is not None and (advices.combined.saving_ns or 0) >= (best.saving_ns or 0):
+        best = advices.combined
+    if changes > 1:
+        which = message(" with the {count} changes that can be combined", count=len(advices.together))
+        if len(advices.together) < 2 or best is not advices.combined:
+            which = message(" with the first change")
+        elif len(advices.together) == changes:
+            which = message(" with both changes") if changes == 2 else message(" with all changes")
+    count = plural("One change", "{n} changes", changes)
+    yield message("{question}: {answer}", question=count, answer=answer(unit, best, which))
+
+
+def answer(unit: Message, p: Prediction, which: Message | None = None) -> Message:
+    """Return the time of the ``unit`` before and after the changes, with its interval. ``which`` names the changes."""
+    if p.p50_ns is None:
+        return message("the new time of {what} cannot be predicted from this recording.", what=unit)
+    values = {"what": unit, "now": p.base_ns, "then": p.p50_ns, "low": p.p10_ns or 0, "high": p.p90_ns or 0}
+    if (p.saving_ns or 0) <= 0:
+        template = mark("{what} takes {now:ns} now, and would take {then:ns} ({low:ns} to {high:ns}): no saving.")
+        return message(template, **values)
+    template = mark("{what} takes {now:ns} now, and should take {then:ns} ({low:ns} to {high:ns}){which}.")
+    return message(template, which=which, **values)
 
 
 def table_report(advices: Advices, trace: Trace) -> Report:
     source = facts.source(trace)
     note = " ".join(map(render, sentences(advices, step_or_recording(trace))))
-    section = Section(
-        "advice", say("Advice"), table(advices.advice), note=note, empty=say(NOTHING), columns=COLUMNS
-    )  # fmt: skip
+    section = Section("advice", say("Advice"), table(advices.advice), note=note, empty=say(NOTHING), columns=COLUMNS)
     return Report(say("Advice on {name}", name=source.label), (source,), (section,))
 
 
 def of_page(trace: Trace) -> tuple[Section, ...]:
-    """Return the sections for a page on the profile: all advice as a table, the combined saving, and the largest
-    savings in words. An error here must not cost the page its other sections."""
+    """Return the sections on advice for the page of a profile: a table of all advice, the combined saving, and the
+    largest savings in words. If an error occurs, the section contains the error, so that the page keeps its other
+    sections."""
     from perfkit_core.advice.engine import advise
 
     try:
@@ -96,7 +195,7 @@ def of_page(trace: Trace) -> tuple[Section, ...]:
     except Exception as error:
         return without_advice(say("no advice could be given ({error})", error=f"{type(error).__name__}: {error}"))
     of = step_or_recording(trace)
-    texts = [in_words(number, one, advices, of) for number, one in enumerate(advices.advice[:FIRST], 1)]
+    texts = [in_words(number, one, advices, of) for number, one in enumerate(advices.advice[:_IN_WORDS], 1)]
     total, *parts = sections(advices, of)
     whole = replace(overview(advices), lines=total.lines)
     named = (replace(part, name=f"{whole.name}-{part.name}") for part in parts)
@@ -104,7 +203,7 @@ def of_page(trace: Trace) -> tuple[Section, ...]:
 
 
 def elsewhere() -> tuple[Section, ...]:
-    return without_advice(say("this page reads ranks one by one; perfkit advise SOURCE reads all ranks together"))
+    return without_advice(say("this page reads ranks one by one; for advice on all ranks run perfkit advise SOURCE"))
 
 
 def without_advice(why: str) -> tuple[Section, ...]:
@@ -112,9 +211,9 @@ def without_advice(why: str) -> tuple[Section, ...]:
 
 
 def overview(advices: Advices) -> Section:
-    """Return all advice as a table, the largest saving first, then a row (without id) for the combined advice. Columns:
-    id, advice (number, title and change, or the what-if question), severity, then as in
-    :func:`perfkit_core.advice.advice.table`."""
+    """Return a table of all advice, the largest saving first, followed by a row without an id for the combined advice.
+    The column ``advice`` has the number, the title (or the what-if question) and the change of the time; the other
+    columns are those of :func:`perfkit_core.advice.advice.table`."""
     asked = [f"{question}: " for question in advices.asked] or [""] * len(advices.advice)
     labels = [
         with_change(f"{number}. {question}{one.title}", one.prediction)
@@ -123,24 +222,24 @@ def overview(advices: Advices) -> Section:
     rows = list(map(row, advices.advice))
     count = len(advices.together)
     if advices.combined is not None and count > 1:
-        label = say("Both together") if count == 2 else say("All {count} together", count=count)
+        label = say("Both changes") if count == 2 else say("All {count} changes", count=count)
         if count < sum(one.prediction.saving_ns is not None for one in advices.advice):
-            label = say("The {count} that can be combined", count=count)
+            label = say("The {count} changes that can be combined", count=count)
         labels.append(with_change(label, advices.combined))
         rows.append({"id": pd.NA, "severity": pd.NA, **numbers(advices.combined)})
     made = frame(rows).assign(advice=labels)[list(_OVERVIEW)]
-    note = say("Times per step, or of the whole recording if it has no steps; savings are of the median.")
+    note = say("Times are per step, or for the whole recording if it has no steps. Savings refer to the median step.")
     return Section("advice", say("Advice"), made, note=note, empty=say(NOTHING), chart=intervals("advice"))
 
 
 def intervals(x: str) -> Chart:
-    """Return the chart of a table of predictions, with rows named by the column ``x``."""
+    """Return the chart for a table of predictions. The column ``x`` names the rows."""
     now, after, floor = ("step_p10_ns", "step_ns", "step_p90_ns"), ("p10_ns", "p50_ns", "p90_ns"), ("floor_ns",) * 3
     return Chart("intervals", x, (*now, *after, *floor), names=_INTERVALS)
 
 
 def with_change(label: str, prediction: Prediction) -> str:
-    """Return the label with the change of the time: ``1. Load data in worker processes: −34%``."""
+    """Return the label followed by the change of the time: ``1. Load data in worker processes: −34%``."""
     ratio = prediction.saving_ratio
     if ratio is None:
         return label
@@ -148,14 +247,14 @@ def with_change(label: str, prediction: Prediction) -> str:
 
 
 def sections(advices: Advices, of: str) -> Iterator[Section]:
-    """Yield the summary of all advice with its non-empty parts: what can be combined, what saves nothing alone, and the
-    rules that could not be evaluated. ``of``: the unit of the times, "step" or "recording"."""
-    lines = (*text.together(advices, of), *text.gains(advices), text.replayed(advices.identity, of))
+    """Yield the summary of all advice, followed by its parts that are not empty: the advice that can be combined, the
+    advice that saves nothing alone, and the rules that could not be evaluated. ``of`` is "step" or "recording"."""
+    lines = (*combined_in_words(advices, of), *gains_in_words(advices), text.replayed(advices.identity, of))
     yield Section(_IN_SUM, say("In sum"), pd.DataFrame(), lines=lines)
     if len(advices.advice) > 1 and not advices.asked:
         yield Section("together", say("What can be combined"), together(advices), within=_IN_SUM)
     if advices.without_saving:
-        title = say("Evaluated, without a significant saving ({count})", count=len(advices.without_saving))
+        title = say("Detected, but without a significant saving ({count})", count=len(advices.without_saving))
         yield Section("without_saving", title, without_saving(advices), within=_IN_SUM, folded=True)
     if advices.not_evaluable:
         title = say("Rules that could not be evaluated ({count})", count=len(advices.not_evaluable))
@@ -163,13 +262,15 @@ def sections(advices: Advices, of: str) -> Iterator[Section]:
 
 
 def together(advices: Advices) -> pd.DataFrame:
-    """Return id, saving_ns (alone), combined (whether part of the combined saving), why (not), afterwards_ns (saving
-    once others are followed, if that differs much), after (which others). NA if unknown."""
+    """Return a row for each advice. Columns: id, saving_ns (alone), combined (whether the advice is part of the
+    combined saving), why (the reason if it is not), afterwards_ns (saving once other advice is followed, if this
+    differs much), after (ids of the other advice). Unknown values are NA."""
     return _savings(advices, advices.advice, "id", "saving_ns", "combined", "why", "afterwards_ns", "after")
 
 
 def without_saving(advices: Advices) -> pd.DataFrame:
-    """Return id, title, saving_ns, afterwards_ns (once others are followed, if that is much)."""
+    """Return a row for each advice that saves nothing alone. Columns: id, title, saving_ns, afterwards_ns (saving once
+    other advice is followed, if this saving is significant), after (ids of the other advice)."""
     return _savings(advices, advices.without_saving, "id", "title", "saving_ns", "afterwards_ns", "after")
 
 
@@ -188,7 +289,8 @@ def _savings(advices: Advices, advice: Sequence[Advice], *columns: str) -> pd.Da
 
 
 def not_evaluable(advices: Advices) -> pd.DataFrame:
-    """Return rule, reason, to_record (what to record instead; NA if nothing helps)."""
+    """Return a row for each rule that could not be evaluated. Columns: rule, reason, to_record (what to record instead;
+    NA if no recording helps)."""
     rows = [
         (rule, text.capitalized(why.reason), render(why.record) or pd.NA) for rule, why in advices.not_evaluable.items()
     ]
@@ -196,21 +298,21 @@ def not_evaluable(advices: Advices) -> pd.DataFrame:
 
 
 def identity_report(sources: Sequence[PathLike], partial: bool = False) -> Report:
-    """Return the replay errors of the unchanged recordings. Raises SourceError."""
+    """Return a report on the replay errors of unchanged recordings. Raises SourceError."""
     made = identities(sources, partial)
     with_steps, lines = made[made["steps"].notna()], []
     if not with_steps.empty:
         median, worst = float(with_steps["error_ratio"].median()), float(with_steps["worst_error_ratio"].max())
-        summary = mark("{count} of them with steps: median error {median}, worst step {worst}.")
+        summary = mark("Recordings with steps: {count}. Median error: {median}; largest error of a step: {worst}.")
         lines = [say(summary, count=len(with_steps), median=format_ratio(median), worst=format_ratio(worst))]
     note = say(
-        "Error of the replayed step time, or of the whole recording if it has no steps; unexplained: device work "
-        "that starts later than the recorded events explain, so that the replay keeps its delay."
+        "Error: relative error of the replayed step time, or of the whole recording if it has no steps. Unexplained: "
+        "share of device work that starts later than the recorded events explain; the replay keeps this delay."
     )
     columns = (
         text_column("source", "Source"),
         share("error_ratio", "Error"),
-        share("worst_error_ratio", "Worst error"),
+        share("worst_error_ratio", "Largest error"),
         share("unexplained_ratio", "Unexplained"),
     )
     title = say("Replay of unchanged recordings")
@@ -219,8 +321,9 @@ def identity_report(sources: Sequence[PathLike], partial: bool = False) -> Repor
 
 
 def identities(sources: Sequence[PathLike], partial: bool = False) -> pd.DataFrame:
-    """Return a row for each source, a profile of its own: source, events, steps (NA if none were recorded), step_ns
-    (median; else of the whole recording), error_ratio, worst_error_ratio, unexplained_ratio. Raises SourceError."""
+    """Return a row for each source. Columns: source, events, steps (NA if no steps were recorded), step_ns (median step
+    time, or the time of the recording without steps), error_ratio, worst_error_ratio, unexplained_ratio. Raises
+    SourceError."""
     from perfkit_core.readers.load import load
 
     rows = []

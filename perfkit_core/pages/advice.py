@@ -31,7 +31,7 @@ def report(found: Advices, trace: Trace, records: Sequence[Record] | None = None
     parts += reports.sections(found, of)
     parts += () if records is None else ledger.sections(records)
     title = say("Advice on {name}", name=source.label)
-    return Report(title, (source,), declared(parts, ledger.COLUMNS), headline=tuple(text.headline(found, of)))
+    return Report(title, (source,), declared(parts, ledger.COLUMNS), headline=tuple(reports.headline(found, of)))
 
 
 def explained(advice: Advice, found: Advices, trace: Trace, records: Sequence[Record] | None = None) -> Report:

@@ -108,7 +108,7 @@ def stream_waits(trace: Trace, work: DeviceWork, nodes: IntArray, records: SyncR
 _STREAM_WAITS: Final = re.compile(r"Stream_?Wait_?Event", re.IGNORECASE)
 
 
-def untold_waits(trace: Trace) -> int:
+def waits_for_unrecorded_events(trace: Trace) -> int:
     """Return the number of calls that let a stream wait for an event, of ranks that have work on several streams and no
     record of the device that names the event."""
     rank, calls = trace.ints("rank"), np.flatnonzero(trace.host & matching(trace, "name", _STREAM_WAITS))

@@ -66,8 +66,8 @@ def test_a_saving_that_another_one_hides() -> None:
     assert own == {prepare: 0, kernel: 23 * US}
     assert advices.after == {prepare: After((kernel,), 50 * US)}
     told = rendered(reports.report(advices, waiting()).sections[-1].lines)
-    said = f"(Without prepare) saves nothing by itself, 50.0 µs once {kernel} is done."
-    assert f"Worth doing afterwards: {prepare} {said}" in told
+    said = f"(Without prepare) saves nothing by itself, 50.0 µs once {kernel} is applied."
+    assert f"Useful after other changes: {prepare} {said}" in told
     assert not [line for line in told if line.startswith("Evaluated")]
 
 
@@ -87,7 +87,7 @@ def twice_hidden() -> Trace:
 
 def test_two_streams() -> None:
     """Without a the host waits 10 µs less, without b no less; without both the call takes its own 2 of 50 µs, 48 less:
-    b saves 38 once a is done."""
+    b saves 38 once a is applied."""
     advices = found(twice_hidden(), "a", "b")
     assert [one.prediction.saving_ns for one in advices.advice] == [10 * US]
     assert advices.after == {ids(advices)["b"]: After((ids(advices)["a"],), 38 * US)}
@@ -107,7 +107,7 @@ def test_a_saving_of_which_nothing_is_left() -> None:
     assert {one.rule: one.prediction.saving_ns for one in advices.advice} == {"outer": 60 * US, "inner": 50 * US}
     assert advices.combined.saving_ns == 60 * US
     assert advices.after == {outer: After((inner,), 10 * US), inner: After((outer,), 0)}
-    assert f"With others: saves nothing once {outer} is done" in rendered(
+    assert f"With other changes: saves nothing once {outer} is applied" in rendered(
         reports.report(advices, recording).sections[1].lines
     )
     told = {one["id"]: one["after"] for one in document(advices, recording)["advice"]}

@@ -45,8 +45,8 @@ ROWS = np.array([0, 1, 3])
         ("loader_ratio", 0.396, "39.6%"), ("casts_left", 0.25, "25%"), ("bytes_per_ns", 10.12, "10.1"),
         ("kernel_factor", 0.3, "0.3 ×"),
         ("workers", 4, "4"), ("kernels", 123_456, "123,456"), ("passes", 2.345, "2.35"), ("below", True, "yes"),
-        ("alone", False, "no"), ("region", None, "not known"), ("operator", "aten::copy_", "aten::copy_"),
-        ("dimension", [7, 8], "7, 8"), ("sizes", list(range(10)), "0, 1, 2, 3, 4, 5, 6, 7 and 2 more"),
+        ("alone", False, "no"), ("region", None, "unknown"), ("operator", "aten::copy_", "aten::copy_"),
+        ("dimension", [7, 8], "7 and 8"), ("sizes", list(range(10)), "0, 1, 2, 3, 4, 5, 6, 7 and 2 more"),
         ("host_ns", Quantity(100_000, 500_000, 2_000_000, ""), "0.1–2 ms, likely 500 µs"),
         ("copy_ns", Quantity(88_000, 41_000, 30_000, ""), "30–88 µs, likely 41.0 µs"),
         ("launch_ns", Quantity(5_000, 5_000, 5_000, ""), "5.00 µs"), ("parts", {"host_ns": 1_000}, "host 1.00 µs"),
@@ -73,7 +73,7 @@ def test_names_lose_their_units() -> None:
         "loader, share",
         "peak",
         "host",
-        "casts, left",
+        "casts, remaining",
         "CPU",
         "_ns".replace("_", " "),
     )
@@ -85,8 +85,12 @@ def test_names_lose_their_units() -> None:
 
 def test_assumptions_by_their_rule() -> None:
     factor = Assumption("host_factor", Quantity(0.7, 1.0, 1.25, "prior"), "prior")
-    assert words.assumed("loader-workers", factor) == "the host's own work takes 0.7–1.25 × its time beside workers"
-    assert words.assumed("per-tensor-optimizer", factor) == "the optimizer takes 0.7–1.25 × its time on the host"
+    assert words.assumed("loader-workers", factor) == (
+        "other host work takes 0.7–1.25 × its recorded time while workers run"
+    )
+    assert words.assumed("per-tensor-optimizer", factor) == (
+        "the optimizer takes 0.7–1.25 × its recorded time on the host"
+    )
     assert words.assumed("another-rule", factor) == "host 0.7–1.25 ×"
     assert words.assumed("any", Assumption("steps_per_epoch", "50", "recorded")) == "a loader is started every 50 steps"
     assert (
@@ -100,29 +104,29 @@ def test_assumptions_by_their_rule() -> None:
 @pytest.mark.parametrize(
     ("transform", "said"),
     [
-        (Scale(ROWS, 0.5), "take 0.5 × their time, with all inside them"),
+        (Scale(ROWS, 0.5), "take 0.5 × their time, including all events inside them"),
         (Scale(ROWS, Quantity(0.25, 0.4, 0.9, ""), below=False, host=False),
          "take 0.25–0.9 × their time (likely 0.4) on the device"),
-        (Scale(ROWS, 0, device=False), "take 0 × their time on the host, with all inside them"),
+        (Scale(ROWS, 0, device=False), "take 0 × their time on the host, including all events inside them"),
         (Insert(ROWS, 1_000, 2_500), "take 1.00 µs longer on the host and 2.50 µs longer on the device"),
-        (Remove(ROWS), "are removed, with everything inside them"), (Remove(ROWS, below=False), "are removed"),
-        (Load(ROWS, 4, handover_ns=1_000), "get batches from 4 worker processes; a batch is handed over in 1.00 µs; 2 "
-         "batches ahead for each worker"),
-        (Overlap(ROWS, ROWS), "run in another thread, in 1 × their time"),
-        (Batch(ROWS, 3_000), "become 1 launch of 3.00 µs, with at most 1.00 µs between their work"),
+        (Remove(ROWS), "are removed, including all events inside them"), (Remove(ROWS, below=False), "are removed"),
+        (Load(ROWS, 4, handover_ns=1_000), "get batches from 4 worker processes; handing over a batch takes "
+         "1.00 µs; each worker works up to 2 batches ahead"),
+        (Overlap(ROWS, ROWS), "run in another thread and take 1 × their time"),
+        (Batch(ROWS, 3_000), "become 1 launch of 3.00 µs, with gaps of at most 1.00 µs in its device work"),
         (Batch(ROWS, 3_000, group=np.array([1, 1, 2])),
-         "become 2 launches of 3.00 µs each, with at most 1.00 µs between their work"),
+         "become 2 launches of 3.00 µs each, with gaps of at most 1.00 µs in their device work"),
         (Shorten({0: (np.array([0, 10_000]), np.array([2_000, 11_000]))}, 0.5),
-         "in 2 gaps, 3.00 µs together, host threads take 0.5 × their time"),
+         "2 gaps in the work of the host (3.00 µs in total) take 0.5 × their time"),
         (Move(ROWS, True, 2_000, copies_gone=ROWS),
-         "run on the host: each takes 2.00 µs there; 3 copy and wait calls are removed"),
+         "run on the host and take 2.00 µs each; 3 copy and wait calls are removed"),
         (Move(ROWS, False, 2_000, 3_000),
          "run on the device: each takes 2.00 µs on the host and 3.00 µs on the device"),
         (Unblock(ROWS), "no longer wait for device work"),
         (Unblock(ROWS, 8_000), "no longer wait for device work, and take at most 8.00 µs"),
-        (InCases(Remove(ROWS), (Case.SHORT,)), "are removed, with everything inside them (in the best case alone)"),
+        (InCases(Remove(ROWS), (Case.SHORT,)), "are removed, including all events inside them (only in the best case)"),
         (InCases(Unblock(ROWS), (Case.SHORT, Case.LIKELY)),
-         "no longer wait for device work (in the best and likely cases alone)"),
+         "no longer wait for device work (only in the best and likely cases)"),
     ],
 )  # fmt: skip
 def test_a_transform_in_words(transform: Any, said: str) -> None:
@@ -133,10 +137,10 @@ def test_events_of_an_edit_by_their_names() -> None:
     rows = [host(name, "operator", at * 10, 5) for at, name in enumerate(["a", "b", "a", "c", "d", "a"])]
     found = trace(rows)
     assert explain.transform_text(Remove(np.array([0, 2]), below=False), found) == "2 × a: are removed"
-    assert explain.changed_events(Remove(np.arange(6)), found) == "3 × a, 1 × b and 2 with other names"
+    assert explain.changed_events(Remove(np.arange(6)), found) == "3 × a, 1 × b and 2 events with other names"
     assert explain.changed_events(InCases(Remove(np.array([3])), (Case.SHORT,)), found) == "1 × c"
     nothing = (np.empty(0, np.int64), np.empty(0, np.int64))
-    assert explain.transform_text(Shorten({0: nothing}, 0), found).startswith("in 0 gaps")
+    assert explain.transform_text(Shorten({0: nothing}, 0), found).startswith("0 gaps")
 
 
 def test_every_advice_of_recordings_is_explained_in_words(traces: Path) -> None:

@@ -44,7 +44,7 @@ def test_what_where_how_much_and_how_sure(perfkit, loading: Path) -> None:
     assert (code, err) == (0, "")
     assert out.index("1. Load data in worker processes: saves") < out.index("In sum")
     for told in ("60.0 ms of 100 ms", "train.py:12 (main); steps 0 to 5", "Step: 100 ms now,", "p10 to p90:",
-                 "Confidence: replayed on the recording", "has an error of 0% (median of 6 steps"):  # fmt: skip
+                 "Confidence: from a replay of the recording", "has an error of 0% (median of 6 steps"):  # fmt: skip
         assert told in out
     assert "\x1b" not in out
 
@@ -88,7 +88,8 @@ def test_rules_not_evaluated_are_short_in_text_and_whole_in_json(perfkit, loadin
     rules = {one["rule"] for one in content["not_evaluable"]}
     without_device = {one["rule"] for one in content["not_evaluable"] if "no device work" in one["why"]}
     out = perfkit("advise", loading).out
-    assert f"\n{len(rules)} rules cannot be evaluated here. What to record: perfkit advise {loading} --rule ID; " in out
+    needs = f"To see what a rule needs: perfkit advise {loading} --rule ID; "
+    assert f"\n{len(rules)} rules could not be evaluated on this recording. {needs}" in out
     (line,) = (line for line in out.splitlines() if line.startswith("No device work was recorded: "))
     assert line.endswith(f" and {len(without_device) - 4} more.")
     assert len(line) < 140
@@ -97,7 +98,7 @@ def test_rules_not_evaluated_are_short_in_text_and_whole_in_json(perfkit, loadin
     assert "--format json lists all" not in markdown
     (rule, *_) = without_device
     alone = perfkit("advise", loading, "--rule", rule).out
-    assert f"Cannot be evaluated here: {rule} (no device work was recorded)." in alone
+    assert f"Not evaluated on this recording: {rule} (no device work was recorded)." in alone
 
 
 @pytest.mark.parametrize(
@@ -120,13 +121,14 @@ def test_csv_is_the_table(perfkit, loading: Path) -> None:
 def test_explain_shows_the_whole_contract(perfkit, loading: Path) -> None:
     code, out, _ = perfkit("advise", loading, "--explain", "loader-workers")
     assert code == 0
-    titles = ["What was found", "Evidence", "What is changed in the recording", "Prediction", "Confidence",
+    titles = ["Finding", "Evidence", "Changes to the recording", "Prediction", "Confidence",
               "Risks and conflicts", "What to do", "Outcome"]  # fmt: skip
     assert [title for title in titles if f"\n{title}\n" in out] == titles
-    for told in ("Rule 10, loader-workers, version 1; fw, eager mode", "loader, share      60%", "share of the time",
-                 "Assumed: a batch is handed over in 0.1–2 ms (prior",
+    for told in ("Rule 10, loader-workers, version 1; fw, eager mode", "loader, share      60%",
+                 "subtracting the time of the pattern",
+                 "Assumed: handing over a batch takes 0.1–2 ms (prior",
                  "6 × DataLoader.next: get batches from 4 worker",
-                 "6 × DataLoader.next: take 1–1.4 × their time (likely 1.1), with all inside them",
+                 "6 × DataLoader.next: take 1–1.4 × their time (likely 1.1), including all events inside them",
                  "--advice advice.json:loader-workers-"):  # fmt: skip
         assert told in out
     one = json.loads(perfkit("advise", loading, "--explain", "loader-workers", "--format", "json").out)
@@ -177,13 +179,13 @@ def test_what_does_not_pay_is_no_small_gain(perfkit, tmp_path: Path) -> None:
     out = perfkit(*asked).out
     assert "1. loader-workers=2: Load data in worker processes: costs 0.30% more time\n" in out
     assert "loader-workers=2: a step takes 100 ms now, and would take 100 ms (" in out
-    assert "): it does not pay off.\n" in out
-    assert "\nCost: 300 µs more (" in out
-    assert "it may still save time: measure it" in out
+    assert "): no saving.\n" in out
+    assert "\nCost: 300 µs (" in out
+    assert "the change may also save time: measure it" in out
     assert "Saving:" not in out
     run = load(tmp_path / "run")
     answers = what_ifs(run, [("loader-workers", 2)])
-    assert "No severity: it saves nothing." in text.render(report(answers.advice[0], answers, run))
+    assert "No severity: the change saves nothing." in text.render(report(answers.advice[0], answers, run))
 
 
 def test_every_output_says_what_it_wrote(perfkit, loading: Path, tmp_path: Path) -> None:
@@ -207,7 +209,9 @@ def test_identity_is_a_row_for_each_source(perfkit, loading: Path, tmp_path: Pat
     assert code == 0
     assert (first["source"], first["steps"], first["step_ns"], first["error_ratio"]) == (str(loading), 6, 100 * MS, 0.0)
     assert (second["steps"], second["error_ratio"], second["unexplained_ratio"]) == (None, 0.0, None)
-    assert "1 of them with steps: median error 0%" in perfkit("advise", "--identity", loading, tmp_path / "other").out
+    assert (
+        "Recordings with steps: 1. Median error: 0%" in perfkit("advise", "--identity", loading, tmp_path / "other").out
+    )
 
 
 def record(rule: str, saved: float) -> Record:
@@ -227,9 +231,9 @@ def test_the_ledger_with_signed_errors(perfkit, loading: Path, tmp_path: Path) -
     append(file, record("more-workers", 0.30))
     code, out, _ = perfkit("advise", "--ledger", file)
     assert code == 0
-    assert "2 records: 2 predicted and judged.\n" in out
-    assert "Of those predicted and judged, the sign of the saving was right in 2 of 2." in out
-    assert "50% of the savings lay between p10 and p90" in out  # 90 is, 70 is not
+    assert "2 records: 2 predicted and measured.\n" in out
+    assert "The predicted sign of the saving was correct in 2 of 2 measurements." in out
+    assert "50% of the measured savings lay between the predicted p10 and p90" in out  # 90 is, 70 is not
     first, second = json.loads(perfkit("advise", "--ledger", file, "--format", "json").out)["views"]["ledger"]
     assert (first["saving_error_ratio"], second["saving_error_ratio"]) == (pytest.approx(0.5), pytest.approx(-0.5))
     assert second["step_error_ratio"] == pytest.approx(0.85 / 0.7 - 1)
@@ -247,10 +251,10 @@ def test_every_record_is_in_one_group(perfkit, tmp_path: Path) -> None:
         append(file, one)
     out = perfkit("advise", "--ledger", file).out
     assert (
-        "6 records: 3 predicted and judged, 1 judged without a prediction, 1 measured without a verdict "
-        "(inconclusive) and 1 not measured." in out
+        "6 records: 3 predicted and measured, 1 measured without a prediction, 1 measured with an "
+        "inconclusive result and 1 not measured." in out
     )
-    assert "the sign of the saving was right in 2 of 3." in out
+    assert "The predicted sign of the saving was correct in 2 of 3 measurements." in out
     summary = json.loads(perfkit("advise", "--ledger", file, "--format", "json").out)["summary"]
     groups = [summary[name] for name in ("told", "unpredicted", "abstained", "unmeasured")]
     assert (summary["records"], groups) == (6, [3, 1, 1, 1])
@@ -265,17 +269,20 @@ def test_an_advice_with_its_own_outcome(perfkit, loading: Path, tmp_path: Path) 
 
     append(file, record("loader-workers", 0.10))  # another advice of the same rule
     assert told()["outcome"]["outcome"] == "predicted"
-    assert "Predicted, not measured." in perfkit("advise", loading, "--explain", "loader-workers", "--ledger", file).out
+    assert (
+        "The saving was predicted, but not measured."
+        in perfkit("advise", loading, "--explain", "loader-workers", "--ledger", file).out
+    )
     append(file, replace(record("loader-workers", 0.10), advice=told()["id"]))
     assert told()["outcome"] | {"saving_error": 0.5} == {
         "outcome": "verified", "saving_ratio": 0.1, "saving_low_ratio": None, "saving_high_ratio": None,
         "saving_error": 0.5, "step_error": pytest.approx(0.85 / 0.9 - 1),
     }  # fmt: skip
     out = perfkit("advise", loading, "--explain", "loader-workers", "--ledger", file).out
-    assert "Measured 2024-05-01 by python b.py: verified; saved 10%, 15% was predicted" in out
-    assert "The prediction of the saving was +50% off." in out
+    assert "Measured: 2024-05-01 by python b.py: verified; saved 10%, predicted: 15%" in out
+    assert "The predicted saving differed from the measured saving by +50%." in out
     assert (
-        "Measured 2024-05-01 by python b.py: verified; saved 10%, 15% was predicted"
+        "Measured: 2024-05-01 by python b.py: verified; saved 10%, predicted: 15%"
         in perfkit("advise", loading, "--ledger", file).out
     )
 
@@ -294,8 +301,8 @@ def test_another_finding_of_the_rule_was_measured(perfkit, loading: Path, tmp_pa
     append(file, replace(other, framework="fw", cpu="Abacus", cpus=(0, 1)))
     append(file, replace(other, framework="fw", outcome="abstained", saving_ratio=-0.02, date="2024-06-01T10:00:00Z"))
     out = perfkit("advise", loading, "--ledger", file, "--rule", "loader-workers").out
-    told = "Measured elsewhere: loader-workers-1a2b 2024-06-01 by python b.py: could not tell; cost 2%"
-    assert f"{told}, 15% was predicted; the last of 2 measurements: 1 verified, 1 could not tell" in out
+    told = "Measured elsewhere: loader-workers-1a2b, 2024-06-01 by python b.py: inconclusive; cost 2%"
+    assert f"{told}, predicted: 15%; the last of 2 measurements: 1 verified, 1 inconclusive" in out
 
 
 def test_two_ranks_are_one_profile(perfkit, tmp_path: Path) -> None:
@@ -316,7 +323,7 @@ def test_two_ranks_are_one_profile(perfkit, tmp_path: Path) -> None:
         (("RUN", "--rule", "cure-all"), "unknown rule 'cure-all'; known: "),
         (("RUN", "--threshold", "loader_share"), "'loader_share' has no value"),
         (("RUN", "--threshold", "loader_share=much"), "the value in 'loader_share=much' is not a number"),
-        (("RUN", "--threshold", "loader_share=nan"), "threshold loader_share=nan: not a number of 0 or more"),
+        (("RUN", "--threshold", "loader_share=nan"), "loader_share=nan: must be a finite number of 0 or more"),
         (("RUN", "--threshold", "luck=1"), "unknown threshold: luck"),
         (("RUN", "--what-if", "loader-workers"), "'loader-workers' has no value"),
         (("RUN", "--what-if", "loader-workers=0"), "not a number of workers"),

@@ -59,8 +59,8 @@ def test_without_device_work_there_is_nothing_to_explain() -> None:
     assert (found.error, found.worst, found.steps, found.unexplained) == (0.0, 0.0, 1, None)
 
 
-@pytest.mark.parametrize(("stream", "recorded", "untold"), [(9, False, 2), (9, True, 0), (7, False, 0)])
-def test_streams_that_wait_for_nothing_recorded(stream: int, recorded: bool, untold: int) -> None:
+@pytest.mark.parametrize(("stream", "recorded", "count"), [(9, False, 2), (9, True, 0), (7, False, 0)])
+def test_streams_that_wait_for_nothing_recorded(stream: int, recorded: bool, count: int) -> None:
     """Two waits of streams: of two streams, with a record of the device for one of them or without; of a single one."""
     rows = [
         host("step", "step", 0, 900_000, step=0),
@@ -71,8 +71,8 @@ def test_streams_that_wait_for_nothing_recorded(stream: int, recorded: bool, unt
         *([device("Stream Wait Event", "sync", 3_500, 0, 3) | {"stream": stream}] if recorded else []),
     ]
     found = identity(Facts(trace(rows)))
-    assert found.untold_waits == untold
-    assert ("event waited for was not recorded" in str(replayed(found, "step"))) == bool(untold)
+    assert found.unrecorded_events == count
+    assert ("wait for an event that was not recorded" in str(replayed(found, "step"))) == bool(count)
 
 
 def test_an_error_is_told(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -79,7 +79,7 @@ def test_what_few_steps_wait_is_told_of_the_mean_step() -> None:
         "This wait takes 33% of the time of all steps (mean step: 150 ms)."
     )
     told = text.render(report(one, advise(recording, rules=["epoch-gap"]), recording))
-    assert "Now: 150 ms, the mean step; its 80% interval is " in told
+    assert "Now: the mean step takes 150 ms (80% interval: " in told
 
 
 def test_random_numbers_of_another_operator_are_no_seed() -> None:
