@@ -1,1 +1,1 @@
-"""Views of steps and of their parts."""
+"""Views of training steps and their parts."""

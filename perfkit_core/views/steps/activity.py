@@ -1,8 +1,8 @@
-"""Activity of a rank as sets of intervals, and the time of windows that such sets cover.
+"""The activity of a rank as sets of time intervals, and the part of given time windows that an interval set covers.
 
-With device work in the recording, kernels compute. Without, operators compute: time inside an operator (except data
-loaders) on any thread, less the communication inside it. Loading is the time of the threads of the steps in the data
-loader. Host work is any recorded host event but a step.
+If device work was recorded, kernels are the computation. Otherwise operators are the computation: the time inside
+operators (except data loaders) on all threads, less the communication inside them. Loading is the time that the threads
+that run steps spend in the data loader. Host work is every recorded host event except steps.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from perfkit_core.views.select import rows_of_rank, threads
 
 @dataclass(frozen=True, slots=True)
 class Activity:
-    """Disjoint sets of intervals, each a union over the threads or devices of one rank."""
+    """Interval sets of one rank. Each set is the union of the events of one activity over all threads and devices."""
 
     compute: Intervals
     communication: Intervals
@@ -36,7 +36,7 @@ class Activity:
 
 @dataclass(frozen=True, slots=True)
 class Activities:
-    """Masks of events, shape (rows,)."""
+    """Masks of the events of each activity, shape (rows,)."""
 
     compute: BoolArray
     communication: BoolArray
@@ -46,7 +46,8 @@ class Activities:
     on_device: bool
 
     def of(self, trace: Trace, rank: int, chosen: BoolArray | None = None) -> Activity:
-        """Return the sets of the chosen events (None: all) of a rank (-1: unknown)."""
+        """Return the interval sets of the ``chosen`` events (None: all events) of a rank (-1 if the rank is
+        unknown)."""
         rows = rows_of_rank(trace, rank)
 
         def members(mask: BoolArray) -> IntArray:
@@ -73,17 +74,17 @@ def activities(trace: Trace) -> Activities:
 
 
 def has_device_work(trace: Trace) -> bool:
-    """Return whether device work was recorded; otherwise operators count as computation."""
+    """Return whether device work was recorded. If not, operators count as computation."""
     return bool(trace.rows("kind", *DEVICE_WORK).any())
 
 
 @once
 def step_threads(trace: Trace) -> BoolArray:
-    """Return the mask of events of the threads that run the steps (usually one per rank), shape (rows,)."""
-    of_trace = threads(trace)
-    runs_steps = np.zeros(len(of_trace), np.bool_)
-    runs_steps[of_trace.code[trace.host & trace.rows("kind", STEP)]] = True
-    mask: BoolArray = runs_steps[of_trace.code]
+    """Return the mask of events on threads that run steps (usually one thread per rank), shape (rows,)."""
+    all_threads = threads(trace)
+    runs_steps = np.zeros(len(all_threads), np.bool_)
+    runs_steps[all_threads.code[trace.host & trace.rows("kind", STEP)]] = True
+    mask: BoolArray = runs_steps[all_threads.code]
     return mask
 
 
@@ -92,31 +93,32 @@ def _union(trace: Trace, rows: IntArray) -> Intervals:
 
 
 def _less_inner(trace: Trace, outer: IntArray, inner: IntArray) -> Intervals:
-    """Return the union over threads of the ``outer`` rows less the ``inner`` rows of the same thread."""
-    start, end, of_trace = trace.ints("start_ns"), trace.end_ns, threads(trace)
-    mixed = np.zeros(len(of_trace), np.bool_)
-    mixed[of_trace.code[inner]] = True
-    apart = mixed[of_trace.code[outer]]
-    alone, outer = _union(trace, outer[~apart]), outer[apart]
-    # The threads are put one after the other on one clock, that of the ranks of all edges: times of that many threads
-    # would not fit into 64 bits.
+    """Subtract the ``inner`` rows from the ``outer`` rows on each thread. Return the union over all threads."""
+    start, end, thread = trace.ints("start_ns"), trace.end_ns, threads(trace).code
+    mixed = np.isin(thread[outer], thread[inner])
+    alone, outer = _union(trace, outer[~mixed]), outer[mixed]
+    # All threads are subtracted in one pass over a time axis on which they follow one another. The axis has positions
+    # in the sorted list of all starts and ends, because nanoseconds of many threads would not fit into 64 bits.
     edges = np.unique(np.concatenate([part[rows] for rows in (outer, inner) for part in (start, end)]))
     width = len(edges) + 1
 
-    def on_one_clock(rows: IntArray) -> Intervals:
-        place = of_trace.code[rows] * width
-        return intervals.union(place + np.searchsorted(edges, start[rows]), place + np.searchsorted(edges, end[rows]))
+    def on_one_axis(rows: IntArray) -> Intervals:
+        base = thread[rows] * width
+        return intervals.union(base + np.searchsorted(edges, start[rows]), base + np.searchsorted(edges, end[rows]))
 
-    first, last = intervals.subtract(on_one_clock(outer), on_one_clock(inner))
+    first, last = intervals.subtract(on_one_axis(outer), on_one_axis(inner))
     return intervals.union(
         np.concatenate([alone[0], edges[first % width]]), np.concatenate([alone[1], edges[last % width]])
     )
 
 
 def exclusive_ns(layers: Sequence[Intervals], starts: IntArray, ends: IntArray) -> IntArray:
-    """Return the time of each window [start, end) in each layer, then in none; shape (windows, layers + 1). Layers are
-    disjoint interval sets in order of precedence: every instant goes to the first that covers it. Values are exact
-    integers that sum to the window. Windows may overlap. One sort over all edges serves any number of windows."""
+    """Return how much of each window [start, end) belongs to each layer, in ns, shape (windows, layers + 1).
+
+    The layers are interval sets in order of precedence: each instant belongs to the first layer that covers the
+    instant. The last column is the time that no layer covers. Each row sums to the length of its window. Windows may
+    overlap.
+    """
     marks = np.concatenate([starts, ends])
     all_edges, changes = [marks], [np.zeros(len(marks), np.int64)]
     for index, (first, last) in enumerate(layers):
@@ -125,8 +127,7 @@ def exclusive_ns(layers: Sequence[Intervals], starts: IntArray, ends: IntArray) 
     unordered = np.concatenate(all_edges)
     order = np.argsort(unordered, kind="stable")
     edges, width = unordered[order], np.diff(unordered[order])
-    covering = np.cumsum(np.concatenate(changes)[order])[:-1]  # one bit per layer
-    # lookup table: set of covering layers → the first in precedence
+    covering = np.cumsum(np.concatenate(changes)[order])[:-1]  # bit i is set if layer i covers the time after this edge
     lowest_bit = np.full(1 << len(layers), len(layers), np.int64)
     for bit in reversed(range(len(layers))):
         lowest_bit[np.arange(1 << len(layers)) & (1 << bit) != 0] = bit
@@ -141,21 +142,21 @@ def exclusive_ns(layers: Sequence[Intervals], starts: IntArray, ends: IntArray) 
 
 
 def covered_ns(layer: Intervals, starts: IntArray, ends: IntArray) -> IntArray:
-    """Return the time of each window [start, end) that a disjoint set covers, shape (windows,)."""
+    """Return how much of each window [start, end) the interval set covers, in ns, shape (windows,)."""
     first, last = layer
-    result = np.empty(len(starts), np.int64)
-    _cover(first, last, np.append(0, np.cumsum(last - first)), starts, ends, result)
-    return result
+    covered = np.empty(len(starts), np.int64)
+    _cover(first, last, np.append(0, np.cumsum(last - first)), starts, ends, covered)
+    return covered
 
 
 @compiled(steps=5)
-def _cover(first, last, passed, starts, ends, found):  # type: ignore[no-untyped-def]
-    """``passed``: length of the set before each of its intervals."""
+def _cover(first, last, passed, starts, ends, covered):  # type: ignore[no-untyped-def]
     for i in range(len(starts)):
-        found[i] = _until(first, last, passed, ends[i]) - _until(first, last, passed, starts[i])
+        covered[i] = _until(first, last, passed, ends[i]) - _until(first, last, passed, starts[i])
 
 
 @compiled
 def _until(first, last, passed, time):  # type: ignore[no-untyped-def]
+    """Return the length of the interval set before ``time``. ``passed[i]`` is the length before interval i."""
     begun = np.searchsorted(first, time, side="right")
     return passed[begun] - max(last[begun - 1] - time, 0) if begun else 0

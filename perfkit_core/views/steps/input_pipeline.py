@@ -1,14 +1,12 @@
 """View ``input_pipeline``: the time that steps wait for their input, and the copies of the input to the device.
 
-Waiting is the time of the step's thread in the data loader, with or without device work (the exposed part is
-``input_wait`` in the view ``partition``). The recorded name of the loader distinguishes a loader in this process from
-one with worker processes; no supported profiler records the workers or their queue. Copies are those from host to
-device launched in the step; hidden is the part during which a device computes.
+Input wait is the time that the step's thread spends in the data loader, even while a device works. (The view
+``partition`` counts only input wait during which no device works.) The recorded loader name shows whether the loader
+uses worker processes. No supported profiler records the workers or their queue. Copies are host-to-device copies
+launched in the step. The hidden part of a copy is the time during which a device computes.
 """
 
 from __future__ import annotations
-
-from typing import Final
 
 import numpy as np
 import pandas as pd
@@ -22,17 +20,14 @@ from perfkit_core.plugins.contracts import View, ViewRequest
 from perfkit_core.views.steps.activity import activities, covered_ns
 from perfkit_core.views.steps.step_rows import NO_STEPS, OF_STEP, chosen_steps, position, step_frame, step_rows
 
-TO_DEVICE: Final = "HtoD"
-"""Prefix of the copy kinds from host to device."""
-
 
 def table(trace: Trace, request: ViewRequest) -> pd.DataFrame:
-    """Return one row per step, with :data:`COLUMNS`. NA: no loader was recorded, or copies have no size."""
+    """Return one row per step, with :data:`COLUMNS`. Loader columns are NA if no loader was recorded. ``copied_bytes``
+    is NA if the step has copies but none has a recorded size."""
     steps, acts = chosen_steps(trace, request), activities(trace)
-    # outermost calls of the data loader on the thread of the steps
     loads = acts.loading & ~nesting.lies_in(trace.ints("parent"), acts.loading)
     kinds = trace.codes("copy_kind")
-    to_device = kinds.lookup(np.array([kind.startswith(TO_DEVICE) for kind in kinds.values], np.bool_), False)
+    to_device = kinds.lookup(np.array([kind.startswith("HtoD") for kind in kinds.values], np.bool_), False)
     copies = trace.rows("kind", MEMCPY) & to_device
     if not (loads.any() or copies.any()):
         steps = steps[:0]
@@ -47,7 +42,7 @@ def table(trace: Trace, request: ViewRequest) -> pd.DataFrame:
     wait = intervals.union_length_by(step, steps_count, start[rows], end[rows])
     unknown = np.full(steps_count, not loads.any())
     number = np.bincount(step, minlength=steps_count).astype(np.int64)
-    result["loader"] = pd.Series([", ".join(sorted(of_step)) or pd.NA for of_step in names], dtype=object)
+    result["loader"] = pd.Series([", ".join(sorted(loaders)) or pd.NA for loaders in names], dtype=object)
     result["loads"] = pd.arrays.IntegerArray(number, unknown)
     result["input_wait_ns"] = pd.arrays.IntegerArray(wait, unknown)
     result["input_ratio"] = pd.arrays.FloatingArray(wait / np.maximum(result["dur_ns"].to_numpy(np.int64), 1), unknown)
@@ -59,34 +54,31 @@ def table(trace: Trace, request: ViewRequest) -> pd.DataFrame:
     result["copies"] = number
     result["copied_bytes"] = pd.arrays.IntegerArray(groupby.sums(step, steps_count, np.maximum(size, 0)), unknown)
     result["copy_ns"] = intervals.union_length_by(step, steps_count, start[rows], end[rows])
-    # part of the union of the step's copies that a kernel of its rank covers
-    of_step, first, last = intervals.union_by(step, steps_count, start[rows], end[rows])
-    rank = np.zeros(steps_count, np.int64)
-    rank[step] = trace.ints("rank")[rows]
-    ranks, code = np.unique(rank[of_step], return_inverse=True)
+    step, first, last = intervals.union_by(step, steps_count, start[rows], end[rows])
+    ranks, code = np.unique(trace.ints("rank")[steps][step], return_inverse=True)
     hidden = np.zeros(steps_count, np.int64)
-    for each, mine in zip(ranks.tolist(), groupby.parts(code, len(ranks)), strict=True):
-        np.add.at(hidden, of_step[mine], covered_ns(acts.of(trace, each).compute, first[mine], last[mine]))
+    for rank, mine in zip(ranks.tolist(), groupby.parts(code, len(ranks)), strict=True):
+        np.add.at(hidden, step[mine], covered_ns(acts.of(trace, rank).compute, first[mine], last[mine]))
     return result.assign(hidden_copy_ns=hidden)
 
 
 def _in_step(trace: Trace, steps: arrays.IntArray, events: arrays.BoolArray) -> tuple[arrays.IntArray, arrays.IntArray]:
-    """Return the rows of the events in one of the steps, and the position of that step."""
+    """Return the rows of the masked events that lie in one of the steps, and the index of each row's step."""
     rows = np.flatnonzero(events)
     step = position(trace, steps, trace.ints("rank")[rows], trace.ints("step")[rows])
     return rows[step >= 0], step[step >= 0]
 
 
-COLUMNS: Final = (
+COLUMNS = (
     *OF_STEP,
-    text("loader", "Loader", description="its name; several are separated by commas"),
-    count("loads", "Loads", description="calls of the loader"),
+    text("loader", "Loader", description="names of the data loaders, separated by commas"),
+    count("loads", "Loads", description="calls of the data loader"),
     duration("input_wait_ns", "Input wait"),
-    share("input_ratio", "Input", description="of the step"),
+    share("input_ratio", "Input", description="input wait as a share of the step time"),
     count("copies", "Copies"),
     size("copied_bytes", "Copied"),
-    duration("copy_ns", "Copy", description="union"),
-    duration("hidden_copy_ns", "Hidden copy", description="the part that computation covers"),
+    duration("copy_ns", "Copy", description="union of the copies"),
+    duration("hidden_copy_ns", "Hidden copy", description="time of the copies during which a device computes"),
 )
 
 VIEW = View(

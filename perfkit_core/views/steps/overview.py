@@ -1,8 +1,9 @@
 """View ``overview``: calls and covered time of each kind of event.
 
-Time is a union over threads and streams; rows of different kinds overlap. For chosen steps, calls and time are those of
-the events that the steps start and launch. The share is of wall time: it counts only what runs in the steps and is at
-most 1. ``by=("category",)`` counts the framework's own event types. With ``native`` the table is Paddle's.
+Time is a union over threads and streams, and rows of different kinds can overlap. If steps are chosen, calls and time
+count the events that start in these steps and the device work that the steps launch. The share is the part of the step
+time during which an event of the row runs, so it is at most 1. Grouped by category, the rows are the framework's own
+event types instead of kinds. The ``native`` table is Paddle's overview.
 """
 
 from __future__ import annotations
@@ -29,26 +30,27 @@ from perfkit_core.views.tables import ratio
 
 GROUPINGS: Final = ("category",)
 RUNNING_NS: Final = "running_ns"
-"""Column of :func:`measured`: the time in the steps in which an event of the row runs."""
+"""Column of :func:`measured`: the part of the step time during which an event of the row runs."""
 
 
 def table(trace: Trace, request: ViewRequest) -> pd.DataFrame:
+    """Return one row per kind (or category) and place, with :data:`COLUMNS`. Raises UsageError."""
     return measured(trace, request).drop(columns=RUNNING_NS)
 
 
 def measured(trace: Trace, request: ViewRequest) -> pd.DataFrame:
-    """Return the table with RUNNING_NS, the numerator of the ratio."""
+    """Return :func:`table` with the additional column RUNNING_NS, the numerator of the ratio."""
     select.check_groupings("overview", request, GROUPINGS)
     if request.native:
         result = _native_table(trace, request)
         return result.assign(**{RUNNING_NS: result["time_ns"]})
     column = "category" if request.by else "kind"
-    chosen, here = select.selected(trace, request), select.in_steps(trace, request)
+    in_steps = select.in_steps(trace, request)
     codes = trace.codes(column)
     kinds = len(codes.values)
-    group = codes.codes + ~trace.host * np.int32(kinds)  # the kinds on the host, then those on devices
+    group = codes.codes + ~trace.host * np.int32(kinds)  # kinds on the host, then kinds on devices
     group[codes.codes < 0] = -1
-    counted = np.where(chosen, group, -1)
+    counted = np.where(select.selected(trace, request), group, -1)
     result = pd.DataFrame({
         column: pd.Series(codes.values * 2, dtype=object),
         "place": ["host"] * kinds + ["device"] * kinds,
@@ -56,23 +58,24 @@ def measured(trace: Trace, request: ViewRequest) -> pd.DataFrame:
         "time_ns": _covered_ns(trace, counted, 2 * kinds),
     })  # fmt: skip
 
-    # of events of any step: the part within the span of each rank
+    # The numerator of the ratio counts events of all steps, but only their time in the chosen steps.
     rank, ranks = select.rank_codes(trace)
     group = _by_rank(np.where(select.accounted(trace, request), group, -1), rank, ranks)
     group, start, end = intervals.union_by(group, 2 * kinds * ranks, trace.ints("start_ns"), trace.end_ns)
-    of_rank, first, last = select.spans(trace, here)
-    of_rank, first, last = intervals.union_by(of_rank, ranks, first, last)
+    span_rank, first, last = select.spans(trace, in_steps)
+    span_rank, first, last = intervals.union_by(span_rank, ranks, first, last)
     running = np.zeros(2 * kinds, np.int64)
     for number, rows in enumerate(groupby.parts(group % ranks, ranks)):
-        mine = of_rank == number
+        mine = span_rank == number
         np.add.at(running, group[rows] // ranks, covered_ns((first[mine], last[mine]), start[rows], end[rows]))
     result[RUNNING_NS] = running
-    result["ratio"] = ratio(running, select.span_ns(trace, here))
+    result["ratio"] = ratio(running, _step_time_ns(trace, request, result))
     return result[result["calls"] > 0].reset_index(drop=True)
 
 
 def _covered_ns(trace: Trace, group: arrays.IntArray, count: int) -> arrays.IntArray:
-    """Return the time that the events of each group cover: unions within each rank, summed; shape (count,)."""
+    """Return the time that the events of each group cover: the sum over ranks of the union within each rank. Shape
+    (count,)."""
     rank, ranks = select.rank_codes(trace)
     group = _by_rank(group, rank, ranks)
     time = intervals.union_length_by(group, count * ranks, trace.ints("start_ns"), trace.end_ns)
@@ -81,30 +84,29 @@ def _covered_ns(trace: Trace, group: arrays.IntArray, count: int) -> arrays.IntA
 
 
 def _by_rank(group: arrays.IntArray, rank: arrays.IntArray, ranks: int) -> arrays.IntArray:
-    """Return a number for each pair of group and rank; -1 stays."""
+    """Return a number for each pair of group and rank, -1 if the group is -1."""
     return group if ranks == 1 else np.where(group < 0, -1, group * np.int64(ranks) + rank)
 
 
 def _native_table(trace: Trace, request: ViewRequest) -> pd.DataFrame:
-    """Return the table of Paddle's ``summary()``, by the framework's own event types.
+    """Return the overview of Paddle's ``summary()``, with one row per event type of the framework and place.
 
-    Time is the union over threads or streams of what counts natively (see ``attribution``), with two exceptions: phases
-    have the calls and sums of the table of phases; communication is that of the distributed summary, on the host and on
-    the device. Shares are of the step time.
+    Time is the union of the events that Paddle counts (see ``attribution``). Rows of phases have the calls and sums of
+    the view ``model`` instead. Rows of communication have the calls and time of Paddle's distributed summary.
     """
-    chosen, here = select.selected(trace, request), select.in_steps(trace, request)
+    chosen, in_steps = select.selected(trace, request), select.in_steps(trace, request)
     categories, kinds = trace.codes("category"), trace.codes("kind")
-    # categories of each kind of host event that have no other kind
+    # A category belongs to a kind if all its host events have this kind.
     pairs = np.unique(np.stack([categories.codes[trace.host], kinds.codes[trace.host]]), axis=1)
     single = np.bincount(pairs[0][pairs[0] >= 0], minlength=len(categories.values)) == 1
-    of_kind: dict[str, list[int]] = {}
+    by_kind: dict[str, list[int]] = {}
     for category, kind in pairs.T.tolist():
         if category >= 0 and single[category]:
-            of_kind.setdefault(kinds.values[kind], []).append(category)
-    of_communication = of_kind.get(COMMUNICATION, [])
+            by_kind.setdefault(kinds.values[kind], []).append(category)
+    communication = by_kind.get(COMMUNICATION, [])
 
-    counts = chosen & native_counted(trace) & ~np.isin(categories.codes, of_communication)
-    phases = {category: row for row in phase_rows(trace, here) for category in of_kind.get(row["phase"], [])}
+    counts = chosen & native_counted(trace) & ~np.isin(categories.codes, communication)
+    phases = {category: row for row in phase_rows(trace, in_steps) for category in by_kind.get(row["phase"], [])}
     rows = []
     for place, mask in (("host", counts & trace.host), ("device", counts & trace.rows("kind", *DEVICE_WORK))):
         group = np.where(mask, categories.codes, -1)
@@ -115,18 +117,18 @@ def _native_table(trace: Trace, request: ViewRequest) -> pd.DataFrame:
             if category in phases:
                 numbers = (phases[category]["calls"], phases[category]["total_cpu_ns"])
             rows.append((categories.values[category], place, *numbers))
-    name = categories.values[of_communication[0]] if of_communication else COMMUNICATION.capitalize()
+    name = categories.values[communication[0]] if communication else COMMUNICATION.capitalize()
     on_host, on_device, _ = native_communication(trace)
     for place, mask in (("host", chosen & on_host), ("device", chosen & on_device)):
         if mask.any():
             rows.append((name, place, distinct(trace, mask), select.union_ns(trace, mask)))
     result = pd.DataFrame(rows, columns=["category", "place", "calls", "time_ns"])
-    return result.assign(ratio=ratio(result["time_ns"], select.union_ns(trace, native_steps(trace, here))))
+    return result.assign(ratio=ratio(result["time_ns"], _step_time_ns(trace, request, result)))
 
 
-def _span_ns(trace: Trace, request: ViewRequest, table: pd.DataFrame) -> int:
-    here = select.in_steps(trace, request)
-    return select.union_ns(trace, native_steps(trace, here)) if request.native else select.span_ns(trace, here)
+def _step_time_ns(trace: Trace, request: ViewRequest, table: pd.DataFrame) -> int:
+    chosen = select.in_steps(trace, request)
+    return select.union_ns(trace, native_steps(trace, chosen)) if request.native else select.span_ns(trace, chosen)
 
 
 COLUMNS: Final = (
@@ -135,14 +137,14 @@ COLUMNS: Final = (
     PLACE,
     CALLS,
     duration("time_ns", "Time", per_step=True),
-    replace(RATIO, merge=Share(RUNNING_NS, whole=_span_ns), description="the part of the step time in which one runs"),
+    replace(RATIO, merge=Share(RUNNING_NS, whole=_step_time_ns), description="share of the step time"),
 )
 
 VIEW = View(
     name="overview",
     title="Overview by kind of event",
-    description="calls and covered time of each kind of event (with --step, of those that these steps launch); "
-    "the share is the part of the step time in which one runs",
+    description="calls and covered time of each kind of event; the share is the part of the step time during which at "
+    "least one event of the kind runs; with --step, calls and time count the device work that the steps launched",
     table=table,
     columns=COLUMNS,
     groupings=GROUPINGS,

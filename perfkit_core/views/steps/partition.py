@@ -1,15 +1,19 @@
 """View ``partition``: every nanosecond of a step assigned to exactly one category.
 
-Each instant of the step goes to the first of these that takes place in the rank, on any thread, stream or device:
+Each instant of a step belongs to the first of these categories that applies to the rank, on any of its threads, streams
+and devices:
 
-1. ``device_compute``: a kernel that is not communication; 2. ``exposed_communication``: communication (see
-``collectives``) during which nothing is computed; 3. ``exposed_copy``: a memcpy or memset that neither hides; 4.
-``input_wait``: the thread that runs the steps is in the data loader, and no device works; 5. ``launch_and_host``: any
-other recorded host event of the rank, while no device works; 6. ``idle``: nothing but the step was recorded.
+1. ``device_compute``: a kernel that is not communication runs.
+2. ``exposed_communication``: communication (see the view ``collectives``) runs, and nothing is computed.
+3. ``exposed_copy``: a memcpy or memset runs, and nothing is computed or communicated.
+4. ``input_wait``: the thread that runs the steps is in the data loader, and no device works.
+5. ``launch_and_host``: another recorded host event runs, and no device works.
+6. ``idle``: nothing but the step was recorded.
 
-Device work counts where it runs, including work launched by an earlier step. Without device work the operators are the
-computation: ``compute``, ``exposed_communication``, ``input_wait``, ``framework`` (host events in no operator) and
-``idle``. Python code between operators is ``idle`` unless Python frames or a range around it were recorded.
+Device work counts in the step in which it runs, even if an earlier step launched it. If no device work was recorded,
+operators are the computation and the categories are ``compute``, ``exposed_communication``, ``input_wait``,
+``framework`` (host events in no operator) and ``idle``. Python code between operators is ``idle`` unless Python frames
+or a range around the code were recorded.
 """
 
 from __future__ import annotations
@@ -31,12 +35,8 @@ ON_DEVICE: Final = ("device_compute", "exposed_communication", "exposed_copy", "
 ON_HOST: Final = ("compute", "exposed_communication", "input_wait", "framework", "idle")
 
 
-def table(trace: Trace, request: ViewRequest) -> pd.DataFrame:
-    """Return one row per category in order of precedence; by step, a row per step whose parts sum to its duration."""
-    return REDUCTION.merge([REDUCTION.reduce(trace, request)], request)
-
-
 def by_step(trace: Trace, request: ViewRequest) -> pd.DataFrame:
+    """Return one row per step: the columns of :func:`step_rows.step_frame` and the time of each category."""
     names = ON_DEVICE if has_device_work(trace) else ON_HOST
     steps = step_rows.chosen_steps(trace, request)
     wide = step_rows.step_frame(trace, steps)
@@ -46,7 +46,7 @@ def by_step(trace: Trace, request: ViewRequest) -> pd.DataFrame:
 
 
 def partition(trace: Trace, steps: IntArray) -> IntArray:
-    """Return the time of each category (:data:`ON_DEVICE` or :data:`ON_HOST`) in each of the step rows, shape (steps,
+    """Return the time of each category (:data:`ON_DEVICE` or :data:`ON_HOST`) in each step, in ns, shape (steps,
     categories). Each row sums to the duration of its step."""
     activity = activities(trace)
     result = np.zeros((len(steps), len(ON_DEVICE if activity.on_device else ON_HOST)), np.int64)
@@ -58,7 +58,7 @@ def partition(trace: Trace, steps: IntArray) -> IntArray:
     return result
 
 
-REDUCTION: Final = step_rows.over_steps("partition", by_step, "category")
+table, REDUCTION = step_rows.over_steps("partition", by_step, "category")
 IN_STEPS: Final = (
     duration("device_compute_ns", "Device compute", place=DEVICE),
     duration("compute_ns", "Compute"),
@@ -69,7 +69,7 @@ IN_STEPS: Final = (
     duration("framework_ns", "Framework"),
     duration("idle_ns", "Idle"),
 )
-"""What a step is made of: these sum to its duration."""
+"""Time of each category in a step. The columns sum to the duration of the step."""
 COLUMNS: Final = (
     words("category", "Category", device_values=("device_compute", "exposed_copy")),
     *step_rows.OVER_STEPS,
@@ -79,8 +79,8 @@ COLUMNS: Final = (
 
 VIEW = View(
     name="partition",
-    title="What the steps are spent on",
-    description="every nanosecond of the steps in exactly one category: computation, then what it does not hide",
+    title="Time of the steps by category",
+    description="every nanosecond of the steps assigned to exactly one category, computation first",
     table=table,
     columns=COLUMNS,
     groupings=step_rows.GROUPINGS,

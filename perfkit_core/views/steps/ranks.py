@@ -1,8 +1,8 @@
-"""View ``ranks``: the steps of the ranks of a job side by side.
+"""View ``ranks``: the steps of all ranks of a job, side by side.
 
-If ranks wait for each other, a step takes all of them as long as the slowest; they differ in their time outside
-communication: the step less its ``exposed_communication``. Medians are over the ranks that recorded the step, the lower
-middle one of an even number.
+If ranks wait for each other, a step takes every rank as long as it takes the slowest rank. The ranks then differ only
+in their time outside communication: the step time less ``exposed_communication``. A median is taken over the ranks that
+recorded the step. If the number of ranks is even, the median is the lower of the two middle values.
 """
 
 from __future__ import annotations
@@ -23,11 +23,10 @@ from perfkit_core.views.steps import partition
 from perfkit_core.views.steps.step_rows import NO_STEPS, OF_STEP
 
 _KEYS: Final = ("rank", "step", "dur_ns")
-_COMPARED: Final = ("dur_over_median_ns", "own_time_ns", "own_time_over_median_ns")
 
 
 def table(trace: Trace, request: ViewRequest) -> pd.DataFrame:
-    """Return one row per rank and step, with :data:`COLUMNS`. No rows if a single rank was recorded."""
+    """Return one row per rank and step, with :data:`COLUMNS`. The table is empty if only one rank was recorded."""
     if len(trace.meta.ranks) < 2:
         select.in_steps(trace, request)  # raises UsageError for a step that was not recorded
         request = replace(request, steps=())
@@ -38,28 +37,28 @@ def merge(partials: Sequence[pd.DataFrame], request: ViewRequest) -> pd.DataFram
     steps = tables.stacked(partials)
     if steps["rank"].nunique() < 2:
         steps = steps.iloc[:0]
-    own = steps["dur_ns"] - steps["exposed_communication_ns"]
+    outside_communication = steps["dur_ns"] - steps["exposed_communication_ns"]
     compared = {
         "dur_over_median_ns": _over_median(steps, steps["dur_ns"]),
-        "own_time_ns": own.astype("Int64"),
-        "own_time_over_median_ns": _over_median(steps, own),
+        "own_time_ns": outside_communication.astype("Int64"),
+        "own_time_over_median_ns": _over_median(steps, outside_communication),
     }
     parts = [name for name in steps.columns if name not in _KEYS]
-    return steps.assign(**compared)[[*_KEYS, *_COMPARED, *parts]].reset_index(drop=True)
+    return steps.assign(**compared)[[*_KEYS, *compared, *parts]].reset_index(drop=True)
 
 
 def _over_median(steps: pd.DataFrame, times: pd.Series[int]) -> pd.Series[int]:
-    """Return times less the median of their step; NA for a step of a single rank."""
-    of_step = times.groupby(steps["step"])
-    median = of_step.transform(lambda each: np.sort(each.to_numpy(np.int64))[(len(each) - 1) // 2])
+    """Return each rank's time less the median of the same step. NA if only one rank recorded the step."""
+    by_step = times.groupby(steps["step"])
+    median = by_step.transform(lambda each: np.sort(each.to_numpy(np.int64))[(len(each) - 1) // 2])
     several = steps.groupby("step")["rank"].transform("nunique") > 1
     return (times - median).astype("Int64").where(several)
 
 
 COLUMNS: Final = (
     *OF_STEP,
-    duration("dur_over_median_ns", "Duration over median", description="less the median over the ranks"),
-    duration("own_time_ns", "Time outside communication", description="without exposed communication"),
+    duration("dur_over_median_ns", "Duration over median", description="duration less the median over the ranks"),
+    duration("own_time_ns", "Time outside communication", description="duration less exposed communication"),
     duration("own_time_over_median_ns", "Time outside communication over median"),
     *partition.IN_STEPS,
 )
@@ -67,7 +66,7 @@ COLUMNS: Final = (
 VIEW = View(
     name="ranks",
     title="Ranks side by side",
-    description="each step of each rank: its duration, and its time outside communication",
+    description="duration and time outside communication of each step on each rank",
     table=table,
     columns=COLUMNS,
     explain_empty=lambda trace: needs_several_ranks(len(trace.meta.ranks), NO_STEPS),

@@ -1,4 +1,4 @@
-"""Rows of the steps, shares of step time, and the reduction of views that divide steps into parts."""
+"""Event rows of the steps, shares of the step time, and the tables of views that divide steps into parts."""
 
 from __future__ import annotations
 
@@ -36,7 +36,8 @@ def step_rows(trace: Trace) -> IntArray:
 
 
 def chosen_steps(trace: Trace, request: ViewRequest) -> IntArray:
-    """Return the rows of the requested step events, by rank, step and start. Raises UsageError."""
+    """Return the event rows of the requested steps, sorted by rank, step number and start. Raises UsageError for a step
+    that was not recorded."""
     rows = step_rows(trace)
     rows = rows[select.in_steps(trace, request)[rows]]
     rank, step, start = (trace.ints(name)[rows] for name in ("rank", "step", "start_ns"))
@@ -45,7 +46,7 @@ def chosen_steps(trace: Trace, request: ViewRequest) -> IntArray:
 
 
 def step_frame(trace: Trace, steps: IntArray) -> pd.DataFrame:
-    """Return the columns rank (null: unknown), step and dur_ns of step rows, in order."""
+    """Return a table with one row per step in ``steps``, in the same order: rank (NA if unknown), step, dur_ns."""
     rank = trace.ints("rank")[steps]
     frame = pd.DataFrame({"rank": pd.arrays.IntegerArray(rank, rank < 0)})
     return frame.assign(step=trace.ints("step")[steps], dur_ns=trace.ints("dur_ns")[steps])
@@ -53,97 +54,97 @@ def step_frame(trace: Trace, steps: IntArray) -> pd.DataFrame:
 
 @once
 def cut_off_rows(trace: Trace) -> BoolArray:
-    """Return the mask of partial steps: host events named like the steps but for the number."""
-    names, steps = trace.codes("name"), step_rows(trace)
+    """Return the mask of the steps that perfkit leaves out: partial steps, and a last step without work. These are host
+    events of kind ``other`` that have the name of a step, apart from the number."""
+    names = trace.codes("name")
     unnumbered = [re.sub(r"\d+", "", name) for name in names.values]
-    of_steps = {unnumbered[code] for code in np.unique(names.codes[steps])}
-    alike: BoolArray = names.lookup(np.array([name in of_steps for name in unnumbered], np.bool_), False)
+    step_names = {unnumbered[code] for code in np.unique(names.codes[step_rows(trace)])}
+    alike: BoolArray = names.lookup(np.array([name in step_names for name in unnumbered], np.bool_), False)
     return alike & trace.host & trace.rows("kind", OTHER)
 
 
 def native_steps(trace: Trace, chosen: BoolArray) -> BoolArray:
-    """Return the mask of Paddle's steps, including a partial one (if all events are chosen) and an empty last one,
-    shape (rows,). Paddle's step time is their union."""
-    mask = np.zeros(len(trace), np.bool_)
-    mask[step_rows(trace)] = True
-    mask &= chosen
+    """Return the mask of the chosen events that Paddle counts as steps, shape (rows,). If all events are chosen, the
+    mask includes :func:`cut_off_rows`. Paddle's step time is the union of its steps."""
+    mask = select.marked(trace, step_rows(trace)) & chosen
     return mask | cut_off_rows(trace) if chosen.all() else mask
 
 
 def position(trace: Trace, steps: IntArray, rank: IntArray, step: IntArray) -> IntArray:
-    """Return the index into ``steps`` of each (rank, step number), -1 for none, the first of repeated numbers."""
-    ranks, of_step = np.unique(trace.ints("rank")[steps], return_inverse=True)
+    """Return for each pair of ``rank`` and ``step`` number its index in ``steps`` (event rows of steps), -1 if
+    ``steps`` has no such step, the first index if several steps of a rank have this number. Shape (len(step),)."""
+    ranks, code = np.unique(trace.ints("rank")[steps], return_inverse=True)
     number = trace.ints("step")[steps]
     low, high = int(number.min(initial=0)), int(number.max(initial=0))
     width = high - low + 1
     if not groupby.is_dense(len(ranks) * width, len(step) + len(steps)):
-        # a table of all numbers would be much larger than the trace
+        # A table of all ranks and numbers would be much larger than the trace.
         index = pd.MultiIndex.from_arrays([trace.ints("rank")[steps], number])
         unique = np.flatnonzero(~index.duplicated())
         at = index[unique].get_indexer(pd.MultiIndex.from_arrays([rank, step]))
         return np.where(at >= 0, np.append(unique, -1)[at], -1)
-    first = groupby.first_rows(of_step * width + number - low, len(ranks) * width)
+    first = groupby.first_rows(code * width + number - low, len(ranks) * width)
     table = np.where(first < len(steps), first, -1)
-    result = np.empty(len(step), np.int64)
-    _look_up(table.reshape(len(ranks), width), ranks, low, rank, step, result)
-    return result
+    indices = np.empty(len(step), np.int64)
+    _look_up(table.reshape(len(ranks), width), ranks, low, rank, step, indices)
+    return indices
 
 
 @compiled
-def _look_up(table, ranks, low, rank, step, found):  # type: ignore[no-untyped-def]
-    """``table`` has a row per rank and a column per number from ``low``."""
+def _look_up(table, ranks, low, rank, step, indices):  # type: ignore[no-untyped-def]
+    """Set ``indices`` from ``table``, which has one row per rank and one column per step number, beginning at
+    ``low``."""
     at = 0
     for i in range(len(step)):
         if at == len(ranks) or ranks[at] != rank[i]:
             at = np.searchsorted(ranks, rank[i])
         column = step[i] - low
-        known = 0 <= column < table.shape[1] and at < len(ranks) and ranks[at] == rank[i]
-        found[i] = table[at, column] if known else -1
+        in_table = 0 <= column < table.shape[1] and at < len(ranks) and ranks[at] == rank[i]
+        indices[i] = table[at, column] if in_table else -1
 
 
 def ratios(
     trace: Trace, request: ViewRequest, cpu_ns: npt.ArrayLike, device_ns: npt.ArrayLike
 ) -> tuple[Floats, Floats]:
-    """Return the shares of host and device times in the chosen steps (without steps: in the whole recording). NaN on
-    the device if no device work was recorded. Native shares also count empty last steps, and only device work launched
-    on the thread of the steps."""
-    work = trace.rows("kind", *DEVICE_WORK)
-    if request.native:
-        steps = cut_off_rows(trace).copy()
-        steps[step_rows(trace)] = True
-        steps &= select.in_steps(trace, request)
-        whole, device_whole = select.union_ns(trace, steps), int(attribution.total_device_ns(trace)[steps].sum())
-    else:
-        counted = work & select.in_steps(trace, request)
-        if len(step_rows(trace)):
-            counted &= trace.ints("step", NO_ROW) >= 0
-        whole = select.span_ns(trace, select.in_steps(trace, request))
-        device_whole = int(trace.ints("dur_ns")[counted].sum())
-    device = ratio(device_ns, device_whole)
-    return ratio(cpu_ns, whole), device if work.any() else np.full(np.shape(device), np.nan)
+    """Return host and device times as shares of the time of the chosen steps (of all events if no step was recorded).
+
+    Device shares are NaN if no device work was recorded. The native step time includes :func:`cut_off_rows`, and the
+    native denominator of device times is only the work launched on the threads of the steps.
+    """
+    host_total, device_total = _denominators(trace, request)
+    device = ratio(device_ns, device_total)
+    if not trace.rows("kind", *DEVICE_WORK).any():
+        device = np.full(np.shape(device), np.nan)
+    return ratio(cpu_ns, host_total), device
 
 
 def host_ns(trace: Trace, request: ViewRequest, table: pd.DataFrame) -> int:
-    return _denominator(ratios(trace, request, 1, 1)[0])
+    return _denominators(trace, request)[0]
 
 
 def device_ns(trace: Trace, request: ViewRequest, table: pd.DataFrame) -> int:
-    return _denominator(ratios(trace, request, 1, 1)[1])
+    return _denominators(trace, request)[1]
 
 
-def _denominator(share_of_one: Floats) -> int:
-    value = float(share_of_one)
-    return round(1 / value) if value > 0 else 0
+def _denominators(trace: Trace, request: ViewRequest) -> tuple[int, int]:
+    chosen = select.in_steps(trace, request)
+    if request.native:
+        steps = (cut_off_rows(trace) | select.marked(trace, step_rows(trace))) & chosen
+        return select.union_ns(trace, steps), int(attribution.total_device_ns(trace)[steps].sum())
+    counted = trace.rows("kind", *DEVICE_WORK) & chosen
+    if len(step_rows(trace)):
+        counted &= trace.ints("step", NO_ROW) >= 0
+    return select.span_ns(trace, chosen), int(trace.ints("dur_ns")[counted].sum())
 
 
 GROUPINGS: Final = ("step", "rank")
 OVER_STEPS: Final = (
-    count("steps", "Steps", exact=True, description="with a value"),
+    count("steps", "Steps", exact=True, description="number of steps with a value"),
     duration("total_ns", "Total", per_step=True),
-    duration("avg_ns", "Avg", merge=Average("total_ns"), description="of a step"),
+    duration("avg_ns", "Avg", merge=Average("total_ns"), description="average time of a step"),
     duration("min_ns", "Min", merge=MIN, of_capture=True),
     duration("max_ns", "Max", merge=MAX, of_capture=True),
-    replace(RATIO, merge=Share("total_ns"), description="of the duration of the steps"),
+    replace(RATIO, merge=Share("total_ns"), description="share of the duration of the steps that have a value"),
 )
 OF_STEP: Final = (RANK, key("step", "Step"), DUR)
 """Columns of :func:`step_frame`."""
@@ -153,13 +154,16 @@ BY_STEP: Final = (
     replace(DUR, by=("step",)),
 )
 
+Table = Callable[[Trace, ViewRequest], pd.DataFrame]
 
-def over_steps(view: str, divide: Callable[[Trace, ViewRequest], pd.DataFrame], part: str) -> Reduction:
-    """Return the reduction of a view that divides steps: ranks are reduced to their steps, which are summed in the end.
 
-    ``divide`` returns a row per step: :func:`step_frame` and ``{name}_ns`` of each part, null if a step has no value.
-    Merged by step, that is the table. Otherwise it has a row per part: [rank,] ``part``, steps (with a value),
-    total/avg/min/max_ns of a step, ratio to their duration. Raises UsageError for a grouping not in GROUPINGS.
+def over_steps(view: str, divide: Table, part: str) -> tuple[Table, Reduction]:
+    """Return the table function and the reduction of a view that divides steps into parts.
+
+    ``divide`` returns one row per step: the columns of :func:`step_frame`, and ``{name}_ns`` for each part, NA if the
+    step has no value. Grouped by step, this is the view's table. Otherwise the table has one row per part (and rank, if
+    grouped by rank): the column ``part`` and OVER_STEPS. Both functions raise UsageError for a grouping that is not in
+    GROUPINGS.
     """
 
     def reduce(trace: Trace, request: ViewRequest) -> pd.DataFrame:
@@ -167,25 +171,25 @@ def over_steps(view: str, divide: Callable[[Trace, ViewRequest], pd.DataFrame], 
         return divide(trace, request)
 
     def merge(partials: Sequence[Any], request: ViewRequest) -> pd.DataFrame:
-        wide = stacked(partials)
+        all_steps = stacked(partials)
         if "step" in request.by:
-            return wide
-        groups: list[tuple[object, pd.DataFrame]] = [(None, wide)]
+            return all_steps
+        groups: list[tuple[object, pd.DataFrame]] = [(None, all_steps)]
         if "rank" in request.by:
-            # pandas 2 cannot group by a nullable column that has only NA; unknown ranks come last
-            ranks, unknown = sorted(wide["rank"].dropna().unique()), wide[wide["rank"].isna()]
-            groups = [(rank, wide[(wide["rank"] == rank).fillna(False)]) for rank in ranks]
+            # No groupby: pandas 2 cannot group by a nullable column that has only NA. Unknown ranks come last.
+            ranks, unknown = sorted(all_steps["rank"].dropna().unique()), all_steps[all_steps["rank"].isna()]
+            groups = [(rank, all_steps[(all_steps["rank"] == rank).fillna(False)]) for rank in ranks]
             groups += [(pd.NA, unknown)] if len(unknown) else []
-        names = [str(name) for name in wide.columns if str(name).endswith("_ns") and name != "dur_ns"]
+        names = [str(name) for name in all_steps.columns if str(name).endswith("_ns") and name != "dur_ns"]
         rows = []
         for (rank, steps), name in itertools.product(groups, names):
-            known = steps[steps[name].notna()]
-            times = known[name].to_numpy(np.int64)
+            steps = steps[steps[name].notna()]
+            times = steps[name].to_numpy(np.int64)
             if len(times):
-                total, whole = int(times.sum()), int(known["dur_ns"].sum())
+                total, step_time = int(times.sum()), int(steps["dur_ns"].sum())
                 numbers = (total, int(rounded_division(total, len(times))), int(times.min()), int(times.max()))
-                rows.append((rank, name.removesuffix("_ns"), len(times), *numbers, float(ratio(total, whole))))
+                rows.append((rank, name.removesuffix("_ns"), len(times), *numbers, float(ratio(total, step_time))))
         result = pd.DataFrame(rows, columns=["rank", part, "steps", "total_ns", "avg_ns", "min_ns", "max_ns", "ratio"])
         return result.astype({"rank": "Int64"}) if "rank" in request.by else result.drop(columns="rank")
 
-    return Reduction(reduce, merge)
+    return lambda trace, request: merge([reduce(trace, request)], request), Reduction(reduce, merge)

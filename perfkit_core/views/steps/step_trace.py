@@ -1,8 +1,9 @@
-"""View ``step_trace``: the time of a step before, in and after its forward and backward pass, on the host's clock.
+"""View ``step_trace``: the host time of each step before, during and after its forward and backward passes.
 
-``interval`` lasts from the start of the step to its first forward segment (usually data loading), ``forward_backward``
-from there to the end of its last backward segment, ``tail`` to the end of the step (usually the optimizer). They sum to
-the step. A step without forward or backward segments cannot be divided.
+``interval`` lasts from the start of the step to the start of its first forward segment; usually this is data loading.
+``forward_backward`` lasts from there to the end of the last backward segment of the step. ``tail`` lasts from there to
+the end of the step; usually this is the optimizer. The three parts sum to the step time. A step without a forward or
+backward segment is not divided.
 """
 
 from __future__ import annotations
@@ -23,27 +24,21 @@ PARTS: Final = ("interval", "forward_backward", "tail")
 _LATE, _EARLY = np.iinfo(np.int64).max, np.iinfo(np.int64).min
 
 
-def table(trace: Trace, request: ViewRequest) -> pd.DataFrame:
-    """Return one row per part; by step, a row per step, NA if it cannot be divided."""
-    return REDUCTION.merge([REDUCTION.reduce(trace, request)], request)
-
-
 def _by_step(trace: Trace, request: ViewRequest) -> pd.DataFrame:
-    """Return one row per step, with the reason if it cannot be divided."""
+    """Return one row per step: the time of each part, or NA and the reason if the step cannot be divided."""
     steps = step_rows.chosen_steps(trace, request)
-    of_phases = step_phases.segments(trace, np.ones(len(trace), np.bool_))
-    step = step_rows.position(trace, steps, of_phases.rank, of_phases.step)
-    # start of the first forward and end of the last backward segment of each step
-    forward, backward = np.full(len(steps), _LATE), np.full(len(steps), _EARLY)
-    begins = (of_phases.phase == PHASES.index(FORWARD)) & (step >= 0)
-    ends = (of_phases.phase == PHASES.index(BACKWARD)) & (step >= 0)
-    np.minimum.at(forward, step[begins], of_phases.start_ns[begins])
-    np.maximum.at(backward, step[ends], of_phases.end_ns[ends])
-    no_forward, no_backward = forward == _LATE, backward == _EARLY
-    unknown = no_forward | no_backward | (backward < forward)
+    segments = step_phases.segments(trace, np.ones(len(trace), np.bool_))
+    step = step_rows.position(trace, steps, segments.rank, segments.step)
+    forward_start, backward_end = np.full(len(steps), _LATE), np.full(len(steps), _EARLY)
+    forward = (segments.phase == PHASES.index(FORWARD)) & (step >= 0)
+    backward = (segments.phase == PHASES.index(BACKWARD)) & (step >= 0)
+    np.minimum.at(forward_start, step[forward], segments.start_ns[forward])
+    np.maximum.at(backward_end, step[backward], segments.end_ns[backward])
+    no_forward, no_backward = forward_start == _LATE, backward_end == _EARLY
+    unknown = no_forward | no_backward | (backward_end < forward_start)
 
-    result = step_rows.step_frame(trace, steps)
-    times = (forward - trace.ints("start_ns")[steps], backward - forward, trace.end_ns[steps] - backward)
+    result, start, end = step_rows.step_frame(trace, steps), trace.ints("start_ns")[steps], trace.end_ns[steps]
+    times = (forward_start - start, backward_end - forward_start, end - backward_end)
     for name, values in zip(PARTS, times, strict=True):
         result[f"{name}_ns"] = pd.arrays.IntegerArray(np.where(unknown, 0, values), unknown)
     if unknown.any():
@@ -55,7 +50,7 @@ def _by_step(trace: Trace, request: ViewRequest) -> pd.DataFrame:
     return result
 
 
-REDUCTION: Final = step_rows.over_steps("step_trace", _by_step, "part")
+table, REDUCTION = step_rows.over_steps("step_trace", _by_step, "part")
 COLUMNS: Final = (
     words("part", "Part"),
     *step_rows.OVER_STEPS,
@@ -63,7 +58,7 @@ COLUMNS: Final = (
     duration("interval_ns", "Interval", by=("step",)),
     duration("forward_backward_ns", "Forward backward", by=("step",)),
     duration("tail_ns", "Tail", by=("step",)),
-    text("missing", "Missing", by=("step",), description="why a step cannot be divided"),
+    text("missing", "Missing", by=("step",), description="reason why the step cannot be divided"),
 )
 
 VIEW = View(
@@ -74,7 +69,7 @@ VIEW = View(
     columns=COLUMNS,
     groupings=step_rows.GROUPINGS,
     explain_empty=lambda trace: (
-        message("no recorded step has both a forward and a backward pass; --by step shows what is missing")
+        message("no recorded step has both a forward and a backward pass; --by step shows the reason for each step")
         if len(step_rows.step_rows(trace))
         else step_rows.NO_STEPS
     ),

@@ -15,22 +15,21 @@ from perfkit_core.views.steps import step_phases, step_rows
 
 
 def table(trace: Trace, request: ViewRequest) -> pd.DataFrame:
-    """Return one row per step. Phases are the union of their segments on the host, NA if the recording has no
-    phases."""
+    """Return one row per step, with :data:`COLUMNS`. The time of a phase is the union of its segments on the host, NA
+    if the recording has no phases."""
     steps = step_rows.chosen_steps(trace, request)
     start, end = trace.ints("start_ns"), trace.end_ns
     result = step_rows.step_frame(trace, steps)
     ranks, rank = np.unique(trace.ints("rank")[steps], return_inverse=True)
     first = groupby.extremes(rank, len(ranks), start[steps])[0]
     result.insert(2, "start_ns", start[steps] - first[rank])
-    of_phases = step_phases.segments(trace, in_steps(trace, request))
-    step = step_rows.position(trace, steps, of_phases.rank, of_phases.step)
-    unknown = np.full(len(steps), not len(of_phases.phase))
+    segments = step_phases.segments(trace, in_steps(trace, request))
+    step = step_rows.position(trace, steps, segments.rank, segments.step)
+    unknown = np.full(len(steps), not len(segments.phase))
     for index, name in enumerate(PHASES):
         if name != OTHER:
-            mine = of_phases.phase == index
-            starts, ends = of_phases.start_ns[mine], of_phases.end_ns[mine]
-            time = intervals.union_length_by(step[mine], len(steps), starts, ends)
+            mine = segments.phase == index
+            time = intervals.union_length_by(step[mine], len(steps), segments.start_ns[mine], segments.end_ns[mine])
             result[f"{name}_ns"] = pd.Series(pd.arrays.IntegerArray(time, unknown))
     work = trace.rows("kind", *DEVICE_WORK) & (trace.ints("step") >= 0)
     step = step_rows.position(trace, steps, trace.ints("rank")[work], trace.ints("step")[work])
@@ -41,19 +40,19 @@ def table(trace: Trace, request: ViewRequest) -> pd.DataFrame:
 COLUMNS = (
     RANK,
     key("step", "Step"),
-    Column("start_ns", "Start", "ns", POSITION, description="since the first step of the rank"),
+    Column("start_ns", "Start", "ns", POSITION, description="time since the start of the rank's first step"),
     DUR,
     duration("dataloader_ns", "Dataloader"),
     duration("forward_ns", "Forward"),
     duration("backward_ns", "Backward"),
     duration("optimizer_ns", "Optimizer"),
-    duration("device_launched_ns", "Device launched", place=DEVICE, description="union; it may run after the step"),
+    duration("device_launched_ns", "Device launched", place=DEVICE),
 )
 
 VIEW = View(
     name="steps",
     title="Steps",
-    description="duration of each step, its phases, and the time of the device work that it launched",
+    description="duration of each step and its phases, and time of the device work launched in the step",
     table=table,
     columns=COLUMNS,
     explain_empty=lambda trace: step_rows.NO_STEPS,
