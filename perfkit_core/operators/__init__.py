@@ -1,1 +1,1 @@
-"""Names of operators and kernels that are shared by all frameworks."""
+"""Canonical names of operators, and families of operators and kernels, for all frameworks."""

@@ -1,11 +1,12 @@
 """Canonical operators, their families, and the families of kernels.
 
-A canonical name means what an operator computes, not how: ``aten::addmm`` and ``matmul dygraph`` are both ``matmul``,
-and the gradient of both is ``matmul_grad``. Adapters map native names with the hook ``perfkit_operator_names``; names
-without a mapping stay null and are reported as unmatched.
+A canonical name describes what an operator computes, in any framework: ``aten::addmm`` and ``matmul dygraph`` are both
+``matmul``, and their gradients are ``matmul_grad``. Adapters map native names to canonical names with the hook
+``perfkit_operator_names``. An operator without a mapping has no canonical name and is reported as unmatched.
 
-Kernels are looked up in ``kernel_families.toml`` in this order: by the function inside a generic template of ATen or
-Paddle, by the operators that TorchInductor fused, by words in the name.
+The family of a kernel follows from its name and ``kernel_families.toml``. The first of these rules that applies
+decides: the function inside a generic template of ATen or Paddle, the operators that TorchInductor fused, words in the
+name.
 """
 
 from __future__ import annotations
@@ -23,16 +24,16 @@ from perfkit_core.system.packages import convert, read_toml
 GRADIENT_SUFFIX: Final = "_grad"
 _FUSED: Final = re.compile(r"^triton_(?:(poi|per|red|tem|for|split_scan)_)?(?:fused_)?(.*?)(?:_\d+)?$")
 _REDUCES: Final = ("per", "red")
-"""Kinds of fused kernels that reduce, whichever operators their names list."""
+"""Kinds of TorchInductor kernels that contain a reduction."""
 _LIGHT: Final = ("elementwise", "activation", "cast", "copy", "layout")
-"""Families that a fused kernel with a reduction does not belong to, as the reduction takes most of the time."""
+"""Families whose operators take less time in a fused kernel than a reduction does."""
 
 _FAMILIES_FILE: Final = "perfkit_core.operators/families.toml"
 _Groups = dict[str, tuple[str, ...]]
 
 
 def _group_of(groups: _Groups, where: str) -> dict[str, str]:
-    """Return member → group. Raises ValueError for a member that is listed twice."""
+    """Return a mapping from each member to its group. Raises ValueError for a member that is listed twice."""
     table: dict[str, str] = {}
     for group, members in groups.items():
         for member in members:
@@ -43,38 +44,36 @@ def _group_of(groups: _Groups, where: str) -> dict[str, str]:
 
 
 FAMILIES: Final = convert(read_toml("perfkit_core.operators", "families.toml"), _Groups, _FAMILIES_FILE)
-"""Family → its canonical names, in the order of the file."""
+"""Family → canonical names of its operators, in the order of the file."""
 
 _FAMILY: Final = _group_of(FAMILIES, _FAMILIES_FILE)
 
 CANONICAL: Final = frozenset(_FAMILY)
-"""Canonical names without gradients."""
+"""Canonical names, without the names of gradients."""
 
 CONTAINER_FAMILIES: Final = ("control_flow", "compiled_region", "custom_function")
-"""Families of operators that only run other operators, which have families of their own."""
-
-CONTAINERS: Final = frozenset(name for family in CONTAINER_FAMILIES for name in FAMILIES[family])
+"""Families of operators that only run other operators."""
 
 
 def is_canonical(name: str) -> bool:
-    """Return whether a name, or the operator of which it is the gradient, is canonical."""
-    return name in CANONICAL or name.removesuffix(GRADIENT_SUFFIX) in CANONICAL
+    """Return whether a name is canonical. The name of a canonical operator's gradient counts as canonical."""
+    return family(name) is not None
 
 
 def is_container(name: str) -> bool:
-    """Return whether a canonical operator only runs others: a branch, a compiled region."""
-    return name.removesuffix(GRADIENT_SUFFIX) in CONTAINERS
+    """Return whether a canonical operator only runs other operators, as a branch or a compiled region does."""
+    return family(name) in CONTAINER_FAMILIES
 
 
 def family(op_name: str | None) -> str | None:
-    """Return the family of a canonical name or gradient, None for other names."""
+    """Return the family of a canonical operator or of its gradient, None for other names."""
     if op_name is None:
         return None
     return _FAMILY.get(op_name) or _FAMILY.get(op_name.removesuffix(GRADIENT_SUFFIX))
 
 
 class NamePattern(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """A name, and regular expressions of which one must match for it."""
+    """A name that applies if one of the regular expressions matches."""
 
     name: str
     patterns: tuple[str, ...]
@@ -85,7 +84,7 @@ NamePatterns = tuple[tuple[str, re.Pattern[str]], ...]
 
 
 def compile_patterns(entries: tuple[NamePattern, ...]) -> NamePatterns:
-    """Return each entry's name with one compiled pattern, in the same order. The first match decides."""
+    """Return the name of each entry with one compiled pattern, in order of precedence."""
     return tuple(
         (entry.name, re.compile("|".join(entry.patterns), re.IGNORECASE if entry.ignore_case else 0))
         for entry in entries
@@ -93,15 +92,14 @@ def compile_patterns(entries: tuple[NamePattern, ...]) -> NamePatterns:
 
 
 class _NamesFile(msgspec.Struct, forbid_unknown_fields=True):
-    """Structure of ``operator_names.toml``: canonical name → native names, and patterns."""
-
     names: _Groups
     patterns: dict[str, tuple[NamePattern, ...]] = {}
 
 
 @dataclass(frozen=True, slots=True)
 class NativeNames:
-    """A framework's operator names: ``names`` maps native to canonical names; ``patterns`` match all others."""
+    """Operator names of a framework. ``names`` maps native names to canonical names. ``patterns`` apply to native names
+    that ``names`` does not contain."""
 
     names: Mapping[str, str]
     patterns: Mapping[str, NamePatterns]
@@ -109,8 +107,8 @@ class NativeNames:
 
 @functools.cache
 def native_names(package: str) -> NativeNames:
-    """Return the names in ``operator_names.toml`` of an adapter's package, parsed once. Raises ValueError if the file
-    has another structure or lists a native name twice."""
+    """Return the content of ``operator_names.toml`` in an adapter's package. Raises ValueError if the file does not
+    have the fields of ``_NamesFile`` or lists a native name twice."""
     where = f"{package}/operator_names.toml"
     file = convert(read_toml(package, "operator_names.toml"), _NamesFile, where)
     patterns = {kind: compile_patterns(entries) for kind, entries in file.patterns.items()}
@@ -126,7 +124,8 @@ class _RulesFile(msgspec.Struct, forbid_unknown_fields=True):
 
 @dataclass(frozen=True, slots=True)
 class KernelRules:
-    """Patterns of kernel names. ``functions`` and ``words`` name families, ``fused`` canonical operators."""
+    """Patterns of kernel names, from ``kernel_families.toml``. The names in ``functions`` and ``words`` are families,
+    and the names in ``fused`` are canonical operators."""
 
     templates: re.Pattern[str]
     functions: NamePatterns
@@ -144,16 +143,17 @@ def kernel_rules() -> KernelRules:
 
 @functools.lru_cache(maxsize=65536)
 def kernel_family(kernel_name: str) -> str | None:
-    """Return the family of a kernel, None if its name does not show it."""
+    """Return the family of a kernel, None if the name does not show the family."""
     rules = kernel_rules()
-    if rules.templates.search(kernel_name):  # elementwise, unless the function inside is known
+    if rules.templates.search(kernel_name):
         return _first(rules.functions, kernel_name) or "elementwise"
     return family(fused_name(kernel_name)) or _first(rules.words, kernel_name)
 
 
 def fused_name(kernel_name: str) -> str | None:
-    """Return the canonical name of the heaviest operator in a kernel of TorchInductor, None for other kernels. The name
-    lists the operators: ``triton_red_fused_add_mean_mul_0`` adds, multiplies and reduces."""
+    """Return the canonical name of the operator that takes most of the time in a kernel of TorchInductor, None for
+    other kernels and unknown operators. The name of such a kernel lists the fused operators, for example
+    ``triton_red_fused_add_mean_mul_0``."""
     parts = _FUSED.match(kernel_name)
     if parts is None:
         return None

@@ -22,7 +22,7 @@ pytestmark = pytest.mark.bare
 def test_default_views_in_text(perfkit, run: Path) -> None:
     code, out, err = perfkit("summary", run)
     assert (code, err) == (0, "")
-    titles = ("What the steps are spent on", "Phases", "Operators", "Kernels")
+    titles = ("Step time by category", "Phases", "Operators", "Kernels")
     assert [title for title in titles if title in out] == [*titles[:3]]
     assert out.index("Data quality") < out.index(titles[0])
     assert "\x1b" not in out

@@ -1,1 +1,1 @@
-"""Views of devices: their work and utilisation."""
+"""Views of device work and device utilisation."""

@@ -1,10 +1,11 @@
 """View ``device``: busy time and utilisation of each device.
 
-A device is busy while at least one kernel runs on it. As in Paddle, utilisation divides by the union of the steps of
-the ranks that use the device (without steps: the extent of their events) and counts kernels outside of steps, so it can
-exceed 1. ``busy_in_steps_ratio`` is the busy share of the step time, at most 1. For chosen steps, kernels count where
-they run, including those launched by earlier steps. CPU utilisation is the framework's own measurement. ``native``
-counts only kernels launched by a host event, and uses Paddle's step time (see ``attribution``).
+A device is busy while at least one kernel runs on it. As in Paddle, utilisation is the busy time divided by the step
+time: the union of the steps of the ranks that use the device. If no step was recorded, the divisor is the time from the
+first to the last event of these ranks. Utilisation can exceed 1, because kernels that run outside steps count as busy
+time. ``busy_in_steps_ratio`` counts only busy time in steps, so it is at most 1. If steps are chosen, all kernels that
+run in them count, even if an earlier step launched them. CPU utilisation is a measurement of the framework. The native
+table counts only kernels launched by a host event, and uses Paddle's step time.
 """
 
 from __future__ import annotations
@@ -31,7 +32,8 @@ _TYPES: Final = {"kernels": "Int64", "busy_ns": "Int64", "span_ns": "Int64", "ut
 
 
 def table(trace: Trace, request: ViewRequest) -> pd.DataFrame:
-    """Return one row per device, with :data:`COLUMNS`. Rows of the CPU have only utilisation_ratio."""
+    """Return one row per device, sorted by name, with :data:`COLUMNS`. Rows of the CPU have only utilisation_ratio.
+    Raises UsageError."""
     missing = dict.fromkeys(("product", *_TYPES), pd.NA)
     cpu = trace.meta.cpu_utilisation.items()
     rows = [{"device": f"cpu ({scope})", **missing, "utilisation_ratio": value} for scope, value in cpu]
@@ -39,53 +41,52 @@ def table(trace: Trace, request: ViewRequest) -> pd.DataFrame:
 
 
 def _devices(trace: Trace, request: ViewRequest) -> Iterator[dict[str, object]]:
-    """Yield a row per device, by name. Times are unions per device and rank, summed over the ranks."""
+    """Yield one row per device. Times are unions on each pair of device and rank, summed over the ranks."""
     codes, (rank, ranks), chosen = trace.codes("device"), select.rank_codes(trace), select.in_steps(trace, request)
     start, end, counts = trace.ints("start_ns"), trace.end_ns, trace.rows("kind", KERNEL)
     if request.native:
         counts, steps = counts & attribution.native_counted(trace), step_rows.native_steps(trace, chosen)
-        of_steps = rank[steps], start[steps], end[steps]
+        spans = rank[steps], start[steps], end[steps]
     else:
-        of_steps = select.spans(trace, chosen)
+        spans = select.spans(trace, chosen)
     work = np.flatnonzero(trace.rows("kind", *DEVICE_WORK) & (codes.codes >= 0))
-    used, pair = groupby.ranked(codes.codes[work] * np.int64(ranks) + rank[work], len(codes.values) * ranks)
-    device, of_rank = used // ranks, used % ranks
+    pairs, pair = groupby.ranked(codes.codes[work] * np.int64(ranks) + rank[work], len(codes.values) * ranks)
+    device, pair_rank = pairs // ranks, pairs % ranks
 
-    # Denominators of busy time, per pair of device and rank: number of the pair, start and end.
-    group, first, last = intervals.union_by(of_steps[0], ranks, *of_steps[1:])
-    size = np.bincount(group, minlength=ranks)[of_rank]
-    within = np.repeat(np.arange(len(of_rank)), size)
-    at = np.searchsorted(group, of_rank)[within] + np.arange(len(within)) - np.repeat(np.cumsum(size) - size, size)
+    # The steps of a rank are repeated for each device of the rank: number of the pair, start and end.
+    step_rank, first, last = intervals.union_by(spans[0], ranks, *spans[1:])
+    size = np.bincount(step_rank, minlength=ranks)[pair_rank]
+    step_pair = np.repeat(np.arange(len(pairs)), size)
+    at = np.searchsorted(step_rank, pair_rank)[step_pair] + np.arange(len(step_pair))
+    at -= np.repeat(np.cumsum(size) - size, size)
     first, last = first[at], last[at]
 
     kernels, pair = work[counts[work]], pair[counts[work]]
-    if request.steps is not None:  # count only kernels that run in the steps
-        there = np.zeros(len(kernels), np.bool_)
-        for number, part in enumerate(groupby.parts(pair, len(used))):
-            steps_of_pair = first[within == number], last[within == number]
-            there[part] = activity.covered_ns(steps_of_pair, start[kernels[part]], end[kernels[part]]) > 0
-        kernels, pair = kernels[there], pair[there]
-    busy, whole, either = (
-        intervals.union_length_by(groups, len(used), starts, ends)
+    if request.steps is not None:  # count only kernels that run in the chosen steps
+        runs_there = np.zeros(len(kernels), np.bool_)
+        for number, part in enumerate(groupby.parts(pair, len(pairs))):
+            steps_of_pair = first[step_pair == number], last[step_pair == number]
+            runs_there[part] = activity.covered_ns(steps_of_pair, start[kernels[part]], end[kernels[part]]) > 0
+        kernels, pair = kernels[runs_there], pair[runs_there]
+    busy, span, either = (
+        intervals.union_length_by(groups, len(pairs), starts, ends)
         for groups, starts, ends in (
             (pair, start[kernels], end[kernels]),
-            (within, first, last),
-            (np.append(pair, within), np.append(start[kernels], first), np.append(end[kernels], last)),
+            (step_pair, first, last),
+            (np.append(pair, step_pair), np.append(start[kernels], first), np.append(end[kernels], last)),
         )
     )
-    inside = busy + whole - either
+    inside = busy + span - either
     sums = np.zeros((4, len(codes.values)), np.int64)
-    parts = np.bincount(pair, minlength=len(used)), busy if request.steps is None else inside, whole, inside
+    parts = np.bincount(pair, minlength=len(pairs)), busy if request.steps is None else inside, span, inside
     for total, values in zip(sums, parts, strict=True):
         np.add.at(total, device, values)
-    products = {known.id: known.name for known in trace.meta.devices}
+    products = {product.id: product.name for product in trace.meta.devices if product.name is not None}
     for code in sorted(np.unique(device).tolist(), key=codes.values.__getitem__):
         calls, busy_ns, span_ns, inside_ns = sums[:, code].tolist()
-        name = codes.values[code]
-        product = products.get(name)
         yield {
-            "device": name,
-            "product": pd.NA if product is None else product,
+            "device": codes.values[code],
+            "product": products.get(codes.values[code], pd.NA),
             "kernels": calls,
             "busy_ns": busy_ns,
             "span_ns": span_ns,
@@ -96,18 +97,18 @@ def _devices(trace: Trace, request: ViewRequest) -> Iterator[dict[str, object]]:
 
 def _merged(partials: Sequence[pd.DataFrame], request: ViewRequest) -> pd.DataFrame:
     rows = stacked(partials)
-    of_device = rows["span_ns"].notna()
-    host = rows[~of_device].drop_duplicates("device")
-    added = merge_tables([rows[of_device].reset_index(drop=True)], COLUMNS).sort_values("device", kind="stable")
-    return stacked([host, added])
+    on_device = rows["span_ns"].notna()
+    host = rows[~on_device].drop_duplicates("device")
+    devices = merge_tables([rows[on_device].reset_index(drop=True)], COLUMNS).sort_values("device", kind="stable")
+    return stacked([host, devices])
 
 
 COLUMNS: Final = (
     DEVICE_NAME,
     key("product", "Product", merge=FIRST),
     count("kernels", "Kernels", place=DEVICE),
-    duration("busy_ns", "Busy", place=DEVICE, description="a union over streams"),
-    duration("span_ns", "Span", place=DEVICE, description="of the steps"),
+    duration("busy_ns", "Busy", place=DEVICE, description="union of the kernels of all streams"),
+    duration("span_ns", "Span", place=DEVICE, description="duration of the steps"),
     share("utilisation_ratio", "Utilisation", Share("busy_ns", column="span_ns"), place=DEVICE),
     share("busy_in_steps_ratio", "Busy in steps", Share(column="span_ns"), place=DEVICE),
 )

@@ -1,7 +1,7 @@
-"""View ``kernels``: calls and device time of each kernel; and the operators that launched device work.
+"""View ``kernels``: calls and device time of each kernel. Also: the operators that launched device work.
 
-Sums over streams and devices, as in Paddle's kernel summary and torch's device rows, including kernels without a
-recorded launch.
+Times are sums over streams, as in Paddle's kernel summary and torch's device rows. Kernels without a recorded launch
+count too.
 """
 
 from __future__ import annotations
@@ -19,29 +19,28 @@ from perfkit_core.algorithms import nesting
 from perfkit_core.algorithms.arrays import NO_ROW, IntArray
 from perfkit_core.language.messages import message
 from perfkit_core.model.columns import CALLS, DEVICE, DEVICE_NAME, NAME, ON_DEVICE, RATIO, Share, added_by, key
-from perfkit_core.model.schema import KERNEL, OPERATOR_KINDS
+from perfkit_core.model.schema import KERNEL
 from perfkit_core.model.trace import Trace
 from perfkit_core.plugins.contracts import MergedRows, View, ViewRequest
 from perfkit_core.views import attribution, grouping, select
 from perfkit_core.views.operators.calls import operator_names
-from perfkit_core.views.tables import group, plain, ratio, texts, texts_at
+from perfkit_core.views.tables import group, integers, plain, ratio, texts, texts_at
 
 GROUPINGS: Final = ("operator", "stream", "device", "launch", "module", "phase", "step", "rank")
 LAUNCH: Final = "launch"
 
 
 def table(trace: Trace, request: ViewRequest) -> pd.DataFrame:
-    """Return one row per kernel and device, with :data:`COLUMNS`. Natively the rows of all devices are merged, and
-    names end with the template arguments. Raises UsageError."""
+    """Return one row per kernel name, device and value of the groupings, with :data:`COLUMNS`. In the native table,
+    rows of all devices are merged and kernel names do not include parameters. Raises UsageError."""
     rows = np.flatnonzero(select.selected(trace, request) & trace.rows("kind", KERNEL))
-    names: dict[str, Any] = {"name": texts(trace.codes("name"), rows)}
+    keys: dict[str, Any] = {"name": texts(trace.codes("name"), rows)}
     if not request.native or "device" in request.by:
-        names["device"] = texts(trace.codes("device"), rows)
+        keys["device"] = texts(trace.codes("device"), rows)
     for name in request.by:
         by_name = ViewRequest(by=(name,))
-        keys = parameters(trace, rows) if name == LAUNCH else grouping.keys(trace, by_name, rows, GROUPINGS, OF_LAUNCH)
-        names |= keys
-    groups = group(names)
+        keys |= parameters(trace, rows) if name == LAUNCH else grouping.keys(trace, by_name, rows, GROUPINGS, OF_LAUNCH)
+    groups = group(keys)
     times = groups.statistics(trace.ints("dur_ns")[rows], "device")
     share = ratio(times["total_device_ns"], int(times["total_device_ns"].sum()))
     result = groups.keys.assign(calls=groups.calls(), **times, ratio=share)
@@ -51,9 +50,9 @@ def table(trace: Trace, request: ViewRequest) -> pd.DataFrame:
 
 
 def operator_rows(trace: Trace) -> IntArray:
-    """Return the row of the innermost operator around the launch of each device event (-1: none), shape (rows,)."""
-    operators = trace.host & trace.rows("kind", *OPERATOR_KINDS)
-    nearest = np.append(nesting.nearest_on_path(trace.ints("parent"), operators), NO_ROW)
+    """Return the row of the innermost operator around the launch of each device event, -1 if no operator encloses the
+    launch. Shape (rows,)."""
+    nearest = np.append(nesting.nearest_on_path(trace.ints("parent"), trace.operators), NO_ROW)
     return nearest[trace.ints("launched_by")]
 
 
@@ -61,16 +60,16 @@ OF_LAUNCH: Final[Mapping[str, tuple[str, grouping.Key]]] = {
     "operator": ("operator", lambda trace, rows, _: texts_at(operator_names(trace), operator_rows(trace)[rows])),
     "module": ("module", lambda trace, rows, _: texts_at(trace.codes("module"), trace.ints("launched_by")[rows])),
 }
-"""Groupings of device work by its launch: the innermost operator around it, and its layer."""
+"""Groupings of device work by the innermost operator around its launch, and by the layer of its launch."""
 
-_GRID: Final = r'"{} ?": ?\[ ?(?P<found>\d+, ?\d+, ?\d+) ?\]'
-_NUMBER: Final = r'"(?:{})": ?(?P<found>\d{{1,18}})\b'
-_OCCUPANCY: Final = r'"(?:est\.|theoretical) achieved occupancy %": ?(?P<found>\d{1,6}(?:\.\d{1,9})?)'
+_GRID: Final = r'"{} ?": ?\[ ?(?P<value>\d+, ?\d+, ?\d+) ?\]'
+_NUMBER: Final = r'"(?:{})": ?(?P<value>\d{{1,18}})\b'
+_OCCUPANCY: Final = r'"(?:est\.|theoretical) achieved occupancy %": ?(?P<value>\d{1,6}(?:\.\d{1,9})?)'
 
 
 def parameters(trace: Trace, rows: IntArray) -> dict[str, Any]:
-    """Return the columns grid, block (``x,y,z``), registers (per thread), shared_bytes (per block) and occupancy_ratio,
-    null where not recorded. Shape (len(rows),)."""
+    """Return the launch parameters of kernels as columns of shape (len(rows),): grid and block (``x,y,z``), registers
+    (per thread), shared_bytes (per block) and occupancy_ratio. A parameter that was not recorded is null."""
     encoded = trace.pick("args", rows).dictionary_encode()
     args = encoded.dictionary
     code = pc.fill_null(encoded.indices, -1).to_numpy(zero_copy_only=False)
@@ -85,7 +84,7 @@ def parameters(trace: Trace, rows: IntArray) -> dict[str, Any]:
 
 
 def _extracted(args: pa.Array, pattern: str) -> pa.Array:
-    return pc.struct_field(pc.extract_regex(args.cast(pa.string()), pattern), "found")
+    return pc.struct_field(pc.extract_regex(args.cast(pa.string()), pattern), "value")
 
 
 def _triples(values: pa.Array, code: IntArray) -> pd.Categorical:
@@ -95,9 +94,9 @@ def _triples(values: pa.Array, code: IntArray) -> pd.Categorical:
 
 
 def _integers(values: pa.Array, code: IntArray) -> pd.arrays.IntegerArray:
-    numbers = pc.fill_null(values.cast(pa.int64()), -1).to_numpy(zero_copy_only=False)
-    spread = np.append(numbers, -1)[code]
-    return pd.arrays.IntegerArray(np.maximum(spread, 0).astype(np.int64), spread < 0)
+    distinct = pc.fill_null(values.cast(pa.int64()), -1).to_numpy(zero_copy_only=False)
+    numbers = np.append(distinct, -1)[code]
+    return integers(np.maximum(numbers, 0), numbers >= 0)
 
 
 COLUMNS: Final = (
@@ -106,18 +105,18 @@ COLUMNS: Final = (
     *(column for column in added_by(GROUPINGS) if column.name != "device"),
     key("grid", "Grid", by=(LAUNCH,)),
     key("block", "Block", by=(LAUNCH,)),
-    key("registers", "Registers", by=(LAUNCH,), description="of a thread"),
-    key("shared_bytes", "Shared", unit="bytes", by=(LAUNCH,), description="of a block"),
+    key("registers", "Registers", by=(LAUNCH,), description="registers per thread"),
+    key("shared_bytes", "Shared", unit="bytes", by=(LAUNCH,), description="shared memory per block"),
     key("occupancy_ratio", "Occupancy", unit="ratio", by=(LAUNCH,)),
     replace(CALLS, place=DEVICE),
     *ON_DEVICE,
-    replace(RATIO, merge=Share("total_device_ns"), place=DEVICE, description="of the time of all rows"),
+    replace(RATIO, merge=Share("total_device_ns"), place=DEVICE, description="share of the total time of all rows"),
 )
 
 VIEW = View(
     name="kernels",
     title="Kernels",
-    description="calls and time of each kernel on the device",
+    description="calls and device time of each kernel",
     table=table,
     columns=COLUMNS,
     groupings=GROUPINGS,

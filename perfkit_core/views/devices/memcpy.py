@@ -1,4 +1,4 @@
-"""View ``memcpy``: bytes, time and bandwidth of memcpy and memset by direction."""
+"""View ``memcpy``: bytes, time and bandwidth of memcpy and memset, by direction."""
 
 from __future__ import annotations
 
@@ -18,35 +18,34 @@ from perfkit_core.views.devices.kernels import OF_LAUNCH
 from perfkit_core.views.tables import group, integers, plain, texts
 
 GROUPINGS: Final = ("operator", "stream", "device", "module", "phase", "step", "rank")
-
-
-TOLD_NS: Final = "told_ns"
-"""Time of the copies whose size was recorded."""
+_SIZED_NS: Final = "told_ns"  # files of partial results contain this name
+"""Column of :func:`measured`: time of the copies whose size was recorded."""
 
 
 def table(trace: Trace, request: ViewRequest) -> pd.DataFrame:
-    """Return one row per copy kind and device, with :data:`COLUMNS`. Sizes are NA if none was recorded. Raises
-    UsageError."""
-    return with_speed(measured(trace, request))
+    """Return one row per kind, copy kind, device and value of the groupings, with :data:`COLUMNS`. Size and bandwidth
+    are NA if no copy of the row has a recorded size. Raises UsageError."""
+    return with_bandwidth(measured(trace, request))
 
 
 def measured(trace: Trace, request: ViewRequest) -> pd.DataFrame:
-    """Return the columns of the table with TOLD_NS instead of the bandwidth. Raises UsageError."""
+    """Return :func:`table` with the column ``_SIZED_NS`` instead of the bandwidth. Raises UsageError."""
     rows = np.flatnonzero(select.selected(trace, request) & trace.rows("kind", MEMCPY, MEMSET))
     keys = {name: texts(trace.codes(name), rows) for name in ("kind", "copy_kind", "device")}
     groups = group(keys | grouping.keys(trace, request, rows, GROUPINGS, OF_LAUNCH))
-    duration, moved = trace.ints("dur_ns")[rows], trace.ints("bytes", -1)[rows]
-    columns: dict[str, Any] = {"calls": groups.calls(), "bytes": groups.known_sum(moved, moved >= 0)}
-    columns |= groups.statistics(duration, "device")
-    return plain(groups.keys.assign(**columns, **{TOLD_NS: groups.sum(np.where(moved < 0, 0, duration))}))
+    dur_ns, size = trace.ints("dur_ns")[rows], trace.ints("bytes", -1)[rows]
+    columns: dict[str, Any] = {"calls": groups.calls(), "bytes": groups.known_sum(size, size >= 0)}
+    columns |= groups.statistics(dur_ns, "device")
+    return plain(groups.keys.assign(**columns, **{_SIZED_NS: groups.sum(np.where(size < 0, 0, dur_ns))}))
 
 
-def with_speed(copies: pd.DataFrame) -> pd.DataFrame:
-    """Return measured copies with their bandwidth: bytes over the time of the copies whose size was recorded."""
-    told_ns = copies[TOLD_NS].to_numpy(np.int64)
+def with_bandwidth(copies: pd.DataFrame) -> pd.DataFrame:
+    """Return the result of :func:`measured` with bandwidths: bytes divided by the time of copies with a recorded
+    size."""
+    sized_ns = copies[_SIZED_NS].to_numpy(np.int64)
     size = copies["bytes"].fillna(0).to_numpy(np.int64)
-    speed = integers(size * 1_000_000_000 // np.maximum(told_ns, 1), told_ns > 0)
-    return copies.drop(columns=TOLD_NS).assign(bytes_per_s=speed)
+    bandwidth = integers(size * 1_000_000_000 // np.maximum(sized_ns, 1), sized_ns > 0)
+    return copies.drop(columns=_SIZED_NS).assign(bytes_per_s=bandwidth)
 
 
 COLUMNS: Final = (
@@ -57,12 +56,12 @@ COLUMNS: Final = (
     replace(CALLS, place=DEVICE),
     size("bytes", "Size", per_step=True, place=DEVICE),
     *ON_DEVICE,
-    rate("bytes_per_s", "Bandwidth", place=DEVICE, description="of the copies whose size was recorded"),
+    rate("bytes_per_s", "Bandwidth", place=DEVICE),
 )
 
 VIEW = View(
     name="memcpy",
-    title="Copies and fills",
+    title="Copies and memsets",
     description="calls, bytes, time and bandwidth of memory copies and memsets, by direction",
     table=table,
     columns=COLUMNS,
@@ -71,7 +70,7 @@ VIEW = View(
     explain_empty=lambda trace: message("no copies to, from or on a device were recorded"),
     reduction=MergedRows(
         partial=measured,
-        columns=(duration(TOLD_NS, TOLD_NS),),
-        finish=lambda table, request: with_speed(table),
+        columns=(duration(_SIZED_NS, _SIZED_NS),),
+        finish=lambda table, request: with_bandwidth(table),
     ),
 )

@@ -1,1 +1,1 @@
-"""Views of operators and labelled ranges."""
+"""Views of operators and annotations."""

@@ -1,4 +1,4 @@
-"""View ``annotations``: time of ranges labelled by the user (record_function, RecordEvent) or the framework."""
+"""View ``annotations``: time of ranges labelled by the user (record_function, RecordEvent) or by the framework."""
 
 from __future__ import annotations
 
@@ -19,11 +19,11 @@ LABELLED: Final = (ANNOTATION, DATALOADER, FORWARD, BACKWARD, OPTIMIZER)
 
 
 def table(trace: Trace, request: ViewRequest) -> pd.DataFrame:
-    """Return the columns of the view operators, with shares of the step time, see :data:`COLUMNS`. Kind ``annotation``
-    is the user's, the others are the framework's."""
+    """Return one row per name, kind and value of the groupings, with :data:`COLUMNS`. Ranges of the kind ``annotation``
+    were labelled by the user, ranges of other kinds by the framework. Raises UsageError."""
     counted = trace.host & trace.rows("kind", *LABELLED)
     if not request.native:
-        # Labels of ``annotate`` are in the view modules; only the framework's own tables print them here.
+        # The view ``modules`` shows the labels of ``annotate``. The frameworks' own tables list them with the others.
         layers = labelled(trace)
         counted &= ~((layers.path >= 0) | (layers.mark >= 0))
     result = span_table(trace, request, counted, "kind")
@@ -45,7 +45,7 @@ COLUMNS: Final = (
 VIEW = View(
     name="annotations",
     title="Labelled ranges",
-    description="time of the ranges that the user or the framework labelled, and of the device work launched inside",
+    description="time of ranges labelled by the user or by the framework, and of the device work launched inside them",
     table=table,
     columns=COLUMNS,
     groupings=GROUPINGS,

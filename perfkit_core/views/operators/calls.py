@@ -1,7 +1,7 @@
-"""Calls of operators: names and overloads, self times, and devices of their work.
+"""Calls of operators: names and overloads, self times, and the devices on which their work runs.
 
-A re-dispatch, an operator that only calls itself once more, is one call together with the inner one. Recorded details
-of an operator are part of it.
+A re-dispatch is an operator whose only child is an operator of the same name. The two events count as one call.
+Operator details count as part of their operator.
 """
 
 from __future__ import annotations
@@ -26,12 +26,12 @@ SEVERAL: Final = "several"
 
 
 def operator_names(trace: Trace) -> Codes:
-    """Return the names of all events, those of operators without overload."""
+    """Return the names of all events. Names of operators do not include the overload."""
     return _split(trace)[0]
 
 
 def overloads(trace: Trace, rows: IntArray) -> pd.Categorical:
-    """Return the overload of each row, null if the name has none. Shape (len(rows),)."""
+    """Return the overload of each row, null if its name has no overload. Shape (len(rows),)."""
     return texts(_split(trace)[1], rows)
 
 
@@ -42,8 +42,8 @@ def _split(trace: Trace) -> tuple[Codes, Codes]:
     if not any(parts):
         return names, Codes(np.full(len(trace), -1, np.int32), [])
     operators = trace.rows("kind", *OPERATOR_KINDS)
-    merged = [match[1] if match else name for match, name in zip(parts, names.values, strict=True)]
-    values, position = _numbered([*merged, *names.values])
+    short = [match[1] if match else name for match, name in zip(parts, names.values, strict=True)]
+    values, position = _numbered([*short, *names.values])
     count = len(names.values)
     codes = np.where(operators, names.lookup(position[:count], -1), names.lookup(position[count:], -1))
     distinct, overload = _numbered([match[2] if match else None for match in parts])
@@ -52,35 +52,35 @@ def _split(trace: Trace) -> tuple[Codes, Codes]:
 
 
 def _numbered(texts: Sequence[str | None]) -> tuple[list[str], IntArray]:
-    """Return the distinct texts, and the index of each text in them (-1: None)."""
-    values = list(dict.fromkeys(text for text in texts if text is not None))
-    position = {text: code for code, text in enumerate(values)}
-    return values, np.array([-1 if text is None else position[text] for text in texts], np.int64)
+    """Return the distinct texts, and the index of each text among them (-1 for None)."""
+    position = {text: code for code, text in enumerate(dict.fromkeys(text for text in texts if text is not None))}
+    return list(position), np.array([-1 if text is None else position[text] for text in texts], np.int64)
 
 
 @once
 def outermost(trace: Trace) -> IntArray:
-    """Return the row of the outermost operator around each event or itself, -1 for none. Shape (rows,)."""
-    operator = trace.host & trace.rows("kind", *OPERATOR_KINDS)
-    return nesting.outermost(trace.ints("parent"), operator)
+    """Return the row of the outermost operator that encloses each event or is the event, -1 if none. Shape (rows,)."""
+    return nesting.outermost(trace.ints("parent"), trace.operators)
 
 
 @once
 def survivors(trace: Trace) -> IntArray:
-    """Return the event that each event counts for: itself, or the outermost event of a chain of re-dispatches."""
+    """Return for each event the row of the call that the event is part of: for a re-dispatched event the outermost
+    event of its chain, for other events their own row. Shape (rows,)."""
     return nesting.nearest_on_path(trace.ints("parent"), is_call(trace))
 
 
 @once
 def is_call(trace: Trace) -> BoolArray:
+    """Return the mask of all events except the inner events of re-dispatches, shape (rows,)."""
     mask = np.ones(len(trace), np.bool_)
     name = operator_names(trace).codes
-    _find_again(trace.ints("parent"), is_nested(trace), name, np.zeros(len(trace), np.int32), mask)
+    _unmark_inner(trace.ints("parent"), is_nested(trace), name, np.zeros(len(trace), np.int32), mask)
     return mask
 
 
 @compiled
-def _find_again(parent, nested, name, children, call):  # type: ignore[no-untyped-def]
+def _unmark_inner(parent, nested, name, children, call):  # type: ignore[no-untyped-def]
     for i in range(len(parent)):
         if nested[i] and parent[i] >= 0:
             children[parent[i]] += 1
@@ -96,17 +96,18 @@ def is_nested(trace: Trace) -> BoolArray:
 
 
 def gathered(trace: Trace, values: IntArray) -> IntArray:
-    """Return values of host events, with those of re-dispatches and details added to their operator."""
+    """Return ``values`` of host events, with the values of inner re-dispatches and of details added to the operator
+    that they are part of. Shape (rows,)."""
     total = values.astype(np.int64)
-    rows, holders = _held(trace)
+    rows, operators = _parts(trace)
     np.subtract.at(total, rows, values[rows])
-    np.add.at(total, holders, values[rows])
+    np.add.at(total, operators, values[rows])
     return total
 
 
 @once
-def _held(trace: Trace) -> tuple[IntArray, IntArray]:
-    """Return the rows whose values count for another event, and the row of that event."""
+def _parts(trace: Trace) -> tuple[IntArray, IntArray]:
+    """Return the rows of inner re-dispatches and details, and the row of the operator that each is part of."""
     detail = trace.host & trace.rows("kind", OPERATOR_DETAIL)
     rows = np.flatnonzero(detail | ~is_call(trace))
     around = rows.copy()
@@ -119,67 +120,67 @@ def _held(trace: Trace) -> tuple[IntArray, IntArray]:
 
 @once
 def self_cpu_ns(trace: Trace, native: bool = False) -> IntArray:
-    """Return the duration less the union of the children; natively less each child, so overlaps are subtracted twice.
-    Shape (rows,)."""
+    """Return the self time of each host event in ns, shape (rows,): its duration less the union of its children. The
+    native self time is the duration less the sum of the children."""
     return gathered(trace, _less_each_child(trace) if native else np.maximum(trace.ints("self_ns"), 0))
 
 
-def whole_native_ns(trace: Trace) -> int:
+def native_self_sum_ns(trace: Trace) -> int:
     return int(_less_each_child(trace)[is_nested(trace)].sum())
 
 
 def _less_each_child(trace: Trace) -> IntArray:
-    parent, own = trace.ints("parent"), trace.ints("dur_ns").copy()
+    parent, self_ns = trace.ints("parent"), trace.ints("dur_ns").copy()
     children = np.flatnonzero(is_nested(trace) & (parent != NO_ROW))
-    np.subtract.at(own, parent[children], trace.ints("dur_ns")[children])
-    return own
+    np.subtract.at(self_ns, parent[children], trace.ints("dur_ns")[children])
+    return self_ns
 
 
 def self_device_ns(trace: Trace, counted: BoolArray) -> IntArray:
-    """Return the time of device work launched in each event but in no operator and no ``counted`` event inside it,
-    shape (rows,)."""
+    """Return the self device time of each event in ns, shape (rows,): the time of device work launched in the event,
+    but not in an operator or ``counted`` event inside the event."""
     operators = trace.operators
     if (counted & ~operators).any():
-        return _device_ns_in(trace, counted | operators)
-    return _device_ns_in_operators(trace)
+        return _self_device_ns(trace, counted | operators)
+    return _operators_self_device_ns(trace)
 
 
-@once  # cached, as most views need this mask
-def _device_ns_in_operators(trace: Trace) -> IntArray:
-    return _device_ns_in(trace, trace.operators)
+@once  # most views need this array
+def _operators_self_device_ns(trace: Trace) -> IntArray:
+    return _self_device_ns(trace, trace.operators)
 
 
-def _device_ns_in(trace: Trace, events: BoolArray) -> IntArray:
+def _self_device_ns(trace: Trace, events: BoolArray) -> IntArray:
     owner = attribution.owners(trace)
     work = np.flatnonzero(trace.rows("kind", *DEVICE_WORK) & (owner != NO_ROW))
-    holder = nesting.nearest_on_path(trace.ints("parent"), events)[owner[work]]
-    held = holder != NO_ROW
-    own = np.zeros(len(trace), np.int64)
-    np.add.at(own, holder[held], trace.ints("dur_ns")[work[held]])
-    return gathered(trace, own)
+    launcher = nesting.nearest_on_path(trace.ints("parent"), events)[owner[work]]
+    launched = launcher != NO_ROW
+    self_ns = np.zeros(len(trace), np.int64)
+    np.add.at(self_ns, launcher[launched], trace.ints("dur_ns")[work[launched]])
+    return gathered(trace, self_ns)
 
 
 @once
 def worked_on(trace: Trace) -> Codes:
-    """Return the device of each event, shape (rows,): for a host event the device of all work launched in it,
-    ``several`` for more than one, its own place for none."""
+    """Return the device of each event, shape (rows,). The device of a host event is the device of all work launched in
+    the event, ``several`` if there are more devices, the host if the event launched no work."""
     place = trace.codes("device")
     owner = attribution.owners(trace)
     work = trace.rows("kind", *DEVICE_WORK) & (owner != NO_ROW)
     devices, codes = np.zeros(len(trace), np.int64), place.codes.astype(np.int64)
     for code in np.unique(place.codes[work]):
-        mine = np.zeros(len(trace), np.int64)
-        mine[owner[work & (place.codes == code)]] = 1
-        has = trace.host & (nesting.sum_up(trace.ints("parent"), mine) > 0)
-        devices += has
-        codes[has] = code
+        launches = np.zeros(len(trace), np.int64)
+        launches[owner[work & (place.codes == code)]] = 1
+        launched = trace.host & (nesting.sum_up(trace.ints("parent"), launches) > 0)
+        devices += launched
+        codes[launched] = code
     codes[devices > 1] = len(place.values)
     return Codes(codes.astype(np.int32), [*place.values, SEVERAL])
 
 
 def on_device(trace: Trace, pattern: str | None) -> BoolArray:
-    """Return the mask of events whose device, or that of the work they launched, contains a match. Raises
-    UsageError."""
+    """Return the mask of events for which ``pattern`` matches their device or the device of the work launched in them.
+    Raises UsageError."""
     if pattern is None:
         return np.ones(len(trace), np.bool_)
     mask = np.zeros(len(trace), np.bool_)

@@ -1,10 +1,12 @@
 """View ``families``: operator families (matmul, conv, copy …), the family of each event, and the time of each family.
 
-The canonical name of a host operator gives its family. If it gives none, and for other host events, the nearest
-enclosing operator that has a family gives it. The name of device work gives its family, or else the operator that
-launched it. Kernels of generic families take the family of that operator (a matrix product in a convolution).
+The canonical name of an operator determines its family. An operator without a family, and any other host event, has the
+family of the nearest enclosing operator that has one. The name of device work determines its family. Two kinds of
+device work have the family of the operator that launched the work instead: work whose name shows no family, and kernels
+that several families use (a matrix product in a convolution belongs to ``conv``).
 
-Host time is operator self time; device time is the time of kernels, memcpy and memset. Both add up to their totals.
+Host time is the self time of operators. Device time is the time of kernels, memcpy and memset. Each event counts in
+exactly one family.
 """
 
 from __future__ import annotations
@@ -29,16 +31,14 @@ from perfkit_core.views.tables import Groups, group, integers, plain, ratio, tex
 
 OPERATOR: Final = "operator"
 GROUPINGS: Final = (OPERATOR, "phase", "module", "step", "device", "rank")
-NO_FAMILY: Final = "(no family)"
-NO_OPERATOR: Final = "(no operator)"
 
 
 def table(trace: Trace, request: ViewRequest) -> pd.DataFrame:
-    """Return one row per family, with :data:`COLUMNS`. Ratios are of the sums of all rows; NA if no device work was
-    recorded. Grouped by operator, a tree: below each family its operators with the device work of that family that they
-    launched. Raises UsageError."""
+    """Return one row per family, with :data:`COLUMNS`. Device columns are NA if no device work was recorded. Grouped by
+    operator, the table is a tree: below each family are its operators and the operators that launched device work of
+    the family. Raises UsageError."""
     chosen, device = select.selected(trace, request), trace.rows("kind", *schema.DEVICE_WORK)
-    operators = np.flatnonzero(chosen & trace.host & trace.rows("kind", *schema.OPERATOR_KINDS) & calls.is_call(trace))
+    operators = np.flatnonzero(chosen & trace.operators & calls.is_call(trace))
     work = np.flatnonzero(chosen & device)
     ns = np.append(calls.self_cpu_ns(trace)[operators], trace.ints("dur_ns")[work])
     host, device_known = np.arange(len(ns)) < len(operators), bool(device.any())
@@ -50,8 +50,8 @@ def table(trace: Trace, request: ViewRequest) -> pd.DataFrame:
     if OPERATOR not in request.by:
         return in_order(roots).reset_index(drop=True)
     names = _keys(trace, request, operators, work)[OPERATOR]
-    inner = group(keys | {"of": keys["name"]} | {"name": names})
-    leaves = plain(_sums(inner, ns, host, device_known).drop(columns="of"))
+    inner = group(keys | {"family": keys["name"], "name": names})
+    leaves = plain(_sums(inner, ns, host, device_known).drop(columns="family"))
     rows = pd.concat([roots.assign(depth=0), leaves.assign(depth=1)], ignore_index=True)
     above = np.full(len(rows), NO_ROW)
     above[len(roots) :] = families.code[np.unique(inner.code, return_index=True)[1]]
@@ -65,14 +65,14 @@ def in_order(rows: pd.DataFrame) -> pd.DataFrame:
 
 
 def _keys(trace: Trace, request: ViewRequest, operators: IntArray, work: IntArray) -> dict[str, Any]:
-    rows = np.append(operators, work)
-    names = {OPERATOR: (OPERATOR, lambda trace, rows, argument: texts(calls.operator_names(trace), rows))}
-    of_host = grouping.keys(trace, request, operators, GROUPINGS, names)
+    by_name = {OPERATOR: (OPERATOR, lambda trace, rows, argument: texts(calls.operator_names(trace), rows))}
+    of_operators = grouping.keys(trace, request, operators, GROUPINGS, by_name)
     of_work = grouping.keys(trace, request, work, GROUPINGS, OF_LAUNCH)
-    keys: dict[str, Any] = {"name": _filled(texts(event_families(trace), rows), NO_FAMILY)}
-    for name, column in of_host.items():
+    families = texts(event_families(trace), np.append(operators, work))
+    keys: dict[str, Any] = {"name": _filled(families, "(no family)")}
+    for name, column in of_operators.items():
         both = pd.concat([pd.Series(column), pd.Series(of_work[name])], ignore_index=True)
-        keys[name] = _filled(pd.Categorical(both), NO_OPERATOR) if name == OPERATOR else both
+        keys[name] = _filled(pd.Categorical(both), "(no operator)") if name == OPERATOR else both
     return keys
 
 
@@ -95,39 +95,38 @@ def _sums(groups: Groups, ns: IntArray, host: BoolArray, device_known: bool) -> 
 
 _NUMBER: Final = {name: number for number, name in enumerate(FAMILIES)}
 _OF_KIND: Final = {schema.MEMCPY: "copy", schema.MEMSET: "creation"}
-_SERVES: Final = {
+_GENERIC: Final = {
     "matmul": ("conv", "attention", "rnn", "mixture_of_experts", "linear_algebra"),
     "elementwise": ("activation", "dropout", "loss"),
 }
-"""Family of a kernel → families of operators that such kernels compute: there that of the operator says more."""
+"""Kernel family → families of operators that launch such kernels. Kernels of these operators have the operator's
+family."""
 
 
 @once
 def event_families(trace: Trace) -> Codes:
-    """Return the family of each event, shape (rows,): codes into all families, -1 for none."""
+    """Return the family of each event as codes into all families, -1 if the event has no family. Shape (rows,)."""
     parent, op_names = trace.ints("parent"), trace.codes("op_name")
-    own = op_names.lookup(np.array([_number(family(name)) for name in op_names.values], np.int64), -1)
-    nearest = nesting.nearest_on_path(parent, own >= 0)
-    families = np.where(nearest == NO_ROW, -1, own[nearest])
+    by_op_name = op_names.lookup(np.array([_number(family(name)) for name in op_names.values], np.int64), -1)
+    nearest = nesting.nearest_on_path(parent, by_op_name >= 0)
+    families = np.where(nearest == NO_ROW, -1, by_op_name[nearest])
 
     kinds, names, kernels = trace.codes("kind"), trace.codes("name"), ~trace.host & trace.rows("kind", schema.KERNEL)
     by_kind = kinds.lookup(np.array([_number(_OF_KIND.get(kind)) for kind in kinds.values], np.int64), -1)
     by_name = np.full(len(names.values), -1, np.int64)
-    for code in np.unique(names.codes[kernels]):  # classify each distinct name once
+    for code in np.unique(names.codes[kernels]):
         by_name[code] = _number(kernel_family(names.values[code]))
-    told = np.where(by_kind >= 0, by_kind, np.where(kernels, names.lookup(by_name, -1), -1))
-    serving = np.zeros(
-        (len(FAMILIES) + 1, len(FAMILIES) + 1), np.bool_
-    )  # index: family of the kernel, family of the operator
-    for of_kernel, of_operators in _SERVES.items():
-        serving[_NUMBER[of_kernel], [_NUMBER[name] for name in of_operators]] = True
+    by_work = np.where(by_kind >= 0, by_kind, np.where(kernels, names.lookup(by_name, -1), -1))
+    inherits = np.zeros((len(FAMILIES) + 1, len(FAMILIES) + 1), np.bool_)  # [family of the kernel, of the operator]
+    for of_kernel, of_operators in _GENERIC.items():
+        inherits[_NUMBER[of_kernel], [_NUMBER[name] for name in of_operators]] = True
     device = np.flatnonzero(trace.rows("kind", *schema.DEVICE_WORK))
-    told, owner = told[device], attribution.owners(trace)
-    inherited = np.where(owner[device] == NO_ROW, -1, families[owner[device]])
-    families[device] = np.where((told >= 0) & ~serving[told, inherited], told, inherited)
+    by_work, owner = by_work[device], attribution.owners(trace)
+    by_operator = np.where(owner[device] == NO_ROW, -1, families[owner[device]])
+    families[device] = np.where((by_work >= 0) & ~inherits[by_work, by_operator], by_work, by_operator)
 
-    # A kernel is a cast if a copying operator called directly by a casting one launched it. Copies by copy
-    # engines stay copies, as they move data between memories.
+    # A copy kernel is a cast if a casting operator directly called the operator that launched the kernel. A memcpy
+    # stays a copy, as it moves data between memories.
     named = op_names.codes >= 0
     launcher = np.append(nesting.nearest_on_path(parent, named), NO_ROW)[owner]
     outer = np.append(nesting.nearest_above(parent, named), NO_ROW)[launcher]
@@ -144,7 +143,7 @@ COLUMNS: Final = (
     columns.DEPTH,
     columns.NAME,
     *(column for column in columns.added_by(GROUPINGS) if column.name != OPERATOR),
-    replace(columns.CALLS, description="of operators"),
+    replace(columns.CALLS, description="calls of operators"),
     columns.SELF_CPU,
     columns.share("self_cpu_ratio", "Self CPU", columns.Share("self_cpu_ns"), place=columns.HOST),
     columns.count("device_calls", "Device calls", exact=True, per_step=True, place=columns.DEVICE),
@@ -154,8 +153,8 @@ COLUMNS: Final = (
 
 VIEW = View(
     name="families",
-    title="Families of operators",
-    description="matrix products, convolutions, copies, …: host and device time by what is computed",
+    title="Operator families",
+    description="host and device time of each operator family: matrix products, convolutions, copies, …",
     table=table,
     columns=COLUMNS,
     groupings=GROUPINGS,

@@ -1,7 +1,8 @@
 """View ``memory_manipulation``: host time of calls that copy or fill memory, and device time of the work they launch.
 
-Counts host events with memcpy, memorycopy or memset in their name, and operators that copy (``copy_``, ``_to_copy``).
-They may nest, and each counts with everything inside it. Natively (Paddle): only user-defined labels and details.
+The view counts host events with memcpy, memorycopy or memset in their name, and operators that copy (``copy_``,
+``_to_copy``). Times are totals: they include events inside, even if these have rows as well. The native table (Paddle)
+counts only annotations and operator details whose category is user-defined.
 """
 
 from __future__ import annotations
@@ -25,16 +26,14 @@ from perfkit_core.views.tables import group, integers, plain, texts
 GROUPINGS: Final = ("thread", "label", "scope", "module", "phase", "step", "rank")
 _WORDS: Final = "(?i)memcpy|memorycopy|memset"
 _COPIES: Final = r"(?:^|[:._])(?:_?to_)?copy_?$"
-_USER_DEFINED: Final = "UserDefined$"
 
 
 def table(trace: Trace, request: ViewRequest) -> pd.DataFrame:
-    """Return one row per name and kind, with :data:`COLUMNS`. Device times are those of work launched inside. Raises
-    UsageError."""
+    """Return one row per name, kind and value of the groupings, with :data:`COLUMNS`. Raises UsageError."""
     names, categories = calls.operator_names(trace), trace.codes("category")
     manipulates: arrays.BoolArray = names.lookup(arrays.matches(names.values, _WORDS), False)
     if request.native:
-        user_defined = categories.lookup(arrays.matches(categories.values, _USER_DEFINED), False)
+        user_defined = categories.lookup(arrays.matches(categories.values, "UserDefined$"), False)
         manipulates &= user_defined & trace.rows("kind", ANNOTATION, OPERATOR_DETAIL)
     else:
         copies = names.lookup(arrays.matches(names.values, _COPIES), False)
@@ -44,7 +43,7 @@ def table(trace: Trace, request: ViewRequest) -> pd.DataFrame:
     rows = np.flatnonzero(manipulates & trace.host & select.selected(trace, request))
     keys: dict[str, Any] = {"name": texts(names, rows), "kind": texts(trace.codes("kind"), rows)}
     groups = group(keys | grouping.keys(trace, request, rows, GROUPINGS))
-    # Attribution skips runtime calls, which are rows here, so device work is summed from its launches.
+    # Runtime calls are rows here. Attribution assigns no device work to runtime calls, so it is added up from launches.
     launched_by, launched_ns = trace.ints("launched_by"), np.zeros(len(trace), np.int64)
     work = trace.rows("kind", *DEVICE_WORK) & (launched_by != arrays.NO_ROW)
     np.add.at(launched_ns, launched_by[work], trace.ints("dur_ns")[work])
@@ -63,7 +62,7 @@ COLUMNS: Final = (
     *added_by(GROUPINGS),
     CALLS,
     *CPU,
-    share("cpu_ratio", "CPU", Share("total_cpu_ns", whole=step_rows.host_ns), place=HOST, description="of the steps"),
+    share("cpu_ratio", "CPU", Share("total_cpu_ns", whole=step_rows.host_ns), place=HOST),
     *ON_DEVICE,
     share("device_ratio", "Device", Share("total_device_ns", whole=step_rows.device_ns), place=DEVICE),
 )
@@ -76,7 +75,7 @@ VIEW = View(
     columns=COLUMNS,
     groupings=GROUPINGS,
     order="total_cpu_ns",
-    explain_empty=lambda trace: message("no host event is named as a copy or fill of memory"),
+    explain_empty=lambda trace: message("no host event has the name of a memory copy or fill"),
     native=True,
     reduction=MergedRows(),
 )

@@ -1,5 +1,5 @@
-"""View ``operator_tree``: operators, merged by name, with the details and operators they contain and the device work
-they launch."""
+"""View ``operator_tree``: operators merged by name, and below each the operators and details inside it and the device
+work that it launches."""
 
 from __future__ import annotations
 
@@ -22,9 +22,12 @@ from perfkit_core.views.tables import Groups, group, integers, plain
 
 
 def table(trace: Trace, request: ViewRequest) -> pd.DataFrame:
-    """Return the tree, with :data:`COLUMNS`. Device rows have no host times; rows in parentheses are device work that
-    no operator owns. Device time includes all rows below. The denominator of a ratio is the row above, of a root the
-    sum of the roots (natively of those with the same groupings). Raises UsageError."""
+    """Return the tree, with :data:`COLUMNS`.
+
+    Rows of device work have no host times. Rows with names in parentheses are device work that no operator launched.
+    Times include all rows below. The denominator of a share is the time of the row above. The denominator of a root's
+    share is the sum of all roots (native: of all roots with the same values of the groupings). Raises UsageError.
+    """
     events, names, kinds = entries(trace, request), calls.operator_names(trace), trace.codes("kind")
     below = names.codes[events.row].astype(np.int64) * len(kinds.values) + kinds.codes[events.row]
     key = np.where(events.top == NO_ROW, len(events.tops) + below, events.top)
@@ -42,9 +45,9 @@ def table(trace: Trace, request: ViewRequest) -> pd.DataFrame:
     cells |= dict(groupings.iloc[top[root_of]].reset_index(drop=True))
     cells["calls"] = integers(nodes.calls(), row != NO_ROW)
 
-    whole = np.zeros(len(tree), np.int64)  # index of the denominator of each root
+    root_group = np.zeros(len(tree), np.int64)  # roots of a group have one denominator
     if request.native and len(groupings.columns):
-        whole = np.where(root, group(dict(groupings)).code[np.maximum(top, 0)], 0)
+        root_group = np.where(root, group(dict(groupings)).code[np.maximum(top, 0)], 0)
     on_host = np.arange(len(events.row)) < events.host
     device_known = np.full(len(tree), trace.rows("kind", *schema.DEVICE_WORK).any())
     for side, values, known in (
@@ -52,9 +55,9 @@ def table(trace: Trace, request: ViewRequest) -> pd.DataFrame:
         ("device", events.device_ns, device_known),
     ):
         times = nodes.statistics(values, side)
-        total, sums = times[f"total_{side}_ns"], np.zeros(1 + int(whole.max(initial=0)), np.int64)
-        np.add.at(sums, whole[root], total[root])
-        denominator = np.where(root, sums[whole], total[tree.parent])
+        total, sums = times[f"total_{side}_ns"], np.zeros(1 + int(root_group.max(initial=0)), np.int64)
+        np.add.at(sums, root_group[root], total[root])
+        denominator = np.where(root, sums[root_group], total[tree.parent])
         cells |= {name: integers(each, known) for name, each in times.items()}
         cells[f"{side}_ratio"] = np.where(known, total / np.where(denominator == 0, 1, denominator), np.nan)
     flops = np.where(events.row == NO_ROW, UNKNOWN_FLOPS, trace.ints("flops", UNKNOWN_FLOPS)[events.row])
@@ -69,9 +72,13 @@ def table(trace: Trace, request: ViewRequest) -> pd.DataFrame:
 
 @dataclass(frozen=True, slots=True)
 class Entries:
-    """Entries of the tree; arrays have shape (entries,), the first ``host`` entries are host events. ``above``: entry
-    above (-1: root); ``row``: event (-1: a root that is no event); ``device_ns``: device time of all below; ``top``:
-    row of ``tops`` of each root (-1: no root); ``tops``: name and groupings of the distinct roots."""
+    """Entries of the tree before equal entries are merged. Arrays have shape (entries,).
+
+    ``above`` is the index of the parent entry, -1 for roots. ``row`` is the event row, -1 for a root that stands for
+    unowned device work. ``device_ns`` is the device time including all entries below. ``tops`` has the name and the
+    groupings of the distinct roots, and ``top`` is the index into ``tops``, -1 for other entries. The first ``host``
+    entries are host events.
+    """
 
     above: IntArray
     row: IntArray
@@ -82,21 +89,20 @@ class Entries:
 
 
 def entries(trace: Trace, request: ViewRequest) -> Entries:
-    """Return operators with everything below them, then device work that no operator owns. Raises UsageError.
+    """Return the operators and everything below them, then the device work that no operator launched. Raises
+    UsageError.
 
-    The outermost operators are roots; below are the operators and details they contain, and the device work launched in
-    the innermost of these. Natively (Paddle's Operator Summary) every operator is a root; below are its direct children
-    that are no operators, and the work launched by it or them.
+    The roots are the outermost operators. Below a root are the operators and details inside it. Device work is below
+    the innermost of these events that launched it. In the native tree (Paddle's Operator Summary), every operator is a
+    root, with its direct children that are not operators, and with the device work that it or these children launched.
     """
     counted, parent = chosen(trace, request), trace.ints("parent")
     if request.native:
         root = trace.host & trace.rows("kind", schema.OPERATOR) & counted
-        others = trace.host & trace.rows(
-            "kind", *(schema.NESTED_KINDS - {schema.OPERATOR, schema.RUNTIME, schema.SYNC})
-        )
-        inner = others & (parent != NO_ROW) & root[parent]
+        children = schema.NESTED_KINDS - {schema.OPERATOR, schema.RUNTIME, schema.SYNC}
+        inner = trace.host & trace.rows("kind", *children) & (parent != NO_ROW) & root[parent]
     else:
-        operators = trace.host & trace.rows("kind", *schema.OPERATOR_KINDS) & calls.is_call(trace)
+        operators = trace.operators & calls.is_call(trace)
         root = operators & counted
         root &= ~nesting.lies_in(parent, root)
         details = trace.host & trace.rows("kind", schema.OPERATOR_DETAIL)
@@ -107,13 +113,13 @@ def entries(trace: Trace, request: ViewRequest) -> Entries:
     holder = owner[work] if request.native else nesting.nearest_on_path(parent, shown)[owner[work]]
     kept = (holder != NO_ROW) & shown[holder]
     work, holder, host = work[kept], holder[kept], np.flatnonzero(shown)
-    position = np.full(len(trace) + 1, NO_ROW, np.int64)  # one more item for row -1
+    position = np.full(len(trace) + 1, NO_ROW, np.int64)  # entry of each row; the last item is for row -1
     position[host] = np.arange(len(host))
     roots = group(keys(trace, request, np.flatnonzero(root)))
     top = np.full(len(host), NO_ROW)
     top[np.flatnonzero(root[host])] = roots.code
 
-    # Device work without an operator: a root per reason (and grouping), with the work below it.
+    # Unowned device work is below one root per reason and value of the groupings.
     reasons = unowned(trace, request)
     alone = np.concatenate([np.empty(0, np.int64), *reasons.values()])
     name = np.repeat(np.array(list(reasons), object), [len(rows) for rows in reasons.values()])
@@ -134,15 +140,16 @@ def entries(trace: Trace, request: ViewRequest) -> Entries:
 
 
 def _shares_by_groupings(table: pd.DataFrame, request: ViewRequest) -> pd.DataFrame:
+    """Return a merged native table with the shares of roots recomputed: each group of roots has its own denominator."""
     groupings = [column.name for column in COLUMNS if column.by and column.name in table]
     if not (request.native and groupings):
         return table
     root = table["depth"] == 0
     keys = [table[name].astype("string").fillna("") for name in groupings]
     for side in ("cpu", "device"):
-        total = table[f"total_{side}_ns"].astype("Float64").fillna(0).to_numpy(np.float64)
-        whole = pd.Series(np.where(root, total, 0)).groupby(keys).transform("sum").to_numpy()
-        share = np.where(whole == 0, 0, total / np.where(whole == 0, 1, whole))
+        time = table[f"total_{side}_ns"].astype("Float64").fillna(0).to_numpy(np.float64)
+        sums = pd.Series(np.where(root, time, 0)).groupby(keys).transform("sum").to_numpy()
+        share = np.where(sums == 0, 0, time / np.where(sums == 0, 1, sums))
         known = table[f"{side}_ratio"].notna()
         table[f"{side}_ratio"] = np.where(root & known, share, table[f"{side}_ratio"])
     return table
@@ -155,13 +162,7 @@ COLUMNS: Final = (
     *columns.added_by(GROUPINGS),
     columns.CALLS,
     *columns.CPU,
-    columns.share(
-        "cpu_ratio",
-        "CPU",
-        columns.Share("total_cpu_ns", above=True),
-        place=columns.HOST,
-        description="of the row above",
-    ),
+    columns.share("cpu_ratio", "CPU", columns.Share("total_cpu_ns", above=True), place=columns.HOST),
     *columns.ON_DEVICE,
     columns.share("device_ratio", "Device", columns.Share("total_device_ns", above=True), place=columns.DEVICE),
     columns.FLOPS,
@@ -169,8 +170,8 @@ COLUMNS: Final = (
 
 VIEW = View(
     name="operator_tree",
-    title="What operators are made of",
-    description="operators, below them what they contain, and at the leaves the device work that they launch",
+    title="Operator tree",
+    description="operators, below each the operators and details inside it, and the device work launched there",
     table=table,
     columns=COLUMNS,
     groupings=GROUPINGS,

@@ -79,7 +79,7 @@ COLUMNS: Final = (
 
 VIEW = View(
     name="partition",
-    title="Time of the steps by category",
+    title="Step time by category",
     description="every nanosecond of the steps assigned to exactly one category, computation first",
     table=table,
     columns=COLUMNS,

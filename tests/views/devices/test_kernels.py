@@ -105,7 +105,7 @@ def test_operators_that_only_sound_like_copies_are_none() -> None:
     names = ["lib::copyright", "lib::photocopy_x", "lib::to", "lib::detach"]
     found = trace([host(name, "operator", 100 * i, 10) for i, name in enumerate(names)])
     assert memory_manipulation.table(found, ViewRequest()).empty
-    assert "is named as a copy" in str(memory_manipulation.VIEW.explain_empty(found))
+    assert "name of a memory copy" in str(memory_manipulation.VIEW.explain_empty(found))
 
 
 def test_memory_manipulation_has_shares_of_the_steps() -> None:
