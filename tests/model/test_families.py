@@ -12,7 +12,6 @@ from perfkit_core.operators.names import (
     CANONICAL,
     FAMILIES,
     family,
-    is_canonical,
     is_container,
     native_names,
 )
