@@ -101,7 +101,8 @@ def _worked_in(trace: Trace, rows: IntArray, loading: bool = False) -> BoolArray
     computing = since + np.flatnonzero(work[since:])
     if not loading and loaders[since:].any():
         nested = since + np.flatnonzero((work | loaders)[since:])
-        parent = nesting.nest(_thread_numbers(trace, nested), trace.ints("start_ns")[nested], trace.end_ns[nested])
+        thread, _ = groupby.distinct(_thread_keys(trace, nested), len(nested))
+        parent = nesting.nest(thread, trace.ints("start_ns")[nested], trace.end_ns[nested])
         computing = nested[work[nested] & ~nesting.lies_in(parent, loaders[nested])]
     start = trace.ints("start_ns")[computing]
     first, last = np.searchsorted(start, begin), np.searchsorted(start, end)
@@ -217,7 +218,7 @@ def _forward_roots(trace: Trace, phase: PhaseArray) -> IntArray:
     number, node = sequence[numbered], around[numbered] == _BACKWARD
     made = ~node & np.isin(number, number[node])
     rows = numbered[made][::-1]
-    _, first = groupby.distinct([_thread_numbers(trace, rows), number[made][::-1]], len(rows))
+    _, first = groupby.distinct([*_thread_keys(trace, rows), number[made][::-1]], len(rows))
     makers = rows[first]
     proof = np.zeros(len(trace), np.bool_)
     proof[makers[around[makers] < 0]] = True
@@ -228,8 +229,8 @@ def _forward_roots(trace: Trace, phase: PhaseArray) -> IntArray:
 def _up_to_last_proof(trace: Trace, rows: IntArray, inside: BoolArray, proves: BoolArray) -> IntArray:
     """Return the rows up to the last row that ``proves`` in each run of top-level operators. A row ``inside`` a marked
     event, another thread or another step ends a run."""
-    thread = _thread_numbers(trace, rows)
-    by_thread = groupby.stable_order(thread, int(thread.max(initial=-1)) + 1)
+    thread, first = groupby.distinct(_thread_keys(trace, rows), len(rows))
+    by_thread = groupby.stable_order(thread, len(first))
     order, thread = rows[by_thread], thread[by_thread]
     step = trace.ints("step")[order]
     edge = inside[order] | np.append(True, (thread[1:] != thread[:-1]) | (step[1:] != step[:-1]))
@@ -241,14 +242,5 @@ def _up_to_last_proof(trace: Trace, rows: IntArray, inside: BoolArray, proves: B
     return order[chosen]
 
 
-def _thread_numbers(trace: Trace, rows: IntArray) -> IntArray:
-    """Return the number of each row's (pid, tid), counted from 0, shape (len(rows),)."""
-    process, thread = trace.ints("pid")[rows], _numbered(trace.ints("tid")[rows])
-    if not len(rows) or process.min() == process.max():
-        return thread
-    return _numbered(_numbered(process) * (int(thread.max()) + 1) + thread)
-
-
-def _numbered(values: IntArray) -> IntArray:
-    codes: IntArray = pa.array(values).dictionary_encode().indices.to_numpy().astype(np.int64)
-    return codes
+def _thread_keys(trace: Trace, rows: IntArray) -> list[IntArray]:
+    return [trace.ints(name)[rows] for name in ("pid", "tid")]

@@ -1,8 +1,8 @@
 """The built-in views. The file of a view declares it (``VIEW``): its table, its columns, and how it merges over ranks.
 
-A new view needs its file and a line here (in a plugin: the hook ``perfkit_analyses``). Shared modules:
+A new built-in view needs a file and a line here. A plugin adds views by the hook ``perfkit_analyses``. Shared modules:
 
-- ``select``: counted events, ranks, threads, and the denominators of ratios,
+- ``select``: the events that a request selects, ranks, threads, and the time of the steps,
 - ``grouping``: the key columns of ``--by``, including Python stacks,
 - ``attribution``: owners of device work, and the rules of the frameworks' own tables,
 - ``tables``: tables made of arrays,

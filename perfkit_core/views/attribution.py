@@ -1,9 +1,9 @@
-"""Attribution of device work to host events, and the counting and printing rules of the frameworks' own tables.
+"""Attribution of device work to host events, and the rules by which the frameworks' tables count and print events.
 
-The owner of a device event is the innermost host event around its launch that is no runtime call. ``self`` is the
-device time that an event owns, ``total`` includes the events inside it. Both are sums over streams, as in the
-frameworks' tables, and can exceed the elapsed time. In Paddle's ``summary()`` (``native``) a runtime call counts if a
-host event contains it, and device work if such a call launched it.
+The owner of a device event is the innermost host event around its launch, except runtime calls. Self device time is the
+device time that an event owns. Total device time includes the events inside. Both are sums over streams, as in the
+frameworks' tables, so they can exceed the elapsed time. In Paddle's ``summary()`` (``native``), a runtime call counts
+if a host event contains it. Device work counts if such a call launched it.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from perfkit_core.views.tables import categorical
 
 @once
 def owners(trace: Trace) -> IntArray:
-    """Return the row of the owner of each device event (-1: none, and for host events), shape (rows,)."""
+    """Return the row of each device event's owner, shape (rows,). It is -1 without an owner and for host events."""
     parent, launched_by = trace.ints("parent"), trace.ints("launched_by")
     outside_runtime = nesting.nearest_on_path(parent, ~trace.rows("kind", RUNTIME, SYNC))
     launched = launched_by != NO_ROW
@@ -37,7 +37,8 @@ def owners(trace: Trace) -> IntArray:
 
 @once
 def self_device_ns(trace: Trace, *kinds: str) -> IntArray:
-    """Return the device time that each host event owns, of these kinds (default: all device work), shape (rows,)."""
+    """Return the device time that each host event owns, in ns, shape (rows,). Only device work of the given kinds
+    counts; by default, all device work counts."""
     owner = owners(trace)
     counted = trace.rows("kind", *(kinds or DEVICE_WORK)) & (owner != NO_ROW)
     own = np.zeros(len(trace), np.int64)
@@ -47,12 +48,12 @@ def self_device_ns(trace: Trace, *kinds: str) -> IntArray:
 
 @once
 def total_device_ns(trace: Trace, *kinds: str) -> IntArray:
-    """Return :func:`self_device_ns` including all events inside each event."""
+    """Return the device time that each host event and all events inside it own, in ns, shape (rows,)."""
     return nesting.sum_up(trace.ints("parent"), self_device_ns(trace, *kinds))
 
 
 def native_owners(trace: Trace) -> IntArray:
-    """Return the row of the host event that device work counts for natively, -1 for none, shape (rows,)."""
+    """Return the row of the host event that each device event counts for in Paddle's tables, or -1, shape (rows,)."""
     owner = owners(trace)
     return np.where(_calls(trace)[owner], NO_ROW, owner)
 
@@ -74,7 +75,8 @@ _PARAMETERS: Final = r"^(?P<short>.+?<.*>)\(.*\)"
 
 
 def shapes_as_printed(shapes: pd.Categorical) -> pd.Categorical:
-    """Return input shapes as torch prints them: ``[]`` for an argument that is a list of tensors, and for no shapes."""
+    """Return input shapes as torch prints them. An argument that is a list of tensors, and missing shapes, are printed
+    as ``[]``."""
     short = []
     for text in shapes.categories:
         try:
@@ -91,7 +93,7 @@ def shapes_as_printed(shapes: pd.Categorical) -> pd.Categorical:
 
 
 def short_kernel_names(names: pd.Categorical) -> pd.Categorical:
-    """Return kernel names without the parameters after their template arguments."""
+    """Return kernel names without the parameters that follow the template arguments."""
     texts = pa.array(list(names.categories), pa.string())
     short = pc.coalesce(pc.struct_field(pc.extract_regex(texts, _PARAMETERS), "short"), texts)
     return categorical(names.codes, short.to_pylist())

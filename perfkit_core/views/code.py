@@ -1,10 +1,12 @@
-"""View ``code``: the time of Python code as a tree of frames, the outermost at the root.
+"""View ``code``: the time of Python code as a tree of frames. The outermost frames are the roots.
 
-A frame recorded as an event has the line where its function begins, or where it was when the recording began (torch
-records no other). A frame in the stack of an operator has the line of the call.
+The line of a frame that was recorded as an event is the line where its function begins. If the frame was already
+running when the recording began, torch records the line that was running instead. A frame in an operator's stack has
+the line of the call.
 
-The time of a recorded frame is its duration. If only operators have stacks, it is the time of those operators. Device
-work belongs to the frame that launched it; for a backward pass, that is the line that runs it.
+The time of a recorded frame is its duration. If only operators have stacks, the time of a frame is the time of its
+operators. Device work belongs to the frame that launched it; work of a backward pass belongs to the frame that runs the
+backward pass.
 """
 
 from __future__ import annotations
@@ -35,9 +37,9 @@ _NUMBER: Final = re.compile(r"\(\d+\)(?=: )")
 
 @dataclass(frozen=True, slots=True)
 class Frames:
-    """The frames of a trace as one tree of calls. The keys of ``tree`` index ``names``; its ``node`` of a host event is
-    the frame around it. Calls, and the time with and without the frames below, have shape (nodes,) and contain only
-    counted events: an uncounted node has the time of the counted frames below it."""
+    """The frames of a trace as a tree of calls. The keys of ``tree`` are indexes of ``names``. ``tree.node`` is the
+    frame around each host event. The number of calls, and the times with and without the frames below, have shape
+    (nodes,). They contain only counted events: a frame that is not counted has the time of the counted frames below."""
 
     tree: Tree
     names: list[str]
@@ -47,7 +49,7 @@ class Frames:
 
 
 def table(trace: Trace, request: ViewRequest) -> pd.DataFrame:
-    """Return the frames as a tree, with :data:`COLUMNS`. The denominator of the ratios is the sum of the roots."""
+    """Return the frames as a tree, with :data:`COLUMNS`. Ratios are shares of the sum of the roots."""
     counted = selected(trace, request)
     frames = tree_of_frames(trace, counted) if grouping.is_frame(trace).any() else tree_of_stacks(trace, counted)
     tree, device = frames.tree, np.where(counted, attribution.self_device_ns(trace), 0)
@@ -67,7 +69,7 @@ def table(trace: Trace, request: ViewRequest) -> pd.DataFrame:
 
 
 def tree_of_frames(trace: Trace, counted: BoolArray) -> Frames:
-    """Return the tree and the time of frames recorded as events."""
+    """Return the tree of the frames that were recorded as events."""
     frame = grouping.is_frame(trace)
     rows = np.flatnonzero(frame)
     recorded = trace.codes("name")
@@ -75,12 +77,13 @@ def tree_of_frames(trace: Trace, counted: BoolArray) -> Frames:
     start, end = trace.ints("start_ns")[rows], trace.end_ns[rows]
     above = nesting.nest(threads(trace).code[rows], start, end)
     parent = trace.ints("parent").copy()
-    parent[rows] = np.append(rows, NO_ROW)[above]  # only frames: labels overlap frames without nesting
+    parent[rows] = np.append(rows, NO_ROW)[above]  # the nearest frame, as labels may overlap frames without nesting
     tree = merge(parent, recorded.lookup(code, 0), frame)
     self_ns = np.zeros(len(trace), np.int64)
     self_ns[rows] = nesting.self_times(above, start, end)
-    # Duration of each counted frame less those of the counted ones directly below, so that the sum over a subtree is
-    # its duration, or for an uncounted frame (begun before the chosen steps) that of the counted ones below it.
+    # `rest` is the duration of each counted frame less the durations of the nearest counted frames below. The sum over
+    # a subtree is then the duration of its root. A root that is not counted, as it began before the selected steps, has
+    # the durations of the counted frames below it.
     mine = frame & counted
     rest = np.where(mine, trace.ints("dur_ns"), 0)
     around = nesting.nearest_above(parent, mine)
@@ -91,13 +94,13 @@ def tree_of_frames(trace: Trace, counted: BoolArray) -> Frames:
 
 
 def tree_of_stacks(trace: Trace, counted: BoolArray) -> Frames:
-    """Return the tree of the stacks of operators, with the time of the operators."""
+    """Return the tree of the operators' stacks. The time of a frame is the time of its operators."""
     if not trace.known("stack"):
         nothing = np.empty(0, np.int64)
         return Frames(Tree(nothing, nothing, np.full(len(trace), NO_ROW)), [], nothing, nothing, nothing)
     stack = trace.codes("stack")
     nodes: dict[tuple[int, str], int] = {}
-    leaf = []  # node of the innermost frame of each stack, which its text lists first
+    leaf = []  # node of each stack's innermost frame, which comes first in the text
     for text in stack.values:
         node = NO_ROW
         for name in reversed(text.split(grouping.SEPARATOR)):
@@ -114,7 +117,7 @@ def tree_of_stacks(trace: Trace, counted: BoolArray) -> Frames:
 
 
 def _spread(trace: Trace, tree: Tree, has_node: BoolArray) -> Tree:
-    """Return the tree in which every host event has the node of its nearest ancestor that has one."""
+    """Return the tree in which each host event has the node of its nearest ancestor with a node."""
     nearest = nesting.nearest_on_path(trace.ints("parent"), has_node)
     return Tree(tree.parent, tree.key, np.append(tree.node, NO_ROW)[nearest])
 
@@ -126,7 +129,7 @@ def _distinct(names: list[str]) -> tuple[list[str], IntArray]:
 
 
 def split_names(names: list[str]) -> dict[str, pd.Series]:
-    """Return the columns name, file, line, function; the last three null if a name has no file and line."""
+    """Return the columns name, file, line and function. File, line and function are null if the name lacks them."""
     text = pd.Series(names, dtype="string")
     parts = text.str.extract(_LINE)
     line = pd.to_numeric(parts["line"].fillna(parts["line2"])).astype("Int64")
@@ -137,9 +140,9 @@ def split_names(names: list[str]) -> dict[str, pd.Series]:
 
 
 def running_before(trace: Trace) -> BoolArray:
-    """Return the mask of recorded frames that were running when their recording began, shape (rows,). Such frames come
-    before any frame ends, and their recorded line is the one they were at. A recording begins where a frame begins
-    while no other of the process runs."""
+    """Return the mask of the recorded frames that were running when their recording began, shape (rows,). These frames
+    begin before any frame of the recording ends. A recording of a process begins when a frame begins and no other frame
+    of the process is running."""
     rows = np.flatnonzero(grouping.is_frame(trace))
     mask = np.zeros(len(trace), np.bool_)
     process, _ = groupby.distinct([trace.ints("rank")[rows], trace.ints("pid")[rows]], len(rows))
@@ -153,7 +156,7 @@ def running_before(trace: Trace) -> BoolArray:
 
 
 def frame_names(trace: Trace) -> Codes:
-    """Return the names of all events, without a line for frames that were running when their recording began."""
+    """Return the names of all events. The names of frames that were running when their recording began have no line."""
     names = trace.codes("name")
     code = names.codes + np.where(running_before(trace), len(names.values), 0).astype(np.int32)
     return Codes(code, [*names.values, *(_NUMBER.sub("", name) for name in names.values)])
@@ -165,10 +168,10 @@ COLUMNS: Final = (
     columns.text("file", "File"),
     columns.text("line", "Line"),
     columns.text("function", "Function"),
-    replace(CALLS, description="0 where only the stacks of operators name the frame, or only what it calls counts"),
+    replace(CALLS, description="calls of the frame; 0 if only frames that it calls are counted"),
     replace(CPU[0], own="self_cpu_ns"),
     share("total_cpu_ratio", "Total CPU", Share("total_cpu_ns"), place=HOST, own="self_cpu_ratio"),
-    replace(SELF_CPU, description="without the frames that it calls"),
+    replace(SELF_CPU, description="time without the frames that it calls"),
     share("self_cpu_ratio", "Self CPU", Share("self_cpu_ns", of="total_cpu_ns"), place=HOST),
     replace(ON_DEVICE[0], own="self_device_ns"),
     SELF_DEVICE,
@@ -177,7 +180,7 @@ COLUMNS: Final = (
 VIEW = View(
     name="code",
     title="Code",
-    description="host and device time of Python functions (or calling lines, if only operators have stacks), as a tree",
+    description="host and device time of Python functions as a tree; of calling lines if only operators have stacks",
     table=table,
     columns=COLUMNS,
     order="total_cpu_ns",

@@ -1,7 +1,7 @@
-"""Views ``fluid_events`` and ``fluid_head``: the operator tree of Paddle 1.x's report, and its head.
+"""Views ``fluid_events`` and ``fluid_head``: the operator tree of Paddle 1.x's report, and the head of the report.
 
-Below the outermost operators are their calls: operators, details such as shape inference and computation, copying
-calls. Time is host time plus the time of device work launched inside.
+Below an outermost operator are the operators that it calls, operator details such as shape inference and computation,
+and calls that copy memory. Time is host time plus the time of the device work launched inside.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ def table(trace: Trace, request: ViewRequest) -> pd.DataFrame:
     parent, launched_by = trace.ints("parent"), trace.ints("launched_by")
     launched = np.bincount(launched_by[launches(trace)], minlength=len(trace))
     copies = np.bincount(launched_by[launches(trace, schema.MEMCPY)], minlength=len(trace))
-    copy_calls = (copies > 0) & (copies == launched)  # calls that launched only copies
+    copy_calls = (copies > 0) & (copies == launched)  # calls that launched copies, and no other device work
     events = trace.host & trace.rows("kind", *schema.OPERATOR_KINDS, schema.OPERATOR_DETAIL)
     inside = fluid_overhead.outermost(trace, request) != arrays.NO_ROW
     member = inside & select.selected(trace, request) & ((events & is_call(trace)) | copy_calls)
@@ -70,11 +70,12 @@ def _ratio(part: arrays.IntArray, whole: arrays.IntArray) -> np.ndarray:
 def _labels(
     trace: Trace, member: arrays.BoolArray, copy_calls: arrays.BoolArray, by_thread: bool, by_instance: bool
 ) -> tuple[arrays.IntArray, list[str]]:
-    """Return the key of each event (-1: no member), shape (rows,), and the names that the keys index. Grouped by thread
-    of the outermost member: ``thread0::conv2d``; by instance of outermost members: ``conv2d_0``."""
+    """Return the key of each member (-1 for other events), shape (rows,), and the names that the keys index. Grouped by
+    thread, names begin with the thread of the outermost member: ``thread0::conv2d``. Grouped by instance, names of
+    outermost members are numbered: ``conv2d_0``."""
     rows = np.flatnonzero(member)
     name, kind = trace.codes("name"), trace.codes("copy_kind")
-    # label: name, and for copying calls the direction; `plain` marks all other events
+    # names of calls that copy end with the direction; `plain` marks all other events
     plain = len(kind.values) + 1
     copied = np.full(len(trace), plain, np.int64)
     copies = launches(trace, schema.MEMCPY)
@@ -104,23 +105,23 @@ def _labels(
 
 
 def head(trace: Trace, request: ViewRequest) -> pd.DataFrame:
-    """Return place, framework, steps, time unit, order, whether instances and threads are merged, and the threads."""
+    """Return the settings of the report: place, framework, steps, time unit, order, and grouping, and the threads."""
     select.check_groupings(fluid_overhead.GROUP, request, GROUPINGS)
     by_thread, version = THREAD in request.by, (trace.meta.framework, trace.meta.framework_version)
     select.in_steps(trace, request)  # raises UsageError for a step that was not recorded
     recorded = len(select.step_numbers(trace))
     if not recorded:
-        steps = message("none recorded")
+        steps = message("no steps were recorded")
     elif request.steps is None:
-        steps = message("all {count} recorded, and the time outside them", count=recorded)
+        steps = message("all {count} recorded steps, and the time outside steps", count=recorded)
     else:
         numbers = ", ".join(map(str, sorted(set(request.steps))))
-        steps = message("{steps} of {count} recorded", steps=numbers, count=recorded)
+        steps = message("{steps} of {count} recorded steps", steps=numbers, count=recorded)
     rows: list[tuple[str, str | Text]] = [
         (mark("place"), _place(trace)),
         (mark("framework"), " ".join(filter(None, version)) or message("not recorded")),
         (mark("steps"), steps),
-        (mark("time unit"), message("as each column says; ns in csv and json")),
+        (mark("time unit"), message("unit in the heading of each column; ns in csv and json")),
         (mark("sorted by"), request.sort or str(VIEW.order)),
         (mark("operator instances"), _HOW[INSTANCE in request.by]),
         (mark("threads"), _HOW[by_thread]),
@@ -136,7 +137,7 @@ def head(trace: Trace, request: ViewRequest) -> pd.DataFrame:
 
 
 def _place(trace: Trace) -> Text:
-    """Return CPU, GPU or All, as in Paddle 1.x: the profiled places, not those of the machine."""
+    """Return the profiled places, named as in Paddle 1.x: CPU, GPU or All."""
     codes = trace.codes("device")
     used = np.unique(codes.codes[trace.rows("kind", *schema.DEVICE_WORK) & (codes.codes >= 0)])
     if not len(used):
@@ -152,21 +153,21 @@ COLUMNS: Final = (
     DEPTH,
     NAME,
     CALLS,
-    duration("total_ns", "Total", per_step=True, description="CPU + device"),
+    duration("total_ns", "Total", per_step=True, description="CPU time plus device time"),
     duration("cpu_ns", "CPU", per_step=True, place=HOST),
-    share("cpu_ratio", "CPU", Share("cpu_ns", column="total_ns"), place=HOST, description="of the total of the row"),
+    share("cpu_ratio", "CPU", Share("cpu_ns", column="total_ns"), place=HOST),
     duration("device_ns", "Device", per_step=True, place=DEVICE),
     share("device_ratio", "Device", Share("device_ns", column="total_ns"), place=DEVICE),
-    duration("min_ns", "Min", merge=columns.MIN, of_capture=True, description="of the total of a call"),
+    duration("min_ns", "Min", merge=columns.MIN, of_capture=True, description="smallest total of a call"),
     duration("max_ns", "Max", merge=columns.MAX, of_capture=True),
     duration("avg_ns", "Avg", merge=Average("total_ns")),
-    replace(RATIO, merge=Share("total_ns"), description="of the sum of the outermost rows"),
+    replace(RATIO, merge=Share("total_ns"), description="share of the sum of the outermost rows"),
 )
 
 VIEW = View(
     name="fluid_events",
     title="Event Summary",
-    description="host and device time of the outermost operators and of what they call",
+    description="host and device time of the outermost operators and of the events that they call",
     table=table,
     columns=COLUMNS,
     groupings=GROUPINGS,
@@ -180,7 +181,7 @@ VIEW = View(
 HEAD_VIEW = View(
     name="fluid_head",
     title="Profiling Report",
-    description="what was profiled, and how the tables below are to be read",
+    description="profiled places and steps, units, and grouping of the tables below",
     table=head,
     columns=(columns.words("setting", "Setting"), columns.key("value", "Value")),
     groupings=GROUPINGS,

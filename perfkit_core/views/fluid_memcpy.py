@@ -1,7 +1,7 @@
-"""View ``fluid_memcpy``: memcpy time by mode (asynchronous, synchronous) and direction, also outside of operators.
+"""View ``fluid_memcpy``: memcpy time by mode (asynchronous, synchronous) and direction, inside and outside operators.
 
-The mode follows from the name of the launching call, or of the event that the framework recorded around it
-(``cudaMemcpyAsync``, ``GpuMemcpySync:GPU->CPU``).
+The mode follows from the name of the call that launched the copy, or of an event that the framework recorded around the
+call (``cudaMemcpyAsync``, ``GpuMemcpySync:GPU->CPU``).
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ _NAMES_MODE: Final = "(?i)memcpy_?a?sync"
 
 
 def table(trace: Trace, request: ViewRequest) -> pd.DataFrame:
-    """Return modes with their directions below, with :data:`COLUMNS`. Without operators, the ratio is NA."""
+    """Return the modes with their directions below, with :data:`COLUMNS`. The ratio is NA if there are no operators."""
     rows = np.flatnonzero(select.selected(trace, request) & trace.rows("kind", schema.MEMCPY))
     names, launched_by = trace.codes("name"), trace.ints("launched_by")[rows]
     names_mode = trace.host & names.lookup(arrays.matches(names.values, _NAMES_MODE), False)
@@ -53,7 +53,7 @@ def table(trace: Trace, request: ViewRequest) -> pd.DataFrame:
 
 
 def _finish(table: pd.DataFrame, request: ViewRequest) -> pd.DataFrame:
-    """Return the modes in the order of the view, their directions with the longest first."""
+    """Return the modes in the order of the view. The directions of a mode are sorted by time, the longest first."""
     place = table["name"].map({name: -number for number, name in enumerate(MODES)})
     depth = table["depth"].to_numpy(np.int64)
     weight = np.where(depth == 0, place.fillna(0).to_numpy(np.int64), table["total_ns"].to_numpy(np.int64))
@@ -63,16 +63,16 @@ def _finish(table: pd.DataFrame, request: ViewRequest) -> pd.DataFrame:
 _OF_OPERATORS: Final = columns.Share("total_ns", whole=lambda trace, request, table: total_time(trace, request))
 COLUMNS: Final = (
     columns.DEPTH,
-    replace(columns.NAME, description="mode, below it the directions"),
+    replace(columns.NAME, description="mode or direction"),
     columns.CALLS,
     columns.duration("total_ns", "Total", per_step=True),
-    replace(columns.RATIO, merge=_OF_OPERATORS, description="of the total time of the operators"),
+    replace(columns.RATIO, merge=_OF_OPERATORS, description="share of the total time of the operators"),
 )
 
 VIEW = View(
     name="fluid_memcpy",
     title="Memcpy Summary",
-    description="copies by direction, asynchronous and synchronous ones apart, outside of operators too",
+    description="asynchronous and synchronous copies by direction, inside and outside operators",
     table=table,
     columns=COLUMNS,
     order="total_ns",

@@ -1,9 +1,10 @@
 """View ``fluid_overhead``: computation and framework overhead in operators; and helpers of all ``fluid`` views.
 
-Operator time is the union of the outermost operators of each thread plus the union of the device work launched in them
-on each stream. Computation is computing host events (:func:`computing`) without their runtime calls, kernels, and
-memcpy and memset launched by computing events, all cut to the operators around them. The rest is overhead and never
-negative: dispatch, shape inference, data preparation, launches.
+Operator time is the union of the outermost operators of each thread, plus the union, on each stream, of the device work
+that these operators launched. Computation is the time of host events that compute (:func:`computing`) without their
+runtime calls, of kernels, and of memcpy and memset that such host events launched. Host events are cut to the operator
+around them, so the rest of the operator time is never negative. The rest is framework overhead: dispatch, shape
+inference, data preparation and launches.
 """
 
 from __future__ import annotations
@@ -44,11 +45,11 @@ _NO_ARITHMETIC: Final = frozenset(
      "alias", "diagonal", "copy", "cast", "contiguous", "fill", "arange", "assign", "item", "fetch", "metadata",
      "wait_event", "wait_collective", "collective_call", "accumulate_grad", "optimizer_update"}
 )  # fmt: skip
-"""Canonical names of movement and creation, and names for groups of operators: the operators inside compute."""
+"""Canonical operators that move or create data, or contain other operators, which compute."""
 
 
 def outermost(trace: Trace, request: ViewRequest) -> IntArray:
-    """Return the row of the outermost selected operator around each event (or itself), -1 for none, shape (rows,)."""
+    """Return the row of the outermost selected operator that is or contains each event, or -1, shape (rows,)."""
     chosen = selected(trace, request)
     if chosen.all():
         return calls.outermost(trace)
@@ -56,28 +57,28 @@ def outermost(trace: Trace, request: ViewRequest) -> IntArray:
 
 
 def launches(trace: Trace, *kinds: str) -> IntArray:
-    """Return the rows of device work (of the kinds, default: all) whose launch was recorded."""
+    """Return the rows of the device work whose launch was recorded. By default all kinds of device work count."""
     return np.flatnonzero(trace.rows("kind", *(kinds or DEVICE_WORK)) & (trace.ints("launched_by") != NO_ROW))
 
 
 def direction(copy_kind: str) -> str:
-    """Return a recorded copy kind ("HtoD pinned") in the words of Paddle 1.x ("CPU->GPU")."""
+    """Return the name in Paddle 1.x ("CPU->GPU") of a recorded copy kind ("HtoD pinned")."""
     return DIRECTIONS.get(copy_kind.split(" ")[0], copy_kind) if copy_kind else UNKNOWN_DIRECTION
 
 
 @once
 def thread_numbers(trace: Trace) -> tuple[IntArray, IntArray]:
-    """Return the thread number of each event (-1: on no host thread), by first appearance, and the first row of each
-    thread."""
+    """Return the thread number of each event (-1 outside host threads), and the first row of each thread. Threads are
+    numbered by their first event."""
     every = threads(trace)
     key = np.where(trace.host & trace.rows("kind", *NESTED_KINDS), every.code, -1)
     return groupby.by_appearance(key, len(every))
 
 
 def table(trace: Trace, request: ViewRequest) -> pd.DataFrame:
-    """Return the rows :data:`OVERHEAD`, with :data:`COLUMNS`; no rows without operators. Computation and framework
-    overhead sum to the total exactly. Runtime calls are part of the overhead; their row is left out if none were
-    recorded."""
+    """Return the rows :data:`OVERHEAD`, with :data:`COLUMNS`. There are no rows without operators. Computation and
+    framework overhead sum exactly to the total. Runtime calls are part of the overhead; their row is left out if no
+    runtime calls were recorded."""
     root = outermost(trace, request)
     computes = computing(trace)
     inside = nesting.nearest_on_path(trace.ints("parent"), computes)
@@ -118,7 +119,8 @@ def _launched(trace: Trace, root: IntArray) -> IntArray:
 
 
 def _covered(trace: Trace, root: IntArray, rows: IntArray, around: IntArray | None = None) -> int:
-    """Return the sum over threads of the unions of the rows, each cut to its operator and to the event ``around``."""
+    """Return the sum over threads of the unions of the rows. Each row is cut to its operator and to the event
+    ``around`` it."""
     start, end, thread = (np.empty(len(rows), np.int64) for _ in range(3))
     outer = root if around is None else around
     _cut(rows, trace.ints("start_ns"), trace.end_ns, thread_numbers(trace)[0], root, outer, start, end, thread)
@@ -136,7 +138,6 @@ def _cut(rows, starts, ends, threads, root, around, start, end, thread):  # type
 
 
 def _occupied(trace: Trace, work: IntArray) -> int:
-    """Return the sum over streams of the unions of the device work."""
     device = trace.codes("device").codes[work]
     stream, first = groupby.distinct([trace.ints("rank")[work], device, trace.ints("stream")[work]], len(work))
     start, end = trace.ints("start_ns")[work], trace.end_ns[work]
@@ -145,14 +146,14 @@ def _occupied(trace: Trace, work: IntArray) -> int:
 
 @once
 def computing(trace: Trace) -> BoolArray:
-    """Return the mask of the host events that compute, shape (rows,).
+    """Return the mask of the host events that compute, shape (rows,). All other events dispatch, infer shapes or
+    prepare data. Events that compute may nest, so their union must be taken. They are:
 
-    They do not dispatch, infer shapes or prepare data. They may nest, so take their union.
-
-    - a detail of an operator with such a name (``conv2d compute``, ``conv2d kernel launch``),
-    - the innermost working operator, if no details were recorded in it: its canonical name is arithmetic, or it has no
-      canonical name and is not a leaf. Allocations, copies and views that ``aten::addmm`` calls belong to it.
-    - a leaf: an operator in which no operator and no detail was recorded.
+    - details of operators with names such as ``conv2d compute`` and ``conv2d kernel launch``,
+    - leaves: operators that contain no operators and no details,
+    - innermost working operators without details: operators with the canonical name of arithmetic, and operators
+      without a canonical name that are no leaves. Allocations, copies and views that ``aten::addmm`` calls are part of
+      ``aten::addmm``.
     """
     parent, operators = trace.ints("parent"), trace.operators
     details = trace.host & trace.rows("kind", OPERATOR_DETAIL)
@@ -167,7 +168,7 @@ def computing(trace: Trace) -> BoolArray:
 
 
 def _finish(table: pd.DataFrame, request: ViewRequest) -> pd.DataFrame:
-    """Return the rows in the order of the view, with their share of the first row."""
+    """Return the rows in the order of the view. The ratio is the share of the first row."""
     table = in_order_of(table, "name", OVERHEAD)
     return table.assign(ratio=ratio(table["total_ns"], int(table["total_ns"].iloc[0])))
 
@@ -175,16 +176,16 @@ def _finish(table: pd.DataFrame, request: ViewRequest) -> pd.DataFrame:
 COLUMNS: Final = (
     DEPTH,
     replace(NAME, words=OVERHEAD),
-    duration("total_ns", "Total", per_step=True, description="CPU + device"),
+    duration("total_ns", "Total", per_step=True, description="CPU time plus device time"),
     duration("cpu_ns", "CPU", per_step=True, place=HOST),
     duration("device_ns", "Device", per_step=True, place=DEVICE),
-    replace(RATIO, merge=Share("total_ns"), description="of the total time"),
+    replace(RATIO, merge=Share("total_ns"), description="share of the total time"),
 )
 
 VIEW = View(
     name="fluid_overhead",
     title="Overhead Summary",
-    description="computation and framework overhead in the operators, on the host and of the device work they launched",
+    description="computation and framework overhead of operators, on the host and in the device work they launched",
     table=table,
     columns=COLUMNS,
     explain_empty=lambda trace: message("no operators were recorded"),

@@ -1,4 +1,4 @@
-"""Groupings (``--by``): the key columns of the chosen events, including Python stacks."""
+"""Groupings (``--by``): the key columns of the selected events, including Python stacks."""
 
 from __future__ import annotations
 
@@ -16,6 +16,7 @@ from perfkit_core.model.schema import ANNOTATION, BACKWARD, FORWARD, NESTED_KIND
 from perfkit_core.model.trace import Trace
 from perfkit_core.plugins.contracts import ViewRequest, split_grouping
 from perfkit_core.views.operators import calls
+from perfkit_core.views.select import check_groupings
 from perfkit_core.views.tables import categorical, texts, texts_at
 
 SEPARATOR: Final = ";"
@@ -32,13 +33,11 @@ def keys(
     known: Sequence[str],
     own: Mapping[str, tuple[str, Key]] | None = None,
 ) -> dict[str, Any]:
-    """Return column name → values of the ``rows`` for each requested grouping. ``own``: groupings that a view defines
-    itself, with column and key. Raises UsageError for a grouping not in ``known``."""
+    """Return the key columns of ``rows`` for the requested groupings, by column name. ``own`` has the groupings that a
+    view defines itself, with column and key function. Raises UsageError for a grouping that is not in ``known``."""
     columns, meaning = {}, {**_KEYS, **(_NATIVE_KEYS if request.native else {}), **(own or {})}
-    for item in request.by:
-        name, argument = split_grouping(item)
-        if name not in known or name not in meaning:
-            raise UsageError(f"this view cannot be grouped by {name!r}", f"known: {', '.join(known) or 'none'}")
+    check_groupings("this view", request, [name for name in known if name in meaning])
+    for name, argument in map(split_grouping, request.by):
         column, key = meaning[name]
         columns[column] = key(trace, rows, argument)
     return columns
@@ -49,19 +48,19 @@ def is_frame(trace: Trace) -> BoolArray:
 
 
 def called(frame: str) -> str:
-    """Return the name of a frame without object addresses, so that methods of different objects are one."""
+    """Return the name of a frame without object addresses, so that a method has one name for all objects."""
     return _ADDRESS.sub("", frame)
 
 
 def stacks(trace: Trace, rows: IntArray) -> pd.Categorical:
-    """Return the Python stack of each row, recorded with it or made of the frames around it, without addresses.
-    Innermost frame first, separated by ``;``; null if no frame was recorded. Shape (len(rows),)."""
+    """Return the Python stack of each row without addresses, shape (len(rows),). It is the recorded stack, or consists
+    of the frames around the row. Frames are separated by ``;``, innermost first. It is null without frames."""
     recorded = as_recorded(trace, rows)
     return categorical(recorded.codes, [called(text) for text in recorded.categories])
 
 
 def as_recorded(trace: Trace, rows: IntArray) -> pd.Categorical:
-    """Return :func:`stacks` with addresses."""
+    """Return the same as :func:`stacks`, but with addresses."""
     recorded = trace.codes("stack")
     if (recorded.codes[rows] >= 0).any():
         return innermost(texts(recorded, rows), None)
@@ -74,7 +73,7 @@ def innermost(stack: pd.Categorical, count: int | None) -> pd.Categorical:
 
 
 def around(trace: Trace, rows: IntArray, member: BoolArray, outermost_first: bool = False) -> pd.Categorical:
-    """Return the names of the ``member`` events around each row, separated by ``;``; null for none. Shape
+    """Return the names of the ``member`` events around each row, separated by ``;``, or null if there are none. Shape
     (len(rows),)."""
     names = trace.codes("name")
     tree = trees.merge(trace.ints("parent"), names.codes.astype(np.int64), member)
@@ -87,11 +86,11 @@ def around(trace: Trace, rows: IntArray, member: BoolArray, outermost_first: boo
 
 
 def forward_stacks(trace: Trace, rows: IntArray) -> pd.Categorical:
-    """Return :func:`as_recorded` with the stacks of backward operators replaced, as in torch's tables. torch gives a
-    backward node, and all that it calls, the stack of the first event outside of backward with the same sequence
-    number, or none. That event must have begun before the node's own operator."""
+    """Return the stacks of torch's tables: :func:`as_recorded` with the stacks of backward operators replaced. Torch
+    assigns to a backward node, and to all operators in it, the stack of the first event outside backward nodes with the
+    same sequence number, or no stack."""
     parent, names, sequence = trace.ints("parent"), trace.codes("name"), trace.ints("sequence")
-    # the caller of a backward node is named after it: evaluate_function: XBackward calls XBackward
+    # the caller's name ends with the name of the node: evaluate_function: XBackward calls XBackward
     backward = np.flatnonzero(trace.host & trace.rows("phase", BACKWARD) & (parent != NO_ROW))
     width = len(names.values)
     pairs, inverse = np.unique(
@@ -131,7 +130,9 @@ def _stack(of: Callable[[Trace, IntArray], pd.Categorical]) -> Key:
         if argument is None:
             return of(trace, rows)
         if not argument.isdigit() or not int(argument):
-            raise UsageError(f"not a number of frames: {argument!r}", "write --by stack=5 for the five innermost")
+            raise UsageError(
+                f"not a number of frames: {argument!r}", "write --by stack=5 for the five innermost frames"
+            )
         return innermost(of(trace, rows), int(argument))
 
     return key

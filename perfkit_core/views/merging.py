@@ -21,13 +21,13 @@ from perfkit_core.plugins.contracts import MergedRows, Reduction, View, ViewRequ
 from perfkit_core.views.tables import Groups, group, integers, rounded_division, stacked
 
 _DEPTH: Final = "depth"
-# A reduced rank: its table, and the denominators of its shares.
+# Keys of a reduced rank: its table, and the denominators of its shares by column.
 _TABLE: Final = "table"
 _WHOLES: Final = "wholes"
 
 
 def reduction(view: View) -> Reduction:
-    """Return how a view is computed rank by rank; the default lists the rows of each rank."""
+    """Return the functions that compute a view rank by rank. By default, the rows of all ranks are listed."""
     if isinstance(view.reduction, Reduction):
         return view.reduction
     listed = _listed(view.table)
@@ -43,7 +43,6 @@ def reduction(view: View) -> Reduction:
 
 
 def _merged(view: View, how: MergedRows) -> Reduction:
-    """Return the reduction that merges rows: a rank is reduced to its table and the denominators of its shares."""
     columns = (*view.columns, *how.columns)
 
     def reduce(trace: Trace, request: ViewRequest) -> dict[str, Any]:
@@ -71,7 +70,8 @@ def _merged(view: View, how: MergedRows) -> Reduction:
 
 
 def _listed(table: Callable[[Trace, ViewRequest], pd.DataFrame]) -> Reduction:
-    """Return the reduction that lists the rows of all ranks, with a leading column rank if there is none."""
+    """Return the reduction that lists the rows of all ranks. If the table has no column ``rank``, it is inserted
+    first."""
 
     def reduce(trace: Trace, request: ViewRequest) -> pd.DataFrame:
         rows = table(trace, request)
@@ -90,9 +90,9 @@ def merge_tables(
     weight: Sequence[str] = (),
     wholes: Mapping[str, int] | None = None,
 ) -> pd.DataFrame:
-    """Return the tables merged into one. Rows of equal path (of equal key, without a column depth) become one row, in
-    order of first appearance. ``weight``: columns that order the siblings of a tree; ``wholes``: denominators by
-    column, summed over the ranks."""
+    """Return the merged table. Rows with equal keys become one row, in the order of their first rows; in a tree, rows
+    with equal paths become one row. ``weight`` has the columns that order the siblings of a tree. ``wholes`` has the
+    denominators by column, summed over the ranks."""
     rows = stacked(tables)
     if rows.empty:
         return rows
@@ -113,7 +113,7 @@ def merge_tables(
         elif rule != APART and not isinstance(rule, Share):
             result[name] = _merged_numbers(rows, name, rule, groups)
     for name, rule in rules.items():
-        if isinstance(rule, Share):  # after the sums that it divides
+        if isinstance(rule, Share):  # needs the merged sums
             result[name] = _merged_share(rows, result, name, rule, tree, (wholes or {}).get(name))
     if _DEPTH in rows:
         keys = [result[each].astype("Int64").fillna(-1).to_numpy(np.int64) for each in reversed(weight)]
@@ -124,9 +124,9 @@ def merge_tables(
 
 
 def _merged_numbers(rows: pd.DataFrame, name: str, rule: Any, groups: Groups) -> Any:
-    """Return a sum, average or extreme of each merged row, NA if no rank has a value."""
+    """Return the sum, average or extreme of each merged row, or NA if no rank has a value."""
     calls, known_calls = _numbers(rows["calls"] if "calls" in rows else pd.Series(1, index=rows.index))
-    # without a number of calls, the row is one item per rank: its total is also its average and extremes
+    # a row without a number of calls counts as one call: its total is also its average and its extremes
     single = groups.sum(known_calls) == 0
     numbers, known = _numbers(rows[name])
     if rule == SUM:
@@ -148,12 +148,13 @@ def _merged_numbers(rows: pd.DataFrame, name: str, rule: Any, groups: Groups) ->
 def _merged_share(
     rows: pd.DataFrame, table: pd.DataFrame, name: str, share: Share, tree: trees.Tree, whole_ns: int | None
 ) -> Any:
-    """Return the shares of ``table`` (merged from ``rows``) from its sums; NA if no rank has a value."""
+    """Return the shares of the merged ``table``, computed from its sums, NA if no rank has a value. ``rows`` are the
+    rows before the merge."""
     before = rows[name]
     if share.part is not None:
         part = _numbers(table[share.part])[0]
     else:
-        # exact below 2^51, as the roundings of the division and its inverse sum to less than 0.5
+        # exact below 2^51, as the rounding errors of the division and the product sum to less than 0.5
         parts = before.astype("Float64").fillna(0).to_numpy(np.float64) * _numbers(rows[str(share.column)])[0]
         part = np.zeros(len(table), np.int64)
         np.add.at(part, tree.node, np.rint(parts).astype(np.int64))
@@ -174,6 +175,6 @@ def _merged_share(
 
 
 def _numbers(values: pd.Series[Any]) -> tuple[IntArray, BoolArray]:
-    """Return integers (0 where unknown) and the mask of the known ones."""
+    """Return integers (0 if unknown) and the mask of the known values."""
     known = values.notna().to_numpy(np.bool_)
     return values.where(known, 0).to_numpy(np.int64), known

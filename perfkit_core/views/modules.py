@@ -1,7 +1,8 @@
 """View ``modules``: the cost of each layer of the model as a tree, with a row for events in no layer.
 
-Host time is that of a layer's operators with their calls, without (self) or with (total) the layers below, so the roots
-sum to the time of all outermost operators. Device work belongs to the layer that launched it.
+The host time of a layer is the time of its operators and of all events inside them. Self time excludes the layers
+below, total time includes them. The roots sum to the time of all outermost operators. Device work belongs to the layer
+that launched it.
 """
 
 from __future__ import annotations
@@ -26,7 +27,7 @@ from perfkit_core.plugins.contracts import MergedRows, View, ViewRequest
 from perfkit_core.views.grouping import keys
 from perfkit_core.views.memory.events import memory_events
 from perfkit_core.views.operators.calls import on_device
-from perfkit_core.views.select import in_steps, selected
+from perfkit_core.views.select import check_groupings, in_steps, selected
 from perfkit_core.views.tables import group, integers, ratio, rounded_division
 
 GROUPINGS: Final = ("phase", "step", "rank")
@@ -37,17 +38,17 @@ _SUMMED: Final = {
     "bytes": ("total_allocated_bytes", "self_allocated_bytes"),
     "flops": ("flops", "self_flops"),
 }
-"""What is counted → its columns with and without the layers below."""
+"""The columns of each quantity that is summed: with and without the layers below."""
 _INSTANCE: Final = re.compile(r"_\d+$")
-"""Number of a layer among those of its class, in frameworks that write one."""
+"""The number that some frameworks append to the class name of a layer."""
 _UNKNOWN: Final = np.iinfo(np.int64).min
 
 
 @dataclass(frozen=True, slots=True)
 class ModuleTree:
-    """The layers of a model. Parallel lists, one item per layer, parents first. ``module`` as in the column; ``name``:
-    its own part; ``parent`` (-1: none). ``architectures``: the models that the handler stored; ``path``: path of a
-    layer in them."""
+    """The layers of a model, parents first. Each list has one item per layer: ``module`` is the value of the column,
+    ``name`` the last part of the module path, ``parent`` the number of the parent (-1 if none), and ``path`` the path
+    of the layer in ``architectures``, the models that the handler stored."""
 
     module: list[str]
     name: list[str]
@@ -60,19 +61,20 @@ class ModuleTree:
         return len(self.module)
 
     def nodes(self, trace: Trace) -> IntArray:
-        """Return the layer of each event, -1 for none, shape (rows,)."""
+        """Return the number of each event's layer, or -1, shape (rows,)."""
         position = {module: number for number, module in enumerate(self.module)}
         column = trace.codes("module")
         return column.lookup(np.array([position.get(value, NO_ROW) for value in column.values], np.int64), NO_ROW)
 
     def stored(self) -> list[architecture.Layer | None]:
-        """Return the stored Layer of each layer, and None for the events in no layer."""
+        """Return the stored Layer of each layer, None if there is none. The last item, for no layer, is None."""
         layers = {layer.path: layer for model in self.architectures for layer in model.layers}
         return [*(layers.get(path) for path in self.path), None]
 
 
 def module_tree(trace: Trace) -> ModuleTree:
-    """Return the layers in the labels of calls and in the stored models, else those of the module column."""
+    """Return the layers of the labels and of the stored models. Without labels, return the layers of the column
+    ``module``."""
     labels = [label for name in trace.codes("name").values if (label := parse_module_label(name))]
     if labels:
         models = architecture.from_meta(trace.meta)
@@ -85,7 +87,7 @@ def module_tree(trace: Trace) -> ModuleTree:
         for path, module, above in zip(paths, modules, parent.tolist(), strict=True):
             names.append(path.removeprefix(paths[above] if above != NO_ROW else "").strip(".") or module)
         return ModuleTree(modules, names, [classes[path] for path in paths], parent, paths, models)
-    # paths that were put together from the calls around; a call in which only other calls were seen is a layer, too
+    # Paths were joined from the enclosing calls. A prefix is a layer, even if no event has this path.
     column = trace.codes("module")
     calls = [column.values[code].split(CALL_SEPARATOR) for code in np.unique(column.codes[column.codes >= 0])]
     prefixes = {CALL_SEPARATOR.join(parts[: length + 1]) for parts in calls for length in range(len(parts))}
@@ -98,9 +100,9 @@ def module_tree(trace: Trace) -> ModuleTree:
 
 @dataclass(frozen=True, slots=True)
 class Counts:
-    """The contribution of each event to its layer. ``node``: layer of each event (-1: none); ``counted``: mask of
-    events that contribute; ``values``: contributions, all of shape (rows,). ``recorded``: names of the recorded
-    values."""
+    """The contribution of each event to its layer. ``node`` is the number of the layer (-1 if none), ``counted`` the
+    mask of the events that contribute, and ``values`` has the contributions by name. All arrays have shape (rows,).
+    ``recorded`` has the names of the values that were recorded."""
 
     node: IntArray
     counted: BoolArray
@@ -115,7 +117,7 @@ def event_counts(trace: Trace, request: ViewRequest, tree: ModuleTree) -> Counts
     operator = selected(trace, replace(request, device=None)) & in_device
     operator &= trace.host & trace.rows("kind", *schema.OPERATOR_KINDS)
     inside = nesting.nearest_on_path(parent, operator) != NO_ROW
-    inside_or_none = np.append(inside, False)  # the last item is for row -1
+    inside_or_none = np.append(inside, False)  # the last item is for the row reference -1
 
     of_layer = in_request & trace.host & (node != NO_ROW)
     labels = labelled(trace)
@@ -124,7 +126,7 @@ def event_counts(trace: Trace, request: ViewRequest, tree: ModuleTree) -> Counts
     else:
         call, mark = of_layer & trace.rows("kind", schema.FORWARD), np.zeros(len(trace), np.bool_)
 
-    # with a filter on names or kinds, only the work and memory of the selected operators counts
+    # if names or kinds are filtered, only device work and memory of the selected operators count
     filtered = request.pattern is not None or request.kind is not None
     work = trace.rows("kind", *schema.DEVICE_WORK) & in_device & in_request
     allocating = in_request & in_device
@@ -162,9 +164,9 @@ def event_counts(trace: Trace, request: ViewRequest, tree: ModuleTree) -> Counts
 
 
 def _flops_of_calls(tree: ModuleTree) -> tuple[IntArray, IntArray, BoolArray]:
-    """Return the FLOPs of one call of each layer without those below, forward and backward, and the mask of the known
-    ones. Both passes are those stored by the handler, as torch counts no FLOPs of the backward pass of a convolution. 0
-    where unknown. Shape (layers + 1,), the last item for no layer."""
+    """Return each layer's FLOPs per call, without the layers below, of the forward and the backward pass (0 if
+    unknown), and the mask of the layers with known FLOPs. The shape is (layers + 1,); the last item is for no layer.
+    The FLOPs are those that the handler stored: torch does not count the backward pass of convolutions."""
     layers = tree.stored()
     calls = np.array([layer.calls or 0 if layer else 0 for layer in layers], np.int64)
     forward = np.array([layer.flops or 0 if layer else 0 for layer in layers], np.int64)
@@ -174,10 +176,10 @@ def _flops_of_calls(tree: ModuleTree) -> tuple[IntArray, IntArray, BoolArray]:
 
 
 def table(trace: Trace, request: ViewRequest) -> pd.DataFrame:
-    """Return the layers as a tree, with :data:`COLUMNS`; unknown is NA. Grouped: a root per group with its layers
-    below."""
-    keys(trace, request, np.empty(0, np.int64), GROUPINGS)  # raises UsageError for an unknown grouping
-    selected(trace, request)  # and for steps and patterns that mean nothing
+    """Return the layers as a tree, with :data:`COLUMNS`. Unknown numbers are NA. With groupings, each group has a root
+    with its layers below."""
+    check_groupings("modules", request, GROUPINGS)
+    selected(trace, request)  # raises UsageError for invalid steps and patterns
     tree = module_tree(trace)
     if not len(tree):
         return pd.DataFrame(columns=_ORDER)
@@ -201,7 +203,7 @@ def table(trace: Trace, request: ViewRequest) -> pd.DataFrame:
 
 
 def _layers(tree: ModuleTree, counts: Counts, rows: IntArray) -> pd.DataFrame:
-    """Return the rows of the tree for these events, siblings by cost, events in no layer last."""
+    """Return the tree of the layers of these events, with siblings sorted by cost, and events in no layer last."""
     parent = np.append(tree.parent, NO_ROW)
     node = np.where(counts.node[rows] == NO_ROW, len(tree), counts.node[rows])
     own = {name: groupby.sums(node, len(parent), values[rows]) for name, values in counts.values.items()}
@@ -219,7 +221,7 @@ def _layers(tree: ModuleTree, counts: Counts, rows: IntArray) -> pd.DataFrame:
             cells[itself] = integers(values, known)
         elif name == "occurrence":
             cells[name] = nesting.sum_up(parent, values)
-        else:  # calls, which what is in no layer has not
+        else:  # a number of calls, which is NA for events in no layer
             known[-1] = False
             cells[name] = integers(values, known)
     layers = tree.stored()
@@ -235,7 +237,7 @@ def _layers(tree: ModuleTree, counts: Counts, rows: IntArray) -> pd.DataFrame:
 
 
 def _below_root(values: dict[Any, Any], layers: pd.DataFrame) -> pd.DataFrame:
-    """Return the layers of one group below a root named after the group."""
+    """Return the layers of a group, below a root with the name of the group."""
     names = []
     for grouping, value in values.items():
         shown = value if grouping == "phase" else f"{grouping} {value}"
@@ -251,7 +253,8 @@ def _below_root(values: dict[Any, Any], layers: pd.DataFrame) -> pd.DataFrame:
 
 
 def _finish(table: pd.DataFrame, request: ViewRequest) -> pd.DataFrame:
-    """Return the layers by device time (host time without any), events in no layer last. Groups keep their order."""
+    """Return the layers sorted by device time (by host time, if there is no device time), with events in no layer last.
+    Groups keep their order."""
     weight = table["total_device_ns"].fillna(0).to_numpy(np.int64)
     if not weight.any():
         weight = table["total_cpu_ns"].fillna(0).to_numpy(np.int64)
@@ -267,12 +270,10 @@ COLUMNS: Final = (
     replace(NAME, description="last part of the path"),
     *columns.added_by(GROUPINGS),
     columns.text("class", "Class", merge=FIRST),
-    replace(CALLS, description="forward"),
+    replace(CALLS, description="forward calls"),
     columns.count("backward_calls", "Backward calls", exact=True, per_step=True),
-    columns.duration(
-        "call_ns", "Call", per_step=True, description="forward calls from start to end, with everything inside"
-    ),
-    replace(CPU[0], own="self_cpu_ns", description="of operators, with the layers below"),
+    columns.duration("call_ns", "Call", per_step=True, description="duration of the forward calls"),
+    replace(CPU[0], own="self_cpu_ns", description="host time of operators, including the layers below"),
     share("total_cpu_ratio", "Total CPU", Share("total_cpu_ns"), place=HOST, own="self_cpu_ratio"),
     columns.SELF_CPU,
     share("self_cpu_ratio", "Self CPU", Share("self_cpu_ns", of="total_cpu_ns"), place=HOST),
@@ -280,17 +281,15 @@ COLUMNS: Final = (
     share("total_device_ratio", "Total device", Share("total_device_ns"), place=DEVICE, own="self_device_ratio"),
     columns.SELF_DEVICE,
     share("self_device_ratio", "Self device", Share("self_device_ns", of="total_device_ns"), place=DEVICE),
-    columns.count(
-        "parameters", "Parameters", merge=FIRST, own="self_parameters", description="elements, with all below"
-    ),
+    columns.count("parameters", "Parameters", merge=FIRST, own="self_parameters"),
     columns.count("self_parameters", "Self parameters", merge=FIRST),
-    columns.size("parameter_bytes", "Parameter", merge=FIRST, description="with all below"),
-    replace(FLOPS, own="self_flops", description="with all below"),
+    columns.size("parameter_bytes", "Parameter", merge=FIRST, description="size including the layers below"),
+    replace(FLOPS, own="self_flops", description="FLOPs including the layers below"),
     columns.operations("self_flops", "Self FLOPs", per_step=True),
     columns.size("total_allocated_bytes", "Total allocated", per_step=True, own="self_allocated_bytes"),
     columns.size("self_allocated_bytes", "Self allocated", per_step=True),
-    columns.count("occurrence", "Operators", per_step=True, description="outermost operators, with all below"),
-    columns.description("module", "Module", merge=FIRST, description="the path; none for what is in no layer"),
+    columns.count("occurrence", "Operators", per_step=True, description="number of outermost operators"),
+    columns.description("module", "Module", merge=FIRST, description="module path; null for events in no layer"),
 )
 _ORDER: Final = [column.name for column in COLUMNS if not column.by]
 
@@ -302,7 +301,7 @@ VIEW = View(
     columns=COLUMNS,
     groupings=GROUPINGS,
     explain_empty=lambda trace: message(
-        "no calls of layers were recorded: label them with annotate(model), or record Python stacks"
+        "no calls of layers were recorded: label the layers with annotate(model), or record Python stacks"
     ),
     reduction=MergedRows(finish=_finish),
 )

@@ -1,4 +1,4 @@
-"""Selection: counted events, ranks, threads, and the denominators of ratios."""
+"""Selection: the events that a request selects, ranks, threads, and the time of the steps."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from perfkit_core.algorithms.arrays import BoolArray, IntArray, matches
 from perfkit_core.errors import UsageError
 from perfkit_core.model.schema import STEP
 from perfkit_core.model.trace import Trace, once
-from perfkit_core.plugins.contracts import ViewRequest
+from perfkit_core.plugins.contracts import ViewRequest, split_grouping
 
 THREAD_KEY = ("rank", "pid", "tid")
 """Columns that identify a thread."""
@@ -21,18 +21,20 @@ _LATEST, _EARLIEST = np.iinfo(np.int64).max, np.iinfo(np.int64).min
 
 
 def check_groupings(view: str, request: ViewRequest, known: Sequence[str]) -> None:
-    unknown = sorted(set(request.by) - set(known))
-    if unknown:
-        raise UsageError(f"{view} cannot be grouped by {unknown[0]!r}", f"known: {', '.join(known)}")
+    """Raise UsageError if the request has a grouping that is not in ``known``."""
+    for name, _ in map(split_grouping, request.by):
+        if name not in known:
+            raise UsageError(f"{view} cannot be grouped by {name!r}", f"known groupings: {', '.join(known) or 'none'}")
 
 
 def selected(trace: Trace, request: ViewRequest) -> BoolArray:
-    """Return the mask of events of the requested steps that match every pattern, shape (rows,). Raises UsageError."""
+    """Return the mask of the events that are in the requested steps and match all patterns, shape (rows,). Raises
+    UsageError."""
     return in_steps(trace, request) & accounted(trace, request)
 
 
 def accounted(trace: Trace, request: ViewRequest) -> BoolArray:
-    """Return the mask of events of all steps that match the patterns of the request. Raises UsageError."""
+    """Return the mask of the events that match all patterns of the request, in any step. Raises UsageError."""
     mask = _matching(trace, "name", request.pattern) & _matching(trace, "device", request.device)
     if request.kind is not None:
         mask &= _matching(trace, "kind", request.kind) | _matching(trace, "category", request.kind)
@@ -54,8 +56,8 @@ def marked(trace: Trace, rows: IntArray) -> BoolArray:
 
 
 def in_steps(trace: Trace, request: ViewRequest) -> BoolArray:
-    """Return the mask of events of the requested steps, or of all. Raises UsageError for a step that was not
-    recorded."""
+    """Return the mask of the events in the requested steps. If the request names no steps, all events are selected.
+    Raises UsageError for a step that was not recorded."""
     if request.steps is None:
         return np.ones(len(trace), np.bool_)
     recorded = step_numbers(trace)
@@ -68,14 +70,14 @@ def in_steps(trace: Trace, request: ViewRequest) -> BoolArray:
 
 @once
 def step_numbers(trace: Trace) -> tuple[int, ...]:
-    """Return the numbers of the completely recorded steps, ascending."""
+    """Return the sorted numbers of the steps that were completely recorded."""
     return tuple(np.unique(trace.ints("step")[trace.host & trace.rows("kind", STEP)]).tolist())
 
 
 @dataclass(frozen=True, slots=True)
 class Threads:
-    """Threads of a trace, ordered by rank, process and thread; device work has numbers too. ``code``: number of the
-    thread of each event, shape (rows,); ``first``: its first row, shape (threads,)."""
+    """The threads of a trace, sorted by rank, process and thread. ``code`` has the thread number of each event, shape
+    (rows,); device work also has a number. ``first`` has the first row of each thread, shape (threads,)."""
 
     code: IntArray
     first: IntArray
@@ -90,7 +92,7 @@ def threads(trace: Trace) -> Threads:
 
 
 def rank_codes(trace: Trace) -> tuple[IntArray, int]:
-    """Return a group number for the rank of each event (one for unknown ranks), and the number of groups."""
+    """Return the group number of each event's rank, and the number of groups. Unknown ranks form one group."""
     code, distinct = _ranks(trace)
     return code, len(distinct)
 
@@ -106,7 +108,7 @@ def _ranks(trace: Trace) -> tuple[IntArray, IntArray]:
 
 
 def rows_of_rank(trace: Trace, rank: int) -> IntArray | slice:
-    """Return an index of the rows of a rank (-1: unknown), in order."""
+    """Return an index of a rank's rows, in order. Rank -1 is unknown."""
     distinct, order, bounds = _rows_by_rank(trace)
     at = int(np.searchsorted(distinct, rank))
     if at == len(distinct) or distinct[at] != rank:
@@ -116,7 +118,8 @@ def rows_of_rank(trace: Trace, rank: int) -> IntArray | slice:
 
 @once
 def _rows_by_rank(trace: Trace) -> tuple[IntArray, IntArray, IntArray]:
-    """Return the ranks, the rows sorted by rank (none for a single rank), and the bounds of each rank in these."""
+    """Return the ranks, the rows sorted by rank (empty for a single rank), and the bounds of the ranks in the sorted
+    rows."""
     code, count = rank_codes(trace)
     order = groupby.stable_order(code, count) if count > 1 else np.empty(0, np.int64)
     bounds = np.append(0, np.cumsum(np.bincount(code, minlength=count)))
@@ -124,7 +127,7 @@ def _rows_by_rank(trace: Trace) -> tuple[IntArray, IntArray, IntArray]:
 
 
 def since_first_event(trace: Trace, rows: IntArray) -> IntArray:
-    """Return start_ns of the rows since the first event of their rank, shape (len(rows),)."""
+    """Return the start of each row as the time since the first event of its rank, in ns, shape (len(rows),)."""
     rank, count = rank_codes(trace)
     start = trace.ints("start_ns")
     first = groupby.extremes(rank, count, start)[0]
@@ -133,8 +136,8 @@ def since_first_event(trace: Trace, rows: IntArray) -> IntArray:
 
 
 def span(trace: Trace, chosen: BoolArray) -> intervals.Intervals:
-    """Return the union of the chosen steps; without steps, the range from the first start to the last end of the chosen
-    events. The events should be of one rank, as clocks differ between ranks."""
+    """Return the union of the chosen steps. Without chosen steps, return the range from the first start to the last end
+    of the chosen events. The events should belong to one rank, as the clocks of ranks differ."""
     start, end = trace.ints("start_ns"), trace.end_ns
     steps = chosen & trace.rows("kind", STEP) & trace.host
     if steps.any():
@@ -145,8 +148,8 @@ def span(trace: Trace, chosen: BoolArray) -> intervals.Intervals:
 
 
 def spans(trace: Trace, chosen: BoolArray) -> tuple[IntArray, IntArray, IntArray]:
-    """Return the intervals whose union is the :func:`span` of each rank: number of the rank, start and end of each
-    interval."""
+    """Return intervals whose union is the :func:`span` of each rank: the number of the rank, the start and the end of
+    each interval."""
     rank, count = rank_codes(trace)
     rows = np.flatnonzero(chosen & trace.rows("kind", STEP) & trace.host)
     without = np.ones(count, np.bool_)
@@ -168,7 +171,8 @@ def span_ns(trace: Trace, chosen: BoolArray) -> int:
 
 
 def union_ns(trace: Trace, chosen: BoolArray) -> int:
-    """Return the time covered by the chosen events: the union within each rank (clocks differ), summed over ranks."""
+    """Return the time that the chosen events cover: the union within each rank, summed over ranks, in ns. Events of
+    different ranks are not united, as the clocks of ranks differ."""
     rank, count = rank_codes(trace)
     start, end = trace.ints("start_ns")[chosen], trace.end_ns[chosen]
     return int(intervals.union_length_by(rank[chosen], count, start, end).sum())

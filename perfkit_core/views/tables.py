@@ -16,8 +16,8 @@ from perfkit_core.algorithms.arrays import BoolArray, Codes, IntArray
 
 @dataclass(frozen=True, slots=True)
 class Groups:
-    """Rows grouped by their keys. ``keys``: one row per group, in order of first appearance; ``code``: group of each
-    row, shape (rows,). All results have shape (groups,)."""
+    """Rows grouped by keys. ``keys`` has one row per group, in the order of the groups' first rows. ``code`` has the
+    number of each row's group, shape (rows,). All methods return arrays of shape (groups,)."""
 
     keys: pd.DataFrame
     code: IntArray
@@ -32,11 +32,11 @@ class Groups:
         return groupby.sums(self.code, len(self), values)
 
     def known_sum(self, values: IntArray, known: BoolArray) -> pd.arrays.IntegerArray:
-        """Return the sums of the known values; NA if none is known."""
+        """Return the sums of the known values, or NA if no value is known."""
         return integers(self.sum(np.where(known, values, 0)), self.sum(known) > 0)
 
     def statistics(self, values: IntArray, prefix: str) -> dict[str, IntArray]:
-        """Return the columns total_{prefix}_ns, avg_… (to the nearest integer), min_… and max_…."""
+        """Return the columns ``total_{prefix}_ns``, ``avg_…``, ``min_…`` and ``max_…``."""
         total = self.sum(values)
         smallest, largest = groupby.extremes(self.code, len(self), values)
         numbers = {"total": total, "avg": rounded_division(total, self.calls()), "min": smallest, "max": largest}
@@ -44,7 +44,7 @@ class Groups:
 
 
 def group(keys: Mapping[str, Any]) -> Groups:
-    """Return the groups of rows with equal ``keys`` (columns of one length); missing is a separate key."""
+    """Return the groups of rows with equal ``keys``, which are columns of the same length. Missing keys are equal."""
     count = len(next(iter(keys.values()))) if keys else 0
     code, first = groupby.distinct(keys.values(), count)
     values = {
@@ -55,12 +55,13 @@ def group(keys: Mapping[str, Any]) -> Groups:
 
 
 def integers(values: npt.NDArray[Any], known: BoolArray) -> pd.arrays.IntegerArray:
-    """Return Int64 values with NA where not ``known``."""
+    """Return Int64 values. Values that are not ``known`` are NA."""
     return pd.arrays.IntegerArray(values.astype(np.int64), ~np.asarray(known, np.bool_))
 
 
 def rounded_division(total: npt.ArrayLike, count: npt.ArrayLike) -> npt.NDArray[np.int64]:
-    """Return total / count to the nearest integer, in integer arithmetic; 0 where count is 0. The shapes broadcast."""
+    """Return total / count, rounded to the nearest integer, in integer arithmetic. The result is 0 if count is 0. The
+    shapes are broadcast."""
     number = np.asarray(count, np.int64)
     safe = np.maximum(number, 1)
     quotient: npt.NDArray[np.int64] = (2 * np.asarray(total, np.int64) + safe) // (2 * safe)
@@ -68,28 +69,28 @@ def rounded_division(total: npt.ArrayLike, count: npt.ArrayLike) -> npt.NDArray[
 
 
 def lower_median(values: pd.Series[int]) -> int | None:
-    """Return the median of the known values, the lower middle one of an even number; None without values."""
+    """Return the median of the known values, or None. Of an even number of values, return the lower middle value."""
     known = np.sort(values.dropna().to_numpy(np.int64))
     return int(known[(len(known) - 1) // 2]) if len(known) else None
 
 
 def ratio(part: npt.ArrayLike, whole: int) -> npt.NDArray[np.float64]:
-    """Return part / whole, 0 if whole is 0."""
+    """Return part / whole, or 0 if whole is 0."""
     return np.asarray(part, np.float64) / whole if whole else np.zeros(np.shape(part))
 
 
 def texts(codes: Codes, rows: npt.NDArray[Any]) -> pd.Categorical:
-    """Return a text column of the rows as a categorical that shares the distinct values; null is NaN."""
+    """Return the texts of ``rows`` as a categorical that shares the distinct values. Null becomes NaN."""
     return pd.Categorical.from_codes(codes.codes[rows], categories=pd.Index(codes.values, dtype=object))
 
 
 def texts_at(codes: Codes, rows: IntArray) -> pd.Categorical:
-    """Return :func:`texts` of rows that may be -1: null there."""
+    """Return the same as :func:`texts`, but rows may be -1, for null."""
     return texts(Codes(np.append(codes.codes, -1), codes.values), rows)
 
 
 def categorical(codes: npt.NDArray[Any], names: Sequence[str]) -> pd.Categorical:
-    """Return a text column of ``codes`` (-1: null) into ``names``, which may contain duplicates."""
+    """Return a text column. ``codes`` are indexes of ``names``, which may contain duplicates, or -1 for null."""
     values = list(dict.fromkeys(names))
     position = {text: code for code, text in enumerate(values)}
     table = np.array([*(position[text] for text in names), -1], np.int64)
@@ -97,8 +98,7 @@ def categorical(codes: npt.NDArray[Any], names: Sequence[str]) -> pd.Categorical
 
 
 def plain(table: pd.DataFrame) -> pd.DataFrame:
-    """Turn categoricals into plain text, so that a table is independent of its trace and can be joined; missing is
-    NA."""
+    """Replace categoricals by plain texts, so that the table does not depend on its trace. Missing texts become NA."""
     for name in table.columns:
         if isinstance(table[name].dtype, pd.CategoricalDtype):
             values = table[name].astype(object)
@@ -107,17 +107,17 @@ def plain(table: pd.DataFrame) -> pd.DataFrame:
 
 
 def in_order_of(table: pd.DataFrame, name: str, order: Iterable[str]) -> pd.DataFrame:
-    """Return the rows sorted by the position of their column ``name`` in ``order``."""
+    """Return the rows sorted by the position of the column ``name`` in ``order``."""
     place = {value: number for number, value in enumerate(order)}
     return table.sort_values(name, key=lambda values: values.map(place), kind="stable", ignore_index=True)
 
 
 def stacked(tables: Sequence[pd.DataFrame]) -> pd.DataFrame:
-    """Return the rows of all tables, in order, with the columns of all, in the order of the first."""
+    """Return the concatenation of the tables, with the columns of all tables."""
     parts = [table for table in tables if len(table)] or list(tables[:1])
     if not parts:
         return pd.DataFrame()
-    types: dict[Any, Any] = {}  # one type per column, nullable if it is in any table
+    types: dict[Any, Any] = {}  # the common type of each column, nullable if one table has a nullable type
     for table in parts:
         for name, kind in table.dtypes.items():
             both = (types.setdefault(name, kind), kind)
@@ -129,11 +129,11 @@ def stacked(tables: Sequence[pd.DataFrame]) -> pd.DataFrame:
     for number, table in enumerate(parts):
         other = [name for name, kind in table.dtypes.items() if types[name] != kind]
         if other:
-            parts[number] = table.copy(deep=False)  # DataFrame.astype would copy all columns
+            parts[number] = table.copy(deep=False)  # copies only changed columns, unlike DataFrame.astype
             for name in other:
                 parts[number][name] = table[name].astype(types[name])
     result = pd.concat(parts, ignore_index=True)
     for name in result.columns:
-        if result[name].dtype == object:  # missing text is NA in all tables
+        if result[name].dtype == object:  # missing texts are NA in all tables
             result[name] = result[name].where(result[name].notna(), pd.NA)
     return result

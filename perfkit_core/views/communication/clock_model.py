@@ -1,11 +1,12 @@
-"""Clock offsets of the ranks, their bounds, and drift, from the collectives that ranks share.
+"""Clock offsets of the ranks, their bounds, and drift, computed from the collectives that ranks share.
 
-A collective ends on all ranks at nearly the same time. Ranks connected by collectives, directly or through others, are
-set on the clock of the lowest of them. Ranks without a connection (data-parallel groups of different pipeline stages)
-have a clock per part; so have ranks that agree with each other and contradict the rest.
+A collective ends on all ranks at nearly the same time. Ranks are connected if they share collectives, directly or
+through other ranks. The lowest of the connected ranks is their reference. Groups of ranks without a connection
+(data-parallel groups of different pipeline stages) have different references. So have ranks that agree with each other,
+but contradict all other ranks.
 
-An offset is the median difference of the ends, limited to its bounds: no rank leaves a collective before its last rank
-has begun it. A drift is corrected if the ends show it; otherwise the offset is constant.
+An offset is the median difference of the ends, limited to bounds: no rank leaves a collective before the last rank has
+started it. A drift is corrected if the ends show a drift; otherwise the offset is constant.
 """
 
 from __future__ import annotations
@@ -21,31 +22,32 @@ from perfkit_core.algorithms.arrays import IntArray
 from perfkit_core.views.communication.instances import UNMATCHED
 
 SYNCHRONOUS: Final = ("all_reduce", "all_gather", "reduce_scatter", "all_to_all", "barrier")
-"""Collectives that no rank can leave before the last one has arrived."""
+"""Collectives that no rank can leave before the last rank has arrived."""
 
 MOST_CROSSING_NS: Final = 10**6
-"""Largest crossing of the bounds; above it they are not of the same collective, or not of such a clock."""
+"""Largest accepted crossing of the bounds: how far the earliest offset exceeds the latest. If it is larger, the matched
+collectives differ, or the offset is not constant."""
 
 MOST_DRIFT_PPM: Final = 500
-"""Largest rate at which systems slew a clock (adjtime); a faster drift is not corrected."""
+"""Largest rate at which systems slew a clock (adjtime). A faster drift is not corrected."""
 
 _FASTEST_DRIFT_PPM: Final = 10_000
-"""No clock is off by 1 %; a faster change is no drift."""
+"""No clock is wrong by 1 %. A faster change is no drift."""
 
 FOR_A_DRIFT: Final = 9
-"""Minimum number of collectives for a drift: three at the start and three at the end."""
+"""Minimum number of collectives to measure a drift: its first and last third have three collectives each."""
 
 _LEAST_SPAN_NS: Final = 10**9
-"""Over a shorter time the ends scatter more than clocks drift."""
+"""Minimum time to measure a drift. Over a shorter time, the ends scatter more than clocks drift."""
 
 _CLEAR: Final = 10
-"""Minimum ratio of the drift over the recording to the scatter of the ends."""
+"""Minimum ratio of the total drift over the recording to the scatter of the ends."""
 
 _LEAST_SCATTER_NS: Final = 1000
-"""Some profilers round times to a microsecond."""
+"""Minimum scatter of the ends, as some profilers round times to a microsecond."""
 
 _MOST_ROUNDS: Final = 32
-"""Maximum number of reference clocks tried; each round takes as long as the first, and jobs have few bad clocks."""
+"""Maximum number of rounds with different references. All rounds take equally long, and jobs have few bad clocks."""
 
 COLUMNS: Final = {
     "reference_rank": "Int64", "offset_ns": "Int64", "earliest_ns": "Int64", "latest_ns": "Int64", "matched": "int64",
@@ -63,18 +65,20 @@ _Rows = dict[int, dict[str, Any]]
 
 
 def clock_offsets(collectives: pd.DataFrame, ranks: Iterable[int] = ()) -> pd.DataFrame:
-    """Return one row per rank, from matched collectives and for ``ranks`` that may have none:
+    """Return one row per rank, for all ranks of the matched ``collectives`` and for ``ranks``. The columns are:
 
-    ``reference_rank`` (the lowest rank connected to it without contradiction; NA: none), ``offset_ns`` (its clock less
-    that of the reference; NA: unknown), the bounds ``earliest_ns`` and ``latest_ns``, ``matched`` (collectives),
-    ``residual_ns`` and ``max_residual_ns`` (median and largest difference of the ends after alignment), ``drift_ppm``
-    (how much faster it runs; NA: too few collectives, or too close together).
-
-    ``rate``: gain of the clock per its own time if the drift is corrected, else 0; offset and bounds are then those of
-    ``moment_ns`` on its clock, the end of its first shared collective, and ``constant_ns`` is the offset without a rate
-    (NA: unknown). ``numbered``: all were matched by the library's numbers; ``may_drift``: the bounds cross by no more
-    than clocks drift; ``too_fast``: an even drift too fast to be corrected; ``contradicts``: the lowest rank whose
-    clock contradicts it.
+    - ``reference_rank``: the lowest rank that is connected with the rank and does not contradict it, NA if none.
+    - ``offset_ns``: the rank's clock less the reference's clock, NA if unknown. ``earliest_ns`` and ``latest_ns`` are
+      its bounds.
+    - ``matched``: the number of shared collectives. ``numbered``: all of them were matched by the library's numbers.
+    - ``residual_ns`` and ``max_residual_ns``: the median and the largest difference of the ends after alignment.
+    - ``drift_ppm``: how much faster the clock runs, NA if the collectives are too few or too close together.
+    - ``rate``: the gain of the clock per unit of its time if the drift is corrected, else 0. With a drift, offset and
+      bounds hold at ``moment_ns`` on the rank's clock, the end of the first shared collective. ``constant_ns`` is the
+      offset without drift, NA if unknown.
+    - ``may_drift``: a drift that is slow enough could explain the crossing of the bounds. ``too_fast``: the drift is
+      even, but too fast to be corrected.
+    - ``contradicts``: an earlier reference whose clock contradicts the rank's clock, NA if none.
     """
     synchronous = collectives["collective"].isin(SYNCHRONOUS) & (collectives["match"] != UNMATCHED)
     usable = collectives[synchronous & (collectives["of_ranks"] > 1)]
@@ -85,8 +89,9 @@ def clock_offsets(collectives: pd.DataFrame, ranks: Iterable[int] = ()) -> pd.Da
     rows: _Rows = {}
     alone: set[int] = set()
     left = _several(usable)
-    # The next round compares ranks that contradict their reference, or are reached only through one that does, with
-    # the lowest of themselves. Ranks that agree with no other are compared with a group that agrees.
+    # Ranks that contradict their reference, or are connected with it only through a rank that does, are left for the
+    # next round: the lowest of them is the next reference. A rank that agrees with no other rank is never a reference
+    # again, and is compared with a group of ranks that agree.
     for _ in range(_MOST_ROUNDS):
         references = _references(left, alone)
         if not references:
@@ -115,8 +120,8 @@ def _several(usable: pd.DataFrame) -> pd.DataFrame:
 
 
 def _references(usable: pd.DataFrame, alone: Collection[int]) -> dict[int, int]:
-    """Return for each rank the lowest rank connected to it, directly or not, excluding those in ``alone``. Ranks
-    connected only to excluded ones are left out."""
+    """Return the reference of each rank: the lowest connected rank that is not in ``alone``. A rank is left out if all
+    ranks connected with it are in ``alone``."""
     tied = usable.assign(first=usable.groupby("match")["rank"].transform("min"))[["rank", "first"]].drop_duplicates()
     above: dict[int, int] = {rank: rank for rank in tied["rank"].tolist()}
 
@@ -135,7 +140,8 @@ def _references(usable: pd.DataFrame, alone: Collection[int]) -> dict[int, int]:
 
 
 def _spread(usable: pd.DataFrame, references: Mapping[int, int]) -> _Rows:
-    """Yield the rows of the references, then of ranks that share a collective with aligned ones, until none is left."""
+    """Return the rows of the references and of all ranks connected with them. Ranks that share a collective with
+    aligned ranks are aligned first."""
     begun = usable["rank"].isin(set(references.values()))
     shared = usable["rank"][begun].value_counts()
     rows: _Rows = {
@@ -164,7 +170,7 @@ def _spread(usable: pd.DataFrame, references: Mapping[int, int]) -> _Rows:
 
 @dataclass(frozen=True, slots=True)
 class _Fit:
-    """An offset, its bounds, and the absolute distance of each end from it, shape (collectives,)."""
+    """An offset, its bounds, and the residuals: the absolute distance of each end from the offset."""
 
     offset_ns: int
     earliest_ns: int
@@ -177,17 +183,18 @@ class _Fit:
 
     @property
     def known_ns(self) -> int | None:
-        """Return the offset, None if the bounds contradict each other."""
+        """The offset, or None if the bounds contradict each other."""
         return self.offset_ns if self.crossing_ns <= MOST_CROSSING_NS else None
 
 
 def clock(mine: pd.DataFrame) -> dict[str, object]:
-    """Return the row of a rank in :func:`clock_offsets` from the collectives it shares with aligned ranks: ``start``
-    and ``end`` on its own clock; ``reference`` (end), ``first_end`` and ``latest_start`` on the reference clock."""
+    """Return the row of a rank in :func:`clock_offsets`. ``mine`` has the collectives that the rank shares with aligned
+    ranks: ``start`` and ``end`` on the rank's clock, and the median end ``reference``, ``first_end`` and
+    ``latest_start`` of the aligned ranks on the reference's clock."""
     ends, time = mine["end"].to_numpy(), mine["reference"].to_numpy()
     difference, moment = ends - time, int(ends.min())
     drift: float | None = None
-    if len(time) >= FOR_A_DRIFT:  # from the medians of the first and last third of the collectives
+    if len(time) >= FOR_A_DRIFT:  # compare the first and the last third of the collectives
         order, third = np.argsort(time), len(time) // 3
         first, last = order[:third], order[-third:]
         elapsed = median(time[last]) - median(time[first])
@@ -196,9 +203,9 @@ def clock(mine: pd.DataFrame) -> dict[str, object]:
     constant, rate, too_fast = _fit(mine, 0.0, moment), 0.0, False
     fit = constant
     if drift is not None and abs(drift) * 1e6 <= _FASTEST_DRIFT_PPM:
-        own = drift / (1 + drift)  # relative to its own time
+        own = drift / (1 + drift)  # relative to the rank's clock
         without = _fit(mine, own, moment)
-        # A drift is real if it clearly exceeds the scatter, or if the bounds contradict each other without it.
+        # A drift is real if it clearly exceeds the scatter, or if the bounds contradict each other without a drift.
         scatter = max(median(without.residuals), _LEAST_SCATTER_NS)
         clear = abs(drift) * int(np.ptp(time)) >= _CLEAR * scatter and without.crossing_ns <= constant.crossing_ns
         even = clear or without.crossing_ns <= MOST_CROSSING_NS < constant.crossing_ns
@@ -234,19 +241,19 @@ def _fit(mine: pd.DataFrame, rate: float, moment: int) -> _Fit:
 
 
 def gained_ns(rate: float, moment_ns: int, time: IntArray) -> IntArray:
-    """Return the gain of a clock since a moment, at times on that clock; exactly 0 without a rate."""
+    """Return the gain of a clock since ``moment_ns`` at times on this clock. It is exactly 0 if the rate is 0."""
     gained: IntArray = np.rint(rate * (time - moment_ns)).astype(np.int64)
     return gained
 
 
 def median(values: IntArray) -> int:
-    """Return the exact median, the upper middle value of an even number."""
+    """Return the median; of an even number of values, the upper middle value."""
     return int(np.sort(values)[len(values) // 2])
 
 
 def ahead_ns(clocks: pd.DataFrame, rank: IntArray, time: IntArray) -> IntArray:
-    """Return how far clocks (of :func:`clock_offsets`) are ahead of their references at times on these clocks, shape
-    (len(time),); 0 for ranks without an offset."""
+    """Return how far the clock of each rank (:func:`clock_offsets`) is ahead of its reference, shape (len(time),).
+    ``time`` is on the rank's clock. The result is 0 for ranks without an offset."""
     distinct, code = np.unique(rank, return_inverse=True)
     known = clocks[clocks["offset_ns"].notna()].reindex(distinct)
     ahead: IntArray = known["offset_ns"].fillna(0).to_numpy(np.int64)[code]
@@ -257,13 +264,13 @@ def ahead_ns(clocks: pd.DataFrame, rank: IntArray, time: IntArray) -> IntArray:
 
 
 def crossing_ns(clocks: pd.DataFrame) -> pd.Series[int]:
-    """Return how far the bounds of each clock contradict each other, the uncertainty of its offset."""
+    """Return how far the bounds of each clock contradict each other. This is the uncertainty of the offset."""
     return (clocks["earliest_ns"] - clocks["latest_ns"]).clip(lower=0).fillna(0).astype("int64")
 
 
 def meetings(collectives: pd.DataFrame, clocks: pd.DataFrame) -> pd.Series[int]:
-    """Return the group of aligned ranks (clocks of :func:`clock_offsets`) that meet in collectives, by the rows of
-    matched synchronous collectives in which several such ranks meet."""
+    """Return the number of the meeting for each row of ``collectives`` that belongs to a meeting. A meeting is a
+    matched synchronous collective on several ranks with a common reference (``clocks`` of :func:`clock_offsets`)."""
     reference = collectives["rank"].map(clocks["reference_rank"].where(clocks["offset_ns"].notna()))
     synchronous = collectives["collective"].isin(SYNCHRONOUS) & (collectives["match"] != UNMATCHED)
     usable = synchronous & reference.notna()

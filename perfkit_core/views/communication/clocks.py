@@ -1,7 +1,7 @@
-"""View ``clocks``: offset of each rank's clock from its reference rank (positive: ahead); and alignment of a trace.
+"""View ``clocks``: the offset of each rank's clock from the clock of its reference rank; and the alignment of a trace.
 
-Offsets come from shared collectives (``clock_model``). If ranks are not all connected there are several clocks;
-alignment uses the one with most ranks.
+A positive offset means that the clock is ahead. Offsets are computed from shared collectives (``clock_model``). If some
+ranks are not connected, there are several reference ranks; the alignment uses the reference with the most ranks.
 """
 
 from __future__ import annotations
@@ -13,7 +13,6 @@ import numpy as np
 import pandas as pd
 import pyarrow as pa
 
-from perfkit_core.errors import UsageError
 from perfkit_core.language.messages import Message, Sentence, message
 from perfkit_core.model.columns import MAX, RANK, Column, count, duration, text
 from perfkit_core.model.meta import Finding
@@ -21,6 +20,7 @@ from perfkit_core.model.trace import Trace
 from perfkit_core.plugins.contracts import Reduction, View, ViewRequest
 from perfkit_core.views.communication import instances
 from perfkit_core.views.communication.clock_model import FOR_A_DRIFT, MOST_DRIFT_PPM, ahead_ns, clock_offsets
+from perfkit_core.views.select import check_groupings
 
 _ORDER: Final = ("reference_rank", "offset_ns", "earliest_ns", "latest_ns", "drift_ppm", "matched", "unmatched",
                  "residual_ns", "max_residual_ns", "note")  # fmt: skip
@@ -28,13 +28,12 @@ _UNTIED: Final = message("no collectives were recorded that could align the cloc
 
 
 def table(trace: Trace, request: ViewRequest) -> pd.DataFrame:
-    """Return one row per rank, with :data:`COLUMNS`. NA: unknown."""
+    """Return one row per rank, with :data:`COLUMNS`. Unknown numbers are NA."""
     return merge(instances.reduce_each(trace, request), request)
 
 
 def merge(partials: Sequence[instances.Partial], request: ViewRequest) -> pd.DataFrame:
-    if request.by:
-        raise UsageError(f"{VIEW.name} cannot be grouped by {request.by[0]!r}", "it has a row for each rank")
+    check_groupings("clocks", request, ())
     collectives = instances.all_collectives(partials)
     clocks = clock_offsets(collectives, instances.all_ranks(partials))
     clocks = clocks if len(clocks) > 1 and len(collectives) else clocks.iloc[:0]
@@ -47,54 +46,54 @@ def merge(partials: Sequence[instances.Partial], request: ViewRequest) -> pd.Dat
 
 
 def _note(rank: int, row: Mapping[Any, Any]) -> Message | None:
-    """Return why a rank has no offset, or a limitation of its offset."""
+    """Return why a rank has no offset, or what limits its offset."""
     unknown = pd.isna(row["offset_ns"])
     if not row["matched"]:
-        return message("it shares no collective in which ranks wait for each other with a rank whose clock is known")
+        return message("no shared collective, in which ranks wait for each other, connects it with a reference rank")
     if row["too_fast"]:
-        return message("its clock drifts by more than {most} ppm, the most that is corrected", most=MOST_DRIFT_PPM)
+        return message("its clock drifts by more than {most} ppm, so the drift is not corrected", most=MOST_DRIFT_PPM)
     if unknown and row["may_drift"] and pd.isna(row["drift_ppm"]):
         return message(
-            "its clock may drift: measuring that needs {count} collectives, with a second or more between the first "
-            "third of them and the last",
+            "its clock may drift: a measurement of the drift needs {count} collectives, with a second or more between "
+            "the first third and the last third of the collectives",
             count=FOR_A_DRIFT,
         )
     if unknown and row["may_drift"]:
         return message("its clock drifts too unevenly for an offset")
     if unknown and row["numbered"]:
         return message(
-            "collectives of the same number contradict each other: they are of different runs, or a clock was set"
+            "collectives of the same number contradict each other: they belong to different runs, or a clock was set"
         )
     if unknown:
-        return message("collectives matched by order contradict each other: parts are missing")
+        return message("collectives matched by order contradict each other: some collectives were not recorded")
     if row["rate"]:
-        return message("its drift is corrected: the offset is that at the end of the first collective it shares")
+        return message("its drift is corrected: the offset holds at the end of the first shared collective")
     if pd.notna(row["contradicts"]):
         return message(
-            "its collectives contradict those of rank {rank}: it is compared with ranks that agree with it",
+            "its clock contradicts the clock of rank {rank}: it is compared with ranks that agree with it",
             rank=row["contradicts"],
         )
-    return message("the others are compared with this one") if row["reference_rank"] == rank else None
+    return message("reference: other ranks are compared with this rank") if row["reference_rank"] == rank else None
 
 
 COLUMNS: Final = (
     RANK,
-    text("reference_rank", "Reference rank", description="what its clock is compared with"),
+    text("reference_rank", "Reference rank", description="rank whose clock is the reference"),
     duration("offset_ns", "Offset"),
-    duration("earliest_ns", "Earliest", description="the offset lies between this and the latest"),
-    duration("latest_ns", "Latest"),
+    duration("earliest_ns", "Earliest", description="lower bound of the offset"),
+    duration("latest_ns", "Latest", description="upper bound of the offset"),
     Column("drift_ppm", "Drift ppm"),
-    count("matched", "Matched", description="collectives that the offset is from"),
-    count("unmatched", "Unmatched", description="collectives of no other rank"),
-    duration("residual_ns", "Residual", description="remaining distance of the ends"),
+    count("matched", "Matched", description="collectives that the offset is computed from"),
+    count("unmatched", "Unmatched", description="collectives that no other rank recorded"),
+    duration("residual_ns", "Residual", description="median difference of the ends after alignment"),
     duration("max_residual_ns", "Max residual", merge=MAX, of_capture=True),
-    text("note", "Note", description="why there is no offset, or its moment"),
+    text("note", "Note", description="why the offset is unknown, or what limits it"),
 )
 
 VIEW = View(
     name="clocks",
     title="Clocks of the ranks",
-    description="offset of the clock of each rank from that of the first rank it is linked to by collectives",
+    description="offset of each rank's clock from the clock of its reference rank, measured at shared collectives",
     table=table,
     columns=COLUMNS,
     explain_empty=lambda trace: instances.needs_several_ranks(len(trace.meta.ranks), _UNTIED),
@@ -104,14 +103,14 @@ VIEW = View(
 )
 
 _LEAST_NS: Final = 500
-"""Smaller offsets are not reported, as the ends of collectives do not resolve them."""
+"""Smaller offsets are not reported, as the ends of collectives scatter more."""
 _MOST_LISTED: Final = 8
 
 
 def aligned(trace: Trace) -> Trace:
-    """Return the trace with all ranks on one clock, with findings that say so. Starts are shifted by the offset of the
-    rank's clock; if a drift is corrected, durations and self times change too. A rank without an offset to the common
-    clock keeps its times."""
+    """Return the trace with the clocks of all ranks aligned, and findings about the alignment. Starts are shifted by
+    the offset of the rank's clock. If a drift is corrected, durations and self times change too. A rank that is not
+    connected with the common reference keeps its times."""
     partials = instances.reduce_each(trace, ViewRequest())
     clocks = clock_offsets(instances.all_collectives(partials), instances.all_ranks(partials))
     known = clocks[clocks["offset_ns"].notna()]
@@ -119,9 +118,8 @@ def aligned(trace: Trace) -> Trace:
         text = message("nothing to align: no collectives of several ranks were recorded")
         return trace.with_findings(Finding("clocks-not-aligned", text))
     ranks, size = np.unique(known["reference_rank"].to_numpy(np.int64), return_counts=True)
-    common = known[
-        known["reference_rank"] == ranks[size.argmax()]
-    ]  # of equally large parts, the one with the lowest rank
+    # argmax returns the first maximum: of equally large groups, the group with the lowest reference
+    common = known[known["reference_rank"] == ranks[size.argmax()]]
 
     rank, recorded, dur = trace.ints("rank"), trace.ints("start_ns"), trace.ints("dur_ns")
     start = recorded - ahead_ns(common, rank, recorded)
@@ -131,7 +129,7 @@ def aligned(trace: Trace) -> Trace:
         passed = end - ahead_ns(common, rank, end) - start
         own = trace.ints("self_ns")
         gained = np.rint((passed - dur) * (own / np.maximum(dur, 1))).astype(np.int64)
-        moved = moved.with_ints(dur_ns=passed, self_ns=np.where(own < 0, own, own + gained))  # negative: unknown
+        moved = moved.with_ints(dur_ns=passed, self_ns=np.where(own < 0, own, own + gained))  # negative if unknown
         dur = passed
     window = (int(start.min()), int((start + dur).max())) if len(start) else None
     return moved.with_meta(window_ns=window).with_findings(*_findings(clocks, known, common))
@@ -149,9 +147,9 @@ def _findings(clocks: pd.DataFrame, known: pd.DataFrame, common: pd.DataFrame) -
         elif ahead >= _LEAST_NS:
             others = message("were up to {ahead:ns} ahead", ahead=ahead)
         else:
-            others = message("agreed with it")
+            others = message("agreed with this clock")
         text = message(
-            "clocks are set to that of rank {rank}, by common collectives: the others {others}",
+            "clocks are aligned with the clock of rank {rank} at shared collectives: the other clocks {others}",
             rank=reference, others=others,
         )  # fmt: skip
         yield Finding("clocks-aligned", text)
@@ -164,8 +162,8 @@ def _findings(clocks: pd.DataFrame, known: pd.DataFrame, common: pd.DataFrame) -
         yield Finding("clocks-not-aligned", text)
     if elsewhere:
         text = message(
-            "{elsewhere} of {count} ranks keep their times: {ranks}: collectives link their clocks to other ranks, "
-                "not to rank {reference} (reference_rank of --view clocks)",
+            "{elsewhere} of {count} ranks keep their times ({ranks}): collectives connect their clocks with other "
+                "ranks, not with rank {reference} (see reference_rank in --view clocks)",
             elsewhere=len(elsewhere), count=len(clocks), ranks=_listed(elsewhere), reference=reference,
         )  # fmt: skip
         yield Finding("clocks-not-aligned", text)

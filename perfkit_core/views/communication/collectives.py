@@ -1,8 +1,8 @@
 """View ``collectives``: sizes, bandwidths and algorithms of collectives by group and size class.
 
-Bandwidths are those of nccl-tests: algorithm bandwidth is size over time, bus bandwidth corrects it by the load of each
-link (``bus_factors``). Times include the wait for the last rank; ``transfer`` starts when it has arrived, and needs the
-recordings of all ranks of the group.
+Bandwidths are defined as in nccl-tests. The algorithm bandwidth is the size divided by the time. The bus bandwidth is
+the algorithm bandwidth times a factor for the load of each link (``bus_factors``). Times include the wait for the last
+rank. The transfer time starts when the last rank has arrived; it needs the recordings of all ranks of the group.
 """
 
 from __future__ import annotations
@@ -81,9 +81,10 @@ _WHOLE: Final = ("broadcast", "reduce", "send", "recv")
 
 
 def bus_factors(collective: pd.Series[str], group_size: pd.Series[int]) -> npt.NDArray[np.float64]:
-    """Return bus bandwidth over algorithm bandwidth, the share of a message on each link, shape (rows,). NaN if the
-    collective or group size is unknown, and for a group of one, which moves nothing. Factors of nccl-tests
-    (doc/PERFORMANCE.md, "Bus Bandwidth") for n ranks. Its sizes are those of the larger buffer of a rank."""
+    """Return the bus bandwidth divided by the algorithm bandwidth: the share of a message on each link, shape (rows,).
+    It is NaN if the collective or the group size is unknown, or if the group has one rank and transfers no data. The
+    factors are those of nccl-tests (doc/PERFORMANCE.md, "Bus Bandwidth") for n ranks, where the size of a message is
+    the larger buffer of a rank."""
     n = group_size.astype("Float64").to_numpy(np.float64, na_value=np.nan)
     with np.errstate(invalid="ignore", divide="ignore"):
         others = np.where(n > 1, (n - 1) / n, np.nan)
@@ -98,8 +99,8 @@ _UNITS: Final = ("B", "KiB", "MiB", "GiB", "TiB")
 
 
 def size_class(size: pd.Series[int]) -> pd.Series[str]:
-    """Return the powers of two around each size: ``4 to 8 MiB`` contains sizes from 4 MiB (inclusive) to 8 MiB
-    (exclusive); None if unknown."""
+    """Return the powers of two around each size, or None if unknown. ``4 to 8 MiB`` contains sizes from 4 MiB
+    (inclusive) to 8 MiB (exclusive)."""
     names = {}
     for value in size.dropna().unique():
         exponent = max(int(value).bit_length() - 1, 0)
@@ -122,13 +123,13 @@ def _explain(trace: Trace) -> Text:
 COLUMNS: Final = (
     *added_by(("rank", "step")),
     key("collective", "Collective"),
-    key("size", "Size", description="class of sizes; by size exact bytes"),
+    key("size", "Size", description="size class; grouped by size, the exact size"),
     key("group", "Group"),
     key("group_size", "Group size"),
     key("algorithm", "Algorithm"),
     key("protocol", "Protocol"),
-    replace(CALLS, description="on all ranks"),
-    size("message_bytes", "Message", noun="size", description="median"),
+    replace(CALLS, description="calls on all ranks"),
+    size("message_bytes", "Message", noun="size", description="median size of a message"),
     duration("total_ns", "Total", per_step=True),
     duration("min_ns", "Min", merge=MIN, of_capture=True),
     duration("median_ns", "Median"),
@@ -136,15 +137,15 @@ COLUMNS: Final = (
     rate("algorithm_bandwidth_bytes_per_s", "Algorithm bandwidth"),
     rate("bus_bandwidth_bytes_per_s", "Bus bandwidth"),
     count("known_transfers", "Known transfers", per_step=True, description="calls with a known transfer time"),
-    duration("transfer_ns", "Transfer", description="median, from the arrival of the last rank"),
+    duration("transfer_ns", "Transfer", description="median time after the last rank's arrival"),
     rate("transfer_bus_bandwidth_bytes_per_s", "Transfer bus bandwidth"),
 )
 
 VIEW = View(
     name="collectives",
     title="Collectives",
-    description="size, time, algorithm and bandwidth of the communication between processes; their transfer alone "
-    "where all ranks of the group were recorded",
+    description="size, time, algorithm and bandwidth of collectives; the transfer time excludes the wait for the last "
+    "rank, and needs the recordings of all ranks of the group",
     table=table,
     columns=COLUMNS,
     groupings=GROUPINGS,

@@ -1,8 +1,8 @@
-"""View ``distributed``: time of communication and computation, and how much of the communication is hidden.
+"""View ``distributed``: the time of communication and computation, and the part of communication that is hidden.
 
 Communication (see ``collectives``) and computation (see ``activity``) are unions over the threads, streams and devices
-of a rank; overlap is their intersection, exposed communication the rest. If steps were recorded, work that runs within
-them counts, as in the view ``partition``. Ranks are summed.
+of a rank. Their intersection is the overlap; the rest of the communication is exposed. If steps were recorded, only
+work during the steps counts, as in the view ``partition``. Times are summed over ranks.
 """
 
 from __future__ import annotations
@@ -35,13 +35,13 @@ _TYPES: Final = {"host_calls": "Int64", "device_calls": "Int64", "time_ns": "Int
 
 
 def table(trace: Trace, request: ViewRequest) -> pd.DataFrame:
-    """Return the rows step, communication, computation, overlap, exposed_communication, with :data:`COLUMNS`; none
-    without communication. Computation has device_calls, or host_calls if no device work was recorded."""
+    """Return the rows step, communication, computation, overlap and exposed_communication, with :data:`COLUMNS`. There
+    are no rows without communication. Computation has device_calls, or host_calls if no device work was recorded."""
     return merge([reduce(trace, request)], request)
 
 
 def reduce(trace: Trace, request: ViewRequest) -> list[dict[str, Any]]:
-    """Return the numbers of each rank (-1: unknown): calls and time by part, and bytes of the communication."""
+    """Return the numbers of each rank (-1 if unknown): the calls and the time of each part, and the message bytes."""
     return list((_native if request.native else _measured)(trace, request))
 
 
@@ -73,7 +73,7 @@ def merge(partials: Sequence[list[dict[str, Any]]], request: ViewRequest) -> pd.
 
 
 def _added(ranks: Sequence[Mapping[str, int]]) -> dict[str, int]:
-    """Sum each part over the ranks that have it: computation is counted on the host or on the device."""
+    """Sum each part over the ranks. A part may be missing: a rank counts computation on the host or on the device."""
     names = dict.fromkeys(name for parts in ranks for name in parts)
     return {name: sum(parts.get(name, 0) for parts in ranks) for name in names}
 
@@ -92,7 +92,7 @@ def _measured(trace: Trace, request: ViewRequest) -> Iterator[dict[str, Any]]:
         host, device = ({"communication": int(mask[rows].sum())} for mask in (talk.calls, talk.device))
         (device if acts.on_device else host)["computation"] = int(acts.compute[rows].sum())
 
-        # Count the message of each collective once; for other communication, the sizes of its events.
+        # The message of a collective counts once. Other communication counts the sizes of its events.
         sized = instances(trace)
         sized = sized[sized["bytes"].notna()]
         at, start = sized["row"].to_numpy(np.int64), sized["start_ns"].to_numpy(np.int64)
@@ -112,12 +112,12 @@ _KERNEL_WORDS: Final = ("nccl", "xccl")
 
 
 def native_communication(trace: Trace) -> tuple[BoolArray, BoolArray, BoolArray]:
-    """Return the masks of communication on the host and on a device, and of computation, in Paddle's Distribution
-    Summary.
+    """Return the masks of host communication, device communication, and computation in Paddle's Distribution Summary.
 
-    Communication: host events of kind communication, operators whose name contains one of ``WORDS`` (also
-    ``broadcast_tensors``), every kernel launched inside either, and kernels named nccl or xccl. Computation: the other
-    kernels, and those launched indirectly below a communication event, which count as both.
+    Communication consists of host events of kind communication, operators whose name contains one of ``WORDS`` (even
+    ``broadcast_tensors``), all kernels launched inside these events, and kernels with nccl or xccl in their names.
+    Computation consists of all other kernels. A kernel that another event inside a communication event launched counts
+    as both.
     """
     operators = trace.rows("kind", OPERATOR) & _named(trace, WORDS)
     host = trace.host & (trace.rows("kind", COMMUNICATION) | operators)
@@ -137,7 +137,7 @@ def _named(trace: Trace, words: tuple[str, ...]) -> BoolArray:
 
 
 def _native(trace: Trace, request: ViewRequest) -> Iterator[dict[str, Any]]:
-    """Yield the numbers of each rank as Paddle counts them; calls of communication are distinct (start, end) pairs."""
+    """Yield each rank's numbers as Paddle counts them. Communication calls with the same start and end count once."""
     chosen, rank = selected(trace, request), trace.ints("rank")
     on_host, on_device, computation = native_communication(trace)
     steps = native_steps(trace, in_steps(trace, request))
@@ -165,11 +165,11 @@ def _union(trace: Trace, mask: BoolArray) -> intervals.Intervals:
 COLUMNS: Final = (
     *added_by(GROUPINGS),
     words("part", "Part"),
-    count("host_calls", "Host calls", exact=True, per_step=True, description="of communication the outermost ones"),
+    count("host_calls", "Host calls", exact=True, per_step=True, description="communication: outermost calls"),
     count("device_calls", "Device calls", exact=True, per_step=True, place=DEVICE),
     duration("time_ns", "Time", per_step=True),
-    replace(RATIO, description="of the steps; without steps, of the extent of the events"),
-    size("bytes", "Size", per_step=True, description="of the messages"),
+    replace(RATIO, description="share of the time of the steps, or of the range of the events if there are no steps"),
+    size("bytes", "Size", per_step=True, description="size of all messages"),
 )
 
 VIEW = View(

@@ -1,12 +1,13 @@
-"""Collectives of a recording: their events and facts, and the match of collectives over ranks.
+"""Collectives of a recording: their events, facts about them, and the match of collectives over ranks.
 
-On the host, communication is an event of kind communication or an operator with the canonical name of a collective. On
-a device it is a kernel launched inside one of these, which is then only the launch, or a kernel of a collective
-library. Each kernel of a library is a collective; other kernels of one call are one collective.
+On the host, communication is an event of kind communication, or an operator with the canonical name of a collective. On
+a device, communication is a kernel of a collective library, or a kernel launched inside a host event that communicates.
+A host event that launches such a kernel is only its launch. Each kernel of a library is a collective; all other kernels
+of a call form one collective.
 
-The ranks of a group issue its collectives in the same order, so they are matched by the library's number, else by their
-position in the step (without steps: the recording). Matches must have the same name and size; after the first
-difference, nothing of that step and group is matched.
+The ranks of a group issue its collectives in the same order. Collectives are matched by the library's number, else by
+their position in the step (in the recording, if there are no steps). Matched collectives must have the same name and
+size. After the first difference, no more collectives of the step and group are matched.
 """
 
 from __future__ import annotations
@@ -40,15 +41,15 @@ _SAME_SIZE: Final = ("all_reduce", "broadcast", "reduce", "all_gather", "reduce_
 _KERNELS: Final = re.compile(
     r"nccl|rccl|xccl|hccl|oneccl|msccl|cross_device_reduce|multimem_all_|(?:one|two)_shot_all_reduce", re.IGNORECASE
 )
-"""NVIDIA's, AMD's, Kunlun's, Ascend's and Intel's libraries, Microsoft's scheduler; the kernels that inference engines
-and symmetric memory use instead."""
+"""Names of the libraries of NVIDIA, AMD, Kunlun, Ascend, Intel and Microsoft, and of the kernels that inference engines
+and symmetric memory use instead of a library."""
 
 
 @dataclass(frozen=True, slots=True)
 class Communication:
-    """Masks of shape (rows,): ``calls``: outermost host calls; ``host``: those that are the communication itself;
-    ``device``: device events that are. ``call``: row of the outermost call around a host event or around the launch of
-    a device event, -1 for none."""
+    """The events that communicate, as masks of shape (rows,): ``calls`` are the outermost host calls, ``host`` the
+    calls that communicate themselves, and ``device`` the device events that communicate. ``call`` has the row of the
+    outermost call around a host event, or around the launch of a device event, or -1."""
 
     calls: BoolArray
     host: BoolArray
@@ -87,9 +88,9 @@ _UNKNOWN: Final = -1
 
 @once
 def instances(trace: Trace) -> pd.DataFrame:
-    """Return a row per collective, by rank and time of issue: ``row`` of the event, rank, step, group_size, bytes,
-    sequence, stream (Int64, NA where unknown), collective, group, members, dtype, algorithm, protocol (text or None),
-    start_ns, dur_ns, issue_ns (start of the host call)."""
+    """Return a row for each collective, sorted by rank and time of issue. The columns are ``row`` (of the event in the
+    event table); rank, step, group_size, bytes, sequence and stream (Int64, NA if unknown); collective, group, members,
+    dtype, algorithm and protocol (text or None); start_ns, dur_ns, and issue_ns (start of the host call)."""
     talk = communication(trace)
     candidates = np.flatnonzero(_in_calls(trace, talk) | talk.device)
     texts = described(trace.pick("args", candidates).to_pylist())
@@ -100,7 +101,7 @@ def instances(trace: Trace) -> pd.DataFrame:
 
     single = talk.device & (named_as_collective(trace) | trace.rows("kind", COMMUNICATION))
     shared = np.flatnonzero(talk.device & ~single & (talk.call != NO_ROW))
-    last_end = np.zeros(len(trace), np.int64)  # end of the last device work of each call
+    last_end = np.zeros(len(trace), np.int64)  # the end of each call's last device work
     launched = np.flatnonzero(talk.device & (talk.call != NO_ROW))
     np.maximum.at(last_end, talk.call[launched], trace.end_ns[launched])
     shared = shared[~np.isin(talk.call[shared], talk.call[single])]
@@ -127,9 +128,9 @@ def _in_calls(trace: Trace, talk: Communication) -> BoolArray:
 
 
 def facts(trace: Trace, talk: Communication, descriptions: pd.DataFrame, rows: IntArray) -> dict[str, Any]:
-    """Return the facts of collectives from their own event, else from the call that launched them, else from the kernel
-    name: columns collective, group, members, dtype, algorithm, protocol (text or None), group_size, sequence, bytes (NA
-    where unknown), shape (rows,)."""
+    """Return the facts about the collectives ``rows``, by column: collective, group, members, dtype, algorithm and
+    protocol (text or None), group_size, sequence and bytes (NA if unknown). A fact is taken from the event itself, else
+    from the call that launched it, else from the name of the kernel."""
     descriptions, call = descriptions.drop(columns="on"), talk.call[rows]
     own = descriptions.drop(columns="call").reindex(rows)
     by_call = descriptions[descriptions["call"] != NO_ROW].groupby("call").first().reindex(call)
@@ -149,7 +150,7 @@ def facts(trace: Trace, talk: Communication, descriptions: pd.DataFrame, rows: I
     columns: dict[str, Any] = {name: pd.Series(values, dtype=object) for name, values in texts.items()}
     columns |= {name: pd.Series(best[name], dtype="Int64") for name in ("group_size", "sequence")}
 
-    # An event without a size gets the largest one recorded in its call, if the call is this collective only.
+    # An event without a size gets the largest size in its call, if the call contains only one collective.
     size = trace.ints("bytes", _UNKNOWN)
     largest = np.full(len(trace) + 1, _UNKNOWN, np.int64)
     inside = np.flatnonzero(_in_calls(trace, talk))
@@ -180,19 +181,17 @@ _SEND_RECV: Final = re.compile(r"Send_?Recv", re.I)
 
 
 class KernelName(NamedTuple):
-    """Facts in the name of a kernel; None if missing."""
-
     collective: str | None = None
     algorithm: str | None = None
     protocol: str | None = None
 
 
 def kernel_name(name: str) -> KernelName:
-    """Return the collective, the algorithm and the protocol in the name of a kernel.
+    """Return the collective, the algorithm and the protocol in the name of a kernel; a missing part is None.
 
-    NCCL (and RCCL, with the same names): ``ncclKernel_AllReduce_RING_LL_Sum_float``,
-    ``ncclDevKernel_AllReduce_Sum_f32_TREE_LL128``, ``ncclAllReduceRingLLKernel_sum_f32``. Kernels of point-to-point
-    transfers are always named RING SIMPLE, so these parts of their names are ignored.
+    Examples of NCCL and RCCL: ``ncclKernel_AllReduce_RING_LL_Sum_float``,
+    ``ncclDevKernel_AllReduce_Sum_f32_TREE_LL128``, ``ncclAllReduceRingLLKernel_sum_f32``. The names of point-to-point
+    kernels always contain RING and SIMPLE, so these parts are ignored.
     """
     if _SEND_RECV.search(name):
         return KernelName()
@@ -211,15 +210,15 @@ _PLACE: Final = ["group", "members", "anchor"]
 
 
 def matched(collectives: pd.DataFrame, world_size: int | None) -> pd.DataFrame:
-    """Return the collectives of all ranks (:func:`instances`) with ``match`` (number of the collective, equal on all
-    ranks; -1: not matched), ``of_ranks`` (ranks that recorded it), ``complete`` (all ranks of its group did), and
-    ``group_size`` filled if the group is unknown but the whole world took part."""
+    """Return the collectives of all ranks (:func:`instances`) with more columns: ``match`` is a number that is equal on
+    all ranks, -1 if not matched; ``of_ranks`` is the number of ranks that recorded the collective; ``complete`` is True
+    if all ranks of the group recorded it. An unknown ``group_size`` is filled if all ranks of the job took part."""
     collectives = collectives.assign(match=np.int64(UNMATCHED))
     of_groups = collectives["collective"].isin(COLLECTIVES) & ~collectives["collective"].isin(POINT_TO_POINT)
     wide = collectives[of_groups & collectives["rank"].notna()]
     by_number = wide["sequence"].notna()
     anchor = wide["sequence"].where(by_number, wide["step"]).fillna(-1).astype(str)
-    # Texts without missing values, because groupby must treat missing as a value of its own here.
+    # groupby drops missing keys, so replace them by a value
     wide = wide.assign(
         group=wide["group"].fillna(""),
         members=wide["members"].fillna(""),
@@ -242,18 +241,18 @@ def matched(collectives: pd.DataFrame, world_size: int | None) -> pd.DataFrame:
 
 
 Partial = dict[str, Any]
-"""A reduced rank for the views of several ranks: ``rank`` (-1: unknown), ``collectives`` (:func:`instances`, with a
-column ``chosen``), ``steps`` (rank, step, dur_ns, ``chosen``), ``world_size``."""
+"""A reduced rank: ``rank`` (-1 if unknown), ``world_size``, ``collectives`` (:func:`instances`) and ``steps`` (columns
+rank, step, dur_ns). Both tables have a column ``chosen``: whether the request selects the row."""
 
 
 def reduce(trace: Trace, request: ViewRequest) -> Partial:
-    """Return the partial of a trace of one rank, with all collectives, as those outside the request are still matched
-    and used for alignment."""
+    """Return the partial of a trace with one rank. It has all collectives, as collectives outside the request are also
+    matched and used for alignment."""
     return reduce_each(trace, request)[0]
 
 
 def reduce_each(trace: Trace, request: ViewRequest) -> list[Partial]:
-    """Return the partial (:func:`reduce`) of each rank of a trace, in order; at least one."""
+    """Return the partial (:func:`reduce`) of each rank of a trace, in rank order. There is at least one partial."""
     chosen, collectives = selected(trace, request), instances(trace)
     collectives = collectives.drop(columns="row").assign(chosen=chosen[collectives["row"].to_numpy()])
     rows = step_rows(trace)
@@ -285,7 +284,5 @@ def together(partials: Sequence[Partial], name: str) -> pd.DataFrame:
 
 
 def needs_several_ranks(count: int, otherwise: Text) -> Text:
-    """Return why a view of several ranks has no rows: a single rank was recorded, or the reason of the view."""
-    if count < 2:
-        return message("only one rank was recorded: give the recordings of several ranks")
-    return otherwise
+    """Return why a view of several ranks has no rows: only one rank was recorded, or the reason ``otherwise``."""
+    return message("only one rank was recorded: give the recordings of several ranks") if count < 2 else otherwise

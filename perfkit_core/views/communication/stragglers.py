@@ -1,8 +1,9 @@
-"""View ``stragglers``: the ranks that others wait for.
+"""View ``stragglers``: the ranks that other ranks wait for.
 
-At each collective that no rank leaves before the last has arrived, on aligned clocks: lateness after the first rank,
-wait for the last rank, and the wait of all others caused by the last rank. A wait lasts from the rank's own start to
-the start of the last rank, at most to its own end; then the transfer begins.
+The view measures, on aligned clocks, collectives that no rank can leave before the last rank has arrived: how much
+later than the first rank each rank arrives, how long it waits for the last rank, and how long all other ranks wait for
+the last rank. A wait lasts from the rank's start to the last rank's start, but at most to the rank's end. Then the
+transfer begins.
 """
 
 from __future__ import annotations
@@ -33,8 +34,9 @@ _OF_STEP: Final = {"collectives": "int64", "skew_p50_ns": "Int64", "skew_max_ns"
 
 
 def table(trace: Trace, request: ViewRequest) -> pd.DataFrame:
-    """Return one row per rank, ordered by the waits it causes, or per rank and step, or per step, with :data:`COLUMNS`.
-    If collectives are ``incomplete``, waits are lower bounds, and another rank may have been last."""
+    """Return one row per rank, sorted by the waits that the rank causes, with :data:`COLUMNS`. Grouped by step, return
+    one row per step, or per rank and step. If collectives are ``incomplete``, waits are lower bounds, and another rank
+    may have been last."""
     return merge(instances.reduce_each(trace, request), request)
 
 
@@ -76,7 +78,7 @@ def _of_steps(calls: pd.DataFrame, steps: pd.DataFrame) -> pd.DataFrame:
     last, time = calls[calls["last"]], steps.groupby("step")["dur_ns"]
     caused = last.groupby(["step", "rank"])["caused_ns"].sum().reset_index()
     caused = caused.sort_values(["caused_ns", "rank"], ascending=[False, True], kind="stable")
-    by_step = last.groupby("step")  # the last arrival has the skew of its collective
+    by_step = last.groupby("step")  # the row of the last rank has the skew of the collective
     columns = {
         "min_step_ns": time.min(), "max_step_ns": time.max(), "collectives": by_step["match"].nunique(),
         "skew_p50_ns": by_step["skew_ns"].agg(lower_median), "skew_max_ns": by_step["skew_ns"].max(),
@@ -92,13 +94,13 @@ _TIMES: Final = ("late_ns", "wait_ns", "doubt_ns", "skew_ns", "meeting")
 
 
 def arrivals(partials: Sequence[instances.Partial]) -> pd.DataFrame:
-    """Return the collectives of all ranks (:func:`matched`) with their arrivals on one clock.
+    """Return the collectives of all ranks (:func:`matched`) with columns about the ranks' arrivals, on one clock.
 
-    For synchronous collectives recorded by several aligned ranks: ``meeting`` (common number of the ranks on one
-    clock), ``late_ns`` (start after the first rank's), ``wait_ns``, ``doubt_ns`` (part that clock errors could
-    explain), ``skew_ns`` (last start less first start), ``last`` (this rank came last; of ties the lowest),
-    ``incomplete`` (a rank of the group is missing and may have come later). NA and False for all others, which are not
-    ``complete`` either.
+    These columns describe synchronous collectives that several aligned ranks recorded: ``meeting`` (number of the
+    collective, equal on all aligned ranks), ``late_ns`` (start less the first rank's start), ``wait_ns``, ``doubt_ns``
+    (part of the wait that clock errors could explain), ``skew_ns`` (last start less first start), ``last`` (this rank
+    started last; the lowest of ranks with equal starts), and ``incomplete`` (a missing rank of the group may have
+    started later). For all other collectives they are NA or False, and ``complete`` is False.
     """
     collectives = instances.all_collectives(partials)
     clocks = clock_model.clock_offsets(collectives)
@@ -113,8 +115,9 @@ def arrivals(partials: Sequence[instances.Partial]) -> pd.DataFrame:
     latest = met[met["start"] == last].sort_values("rank").drop_duplicates("meeting")
     wait = (last - met["start"]).clip(upper=dur)
 
-    # The error of a wait is at most the crossing of the bounds of either clock plus the difference of the ends, which
-    # should be equal. A last rank that took longer than another seems to have waited for that one itself.
+    # The error of a wait is the largest of three numbers: the crossings of the bounds of both clocks, and the
+    # difference of the ends, which should be equal. The difference includes the time by which the last rank took longer
+    # than the fastest rank, as the last rank then seems to have waited itself.
     took, crossing = met["end"] - met["start"], clock_model.crossing_ns(clocks)
     of_last = latest.set_index("meeting")
     itself = of_last["end"] - of_last["start"] - took.groupby(met["meeting"]).min()
@@ -125,7 +128,7 @@ def arrivals(partials: Sequence[instances.Partial]) -> pd.DataFrame:
     times = (met["start"] - first, wait, wait.clip(upper=error), last - first, met["meeting"])
     columns = {name: each.reindex(collectives.index).astype("Int64") for name, each in zip(_TIMES, times, strict=True)}
 
-    # Ranks of a collective: those of its group, else those that recorded it and all unread ones.
+    # If the group size is unknown, expect the ranks that recorded the collective and all ranks that were not read.
     present = by_meeting["start"].transform("size").reindex(collectives.index, fill_value=0)
     world = max((partial["world_size"] or 0 for partial in partials), default=0)
     unread = max(world - len(instances.all_ranks(partials)), 0)
@@ -139,9 +142,9 @@ def arrivals(partials: Sequence[instances.Partial]) -> pd.DataFrame:
 
 
 def transfer_ns(calls: pd.DataFrame) -> pd.Series[int]:
-    """Return the transfer times of :func:`arrivals`: duration less the wait for the last rank. NA unless all ranks of
-    the group were recorded, and if clock errors make it unknown: nothing is left, or it differs by more than half from
-    the time of the fastest rank, which did not wait."""
+    """Return the transfer times of :func:`arrivals`: the duration less the wait for the last rank. A transfer time is
+    NA if a rank of the group is missing, or if it contradicts the duration of the fastest rank, which did not wait:
+    the transfer time is not positive, or differs by more than half of itself. Clock errors cause such differences."""
     time = calls["dur_ns"] - calls["wait_ns"]
     least = calls.groupby("match")["dur_ns"].transform("min")
     return time.where(calls["complete"] & ((time > 0) & (2 * (time - least).abs() <= time)).fillna(False))
@@ -153,26 +156,28 @@ COLUMNS: Final = (
     duration("dur_ns", "Duration", by=("rank", "step")),
     count("steps", "Steps", exact=True),
     duration("avg_step_ns", "Avg step"),
-    duration("min_step_ns", "Min step", merge=MIN, of_capture=True, by=("step",), description="over the ranks"),
+    duration(
+        "min_step_ns", "Min step", merge=MIN, of_capture=True, by=("step",), description="shortest step over the ranks"
+    ),
     duration("max_step_ns", "Max step", merge=MAX, of_capture=True, by=("step",)),
     count("collectives", "Collectives", per_step=True),
-    count("last", "Last", per_step=True, description="how often it came last"),
+    count("last", "Last", per_step=True, description="how often the rank came last"),
     share("last_ratio", "Last"),
-    duration("skew_p50_ns", "Skew p50", by=("step",), description="last arrival less first"),
+    duration("skew_p50_ns", "Skew p50", by=("step",), description="last start less first start"),
     duration("skew_max_ns", "Skew max", of_capture=True, by=("step",)),
-    duration("late_p50_ns", "Late p50", description="after the first rank"),
+    duration("late_p50_ns", "Late p50", description="start less the first rank's start"),
     duration("late_max_ns", "Late max", of_capture=True),
     duration("waited_ns", "Waited", per_step=True),
-    duration("caused_wait_ns", "Caused wait", per_step=True, description="of the others, where it came last"),
-    duration("doubtful_ns", "Doubtful", per_step=True, description="of that within the clock error"),
-    text("last_rank", "Last rank", by=("step",), description="that caused most of the waits"),
-    count("incomplete", "Incomplete", per_step=True, description="collectives without the clock or events of a rank"),
+    duration("caused_wait_ns", "Caused wait", per_step=True, description="waits of the other ranks for this rank"),
+    duration("doubtful_ns", "Doubtful", per_step=True, description="part that clock errors could explain"),
+    text("last_rank", "Last rank", by=("step",), description="rank that caused the longest waits"),
+    count("incomplete", "Incomplete", per_step=True, description="collectives in which a rank is missing"),
 )
 
 VIEW = View(
     name="stragglers",
     title="Stragglers",
-    description="which rank comes last to the collectives, and how long the others wait for it",
+    description="ranks that come last to collectives, and how long the other ranks wait for them",
     table=table,
     columns=COLUMNS,
     groupings=GROUPINGS,

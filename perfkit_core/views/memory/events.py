@@ -1,7 +1,7 @@
-"""Memory events of a trace, the levels after each of them, the blocks they allocate and free, and their steps.
+"""Memory events of a trace, the memory levels after each event, the blocks that the events allocate, and their steps.
 
-A *pool* is the memory of one device as seen by one process: totals and addresses are comparable only within it. Events
-of a pool are in order of time, ties as recorded.
+A *pool* is the memory of one device as seen by one process. Totals and addresses are comparable only within a pool. The
+events of a pool are sorted by time; events at the same time keep their recorded order.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from perfkit_core.model.trace import Trace, once
 from perfkit_core.views.steps.step_rows import step_rows
 
 MISSING: Final = int(np.iinfo(np.int64).min)
-"""Unknown number of bytes, which no allocation can have."""
+"""Marks an unknown number."""
 NEVER: Final = int(np.iinfo(np.int64).max)
 """End of a block that is alive at the end of the recording."""
 RESERVE: Final = "Reserved"
@@ -35,9 +35,10 @@ NOT_RECORDED: Final = message(
 
 @dataclass(frozen=True, slots=True)
 class MemoryEvents:
-    """Memory events of known size, sorted by pool and time; arrays of shape (events,) unless noted. ``row``: row in the
-    event table; ``change``: bytes, negative when freed; ``reserve``: True if the allocator's own reserve changed.
-    ``pool_rank`` (-1: unknown) and ``pool_device`` (code of the device column): shape (pools,)."""
+    """Memory events of known size, sorted by pool and time. ``row`` is the row in the event table, ``change`` the
+    allocated bytes (negative if freed), and ``reserve`` is True if the allocator's reserve changed. These arrays and
+    ``pool`` have shape (events,). ``pool_rank`` (-1 if unknown) and ``pool_device`` (a code of the column ``device``)
+    have shape (pools,)."""
 
     row: IntArray
     pool: IntArray
@@ -65,14 +66,14 @@ def memory_events(trace: Trace) -> MemoryEvents:
 
 
 def counted_bytes(events: MemoryEvents) -> IntArray:
-    """Return the change of allocated bytes by each event, 0 for the allocator's own reserve, shape (events,)."""
+    """Return the change of the allocated bytes by each event, shape (events,). It is 0 if the reserve changed."""
     return np.where(events.reserve, 0, events.change)
 
 
 def arguments(trace: Trace, rows: IntArray, keys: Sequence[Sequence[str]]) -> list[IntArray]:
-    """Return integers from the recorded arguments of the rows, each of shape (len(rows),). Each of the ``keys`` is a
-    list of alternative names. MISSING if none is present."""
-    if not len(rows):  # take() of no rows would still concatenate the chunks of the column
+    """Return integers from the recorded arguments of the rows, one array of shape (len(rows),) for each item of
+    ``keys``, which is a list of alternative names. The integer is MISSING if the row has no such argument."""
+    if not len(rows):  # even without rows, take() would concatenate the chunks of the column
         return [np.empty(0, np.int64) for _ in keys]
     texts = trace.pick("args", rows)
     result = []
@@ -95,14 +96,14 @@ def explain_empty(trace: Trace) -> Text:
 
 
 def pool_columns(trace: Trace, events: MemoryEvents, pool: IntArray) -> dict[str, object]:
-    """Return the columns rank (NA: unknown) and device of the pools."""
+    """Return the columns ``rank`` (NA if unknown) and ``device`` of the pools."""
     rank, device = events.pool_rank[pool], events.pool_device[pool]
     names = pd.Index([*trace.codes("device").values, None], dtype=object)
     return {"rank": pd.Series(pd.arrays.IntegerArray(rank, rank < 0)), "device": names.take(device)}
 
 
 def pool_table(trace: Trace, events: MemoryEvents, pool: IntArray, columns: Mapping[str, IntArray]) -> pd.DataFrame:
-    """Return a table of the pools: rank, device, then ``columns`` with MISSING as NA."""
+    """Return a table of the pools with rank, device and ``columns``. MISSING becomes NA."""
     table = pool_columns(trace, events, pool)
     for name, values in columns.items():
         unknown = values == MISSING
@@ -112,11 +113,11 @@ def pool_table(trace: Trace, events: MemoryEvents, pool: IntArray, columns: Mapp
 
 @dataclass(frozen=True, slots=True)
 class Levels:
-    """Allocated and reserved bytes after each event, shape (events,), MISSING if a pool has none.
+    """Allocated and reserved bytes after each event, shape (events,). MISSING marks numbers that a pool did not record.
 
-    ``growth``: sum of the changes since the recording began; ``allocated``: recorded total; ``unexplained``: change of
-    that total without an event (events were lost, or threads recorded theirs in another order); ``reserved``.
-    ``start``: total before the first event, shape (pools,), above zero for memory from before the recording.
+    ``growth`` is the sum of the changes since the recording began. ``allocated`` is the recorded total. ``unexplained``
+    is a change of the total without an event: events were lost, or several threads recorded events out of order.
+    ``start`` is the total before the first event, shape (pools,): memory that was allocated before the recording.
     """
 
     growth: IntArray
@@ -126,7 +127,7 @@ class Levels:
     start: IntArray
 
     def best(self, at: IntArray) -> IntArray:
-        """Return the recorded total, or the growth if unknown, after the events at these positions."""
+        """Return the recorded total after the events at these positions, or the growth if the total is unknown."""
         return np.where(self.allocated[at] == MISSING, self.growth[at], self.allocated[at])
 
 
@@ -144,7 +145,7 @@ def levels(trace: Trace) -> Levels:
     before = np.append(0, total[:-1]) if len(total) else total
     before[first] = start
     unexplained = np.where(complete[pool], total - before - change, MISSING)
-    # 0 in every event: the allocator does not report its reserve
+    # an allocator that does not report its reserve records 0 in every event
     reserved = arguments(trace, events.row, [RESERVED_ARGUMENTS])[0]
     measured = np.zeros(pools, np.bool_)
     measured[pool[(reserved != 0) & (reserved != MISSING)]] = True
@@ -159,8 +160,8 @@ def before(level: Levels, events: MemoryEvents, position: int) -> int:
 
 
 def peak(level: Levels, events: MemoryEvents, at: IntArray) -> tuple[int, int]:
-    """Return the position of the first event with the highest total, and that total. ``at``: ascending positions in one
-    pool; if the total was never higher than before them, the position before the first."""
+    """Return the position of the first event with the highest total, and the total. ``at`` has ascending positions of
+    events in one pool. If no event exceeds the total before these events, the position before the first is returned."""
     start, best = before(level, events, int(at[0])), level.best(at)
     top = int(best.argmax())
     return (int(at[top]), int(best[top])) if best[top] > start else (int(at[0]) - 1, start)
@@ -168,15 +169,15 @@ def peak(level: Levels, events: MemoryEvents, at: IntArray) -> tuple[int, int]:
 
 @dataclass(frozen=True, slots=True)
 class Blocks:
-    """Blocks allocated in the recording, as positions of memory events.
+    """Blocks that were allocated in the recording. All arrays have positions of memory events.
 
-    A block lives from its allocation to the next event at its address in the same pool. If that is another allocation,
-    the free was not recorded, and the block ends there. A free without a preceding allocation frees a block from before
-    the recording. Events of the allocator's own reserve are no blocks.
+    A block lives from its allocation to the next event at its address in the same pool. If the next event is another
+    allocation, the free was not recorded, and the block ends at this event. A free without a preceding allocation frees
+    a block from before the recording. Changes of the allocator's reserve are no blocks.
 
-    ``allocation`` and ``end`` (NEVER: alive at the end), shape (blocks,). ``repeated``: allocations at an address that
-    was not free; ``unmatched``: frees without an allocation in the recording; ``resized``: frees of another size than
-    the block's; ``placeless``: events without an address, never matched.
+    ``allocation`` and ``end`` have shape (blocks,); the end is NEVER if the block is alive at the end of the recording.
+    ``repeated`` are allocations at an address that was in use, ``unmatched`` frees of blocks from before the recording,
+    ``resized`` frees with a different size than the allocation, and ``placeless`` events without an address.
     """
 
     allocation: IntArray
@@ -187,13 +188,13 @@ class Blocks:
     placeless: IntArray
 
     def alive(self, position: IntArray) -> BoolArray:
-        """Return the mask of blocks that are alive after the event at ``position`` (one per block)."""
+        """Return the mask of the blocks that are alive after the event at ``position``, shape (blocks,)."""
         return np.asarray((self.allocation <= position) & (position < self.end), np.bool_)
 
 
 @once
 def blocks(trace: Trace) -> Blocks:
-    """Return the blocks of all pools, in order of allocation."""
+    """Return the blocks of all pools, sorted by allocation."""
     events = memory_events(trace)
     address = trace.ints("address", MISSING)[events.row]
     placed = ~events.reserve & (address != MISSING)
@@ -227,19 +228,19 @@ def explain_no_blocks(trace: Trace) -> Text:
         return explain_empty(trace)
     if not has_blocks(trace):
         return message("the memory events have no addresses, so allocations cannot be matched with frees")
-    return message("nothing allocated in the recording was alive then")
+    return message("all memory that was allocated in the recording was freed before the peak")
 
 
 @dataclass(frozen=True, slots=True)
 class StepEnds:
-    """Steps of each pool, one row per pool and step of its rank, shape (pools × steps,).
+    """The steps of each pool: a row for each pool and each step of its rank. All arrays have one item per row.
 
     A *run* is a series of consecutively recorded steps. Frees between two runs (cycles of a profiler) are not recorded,
     so a block is followed only to the end of its run.
 
-    ``step``: row of the step event; ``first`` and ``last``: positions of its first and last memory event in the pool
-    (last < first: none); ``follower``: row of the next step of the run (-1: last step); ``run_last``: row of the last
-    step of the run.
+    ``step`` is the row of the step in the event table. ``first`` and ``last`` are the positions of the step's first and
+    last memory event in the pool; without events, ``last`` is less than ``first``. ``follower`` is the row of the next
+    step of the run, or -1. ``run_last`` is the row of the last step of the run.
     """
 
     pool: IntArray
@@ -250,14 +251,14 @@ class StepEnds:
     run_last: IntArray
 
     def of(self, position: IntArray) -> IntArray:
-        """Return the row of the step of each memory event (-1: none), shape of ``position``."""
+        """Return the row of each memory event's step, or -1. The result has the shape of ``position``."""
         row = np.searchsorted(self.last, position)
         known = row < len(self.last)
         inside = known & (np.append(self.first, NEVER)[row] <= position)
         return np.where(inside, row, -1)
 
     def run_begin(self) -> IntArray:
-        """Return the position of the first event of the run of each row."""
+        """Return the position of the first event in each row's run."""
         starts = np.flatnonzero(np.append(True, self.follower[:-1] < 0)[: len(self.step)])
         return self.first[starts[np.searchsorted(starts, np.arange(len(self.step)), side="right") - 1]]
 
@@ -277,6 +278,6 @@ def step_ends(trace: Trace) -> StepEnds:
     pool, step = np.concatenate(pools), np.concatenate(rows)
     number, row = trace.ints("step")[step], np.arange(len(step))
     follows = np.append((pool[1:] == pool[:-1]) & (number[1:] == number[:-1] + 1), False)[: len(step)]
-    run_ends = np.flatnonzero(~follows)  # the last row is one
+    run_ends = np.flatnonzero(~follows)  # includes the last row
     run_last = np.asarray(run_ends[np.searchsorted(run_ends, row)], np.int64)
     return StepEnds(pool, step, np.concatenate(firsts), np.concatenate(lasts), np.where(follows, row + 1, -1), run_last)

@@ -1,7 +1,7 @@
 """View ``memory``: allocations and frees by the host event that caused them.
 
-Each memory event counts once: for the innermost operator around it, otherwise for the nearest host event. All steps are
-one row. Names in parentheses are perfkit's own.
+Each memory event counts once, for its owner: the innermost operator around the event, or else the nearest host event.
+The events of all steps outside operators form a single row. perfkit invents the names in parentheses.
 """
 
 from __future__ import annotations
@@ -15,7 +15,6 @@ import pandas as pd
 
 from perfkit_core.algorithms import nesting
 from perfkit_core.algorithms.arrays import NO_ROW, BoolArray, Codes, IntArray, matches
-from perfkit_core.errors import UsageError
 from perfkit_core.model.columns import DEVICE_NAME, NAME, added_by, count, key, size
 from perfkit_core.model.schema import STEP
 from perfkit_core.model.trace import Trace
@@ -31,14 +30,14 @@ OUTSIDE: Final = "(outside host events)"
 GROUPINGS: Final = ("phase", "module", "step", "thread", "category", "rank")
 _OF_THE_OWNER: Final = ("shape", "stack", "category")
 
-# Categories of events in Paddle's recordings.
+# Categories of events in Paddle's recordings
 ALLOCATIONS: Final = ("Allocate", "ReservedAllocate")
 OPERATOR: Final = "Operator"
 INNER: Final = "OperatorInner"
 
 
 def table(trace: Trace, request: ViewRequest) -> pd.DataFrame:
-    """Return one row per owner and device. ``native``: as in the framework's own memory summary, if it has one."""
+    """Return one row per owner and device. With ``native``, owners are those of the framework's memory summary."""
     events = memory_events(trace)
     if request.native and trace.rows("category", *ALLOCATIONS).any():
         event, owner = _native_owners(trace, events)
@@ -64,13 +63,14 @@ def table(trace: Trace, request: ViewRequest) -> pd.DataFrame:
 
 
 def _native_owners(trace: Trace, events: MemoryEvents) -> tuple[IntArray, IntArray]:
-    """Return positions of memory events, and the row of the host event that each counts for in Paddle's summary. Every
-    host event has a row with the events directly in it. An operator also counts those of its direct children; Paddle's
-    inner parts have no row. So some events count twice, and those outside of every host event do not count."""
+    """Return positions of memory events, and the row of the host event that each event counts for in Paddle's summary.
+    A host event counts the memory events directly in it. An operator also counts the memory events of its direct
+    children, so some events count twice. Events outside host events do not count. Inner parts of operators
+    (OperatorInner) have no row of their own."""
     parent, category = trace.ints("parent"), trace.codes("category")
     start, end, rows = trace.ints("start_ns"), trace.end_ns, events.row
     nearest = parent[rows]
-    # Paddle counts an empty last step, with the events in it
+    # Paddle also counts the events in an empty last step
     for step in np.flatnonzero(cut_off_rows(trace)):
         inside = (nearest == NO_ROW) & (start[rows] >= start[step]) & (start[rows] <= end[step])
         for column in select.THREAD_KEY:
@@ -83,16 +83,15 @@ def _native_owners(trace: Trace, events: MemoryEvents) -> tuple[IntArray, IntArr
 
 
 def innermost(trace: Trace, rows: IntArray) -> IntArray:
-    """Return the row of the innermost operator around each memory event, else of the nearest host event; -1 for
-    none."""
+    """Return the row of the innermost operator around each memory event, else of the nearest host event, else -1."""
     parent = trace.ints("parent")
     operator = nesting.nearest_above(parent, trace.operators)[rows]
     return np.where(operator == NO_ROW, parent[rows], operator)
 
 
 def by_owner(trace: Trace, request: ViewRequest, event: IntArray, known: Sequence[str]) -> dict[str, Any]:
-    """Return the key columns of allocations (positions of memory events): the name of the outermost operator around
-    each, else of the nearest host event, the pool, and the groupings. Raises UsageError."""
+    """Return the key columns of allocations, given as positions of memory events: the owner's name, the pool, and the
+    groupings. The owner is the outermost operator around the event, else the nearest host event. Raises UsageError."""
     events = memory_events(trace)
     rows = events.row[event]
     above = trace.ints("parent")[rows]
@@ -111,19 +110,18 @@ def names(trace: Trace, owner: IntArray, steps_apart: bool = False) -> pd.Catego
 
 
 def keys(trace: Trace, request: ViewRequest, rows: IntArray, owner: IntArray, known: Sequence[str]) -> dict[str, Any]:
-    """Return the key columns of memory events: step, phase, thread, and those of their owners. Raises UsageError for a
-    grouping that is not in ``known``."""
+    """Return the key columns of memory events for the requested groupings. Raises UsageError for a grouping that is not
+    in ``known``."""
     columns: dict[str, Any] = {}
     parent = trace.ints("parent")
+    select.check_groupings("this view", request, known)
     for item in request.by:
         name = split_grouping(item)[0]
-        if name not in known:
-            raise UsageError(f"this view cannot be grouped by {name!r}", f"known: {', '.join(known)}")
         source = np.where(owner == NO_ROW, rows, owner) if name in _OF_THE_OWNER else rows
-        if name == "module":  # of the nearest ancestor with a module
+        if name == "module":  # the nearest ancestor that has a module
             nearest = nesting.nearest_on_path(parent, trace.codes("module").codes >= 0)[rows]
             source = np.where(nearest == NO_ROW, rows, nearest)
-        elif name == "phase":  # of the nearest host event, as memory events only have recorded phases
+        elif name == "phase":  # the nearest host event, as memory events only have recorded phases
             source = np.where(parent[rows] == NO_ROW, rows, parent[rows])
         if name in ("module", "phase", "category"):
             columns[name] = texts(trace.codes(name), source)
@@ -133,8 +131,8 @@ def keys(trace: Trace, request: ViewRequest, rows: IntArray, owner: IntArray, kn
 
 
 def chosen(trace: Trace, request: ViewRequest, rows: IntArray, name: pd.Categorical) -> BoolArray:
-    """Return the mask of memory events of the requested steps, devices and kinds with an owner whose ``name`` matches.
-    Raises UsageError."""
+    """Return the mask of the memory events that the request selects. The pattern applies to ``name``, the names of the
+    owners. Raises UsageError."""
     mask = select.selected(trace, replace(request, pattern=None))[rows]
     if request.pattern is not None:
         mask = mask & matches(list(name.categories), request.pattern)[name.codes]
@@ -142,9 +140,9 @@ def chosen(trace: Trace, request: ViewRequest, rows: IntArray, name: pd.Categori
 
 
 COLUMNS = (
-    replace(NAME, description="of the owner"),
+    replace(NAME, description="name of the owner"),
     DEVICE_NAME,
-    key("type", "Type", description="allocated; reserved: the allocator's own reserve"),
+    key("type", "Type", description="allocated, or reserved for changes of the allocator's reserve"),
     *added_by(GROUPINGS),
     count("allocations", "Allocations", exact=True, per_step=True),
     count("frees", "Frees", exact=True, per_step=True),
@@ -156,7 +154,7 @@ COLUMNS = (
 VIEW = View(
     name="memory",
     title="Memory by operator",
-    description="allocations and frees, each counted once, at the innermost operator (natively: in several rows)",
+    description="allocations and frees, counted for the innermost operator; with --native, some count in several rows",
     table=table,
     columns=COLUMNS,
     groupings=GROUPINGS,

@@ -1,7 +1,7 @@
-"""View ``memory_checks``: frees and changes of the total that the recorded memory events do not explain.
+"""View ``memory_checks``: frees and changes of the allocated total that the recorded memory events do not explain.
 
 All columns after ``events`` are zero if the events are complete. If two threads recorded events out of order, only the
-count of unexplained changes is not zero.
+number of unexplained changes is above zero.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from perfkit_core.views.select import selected
 
 
 def table(trace: Trace, request: ViewRequest) -> pd.DataFrame:
-    """Return one row per device, with :data:`COLUMNS`. NA: no totals were recorded."""
+    """Return one row per device, with :data:`COLUMNS`. Unexplained changes are NA if no totals were recorded."""
     events, made, moved = memory_events(trace), blocks(trace), levels(trace).unexplained
     counted = selected(trace, request)[events.row]
 
@@ -48,19 +48,19 @@ COLUMNS = (
     RANK,
     DEVICE_NAME,
     count("events", "Events"),
-    count("unexplained_changes", "Unexplained changes", description="of the total, without an event of that size"),
+    count("unexplained_changes", "Unexplained changes", description="changes of the total without an event"),
     size("unexplained_bytes", "Unexplained"),
-    count("old_frees", "Old frees", exact=True, description="of what was not allocated in the recording"),
+    count("old_frees", "Old frees", exact=True, description="frees of older blocks"),
     size("old_freed_bytes", "Old freed"),
-    count("repeated_allocations", "Repeated allocations", exact=True, description="at an address that was not free"),
-    count("resized_frees", "Resized frees", exact=True, description="of another size than was allocated"),
+    count("repeated_allocations", "Repeated allocations", exact=True, description="at an address in use"),
+    count("resized_frees", "Resized frees", exact=True, description="frees with a different size"),
     count("without_address", "Without address"),
 )
 
 VIEW = View(
     name="memory_checks",
     title="Memory events that do not add up",
-    description="frees and changes of the total that the recorded events do not explain; all 0 if they add up",
+    description="frees and changes of the allocated total that no event explains; 0 if the events are complete",
     table=table,
     columns=COLUMNS,
     explain_empty=explain_empty,

@@ -14,10 +14,10 @@ from perfkit_core.views.select import since_first_event
 
 
 def table(trace: Trace, request: ViewRequest) -> pd.DataFrame:
-    """Return one row per event, and one at time 0 for memory from before the recording."""
+    """Return one row per event, and a row at time 0 with the memory that was allocated before the recording."""
     events, level = memory_events(trace), levels(trace)
     counted = chosen(trace, request, events.row, names(trace, innermost(trace, events.row)))
-    # the level before the recording is no event, so it is shown only with all events
+    # the level before the recording is no event: show it only without filters
     unfiltered = all(each is None for each in (request.steps, request.pattern, request.device, request.kind))
     at = events.first()
     pool = np.arange(len(at))
@@ -38,11 +38,11 @@ def table(trace: Trace, request: ViewRequest) -> pd.DataFrame:
 COLUMNS = (
     RANK,
     DEVICE_NAME,
-    Column("time_ns", "Time", "ns", POSITION, description="since the first event of the rank"),
+    Column("time_ns", "Time", "ns", POSITION, description="time since the rank's first event"),
     STEP,
     size("change_bytes", "Change"),
-    size("growth_bytes", "Growth", description="sum of the changes"),
-    size("allocated_bytes", "Allocated", description="the recorded total"),
+    size("growth_bytes", "Growth", description="sum of all changes so far"),
+    size("allocated_bytes", "Allocated", description="recorded total"),
     size("reserved_bytes", "Reserved"),
     size("unexplained_bytes", "Unexplained", description="change of the total without an event"),
 )

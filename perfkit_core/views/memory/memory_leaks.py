@@ -1,8 +1,8 @@
 """View ``memory_leaks``: memory that steps allocated and later steps did not free.
 
-A block leaks if it is alive at the end of the next step and of the last one recorded without a gap, unless an older
-block of its size was freed meanwhile (a queue longer than the recording). Memory that is allocated once (optimizer
-state) stays from one step, a leak from every step.
+A block is listed if it is alive at the end of the next step and at the end of the last consecutive step. A block is not
+listed if an older block of the same size was freed in the meantime: the blocks may belong to a queue that is longer
+than the recording. Memory that is allocated once (optimizer state) is listed for one step; a leak recurs in every step.
 """
 
 from __future__ import annotations
@@ -45,7 +45,8 @@ def table(trace: Trace, request: ViewRequest) -> pd.DataFrame:
 
 
 def _staying(trace: Trace, ends: StepEnds) -> tuple[IntArray, IntArray]:
-    """Return the positions of the allocations of blocks that stay, and the row of their step in ``ends``."""
+    """Return the allocations of the listed blocks, as positions of memory events, and the rows of their steps in
+    ``ends``."""
     change, made = memory.memory_events(trace).change, memory.blocks(trace)
     run_last = np.append(ends.run_last, -1)
     step = ends.of(made.allocation)
@@ -53,7 +54,7 @@ def _staying(trace: Trace, ends: StepEnds) -> tuple[IntArray, IntArray]:
     alive = (step >= 0) & made.alive(np.append(ends.last, -1)[run])
     event, step, run = made.allocation[alive], step[alive], run[alive]
 
-    # frees within a run of blocks that were allocated before it
+    # frees, within a run, of blocks that were allocated before the run
     freed = made.end != NEVER
     free = np.concatenate([made.end[freed], made.unmatched])
     allocation = np.concatenate([made.allocation[freed], np.full(len(made.unmatched), -1)])
@@ -62,7 +63,7 @@ def _staying(trace: Trace, ends: StepEnds) -> tuple[IntArray, IntArray]:
     old = (step_of_free >= 0) & (allocation < np.append(ends.run_begin(), 0)[run_of_free]) & (change[free] < 0)
     old_frees = pd.DataFrame({"run": run_of_free[old], "size": -change[free[old]]})
 
-    # each of them offsets one block of its size, the newest first
+    # each of these frees cancels one block of the same size, the newest first
     newest_first = pd.DataFrame({"run": run, "size": change[event]})[::-1]
     newer = newest_first.groupby(["run", "size"]).cumcount().to_numpy()
     frees = old_frees.groupby(["run", "size"]).size().rename("freed").reset_index()
@@ -79,28 +80,28 @@ def _explain(trace: Trace) -> Text:
     if not memory.has_blocks(trace):
         return memory.explain_no_blocks(trace)
     if not _followed(trace):
-        return message("two consecutive training steps are needed")
-    return message("no memory that steps allocated stayed allocated")
+        return message("this view needs two consecutive training steps")
+    return message("later steps freed all memory that steps allocated")
 
 
 COLUMNS: Final = (
-    replace(NAME, description="the outermost operator that allocated it"),
+    replace(NAME, description="name of the outermost operator that allocated the memory"),
     RANK,
     DEVICE_NAME,
     *added_by(GROUPINGS),
     count("steps", "Steps", exact=True, description="steps that left memory allocated"),
-    count("of_steps", "Of steps", exact=True, description="steps recorded with the next step"),
+    count("of_steps", "Of steps", exact=True, description="steps followed by another step"),
     count("blocks", "Blocks", exact=True, adds_up=True),
     size("bytes", "Size", adds_up=True),
-    size("avg_step_bytes", "Avg step", adds_up=True, description="over all of these steps"),
+    size("avg_step_bytes", "Avg step", adds_up=True, description="size divided by these steps"),
 )
 
 VIEW = View(
     name="memory_leaks",
     title="Memory leaks",
     description=(
-        "memory that steps allocated and later steps did not free, by the outermost operator around it; a leak recurs "
-        "in every step, what is allocated once (the state of an optimizer) does not"
+        "memory that steps allocated and later steps did not free, by the outermost operator that allocated it; a leak "
+        "recurs in every step, while memory that is allocated once (optimizer state) does not"
     ),
     table=table,
     columns=COLUMNS,

@@ -1,7 +1,7 @@
 """View ``memory_peak``: the memory allocated at the peak, by the outermost operator that allocated it.
 
-Known blocks are those allocated in the recording and not yet freed. The rest of the total was allocated before the
-recording, or the events do not explain it.
+Blocks that were allocated in the recording, and not freed before the peak, have an operator. The rest of the total was
+allocated before the recording, or is not explained by the events.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ UNEXPLAINED: Final = "(not explained by the events)"
 
 
 def table(trace: Trace, request: ViewRequest) -> pd.DataFrame:
-    """Return one row per operator and device. With ``steps``: the peak within them."""
+    """Return one row per operator and device. If the request names steps, the peak within these steps is used."""
     events, level, made = memory.memory_events(trace), memory.levels(trace), memory.blocks(trace)
     pools = len(events.pool_rank)
     position, total = _peaks(trace, request)
@@ -38,7 +38,7 @@ def table(trace: Trace, request: ViewRequest) -> pd.DataFrame:
     sums = frame.groupby(list(by), sort=False, dropna=False, observed=True)[["blocks", "bytes"]].sum().reset_index()
     sums = plain(sums).astype({"blocks": "Int64", "bytes": "Int64"})
 
-    # the part of each pool's total beyond the known blocks
+    # the part of each pool's total that exceeds the blocks
     known = np.bincount(events.pool[event], events.change[event], pools).astype(np.int64)
     old = made.unmatched[made.unmatched <= position[events.pool[made.unmatched]]]
     freed = np.zeros(pools, np.int64)
@@ -64,8 +64,8 @@ def table(trace: Trace, request: ViewRequest) -> pd.DataFrame:
 
 
 def _peaks(trace: Trace, request: ViewRequest) -> tuple[IntArray, IntArray]:
-    """Return the position of the peak of each pool and the total then, shape (pools,): -1 if no event counts, MISSING
-    if no totals were recorded."""
+    """Return the position of each pool's peak (-1 if no event is selected), and the total at the peak (MISSING if no
+    totals were recorded). Both have shape (pools,)."""
     events, level = memory.memory_events(trace), memory.levels(trace)
     at = np.flatnonzero(selected(trace, replace(request, pattern=None))[events.row])
     position, total = np.full(len(events.pool_rank), -1, np.int64), np.full(len(events.pool_rank), MISSING)
@@ -77,19 +77,19 @@ def _peaks(trace: Trace, request: ViewRequest) -> tuple[IntArray, IntArray]:
 
 
 COLUMNS: Final = (
-    replace(NAME, description="the outermost operator that allocated it"),
+    replace(NAME, description="name of the outermost operator that allocated the memory"),
     RANK,
     DEVICE_NAME,
     *added_by(GROUPINGS),
     count("blocks", "Blocks", exact=True, adds_up=True),
     size("bytes", "Size", adds_up=True),
-    replace(RATIO, description="of the total at the peak; of the sum of the rows where no totals were recorded"),
+    replace(RATIO, description="share of the total at the peak, or of the sum of the rows if totals are unknown"),
 )
 
 VIEW = View(
     name="memory_peak",
     title="Memory at the peak",
-    description="what was alive when most was allocated, by the outermost operator that allocated it",
+    description="memory allocated at the peak, by the outermost operator that allocated it",
     table=table,
     columns=COLUMNS,
     groupings=GROUPINGS,

@@ -15,7 +15,7 @@ from perfkit_core.views.select import since_first_event
 
 
 def table(trace: Trace, request: ViewRequest) -> pd.DataFrame:
-    """Return one row per device, with :data:`COLUMNS`. NA: not recorded."""
+    """Return one row per device, with :data:`COLUMNS`. Numbers that were not recorded are NA."""
     events, level = memory_events(trace), memory.levels(trace)
     counted = np.flatnonzero(chosen(trace, request, events.row, names(trace, innermost(trace, events.row))))
     pools = np.unique(events.pool[counted])
@@ -26,7 +26,7 @@ def table(trace: Trace, request: ViewRequest) -> pd.DataFrame:
     for at, peak_allocated, peak_reserved in zip(*parts, strict=True):
         if not len(at):
             continue
-        change = np.where(events.reserve[at], 0, events.change[at])
+        change = memory.counted_bytes(events)[at]
         start, (position, peak) = memory.before(level, events, int(at[0])), memory.peak(level, events, at)
         recorded = level.allocated[at[0]] != MISSING
         rows.append({
@@ -52,14 +52,18 @@ COLUMNS = (
     DEVICE_NAME,
     count("allocations", "Allocations", exact=True),
     count("frees", "Frees", exact=True),
-    size("start_bytes", "Start", description="allocated before the first event"),
-    size("peak_bytes", "Peak", of_capture=True, description="including earlier allocations"),
-    Column("peak_time_ns", "Peak time", "ns", POSITION, of_capture=True, description="since the rank's first event"),
+    size("start_bytes", "Start", description="total before the first event"),
+    size(
+        "peak_bytes", "Peak", of_capture=True, description="highest total, including memory from before the recording"
+    ),
+    Column(
+        "peak_time_ns", "Peak time", "ns", POSITION, of_capture=True, description="time since the rank's first event"
+    ),
     size("end_bytes", "End"),
-    size("growth_bytes", "Growth", description="by the events alone"),
+    size("growth_bytes", "Growth", description="sum of the recorded changes"),
     size("peak_growth_bytes", "Peak growth", of_capture=True, description="peak less start"),
     size("peak_reserved_bytes", "Peak reserved", of_capture=True),
-    size("process_peak_bytes", "Process peak", of_capture=True, description="since the process began"),
+    size("process_peak_bytes", "Process peak", of_capture=True, description="peak since the process began"),
     size("process_peak_reserved_bytes", "Process peak reserved", of_capture=True),
 )
 
@@ -67,8 +71,8 @@ VIEW = View(
     name="memory_places",
     title="Memory of each device",
     description=(
-        "what was allocated on each device at the start, the peak and the end of the recording; growth: by the events "
-        "alone; process peak: since the process began"
+        "memory allocated on each device at the start, the peak and the end of the recording; growth is the sum of the "
+        "recorded changes; the process peak is the peak since the process began"
     ),
     table=table,
     columns=COLUMNS,

@@ -215,7 +215,7 @@ def test_what_changes_faster_than_clocks_drift_is_no_drift() -> None:
     ("ends", "told"),
     [
         ([0, 5 * 10**6], "collectives of the same number contradict"),
-        ([0, 10**10 + 2 * 10**6], "its clock may drift: measuring that needs 9 collectives"),
+        ([0, 10**10 + 2 * 10**6], "its clock may drift: a measurement of the drift needs 9 collectives"),
     ],
 )
 def test_why_numbered_collectives_have_no_offset(ends: list[int], told: str) -> None:
@@ -273,7 +273,7 @@ def test_ranks_that_agree_have_a_clock_despite_others() -> None:
     assert rows(stragglers.VIEW, lowest, "rank last caused_wait_ns incomplete")[0] == (2, 5, 5 * 300_000, 5)
     machine = meeting({0: 0, 1: 0, 2: 5 * 10**6, 3: 5 * 10**6}, {3: 300_000})
     assert rows(clocks.VIEW, machine, columns) == [(0, 0, 0), (1, 0, 0), (2, 2, 0), (3, 2, 0)]
-    told = "its collectives contradict those of rank 0: it is compared with ranks that agree with it"
+    told = "its clock contradicts the clock of rank 0: it is compared with ranks that agree with it"
     assert rows(clocks.VIEW, machine, "note")[1:] == [(None,), (told,), (told,)]
     found = rows(stragglers.VIEW, machine, "rank last caused_wait_ns incomplete")
     assert found[:2] == [(3, 5, 5 * 300_000, 5), (2, 0, 0, 5)]
@@ -293,7 +293,7 @@ def test_a_clock_that_was_set_does_not_block_ranks_after_it() -> None:
     far = [[collective(end + 900, end + 1000, sequence=i, **all_three) for i, end in enumerate(ends)] for _ in (2, 3)]
     ranks = [rank(one, *each, world=4) for one, each in enumerate([near, bridge, *far])]
     assert rows(clocks.VIEW, concat_traces(ranks), "rank reference_rank offset_ns note")[0] == (
-        0, None, None, "it shares no collective in which ranks wait for each other with a rank whose clock is known",
+        0, None, None, "no shared collective, in which ranks wait for each other, connects it with a reference rank",
     )  # fmt: skip
     assert rows(clocks.VIEW, concat_traces(ranks), "rank reference_rank offset_ns")[1:] == [
         (1, 2, None), (2, 2, 0), (3, 2, 0),
@@ -318,7 +318,7 @@ def test_a_collective_without_all_of_its_ranks_is_incomplete() -> None:
 def test_an_even_drift_that_is_not_taken_away_is_told(took: int) -> None:
     """600 ppm over 9 s, whether or not the bounds allow an offset."""
     ((note, drift),) = rows(clocks.VIEW, drifting(600, took=took), "note drift_ppm")[1:]
-    assert note == "its clock drifts by more than 500 ppm, the most that is corrected"
+    assert note == "its clock drifts by more than 500 ppm, so the drift is not corrected"
     assert drift == pytest.approx(600, abs=1)
 
 
@@ -353,7 +353,7 @@ def test_alignment_names_all_ranks_that_keep_their_times() -> None:
     assert {one.code for one in moved.quality[-2:]} == {"clocks-not-aligned"}
     unknown, elsewhere = (one.message for one in moved.quality[-2:])
     assert "of 1 of 5 ranks could not be aligned: rank 4 " in unknown
-    assert "2 of 5 ranks keep their times: rank 2, 3: collectives link their clocks to other ranks" in elsewhere
+    assert "2 of 5 ranks keep their times (rank 2, 3): collectives connect their clocks with other ranks" in elsewhere
     steps = moved.ints("start_ns")[moved.rows("kind", "step")]
     assert steps.tolist() == [0, 0, 2000, 3000]
 
@@ -402,8 +402,8 @@ def test_aligned_ranks_differ_by_their_shift_alone() -> None:
 @pytest.mark.parametrize(
     ("clock", "told"),
     [
-        (0, "agreed with it"),
-        (-400, "agreed with it"),
+        (0, "agreed with this clock"),
+        (-400, "agreed with this clock"),
         (1600, "were up to 1.60 µs ahead"),
         (-1_234_567, "were up to 1.23 ms behind"),
         (25 * 10**6, "were up to 25.0 ms ahead"),
@@ -412,7 +412,7 @@ def test_aligned_ranks_differ_by_their_shift_alone() -> None:
 )
 def test_how_far_clocks_were_apart_is_told_in_words(clock: int, told: str) -> None:
     finding = aligned(concat_traces([first(), second(clock)])).quality[-1]
-    assert finding.message.endswith(f"by common collectives: the others {told}")
+    assert finding.message.endswith(f"at shared collectives: the other clocks {told}")
 
 
 def test_nothing_to_align() -> None:

@@ -278,7 +278,7 @@ def test_head(small: Trace) -> None:
     found = settings(small)
     assert found["place"] == "All: CPU and cuda:0"
     assert (found["threads"], found["operator instances"], found["sorted by"]) == ("merged", "merged", "total_ns")
-    assert (found["steps"], found["framework"]) == ("none recorded", "fw")
+    assert (found["steps"], found["framework"]) == ("no steps were recorded", "fw")
 
 
 def test_head_says_what_was_asked(small: Trace) -> None:
