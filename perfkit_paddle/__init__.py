@@ -1,4 +1,5 @@
-"""perfkit for PaddlePaddle: pass ``trace_handler(run_dir)`` to ``paddle.profiler.Profiler`` as ``on_trace_ready``."""
+"""perfkit for PaddlePaddle. To record a run, pass ``on_trace_ready=trace_handler(run_dir)`` to
+paddle.profiler.Profiler."""
 
 from __future__ import annotations
 

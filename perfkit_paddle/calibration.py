@@ -1,4 +1,4 @@
-"""The operators, kernel launches and copies that calibration times with Paddle."""
+"""Operators, kernel launches and copies in Paddle that ``perfkit calibrate`` times."""
 
 from __future__ import annotations
 
@@ -9,16 +9,17 @@ from perfkit_core.system.device_events import DeviceClock
 from perfkit_paddle import framework, throughput
 
 _DISTRIBUTIONS: Final = ("paddlepaddle", "paddlepaddle-gpu", "paddlepaddle-xpu")
-"""Distributions that all install the module ``paddle``."""
+"""Names of the packages that install the module ``paddle``."""
 
 
 def version() -> str | None:
-    """Return the installed version, without importing Paddle."""
+    """Return the installed version of Paddle, None if Paddle is not installed. Does not import Paddle."""
     return bench.installed_version(*_DISTRIBUTIONS)
 
 
 def machine_bench() -> bench.Bench:
-    """Return the benches of the host and, if available, the current device. Raises CaptureError without Paddle."""
+    """Return what to time on the host and on the current device, if the current device is not the host. Raises
+    CaptureError if Paddle cannot be imported."""
     paddle = framework.paddle()
     device = str(paddle.device.get_device())
     operators: dict[tuple[str, int], bench.Call] = {}
@@ -37,7 +38,7 @@ def machine_bench() -> bench.Bench:
 
 
 class PaddleBench:
-    """A :class:`~perfkit_core.calibration.bench.DeviceBench` of a device such as "gpu:0"."""
+    """The :class:`~perfkit_core.calibration.bench.DeviceBench` of a device such as "gpu:0"."""
 
     def __init__(self, paddle: Any, device: str) -> None:
         self._paddle = paddle

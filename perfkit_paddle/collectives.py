@@ -1,6 +1,6 @@
-"""``annotate_collectives``: labels on the collectives of ``paddle.distributed`` while recording. Paddle records no
-event for a collective: on a GPU only its kernels, with gloo nothing. A label around the call gives the collective, its
-group and its size."""
+"""``annotate_collectives`` labels the collectives of ``paddle.distributed`` while a profiler records. Paddle records
+only the kernels of a collective, and nothing at all if gloo executes it. The label contains the name of the collective,
+its group and its message size."""
 
 from __future__ import annotations
 
@@ -21,17 +21,18 @@ _FUNCTIONS: Final = {
     "broadcast": "broadcast", "scatter": "scatter", "gather": "gather", "alltoall": "all_to_all",
     "alltoall_single": "all_to_all", "all_to_all": "all_to_all", "barrier": "barrier", "send": "send", "recv": "recv",
 }  # fmt: skip
-_TIMES_RANKS: Final = frozenset({"all_gather", "reduce_scatter", "scatter", "gather"})
-"""Collectives whose ``tensor`` holds one rank's part."""
+_TENSOR_IS_PART: Final = frozenset({"all_gather", "reduce_scatter", "scatter", "gather"})
+"""Collectives whose argument ``tensor`` holds only one rank's part of the message."""
 _TENSORS: Final = ("tensor", "in_tensor_list", "in_tensor")
 _ON_HOST: Final = "GLOO"
 
 
 @contextmanager
 def annotate_collectives() -> Iterator[None]:
-    """Label the collectives that the block calls as ``paddle.distributed.NAME``, while a profiler records. Calls from
-    C++ (the gradients of ``DataParallel``) and of functions imported by name earlier are not labelled. Nothing raises
-    into the training. Raises CaptureError without Paddle."""
+    """Label the collectives that the ``with`` block calls as ``paddle.distributed.NAME`` while a profiler records. Two
+    kinds of calls get no label: calls from C++, such as those for the gradients of ``DataParallel``, and calls of a
+    function that was imported by name before the block. A failure of the label never raises. Raises CaptureError if
+    Paddle cannot be imported."""
     distributed = framework.paddle().distributed
     originals = {name: getattr(distributed, name) for name in _FUNCTIONS if hasattr(distributed, name)}
     for name, original in originals.items():
@@ -67,15 +68,15 @@ def _labelled(original: Callable[..., Any], name: str) -> Callable[..., Any]:
     return call
 
 
-def _label(name: str, given: dict[str, Any]) -> str:
+def _label(name: str, arguments: dict[str, Any]) -> str:
     from paddle import distributed
 
-    group = given.get("group") or distributed.get_group(0)
-    blocking = bool(given.get("sync_op", True))
-    on_host = blocking and str(distributed.get_backend(given.get("group"))).upper() == _ON_HOST
-    tensor = next((given[key] for key in _TENSORS if key in given), None)
+    group = arguments.get("group") or distributed.get_group(0)
+    blocking = bool(arguments.get("sync_op", True))
+    on_host = blocking and str(distributed.get_backend(arguments.get("group"))).upper() == _ON_HOST
+    tensor = next((arguments[key] for key in _TENSORS if key in arguments), None)
     parts = tensor if isinstance(tensor, (list, tuple)) else [] if tensor is None else [tensor]
-    elements = sum(prod(part.shape) for part in parts) * (group.nranks if name in _TIMES_RANKS else 1)
+    elements = sum(prod(part.shape) for part in parts) * (group.nranks if name in _TENSOR_IS_PART else 1)
     return collective_label(
         Collective(
             name,

@@ -1,4 +1,4 @@
-"""Data-quality warnings about Paddle's recordings, with stable codes, and the TraceMeta with its devices."""
+"""Data-quality warnings about Paddle's recordings, and the TraceMeta of a recording with its devices."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ from perfkit_core.model.schema import CPU, DEVICE_WORK
 from perfkit_paddle.names import DEVICE_BACKEND
 
 _RENAMED: Final = {"smCount": "numSms"}
-"""Paddle's spelling of a property → the spelling of other profilers."""
+"""Paddle's name of a device property → its name in the recordings of other profilers."""
 _UTILISATION: Final = {"System Cpu Utilization": "system", "Process Cpu Utilization": "process"}
 
 
 def truncated() -> Finding:
-    return Finding("truncated", message("the file is cut off or damaged: what comes after the damage is missing"))
+    return Finding("truncated", message("the file is truncated or damaged: the events after the damage are missing"))
 
 
 def skipped(count: int) -> Finding:
@@ -30,32 +30,33 @@ def skipped(count: int) -> Finding:
 
 def unknown_types(counts: Mapping[str, int]) -> Finding:
     types = ", ".join(f"{name} ({count})" for name, count in counts.items())
-    text = message("event types that perfkit does not know are kept as 'other': {types}", types=types)
+    text = message("events of unknown types have the kind 'other': {types}", types=types)
     return Finding("unknown-event-types", text)
 
 
 def unlabelled(count: int) -> Finding:
-    """Report names without the duration that Paddle appends: text in the name ended it early."""
+    """Report names without the duration that Paddle appends to a name. A quote in such a name ended the JSON text too
+    early."""
     text = message(
-        "{count} names lack the duration that Paddle appends: quotes in them may hide their end or other events",
+        "{count} names lack the duration that Paddle appends: a quote in a name may hide its end or further events",
         count=count,
     )
     return Finding("names-cut-short", text)
 
 
 def rounded(start_error_ns: int, duration_error_ns: int, memory_error_ns: int) -> Finding:
-    """Report that Paddle's JSON stores times as float32 µs and whole µs, those of memory events as whole µs only (error
-    0: there are none)."""
+    """Report the rounding of times in Paddle's JSON. Memory events have larger errors, because their starts are stored
+    in whole µs only; ``memory_error_ns`` is 0 if there are no memory events."""
     text = message(
-        "Paddle's JSON rounds clocks: starts may be off by {start} ns, durations by {duration} ns; "
-        "its .pb file is exact (export_protobuf, or perfkit's trace_handler)",
+        "Paddle's JSON rounds times: starts may be off by {start} ns, durations by {duration} ns. "
+        "The .pb file of export_protobuf and perfkit's trace_handler are exact",
         start=start_error_ns,
         duration=duration_error_ns,
     )
     if memory_error_ns:
         text = message(
-            "Paddle's JSON rounds clocks: starts may be off by {start} ns, those of memory events by {memory} ns, "
-            "durations by {duration} ns; its .pb file is exact (export_protobuf, or perfkit's trace_handler)",
+            "Paddle's JSON rounds times: starts may be off by {start} ns, starts of memory events by {memory} ns, "
+            "durations by {duration} ns. The .pb file of export_protobuf and perfkit's trace_handler are exact",
             start=start_error_ns,
             memory=memory_error_ns,
             duration=duration_error_ns,
@@ -64,24 +65,24 @@ def rounded(start_error_ns: int, duration_error_ns: int, memory_error_ns: int) -
 
 
 def parents_rebuilt(odd_threads: int) -> Finding:
-    """Report that parents were rebuilt, because Paddle's JSON has none."""
+    """Report that parents were inferred, because Paddle's JSON records none."""
     text = message("parents are inferred from the order of the events and from rounded times")
     if odd_threads:
         text = message(
-            "parents are inferred from the order of the events and from rounded times; {count} threads are not in "
-            "Paddle's order: neighbours within the rounding error may be swapped there",
+            "parents are inferred from the order of the events and from rounded times. In {count} threads the events "
+            "are not in Paddle's usual order: there, parents follow from the rounded times only",
             count=odd_threads,
         )
     return Finding("rebuilt-parents", text)
 
 
 def partial_step(number: int) -> Finding:
-    text = message("step {number} was ended by the profiler's stop(): it is not a whole iteration", number=number)
+    text = message("the profiler's stop() ended step {number}: the step is not a complete iteration", number=number)
     return Finding("partial-step", text)
 
 
 def save_failed(reason: str) -> Finding:
-    """Report that Paddle's own writer failed, so that the poorer live tree was used."""
+    """Report that Paddle could not save the cycle, so that its tree of Python objects was read instead."""
     text = message(
         "Paddle could not write its protobuf ({reason}): copy kinds and operator inputs are missing", reason=reason
     )
@@ -89,25 +90,23 @@ def save_failed(reason: str) -> Finding:
 
 
 def overflowed_bytes(count: int) -> Finding:
-    """Report that Paddle's JSON prints bytes as int32."""
-    text = message("{count} copies of 2 GiB or more have a negative size in Paddle's JSON: unknown", count=count)
+    text = message("{count} copies have an unknown size: Paddle's JSON cannot store 2 GiB or more", count=count)
     return Finding("overflowed-bytes", text)
 
 
 def devices(events: pa.Table, described: tuple[Device, ...]) -> tuple[Finding, ...]:
-    known = {CPU, *(device.id for device in described)}
-    if known.issuperset(events["device"].unique().to_pylist()):
+    """Return a warning if device work ran on a device without recorded properties, else an empty tuple."""
+    described_ids = {CPU, *(device.id for device in described)}
+    if described_ids.issuperset(events["device"].unique().to_pylist()):
         return ()
     work = pc.is_in(events["kind"].cast(pa.string()), pa.array(DEVICE_WORK))
-    missing = sorted(set(events.filter(work)["device"].unique().to_pylist()) - known)
-    if not missing:
-        return ()
+    missing = sorted(set(events.filter(work)["device"].unique().to_pylist()) - described_ids)
     text = message("the file does not describe {devices}", devices=", ".join(missing))
-    return (Finding("no-device-properties", text),)
+    return (Finding("no-device-properties", text),) if missing else ()
 
 
 def device(properties: Mapping[str, Any], name: object) -> Device:
-    """Return a device from its recorded properties (keys of Paddle's JSON)."""
+    """Return a device from its properties, which have the names of Paddle's JSON."""
     rest = {_RENAMED.get(k, k): v for k, v in properties.items() if k not in ("id", "totalGlobalMem", "name")}
     memory = properties.get("totalGlobalMem")
     return Device(
@@ -119,10 +118,11 @@ def device(properties: Mapping[str, Any], name: object) -> Device:
 
 
 def make_meta(processes: Mapping[int, int], extra_info: Mapping[str, str], rank: int | None, **facts: Any) -> TraceMeta:
-    """Return the meta of a cycle; its window is that of its events. ``processes`` maps threads with events to
-    processes; ``extra_info`` maps thread ids to names, and names of CPU utilisations to ratios."""
+    """Return the metadata of a cycle. ``processes`` maps the id of each thread with events to the id of its process.
+    ``extra_info`` is recorded by Paddle and maps thread ids to thread names, and the names of two CPU utilisations to
+    ratios."""
     pids = set(processes.values())
-    fallback = pids.pop() if len(pids) == 1 else None  # for threads without events
+    fallback = pids.pop() if len(pids) == 1 else None  # the process of threads without events
     thread_names = {}
     for key, name in extra_info.items():
         pid = processes.get(int(key), fallback) if key.isdecimal() else None

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import functools
 import importlib
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import Any, Final
 
 from perfkit_core.errors import CaptureError
@@ -13,11 +13,11 @@ _STEPPING: Final = ("step", "minimize")
 
 
 def paddle() -> Any:
-    """Return the module. Raises CaptureError with an install hint if the import fails."""
+    """Return the module ``paddle``. Raises CaptureError if the import fails."""
     try:
         return importlib.import_module("paddle")
     except ImportError as error:
-        hint = 'install it with: pip install "perfkit[paddle]" (or the GPU wheel of your CUDA version)'
+        hint = 'pip install "perfkit[paddle]", or the wheel of paddlepaddle-gpu for your CUDA version'
         raise CaptureError(f"PaddlePaddle cannot be imported ({error})", hint) from None
 
 
@@ -27,8 +27,9 @@ def profiler() -> Any:
 
 
 class Updates:
-    """Calls ``after`` each update of the first optimizer that updates anything; nested calls count once. Methods are
-    wrapped because Paddle has no hook. In a static graph ``minimize()`` only adds operators, so nothing is called."""
+    """Wrappers around ``step()`` and ``minimize()`` of optimizers, because Paddle offers no hooks. They call ``after``
+    once per update. Only the first optimizer of the process that makes an update is observed. In a static graph,
+    ``minimize()`` only adds operators to the graph, so ``after`` is not called."""
 
     def __init__(self, after: Callable[[], None]) -> None:
         self._after = after
@@ -40,14 +41,17 @@ class Updates:
 
         @functools.wraps(original)
         def init(optimizer: Any, *args: Any, **kwargs: Any) -> None:
-            for cls in type(optimizer).__mro__:  # the script may have defined it after the others were wrapped
+            for cls in type(optimizer).__mro__:  # the script may have defined this class after the wrapping below
                 if issubclass(cls, base):
                     self._wrap(cls)
             original(optimizer, *args, **kwargs)
 
         self._replace(base, "__init__", init)
-        for cls in _family(base):
+        classes: list[type] = [base]
+        while classes:
+            cls = classes.pop()
             self._wrap(cls)
+            classes += type.__subclasses__(cls)
 
     def end(self) -> None:
         for undo in reversed(self._undo):
@@ -81,10 +85,3 @@ class Updates:
     def _replace(self, cls: type, name: str, value: Any) -> None:
         self._undo.append(functools.partial(setattr, cls, name, vars(cls)[name]))
         setattr(cls, name, value)
-
-
-def _family(cls: type) -> Iterator[type]:
-    yield cls
-    children: list[type] = type.__subclasses__(cls)
-    for child in children:
-        yield from _family(child)

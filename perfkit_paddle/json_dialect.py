@@ -1,7 +1,9 @@
-"""The Paddle dialect of Chrome JSON (``schemaVersion`` 1.0.x, Paddle 2.3 to 3.3), with times as exact as it allows.
-Each event has two starts: whole µs since 1970 (``ts``, truncated), and float32 µs since the first host event
-(``start_time``), exact to the ns in the first 8 ms and decaying from there: 4 ns at 0.1 s, 30 ns at 1 s, 0.5 µs at 10
-s. Together the error is at most 1 µs."""
+"""The Paddle dialect of Chrome JSON, as Paddle 2.3 to 3.3 writes it (``schemaVersion`` 1.0.x).
+
+Each event records its start twice. ``ts`` has whole µs since 1970, truncated. ``start_time`` has µs since the first
+host event as float32: it is exact to the ns in the first 8 ms, and then its error grows to 4 ns at 0.1 s, 30 ns at 1 s
+and 0.5 µs at 10 s. Both are combined, so that the error of a start is at most 1 µs.
+"""
 
 from __future__ import annotations
 
@@ -19,25 +21,25 @@ from perfkit_paddle import names
 
 _PLAIN: Final = re.compile(r"(\d{1,12})(?:\.(\d{1,9}))? us", re.ASCII)
 _FLOAT32_STEPS: Final = 2.0**-23
-"""Relative error of a number that was rounded to float32, divided and rounded again."""
+"""Largest relative error of a number that was rounded to float32, divided, and rounded to float32 again."""
 _MICROSECOND_NS: Final = 1000
 
 
 @dataclass(frozen=True, slots=True)
 class Starts:
-    """Start of each event in ns, its error bound, and whether ``start_time`` refined it, each of shape (events,)."""
+    """Start of each event and its largest error. Both are in ns and have the shape (events,)."""
 
     start_ns: IntArray
     error_ns: IntArray
 
 
 def float_error(ns: IntArray) -> IntArray:
-    """Return the largest error of a duration or offset of this size, written as float32 µs with three decimals."""
+    """Return the largest error in ns of times that were written as float32 µs with three decimals."""
     return np.asarray(np.floor(ns * _FLOAT32_STEPS + 0.75), np.int64)
 
 
 def offset(text: object) -> int | None:
-    """Return a ``start_time`` in ns, rounded half to even; None if it is not a number."""
+    """Return a ``start_time`` such as "12.345 us" in ns, rounded half to even, None if the text has another form."""
     match = _PLAIN.fullmatch(text) if isinstance(text, str) else None
     if not match:
         return None
@@ -47,17 +49,18 @@ def offset(text: object) -> int | None:
 
 
 def refine(whole_us_ns: IntArray, offset_ns: IntArray) -> Starts:
-    """Return starts from whole µs (in ns) and the offsets from the first event; negative offsets are unknown."""
-    given = offset_ns >= 0
+    """Combine the starts in whole µs (given in ns) with the offsets from the first event. Negative offsets are
+    unknown."""
+    has_offset = offset_ns >= 0
     error, last = float_error(offset_ns), _MICROSECOND_NS - 1
-    if not given.any():
+    if not has_offset.any():
         return Starts(whole_us_ns, np.full_like(offset_ns, last))
-    # the time of offset 0 and its error bound, from all events together
-    low = int((whole_us_ns - offset_ns - error)[given].max())
-    high = int((whole_us_ns + last - offset_ns + error)[given].min())
-    origin, doubt = (low + high) // 2, max((high - low + 1) // 2, 0)
-    start = np.where(given, np.clip(origin + offset_ns, whole_us_ns, whole_us_ns + last), whole_us_ns)
-    return Starts(start, np.where(given, np.minimum(error + doubt, last), last))
+    # Every event bounds the time of offset 0 from below and from above.
+    low = int((whole_us_ns - offset_ns - error)[has_offset].max())
+    high = int((whole_us_ns + last - offset_ns + error)[has_offset].min())
+    origin, origin_error = (low + high) // 2, max((high - low + 1) // 2, 0)
+    start = np.where(has_offset, np.clip(origin + offset_ns, whole_us_ns, whole_us_ns + last), whole_us_ns)
+    return Starts(start, np.where(has_offset, np.minimum(error + origin_error, last), last))
 
 
 _DURATION: Final = re.compile(r"\[\d+(?:\.\d+)? (?:ns|us|ms|s)\]$")
@@ -66,7 +69,7 @@ _INPUT_KEYS: Final = ("input_shapes", "input_dtypes", "callstack")
 
 
 class PaddleDialect(Dialect):
-    """The dialect of one file; counts its data-quality problems."""
+    """The dialect for one file. It also counts the data-quality problems of the file."""
 
     framework = "paddle"
     arguments: ClassVar[Mapping[str, str]] = {
@@ -108,11 +111,11 @@ class PaddleDialect(Dialect):
     def device(self, label: Label, pid: Any, args: Mapping[str, Any]) -> str:
         if label.kind == MEMORY:
             return names.place_device(str(args.get("place", "")))
-        index = integer(pid)  # the device number; not every event has the argument "device"
+        index = integer(pid)  # the device number: some events lack the argument "device"
         return f"{label.backend}:{0 if index is None else index}"
 
     def keeps(self, event: ChromeEvent) -> bool:
-        """Keep all events; called before the arguments are read, it reorders them and counts problems."""
+        """Keep every event. Also bring its arguments into perfkit's form, and count its problems."""
         args: dict[str, Any] = event.args if isinstance(event.args, dict) else {}
         args.pop("end_time", None)
         args.pop("device", None)
@@ -132,7 +135,8 @@ class PaddleDialect(Dialect):
 
 
 def _inputs(args: Mapping[str, Any]) -> dict[str, Any]:
-    """Return an operator's inputs as in the protobuf: shapes in the order of the slots, the rest as arguments."""
+    """Return the arguments for an operator's inputs in the same form as from the protobuf: the shapes in the order of
+    the input slots, the stack, the number of inputs per slot, and the data types."""
     shapes, types = (
         {slot: items for slot, items in value.items() if isinstance(items, list)} if isinstance(value, dict) else {}
         for value in (args.get("input_shapes"), args.get("input_dtypes"))

@@ -1,7 +1,10 @@
-"""Reader of Paddle's Chrome JSON, with times as exact as the file allows and parents from the order of events. The file
-has no parents, and rounded times do not always determine them. But Paddle writes each thread's tree breadth first, and
-after each host event its runtime calls and memory events. The parent of an event is thus never before the parent of the
-previous event, and times only decide between neighbours."""
+"""Reader of Paddle's Chrome JSON.
+
+The file records no parents, and its rounded times alone do not determine them. The order of the events helps: Paddle
+writes the tree of each thread breadth first, and the runtime calls and memory events of a host event directly after the
+host event. In this order, the parent of an event never comes before the parent of the previous event. The times only
+have to decide between neighbours.
+"""
 
 from __future__ import annotations
 
@@ -30,9 +33,12 @@ from perfkit_paddle.findings import make_meta, processes
 def parents(
     thread: IntArray, host: BoolArray, hangs: BoolArray, start: IntArray, end: IntArray, slack: IntArray
 ) -> tuple[IntArray, int]:
-    """Return the row of each row's parent, and the number of threads in another order, which are nested by time
-    instead. Rows are in file order; ``host`` are nodes of the tree, ``hangs`` belong to the node before them; ``slack``
-    bounds the error of a row's times. All have shape (rows,)."""
+    """Return the row of each row's parent, -1 if a row has none, and the number of threads in an unexpected order. The
+    events of such a thread are nested by time.
+
+    All arrays have the shape (rows,), in the order of the file. ``host`` is the mask of the nodes of the tree,
+    ``hangs`` the mask of the rows that belong to the node before them. ``slack`` is the largest error of a row's times.
+    """
     parent = np.full(len(thread), NO_ROW, np.int64)
     nodes = np.flatnonzero(host | hangs)
     by_thread = nodes[np.argsort(thread[nodes], kind="stable")]
@@ -48,11 +54,11 @@ def parents(
 
 @compiled
 def _level_by_level(host, start, end, slack):  # type: ignore[no-untyped-def]
-    """Return the parents within one thread, and whether every event has one that encloses it."""
+    """Return the parents within one thread, and False if some event lies in none of the possible parents."""
     count = len(host)
     parent = np.full(count, -1, np.int64)
-    node = -1  # the last host event, which owns the rows that follow it
-    current = -1  # the parent of the current siblings; -1: the root
+    node = -1  # the last host event: rows that are no host events belong to it
+    current = -1  # the parent of the last host event, -1 for the root
     for i in range(count):
         if not host[i]:
             parent[i] = node
@@ -62,13 +68,13 @@ def _level_by_level(host, start, end, slack):  # type: ignore[no-untyped-def]
         if before < 0 or (parent[before] == current and _follows(current, before, i, start, end, slack)):
             parent[i] = current
             continue
-        found = _next_parent(host, current, i, start, end, slack)
-        if found < 0 and current >= 0 and _misfit(current, i, start, end) <= slack[current] + slack[i]:
-            found = current  # a sibling out of order: Paddle does not sort overlapping events
-        if found < 0:
+        candidate = _next_parent(host, current, i, start, end, slack)
+        if candidate < 0 and current >= 0 and _misfit(current, i, start, end) <= slack[current] + slack[i]:
+            candidate = current  # this event overlaps its sibling: Paddle does not sort overlapping events
+        if candidate < 0:
             return parent, False
-        current = found
-        parent[i] = found
+        current = candidate
+        parent[i] = candidate
     return parent, True
 
 
@@ -79,7 +85,7 @@ def _misfit(outer, inner, start, end):  # type: ignore[no-untyped-def]
 
 @compiled
 def _follows(current, before, i, start, end, slack):  # type: ignore[no-untyped-def]
-    """Return whether ``i`` can be the next sibling of ``before`` below ``current``."""
+    """Return whether event ``i`` can be the sibling that follows ``before`` under the parent ``current``."""
     if start[i] + slack[i] + slack[before] < end[before]:
         return False
     return current < 0 or _misfit(current, i, start, end) <= slack[current] + slack[i]
@@ -104,11 +110,11 @@ def _next_parent(host, current, i, start, end, slack):  # type: ignore[no-untype
 FORMAT: Final = "paddle-json"
 _HEADER: Final = ("schemaVersion", "span_index", "span_indx")
 _DEEPEST: Final = 64
-"""Levels of the tree in which starts are moved."""
+"""Number of tree levels in which :func:`_inside_parents` moves starts."""
 
 
 def read_json(path: Path, partial: bool = False) -> Trace:
-    """Return the Trace of a file. Raises SourceError if it is damaged or of another format."""
+    """Return the Trace of a file. Raises SourceError if the file is damaged or has another format."""
     reading = _Reading(path, partial)
     reading.read()
     columns = reading.recorder.recorded(in_order=False).columns
@@ -118,29 +124,27 @@ def read_json(path: Path, partial: bool = False) -> Trace:
 
 
 def stream(path: Path, partial: bool, writer: RecordedWriter) -> None:
-    """Read the file into the writer in portions. Raises SourceError."""
+    """Read the file in portions and write them to ``writer``. Raises SourceError as :func:`read_json` does."""
     reading = _Reading(path, partial, sparing=True)
     reading.stream(writer)
-    writer.close(reading.meta(reading.of_thread), reading.findings())
+    writer.close(reading.meta(reading.processes), reading.findings())
 
 
 class _Reading(Reading[json_dialect.PaddleDialect]):
-    """A reading that collects the process of each thread, ``of_thread``, while streaming."""
-
     def __init__(self, path: Path, partial: bool, sparing: bool = False) -> None:
         super().__init__(path, json_dialect.PaddleDialect(), partial, sparing)
-        self.of_thread: dict[int, int] = {}
+        self.processes: dict[int, int] = {}  # thread → process, collected while streaming
 
     def see(self, events: pa.Table) -> None:
-        self.of_thread.update(processes(events))
+        self.processes.update(processes(events))
 
-    def meta(self, of_thread: Mapping[int, int]) -> TraceMeta:
+    def meta(self, processes: Mapping[int, int]) -> TraceMeta:
         header = self.file.header
         extra_info, described = header.get("ExtraInfo"), header.get("deviceProperties")
         texts = extra_info.items() if isinstance(extra_info, dict) else ()
         properties = described if isinstance(described, list) else ()
         return make_meta(
-            of_thread,
+            processes,
             {key: text for key, text in texts if isinstance(text, str)},
             None,
             devices=tuple(findings.device(p, p.get("name")) for p in properties if isinstance(p, dict)),
@@ -151,19 +155,19 @@ class _Reading(Reading[json_dialect.PaddleDialect]):
         )
 
     def findings(self) -> tuple[Finding, ...]:
-        quality = [*file_findings(self.file, self.recorder)]
-        if self.dialect.unknown_types:
-            quality.append(findings.unknown_types(self.dialect.unknown_types))
-        if self.dialect.unlabelled:
-            quality.append(findings.unlabelled(self.dialect.unlabelled))
-        if self.dialect.overflowed:
-            quality.append(findings.overflowed_bytes(self.dialect.overflowed))
+        dialect, quality = self.dialect, [*file_findings(self.file, self.recorder)]
+        if dialect.unknown_types:
+            quality.append(findings.unknown_types(dialect.unknown_types))
+        if dialect.unlabelled:
+            quality.append(findings.unlabelled(dialect.unlabelled))
+        if dialect.overflowed:
+            quality.append(findings.overflowed_bytes(dialect.overflowed))
         return tuple(quality)
 
 
 def complete(recorded: draft.Recorded, meta: TraceMeta) -> tuple[draft.Recorded, tuple[Finding, ...]]:
-    """Complete the events, in file order, with finer times and parents, which need the whole file; also return the
-    data-quality warnings about them."""
+    """Add finer times and parents to all events of a file, given in the order of the file. Also return the data-quality
+    warnings about them."""
     events, parent = recorded.columns, recorded.parent
     quality: tuple[Finding, ...] = ()
     if events.num_rows:
@@ -184,12 +188,12 @@ def complete(recorded: draft.Recorded, meta: TraceMeta) -> tuple[draft.Recorded,
 def _parents(events: pa.Table, start: IntArray, dur: IntArray, slack: IntArray) -> tuple[IntArray, int]:
     kind, on_host = _text(events, "kind"), _text(events, "device") == CPU
     hangs = (kind == MEMORY) | (kind == RUNTIME) | (kind == SYNC)
-    known = ~events["tid"].is_null().to_numpy()
-    host: BoolArray = on_host & ~hangs & known
+    has_thread = ~events["tid"].is_null().to_numpy()
+    host: BoolArray = on_host & ~hangs & has_thread
     ids = [pc.fill_null(events[column], -1).to_numpy() for column in ("pid", "tid")]
-    _, code = np.unique(np.column_stack(ids), axis=0, return_inverse=True)  # a number for each process and thread
+    _, code = np.unique(np.column_stack(ids), axis=0, return_inverse=True)  # numbers the pairs of process and thread
     thread = np.asarray(code).reshape(-1).astype(np.int64)
-    return parents(thread, host, hangs & known, start, start + dur, slack)
+    return parents(thread, host, hangs & has_thread, start, start + dur, slack)
 
 
 def _text(events: pa.Table, column: str) -> Any:
@@ -197,9 +201,10 @@ def _text(events: pa.Table, column: str) -> Any:
 
 
 def _inside_parents(parent: IntArray, start: IntArray, dur: IntArray) -> tuple[IntArray, IntArray]:
-    """Move starts (within the rounding) so that no event begins before its parent, and parents come before children."""
+    """Move starts, by no more than their rounding, so that no event begins before its parent. An event that begins with
+    its parent must not be longer, so that the parent is sorted before it."""
     start, dur = start.copy(), dur.copy()
-    for _ in range(_DEEPEST):  # one level of the tree per pass
+    for _ in range(_DEEPEST):  # each pass settles one more level of the tree
         above = np.where(parent == NO_ROW, np.arange(len(parent)), parent)
         early = start < start[above]
         longer = (start == start[above]) & (dur > dur[above])

@@ -1,9 +1,9 @@
-"""``annotate`` and ``describe``: labels on the layers of a Paddle model while recording, and the table of its layers.
+"""``annotate`` labels the layers of a Paddle model while a profiler records. ``describe`` returns a table of layers.
 
-A call is a RecordEvent. The backward pass is marked by gradient hooks on the tensors that a call returned, inside its
-first graph node; the mark lists the call's nodes, because Paddle numbers neither operators nor nodes. A span over the
-backward pass would lose the whole profile: RecordEvents must nest, and nodes of different layers interleave. Hooks are
-installed only while Paddle's profiler runs.
+A forward call is labelled by a RecordEvent. Its backward pass is marked by gradient hooks on the tensors that the call
+returned; they run inside the first node of the backward pass. The mark lists the names of the call's graph nodes,
+because Paddle numbers neither operators nor nodes. A RecordEvent over the whole backward pass is not possible:
+RecordEvents must nest, but nodes of different layers interleave, and Paddle would lose the profile.
 """
 
 from __future__ import annotations
@@ -43,15 +43,13 @@ def _bilinear(layer: Any, call: Signature) -> Flops:
 
 
 def _convolution(layer: Any, call: Signature) -> Flops:
-    """Return the FLOPs of a convolution. A transposed one has its input channels first in the weights, others their
-    output channels; the channels of a group and the kernel follow."""
     positions = call.inputs[0] if isinstance(layer, _TRANSPOSED) else call.outputs[0]
-    channels, *kernel = layer.weight.shape[1:]
+    channels, *kernel = layer.weight.shape[1:]  # in both cases the channels of a group, then the kernel
     return products(call, layer_framework.convolution(positions.shape, channels, kernel))
 
 
 def _attention(layer: Any, call: Signature) -> Flops:
-    """Return the FLOPs of the scores and the weighted sum; the projections are layers of their own."""
+    """Return the FLOPs of the scores and of the weighted sum. The projections are separate layers."""
     query, key = call.inputs[0].shape, call.inputs[min(1, len(call.inputs) - 1)].shape
     keys = key[1] if len(key) == 3 else query[1]
     forward = layer_framework.attention((*query[:2], layer.embed_dim), keys)
@@ -66,28 +64,29 @@ def _recurrent(layer: Any, call: Signature) -> Flops:
 
 
 _ACCUMULATION: Final = "GradNodeAccumulation"
-"""Collects the gradient of a parameter; it belongs to the parameter, not to a call."""
+"""Name of the graph node that adds up the gradient of a parameter. The node belongs to the parameter, not to a call."""
 
 
 class Nodes:
-    """The backward graph nodes made by the calls inside one outermost call. A call made the nodes between its outputs
-    and its inputs, except those of the calls inside it; each inner call is skipped in one go, so that a node is visited
-    once."""
+    """Nodes of the backward graph that the calls inside one outermost call made. A call made the nodes between its
+    outputs and its inputs, except the nodes of inner calls. The walk jumps over an inner call, so that it visits each
+    node once."""
 
     def __init__(self) -> None:
         self._inputs: dict[int, list[Any]] = {}
-        """Node of a call → the nodes of its inputs, where the walk continues."""
+        """Address of a node → the nodes of the inputs of its call, where the walk continues."""
         self.kept: list[Any] = []
-        """All visited nodes: their addresses identify them, so none may be freed."""
+        """All visited nodes. They must not be freed, because their addresses identify them."""
 
     def of(self, tensors: Iterable[Any]) -> frozenset[int]:
         return frozenset(self._address(node) for tensor in tensors if (node := tensor.grad_fn) is not None)
 
     def claim(self, returned: list[Any], inputs: frozenset[int]) -> tuple[list[str], list[Any]]:
-        """Return the names of the nodes that a call made itself, and the returned tensors that it made."""
+        """Return the names of the nodes that a call made outside inner calls, and the ``returned`` tensors that the
+        call itself made."""
         made = [(tensor, node, self._address(node)) for tensor in returned if (node := tensor.grad_fn) is not None]
         made = [entry for entry in made if entry[2] not in inputs and entry[1].name() != _ACCUMULATION]
-        ends: list[Any] = []  # the nodes of the inputs
+        ends: list[Any] = []  # nodes of the call's inputs
         own: dict[int, str] = {}
         seen = set()
         nodes = [node for _, node, _ in made]
@@ -114,11 +113,9 @@ class Nodes:
 
 
 class _Calls(layer_framework.OpenCalls):
-    """The open calls of a thread; ``nodes`` are those made within its outermost call."""
-
     def __init__(self) -> None:
         super().__init__()
-        self.nodes = Nodes()
+        self.nodes = Nodes()  # made within the outermost open call
 
 
 _calls: Final = _Calls()
@@ -126,7 +123,7 @@ _encoded_mark: Final = functools.lru_cache(maxsize=4096)(backward_label)
 
 
 class PaddleHooks(layer_framework.LayerHooks):
-    """The hooks of one layer; the origin of a tensor is the address of the graph node that made it."""
+    """The hooks of one layer. The origin of a tensor is the address of the graph node that made it."""
 
     calls = _calls
 
@@ -150,7 +147,7 @@ _RECORDS: Final = (ProfilerState.RECORD, ProfilerState.RECORD_AND_RETURN)
 
 
 class PaddleLayers(layer_framework.LayerFramework):
-    """The layers of Paddle, with the paths of ``named_sublayers()`` without the outer DataParallel."""
+    """The layers of a Paddle model. Their paths are those of ``named_sublayers()`` without an outer DataParallel."""
 
     name = "paddle"
     tensor = paddle.Tensor
@@ -167,7 +164,7 @@ class PaddleLayers(layer_framework.LayerFramework):
     def __init__(self) -> None:
         super().__init__()
         self._running: list[Profiler] = []
-        """The profilers between start() and stop(), at most one per process."""
+        """The profiler between its start() and its stop(). Paddle allows only one per process."""
 
     def named(self, model: nn.Layer) -> Iterator[layer_framework.Named]:
         layers: dict[str, Any] = {}
@@ -204,7 +201,7 @@ class PaddleLayers(layer_framework.LayerFramework):
             del Profiler._perfkit_original
 
     def recording(self) -> bool:
-        """Return whether events are recorded: not while the schedule waits, nor while a static graph is built."""
+        """Return whether the profiler records events now: False while its schedule waits or a static graph is built."""
         running = self._running
         return bool(running) and running[-1].current_state in _RECORDS and paddle.in_dynamic_mode()
 
@@ -241,7 +238,7 @@ class PaddleLayers(layer_framework.LayerFramework):
 
 
 def _options(method: Any, *wanted: str) -> dict[str, bool]:
-    """Return those hook options that this Paddle supports; 2.6 has none, and passes no keyword arguments to hooks."""
+    """Return the options of a hook that this version of Paddle supports. Paddle 2.6 supports none."""
     return dict.fromkeys({"with_kwargs", *wanted} & set(inspect.signature(method).parameters), True)
 
 
@@ -252,21 +249,24 @@ PaddleHooks.framework = FRAMEWORK
 def annotate(model: nn.Layer, name: str | None = None) -> annotation.Annotation[nn.Layer]:
     """Label every call of every layer of ``model``, forward and backward, in the events of Paddle's profiler.
 
-    Hooks are installed only while a profiler runs. Nothing raises into the training. Paths are those of
-    ``named_sublayers()`` with the prefix ``name``, by default the class if another model is annotated already.
-    Annotating a model again returns the same handle; ``remove()`` or the end of its ``with`` block removes the labels.
-    A ``trace_handler`` stores parameters, shapes and FLOPs of the layers with the recording, which Paddle's profiler
-    does not record. Raises UsageError if the name is taken.
+    The hooks are installed only while a profiler runs, and they never raise. The label of a layer contains its path in
+    ``named_sublayers()``. The path begins with ``name`` if given; if another model is annotated already, the default is
+    the name of the class. A second call for the same model returns the same object. ``remove()``, or the end of the
+    object's ``with`` block, removes the labels. A ``trace_handler`` stores the parameters, shapes and FLOPs of the
+    layers in the recording. Raises UsageError if another model has this name.
     """
     return annotation.annotate(FRAMEWORK, model, name)
 
 
 def describe(model: nn.Layer, *example_inputs: Any, **example_keywords: Any) -> PrintedArchitecture:
-    """Return the tree of layers with parameters, shapes and devices; with example inputs also calls, tensors and FLOPs.
-    With inputs, the model runs once without gradients and in eval mode, then its modes are restored; FLOPs follow from
-    formulas for Paddle's own layers and are unknown for a user's own code. ``print()`` shows the tree, ``to_pandas()``
-    returns a table."""
-    from perfkit_core.pages.architecture import PrintedArchitecture  # imports pandas, which annotate does not need
+    """Return the tree of layers with parameters, shapes and devices.
+
+    If example inputs are given, the tree also has calls, tensors and FLOPs: the model then runs once in eval mode
+    without gradients. The mode of each layer is restored afterwards. FLOPs follow from formulas for Paddle's own
+    layers; the FLOPs of user-defined layers are unknown. ``print()`` shows the tree, and ``to_pandas()`` returns it as
+    a table.
+    """
+    from perfkit_core.pages.architecture import PrintedArchitecture  # imports pandas, only needed here
 
     described = FRAMEWORK.describe(model, example_inputs, example_keywords)
     return PrintedArchitecture(described.name, described.framework, described.layers)

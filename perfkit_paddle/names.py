@@ -1,5 +1,5 @@
-"""Paddle's event types and names, mapped to perfkit's vocabulary. Types are keyed by name (``TracerEventType``),
-because their numbers changed between versions. Columns are made with one look-up for each distinct type and name."""
+"""Mapping of Paddle's event types and names to perfkit's kinds, phases, layers and steps. Event types are identified by
+their names in ``TracerEventType``, because their numbers changed between versions of Paddle."""
 
 from __future__ import annotations
 
@@ -12,6 +12,7 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from perfkit_core.algorithms import arrays
+from perfkit_core.algorithms.arrays import IntArray
 from perfkit_core.assembly.labels import parse_collective_label, parse_module_label
 from perfkit_core.model import schema
 from perfkit_core.readers.chrome.dialect import Label
@@ -22,14 +23,14 @@ EVENT_TYPES: Final = (
     "OperatorInner", "Forward", "Backward", "Optimization", "Communication", "PythonOp", "PythonUserDefined",
     "DygraphKernelLaunch", "StaticKernelLaunch",
 )  # fmt: skip
-"""By number in the protobuf. Up to Paddle 2.x, 15 was MluRuntime, but runtime calls are stored without a type, so a
-host event of type 15 is always a DygraphKernelLaunch."""
+"""Event types in the order of their numbers in the protobuf. In Paddle 2.x, 15 was the runtime call MluRuntime, but the
+protobuf stores runtime calls without a type. A host event of type 15 is therefore always a DygraphKernelLaunch."""
 
 MEMORY_TYPES: Final = ("Allocate", "Free", "ReservedAllocate", "ReservedFree")
 MEMORY_NAME: Final = "[memory]"
 ROOT_NAME: Final = "root node"
 DEVICE_BACKEND: Final = "cuda"
-"""Device work is recorded with a device number only; its tracer is CUPTI."""
+"""Type of every device with device work: Paddle records only the device's number, and traces device work with CUPTI."""
 
 _PHASE_KINDS: Final = {
     "Dataloader": schema.DATALOADER,
@@ -65,8 +66,8 @@ def is_known(category: str) -> bool:
 
 
 def label(category: str, name: str) -> Label:
-    """Return the label of an event of this type and name. Paddle records the call of every layer as a Forward event of
-    its class; ``annotate`` adds a label around it."""
+    """Return the kind, phase, layer and step of an event with this type and name. Paddle records the call of a layer as
+    an event of type Forward that has the class as its name."""
     if category in _PHASE_KINDS:
         layer = name if category == "Forward" else None
         return Label(_PHASE_KINDS[category], phase=_PHASE_KINDS[category], layer=layer)
@@ -85,7 +86,8 @@ def label(category: str, name: str) -> Label:
 
 
 def copy_kind(name: str, *kinds: str | None) -> str | None:
-    """Return ``HtoD``, ``DtoH pageable``, … from the name of a copy and the recorded kinds, None if unknown."""
+    """Return the copy kind, such as "HtoD" or "DtoH pageable", from the name of a copy and the recorded memory kinds.
+    None if the direction is unknown."""
     texts = [name, *(kind for kind in kinds if kind)]
     direction = next((match[0] for text in texts if (match := _DIRECTION.search(text))), None)
     host = next((text.lower() for text in texts if text.lower() in ("pageable", "pinned")), None)
@@ -93,7 +95,7 @@ def copy_kind(name: str, *kinds: str | None) -> str | None:
 
 
 def place_device(place: str) -> str:
-    """Return the device of a memory event's place (``Place(gpu:0)`` → ``cuda:0``)."""
+    """Return the device of a memory event from its place: "cuda:0" for ``Place(gpu:0)``."""
     match = _PLACE.search(place)
     if match is None or match[1] in _HOST_PLACES:
         return schema.CPU
@@ -101,17 +103,18 @@ def place_device(place: str) -> str:
 
 
 def stack_text(text: str) -> str | None:
-    """Return Paddle's traceback (innermost last) as ``file:line function`` frames, innermost first, joined by ';'."""
+    """Return a traceback as frames "file:line function", joined by ";", the innermost frame first. None if the text
+    has no frames. Paddle records the innermost frame last."""
     frames = [f"{match[1]}:{match[2]} {match[3].strip()}" for match in _FRAME.finditer(text)]
     return ";".join(reversed(frames)) or None
 
 
-IntArray = npt.NDArray[np.int64]
 Columns = dict[str, pa.Array]
 
 
 def labelled(name: pa.DictionaryArray, types: IntArray) -> Columns:
-    """Return the columns name, kind, category, phase, layer and step of events with these names and type numbers."""
+    """Return the columns name, kind, category, phase, layer and step of events with these names and type numbers. Each
+    distinct pair of type and name is looked up once."""
     numbers, type_code = _distinct(types)
     pairs, row = _distinct(name.indices.to_numpy() * len(numbers) + type_code)
     texts = name.dictionary.to_pylist()
@@ -132,7 +135,6 @@ def labelled(name: pa.DictionaryArray, types: IntArray) -> Columns:
 
 
 def memory_labelled(types: IntArray) -> Columns:
-    """Return the columns name, kind and category of memory events with these type numbers."""
     numbers, row = _distinct(types)
     return {
         "name": constant(MEMORY_NAME, len(types)),
@@ -146,13 +148,14 @@ def _category(number: int, types: Sequence[str]) -> str:
 
 
 def _distinct(values: IntArray) -> tuple[IntArray, npt.NDArray[np.int32]]:
-    """Return the distinct integers in order of appearance, and each row's index, by hashing, faster than sorting."""
+    """Return the distinct integers in order of appearance, and the index of each row's integer among them. Arrow hashes
+    the integers, which is faster than the sorting of np.unique."""
     encoded = pa.array(values).dictionary_encode()
     return encoded.dictionary.to_numpy(), encoded.indices.to_numpy()
 
 
 def spread(values: Sequence[str | None], row: npt.NDArray[Any]) -> pa.DictionaryArray:
-    """Return a text column from its values, which may repeat, and the index of each row's value."""
+    """Return the text column in which row ``i`` has the text ``values[row[i]]``. ``values`` may contain duplicates."""
     number = {value: n for n, value in enumerate(dict.fromkeys(value for value in values if value is not None))}
     codes = np.array([-1 if value is None else number[value] for value in values], np.int32)
     return encoded(arrays.spread(codes, row), pa.array(number, pa.string()))

@@ -1,6 +1,6 @@
-"""``trace_handler``, the ``on_trace_ready`` callback for ``paddle.profiler.Profiler``. A finished cycle is read from
-the protobuf that Paddle saves, in memory if the system allows; if Paddle cannot save it, from the tree of Python
-objects."""
+"""``trace_handler``, the ``on_trace_ready`` callback for ``paddle.profiler.Profiler``. Paddle saves a finished cycle as
+a protobuf, in memory if the system supports that, and perfkit reads the protobuf. If Paddle cannot save the cycle,
+perfkit reads the profiler's tree of Python objects instead."""
 
 from __future__ import annotations
 
@@ -29,22 +29,25 @@ _LAUNCHER: Final = ("PADDLE_TRAINER_ID", "PADDLE_TRAINERS_NUM")
 
 def trace_handler(run_dir: str | os.PathLike[str], also: Iterable[Callable[[Any], Any]] = ()) -> CycleWriter[Any]:
     """Return a callback that writes each recorded cycle into ``run_dir``, one Parquet file per cycle and process.
-    ``also`` are further callbacks, called with the profiler afterwards. Nothing raises into the training: an error is
-    logged (logger ``perfkit``) and the run marked as incomplete. Training is blocked while Paddle saves the cycle (1 to
-    1.5 µs per event); a thread does the rest concurrently, and ``flush()`` waits for it. Paddle logs a line to stderr
-    for each cycle; set the environment variable ``GLOG_minloglevel=1`` before importing paddle to silence it."""
+
+    ``also``: further callbacks, which are called with the profiler afterwards. The handler never raises: it logs errors
+    to the logger ``perfkit`` and marks the run as incomplete. The training waits while Paddle saves the cycle, 1 to 1.5
+    µs per event. A thread then assembles and writes the cycle during the training. ``flush()`` waits for that thread.
+    Paddle logs a line to stderr for each cycle, unless the environment variable ``GLOG_minloglevel`` is 1 when paddle
+    is imported.
+    """
     return CycleWriter(run_dir, take, also, place, warn_uncalled=True)
 
 
 def take(profiler: Any, place: environment.Place, no_steps: frozenset[int] = frozenset()) -> Taken:
-    """Take the cycle that a profiler has just finished, saved by Paddle; the rest does not need the GIL. Raises
-    CaptureError without a cycle."""
+    """Take the cycle that a profiler has just finished. ``no_steps``: numbers of recorded steps that are not complete
+    iterations. Raises CaptureError if the profiler recorded no cycle."""
     result = getattr(profiler, "profiler_result", None)
     if result is None:
         raise CaptureError("the profiler has recorded nothing", "timer_only=True records no events")
     from perfkit_paddle.layers import FRAMEWORK
 
-    threads = os.environ.get("OMP_NUM_THREADS", "")  # Paddle sets it if it is unset
+    threads = os.environ.get("OMP_NUM_THREADS", "")  # set by Paddle if the user did not set it
     options = {name: bool(getattr(profiler, name)) for name in _OPTIONS if hasattr(profiler, name)}
     live = pb_source.Live(
         place.rank,
@@ -55,7 +58,7 @@ def take(profiler: Any, place: environment.Place, no_steps: frozenset[int] = fro
     running = getattr(profiler, "step_num", None)
 
     def with_partial_step(trace: Trace) -> Trace:
-        """Report the step that runs during the callback as partial: stop() ended it, not step()."""
+        """Report a partial step if a step is still running during the callback: then stop() ends it, not step()."""
         steps = trace.ints("step")[trace.rows("kind", "step")]
         if running is None or not len(steps) or int(steps.max()) != running:
             return trace
@@ -63,7 +66,7 @@ def take(profiler: Any, place: environment.Place, no_steps: frozenset[int] = fro
 
     try:
         content = saved(result)
-    except Exception as error:  # on any failure the tree is still available
+    except Exception as error:
         trace = _from_tree(result, live, error)
         return Taken(lambda: trace).then(with_partial_step)
 
@@ -78,9 +81,9 @@ def take(profiler: Any, place: environment.Place, no_steps: frozenset[int] = fro
 
 
 def saved(result: Any) -> memoryview:
-    """Return what ``result.save`` writes, without a copy; empty if Paddle could not write. Paddle holds the GIL
-    throughout (1.2 µs per event): another thread would block training for as long, but in the middle of a step instead
-    of between two."""
+    """Return the bytes that ``result.save`` writes, empty if Paddle could not write. Paddle holds the GIL meanwhile,
+    1.2 µs per event. Another thread would therefore block the training for the same time, but within a step instead of
+    between two steps."""
     if not hasattr(os, "memfd_create"):
         with tempfile.TemporaryDirectory(prefix="perfkit-") as folder:
             path = Path(folder) / "cycle.pb"
@@ -97,14 +100,15 @@ def saved(result: Any) -> memoryview:
 
 
 def _from_tree(result: Any, live: pb_source.Live, error: Exception) -> Trace:
-    """Return the Trace from Paddle's tree of objects: 10 µs per event instead of the protobuf's 2, no copy kinds."""
-    failures.tell(f"reading Paddle's protobuf failed ({error}); walking its tree instead", logging.WARNING)
+    """Return the Trace from Paddle's tree of Python objects. This takes 10 µs per event; the protobuf takes 2 µs."""
+    failures.tell(f"Paddle's protobuf cannot be read ({error}): its tree of objects is read instead", logging.WARNING)
     tables = walk(result.get_data(), result.get_extra_info())
     return pb_source.finish(tables, rows(tables), SOURCE, live=live).with_findings(findings.save_failed(str(error)))
 
 
 def place() -> environment.Place:
-    """Return the place from the variables that ``paddle.distributed`` reads, else from those of other launchers."""
+    """Return rank and world size from the environment variables of Paddle's launcher, else from those of other
+    launchers."""
     return environment.environment_place(_LAUNCHER)
 
 
@@ -128,13 +132,14 @@ _MEMORY: Final = {
 
 
 def walk(trees: Mapping[int, Any], extra_info: Mapping[str, str]) -> dict[str, pb_table.Table]:
-    """Return the tables of a scanned protobuf from ``result.get_data()`` and ``result.get_extra_info()``."""
+    """Return the same tables as a scan of the protobuf. ``trees`` is ``result.get_data()``, ``extra_info`` is
+    ``result.get_extra_info()``."""
     tables = _Tables()
     for thread, root in trees.items():
         owner = tables.add("thread", 0, thread_id=thread)
         for number, (node, parent) in enumerate(_breadth_first(root)):
-            own = _read(node, _HOST) | tables.text("name", node.name)
-            row = tables.add("host", owner, id=number, parent_id=parent, type=int(node.type), **own)
+            cells = _read(node, _HOST) | tables.text("name", node.name)
+            row = tables.add("host", owner, id=number, parent_id=parent, type=int(node.type), **cells)
             for memory in node.mem_node:
                 where = tables.text("place", memory.place)
                 tables.add("memory", row, type=int(memory.type), **_read(memory, _MEMORY), **where)
@@ -149,7 +154,7 @@ def walk(trees: Mapping[int, Any], extra_info: Mapping[str, str]) -> dict[str, p
 
 
 def _breadth_first(root: Any) -> Iterator[tuple[Any, int]]:
-    """Yield nodes with the number of their parent (-1: none), in the order in which Paddle numbers them."""
+    """Yield each node and the number of its parent, -1 for the root. Nodes are numbered in this order from 0."""
     level, parents, count = [root], [-1], 0
     while level:
         below, below_parents = [], []
@@ -180,7 +185,7 @@ def _read(node: Any, attributes: Mapping[str, str]) -> dict[str, int]:
 
 
 class _Tables:
-    """Rows by table, and the bytes of their texts, each stored once."""
+    """Rows of each table, and the bytes of their texts. Equal texts are stored once."""
 
     def __init__(self) -> None:
         plan = pb_wire.layout()
@@ -198,8 +203,7 @@ class _Tables:
         return {column: offset, f"{column}.length": length}
 
     def add(self, table: str, owner: int, **cells: int) -> int:
-        """Add a row and return its number. Unsigned 64-bit numbers become int64 with the same bits, as in the
-        protobuf."""
+        """Add a row and return its number. Unsigned numbers become int64 with the same bits, as in the protobuf."""
         cells[pb_table.OWNER] = owner
         values = [cells.get(column, pb_table.MISSING) for column in self._columns[table]]
         self._rows[table].append([value - _UINT64 if value >= 1 << 63 else value for value in values])

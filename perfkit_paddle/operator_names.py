@@ -1,7 +1,10 @@
-"""Mapping of Paddle's operator names to canonical names. Rules strip the spelling of an operator; the table
-``operator_names.toml`` maps the rest. The same operator appears as ``conv2d dygraph`` (eager), ``pd_op.conv2d`` (PIR),
-``conv2d`` (old static graph); its gradient as ``Global_Conv2dGradNodeFinal`` (3.x), ``Conv2dGradNodeFinal`` (2.6),
-``pd_op.conv2d_grad`` or ``conv2d_grad``; on sparse tensors as ``sparse_conv2d`` or ``conv2d_coo``."""
+"""Mapping of Paddle's operator names to canonical names. Rules remove prefixes and suffixes from a name, and the table
+``operator_names.toml`` maps the remaining name.
+
+Paddle has many names for one operator. A convolution is ``conv2d dygraph`` in eager mode, ``pd_op.conv2d`` in a PIR
+program, ``conv2d`` in an old static graph, and ``sparse_conv2d`` or ``conv2d_coo`` on sparse tensors. Its gradient is
+``Global_Conv2dGradNodeFinal`` (3.x), ``Conv2dGradNodeFinal`` (2.6), ``pd_op.conv2d_grad`` or ``conv2d_grad``.
+"""
 
 from __future__ import annotations
 
@@ -30,34 +33,27 @@ _names: Final = functools.partial(native_names, "perfkit_paddle")
 
 @functools.lru_cache(maxsize=65536)
 def operator_name(native: str) -> str | None:
-    """Return the canonical operator of a native name, ``NAME_grad`` for a gradient; None if unknown."""
+    """Return the canonical name of a Paddle operator, None if the operator is unknown. The name of a gradient ends with
+    "_grad"."""
     if _ACCUMULATION.fullmatch(native):
         return "accumulate_grad"
     if _OF_THE_USER.fullmatch(native):
         return "custom_function" + GRADIENT_SUFFIX
-    node, call = _GRAD_NODE.fullmatch(native), _COMMUNICATOR.fullmatch(native)
-    camel = node or call
-    name = _WORD.sub("_", camel[1]).lower() if camel else _bare(native)
+    names = _names().names
+    node = _GRAD_NODE.fullmatch(native)
+    camel = node or _COMMUNICATOR.fullmatch(native)
+    if camel:
+        name = _WORD.sub("_", camel[1]).lower()
+    else:
+        name = _SUFFIX.sub("", native)
+        for prefix in _PREFIXES:
+            name = name if name in names else name.removeprefix(prefix)
+        name = name.rstrip("_")
     stem = _GRADIENT.sub("", name).rstrip("_")
-    canonical = _canonical(stem)
-    if canonical is None:
-        return None
-    return canonical + GRADIENT_SUFFIX if node or stem != name.rstrip("_") else canonical
-
-
-def _bare(native: str) -> str:
-    names = _names().names
-    name = _SUFFIX.sub("", native)
-    for prefix in _PREFIXES:
-        name = name if name in names else name.removeprefix(prefix)
-    return name.rstrip("_")
-
-
-def _canonical(name: str) -> str | None:
-    names = _names().names
-    kind = _KIND.sub("", name)
-    for each in (name, kind, _KIND.sub("", kind), _STORAGE.sub("", name), _STORAGE.sub("", kind)):
-        canonical = names.get(each) or (each if each in CANONICAL else None)
+    gradient = GRADIENT_SUFFIX if node or stem != name.rstrip("_") else ""
+    plain = _KIND.sub("", stem)
+    for candidate in (stem, plain, _KIND.sub("", plain), _STORAGE.sub("", stem), _STORAGE.sub("", plain)):
+        canonical = names.get(candidate) or (candidate if candidate in CANONICAL else None)
         if canonical:
-            return canonical
+            return canonical + gradient
     return None

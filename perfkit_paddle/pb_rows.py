@@ -1,6 +1,7 @@
-"""The tables of a profile protobuf as one table of recorded events, with the parents that Paddle recorded. Parts in
-this order: host events, runtime calls, device work, memory events. Each thread's artificial root is dropped; its
-children have no parent. Arguments have the keys of Paddle's JSON, so that both formats give the same result."""
+"""Conversion of the tables of a profile protobuf into one table of recorded events, with the parents that Paddle
+recorded. Its rows are the host events, then the runtime calls, the device work and the memory events. The artificial
+root node of each thread is dropped, and its children have no parent. Arguments have the same keys as in Paddle's JSON,
+so that both formats give the same result."""
 
 from __future__ import annotations
 
@@ -11,21 +12,18 @@ from typing import Any, Final
 
 import msgspec
 import numpy as np
-import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from perfkit_core.algorithms import arrays, nesting
-from perfkit_core.algorithms.arrays import NO_ROW
+from perfkit_core.algorithms.arrays import NO_ROW, BoolArray, IntArray
 from perfkit_core.assembly.draft import Recorded
 from perfkit_core.model.schema import CPU, OTHER
 from perfkit_core.runtime import parallel
 from perfkit_core.runtime.compile import compiled_at_once
 from perfkit_paddle import names
 from perfkit_paddle.names import Columns
-from perfkit_paddle.pb_table import MISSING, OWNER, IntArray, Table, operator_inputs
-
-BoolArray = npt.NDArray[np.bool_]
+from perfkit_paddle.pb_table import MISSING, OWNER, Table, operator_inputs
 
 _SPAN: Final = ("name", "start_ns", "end_ns")
 REQUIRED: Final = {
@@ -34,9 +32,9 @@ REQUIRED: Final = {
     "device": (*_SPAN, "type", "device", "stream", "correlation"),
     "memory": ("start_ns", "type", "address", "pid", "tid", "bytes"),
 }
-"""Columns without which an event is unusable. All Paddle versions write them."""
-_NODES: Final = 1 << 40
-"""An upper bound of the nodes in a tree."""
+"""Columns that an event must have. All versions of Paddle write them."""
+_MOST_NODES: Final = 1 << 40
+"""Upper bound for the number of nodes in a tree."""
 _OPERATOR: Final = names.EVENT_TYPES.index("Operator")
 _RUNTIME: Final = names.EVENT_TYPES.index("CudaRuntime")
 
@@ -49,12 +47,13 @@ _INTEGERS: Final = {"context": "context", "registers": "registers per thread", "
 _FLOATS: Final = {"blocks_per_sm": "blocks per SM", "warps_per_sm": "warps per SM"}
 _SHAPES: Final = ("block_x", "block_y", "block_z", "grid_x", "grid_y", "grid_z", "static_shared", "occupancy")
 _STAMPS: Final = ("queued_ns", "submitted_ns")
-"""Times that are 0 unless CUPTI was asked for them."""
+"""Times that are 0 unless they were requested from CUPTI."""
 
 
 @dataclass(frozen=True, slots=True)
 class Doubtful:
-    """Counts of unusable events, of ends before starts, and of events by unknown type."""
+    """Number of events that lack a required column, of events that end before they start, and of the events of each
+    unknown type."""
 
     incomplete: int = 0
     reversed: int = 0
@@ -67,14 +66,14 @@ class Doubtful:
 
 @dataclass(frozen=True, slots=True)
 class Rows:
-    """Recorded events, and the data-quality counts about them."""
+    """Recorded events, and the numbers of doubtful events in the file."""
 
     recorded: Recorded
     doubtful: Doubtful
 
 
 def rows(tables: dict[str, Table]) -> Rows:
-    """Return all events of a file. Incomplete ones are skipped and counted."""
+    """Return all events of a file. Events that lack a required column are skipped and counted."""
     kept = _Kept(tables)
 
     def tree() -> tuple[IntArray, Columns]:
@@ -87,11 +86,15 @@ def rows(tables: dict[str, Table]) -> Rows:
 
 
 def of_piece(tables: dict[str, Table], thread: int) -> Rows:
-    """Return the events of some nodes of the ``thread``-th tree of a file. Parents are numbers of the column ``node``,
-    which are unique in the whole file, not rows. Inputs stay at the part of an operator where Paddle recorded them."""
+    """Return the events of some nodes of one tree, where ``thread`` is the index of the tree in the file. The column
+    ``node`` numbers the nodes uniquely in the file, and the column ``parent`` has such a number instead of a row. An
+    operator's inputs stay at the operator detail that has recorded them."""
     kept = _Kept(tables)
-    number = np.append(_numbers(thread, tables["host"]["id"]), NO_ROW)
-    parent = kept.parents(_numbers(thread, tables["host"]["parent_id"])[kept.node], number)
+    ids = tables["host"]["id"], tables["host"]["parent_id"]
+    used = [(number >= 0) & (number < _MOST_NODES) for number in ids]  # Paddle uses no other numbers
+    node_id, parent_id = (np.where(ok, thread * _MOST_NODES + id, NO_ROW) for ok, id in zip(used, ids, strict=True))
+    number = np.append(node_id, NO_ROW)
+    parent = kept.parents(parent_id[kept.node], number)
     nowhere = np.full(len(tables["host"]), NO_ROW, np.int64)
     events = kept.rows(kept.parts(), _supplements(tables, _new_rows(kept.node, nowhere)[0], nowhere), parent)
     columns = events.recorded.columns
@@ -102,55 +105,51 @@ def of_piece(tables: dict[str, Table], thread: int) -> Rows:
     return replace(events, recorded=Recorded(columns))
 
 
-def _numbers(thread: int, node: IntArray) -> IntArray:
-    """Return node numbers that are unique over threads; NO_ROW for numbers that Paddle does not use."""
-    return np.where((node >= 0) & (node < _NODES), thread * _NODES + node, NO_ROW)
-
-
 class _Kept:
-    """The usable rows of some tables; ``node`` is the mask of the host events among the rows of their table."""
+    """The usable rows of the tables. ``node`` is the mask of the usable rows of the table ``host``."""
 
     def __init__(self, tables: dict[str, Table]) -> None:
-        whole = {}
+        complete = {}
         for name, required in REQUIRED.items():
-            whole[name] = np.ones(len(tables[name]), np.bool_)
+            complete[name] = np.ones(len(tables[name]), np.bool_)
             for column in required:
-                whole[name] &= tables[name].known(column)
-        self._incomplete = sum(int((~mask).sum()) for mask in whole.values())
+                complete[name] &= tables[name].known(column)
+        self._incomplete = sum(int((~mask).sum()) for mask in complete.values())
         host = tables["host"]
-        # the artificial node above each thread: without parent, from 0 to the end of time
+        # The artificial root of a thread lasts from 0 to the largest uint64, which is -1 here.
         endless = np.flatnonzero((host["end_ns"] == -1) & (host["start_ns"] == 0))
         texts = host.take(endless).texts("name").to_pylist()
-        self.node = whole["host"]
+        self.node = complete["host"]
         self.node[endless[[text == names.ROOT_NAME for text in texts]]] = False
         self._host = host.take(self.node)
         self._runtime, self._device, self._memory = (
-            tables[name].take(whole[name]) for name in ("runtime", "device", "memory")
+            tables[name].take(complete[name]) for name in ("runtime", "device", "memory")
         )
 
     def parents(self, of_host: IntArray, of_owner: IntArray) -> IntArray:
-        """Return the parents of all rows, from those of the host events and the number of each host row as owner."""
+        """Return the parents of all rows. ``of_host`` are the parents of the host events. ``of_owner[r]`` is the parent
+        of the runtime calls and memory events that belong to row ``r`` of the table ``host``."""
         none = np.full(len(self._device), NO_ROW, np.int64)
         others = [of_owner[self._runtime[OWNER]], none, of_owner[self._memory[OWNER]]]
         return np.concatenate([of_host, *others]) if any(map(len, others)) else of_host
 
     def parts(self) -> list[Columns]:
-        """Return the columns of each part; of host events only their own columns."""
+        """Return the columns of host events, runtime calls, device work and memory events."""
         host, runtime = self._host, self._runtime
         types = np.full(len(runtime), _RUNTIME, np.int64)
-        own = {
+        columns = {
             "correlation": runtime.integers("correlation"),
             "args": _json_objects(len(runtime), {"callback id": runtime.integers("callback")}),
         }
         return [
             names.labelled(host.texts("name"), host["type"]) | _span(host) | _thread(host),
-            names.labelled(runtime.texts("name"), types) | _span(runtime) | _thread(runtime) | own,
+            names.labelled(runtime.texts("name"), types) | _span(runtime) | _thread(runtime) | columns,
             _device_columns(self._device),
             _memory_columns(self._memory),
         ]
 
     def rows(self, parts: list[Columns], supplements: Columns, parent: IntArray) -> Rows:
-        """Return the events in the order of the parts; ``supplements`` are further columns of the host events."""
+        """Return the events in the order of ``parts``. ``supplements`` are further columns of the host events."""
         parts = [parts[0] | supplements, *parts[1:]]
         types = {name: column.type for part in parts for name, column in part.items()}
         columns = {}
@@ -158,23 +157,20 @@ class _Kept:
             chunks: list[pa.Array] = []
             for part in parts:
                 count = len(part["start_ns"])
-                if (
-                    count
-                ):  # columns missing in a part are null; Arrow's own concatenation would allocate memory for them
+                if count:  # a missing column is null: the concatenation of pyarrow would allocate memory for it
                     chunks += [part[name]] if name in part else arrays.constant(None, kind, count).chunks
             columns[name] = pa.chunked_array(chunks, kind)
         unknown: Counter[int] = Counter()
         for table in (self._host, self._device):
             counted = pa.array(table["type"]).value_counts()
             unknown.update(dict(zip(counted.field(0).to_pylist(), counted.field(1).to_pylist(), strict=True)))
-        known = range(len(names.EVENT_TYPES))
         spans = (self._host, self._runtime, self._device)
         return Rows(
             Recorded(pa.table(columns).unify_dictionaries(), parent),
             Doubtful(
                 self._incomplete,
                 sum(int((span["end_ns"] < span["start_ns"]).sum()) for span in spans),
-                {number: unknown[number] for number in sorted(unknown) if number not in known},
+                {number: unknown[number] for number in sorted(unknown) if not 0 <= number < len(names.EVENT_TYPES)},
             ),
         )
 
@@ -191,17 +187,17 @@ def _thread(table: Table) -> Columns:
 
 
 def _device_columns(table: Table) -> Columns:
-    """Return the columns of device work. Arguments and copy kind are built once per distinct content, for speed."""
+    """Return the columns of device work. For speed, arguments and copy kind are built once per distinct content."""
     texts = {column: table.texts(column) for column in (*_COPY_TEXTS, "name")}
     codes = {column: text.indices.fill_null(-1).to_numpy() for column, text in texts.items()}
-    codes["name"] = np.where(table.known("bytes"), codes["name"], -1)  # kernels: no argument depends on the name
+    codes["name"] = np.where(table.known("bytes"), codes["name"], -1)  # no argument of a kernel depends on its name
     plain = (*_INTEGERS, *_FLOATS, *_SHAPES)
     cells = np.column_stack([table[column] for column in plain] + list(codes.values()))
     distinct, row = np.unique(cells, axis=0, return_inverse=True)
     made = [_device_arguments(dict(zip((*plain, *codes), map(int, cell), strict=True)), texts) for cell in distinct]
     row = row.reshape(-1)
     numbers, device = np.unique(table["device"], return_inverse=True)
-    own = {
+    columns = {
         "device": names.spread([f"{names.DEVICE_BACKEND}:{number}" for number in numbers], device),
         "stream": table.integers("stream"),
         "correlation": table.integers("correlation"),
@@ -209,11 +205,12 @@ def _device_columns(table: Table) -> Columns:
         "args": names.spread([args for args, _ in made], row).cast(pa.string()),
         "copy_kind": names.spread([kind for _, kind in made], row),
     }
-    return names.labelled(table.texts("name"), table["type"]) | _span(table) | own
+    return names.labelled(table.texts("name"), table["type"]) | _span(table) | columns
 
 
 def _device_arguments(cell: dict[str, int], texts: dict[str, pa.DictionaryArray]) -> tuple[str | None, str | None]:
-    """Return the args (as JSON) and the copy kind of device work with these cells, texts given by their code."""
+    """Return the arguments as JSON and the copy kind of device work with these cells. The cell of a text is its index
+    in the dictionary of its column in ``texts``, -1 if the text is absent."""
     text = {column: texts[column].dictionary[cell[column]].as_py() for column in texts if cell[column] >= 0}
     args: dict[str, Any] = {
         key: cell[column]
@@ -245,7 +242,7 @@ def _float(bits: int) -> float:
 def _memory_columns(table: Table) -> Columns:
     place = table.texts("place")
     places = place.dictionary.to_pylist()
-    devices = [*map(names.place_device, places), CPU]  # the last for events without a place
+    devices = [*map(names.place_device, places), CPU]  # the last item is for events without a place
     quoted = pa.array([msgspec.json.encode(text).decode() for text in places], pa.string())
     arguments = {
         "place": quoted.take(place.indices),
@@ -253,7 +250,7 @@ def _memory_columns(table: Table) -> Columns:
         "peak_allocated": table.integers("peak_allocated"),
         "peak_reserved": table.integers("peak_reserved"),
     }
-    own = {
+    columns = {
         "start_ns": pa.array(table["start_ns"]),
         "dur_ns": pa.array(np.zeros(len(table), np.int64)),
         "device": names.spread(devices, place.indices.fill_null(len(places)).to_numpy()),
@@ -262,11 +259,11 @@ def _memory_columns(table: Table) -> Columns:
         "total_bytes": table.integers("allocated"),
         "args": _json_objects(len(table), arguments),
     }
-    return names.memory_labelled(table["type"]) | _thread(table) | own
+    return names.memory_labelled(table["type"]) | _thread(table) | columns
 
 
 def _json_objects(count: int, columns: Mapping[str, pa.Array]) -> pa.Array:
-    """Return JSON objects of encoded values, null if a value is null, without a loop over rows."""
+    """Return a column of JSON objects. ``columns``: key → encoded values. A row with a null value is null."""
     if not count:
         return pa.array([], pa.string())
     pieces: list[Any] = []
@@ -276,8 +273,9 @@ def _json_objects(count: int, columns: Mapping[str, pa.Array]) -> pa.Array:
 
 
 def _supplements(tables: dict[str, Table], row: IntArray, parent: IntArray) -> Columns:
-    """Return the columns shapes, stack and args of host events (``row[r]`` of the result, for row r of the file).
-    Paddle records an operator's inputs at a part of it (``infer_shape``); they are moved to the operator itself."""
+    """Return the columns shapes, stack and args of host events. ``row[r]`` is the row in these columns for row ``r`` of
+    the table ``host``. Paddle records an operator's inputs at its operator detail ``infer_shape``; here they are moved
+    to the operator."""
     table, types = tables["supplement"], tables["host"]["type"]
     if not len(table):
         return {}
@@ -286,7 +284,7 @@ def _supplements(tables: dict[str, Table], row: IntArray, parent: IntArray) -> C
     at = row[owner]
     count = int(row.max(initial=-1)) + 1
     columns: dict[str, list[str | None]] = {name: [None] * count for name in ("shapes", "stack", "args")}
-    for index in np.flatnonzero(at != NO_ROW)[::-1]:  # backwards, so that the first one wins
+    for index in np.flatnonzero(at != NO_ROW)[::-1]:  # backwards, so that the first inputs of an operator remain
         for name, value in operator_inputs(table, int(index)).items():
             columns[name][int(at[index])] = value
     return {name: pa.array(values, pa.string()).dictionary_encode() for name, values in columns.items()} | {
@@ -295,36 +293,31 @@ def _supplements(tables: dict[str, Table], row: IntArray, parent: IntArray) -> C
 
 
 def _new_rows(node: BoolArray, above: IntArray) -> tuple[IntArray, IntArray]:
-    """Return the row in the result of each host row of the file, NO_ROW if dropped, with one more cell for NO_ROW
-    itself; and the parents of the rows of the result."""
+    """Return two arrays: the new row of each row of the table ``host``, NO_ROW if the row is dropped (and NO_ROW as the
+    last item, so that row NO_ROW maps to itself), and the parent of each new row."""
     row, parent = np.empty(len(node) + 1, np.int64), np.empty(int(node.sum()), np.int64)
     _renumber(node, above, row, parent)
     return row, parent
 
 
 def _parent_rows(host: Table) -> IntArray:
-    """Return the row of each host node's parent in the same thread, NO_ROW if none. Parents come first."""
+    """Return the row of each host event's parent, NO_ROW if no earlier row of the thread has the parent's number."""
     thread, node, wanted = host[OWNER], host["id"], host["parent_id"]
-    above = np.empty(len(host), np.int64)
+    count = len(host)
+    above = np.empty(count, np.int64)
     if _place(thread, node, wanted, above):
         return above
-    return _looked_up(thread, node, wanted)
-
-
-def _looked_up(thread: IntArray, node: IntArray, wanted: IntArray) -> IntArray:
-    """Return the row of the node of the same thread with the wanted number, NO_ROW if none comes before."""
-    count = len(node)
     ids, code = np.unique(np.concatenate([node, wanted]), return_inverse=True)
     key = np.tile(thread, 2) * (len(ids) + 1) + code
     order = np.argsort(key[:count], kind="stable")
-    own = key[:count][order]
-    nearest = order[np.minimum(np.searchsorted(own, key[count:]), count - 1)]
+    nearest = order[np.minimum(np.searchsorted(key[:count][order], key[count:]), count - 1)]
     return np.where((key[nearest] == key[count:]) & (nearest < np.arange(count)), nearest, NO_ROW)
 
 
 @compiled_at_once
 def _place(thread, node, wanted, above):  # type: ignore[no-untyped-def]
-    """Set the parents of nodes numbered from 0 in each thread, as by Paddle; return False for other numbers."""
+    """Set ``above`` to the rows of the parents if the nodes of each thread are numbered from 0, as Paddle does. Return
+    False if they are not."""
     begin = 0
     for i in range(len(node)):
         if i > 0 and thread[i] != thread[i - 1]:
@@ -348,7 +341,7 @@ def _renumber(kept, above, row, parent):  # type: ignore[no-untyped-def]
 
 
 def without_steps(recorded: Recorded, numbers: frozenset[int]) -> Recorded:
-    """Return the events with those steps as kind ``other``: they are not iterations."""
+    """Return the events, in which the steps with these numbers have the kind ``other``."""
     if not numbers:
         return recorded
     events = recorded.columns

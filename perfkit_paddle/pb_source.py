@@ -1,7 +1,9 @@
-"""Reader of Paddle's profile protobuf (``.pb``, also gzip): exact nanoseconds, and the tree that Paddle recorded. A
-file is read whole or streamed; both give the same Trace. The file is one message that consists mostly of the threads'
-trees, node after node. Streaming cuts off whole nodes, so that neither a file nor a tree is ever in memory. The order
-of the parts and the operators of inputs are completed when the streamed file is loaded."""
+"""Reader of Paddle's profile protobuf (``.pb``, also compressed with gzip), which has exact times and parents.
+
+A file is read into memory or streamed; both give the same Trace. The file is one message, and most of it are the trees
+of the threads, node after node. Streaming reads a group of complete nodes at a time, so that memory never holds a file
+or a tree. When the streamed file is loaded, :func:`complete` sorts the events and moves inputs to their operators.
+"""
 
 from __future__ import annotations
 
@@ -34,18 +36,18 @@ FORMAT: Final = "paddle-pb"
 HINT: Final = "the file is truncated or damaged: record it again, or read the intact part with --partial"
 PIECE_BYTES: Final = 768 << 10
 _THREAD: Final = 3 << 3 | 2
-"""Tag of a thread's tree in a file."""
+"""Protobuf tag of the field that holds the tree of a thread."""
 _VARINT, _EIGHT, _TEXT, _FOUR = 0, 1, 2, 5
 _FIELD_HEAD: Final = 20
-"""Bytes of the longest tag with the longest length."""
+"""Bytes of the longest tag and the longest length together."""
 _HOST, _CALL, _WORK, _BYTES = range(4)
 _INPUTS: Final = ("shapes", "stack", "args")
 
 
 @dataclass(frozen=True, slots=True)
 class Live:
-    """What only the recording process knows: its rank, the steps that are not iterations, further fields of TraceMeta,
-    and what to store in its ``extra``."""
+    """Facts that the protobuf lacks and the recording process knows. ``no_steps``: numbers of the steps that are not
+    complete iterations; ``facts``: fields of TraceMeta; ``extra``: entries of ``TraceMeta.extra``."""
 
     rank: int | None = None
     no_steps: frozenset[int] = frozenset()
@@ -57,7 +59,7 @@ NOT_LIVE: Final = Live()
 
 
 def read_pb(path: Path, partial: bool = False) -> Trace:
-    """Return the Trace of a file. Raises SourceError (file, byte, hint) if it is damaged or of another format."""
+    """Return the Trace of a file. Raises SourceError if the file is damaged or has another format."""
     pieces: list[bytes] = []
     broken = False
     try:
@@ -75,13 +77,15 @@ def read_pb(path: Path, partial: bool = False) -> Trace:
 def trace_of(
     content: bytes | memoryview, source: str, partial: bool = False, broken: bool = False, live: Live = NOT_LIVE
 ) -> Trace:
-    """Return the Trace of a file's bytes. ``broken``: bytes are missing. Raises SourceError as :func:`read_pb`."""
+    """Return the Trace of a file with this content. ``broken``: the end of the file is missing. Raises SourceError as
+    :func:`read_pb` does."""
     scanned, events = read_rows(content, source, partial)
     return finish(scanned.tables, events, source, broken or bool(scanned.problem), live)
 
 
 def read_rows(content: bytes | memoryview, source: str, partial: bool = False) -> tuple[Scan, Rows]:
-    """Return the scanned bytes and their rows, not yet assembled. Raises SourceError as :func:`read_pb`."""
+    """Return the tables and the recorded events of a file with this content. Raises SourceError as :func:`read_pb`
+    does."""
     if not content:
         raise SourceError(f"{source}: the file is empty", "was the profiler stopped before it was read?")
     scanned = scan(content, clip=partial)
@@ -104,7 +108,7 @@ def finish(
 
 
 def _described(
-    tables: dict[str, pb_table.Table], of_thread: Mapping[int, int], source: str, cut: bool, live: Live = NOT_LIVE
+    tables: dict[str, pb_table.Table], processes: Mapping[int, int], source: str, cut: bool, live: Live = NOT_LIVE
 ) -> TraceMeta:
     texts = zip(tables["extra"].texts("key").to_pylist(), tables["extra"].texts("value").to_pylist(), strict=True)
     extra_info = {key: value for key, value in texts if key is not None and value is not None}
@@ -118,7 +122,7 @@ def _described(
     header: dict[str, Any] = {"schema_version": file.texts("version")[0].as_py()}
     header["span_index"] = int(file["span_index"][0]) if file.known("span_index")[0] else None
     return findings.make_meta(
-        of_thread,
+        processes,
         extra_info,
         live.rank,
         devices=devices,
@@ -145,8 +149,8 @@ def _doubts(doubtful: Doubtful, cut: bool) -> tuple[Finding, ...]:
 
 @dataclass(frozen=True, slots=True)
 class Piece:
-    """A message of its own with nodes of the ``thread``-th tree of the file; byte ``i`` of ``content`` is byte ``at +
-    i`` of the file. ``cut``: the file ends inside of it."""
+    """Some nodes of the tree with the index ``thread``, as a complete protobuf message. Byte ``i`` of ``content`` is
+    byte ``at + i`` of the file. ``cut``: the file ends within these nodes."""
 
     thread: int
     content: bytes
@@ -155,8 +159,9 @@ class Piece:
 
 
 class Pieces:
-    """Iterator over the pieces of a file; afterwards ``rest`` is a message of everything besides the trees, and ``cut``
-    says whether the file is truncated. Raises SourceError for damage; with ``partial`` truncation is allowed."""
+    """Iterator over the pieces of a file. After the iteration, ``rest`` is a message with all fields besides the trees,
+    and ``cut`` says whether the file is truncated. Raises SourceError if the file is damaged. ``partial`` allows
+    truncated files."""
 
     def __init__(self, path: Path, partial: bool) -> None:
         self.rest = b""
@@ -191,7 +196,7 @@ class Pieces:
             self._has(min(wanted, length))
             held = self._window.data[:length]
             end = len(held) if len(held) == length else int(_whole(np.frombuffer(held, np.uint8)))
-            if end == 0 and self._has(len(held) + 1):  # a node that is larger than the piece, or not a node
+            if end == 0 and self._has(len(held) + 1):  # the next node may be larger than the bytes held
                 wanted *= 2
                 continue
             cut = end == 0
@@ -205,7 +210,8 @@ class Pieces:
             self._broken(PROBLEMS[2])
 
     def _field(self) -> tuple[int, int, int]:
-        """Return tag, bytes of the value, and where the value begins: 0 if there is no field."""
+        """Return the tag of the next field, the size of its value in bytes, and the start of the value, 0 if the bytes
+        are no field."""
         self._has(_FIELD_HEAD)
         data = np.frombuffer(self._window.data[:_FIELD_HEAD], np.uint8)
         tag, start = map(int, read_number(data, 0, len(data)))
@@ -220,7 +226,7 @@ class Pieces:
         return (tag, value, end) if wire == _TEXT else (tag, {_VARINT: end - start, _EIGHT: 8, _FOUR: 4}[wire], start)
 
     def _has(self, count: int) -> bool:
-        """Read until ``count`` bytes are held; return whether there are as many."""
+        """Read until ``count`` bytes are in memory. Return False if the file has fewer."""
         while len(self._window.data) < count and self._window.more(max(PIECE_BYTES, count - len(self._window.data))):
             pass
         return len(self._window.data) >= count
@@ -247,7 +253,7 @@ def _message(nodes: bytes) -> bytes:
 
 @compiled_at_once
 def _whole(data):  # type: ignore[no-untyped-def]
-    """Return the end of the last whole field of a message, 0 if there is none or the bytes are no field."""
+    """Return the end of the last complete field, 0 if there is no complete field."""
     done = 0
     while done < len(data):
         tag, position = read_number(data, done, len(data))
@@ -267,8 +273,8 @@ def _whole(data):  # type: ignore[no-untyped-def]
 
 
 def stream(path: Path, partial: bool, writer: RecordedWriter) -> None:
-    """Read the file into the writer, piece by piece. Raises SourceError."""
-    of_thread, doubtful, cut = dict[int, int](), Doubtful(), False
+    """Read the file piece by piece and write the events to ``writer``. Raises SourceError as :func:`read_pb` does."""
+    processes, doubtful, cut = dict[int, int](), Doubtful(), False
     with closing(Pieces(path, partial)) as pieces:
         for piece in pieces:
             scanned = scan(piece.content, clip=partial)
@@ -277,20 +283,21 @@ def stream(path: Path, partial: bool, writer: RecordedWriter) -> None:
                 problem = scanned.problem or f"{events.doubtful.incomplete} events lack required fields"
                 raise SourceError(f"{path}: {problem} (byte {piece.at + scanned.at})", HINT)
             doubtful += events.doubtful
-            of_thread |= findings.processes(events.recorded.columns)
+            processes |= findings.processes(events.recorded.columns)
             for batch in events.recorded.columns.to_batches():
                 writer.write(batch)
             cut = piece.cut or bool(scanned.problem)
             if cut:
                 break
     if not writer.rows and not pieces.rest:
-        raise SourceError(f"{path}: no profile fields in it", HINT)
+        raise SourceError(f"{path}: the file has no fields of a profile", HINT)
     rest, cut = scan(pieces.rest, clip=partial), cut or pieces.cut
-    writer.close(_described(rest.tables, of_thread, str(path), cut), _doubts(doubtful, cut))
+    writer.close(_described(rest.tables, processes, str(path), cut), _doubts(doubtful, cut))
 
 
 def complete(recorded: draft.Recorded, meta: TraceMeta) -> tuple[draft.Recorded, tuple[Finding, ...]]:
-    """Complete streamed events, in the order of a file that is read whole, with what needs all events."""
+    """Sort streamed events into the same order as in a file that is read into memory, and move inputs to their
+    operators. Also return the data-quality warnings that depend on all events."""
     order = np.argsort(_part(recorded.columns), kind="stable")
     row = np.append(np.empty(len(order), np.int64), arrays.NO_ROW)
     row[order] = np.arange(len(order))
@@ -306,10 +313,10 @@ def _part(columns: pa.Table) -> arrays.IntArray:
 
 
 def _inputs_at_operators(recorded: draft.Recorded) -> draft.Recorded:
-    """Move inputs from a part of an operator to the operator; the first ones of several."""
+    """Move inputs from an operator detail to its operator. Of several inputs of one operator, the first remain."""
     columns = recorded.columns
-    given = np.logical_or.reduce([~columns[name].is_null().to_numpy() for name in _INPUTS])
-    holders = np.flatnonzero(given & (_part(columns) == _HOST))
+    has_inputs = np.logical_or.reduce([~columns[name].is_null().to_numpy() for name in _INPUTS])
+    holders = np.flatnonzero(has_inputs & (_part(columns) == _HOST))
     if recorded.parent is None or not len(holders):
         return recorded
     operator = nesting.nearest_on_path(recorded.parent, _is(columns, "category", "Operator"))[holders]

@@ -1,5 +1,5 @@
-"""Tables of a scanned protobuf: rows as integer columns, with texts and nested lists read from the bytes on demand.
-Texts are interned without a Python object for each row."""
+"""Tables of a scanned protobuf. All columns are integers. A text has two columns, its position and its length in the
+bytes of the file, and is decoded on demand. Equal texts are decoded once, without a Python object per row."""
 
 from __future__ import annotations
 
@@ -13,20 +13,21 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from perfkit_core.algorithms.addresses import WORD, byte, inlined, load8
+from perfkit_core.algorithms.arrays import IntArray
 from perfkit_core.runtime.compile import compiled_at_once
 from perfkit_paddle.names import stack_text
 
 OWNER: Final = "owner"
-"""First column of every table: the row of the enclosing message."""
+"""First column of every table: the row of the enclosing message in the table of that message."""
 MISSING: Final = -(2**63)
-"""Content of a cell that is absent from the file."""
+"""Value of a cell if the file does not contain the field."""
 
 
 @compiled_at_once
 def intern(data, offset, length, known):  # type: ignore[no-untyped-def]
-    """Return the number of the text of each row (0 if not ``known``), and the first row with each text. ``data`` is the
-    address of the bytes that hold the texts. A hash table with open addressing; texts with equal hashes are
-    distinguished by their words."""
+    """Number the distinct texts. Return the number of each row's text, 0 if the row is not ``known``, and the first row
+    of each distinct text. ``data`` is the address of the bytes that hold the texts. The texts are in a hash table with
+    open addressing; texts with equal hashes are compared word by word."""
     size = 16
     while size < 2 * len(offset):
         size *= 2
@@ -42,8 +43,8 @@ def intern(data, offset, length, known):  # type: ignore[no-untyped-def]
         slot = hashed & np.uint64(size - 1)
         while slots[slot] >= 0:
             other = first[slots[slot]]
-            alike = hashes[slots[slot]] == hashed and length[other] == length[i]
-            if alike and _equal(data + offset[other], data + offset[i], length[i]):
+            same_hash = hashes[slots[slot]] == hashed and length[other] == length[i]
+            if same_hash and _equal(data + offset[other], data + offset[i], length[i]):
                 break
             slot = (slot + np.uint64(1)) & np.uint64(size - 1)
         if slots[slot] < 0:
@@ -57,7 +58,6 @@ def intern(data, offset, length, known):  # type: ignore[no-untyped-def]
 
 @inlined
 def _hash(data, length):  # type: ignore[no-untyped-def]
-    """Return the hash of the bytes from an address, a word at a time; the multiplier is 2⁶⁴ ÷ the golden ratio."""
     value = np.uint64(length)
     if length < WORD:
         for k in range(length):
@@ -70,32 +70,29 @@ def _hash(data, length):  # type: ignore[no-untyped-def]
 
 @inlined
 def _mixed(value, word):  # type: ignore[no-untyped-def]
-    value = (value ^ word) * np.uint64(0x9E3779B97F4A7C15)
+    value = (value ^ word) * np.uint64(0x9E3779B97F4A7C15)  # 2⁶⁴ ÷ the golden ratio
     return value ^ (value >> np.uint64(29))
 
 
 @inlined
-def _equal(one, other, length):  # type: ignore[no-untyped-def]
+def _equal(first, second, length):  # type: ignore[no-untyped-def]
     if length < WORD:
         for k in range(length):  # noqa: SIM110 - no generators in numba
-            if byte(one, k) != byte(other, k):
+            if byte(first, k) != byte(second, k):
                 return False
         return True
     for at in range(0, length - WORD, WORD):
-        if load8(one, at) != load8(other, at):
+        if load8(first, at) != load8(second, at):
             return False
-    return load8(one, length - WORD) == load8(other, length - WORD)
-
-
-Bytes = npt.NDArray[np.uint8]
-IntArray = npt.NDArray[np.int64]
+    return load8(first, length - WORD) == load8(second, length - WORD)
 
 
 @dataclass(frozen=True, slots=True)
 class Table:
-    """Rows of one kind of message: int64 ``cells``, shape (columns, rows), MISSING if absent."""
+    """Rows of one kind of message. ``data`` are the bytes of the file. ``cells`` has the shape (columns, rows); a cell
+    is MISSING if the file does not contain the field."""
 
-    data: Bytes
+    data: npt.NDArray[np.uint8]
     cells: IntArray
     columns: tuple[str, ...]
 
@@ -107,7 +104,8 @@ class Table:
         return values
 
     def take(self, rows: npt.NDArray[Any]) -> Table:
-        """Return some of the rows, given as numbers or a mask. Adjacent rows of a mask share the memory."""
+        """Return the table of some rows, which are given as numbers or as a mask. If the rows of a mask are adjacent,
+        their cells are not copied."""
         if rows.dtype == np.bool_ and rows.any():
             first, last = int(rows.argmax()), len(rows) - int(rows[::-1].argmax())
             if rows[first:last].all():
@@ -118,12 +116,12 @@ class Table:
         return np.asarray(self[column] != MISSING)
 
     def integers(self, column: str) -> pa.Array:
-        """Return a column as nullable int64, without a copy if no cell is missing."""
+        """Return a column as int64, null where a cell is missing. The column is not copied if no cell is missing."""
         known = self.known(column)
         return pa.array(self[column], mask=None if known.all() else ~known)
 
     def texts(self, column: str) -> pa.DictionaryArray:
-        """Return a text column, dictionary encoded; bytes that are not UTF-8 are replaced; null if absent."""
+        """Return a dictionary-encoded text column, null where a text is missing. Invalid UTF-8 is replaced."""
         offset, length = self[column], np.maximum(self[f"{column}.length"], 0)
         known = self.known(column)
         codes, first = intern(self.data.ctypes.data, offset, length, known)
@@ -137,8 +135,8 @@ class Table:
 
 
 def operator_inputs(table: Table, row: int) -> dict[str, str | None]:
-    """Return the columns shapes, stack and args (slots and variable types) of a row of operator inputs. Paddle records
-    them only for the old static graph. Damaged content is skipped."""
+    """Return the values of shapes, stack and args for a row of operator inputs, None for a missing value. ``args`` has
+    the slots and the data types. Paddle records inputs only for the old static graph. Damaged content is skipped."""
 
     def shape(raw: bytes) -> list[int]:
         return [value for number, value in _fields(raw) if number == 1 and isinstance(value, int)]
@@ -156,7 +154,8 @@ def operator_inputs(table: Table, row: int) -> dict[str, str | None]:
 
 
 def _by_slot(raw: bytes, read: Any) -> dict[str, list[Any]]:
-    """Read a message of repeated keys (1) and as many lists (2) of items (1)."""
+    """Decode a message with repeated keys in field 1 and a list for each key in field 2. The items of a list are in its
+    field 1."""
     fields = [(number, value) for number, value in _fields(raw) if isinstance(value, bytes)]
     keys = [value.decode("utf-8", "replace") for number, value in fields if number == 1]
     lists = [value for number, value in fields if number == 2]
@@ -165,7 +164,7 @@ def _by_slot(raw: bytes, read: Any) -> dict[str, list[Any]]:
 
 
 def _fields(raw: bytes) -> Iterator[tuple[int, int | bytes]]:
-    """Yield field number and value of each number or text, up to the first field of another type or truncated."""
+    """Yield number and value of each field, up to the first field that is truncated or no integer and no text."""
     position = 0
     while position < len(raw):
         tag, position = _number(raw, position)
@@ -182,7 +181,7 @@ def _fields(raw: bytes) -> Iterator[tuple[int, int | bytes]]:
 
 
 def _number(raw: bytes, position: int) -> tuple[int, int]:
-    """Return a base-128 number and the position after it, -1 if truncated."""
+    """Return a base-128 number and the position after it, -1 if the number is truncated."""
     value = 0
     for shift in range(0, 70, 7):
         if not 0 <= position < len(raw):

@@ -1,10 +1,11 @@
 """Schema of Paddle's profile protobuf, and the scanner that reads its wire format into integer tables.
 
-The schema maps fields of messages to columns of tables, after ``paddle/fluid/platform/profiler/dump/nodetree.proto``
-(proto2; same field numbers from Paddle 2.3 to 3.3). A message with a ``table`` begins a row there; one without writes
-into the row of the enclosing message. Two passes count the rows, then fill them; the first also sets marks, from which
-several threads fill in parallel. Every length is checked against the end of the enclosing message, so that no read
-leaves the buffer. Tables hold offset and length of texts.
+The schema maps fields of messages to columns of tables. It follows the file
+``paddle/fluid/platform/profiler/dump/nodetree.proto`` (proto2), whose field numbers are the same in Paddle 2.3 to 3.3.
+A message with a ``table`` begins a new row in that table. A message without a table writes into the row of the
+enclosing message. The scanner walks the file twice: first it counts the rows, then it fills them. The first walk also
+sets marks at equal distances, from which several threads fill rows in parallel. Every length is checked against the end
+of the enclosing message, so that no read leaves the buffer.
 """
 
 from __future__ import annotations
@@ -16,35 +17,30 @@ from typing import Final
 import numpy as np
 import numpy.typing as npt
 
-from perfkit_core.algorithms.arrays import allocate
+from perfkit_core.algorithms.arrays import IntArray, allocate
 from perfkit_core.runtime import parallel
 from perfkit_core.runtime.compile import compiled_at_once
-from perfkit_paddle.pb_table import MISSING, OWNER, IntArray, Table
+from perfkit_paddle.pb_table import MISSING, OWNER, Table
 
-PROBLEMS: Final = ("", "a number does not end", "a message is longer than the one around it", "not a protobuf field",
-                   "a known field has another type")  # fmt: skip
+PROBLEMS: Final = ("", "a number is truncated", "a message is longer than the enclosing message",
+                   "the bytes are not a protobuf field", "a field has an unexpected type")  # fmt: skip
 _OK, _OPEN_NUMBER, _TOO_LONG, _NO_FIELD, _WRONG_TYPE = range(5)
 _DEPTH: Final = 16
 _POSITION, _CLIPPED, _END, _MESSAGE, _ROW, _COUNTS = range(6)
-"""Fields of a mark: its byte, whether the file was truncated before it, the end, kind and row of its message; then the
-rows of all tables so far."""
-_WORTH_BYTES: Final = 1 << 20
-"""Least bytes that are worth a thread."""
+"""Numbers of a mark: its position in the file, 1 if the message around it is truncated, the end, the kind and the row
+of this message, and then the number of rows of each table before the mark."""
+_PARALLEL_BYTES: Final = 1 << 20
+"""Smallest file that is read by several threads."""
 
-
-SKIP: Final = 0
-INTEGER: Final = 1
-FLOAT: Final = 2
-TEXT: Final = 3
-MESSAGE: Final = 4
-
+SKIP, INTEGER, FLOAT, TEXT, MESSAGE = range(5)
 FIELDS: Final = 18
-"""Field numbers below this are known."""
+"""All field numbers of the schema are smaller than this."""
 
 
 @dataclass(frozen=True, slots=True)
 class Message:
-    """Fields by number: ``name`` (integer), ``name:text``, ``name:float``, ``>message`` (nested), "" (not read)."""
+    """The fields of a message in the order of their numbers, from 1: ``name`` for an integer, ``name:text``,
+    ``name:float``, or ``>message`` for a nested message."""
 
     table: str | None
     fields: tuple[str, ...]
@@ -89,15 +85,15 @@ MESSAGES: Final = {
          "sharedMemPerMultiprocessor", "numSms", "sharedMemPerBlockOptin"),
     ),
 }  # fmt: skip
-"""The first is the file itself."""
+"""The first message is the file."""
 
 
 @dataclass(frozen=True, slots=True)
 class Layout:
-    """The schema as the arrays that the scanner walks: for each message and field number an action and a target. The
-    target is a column for values, a message for ``MESSAGE``. ``table_of[m]`` is -1 if a message begins no row;
-    ``holds_rows[m]`` says whether it or a message inside begins one. ``columns[t]`` names the columns of a table; a
-    text takes two (byte offset, then length under ``name.length``)."""
+    """The schema as arrays for the scanner. ``actions`` and ``targets`` have the shape (messages, field numbers). The
+    target of a field is its column, or the inner message if the action is MESSAGE. ``table_of`` has the table in which
+    a message begins a row, -1 if none. ``holds_rows`` is True if the message, or a message inside it, begins a row.
+    ``columns`` has the column names of each table; a text has two columns, ``name`` (offset) and ``name.length``."""
 
     actions: npt.NDArray[np.int64]
     targets: npt.NDArray[np.int64]
@@ -131,7 +127,6 @@ def _holds_rows(name: str) -> bool:
 
 
 def _add(name: str, table: str, layout: Layout, columns: dict[str, list[str]]) -> None:
-    """Add a message, and those inside it, to the arrays of the layout and the columns of the tables."""
     message = MESSAGES[name]
     row = list(MESSAGES).index(name)
     table = message.table or table
@@ -150,7 +145,8 @@ def _add(name: str, table: str, layout: Layout, columns: dict[str, list[str]]) -
 
 @dataclass(frozen=True, slots=True)
 class Scan:
-    """Tables by name, and the ``problem`` and byte ``at`` which the scan stopped, "" if it did not."""
+    """The tables by name. ``problem`` is the reason if the scan stopped early, else "", and ``at`` is the byte at which
+    it stopped."""
 
     tables: dict[str, Table]
     problem: str = ""
@@ -158,16 +154,16 @@ class Scan:
 
 
 def scan(content: bytes | memoryview, clip: bool = False) -> Scan:
-    """Return all tables of a file. ``clip`` reads a truncated file up to its last whole value."""
+    """Return all tables of a file. With ``clip``, a truncated file is read up to its last complete value."""
     data, plan = np.frombuffer(content, np.uint8), layout()
     widths = np.array([len(columns) for columns in plan.columns], np.int64)
     schema = plan.actions, plan.targets, plan.table_of, plan.holds_rows, widths
-    marks = np.zeros((parallel.threads() if len(data) >= _WORTH_BYTES else 1, _COUNTS + len(widths)), np.int64)
+    marks = np.zeros((parallel.threads() if len(data) >= _PARALLEL_BYTES else 1, _COUNTS + len(widths)), np.int64)
     none = np.zeros(len(widths), np.int64)
     counts, _, _ = _walk(data, *schema, none, none, np.empty(0, np.int64), clip, marks[0], len(data), marks)
     bases = np.concatenate([np.zeros(1, np.int64), np.cumsum(counts * widths)])
     cells = allocate(int(bases[-1]), np.int64)
-    # several walks may fill rows of the file and of the messages directly in it
+    # These rows may be filled by several walks: the rows of the file and of the messages directly in the file.
     for number in {int(plan.table_of[0]), *plan.table_of[plan.targets[0, plan.actions[0] == MESSAGE]].tolist()}:
         cells[bases[number] : bases[number + 1]] = MISSING
 
@@ -175,7 +171,7 @@ def scan(content: bytes | memoryview, clip: bool = False) -> Scan:
         result: tuple[IntArray, int, int] = _walk(data, *schema, bases, counts, cells, clip, *part, marks[:0])
         return result
 
-    begun = [marks[0], *(mark for mark in marks[1:] if mark[_POSITION])]  # unused marks are all 0
+    begun = [marks[0], *(mark for mark in marks[1:] if mark[_POSITION])]  # all numbers of an unused mark are 0
     ends = [*(int(mark[_POSITION]) for mark in begun[1:]), len(data)]
     for walked in parallel.in_order(fill, list(zip(begun, ends, strict=True))):
         if walked[1]:
@@ -190,7 +186,8 @@ def scan(content: bytes | memoryview, clip: bool = False) -> Scan:
 
 @compiled_at_once
 def read_number(data, position, end):  # type: ignore[no-untyped-def]
-    """Return a base-128 number and the position after it; -1 if it does not end before ``end`` or within 10 bytes."""
+    """Return a base-128 number and the position after it, -1 if the number does not end before ``end`` or within 10
+    bytes."""
     value = np.uint64(0)
     shift = np.uint64(0)
     while position < end and shift < np.uint64(70):
@@ -212,26 +209,21 @@ def _fixed(data, position):  # type: ignore[no-untyped-def]
 
 
 @compiled_at_once
-def _set(mark, position, clipped, end, message, row, counts):  # type: ignore[no-untyped-def]
-    mark[_POSITION], mark[_CLIPPED], mark[_END] = position, clipped, end
-    mark[_MESSAGE], mark[_ROW] = message, row
-    mark[_COUNTS:] = counts
-
-
-@compiled_at_once
 def _walk(data, actions, targets, table_of, holds_rows, widths, bases, room, cells, clip, mark, stop, marks):  # type: ignore[no-untyped-def]
-    """Walk all messages from a ``mark`` (all 0: the beginning) to byte ``stop`` without recursion; return rows by
-    table, problem, byte. Fills ``cells``: each table has its columns contiguous from its base, with ``room`` rows.
-    Absent values are MISSING, provided that the rows of messages directly in the file were so before. If ``cells`` is
-    empty, rows are only counted, and messages without rows skipped. ``marks`` are set at equal distances, between two
-    fields of a message directly in the file."""
+    """Walk all messages from ``mark`` to byte ``stop`` without recursion; a mark of zeros is the beginning. Return the
+    number of rows of each table, the problem, and the byte of the problem.
+
+    If ``cells`` is empty, only count rows, and skip messages that hold no rows. Otherwise fill ``cells``: the columns
+    of table ``t`` are contiguous from ``bases[t]``, with ``room[t]`` rows each. Missing values become MISSING, except
+    in the rows of the file and of the messages directly in it, where the caller sets MISSING before. ``marks`` are set
+    at equal distances, each between two fields of a message directly in the file."""
     fill = len(cells) > 0
     counts = mark[_COUNTS:].copy()
     ends = np.zeros(_DEPTH, np.int64)
     messages = np.zeros(_DEPTH, np.int64)
     rows = np.zeros(_DEPTH, np.int64)
     homes = np.zeros(_DEPTH, np.int64)  # index of the row's first cell
-    strides = np.zeros(_DEPTH, np.int64)  # distance of adjacent cells of a row
+    strides = np.zeros(_DEPTH, np.int64)  # distance between adjacent cells of a row
     ends[0] = len(data)
     ends[1], messages[1], rows[1] = mark[_END], mark[_MESSAGE], mark[_ROW]
     for level in range(2):
@@ -250,7 +242,10 @@ def _walk(data, actions, targets, table_of, holds_rows, widths, bases, room, cel
             if position == stop:
                 return counts, _OK, position
             if number < len(marks) and position >= number * len(data) // len(marks):
-                _set(marks[number], position, clipped, ends[1], messages[1], rows[1], counts)
+                new = marks[number]
+                new[_POSITION], new[_CLIPPED], new[_END] = position, clipped, ends[1]
+                new[_MESSAGE], new[_ROW] = messages[1], rows[1]
+                new[_COUNTS:] = counts
                 number += 1
         end = ends[depth]
         begin = position

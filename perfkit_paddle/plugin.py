@@ -1,4 +1,5 @@
-"""The hooks of perfkit_paddle. They import on call: loading must be quick and must not import paddle."""
+"""The plugin hooks of perfkit_paddle. Each hook imports what it needs when it is called: loading the plugin must be
+quick and must not import paddle."""
 
 from __future__ import annotations
 
@@ -11,8 +12,6 @@ from perfkit_core.plugins.contracts import Calibrator, OperatorNames, Recorder, 
 from perfkit_core.plugins.hookspecs import hookimpl
 from perfkit_core.system.packages import later
 
-_SURE: Final = 2
-_NO: Final = 0
 _JSON_HEADER: Final = re.compile(rb'"schemaVersion"\s*:\s*"\d+\.\d+\.\d+".*"span_ind(?:ex|x)"', re.DOTALL)
 _JSON_EVENT: Final = re.compile(rb'"cat"\s*:\s*"(?:ProfileStep|PythonUserDefined)"\s*,\s*"cname"')
 _PB_HEADER: Final = re.compile(rb"\x0a[\x01-\x10](\d+(?:\.\d+)+)(?:[\x10\x1a\x22\x2a]|\Z)")
@@ -21,18 +20,17 @@ _PB_HEADER: Final = re.compile(rb"\x0a[\x01-\x10](\d+(?:\.\d+)+)(?:[\x10\x1a\x22
 def sniff_json(path: Path, head: bytes) -> int:
     """Return 2 for Paddle's Chrome JSON, else 0."""
     match = _JSON_HEADER.search(head) or _JSON_EVENT.search(head)
-    return _SURE if match and head.lstrip()[:1] == b"{" else _NO
+    return 2 if match and head.lstrip()[:1] == b"{" else 0
 
 
 def sniff_pb(path: Path, head: bytes) -> int:
-    """Return 2 for a message that begins with a version text followed by a known field, else 0."""
+    """Return 2 for Paddle's protobuf, which begins with a version text and another field of the file, else 0."""
     match = _PB_HEADER.match(head)
-    return _SURE if match and head[1] == len(match[1]) else _NO
+    return 2 if match and head[1] == len(match[1]) else 0
 
 
 @hookimpl
 def perfkit_sources() -> Sequence[Source]:
-    """Return the readers of what ``export_chrome_tracing`` and ``export_protobuf`` write."""
     json, pb = "perfkit_paddle.json_source", "perfkit_paddle.pb_source"
     return [
         Source(

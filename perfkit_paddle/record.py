@@ -11,48 +11,48 @@ import numpy as np
 
 from perfkit_core.errors import CaptureError
 from perfkit_core.recording import callbacks, environment, signals, writer
-from perfkit_core.recording.step_recording import Ending, asked
+from perfkit_core.recording.step_recording import Ending, profiler_arguments
 from perfkit_core.system import failures
 from perfkit_paddle import findings, framework
 from perfkit_paddle.on_trace_ready import place, take, trace_handler
 
 _OPTIONS: Final = {"shapes": "record_shapes", "memory": "profile_memory"}
-"""Options of Paddle's profiler. Its ``with_flops`` records nothing; stacks of static programs are always recorded."""
+"""Option of ``perfkit record`` → argument of Paddle's profiler. There is no option for stacks, because Paddle always
+records the stacks of static programs, and none for FLOPs, because ``with_flops`` of Paddle's profiler has no effect."""
+_NO_START: Final = "paddle.profiler cannot start: another Profiler exists in this process"
 
 
 class ScriptRecording:
-    """A Paddle profiler around an unmodified script, with a step after each update of its first optimizer. Raises
-    CaptureError if Paddle or its profiler cannot run, UsageError for options that Paddle cannot record."""
+    """The profiler of an unmodified script. A step ends with each update of the first optimizer. Raises CaptureError if
+    Paddle or its profiler cannot run, UsageError for options that Paddle cannot record."""
 
     def __init__(self, run_dir: Path, steps: int | None, options: Mapping[str, Any]) -> None:
-        wanted = asked(options, _OPTIONS, "paddle")
+        arguments = profiler_arguments(options, _OPTIONS, "paddle")
         self._writer: writer.CycleWriter[Any] = writer.CycleWriter(run_dir, _take_iterations, place=place)
         profiling = framework.profiler()
         state = profiling.ProfilerState
 
-        def schedule(step: int) -> Any:  # Paddle's own scheduler warns about a missing warm-up
+        def schedule(step: int) -> Any:  # make_scheduler of Paddle would warn about a missing warm-up
             if steps is None or step < steps:
                 return state.RECORD
             return state.RECORD_AND_RETURN if step == steps else state.CLOSED
 
         self._profiler = profiling.Profiler(
-            scheduler=None if steps is None else schedule, on_trace_ready=self._writer, **wanted
+            scheduler=None if steps is None else schedule, on_trace_ready=self._writer, **arguments
         )
         try:
             self._profiler.start()
         except AttributeError:
-            text = "paddle.profiler cannot start: another Profiler exists in this process"
-            raise CaptureError(
-                text, "record a script that does not profile itself, or use perfkit_paddle.trace_handler"
-            ) from None
-        self._left = None if steps is None else steps + 1  # the first update only opens step 1
+            hint = "record a script that does not profile itself, or use perfkit_paddle.trace_handler"
+            raise CaptureError(_NO_START, hint) from None
+        self._left = None if steps is None else steps + 1  # the first update only begins step 1
         self._running = True
         self._other = signals.GivingWay(type(self._profiler), "__init__", self._stop)
         self._updates = framework.Updates(self._updated)
 
     def finish(self) -> int:
-        """Stop and restore the optimizers; return the number of files written. Raises CaptureError if recording ended
-        because the script started a profiler of its own."""
+        """End the recording if it still runs, and remove the wrappers around optimizers. Return the number of written
+        files. Raises CaptureError if the script started another profiler."""
         self._stop()
         self._updates.end()
         written = len(self._writer.written)
@@ -67,8 +67,8 @@ class ScriptRecording:
         try:
             self._profiler.stop()
         except Exception as error:
-            failures.log("Paddle's profiler could not be stopped, what was written stays", error)
-        self._profiler.profiler = None  # Paddle creates no other profiler while this is set
+            failures.log("Paddle's profiler could not be stopped; the files written before remain", error)
+        self._profiler.profiler = None  # while this is set, Paddle cannot create another profiler
 
     def _updated(self) -> None:
         if not self._running:
@@ -76,7 +76,7 @@ class ScriptRecording:
         try:
             self._profiler.step()
         except Exception as error:
-            failures.log("Paddle's profiler failed at a step, recording ends, training continues", error)
+            failures.log("Paddle's profiler failed at a step: recording ends, training continues", error)
             self._running = False
         if self._left is not None:
             self._left -= 1
@@ -85,13 +85,13 @@ class ScriptRecording:
 
 
 def _take_iterations(profiler: Any, place: environment.Place) -> writer.Taken:
-    """Take the cycle without the steps before the first and after the last update, which are not iterations."""
+    """Take the cycle. The steps before the first and after the last update are not iterations."""
     return take(profiler, place, no_steps=frozenset({0, int(profiler.step_num)}))
 
 
 class PaddleRecording(callbacks.CallbackRecording):
-    """The recording of callbacks: arguments as in :class:`perfkit_core.recording.callbacks.CallbackRecording`,
-    ``options`` go to paddle.profiler.Profiler."""
+    """Recording for a callback. The arguments are those of
+    :class:`perfkit_core.recording.callbacks.CallbackRecording`; ``options`` are passed to paddle.profiler.Profiler."""
 
     def profiler_class(self) -> Callable[..., Any]:
         profiler: Callable[..., Any] = framework.profiler().Profiler
@@ -102,9 +102,9 @@ class PaddleRecording(callbacks.CallbackRecording):
 
 
 class PaddleStepProfiler:
-    """The profiler of one training, see :class:`perfkit_core.recording.step_recording.StepProfiler`. Each cycle has its
-    own Profiler, whose scheduler returns the last requested state and whose step number is set before each step. The
-    previous one must be freed by then: Paddle allows one per process."""
+    """The :class:`perfkit_core.recording.step_recording.StepProfiler` of Paddle. Each cycle gets a new Profiler, whose
+    scheduler returns the state that this class requests. Paddle allows one Profiler per process, so the previous
+    Profiler must be freed first."""
 
     def __init__(self, recording: PaddleRecording) -> None:
         self.writer: writer.CycleWriter[Any] = writer.CycleWriter(recording.run_dir, self._take, recording.also, place)
@@ -116,7 +116,6 @@ class PaddleStepProfiler:
         self._keep = False
 
     def warm_up(self, step: int) -> None:
-        """Enter Paddle's state READY."""
         self._begin(framework.profiler().ProfilerState.READY, step)
 
     def start(self, step: int) -> None:
@@ -135,12 +134,12 @@ class PaddleStepProfiler:
         running = self._profiler.step_num
         self._ending = ending
         self._cut_off = frozenset() if ending is Ending.ENDED else frozenset({running})
-        self._profiler.step_num = running + 1  # no step is running when the result is read
+        self._profiler.step_num = running + 1  # so that no step counts as running when the cycle is taken
         self._keep = True
         self._stop()
 
     def cancel(self) -> None:
-        """Stop. Paddle's warning on leaving its warm-up without recording is expected."""
+        """Stop without writing. Paddle warns if it leaves its warm-up without recording; the warning is suppressed."""
         self._keep = False
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", UserWarning)
@@ -155,7 +154,7 @@ class PaddleStepProfiler:
 
         profiler = framework.profiler().Profiler(scheduler=lambda _: self._state, on_trace_ready=ready, **self._options)
         if profiler.profiler is None:
-            raise CaptureError("another Profiler exists in this process, and Paddle allows one", "use one of them")
+            raise CaptureError("another Profiler exists in this process, and Paddle allows only one", "use only one")
         profiler.step_num = step
         profiler.start()
         self._profiler = profiler
@@ -165,8 +164,8 @@ class PaddleStepProfiler:
         profiler.stop()
 
     def _take(self, profiler: Any, place: environment.Place) -> writer.Taken:
-        broken_off = self._cut_off if self._ending is Ending.BROKEN_OFF else ()
-        partial = tuple(map(findings.partial_step, broken_off))
+        interrupted = self._cut_off if self._ending is Ending.INTERRUPTED else ()
+        partial = tuple(map(findings.partial_step, interrupted))
         return take(profiler, place, no_steps=self._cut_off).then(lambda trace: trace.with_findings(*partial))
 
 
@@ -177,8 +176,8 @@ SAMPLES: Final = 1024
 
 
 def demo(run_dir: Path, report: Callable[[str], None]) -> None:
-    """Train a small conv net on synthetic data for ten steps, record the last eight into ``run_dir``. ``perfkit_torch``
-    has the same model, data and schedule. Raises CaptureError if Paddle cannot run."""
+    """Train a small convolutional network for ten steps and record the last eight with paddle.profiler.
+    ``perfkit_torch`` has the same demo. Raises CaptureError if Paddle or its profiler cannot run."""
     paddle: Any = framework.paddle()
     profiling = framework.profiler()
     paddle.seed(0)
@@ -208,7 +207,7 @@ def demo(run_dir: Path, report: Callable[[str], None]) -> None:
     try:
         profiler.start()
     except AttributeError:
-        raise CaptureError("paddle.profiler cannot start: another Profiler exists in this process") from None
+        raise CaptureError(_NO_START) from None
     for step, (batch, targets) in enumerate(loader):
         if step == WARMUP + RECORDED:
             break

@@ -1,6 +1,6 @@
-"""``Throughput`` for Paddle: step times, rates and costs of a training loop. Paddle's DataLoader reports its waits to
-the benchmark hooks of ``paddle.profiler``, so it needs no wrapping. On a device, an event is recorded at the end of
-each step on the stream that is current at ``start()`` and queried later, so the loop never waits for the device."""
+"""``Throughput`` for Paddle: step times, rates and costs of a training loop. The benchmark hooks of ``paddle.profiler``
+time the waits for Paddle's DataLoader. If there is a device, an event marks the end of each step on the device, on the
+stream that was current at ``start()``. The events are queried later, so the loop never waits for the device."""
 
 from __future__ import annotations
 
@@ -18,10 +18,10 @@ __all__ = ["Throughput"]
 
 
 class Throughput(_Throughput):
-    """Timer of the steps of a loop and its waits for input, used as ``with Throughput() as throughput``. Paddle's
-    DataLoader is timed automatically, ``throughput.reader(loader)`` times any other iterable;
-    ``throughput.step(num_samples)`` ends a step, ``throughput.summary()`` returns costs and rates. See
-    :class:`perfkit_core.throughput.Throughput`."""
+    """Timer for the steps of a training loop and for its waits for input. Write ``with Throughput() as throughput``
+    around the loop. The waits for Paddle's DataLoader are timed automatically; ``throughput.reader(loader)`` times the
+    waits for another loader. ``throughput.step(num_samples)`` ends a step, and ``throughput.summary()`` returns rates
+    and costs. See :class:`perfkit_core.throughput.Throughput`."""
 
     def _device_clock(self) -> DeviceClock | None:
         device = framework.paddle().device
@@ -44,7 +44,7 @@ class Throughput(_Throughput):
 
 
 class _ReaderHook:
-    """Hook that Paddle calls around each batch that any loader of this process reads, on any thread."""
+    """Hook that Paddle calls before and after each batch that a loader of this process reads, in any thread."""
 
     def __init__(self, log: StepLog) -> None:
         self._log = log
@@ -55,19 +55,19 @@ class _ReaderHook:
             self._start_ns = self._log.clock()
 
     def after_reader(self, benchmark: Any) -> None:
-        """Skip batches that a ``reader`` around the loader already times, and those that other threads prefetch."""
+        """Note the time of the batch, unless ``throughput.reader`` times it already or another thread read it."""
         log = self._log
         if not log.reading and threading.get_ident() == log.thread:
             log.read_ns.append(log.clock() - self._start_ns)
 
 
 def device_clock(device: Any, name: str) -> DeviceClock:
-    """Return the clock of Paddle's current device; ``device`` is ``paddle.device``."""
     return EventClock(f"device events of {name}", device)
 
 
 def start() -> OptimizerSteps:
-    """Time the updates of the first optimizer of this process that updates anything; dynamic graphs only."""
+    """Start to time the updates of the first optimizer of this process that makes an update. Updates in a static graph
+    are not seen."""
     steps = OptimizerSteps(Throughput(warmup=0))
     framework.Updates(steps.updated)
     return steps

@@ -1,4 +1,4 @@
-"""perfkit for PyTorch: pass ``trace_handler(run_dir)`` to ``torch.profiler.profile`` as ``on_trace_ready``."""
+"""perfkit for PyTorch. To record a run, pass ``on_trace_ready=trace_handler(run_dir)`` to torch.profiler.profile."""
 
 from __future__ import annotations
 

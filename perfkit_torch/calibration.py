@@ -1,4 +1,4 @@
-"""The operators, kernel launches and copies that calibration times with torch."""
+"""Operators, kernel launches and copies in torch that ``perfkit calibrate`` times."""
 
 from __future__ import annotations
 
@@ -10,12 +10,13 @@ from perfkit_torch import framework, throughput
 
 
 def version() -> str | None:
-    """Return the installed version, without importing torch."""
+    """Return the installed version of torch, None if torch is not installed. Does not import torch."""
     return bench.installed_version("torch")
 
 
 def machine_bench() -> bench.Bench:
-    """Return the benches of the host and, if available, the current GPU. Raises CaptureError without torch."""
+    """Return what to time on the host and, if there is a GPU, on the current one. Raises CaptureError if torch cannot
+    be imported."""
     torch = framework.torch()
     operators: dict[tuple[str, int], bench.Call] = {}
     for count in bench.ELEMENTS:
@@ -29,7 +30,7 @@ def machine_bench() -> bench.Bench:
 
 
 class CudaBench:
-    """A :class:`~perfkit_core.calibration.bench.DeviceBench` of the current GPU."""
+    """The :class:`~perfkit_core.calibration.bench.DeviceBench` of the current GPU."""
 
     def __init__(self, torch: Any) -> None:
         self._torch = torch

@@ -1,7 +1,11 @@
-"""Collectives in torch's own events: kind, group and message size. ``record_param_comms`` and, since torch 2.2, the
-library's kernels record elements, type and group. In older recordings with shapes, the tensors of the ``c10d::``
-operators and ``nccl:`` or ``gloo:`` labels are used. The message size is that of nccl-tests (doc/PERFORMANCE.md): the
-larger of what a rank sends and receives."""
+"""Kind, group and message size of the collectives in torch's events.
+
+torch records the number of elements, the data type and the group in its ``record_param_comms`` events and, since torch
+2.2, in the kernels of the communication library. Older recordings lack these fields. If they were made with
+``record_shapes``, the size follows from the tensors of the ``c10d::`` operators and of the ``nccl:`` and ``gloo:``
+labels. The message size is defined as in nccl-tests (doc/PERFORMANCE.md): the larger one of the bytes that a rank sends
+and the bytes that it receives.
+"""
 
 from __future__ import annotations
 
@@ -22,8 +26,8 @@ _OPERATOR: Final = "c10d:"
 _KINDS_OF_EVENTS: Final = frozenset({COMMUNICATION, KERNEL, OPERATOR})
 _ON_HOST: Final = frozenset({"gloo", "mpi"})
 _COUNTS: Final = ("In msg nelems", "Out msg nelems")
-_GIVES_A_PART: Final = frozenset({"all_gather", "gather"})
-"""Collectives whose labels carry the input, which is only a part of the message."""
+_INPUT_IS_SMALLER: Final = frozenset({"all_gather", "gather"})
+"""Collectives whose labels record only the input tensor, which is smaller than the message."""
 _KINDS: Final = tuple(
     (re.compile(pattern), name)
     for pattern, name in (
@@ -45,7 +49,8 @@ def communicates(name: str, kind: str) -> bool:
 
 
 def described(name: str, args: str | None, shapes: str | None, dtypes: str | None) -> tuple[Collective | None, int]:
-    """Return the collective (:mod:`perfkit_core.assembly.labels`) and its message size in bytes, -1 if unknown."""
+    """Return the collective that an event describes and its message size in bytes. The collective is None if the event
+    does not describe one; the size is -1 if it is unknown."""
     fields, label = _decoded(args, dict) or {}, _LABEL.match(name)
     native = fields.get("Collective name")
     kind = canonical(native if isinstance(native, str) else label[2] if label else "")
@@ -58,7 +63,9 @@ def described(name: str, args: str | None, shapes: str | None, dtypes: str | Non
         elements, dtype = _tensors(kind, label, shapes, dtypes)
     on = HOST if label and label[1] in _ON_HOST else DEVICE
     if on == DEVICE and elements is None and "Group size" not in fields:
-        return None, -1  # the name of the event is the only information
+        return None, -1  # only the event's name was recorded
+    plain = None if dtype is None else dtype.replace("c10::", "").lower()
+    element_bytes = 1 if plain and plain.startswith("float8") else _ELEMENT_BYTES.get(plain or "")
     group, description = _text(fields.get("Process Group Name")), _text(fields.get("Process Group Description"))
     collective = Collective(
         name=kind,
@@ -66,15 +73,17 @@ def described(name: str, args: str | None, shapes: str | None, dtypes: str | Non
         members=_text(fields.get("Process Group Ranks")),
         group_size=_count(fields.get("Group size"), 1),
         elements=elements,
-        dtype=None if dtype is None else _plain(dtype),
+        dtype=plain,
         sequence=_count(fields.get("Seq"), 0),
         on=on,
     )
-    return collective, -1 if kind == "barrier" else _bytes(elements, dtype)
+    if kind == "barrier" or elements is None or element_bytes is None:
+        return collective, -1
+    return collective, elements * element_bytes
 
 
 def canonical(native: str) -> str | None:
-    """Return the collective (``_allgather_base`` → all_gather), None for other calls (wait, init)."""
+    """Return the name of the collective (all_gather for ``_allgather_base``), None for other calls such as wait."""
     return next((name for pattern, name in _KINDS if pattern.search(native)), None)
 
 
@@ -82,28 +91,16 @@ def _tensors(
     kind: str, label: re.Match[str] | None, shapes: str | None, dtypes: str | None
 ) -> tuple[int | None, str | None]:
     operator = label is not None and label[1] == _OPERATOR
-    if label is None or (kind in _GIVES_A_PART and not operator):
+    if label is None or (kind in _INPUT_IS_SMALLER and not operator):
         return None, None
-    given = zip(_decoded(shapes, list) or [], _decoded(dtypes, list) or [], strict=False)
-    tensors = list(given)[: 2 if operator else 1]
+    arguments = zip(_decoded(shapes, list) or [], _decoded(dtypes, list) or [], strict=False)
+    tensors = list(arguments)[: 2 if operator else 1]
     sizes = []
     for shape, dtype in tensors:
         sized = isinstance(shape, list) and shape and all(isinstance(size, int) for size in shape)
         if sized and isinstance(dtype, str) and dtype:
             sizes.append(prod(shape))
     return (max(sizes), tensors[0][1]) if sizes and len(sizes) == len(tensors) else (None, None)
-
-
-def _bytes(elements: int | None, dtype: str | None) -> int:
-    if elements is None or dtype is None:
-        return -1
-    kind = _plain(dtype)
-    size = 1 if kind.startswith("float8") else _ELEMENT_BYTES.get(kind)
-    return -1 if size is None else elements * size
-
-
-def _plain(dtype: str) -> str:
-    return dtype.replace("c10::", "").lower()
 
 
 def _decoded(text: str | None, kind: type[Json]) -> Json | None:

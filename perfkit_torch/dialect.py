@@ -1,5 +1,5 @@
-"""The torch dialect of Chrome traces: the meaning of event names, categories and arguments. There are two generations
-of categories: Operator/Runtime/Kernel/… (Kineto before 2022) and cpu_op/cuda_runtime/kernel/…."""
+"""The torch dialect of Chrome traces: the meaning of event names, categories and arguments. Kineto renamed its
+categories in 2022: Operator, Runtime and Kernel became cpu_op, cuda_runtime and kernel. Both generations are read."""
 
 from __future__ import annotations
 
@@ -24,7 +24,6 @@ _HOST_KINDS: Final = dict.fromkeys(_RUNTIMES, schema.RUNTIME) | {
     "overhead": schema.OVERHEAD,
     "hardware_counters": schema.COUNTER,
 }
-"""Kinds that follow from the category alone; other categories have the kind ``other``."""
 _NAMED: Final = ("user_annotation", "cpu_op", "Operator")
 """Categories whose kind depends on the event's name."""
 _DEVICE_KINDS: Final = {
@@ -48,7 +47,7 @@ _DEVICE_KINDS: Final = {
     for backend in ("xpu", "mtia", "privateuse1", "hpu")
     for word, kind in (("kernel", schema.KERNEL), ("memcpy", schema.MEMCPY), ("memset", schema.MEMSET))
 }
-# Events of the profiler and of autograd that torch's own tables skip (torch.autograd.profiler_util).
+# torch's own tables skip these events of the profiler and of autograd (torch.autograd.profiler_util).
 _HIDDEN: Final = frozenset(
     {
         "profiler::_record_function_enter",
@@ -59,10 +58,12 @@ _HIDDEN: Final = frozenset(
         "aten::_version",
     }
 )
-# c10::DeviceType: memory events carry the number of the enum.
+# Memory events record the device type as its number in the enum c10::DeviceType.
 _DEVICE_TYPES: Final = {0: "cpu", 1: "cuda", 2: "cpu", 5: "cpu", 6: "cuda", 7: "fpga", 8: "maia", 9: "xla", 12: "xpu",
                         13: "mps", 15: "hpu", 16: "ve", 18: "ipu", 19: "mtia", 20: "privateuse1"}  # fmt: skip
 
+OPTIONS: Final = ("record_shapes", "profile_memory", "with_stack", "with_flops", "with_modules")
+"""Options of torch.profiler that a recording stores."""
 _RECORDING: Final = "Trace"
 """Category of the event that spans the recording."""
 _RECORDING_MARKS: Final = ("Iteration Start: PyTorch Profiler", "Record Window End")
@@ -81,20 +82,6 @@ _DIRECTIONS: Final = {
     "htod": "HtoD", "dtoh": "DtoH", "dtod": "DtoD", "htoh": "HtoH", "ptop": "PtoP",
     "hosttodevice": "HtoD", "devicetohost": "DtoH", "devicetodevice": "DtoD",
 }  # fmt: skip
-
-
-def label(category: str, name: str) -> Label:
-    if name == MEMORY_EVENT:
-        return Label(schema.MEMORY)
-    if category in _DEVICE_KINDS:
-        backend, kind = _DEVICE_KINDS[category]
-        return Label(kind, backend=backend, copy_kind=copy_kind(name) if kind == schema.MEMCPY else None)
-    if category in _NAMED:
-        return _named_label(category, name)
-    if category == "python_function" and name.startswith(_MODULE):
-        return Label(schema.FORWARD, schema.FORWARD, layer=name.removeprefix(_MODULE))
-    kind = _HOST_KINDS.get(category, schema.OTHER)
-    return Label(schema.SYNC if kind == schema.RUNTIME and _WAITS.match(name) else kind)
 
 
 def _named_label(category: str, name: str) -> Label:
@@ -118,7 +105,8 @@ def _named_label(category: str, name: str) -> Label:
 
 
 def copy_kind(name: str) -> str | None:
-    """Return ``HtoD pinned`` for ``Memcpy HtoD (Pinned -> Device)``, None if the name has no direction."""
+    """Return the copy kind, such as "HtoD pinned" for ``Memcpy HtoD (Pinned -> Device)``, None if the name has no
+    direction."""
     match = _COPY.search(name)
     if not match:
         return None
@@ -127,13 +115,11 @@ def copy_kind(name: str) -> str | None:
 
 
 def needs_reference(category: str, name: str) -> bool:
-    """Return whether the arguments define these events' meaning, or the events are not part of the run."""
+    """Return whether the meaning of these events depends on their arguments, or they describe the recording."""
     return category == _RECORDING or name.startswith(_RECORDING_MARKS) or _STEP.fullmatch(name) is not None
 
 
 class TorchDialect(Dialect):
-    """See :class:`perfkit_core.readers.chrome.dialect.Dialect`."""
-
     framework = "torch"
     arguments: ClassVar[Mapping[str, str]] = {
         "correlation": "correlation",
@@ -155,10 +141,20 @@ class TorchDialect(Dialect):
 
     def __init__(self) -> None:
         self.window: tuple[msgspec.Raw, msgspec.Raw] | None = None
-        """``ts`` and ``dur`` of the event that spans the recording."""
+        """Fields ``ts`` and ``dur`` of the event that spans the recording; None until that event was read."""
 
     def label(self, category: str, name: str) -> Label:
-        return label(category, name)
+        if name == MEMORY_EVENT:
+            return Label(schema.MEMORY)
+        if category in _DEVICE_KINDS:
+            backend, kind = _DEVICE_KINDS[category]
+            return Label(kind, backend=backend, copy_kind=copy_kind(name) if kind == schema.MEMCPY else None)
+        if category in _NAMED:
+            return _named_label(category, name)
+        if category == "python_function" and name.startswith(_MODULE):
+            return Label(schema.FORWARD, schema.FORWARD, layer=name.removeprefix(_MODULE))
+        kind = _HOST_KINDS.get(category, schema.OTHER)
+        return Label(schema.SYNC if kind == schema.RUNTIME and _WAITS.match(name) else kind)
 
     def refine(self, label: Label, args: Mapping[str, Any]) -> Label:
         cut_off = label.kind == schema.STEP and args.get("finished") is False

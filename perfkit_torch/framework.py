@@ -10,7 +10,7 @@ from perfkit_core.errors import CaptureError
 
 
 def torch() -> Any:
-    """Return the module. Raises CaptureError with an install hint if the import fails."""
+    """Return the module ``torch``. Raises CaptureError if the import fails."""
     try:
         return importlib.import_module("torch")
     except ImportError as error:
@@ -18,7 +18,8 @@ def torch() -> Any:
 
 
 class Updates:
-    """Hooks ``before`` and ``after`` each update of the first optimizer of this process that updates anything."""
+    """Hooks on ``optimizer.step()`` that call ``before`` and ``after``. Only the first optimizer of the process that
+    takes a step is observed."""
 
     def __init__(self, after: Callable[[], None], before: Callable[[], None] | None = None) -> None:
         from torch.optim import optimizer

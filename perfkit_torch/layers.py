@@ -1,9 +1,8 @@
-"""``annotate`` and ``describe``: labels on the layers of a torch model while recording, and the table of its layers.
+"""``annotate`` labels the layers of a torch model while a profiler records. ``describe`` returns a table of layers.
 
-Labels use torch's fast record function where available (0.6 µs per label while recording; the public
-``record_function`` takes 5 µs). The backward pass is labelled by a hook on the last graph node of a call: unlike
-``register_full_backward_hook``, this changes neither the graph nor which in-place operations are allowed. Hooks are
-installed only while torch's profiler records.
+A label uses torch's fast record function if this version has one: it takes 0.6 µs per label while recording, and the
+public ``record_function`` takes 5 µs. The backward pass is labelled by a hook on the last graph node of a call. Unlike
+``register_full_backward_hook``, this hook changes neither the graph nor which in-place operations are allowed.
 """
 
 from __future__ import annotations
@@ -46,7 +45,6 @@ def _convolution(module: Any, call: Signature) -> Flops:
 
 
 def _attention(module: Any, call: Signature) -> Flops:
-    """Return the FLOPs of the projections of query, key, value and result, the scores and the weighted sum."""
     tensors = call.inputs * 3 if len(call.inputs) == 1 else call.inputs
     query, key, value = (tensor.shape for tensor in tensors[:3])
     length = key[-2] if module.batch_first or len(key) == 2 else key[0]
@@ -65,18 +63,18 @@ def _recurrent(module: Any, call: Signature) -> Flops:
 
 
 _WRAPPERS: Final = frozenset({"_orig_mod", "_fsdp_wrapped_module", "_checkpoint_wrapped_module"})
-"""Path components that torch adds when it wraps a module."""
+"""Names in a module path that torch adds when it wraps a module."""
 _PARALLEL: Final = ("DataParallel", "DistributedDataParallel")
 _ORIGINALS: Final = "_perfkit_originals"
-"""Attribute of ``torch.autograd.profiler`` that keeps the functions which :meth:`TorchLayers.watch` replaces: torch
-calls them when any profiler starts and stops recording."""
+"""Attribute of ``torch.autograd.profiler`` that holds the two functions which :meth:`TorchLayers.watch` replaces. torch
+calls these functions when a profiler starts and stops recording."""
 _Label: Callable[[str], AbstractContextManager[Any]] = getattr(
     torch._C._profiler, "_RecordFunctionFast", torch.profiler.record_function
 )
 
 
 class TorchHooks(layer_framework.LayerHooks):
-    """The hooks of one module; the origin of a tensor is the graph node that made it."""
+    """The hooks of one module. The origin of a tensor is the graph node that made it."""
 
     calls = layer_framework.OpenCalls()
 
@@ -88,25 +86,21 @@ class TorchHooks(layer_framework.LayerHooks):
         return [tensor.grad_fn for tensor in inputs]
 
     def mark(self, outputs: list[Any], origins: list[Any]) -> None:
-        """Hook the last node that the call made, which engines execute first, and those before it, because an in-place
-        change of a view replaces the node that made it."""
+        """Hook the last node that the call made, because the backward pass executes this node first. Also hook the
+        nodes just before it: an in-place change of a view may replace the last node."""
         made = [tensor.grad_fn for tensor in outputs if tensor.grad_fn is not None]
-        made = [node for node in made if not _among(node, origins)]
+        made = [node for node in made if node not in origins]
         if made and torch.autograd._profiler_enabled():
             last = max(made, key=lambda node: node._sequence_nr() if hasattr(node, "_sequence_nr") else 0)
             mark = layer_framework.BackwardMark(self.framework, self._backward)
             last.register_prehook(mark)
             for node, _ in last.next_functions:
-                if node is not None and node.next_functions and not _among(node, origins):
+                if node is not None and node.next_functions and node not in origins:
                     node.register_prehook(mark)
 
 
-def _among(node: Any, nodes: list[Any]) -> bool:
-    return any(node is other for other in nodes)
-
-
 class TorchLayers(layer_framework.LayerFramework):
-    """The modules of torch, with the paths of ``named_modules()`` without wrappers."""
+    """The modules of a torch model. Their paths are those of ``named_modules()`` without the names of wrappers."""
 
     name = "torch"
     tensor = torch.Tensor
@@ -131,10 +125,8 @@ class TorchLayers(layer_framework.LayerFramework):
 
     def watch(self) -> None:
         profiler = torch.autograd.profiler
-        if not hasattr(
-            profiler, "_run_on_profiler_start"
-        ):  # hooks then stay installed and check whether a profiler records
-            self.install()
+        if not hasattr(profiler, "_run_on_profiler_start"):
+            self.install()  # this torch reports no start: the hooks stay, and each call asks whether a profiler records
             return
         if not hasattr(profiler, _ORIGINALS):
             on_start, on_stop = profiler._run_on_profiler_start, profiler._run_on_profiler_stop
@@ -175,7 +167,7 @@ class TorchLayers(layer_framework.LayerFramework):
 
     @contextmanager
     def evaluation(self, model: nn.Module) -> Iterator[None]:
-        """Run attention as matrix products, which torch's FLOP counter counts."""
+        """Return the ``with`` block. Inside, attention runs as matrix products, which torch's FLOP counter counts."""
         training = [(module, module.training) for module in model.modules()]
         backend = getattr(torch.backends, "mha", None)
         fast = backend.get_fastpath_enabled() if backend else None
@@ -206,14 +198,14 @@ class TorchLayers(layer_framework.LayerFramework):
     def run(
         self, model: nn.Module, layers: Sequence[layer_framework.Named], args: Sequence[Any], kwargs: Mapping[str, Any]
     ) -> dict[str, dict[str, Any]]:
-        """Run the model once, with the FLOPs of torch's own counter."""
+        """Run the model once. The FLOPs are those of torch's own counter."""
         with FlopCounterMode(display=False) as counter:
             called = super().run(model, layers, args, kwargs)
         names = {id(module): path for path, module in model.named_modules()}
         counts, model_name = counter.get_flop_counts(), type(model).__name__
         paths = [names[id(module)] for _, module in layers]
         total = [int(sum(counts.get(f"{model_name}.{path}" if path else model_name, {}).values())) for path in paths]
-        # the counter's sums include the children, which come after their parents
+        # The counter's numbers include the children. Children come after their parents.
         parents = path_parents([path for path, _ in layers]).tolist()
         own = [0] * len(total)
         for child in reversed(range(len(total))):
@@ -230,19 +222,25 @@ TorchHooks.framework = FRAMEWORK
 
 
 def annotate(model: nn.Module, name: str | None = None) -> annotation.Annotation[nn.Module]:
-    """Label every call of every layer of ``model``, forward and backward, in the events of torch's profiler. Hooks are
-    installed only while a profiler records. Nothing raises into the training. Paths are those of ``named_modules()``
-    with the prefix ``name``, by default the class if another model is annotated already. Annotating a model again
-    returns the same handle; ``remove()`` or the end of its ``with`` block removes the labels. A ``trace_handler``
-    stores parameters, shapes and FLOPs of the layers with the recording. Raises UsageError if the name is taken."""
+    """Label every call of every layer of ``model``, forward and backward, in the events of torch's profiler.
+
+    The hooks are installed only while a profiler records, and they never raise. The label of a layer contains its path
+    in ``named_modules()``. The path begins with ``name`` if given; if another model is annotated already, the default
+    is the name of the class. A second call for the same model returns the same object. ``remove()``, or the end of the
+    object's ``with`` block, removes the labels. A ``trace_handler`` stores the parameters, shapes and FLOPs of the
+    layers in the recording. Raises UsageError if another model has this name.
+    """
     return annotation.annotate(FRAMEWORK, model, name)
 
 
 def describe(model: nn.Module, *example_inputs: Any, **example_keywords: Any) -> PrintedArchitecture:
-    """Return the tree of layers with parameters, shapes and devices; with example inputs also calls, tensors and FLOPs.
-    With inputs, the model runs once without gradients and in eval mode, then its modes are restored; FLOPs are those of
-    torch's FlopCounterMode. ``print()`` shows the tree, ``to_pandas()`` returns a table."""
-    from perfkit_core.pages.architecture import PrintedArchitecture  # imports pandas, which annotate does not need
+    """Return the tree of layers with parameters, shapes and devices.
+
+    If example inputs are given, the tree also has calls, tensors and FLOPs: the model then runs once in eval mode
+    without gradients, and torch's FlopCounterMode counts the FLOPs. The mode of each layer is restored afterwards.
+    ``print()`` shows the tree, and ``to_pandas()`` returns it as a table.
+    """
+    from perfkit_core.pages.architecture import PrintedArchitecture  # imports pandas, only needed here
 
     described = FRAMEWORK.describe(model, example_inputs, example_keywords)
     return PrintedArchitecture(described.name, described.framework, described.layers)

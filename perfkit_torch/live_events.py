@@ -1,7 +1,10 @@
-"""Events of a finished torch profiler as batches of Chrome events, without using up the single export of a trace. They
-come from ``kineto_results.trace_activities()``, which has exact integer ns and unmangled names, or from ``events()`` in
-versions without it. Both are read column by column, a few thousand events at a time, so that torch's own calls dominate
-the cost."""
+"""Events of a finished torch profiler as batches of Chrome events.
+
+torch can export a trace only once, and this module leaves the export to the user. It reads
+``kineto_results.trace_activities()``, which has exact times in ns and the original names. Versions of torch that lack
+this method are read through ``events()``. Each batch is read column by column, so that most of the time goes into
+torch's own calls.
+"""
 
 from __future__ import annotations
 
@@ -23,7 +26,7 @@ Times = tuple[IntArray, IntArray]
 """Start and duration in ns, each of shape (events,)."""
 
 _BATCH: Final = 1 << 13
-"""Events per batch: the text fits the processor's cache, and other threads wait for a few ms at most."""
+"""Events per batch. The text of a batch fits the processor's cache, and other threads wait at most a few ms for it."""
 _INSTANT: Final = "cpu_instant_event"
 _EXTERNAL: Final = frozenset(("cpu_op", "user_annotation"))
 _WITHOUT_IDS: Final = frozenset(("python_function", _INSTANT))
@@ -33,8 +36,9 @@ _RUNTIME_PREFIXES: Final = ("cuda", "hip", "cuLaunch", "cuMem", "cuStream", "cuE
 
 @dataclass(frozen=True, slots=True)
 class LiveBatch:
-    """Columns of a batch of events, each of shape (events,). ``metadata`` holds members of the event's arguments as
-    JSON text (``"a": 1, "b": 2``) or nothing; ``ids`` returns the members that follow it."""
+    """Columns of a batch of events, each of shape (events,). ``metadata`` holds the arguments of each event as the
+    inside of a JSON object (``"a": 1, "b": 2``). ``ids`` returns further arguments, such as the correlation id, in the
+    same form."""
 
     categories: list[str]
     names: list[str]
@@ -45,9 +49,10 @@ class LiveBatch:
     ids: Callable[[list[str]], list[str]] | None = None
 
     def text(self) -> bytes:
-        """Return the body of a JSON array of Chrome events, invalid if ``metadata`` is: see :meth:`mended`."""
+        """Return the inside of a JSON array of Chrome events. The text is invalid JSON if ``metadata`` is, see
+        :meth:`mended`."""
         keys = [*zip(self.categories, self.names, self.pids, self.tids, strict=True)]
-        openings = {}  # text before the arguments, built once for all events that share it
+        openings = {}  # the text of an event before its arguments; many events share one
         for key in set(keys):
             category, name, pid, tid = key
             ph = "i" if category == _INSTANT else "X"
@@ -64,8 +69,8 @@ class LiveBatch:
         return "".join(pieces)[:-1].encode()
 
     def mended(self) -> LiveBatch:
-        """Return the batch with invalid metadata repaired as in files (numbers such as ``inf``), else kept as one text
-        in the argument ``metadata_json``."""
+        """Return the batch with valid metadata. Numbers such as ``inf`` are repaired as in files. Metadata that cannot
+        be repaired becomes one text, in the argument ``metadata_json``."""
         metadata = []
         for members in self.metadata:
             if _valid(members):
@@ -89,9 +94,9 @@ def _valid(metadata: str) -> bool:
 
 
 def texts(read: Callable[[Any], str], events: Sequence[Any]) -> list[str]:
-    """Return ``read`` of each event, with bytes that are not UTF-8 written as ``\\xe8``. torch keeps names of some
-    Python frames (line 0) after their functions are freed, so reading such a name returns arbitrary memory and raises
-    UnicodeDecodeError."""
+    """Return the text that ``read`` returns for each event. Bytes that are not UTF-8 become escapes such as ``\\xe8``:
+    torch frees the functions of some Python frames (those with line 0) before their names are read, so such a name is
+    arbitrary memory."""
     try:
         return [*map(read, events)]
     except UnicodeDecodeError:
@@ -105,27 +110,25 @@ def texts(read: Callable[[Any], str], events: Sequence[Any]) -> list[str]:
 
 
 def batches(kineto_results: Any, with_flops: bool) -> Iterator[LiveBatch]:
-    """Return the events from the better source that this torch version has."""
     if has_activities(kineto_results):
         return from_activities(kineto_results, with_flops)
     return from_events(kineto_results)
 
 
 def has_activities(kineto_results: Any) -> bool:
-    """Return whether this torch has ``trace_activities()``, which is private."""
     return callable(getattr(kineto_results, "trace_activities", None))
 
 
 def _parts(objects: list[Any]) -> Iterator[list[Any]]:
     for i in range(0, len(objects), _BATCH):
         part = objects[i : i + _BATCH]
-        objects[i : i + _BATCH] = repeat(None, len(part))  # frees torch's objects as soon as they have been read
+        objects[i : i + _BATCH] = repeat(None, len(part))  # torch's objects are freed once they have been read
         yield part
 
 
 def from_activities(kineto_results: Any, with_flops: bool) -> Iterator[LiveBatch]:
-    """Read ``trace_activities()``. ``with_flops`` adds the FLOPs, which only ``events()`` has (3 µs per event)."""
-    flops: dict[int, int] = {}  # by correlation id of the operator
+    """Read ``trace_activities()``. With ``with_flops``, also read the FLOPs from ``events()``: 3 µs per event."""
+    flops: dict[int, int] = {}  # correlation id of the operator → FLOPs
     events = kineto_results.events() if with_flops else []
     if events:
         counted = np.fromiter(map(type(events[0]).flops, events), np.uint64, len(events))
@@ -134,9 +137,8 @@ def from_activities(kineto_results: Any, with_flops: bool) -> Iterator[LiveBatch
         kind, count, names = type(part[0]), len(part), texts(type(part[0]).name, part)
         start_ns = np.fromiter(map(kind.timestamp, part), np.int64, count)
         dur_ns = np.fromiter(map(kind.duration, part), np.int64, count)
-        dur_ns[np.fromiter(map(MEMORY_EVENT.__eq__, names), np.bool_, count)] = (
-            0  # torch leaves uninitialised memory here
-        )
+        # The duration of a memory event is uninitialised memory.
+        dur_ns[np.fromiter(map(MEMORY_EVENT.__eq__, names), np.bool_, count)] = 0
         categories = [*map(kind.type, part)]
         correlations, linked = ([*map(read, part)] for read in (kind.correlation_id, kind.linked_correlation_id))
         yield LiveBatch(
@@ -176,9 +178,9 @@ def _activity_id(category: str, metadata: str, correlation: int, linked: int) ->
 
 
 def from_events(kineto_results: Any) -> Iterator[LiveBatch]:
-    """Read ``events()``, which every torch has; categories follow from device, flags and name. Host and memory events
-    carry the process and the operating system's thread id, or torch's own thread number if that is unknown; device work
-    carries device and stream."""
+    """Read ``events()``, which every version of torch has. The category of an event follows from its device, its flags
+    and its name. Host and memory events have the process id and the operating system's thread id, or torch's own thread
+    number if the thread id is unknown. Device work has the device and the stream instead."""
     pid = os.getpid()
     for part in _parts(kineto_results.events()):
         kind, count, names = type(part[0]), len(part), texts(type(part[0]).name, part)
@@ -205,7 +207,7 @@ def from_events(kineto_results: Any) -> Iterator[LiveBatch]:
             tids.append(resource if not on_host or (device == _CPU and resource > 0) else thread)
         yield LiveBatch(
             categories,
-            [  # the Chrome export appends the overload to the operator's name
+            [  # as in the Chrome export, the overload follows the operator's name
                 f"{name}.{overload}" if overload and name != MEMORY_EVENT else name
                 for name, overload in zip(names, overloads, strict=True)
             ],
@@ -217,7 +219,7 @@ def from_events(kineto_results: Any) -> Iterator[LiveBatch]:
 
 
 def _column(events: list[Any], name: str, default: Any) -> Iterable[Any]:
-    """Return the result of a method for each event, ``default`` if this torch has no such method."""
+    """Return the result of a method for each event, or ``default`` if this version of torch lacks the method."""
     read = getattr(type(events[0]), name, None)
     return repeat(default, len(events)) if read is None else map(read, events)
 

@@ -17,25 +17,25 @@ from perfkit_torch import dialect, framework, live_events, operator_names
 if TYPE_CHECKING:
     import torch
 
-OPTIONS: Final = ("record_shapes", "profile_memory", "with_stack", "with_flops", "with_modules")
 _PROPERTIES: Final = ("major", "minor", "multi_processor_count", "warp_size", "max_threads_per_multi_processor")
 
 
 def trace_handler(
     run_dir: str | os.PathLike[str], also: Iterable[Callable[[Any], Any]] = ()
 ) -> writer.CycleWriter[torch.profiler.profile]:
-    """Return a callback that writes each profiler cycle into ``run_dir``, one Parquet file per cycle and rank. ``also``
-    are further callbacks, called with the profiler afterwards. No exception reaches the training: failures are logged
-    under ``perfkit``. Training is blocked while the events are read; a thread does the rest concurrently (not with
-    ``with_stack``), and ``flush()`` waits for it."""
+    """Return a callback that writes each profiler cycle into ``run_dir``, one Parquet file per cycle and rank.
+
+    ``also``: further callbacks, which are called with the profiler afterwards. The handler never raises: it logs errors
+    to the logger ``perfkit``. The training waits while the events are read. A thread then assembles and writes the
+    cycle during the training, unless the profiler records stacks (``with_stack``). ``flush()`` waits for that thread.
+    """
     return writer.CycleWriter(run_dir, take, also, place, warn_uncalled=True)
 
 
 def take(profiler: Any, place: environment.Place) -> writer.Taken:
-    """Take the profiler's last cycle without using up the single export that torch allows. The events are read
-    immediately, because reading holds the GIL; the rest hardly needs it. A profiler that records Python stacks would
-    record our thread in its next cycle."""
-    inner = getattr(profiler, "profiler", profiler)  # the older torch.autograd.profiler.profile has no inner profiler
+    """Take the last cycle from the profiler. The events are read here, because reading holds the GIL. The rest may run
+    in another thread, unless the profiler records Python stacks: its next cycle would record that thread."""
+    inner = getattr(profiler, "profiler", profiler)  # torch.autograd.profiler.profile has no inner profiler
     results = getattr(inner, "kineto_results", None)
     if results is None:
         raise RuntimeError("the profiler holds no results: was it started and stopped?")
@@ -49,13 +49,13 @@ def take(profiler: Any, place: environment.Place) -> writer.Taken:
         framework="torch",
         framework_version=str(torch.__version__),
         devices=_devices(torch),
-        options={name: bool(getattr(profiler, name)) for name in OPTIONS if hasattr(profiler, name)},
+        options={name: bool(getattr(profiler, name)) for name in dialect.OPTIONS if hasattr(profiler, name)},
         thread_names=_thread_names(place.rank),
         extra={**annotation.extra(FRAMEWORK), **environment.host(torch.get_num_threads())},
     )
 
     def finish() -> Trace:
-        # popped without a name, so that the recorded batches are freed as soon as the Trace no longer needs them
+        # No variable refers to the popped events, so their memory is freed as soon as the Trace no longer needs it.
         return assemble(held.pop().recorded(), meta, rank=place.rank, operator_names=operator_names.operator_name)
 
     return writer.Taken(finish, background=not getattr(profiler, "with_stack", False))
@@ -66,13 +66,13 @@ def read(batches: Iterable[live_events.LiveBatch]) -> Recorder:
     for batch in batches:
         try:
             recorder.add_text(batch.text(), batch.times)
-        except ValueError:  # the metadata of an event is invalid JSON
+        except ValueError:  # the metadata of some event is invalid JSON
             recorder.add_text(batch.mended().text(), batch.times)
     return recorder
 
 
 def _devices(torch: Any) -> tuple[Device, ...]:
-    if not torch.cuda.is_available() or not torch.cuda.is_initialized():  # querying a device would initialise CUDA
+    if not torch.cuda.is_available() or not torch.cuda.is_initialized():  # a query must not initialise CUDA
         return ()
     devices = []
     for i in range(torch.cuda.device_count()):
@@ -83,7 +83,7 @@ def _devices(torch: Any) -> tuple[Device, ...]:
 
 
 def _thread_names(rank: int | None) -> dict[str, str]:
-    """Return the names of the live threads by "rank:pid:tid"; empty without /proc."""
+    """Return the names of the running threads, keyed "rank:pid:tid". Empty if the system has no /proc."""
     names = {}
     for task in Path("/proc/self/task").glob("*"):
         try:
@@ -94,7 +94,8 @@ def _thread_names(rank: int | None) -> dict[str, str]:
 
 
 def place() -> environment.Place:
-    """Return the place from torch.distributed if initialised, else from the launcher's environment variables."""
+    """Return rank and world size, from torch.distributed if it is initialised, else from the launcher's environment
+    variables."""
     distributed = framework.torch().distributed
     if distributed.is_available() and distributed.is_initialized():
         return environment.Place(distributed.get_rank(), distributed.get_world_size())

@@ -1,5 +1,6 @@
-"""Mapping of PyTorch's operator names to canonical names. Rules strip the spelling of an operator (namespace, overload,
-back end, in-place, functional copy of a view, gradient); the table ``operator_names.toml`` maps the rest."""
+"""Mapping of PyTorch's operator names to canonical names. Rules remove the parts of a name that mark its namespace,
+overload, back end, in-place variant, functional copy of a view, or gradient. The table ``operator_names.toml`` maps the
+remaining name."""
 
 from __future__ import annotations
 
@@ -35,7 +36,7 @@ _names: Final = functools.partial(native_names, "perfkit_torch")
 
 @functools.lru_cache(maxsize=65536)
 def operator_name(native: str) -> str | None:
-    """Return the canonical name of a torch operator, None if unknown."""
+    """Return the canonical name of a torch operator, None if the operator is unknown."""
     name = native.removeprefix(_EVALUATE)
     if name.endswith("AccumulateGrad"):
         return "accumulate_grad"
@@ -43,7 +44,7 @@ def operator_name(native: str) -> str | None:
     if canonical:
         return canonical
     node = _BACKWARD_NODE.fullmatch(name) or _CUSTOM_NODE.fullmatch(name)
-    forward = _library(node[1] or node[2]) if node else None  # the forward operator is of an extension library
+    forward = _library(node[1] or node[2]) if node else None  # the forward operator, if it is in an extension library
     return forward + GRADIENT_SUFFIX if forward else _library(name)
 
 
@@ -53,7 +54,7 @@ def _built_in(native: str) -> str | None:
     names = _names().names
     kernel = _BACKWARD_KERNEL.fullmatch(name)
     if name.startswith(("_foreach_", "_fused_")) and not kernel:
-        # foreach operators on lists of tensors (optimizers) and fused operators
+        # Optimizers use foreach operators, which take lists of tensors, and fused operators.
         fused = None if name.startswith("_foreach_") else _forward(name.removeprefix("_fused_"))
         return names.get(name) or fused or "optimizer_update"
     return _gradient(kernel[1]) if kernel and name not in names else _forward(name)

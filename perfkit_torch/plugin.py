@@ -1,4 +1,5 @@
-"""The hooks of perfkit_torch. They import on call: loading must be quick and must not import torch."""
+"""The plugin hooks of perfkit_torch. Each hook imports what it needs when it is called: loading the plugin must be
+quick and must not import torch."""
 
 from __future__ import annotations
 

@@ -13,7 +13,7 @@ from perfkit_core.assembly.steps import EMPTY, PARTIAL
 from perfkit_core.errors import CaptureError
 from perfkit_core.model.trace import Trace
 from perfkit_core.recording import callbacks, environment, signals, writer
-from perfkit_core.recording.step_recording import Ending, asked
+from perfkit_core.recording.step_recording import Ending, profiler_arguments
 from perfkit_core.system import failures
 from perfkit_torch import framework
 from perfkit_torch.on_trace_ready import place, take, trace_handler
@@ -21,29 +21,32 @@ from perfkit_torch.on_trace_ready import place, take, trace_handler
 _OPTIONS: Final = {
     "shapes": "record_shapes", "memory": "profile_memory", "stacks": "with_stack", "flops": "with_flops"
 }  # fmt: skip
+_FAILED: Final = "recording failed, the script continues"
 
 
 class ScriptRecording:
-    """A running profiler around an unmodified script. A step ends when the first optimizer's ``step()`` returns. Events
-    before the first such end (imports, set-up, the first iteration) and after the last belong to no step. Raises
-    CaptureError without torch, UsageError for options that torch cannot record."""
+    """The profiler of an unmodified script. A step ends when the ``step()`` of the first optimizer returns. Events
+    before the first of these moments (imports, set-up, the first iteration) and after the last one belong to no step.
+    Raises CaptureError if torch cannot be imported, UsageError for options that torch cannot record."""
 
     def __init__(self, run_dir: Path, steps: int | None, options: Mapping[str, Any]) -> None:
         torch = framework.torch()
         self._handler: writer.CycleWriter[Any] = writer.CycleWriter(run_dir, take, place=place)
-        self._profiler = torch.profiler.profile(on_trace_ready=self._handler, **asked(options, _OPTIONS, "torch"))
+        arguments = profiler_arguments(options, _OPTIONS, "torch")
+        self._profiler = torch.profiler.profile(on_trace_ready=self._handler, **arguments)
         self._label = torch.profiler.record_function
         self._open: Any = None
         self._wanted = steps
-        self._ended = -1  # the first update only opens step 0
+        self._ended = -1  # the first update ends no step, it only begins step 0
         self._running = True
         self._updates = framework.Updates(after=self._after_update, before=self._before_update)
         self._profiler.start()
-        autograd = torch.autograd.profiler.profile  # every torch profiler starts this one
+        autograd = torch.autograd.profiler.profile  # every profiler of torch uses this one
         self._other = signals.GivingWay(autograd, "_prepare_trace", self._stop_safely)
 
     def _before_update(self) -> None:
-        """Stop only before the update after the last recorded step: stopping within a step would add to its time."""
+        """Stop at the first update after the last recorded step. Stopping takes time, so it must not happen within a
+        recorded step."""
         if self._wanted is not None and self._ended >= self._wanted:
             self._stop_safely()
 
@@ -59,13 +62,13 @@ class ScriptRecording:
                 self._open = self._label(f"ProfilerStep#{self._ended}")
                 self._open.__enter__()
         except Exception as error:
-            _failed(error)
+            failures.log(_FAILED, error)
 
     def _stop_safely(self) -> None:
         try:
             self._stop()
         except Exception as error:
-            _failed(error)
+            failures.log(_FAILED, error)
 
     def _stop(self) -> None:
         if self._running:
@@ -75,21 +78,17 @@ class ScriptRecording:
             self._updates.end()
 
     def finish(self) -> int:
-        """End the recording if it still runs; return the number of files written. Raises CaptureError if the script
-        started a profiler of its own."""
+        """End the recording if it still runs. Return the number of written files. Raises CaptureError if the script
+        started another profiler."""
         self._stop()
         written = len(self._handler.written)
         self._other.check()
         return written
 
 
-def _failed(error: Exception) -> None:
-    failures.log("recording failed, the script continues", error)
-
-
 class TorchRecording(callbacks.CallbackRecording):
-    """The recording of callbacks: arguments as in :class:`perfkit_core.recording.callbacks.CallbackRecording`,
-    ``options`` go to torch.profiler.profile."""
+    """Recording for a callback. The arguments are those of
+    :class:`perfkit_core.recording.callbacks.CallbackRecording`; ``options`` are passed to torch.profiler.profile."""
 
     def profiler_class(self) -> Callable[..., Any]:
         profile: Callable[..., Any] = framework.torch().profiler.profile
@@ -100,9 +99,9 @@ class TorchRecording(callbacks.CallbackRecording):
 
 
 class TorchStepProfiler:
-    """The profiler of one training, see :class:`perfkit_core.recording.step_recording.StepProfiler`. torch counts the
-    steps of its own schedule from 0. Trainings that resume or validate need other numbers, so the profiler's phases are
-    called directly and the step labels are made here."""
+    """The :class:`perfkit_core.recording.step_recording.StepProfiler` of torch. The schedule of torch.profiler counts
+    steps from 0, but a resumed training begins with a later step. This class therefore starts and stops the profiler
+    itself and labels the steps."""
 
     def __init__(self, recording: TorchRecording) -> None:
         self.writer: writer.CycleWriter[Any] = writer.CycleWriter(recording.run_dir, self._take, recording.also, place)
@@ -114,9 +113,10 @@ class TorchStepProfiler:
         self._ending = Ending.ENDED
 
     def warm_up(self, step: int) -> None:
-        """Start the device's tracing, which is slow the first time. Raises CaptureError if torch profiles already."""
+        """Start the tracing of the device, which is slow the first time. Raises CaptureError if another profiler of
+        torch is running."""
         if self._torch.autograd._profiler_enabled():
-            raise CaptureError("another torch profiler is running, and a second would end it", "use one of them")
+            raise CaptureError("another torch profiler is running, and a second one would end it", "use only one")
         self._profiler = self._torch.profiler.profile(**self._options)
         self._profiler.prepare_trace()
 
@@ -132,14 +132,14 @@ class TorchStepProfiler:
         self._open(step)
 
     def stop(self, ending: Ending) -> None:
-        """Write the cycle. A label that is still open when torch stops is a partial step."""
+        """Write the cycle. If the last step did not end, its label stays open: torch then records a partial step."""
         if ending is Ending.ENDED:
             self._close()
         self._ending = ending
         self.writer(self._stop())
 
     def cancel(self) -> None:
-        """Stop: torch cannot leave its warm-up without recording."""
+        """Stop without writing. torch can only leave its warm-up by starting to record."""
         if not self._recording:
             self._profiler.start_trace()
         self._stop()
@@ -151,9 +151,9 @@ class TorchStepProfiler:
         return profiler
 
     def _take(self, profiler: Any, place: environment.Place) -> writer.Taken:
-        """Take the cycle without the warning on a partial step if that step does not run, or runs later."""
+        """Take the cycle. A partial step is reported only if it was interrupted, not if it had not begun."""
         taken = take(profiler, place)
-        if self._ending is Ending.BROKEN_OFF:
+        if self._ending is Ending.INTERRUPTED:
             return taken
 
         def without_cut_off(trace: Trace) -> Trace:
@@ -178,7 +178,8 @@ SAMPLES: Final = 1024
 
 
 def demo(run_dir: Path, report: Callable[[str], None]) -> None:
-    """Train a small conv net for a few steps under torch.profiler; ``perfkit_paddle`` has the same demo."""
+    """Train a small convolutional network for a few steps and record them with torch.profiler. ``perfkit_paddle`` has
+    the same demo."""
     torch = framework.torch()
     report(f"torch {torch.__version__}: training the demo model")
     device = "cuda" if torch.cuda.is_available() else "cpu"

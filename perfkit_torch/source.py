@@ -1,4 +1,4 @@
-"""Reader of the Chrome traces that torch.profiler exports, from all Kineto generations since 2021."""
+"""Reader of the Chrome traces that torch.profiler exports, from all versions of Kineto since 2021."""
 
 from __future__ import annotations
 
@@ -24,23 +24,23 @@ from perfkit_torch import dialect, operator_names
 _HEADER_MARKS: Final = (b'"deviceProperties"', b'"baseTimeNanoseconds"', b'"distributedInfo"', b'"with_stack"',
                         b'"torch_profiler_kwargs"')  # fmt: skip
 _EVENT_MARKS: Final = (b"aten::", b'"cpu_op"', b'"Ev Idx"')
-"""Texts in events: tables and flame graphs of torch runs contain operator names too."""
+"""Texts that occur in the events of torch. They count only in a file with Chrome events, because other files about a
+torch run, such as flame graphs, may contain operator names."""
 _EVENT: Final = re.compile(rb'"ph"\s*:\s*"')
 _KINETO_VERSION: Final = re.compile(rb'"schemaVersion"\s*:\s*1\b(?!\.)')
-_OPTIONS: Final = ("record_shapes", "profile_memory", "with_stack", "with_flops", "with_modules")
-_KNOWN: Final = frozenset(
-    {"schemaVersion", "deviceProperties", "distributedInfo", "displayTimeUnit", "baseTimeNanoseconds", *_OPTIONS}
-)
+_DECODED_KEYS: Final = frozenset(
+    {"schemaVersion", "deviceProperties", "distributedInfo", "displayTimeUnit", "baseTimeNanoseconds"}
+).union(dialect.OPTIONS)
 _HEAD_BYTES: Final = 1 << 16
-"""The properties of eight devices take 4 KiB; the rank follows them, before the events."""
+"""Bytes in which the rank is searched. The rank follows the device properties: 4 KiB for eight devices."""
 _RANK: Final = re.compile(rb'"distributedInfo"\s*:\s*\{(?:[^{}]|\{[^{}]*\})*?"rank"\s*:\s*(\d{1,9})\b')
 _FEW: Final = 1 << 12
 _EPOCH_FROM_NS: Final = 946_684_800 * 10**9
-"""2000-01-01: smaller times are not relative to 1970, since no profile is older."""
+"""The year 2000. Smaller times are not relative to 1970, because no profile is that old."""
 
 
 def sniff(path: Path, head: bytes) -> int:
-    """Return 2 for Chrome traces with Kineto's marks, else 0."""
+    """Return 2 for a Chrome trace with header fields or events of torch, else 0."""
     if head.lstrip()[:1] not in (b"{", b"["):
         return 0
     header = _KINETO_VERSION.search(head) or any(mark in head for mark in _HEADER_MARKS)
@@ -49,13 +49,13 @@ def sniff(path: Path, head: bytes) -> int:
 
 
 def peek(path: Path) -> int | None:
-    """Return the rank from the head of a trace file, None if absent."""
+    """Return the rank from the beginning of a trace file, None if no rank is recorded there."""
     match = _RANK.search(bytestream.head(path, _HEAD_BYTES))
     return int(match[1]) if match else None
 
 
 def read(path: Path, partial: bool = False) -> Trace:
-    """Return the file as a Trace. Raises SourceError."""
+    """Return the Trace of a file. Raises SourceError if the file is damaged or has another format."""
     reading = _Reading(path, partial)
     reading.read()
     recorded = reading.recorder.recorded(reading.base_ns)
@@ -64,14 +64,14 @@ def read(path: Path, partial: bool = False) -> Trace:
 
 
 def stream(path: Path, partial: bool, writer: recorded_events.RecordedWriter) -> None:
-    """Read the file into the writer in portions. Raises SourceError."""
+    """Read the file in portions and write them to ``writer``. Raises SourceError as :func:`read` does."""
     reading = _Reading(path, partial, sparing=True)
     reading.stream(writer)
     writer.close(reading.meta(), reading.findings(), reading.rank, reading.base_ns)
 
 
 class _Reading(Reading[dialect.TorchDialect]):
-    """A reading that records what the times show about their clock."""
+    """A reading that also notes whether times count from 1970 and whether they have digits below 1 µs."""
 
     def __init__(self, path: Path, partial: bool, sparing: bool = False) -> None:
         super().__init__(path, dialect.TorchDialect(), partial, sparing)
@@ -80,12 +80,12 @@ class _Reading(Reading[dialect.TorchDialect]):
         self._below_1us: set[int] = set()
 
     def see(self, events: pa.Table, base_ns: int = 0) -> None:
-        """Record the first time and the digits below 1 µs, as in the file: without ``base_ns``."""
+        """Note the first time and the digits below 1 µs. ``base_ns`` is subtracted to get the times of the file."""
         start_ns = events["start_ns"].to_numpy()
         if not len(start_ns):
             return
         self._first_ns.append(int(start_ns.min()) - base_ns)
-        for part in (start_ns[:_FEW], start_ns):  # read all only if the first ones are alike
+        for part in (start_ns[:_FEW], start_ns):  # all events are compared only if the first ones have equal digits
             below = (part - base_ns) % 1000
             other = int(np.argmax(below != below[0]))
             self._below_1us.update({int(below[0]), int(below[other])})
@@ -121,19 +121,19 @@ class _Reading(Reading[dialect.TorchDialect]):
             world_size=world_size,
             window_ns=window_ns,
             devices=devices(header.get("deviceProperties")),
-            options={key: bool(header[key]) for key in _OPTIONS if key in header},
+            options={key: bool(header[key]) for key in dialect.OPTIONS if key in header},
             thread_names={f"{'-' if rank is None else rank}:{key}": name for key, name in names},
-            extra={key: value for key, value in header.items() if key not in _KNOWN},
+            extra={key: value for key, value in header.items() if key not in _DECODED_KEYS},
             incomplete=self.file.truncated_at is not None,
         )
 
     def findings(self) -> tuple[Finding, ...]:
         findings = list(file_findings(self.file, self.recorder))
         if {(below + self.base_ns) % 1000 for below in self._below_1us} == {0}:
-            text = message("times were written in whole microseconds: each is up to 1 µs off")
+            text = message("the file stores times in whole microseconds: each time may be off by up to 1 µs")
             findings.append(Finding("rounded-clock", text))
         if self._clock() == "relative":
-            text = message("the file does not give the date of its times: they count from a boot")
+            text = message("the file does not record the date: its times count from the start of the machine")
             findings.append(Finding("no-clock-origin", text))
         return tuple(findings)
 

@@ -1,6 +1,6 @@
-"""``Throughput`` for PyTorch: step times, rates and costs of a training loop. On CUDA and ROCm, an event is recorded at
-the end of each step on the stream that is current at ``start()`` and queried later, so the loop never waits for the
-device."""
+"""``Throughput`` for PyTorch: step times, rates and costs of a training loop. On CUDA and ROCm, an event marks the end
+of each step on the device, on the stream that was current at ``start()``. The events are queried later, so the loop
+never waits for the device."""
 
 from __future__ import annotations
 
@@ -16,15 +16,14 @@ __all__ = ["Throughput"]
 
 
 class Throughput(_Throughput):
-    """Timer of the steps of a loop and its waits for input, used as ``with Throughput() as throughput``.
-    ``throughput.reader(loader)`` times any iterable, ``throughput.step(num_samples)`` ends a step,
-    ``throughput.summary()`` returns costs and rates. See :class:`perfkit_core.throughput.Throughput`."""
+    """Timer for the steps of a training loop and for its waits for input. Write ``with Throughput() as throughput``
+    around the loop. ``throughput.reader(loader)`` times the waits for a loader, ``throughput.step(num_samples)`` ends a
+    step, and ``throughput.summary()`` returns rates and costs. See :class:`perfkit_core.throughput.Throughput`."""
 
     def _device_clock(self) -> DeviceClock | None:
-        """Return the clock of the current GPU if CUDA is already in use; querying it otherwise would initialise it."""
         torch = sys.modules.get("torch")
         if torch is None or not torch.cuda.is_available() or not torch.cuda.is_initialized():
-            return None
+            return None  # a query must not initialise CUDA
         return cuda_clock(torch)
 
 
@@ -33,7 +32,7 @@ def cuda_clock(torch: Any) -> DeviceClock:
 
 
 def start() -> OptimizerSteps:
-    """Time the updates of the first optimizer of this process that updates anything."""
+    """Start to time the updates of the first optimizer of this process that takes a step."""
     steps = OptimizerSteps(Throughput(warmup=0))
     Updates(steps.updated)
     return steps

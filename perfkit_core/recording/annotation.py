@@ -1,7 +1,7 @@
-"""Annotated models: hooks that label the calls of layers, present only while a profiler records.
+"""Annotated models, whose layers have hooks while a profiler records. A hook labels the calls of its layer.
 
-The adapter's LayerFramework implements the hooks. Nothing here raises into a training: errors are logged, and the layer
-stays unlabelled.
+The adapter's LayerFramework implements the hooks. No error reaches the training: it is logged, and the layer stays
+without a label.
 """
 
 from __future__ import annotations
@@ -20,7 +20,8 @@ Model = TypeVar("Model")
 
 
 class Annotation(Generic[Model]):
-    """The annotation of one model. Ends with :meth:`remove`, its ``with`` block, or the model."""
+    """The annotation of one model. It ends with :meth:`remove`, at the end of its ``with`` block, or when the model is
+    deleted."""
 
     def __init__(self, framework: LayerFramework, model: Model, prefix: str) -> None:
         self.prefix = prefix
@@ -28,15 +29,15 @@ class Annotation(Generic[Model]):
         self.log = CallLog()
         self._model = weakref.ref(model, lambda _: self.remove())
         self._handles: list[Any] = []
-        self._lock = threading.RLock()  # the model may be deleted, and call remove(), while this thread holds it
+        self._lock = threading.RLock()  # reentrant: a thread with the lock may delete the model and so call remove()
 
     @property
     def model(self) -> Model | None:
-        """The model, None after it was deleted."""
+        """The annotated model, None if it was deleted."""
         return self._model()
 
     def architecture(self) -> Architecture | None:
-        """Return the layers with the calls since the last call of this; None after the model was deleted."""
+        """Return the layers and their calls since the last call of this method, None if the model was deleted."""
         model = self.model
         if model is None:
             return None
@@ -46,12 +47,12 @@ class Annotation(Generic[Model]):
         return Architecture(self.prefix or type(model).__name__, self._framework.name, described)
 
     def _layers(self, model: Model) -> Iterator[tuple[str, Any]]:
-        """Yield each layer with the path in its label; the path of a named model itself ends with a dot."""
+        """Yield the path for the label of each layer, and the layer. The path of a named model ends with a dot."""
         for path, layer in self._framework.named(model):
             yield f"{self.prefix}.{path}" if self.prefix else path, layer
 
     def install(self) -> None:
-        """Install the hooks when a profiler starts recording. Never raises."""
+        """Install the hooks, because a profiler starts to record. Never raises."""
         with self._lock:
             model = self.model
             if model is None or self._handles:
@@ -63,7 +64,7 @@ class Annotation(Generic[Model]):
                 logger.exception("perfkit: the layers of %s could not be labelled", type(model).__name__)
 
     def uninstall(self) -> None:
-        """Remove the hooks when the profiler stops. Never raises."""
+        """Remove the hooks, because the profiler stops. Never raises."""
         with self._lock:
             for handle in self._handles:
                 try:
@@ -73,7 +74,7 @@ class Annotation(Generic[Model]):
             self._handles.clear()
 
     def remove(self) -> None:
-        """Remove the hooks and forget the model. A second call does nothing."""
+        """Remove the hooks and end the annotation. A second call does nothing."""
         self.uninstall()
         if self in self._framework.active:
             self._framework.active.remove(self)
@@ -87,15 +88,16 @@ class Annotation(Generic[Model]):
 
 
 def annotate(framework: LayerFramework, model: Model, name: str | None) -> Annotation[Model]:
-    """Return the existing annotation of a model, or a new one. Paths begin with ``name``; without it, those of the
-    first model with nothing, those of others with the class. Raises UsageError for a name in use."""
+    """Return the annotation of a model; create it if there is none. The paths of its layers begin with ``name``. If
+    ``name`` is None, they begin with the class of the model, but the first annotated model has no prefix. Raises
+    UsageError if another model has this name."""
     active = framework.active
     annotation: Annotation[Model] | None = next((other for other in active if other.model is model), None)
     if annotation is not None:
         return annotation
     taken = {other.prefix or type(other.model).__name__ for other in active}
     if name in taken:
-        raise UsageError(f"another annotated model is called {name!r}", "give each model its own name")
+        raise UsageError(f"another annotated model is called {name!r}", "give each model a different name")
     if name is not None:
         prefix = name
     elif all(other.prefix for other in active):
@@ -111,8 +113,8 @@ def annotate(framework: LayerFramework, model: Model, name: str | None) -> Annot
 
 
 def extra(framework: LayerFramework) -> dict[str, Any]:
-    """Return the annotated models with the calls since the last time, for ``TraceMeta.extra``. Never raises, as it runs
-    in a handler."""
+    """Return the entry of ``TraceMeta.extra`` for the annotated models, with their calls since the last call of this
+    function. Never raises."""
     architectures = []
     for annotation in list(framework.active):
         try:

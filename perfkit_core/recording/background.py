@@ -1,8 +1,8 @@
-"""The single thread of a process that finishes and writes cycles during the training.
+"""The thread that assembles and writes cycles while the training continues. A process has at most one.
 
-It exists only while there is work, as an idle thread would appear in the Python stacks of the next recording. It is not
-a daemon: a process that ends, including a child of ``multiprocessing``, waits for it. Cycles hold their events in
-memory, so the training waits while LIMIT cycles are unwritten; none is dropped.
+The thread exists only while there is work, because an idle thread would appear in the Python stacks of the next
+recording. It is not a daemon thread: a process, including a child of ``multiprocessing``, waits for it before it ends.
+Unwritten cycles are in memory. If there are LIMIT of them, the training waits; no cycle is dropped.
 """
 
 from __future__ import annotations
@@ -20,35 +20,36 @@ from pathlib import Path
 from typing import Final
 
 LIMIT: Final = 2
-"""Maximum number of cycles that are taken but not written."""
+"""Maximum number of unwritten cycles."""
 
 FORK_SECONDS: Final = 60.0
-"""Maximum wait of a fork for the thread: a child forked while it computes could inherit held locks."""
+"""Longest time that a fork waits for the thread. A child that is forked while the thread works could inherit locks that
+are never released."""
 
 
 class Background:
-    """Queue of jobs that run one after another. A job must not raise."""
+    """Queue of jobs that run one after another in the thread. A job must not raise."""
 
     forked_ns: int | None = None
-    """Time of the fork in ns since 1970 if this process was forked from one that had this object, else None."""
+    """Time of the fork in ns since 1970, None if this process is not a forked child."""
 
     def __init__(self) -> None:
         self._reset()
 
     def forget(self) -> None:
-        """Drop all jobs in a forked child: they are the parent's."""
+        """Drop all jobs in a forked child, because the parent runs them."""
         self._reset()
         self.forked_ns = time.time_ns()
 
     def _reset(self) -> None:
         self._changed = threading.Condition()
-        self._jobs: deque[tuple[Path, Callable[[], None]]] = deque()  # the first one is running
+        self._jobs: deque[tuple[Path, Callable[[], None]]] = deque()  # the first job is running
         self._thread: threading.Thread | None = None
 
     def submit(self, folder: Path, work: Callable[[], None]) -> None:
-        """Queue ``work``, which writes into ``folder``; wait while there are LIMIT jobs. An interrupt during the wait
-        is raised after the job was added. While the process ends, or if no thread can be started, the work runs before
-        this returns."""
+        """Queue ``work``, which writes into ``folder``. If there are LIMIT jobs, wait first. An interrupt during the
+        wait is raised after ``work`` was queued. If the process is ending, or no thread can be started, run ``work``
+        here."""
         started = threading.main_thread().is_alive()
         if started:
             with self._changed:
@@ -62,7 +63,7 @@ class Background:
             work()
 
     def _start(self) -> bool:
-        """Start the thread; if the system has none left, take the last job back and return False."""
+        """Start the thread. If the system cannot start one, remove the last job from the queue and return False."""
         self._thread = threading.Thread(target=self._run, name="perfkit-writer", daemon=False)
         try:
             self._thread.start()
@@ -84,8 +85,8 @@ class Background:
                     return
 
     def flush(self, folder: Path | None = None, timeout: float | None = None) -> bool:
-        """Wait until no job of ``folder``, or of a folder above or below it, is left (None: any); False after
-        ``timeout`` s."""
+        """Wait until no job is left that writes into ``folder`` or a folder above or below it; ``folder=None`` waits
+        for all jobs. Return False if jobs are left after ``timeout`` seconds."""
         if threading.current_thread() is self._thread:
             return True
         wanted = None if folder is None else folder.absolute()
@@ -103,13 +104,13 @@ class Background:
 
 @functools.cache
 def shared() -> Background:
-    """Return the thread of this process; a forked child gets its own, without the parent's jobs."""
+    """Return the queue of this process. In a forked child, the queue is empty at first."""
     background = Background()
     atexit.register(_end_by_interrupt)
     atexit.register(background.flush)
-    with contextlib.suppress(RuntimeError):  # the process is ending: jobs run in the foreground then
-        # Drivers of stores write with asyncio, which looks up names in threads of concurrent.futures. These end before
-        # atexit runs, by this private function; what was registered last, here after its own, is called first.
+    with contextlib.suppress(RuntimeError):  # raised if the process is ending: jobs then run where they are submitted
+        # Drivers of remote stores need the threads of concurrent.futures, which end before the functions of atexit
+        # run. The import registers the function that ends them. Functions that are registered later run earlier.
         import concurrent.futures.thread  # noqa: F401
 
         register = getattr(threading, "_register_atexit", None)
@@ -121,9 +122,8 @@ def shared() -> Background:
 
 
 def _end_by_interrupt() -> None:
-    """End the process by SIGINT if KeyboardInterrupt ended the program, so that its parent sees the signal. Python does
-    so itself, unless it executes module text after the interrupt, for example an import in the thread
-    (``dataclasses``)."""
+    """End the process by SIGINT if KeyboardInterrupt ended the program, so that the parent process sees the signal.
+    Python itself does this only if it executes no module after the interrupt, but the thread may import modules."""
     if getattr(sys, "last_type", None) is KeyboardInterrupt and not hasattr(sys, "ps1"):
         with contextlib.suppress(KeyboardInterrupt):
             exec("raise KeyboardInterrupt")

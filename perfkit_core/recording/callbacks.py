@@ -1,4 +1,4 @@
-"""Common base of the callbacks for training frameworks: their arguments and the running recording."""
+"""Base class for the callbacks of training frameworks: their arguments, and the recording that they control."""
 
 from __future__ import annotations
 
@@ -12,13 +12,13 @@ from perfkit_core.system.paths import absolute
 
 
 class CallbackRecording(StepRecording, ABC):
-    """Recorder of a window of the steps of each training of a callback. The arguments are those of the callbacks.
+    """Records a range of steps in each training. The arguments are those of the callbacks.
 
-    ``steps``: the first and last recorded step. Otherwise ``wait``, ``warmup``, ``active`` (lengths of a cycle in
-    steps), ``repeat`` (cycles) and ``skip_first`` count from the first trained step (default: 1, 1, 5, 1, 0).
-    ``warmup`` defaults to the step before the first recorded one. ``also``: callbacks that receive the profiler after
-    each cycle; ``options`` go to the framework's profiler. Raises UsageError for invalid arguments; the methods never
-    raise.
+    Give either ``steps``, the numbers of the first and the last recorded step, or the lengths of a cycle in steps:
+    ``wait`` (default 1), ``warmup`` (1) and ``active`` (5). ``repeat`` (1) is the number of cycles, and the first cycle
+    begins after ``skip_first`` (0) steps of the training. ``warmup`` is also allowed with ``steps``. ``also``: further
+    callbacks, which are called with the profiler after each cycle. ``options`` are passed to the framework's profiler.
+    Raises UsageError for invalid arguments. The methods never raise.
     """
 
     def __init__(
@@ -42,8 +42,8 @@ class CallbackRecording(StepRecording, ABC):
 
     @abstractmethod
     def profiler_class(self) -> Callable[..., Any]:
-        """Return the framework's profiler, which defines the valid options."""
+        """Return the class of the framework's profiler, whose arguments are the valid options."""
 
     @abstractmethod
     def step_profiler(self) -> StepProfiler:
-        """Return a profiler for one training, not yet started."""
+        """Return a new profiler for one training."""

@@ -1,4 +1,4 @@
-"""Environment of a recorded process: its rank in the job, its threads, and the processes and cores of the machine."""
+"""Environment of a recorded process: its rank, the world size, and the numbers of threads, processes and cores."""
 
 from __future__ import annotations
 
@@ -11,16 +11,14 @@ from typing import Final
 from perfkit_core.system.machine import usable_cpus
 
 HOST: Final = "host"
-"""Key of ``Trace.meta.extra``."""
+"""Key of ``TraceMeta.extra`` for the numbers below."""
 CORES, THREADS, PROCESSES = "cores", "threads", "processes"
-"""Cores usable by the process, threads per operator, processes of the job on this machine."""
+"""Keys for the cores that the process may use, the threads per operator, and the job's processes on the machine."""
 _QUOTA: Final = Path("/sys/fs/cgroup/cpu.max")
 _LOCAL_PROCESSES: Final = ("LOCAL_WORLD_SIZE", "PADDLE_LOCAL_SIZE")
-"""Environment variables of launchers for the number of processes on this machine."""
-
+"""Environment variables in which launchers give the number of processes on this machine."""
 Variables = tuple[str, str]
-"""Names of a launcher's environment variables for rank and world size."""
-
+"""Names of the environment variables in which a launcher gives rank and world size."""
 _LAUNCHERS: Final[tuple[Variables, ...]] = (
     ("RANK", "WORLD_SIZE"),
     ("PADDLE_TRAINER_ID", "PADDLE_TRAINERS_NUM"),
@@ -38,9 +36,9 @@ class Place:
 
 
 def environment_place(*first: Variables) -> Place:
-    """Return rank and world size from one launcher's environment variables; ``first`` are read first. A launcher that
-    sets both is preferred to one that sets only the rank: launchers can be nested, and rank and world size must come
-    from the same one."""
+    """Return rank and world size from the environment variables of one launcher. The variables ``first`` are preferred
+    to those of other launchers. Launchers can be nested, so rank and world size must come from the same launcher. A
+    launcher that sets both variables is preferred to a launcher that sets only the rank."""
     places = [Place(_integer(rank), _integer(size)) for rank, size in (*first, *_LAUNCHERS)]
     ranked = [place for place in places if place.rank is not None]
     return next((place for place in ranked if place.world_size is not None), next(iter(ranked), Place(None, None)))
@@ -52,17 +50,18 @@ def _integer(variable: str) -> int | None:
 
 
 def host(threads: int | None) -> dict[str, dict[str, int]]:
-    """Return the known numbers under :data:`HOST`. ``threads``: the framework's thread number, None if unknown."""
+    """Return the entry :data:`HOST` of ``TraceMeta.extra``. ``threads`` is the framework's number of threads per
+    operator, None if unknown. Unknown numbers are left out."""
     processes = next((int(text) for name in _LOCAL_PROCESSES if (text := os.environ.get(name, "")).isdigit()), None)
     numbers = {CORES: cores(), THREADS: threads, PROCESSES: processes}
     return {HOST: {name: number for name, number in numbers.items() if number}}
 
 
 def cores(quota: Path = _QUOTA) -> int:
-    """Return the logical processors usable by the process, limited by the container's quota, rounded up."""
+    """Return the number of logical processors that the process may use. The quota of a container is rounded up."""
     usable = len(usable_cpus())
     try:
         allowed, period = quota.read_text(encoding="ascii").split()
         return min(usable, max(math.ceil(int(allowed) / int(period)), 1))
-    except (OSError, ValueError, ZeroDivisionError):  # no limit, or not cgroup v2
+    except (OSError, ValueError, ZeroDivisionError):  # there is no quota, or no cgroup v2
         return usable

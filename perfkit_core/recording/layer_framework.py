@@ -1,8 +1,8 @@
-"""Layers of models in any framework: the interface of an adapter, and the hooks and FLOPs formulas shared by all.
+"""Layers of models: the interface that each adapter implements, and the hooks and FLOPs formulas that adapters share.
 
-Hooks label the calls of layers for the profiler and count them by signature. FLOPs follow from the signature for matrix
-products and convolutions, with two per multiply-add. Biases, norms and activations count 0, as in common FLOPs
-counters.
+The hooks label the calls of layers for the profiler and count the calls by signature. The FLOPs of matrix products and
+convolutions follow from the signature; a multiply-add has two FLOPs. Biases, norms and activations have none, as in
+most FLOPs counters.
 """
 
 from __future__ import annotations
@@ -21,15 +21,15 @@ from perfkit_core.model.architecture import Architecture, CallLog, Flops, Layer,
 from perfkit_core.system.failures import logger
 
 Named = tuple[str, Any]
-"""Path and layer."""
+"""The path of a layer, and the layer."""
 Formula = Callable[[Any, Signature], Flops]
-"""FLOPs of one call of a layer, without its children."""
+"""A function of layer and signature that returns the FLOPs of one call, without those of inner layers."""
 GATES: Final = {"LSTM": 4, "GRU": 3}
-"""Matrix products of a recurrent cell by its mode; other modes have 1."""
+"""Mode of a recurrent layer → number of matrix products in its cell. Other modes have 1."""
 
 
 class LayerFramework(ABC):
-    """Interface to find, describe and hook the layers of a framework."""
+    """Interface of an adapter to find, describe and hook the layers of models."""
 
     name: ClassVar[str]
     tensor: ClassVar[type]
@@ -37,64 +37,67 @@ class LayerFramework(ABC):
     built_in: ClassVar[str]
     """Prefix of the Python modules that define the framework's own layers."""
     formulas: ClassVar[Sequence[tuple[type, Formula]]]
-    """Formulas by class of layer. Other layers of the framework have 0 FLOPs; those of user-defined layers are
-    unknown."""
+    """Pairs of a layer class and its formula. The framework's other layers have 0 FLOPs. The FLOPs of user-defined
+    layers are unknown."""
 
     def __init__(self) -> None:
         self.active: list[Any] = []
-        """The annotations (:class:`perfkit_core.recording.annotation.Annotation`) that were not removed."""
+        """The current annotations (:class:`perfkit_core.recording.annotation.Annotation`)."""
 
     @abstractmethod
     def named(self, model: Any) -> Iterator[Named]:
-        """Yield every layer of a model, the model first; a repeated layer has its first path."""
+        """Yield path and layer of every layer of a model, first of the model itself. A layer that occurs several times
+        is yielded once, with its first path."""
 
     @abstractmethod
     def watch(self) -> None:
-        """Call :meth:`install` and :meth:`uninstall` whenever a profiler starts and stops recording."""
+        """From now on, call :meth:`install` when a profiler starts recording, and :meth:`uninstall` when it stops."""
 
     @abstractmethod
     def unwatch(self) -> None:
-        """Restore the framework's own functions once nothing is annotated."""
+        """If no model is annotated, restore the functions of the framework that :meth:`watch` replaced."""
 
     @abstractmethod
     def recording(self) -> bool:
-        """Return whether a label would be recorded now."""
+        """Return whether a profiler records labels now."""
 
     def compiling(self) -> bool:
-        """Return whether a label would become part of a compiled or traced graph."""
+        """Return whether the framework is compiling or tracing a graph, of which a label would become a part."""
         return False
 
     @abstractmethod
     def label(self, text: str) -> AbstractContextManager[Any]:
-        """Return a label for the profiler that spans the ``with`` block."""
+        """Return a context manager that labels its ``with`` block for the profiler."""
 
     @abstractmethod
     def before_call(self, layer: Any, hook: Callable[..., None]) -> Any:
-        """Register a hook that receives the layer and its arguments; return a handle with ``remove()``."""
+        """Register a hook that is called with the layer and its arguments. Return a handle with ``remove()``."""
 
     @abstractmethod
     def after_call(self, layer: Any, hook: Callable[..., None], always: bool = False) -> Any:
-        """Register a hook that receives the layer, its arguments and its output; return a handle with ``remove()``.
-        ``always``: also call it, without an output, if the layer raises and the framework supports that."""
+        """Register a hook that is called with the layer, its arguments and its output. Return a handle with
+        ``remove()``. With ``always``, the hook is also called, with the output None, if the layer raises and the
+        framework supports such calls."""
 
     @abstractmethod
     def evaluation(self, model: Any) -> AbstractContextManager[Any]:
-        """Return a ``with`` block in eval mode without gradients, which restores the mode of every layer."""
+        """Return a context manager: inside, the model is in eval mode without gradients. At the end, the mode of every
+        layer is restored."""
 
     @abstractmethod
     def gradients_enabled(self) -> bool:
-        """Return whether the framework records for a backward pass."""
+        """Return whether the framework records operations for a backward pass."""
 
     @abstractmethod
     def needs_gradient(self, tensor: Any) -> bool:
-        """Return whether a backward pass computes the gradient of a tensor."""
+        """Return whether a backward pass computes the gradient of this tensor."""
 
     @abstractmethod
     def device(self, tensor: Any) -> str:
-        """Return the value of the device column for a tensor."""
+        """Return the device of a tensor as the column ``device`` names it."""
 
     def shape(self, parameter: Any) -> tuple[int, ...] | None:
-        """Return the shape of a parameter, None if it is not initialised yet."""
+        """Return the shape of a parameter, None if the parameter is not initialised yet."""
         return tuple(parameter.shape)
 
     def install(self) -> None:
@@ -108,7 +111,7 @@ class LayerFramework(ABC):
             annotation.uninstall()
 
     def hook(self, layer: Any, path: str, log: CallLog) -> Iterator[Any]:
-        """Hook a layer that has no hooks yet; yield handles with ``remove()``."""
+        """Hook a layer, unless it has hooks already. Yield handles with ``remove()``."""
         present = layer._forward_pre_hooks.values()
         if any(isinstance(getattr(hook, "__self__", None), LayerHooks) for hook in present):
             return
@@ -117,7 +120,7 @@ class LayerFramework(ABC):
         yield self.after_call(layer, hooks.after, always=True)
 
     def signature(self, layer: Any, inputs: list[Any], outputs: list[Any]) -> Signature:
-        """Return the tensors of a call and which gradients its backward pass computes."""
+        """Return the shapes and data types of a call's tensors, and which gradients its backward pass computes."""
         enabled = self.gradients_enabled()
         return Signature(
             tuple(map(self._spec, inputs)),
@@ -139,12 +142,12 @@ class LayerFramework(ABC):
         return Flops(0, 0) if type(layer).__module__.startswith(self.built_in) else Flops(None, None)
 
     def seen(self, layer: Any, calls: Counter[Signature]) -> dict[str, Any]:
-        """Return the fields of a Layer that follow from its counted calls, at least one."""
+        """Return the fields of a :class:`Layer` that follow from its calls. ``calls`` must not be empty."""
         per_signature: list[list[int | None]] = []
         for signature, count in calls.items():
             try:
                 each = self.flops(layer, signature)
-            except Exception:  # a subclass whose calls differ from those of the formula's layer
+            except Exception:  # a subclass may have other inputs than the layer of the formula
                 each = Flops(None, None)
             per_signature.append([None if number is None else number * count for number in each])
         forward, backward = (
@@ -160,8 +163,8 @@ class LayerFramework(ABC):
         }
 
     def described(self, layers: Sequence[Named], called: Mapping[str, Mapping[str, Any]]) -> Iterator[Layer]:
-        """Describe each layer; ``called``: path → fields that follow from its calls."""
-        owners: dict[int, str] = {}  # tensor id → name of its first parameter
+        """Yield the description of each layer. ``called``: path → fields that follow from the calls of the layer."""
+        owners: dict[int, str] = {}  # id of a tensor → name of the first parameter that uses the tensor
         for path, layer in layers:
             tensors = {name: tensor for name, tensor in layer._parameters.items() if tensor is not None}
             parameters = []
@@ -189,8 +192,7 @@ class LayerFramework(ABC):
     def run(
         self, model: Any, layers: Sequence[Named], args: Sequence[Any], kwargs: Mapping[str, Any]
     ) -> dict[str, dict[str, Any]]:
-        """Run a model once, in eval mode without gradients; return the fields of each layer that follow from its calls,
-        by path."""
+        """Run a model once, in eval mode without gradients. Return path → fields that follow from the layer's calls."""
         log = CallLog()
 
         def counting(path: str) -> Callable[..., None]:
@@ -210,14 +212,15 @@ class LayerFramework(ABC):
         }
 
     def describe(self, model: Any, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Architecture:
-        """Return the tree of layers. With arguments the model runs once, and the tree has calls, tensors and FLOPs."""
+        """Return the tree of layers. If arguments are given, the model runs once, and the tree also has calls, tensors
+        and FLOPs."""
         layers = list(self.named(model))
         called = self.run(model, layers, args, kwargs) if args or kwargs else {}
         return Architecture(type(model).__name__, self.name, tuple(self.described(layers, called)))
 
 
 class OpenCall(NamedTuple):
-    """A running call: its label, its input tensors, and the nodes of the backward graph that made them."""
+    """A running call: its label, its input tensors, and the origins of these tensors (:meth:`LayerHooks.origins`)."""
 
     hooks: LayerHooks
     label: AbstractContextManager[Any]
@@ -226,14 +229,14 @@ class OpenCall(NamedTuple):
 
 
 class OpenCalls(threading.local):
-    """The running calls of this thread in ``stack``, innermost last."""
+    """The running calls of this thread. ``stack`` has the innermost call last."""
 
     def __init__(self) -> None:
         self.stack: list[OpenCall] = []
 
 
 class LayerHooks(ABC):
-    """The hooks of one layer. Copies of a model share them, as they hold no reference to it."""
+    """The hooks of one layer. They hold no reference to the layer, so copies of a model share them."""
 
     framework: ClassVar[LayerFramework]
     calls: ClassVar[OpenCalls]
@@ -246,26 +249,26 @@ class LayerHooks(ABC):
 
     @abstractmethod
     def origins(self, inputs: list[Any]) -> Any:
-        """Return the nodes of the backward graph that made the inputs of a call."""
+        """Return the nodes of the backward graph that made these input tensors of a call."""
 
     @abstractmethod
     def mark(self, outputs: list[Any], origins: Any) -> None:
-        """Register a mark at the start of the call's backward pass, if it has one."""
+        """Register a mark at the start of the call's backward pass, if the call has a backward pass."""
 
     def __deepcopy__(self, memo: dict[int, Any]) -> LayerHooks:
         return self
 
     def __reduce__(self) -> tuple[Any, ...]:
-        """Pickle hooks that only label: a model may be saved while a profiler runs."""
+        """Pickle the hooks with an empty log, because a model may be saved while a profiler runs."""
         return type(self), (self.path, self.class_name, CallLog())
 
-    def before(self, layer: Any, *given: Any) -> None:
-        """Open the label, as a hook before the call."""
+    def before(self, layer: Any, *arguments: Any) -> None:
+        """Hook before the call that opens the label."""
         if not self.framework.recording():
             return
         try:
-            inputs = architecture.tensors(given, self.framework.tensor)
-            origins = self.origins(inputs)  # before the call, as in-place changes replace the origin
+            inputs = architecture.tensors(arguments, self.framework.tensor)
+            origins = self.origins(inputs)  # an in-place change during the call would replace an origin
             label = self.framework.label(self.label)
             label.__enter__()
             self.calls.stack.append(OpenCall(self, label, inputs, origins))
@@ -273,14 +276,14 @@ class LayerHooks(ABC):
             _failed("the begin of a call")
 
     def after(self, layer: Any, *call: Any) -> None:
-        """Close the label, as a hook after the call; the last argument is the output, None if the call raised."""
+        """Hook after the call that closes the label. The last argument is the output, None if the call raised."""
         if self.framework.compiling():
             return
         try:
             stack = self.calls.stack
             if not any(opened.hooks is self for opened in stack):
                 return
-            while True:  # also close labels that were left open inside the call
+            while True:  # also close the labels of inner calls that did not end
                 opened = stack.pop()
                 opened.label.__exit__(None, None, None)
                 if opened.hooks is self:
@@ -293,7 +296,8 @@ class LayerHooks(ABC):
 
 
 class BackwardMark:
-    """Hook on the graph nodes or tensors where a call's backward pass may begin; marks the first one that runs."""
+    """Hook on all graph nodes or tensors with which a call's backward pass may begin. The first of these hooks that
+    runs records the mark."""
 
     def __init__(self, framework: LayerFramework, label: str) -> None:
         self._framework = framework
@@ -315,32 +319,35 @@ def _failed(what: str) -> None:
 
 
 def linear(input_shape: Sequence[int], outputs: int) -> int:
-    """Return the FLOPs of a product of the last input dimension with a matrix of ``outputs`` columns."""
+    """Return the FLOPs of the product of the input with a matrix that has ``outputs`` columns."""
     return 2 * math.prod(input_shape) * outputs
 
 
 def bilinear(first_shape: Sequence[int], second_features: int, outputs: int) -> int:
-    """Return the FLOPs of x1ᵀ·A·x2 for each of ``outputs`` matrices A."""
+    """Return the FLOPs of the product x1ᵀ·A·x2 for ``outputs`` matrices A. ``first_shape`` is the shape of x1, and x2
+    has ``second_features`` features."""
     return 2 * math.prod(first_shape) * second_features * outputs
 
 
 def convolution(positions: Sequence[int], channels: int, kernel: Sequence[int]) -> int:
-    """Return the FLOPs of a convolution. ``positions``: shape of the output (transposed: of the input) with channels;
-    ``channels``: channels per group on the other side."""
+    """Return the FLOPs of a convolution. ``positions`` is the shape of the output, ``channels`` the number of input
+    channels per group. For a transposed convolution, ``positions`` is the shape of the input, ``channels`` the number
+    of output channels per group."""
     return 2 * math.prod(positions) * channels * math.prod(kernel)
 
 
 def attention(query: Sequence[int], keys: int) -> int:
-    """Return the FLOPs of the scores and the weighted sum over all heads. ``query``: shape (batch, length, width) after
-    projection; ``keys``: positions that each query attends to."""
+    """Return the FLOPs of the scores and of the weighted sum over all heads. ``query`` is the shape (batch, length,
+    width) of the projected queries, ``keys`` the number of positions that each query attends to."""
     return 4 * math.prod(query) * keys
 
 
 def recurrent(
     call: Signature, tokens: int, mode: str, inputs: int, hidden: int, layers: int, directions: int, output: int
 ) -> Flops:
-    """Return the FLOPs of a recurrent network. ``tokens``: batch × length; ``output``: output features per direction
-    (``hidden`` without projection). Upper layers receive the outputs of all directions."""
+    """Return the FLOPs of a recurrent network. ``tokens`` is batch × length, ``output`` the number of output features
+    per direction, which is ``hidden`` if there is no projection. Layers after the first receive the outputs of all
+    directions."""
     gates = GATES.get(mode, 1)
     first = gates * hidden * (inputs + output)
     others = gates * hidden * (directions * output + output) * (layers - 1)

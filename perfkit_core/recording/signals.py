@@ -1,11 +1,12 @@
-"""Early ends of a recording: SIGTERM, and a profiler that the recorded script starts itself.
+"""Early ends of a recording: SIGTERM, and a profiler that the recorded script starts.
 
-Python's default for SIGTERM loses the running cycle and all unwritten ones. While that default is set, perfkit ends the
-process as ``sys.exit(143)`` does: ``with`` blocks are left, the profiler delivers its cycle, and everything is written.
-A running method of the profiler completes first, as torch crashes if it is stopped in the middle of one. A second
-SIGTERM ends the process at once. Handlers of the script are never replaced; forked children have the default.
+Python's default handler of SIGTERM would lose the running cycle and all unwritten cycles. perfkit replaces the default
+handler, but never a handler of the script. Its handler ends the process as ``sys.exit(143)`` does: ``with`` blocks are
+left, the profiler delivers its cycle, and all cycles are written. If a method of the profiler is running, it completes
+first, because torch crashes if a method is interrupted. A second SIGTERM ends the process immediately. Forked children
+have the default handler.
 
-A process can have only one profiler: perfkit's ends before the script's begins.
+A process can have only one profiler. perfkit's profiler therefore ends before a profiler of the script begins.
 """
 
 from __future__ import annotations
@@ -31,9 +32,9 @@ class _Termination:
     """The handler of SIGTERM."""
 
     def __init__(self) -> None:
-        self._held = 0  # open blocks of the main thread, where Python runs handlers
+        self._held = 0  # number of open held() blocks in the main thread, where Python runs signal handlers
         self._asked = False
-        self._profilers: set[type] = set()  # classes that have delivered a cycle
+        self._profilers: set[type] = set()  # classes of profilers that have delivered a cycle
 
     def __call__(self, number: int, frame: FrameType | None) -> None:
         signal.signal(signal.SIGTERM, signal.SIG_DFL)
@@ -43,8 +44,8 @@ class _Termination:
 
     @contextlib.contextmanager
     def held(self, profiler: object) -> Iterator[None]:
-        """Hold back a SIGTERM handled by :func:`install` during the block; then end the process once the method of
-        ``profiler`` that contains it has returned."""
+        """Delay a SIGTERM during the ``with`` block. After the block, the process ends when the method of ``profiler``
+        that contains the block returns."""
         main = threading.current_thread() is threading.main_thread()
         self._profilers.add(type(profiler))
         self._held += main
@@ -53,11 +54,12 @@ class _Termination:
         finally:
             self._held -= main
             if main and self._asked and not self._held:
-                background.shared().flush()  # write pending cycles first, as stopping the profiler may fail
+                background.shared().flush()  # the profiler may fail when it stops, so write first
                 self._end(sys._getframe())
 
     def _end(self, frame: FrameType | None) -> None:
-        """Exit now, or when the profiler's method on the stack returns; ``frame`` is the innermost frame."""
+        """End the process now, or when the outermost method of a profiler on the stack returns. ``frame`` is the
+        innermost frame of the stack."""
         method = None
         while frame is not None:
             if "self" in frame.f_locals and type(frame.f_locals["self"]) in self._profilers:
@@ -68,7 +70,7 @@ class _Termination:
             return
         before = sys.gettrace()
 
-        # an exception of a trace function is raised in the frame's caller
+        # Python raises an exception of a trace function in the caller of the traced frame.
         def traced(frame: FrameType, event: str, arg: Any) -> Any:
             if event == "return":
                 sys.settrace(before)
@@ -76,7 +78,7 @@ class _Termination:
             return traced
 
         method.f_trace = traced
-        sys.settrace(lambda frame, event, arg: None)  # the trace function of a debugger would not call f_trace
+        sys.settrace(lambda frame, event, arg: None)  # f_trace is called only if a trace function in Python is set
 
     def _exit(self) -> None:
         if self._asked:
@@ -84,7 +86,7 @@ class _Termination:
             raise SystemExit(EXIT_CODE)
 
     def restore(self) -> None:
-        """Restore Python's default if the handler is perfkit's."""
+        """Restore Python's default handler if the current handler is perfkit's."""
         self._asked = False
         if signal.getsignal(signal.SIGTERM) is self:
             signal.signal(signal.SIGTERM, signal.SIG_DFL)
@@ -99,15 +101,15 @@ def shared() -> _Termination:
 
 
 def install() -> None:
-    """Exit by SystemExit on SIGTERM if Python's default is set. Does nothing outside the main thread."""
+    """Replace Python's default handler of SIGTERM. Do nothing if another handler is set or outside the main thread."""
     if threading.current_thread() is threading.main_thread() and signal.getsignal(signal.SIGTERM) is signal.SIG_DFL:
-        with contextlib.suppress(ValueError):  # another interpreter's main thread
+        with contextlib.suppress(ValueError):  # raised in the main thread of a subinterpreter
             signal.signal(signal.SIGTERM, shared())
 
 
 class GivingWay:
-    """Patch that calls ``end`` once, before another profiler's method ``name`` runs; ``profiler`` is the class of both.
-    perfkit's profiler must have run that method already, and ``end`` must not raise."""
+    """Patch of the method ``name`` of the class ``profiler``. When another profiler calls the method, the patch first
+    calls ``end``, once. perfkit's profiler must have called the method before the patch, and ``end`` must not raise."""
 
     def __init__(self, profiler: type, name: str, end: Callable[[], None]) -> None:
         original = vars(profiler)[name]
@@ -124,7 +126,7 @@ class GivingWay:
         setattr(profiler, name, begin)
 
     def over(self) -> None:
-        """Restore the method of the class. A second call does nothing."""
+        """Restore the original method. A second call does nothing."""
         undo, self._undo = self._undo, None
         if undo is not None:
             undo()
@@ -133,6 +135,6 @@ class GivingWay:
         """Raise CaptureError if another profiler was started."""
         if self._gave_way:
             raise CaptureError(
-                "the script started its own profiler, and a process can have only one: recording ended there",
-                "run it with python and pass perfkit's trace_handler as on_trace_ready",
+                "recording ended when the script started its own profiler, because a process can have only one",
+                "run the script with python, and pass perfkit's trace_handler to its profiler as on_trace_ready",
             )

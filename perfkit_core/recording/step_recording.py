@@ -1,8 +1,8 @@
-"""Recording of a window of the steps (:class:`StepWindow`) of a training loop that reports the end of each step.
+"""Recording of selected steps (:class:`StepWindow`) of a training loop that reports the end of each step.
 
-A :class:`StepRecording` starts and stops the framework's :class:`StepProfiler`. A step lasts from the end of the
-previous one to its own end, so it includes the wait for its data. A validation between two steps belongs to neither:
-the profiler stops before it, and a new cycle begins after it.
+A :class:`StepRecording` starts and stops the framework's :class:`StepProfiler`. A step begins when the previous step
+ends, so it includes the wait for its data. A validation between two steps belongs to no step: the profiler stops before
+the validation, and a new cycle begins after it.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ DEFAULT_WARMUP: Final = 1
 
 
 class Action(enum.Enum):
-    """What the profiler does during a step."""
+    """State of the profiler during a step."""
 
     OFF = enum.auto()
     WARM_UP = enum.auto()
@@ -36,9 +36,10 @@ class Action(enum.Enum):
 
 @dataclass(frozen=True, slots=True)
 class StepWindow:
-    """Cycles of ``wait`` steps off, ``warmup`` steps with the profiler warming up, and ``active`` recorded steps.
-    ``repeat``: number of cycles, 0 for no limit. The first cycle begins ``skip_first`` steps after the step ``origin``
-    (None: the first step of this training, which is not 0 in a resumed one)."""
+    """The selected steps, as cycles. A cycle has ``wait`` steps without the profiler, ``warmup`` steps in which the
+    profiler warms up, and ``active`` recorded steps. ``repeat`` is the number of cycles, 0 for no limit. The first
+    cycle begins ``skip_first`` steps after the step ``origin``; None is the first step of the training, which is not 0
+    if the training is resumed."""
 
     wait: int = 1
     warmup: int = DEFAULT_WARMUP
@@ -49,21 +50,21 @@ class StepWindow:
 
     def __post_init__(self) -> None:
         if min(self.wait, self.warmup, self.repeat, self.skip_first) < 0 or self.active < 1:
-            raise UsageError(f"{self} records nothing", "give at least one active step, and no negative number")
+            raise UsageError(f"{self} records no steps", "give at least one active step, and no negative number")
 
     def action(self, step: int, begun: int) -> Action:
-        """Return the action during ``step`` of a training that began with step ``begun``."""
+        """Return the action during ``step`` of a training whose first step was ``begun``."""
         cycle, position = self._place(step, begun)
         if cycle < 0 or (self.repeat and cycle >= self.repeat) or position < self.wait:
             return Action.OFF
         return Action.WARM_UP if position < self.wait + self.warmup else Action.RECORD
 
     def ends_cycle(self, step: int, begun: int) -> bool:
-        """Return whether ``step`` is the last one of a cycle."""
+        """Return whether ``step`` is the last step of a cycle."""
         return self._place(step, begun)[1] == self.wait + self.warmup + self.active - 1
 
     def _place(self, step: int, begun: int) -> tuple[int, int]:
-        """Return the number of the cycle (negative: before the first) and the position in it."""
+        """Return the number of the cycle, negative before the first one, and the position of the step in the cycle."""
         origin = begun if self.origin is None else self.origin
         return divmod(step - origin - self.skip_first, self.wait + self.warmup + self.active)
 
@@ -76,15 +77,15 @@ def step_window(
     repeat: int | None = None,
     skip_first: int | None = None,
 ) -> StepWindow:
-    """Return the window for the first and last recorded step, or for the lengths of a cycle. Raises UsageError if both
-    are given, and for windows without a step."""
+    """Return the window from the first and the last recorded step, or from the lengths of a cycle. Raises UsageError if
+    both are given, or if the window has no step."""
     warmup = DEFAULT_WARMUP if warmup is None else warmup
     cycle = {"wait": wait, "active": active, "repeat": repeat, "skip_first": skip_first}
-    given = {name: value for name, value in cycle.items() if value is not None}
+    lengths = {name: value for name, value in cycle.items() if value is not None}
     if steps is None:
-        return StepWindow(warmup=warmup, **given)
-    if given:
-        raise UsageError(f"steps={steps} and {', '.join(given)} contradict each other", "give one or the other")
+        return StepWindow(warmup=warmup, **lengths)
+    if lengths:
+        raise UsageError(f"steps={steps} and {', '.join(lengths)} cannot be combined", "give only one of them")
     first, last = steps
     if not 0 <= first <= last:
         raise UsageError(f"steps=({first}, {last}) selects no steps", "give the first and the last step to record")
@@ -95,65 +96,65 @@ def step_window(
 _SET_BY_PERFKIT: Final = {
     "schedule": "give steps=(first, last) or wait, warmup, active",
     "scheduler": "give steps=(first, last) or wait, warmup, active",
-    "on_trace_ready": "give it as also=[…]: it is called with the profiler after each cycle",
-    "timer_only": "it records no events",
+    "on_trace_ready": "give it as also=[…], which is called with the profiler after each cycle",
+    "timer_only": "leave it out: the profiler records no events with timer_only",
 }
 
 
-def asked(options: Mapping[str, Any], known: Mapping[str, str], recorder: str) -> dict[str, bool]:
-    """Return the profiler's arguments for the options of the recorder named ``recorder``. ``known``: option → argument.
-    Raises UsageError for options that the profiler does not support."""
-    wanted = [name for name, value in options.items() if value]
-    for name in wanted:
-        if name not in known:
-            raise UsageError(f"{recorder} records no {name}", f"leave --{name} out; it can record {', '.join(known)}")
-    return {known[name]: True for name in wanted}
+def profiler_arguments(options: Mapping[str, Any], supported: Mapping[str, str], framework: str) -> dict[str, bool]:
+    """Return the arguments of the framework's profiler for options of ``perfkit record``. ``supported``: option →
+    argument. Raises UsageError for other options."""
+    enabled = [name for name, value in options.items() if value]
+    for name in enabled:
+        if name not in supported:
+            hint = f"leave --{name} out; {framework} can record {', '.join(supported)}"
+            raise UsageError(f"{framework} cannot record {name}", hint)
+    return {supported[name]: True for name in enabled}
 
 
 def check_options(profiler: Callable[..., Any], options: Mapping[str, Any]) -> None:
-    """Raise UsageError for options that perfkit sets itself and for options unknown to the profiler's class."""
-    known = inspect.signature(profiler).parameters
+    """Raise UsageError if the class ``profiler`` lacks one of the options, or if perfkit sets the option."""
+    parameters = inspect.signature(profiler).parameters
     for name in options:
         if name in _SET_BY_PERFKIT:
             raise UsageError(f"{name} cannot be given here", _SET_BY_PERFKIT[name])
-        if name not in known:
-            allowed = ", ".join(sorted(known.keys() - _SET_BY_PERFKIT.keys()))
-            raise UsageError(f"the profiler has no option {name}", f"it takes {allowed}")
+        if name not in parameters:
+            allowed = ", ".join(sorted(parameters.keys() - _SET_BY_PERFKIT.keys()))
+            raise UsageError(f"the profiler has no option {name}", f"its options are {allowed}")
 
 
 class Ending(enum.Enum):
-    """State of the last step at the end of a cycle."""
+    """State of the last step when a cycle ends."""
 
     ENDED = enum.auto()
-    NOT_TAKEN = enum.auto()
-    """It does not take place, or only later."""
-    BROKEN_OFF = enum.auto()
-    """It was interrupted."""
+    NOT_BEGUN = enum.auto()
+    INTERRUPTED = enum.auto()
 
 
 class StepProfiler(Protocol):
-    """A framework's profiler, controlled by a StepRecording."""
+    """Interface to the profiler of a framework, which a StepRecording controls."""
 
     writer: CycleWriter[Any]
 
     def warm_up(self, step: int) -> None:
-        """Warm up during ``step`` without recording."""
+        """Warm up during ``step``."""
 
     def start(self, step: int) -> None:
-        """Start recording with ``step``, with or without a preceding ``warm_up``."""
+        """Start to record with ``step``. The profiler may have been warmed up before."""
 
     def next(self, step: int) -> None:
         """End the running step and begin ``step``."""
 
     def stop(self, ending: Ending) -> None:
-        """Write the cycle. Only a completed step counts as a step; an interrupted one becomes a finding."""
+        """Stop recording and write the cycle. If the last step was interrupted, report a partial step."""
 
     def cancel(self) -> None:
-        """Stop warming up or recording without writing."""
+        """Stop the warm-up or the recording without writing."""
 
 
 def _guarded(method: Callable[Concatenate[StepRecording, P], None]) -> Callable[Concatenate[StepRecording, P], None]:
-    """Keep errors from the training: log them, mark the run as incomplete, and end the recording."""
+    """Decorator that keeps errors from the training. An error is logged, the run is marked as incomplete, and the
+    recording ends."""
 
     @functools.wraps(method)
     def guarded(self: StepRecording, /, *args: P.args, **kwargs: P.kwargs) -> None:
@@ -165,14 +166,15 @@ def _guarded(method: Callable[Concatenate[StepRecording, P], None]) -> Callable[
             self._end()
             self._profiler.writer.mark_incomplete(error)
             if self._action is not Action.OFF:
-                with contextlib.suppress(Exception):  # the profiler failed before; only stop the recording
+                with contextlib.suppress(Exception):  # the profiler may fail again
                     self._profiler.cancel()
 
     return guarded
 
 
 class StepRecording:
-    """Recording of trainings (calls of ``fit`` or ``train``), each with a new profiler. The methods never raise."""
+    """Recording of trainings, each with a new profiler. A training is a call of ``fit`` or ``train``. The methods never
+    raise."""
 
     _profiler: StepProfiler
 
@@ -182,15 +184,15 @@ class StepRecording:
         self._action = Action.OFF
         self._running = self._paused = False
         self._begun = self._step = 0
-        self._steps_of_cycle = self._recorded = 0  # completed in the running cycle, in all cycles of the training
+        self._steps_of_cycle = self._recorded = 0  # recorded steps in the running cycle, and in the training
 
     def begin(self, step: int) -> None:
-        """Begin a training with this step; write the recording of an earlier one that was interrupted."""
+        """Begin a training with this step. First write the recording of a previous training that did not end."""
         self.abort()
         self._profiler = self._new_profiler()
         self._running, self._paused, self._begun = True, False, step
         self._action, self._steps_of_cycle, self._recorded = Action.OFF, 0, 0
-        atexit.register(self.abort)  # a training loop that raises may not report its end
+        atexit.register(self.abort)  # a training loop that raises may not call finish()
         self._enter(step)
 
     @_guarded
@@ -211,11 +213,11 @@ class StepRecording:
         """Suspend the recording, for example during a validation."""
         if self._running and not self._paused:
             self._paused = True
-            self._leave(Ending.NOT_TAKEN, keep=self._steps_of_cycle > 0)
+            self._leave(Ending.NOT_BEGUN, keep=self._steps_of_cycle > 0)
 
     @_guarded
     def resume(self) -> None:
-        """Continue after ``pause``; otherwise do nothing."""
+        """Continue after ``pause``. Does nothing if the recording is not paused."""
         if self._running and self._paused:
             self._paused = False
             self._enter(self._step)
@@ -225,18 +227,18 @@ class StepRecording:
         """End the training and write the recording. A second call does nothing."""
         if not self._running:
             return
-        self._leave(Ending.NOT_TAKEN, keep=self._steps_of_cycle > 0)
+        self._leave(Ending.NOT_BEGUN, keep=self._steps_of_cycle > 0)
         self._end()
         if not self._recorded:
-            trained = f"the loop ran steps {self._begun} to {self._step - 1}, but the window is {self._window}"
-            trained = trained if self._step > self._begun else "no step was"
-            failures.tell(f"none of the chosen steps was reached: {trained}", logging.WARNING)
+            trained = f"steps {self._begun} to {self._step - 1}" if self._step > self._begun else "no step"
+            text = f"none of the selected steps was recorded: the loop ran {trained}, the window is {self._window}"
+            failures.tell(text, logging.WARNING)
 
     @_guarded
     def abort(self) -> None:
-        """End an interrupted training; write the recording even if it is shorter than a step."""
+        """End an interrupted training. The recording is written even if it contains no complete step."""
         if self._running:
-            self._leave(Ending.BROKEN_OFF, keep=True)
+            self._leave(Ending.INTERRUPTED, keep=True)
             self._end()
 
     @_guarded

@@ -1,8 +1,8 @@
-"""Trace handler shared by all frameworks: numbers and names cycles, and passes them to the background writer.
+"""The part of a trace handler that all frameworks share. It takes cycles from the profiler, numbers them, and writes
+them in the background.
 
-A handler never raises into the training: it logs the error, keeps what is on disk, and marks the run as incomplete. An
-unwritable folder is reported when the handler is made. The training waits only while the cycle is taken from the
-profiler.
+A handler never raises. It logs an error, keeps the files on disk, and marks the run as incomplete. If the folder is not
+writable, this is reported when the handler is created. The training waits only while a cycle is taken.
 """
 
 from __future__ import annotations
@@ -31,31 +31,30 @@ Profiler = TypeVar("Profiler")
 
 @dataclass(frozen=True, slots=True)
 class Taken:
-    """A finished cycle that no longer needs its profiler. ``finish()`` makes the Trace, once. ``background``: it may
-    run in another thread during the training; otherwise it runs before the training continues."""
+    """A cycle that no longer needs its profiler. ``finish()`` returns the Trace and is called once. ``background``:
+    whether ``finish()`` may run in another thread while the training continues."""
 
     finish: Callable[[], Trace]
     background: bool = True
 
     def then(self, change: Callable[[Trace], Trace]) -> Taken:
-        """Return a cycle with ``change`` applied to its Trace."""
+        """Return the cycle with ``change`` applied to its Trace."""
         return Taken(lambda: change(self.finish()), self.background)
 
 
 Take = Callable[[Profiler, environment.Place], Taken]
-"""The adapter's function that takes the last cycle from the profiler, in the training's thread; its rows have the rank
-of the place."""
+"""Function of an adapter that takes the last cycle from the profiler, in the thread of the training. The rank of the
+Place becomes the rank of the events."""
 
 
 class CycleWriter(Generic[Profiler]):
-    """Framework-independent part of a trace handler; one instance handles all cycles of a process.
+    """Trace handler that writes all cycles of a process into ``run_dir``, and installs the handler of SIGTERM
+    (:mod:`perfkit_core.recording.signals`).
 
-    ``take``: the adapter's part (:data:`Take`). Cycles are finished and written in the background if the adapter allows
-    it; :meth:`flush`, readers of the folder in this process, and the end of the process wait for that. ``also``:
-    further callbacks that receive the profiler afterwards, each guarded in the same way. A relative folder is resolved
-    now; if it is unwritable, one line is logged and nothing raised. ``warn_uncalled``: log a warning if no cycle ever
-    comes, because ``step()`` is missing or the schedule never records. Installs the SIGTERM handler of
-    :mod:`perfkit_core.recording.signals`.
+    ``take`` is the part of the adapter. Cycles are written in the background if the adapter allows it. :meth:`flush`,
+    readers of the folder in this process, and the end of the process wait until they are written. ``also``: further
+    callbacks, which are called with the profiler afterwards; their errors are logged too. ``warn_uncalled``: log a
+    warning if the profiler never ends a cycle.
     """
 
     def __init__(
@@ -66,24 +65,22 @@ class CycleWriter(Generic[Profiler]):
         place: Callable[[], environment.Place] = environment.environment_place,
         warn_uncalled: bool = False,
     ) -> None:
-        self.run_dir = paths.as_path(
-            paths.absolute(run_dir)
-        )  # absolute: a training may change the current folder while a cycle is written
+        self.run_dir = paths.as_path(paths.absolute(run_dir))  # the training may change the current folder
         self._take = take
         self._also = tuple(also)
         self._place = place
         self._begin()
         reason = failures.why_unwritable(self.run_dir)
         if reason is not None:
-            fate = "kept on this machine" if paths.is_remote(self.run_dir) else "lost"
-            failures.tell(f"{run_dir} cannot be written ({reason}): until it can, cycles are {fate}")
+            fate = "stay on this machine" if paths.is_remote(self.run_dir) else "are lost"
+            failures.tell(f"{run_dir} is not writable ({reason}): new cycles {fate} until it is")
         background.shared()
         signals.install()
-        # runs when the handler is deleted, at the latest at exit
+        # The finalizer runs when the handler is deleted or the process ends.
         self._uncalled = weakref.finalize(self, _warn, self.run_dir, os.getpid()) if warn_uncalled else None
 
     def __call__(self, profiler: Profiler) -> None:
-        """Take and write a cycle; called by the profiler at the end of each."""
+        """Take and write a cycle. The profiler calls this at the end of each cycle."""
         if self._uncalled is not None:
             self._uncalled.detach()
         with signals.shared().held(profiler):
@@ -116,17 +113,18 @@ class CycleWriter(Generic[Profiler]):
 
     @property
     def written(self) -> list[Path]:
-        """The files of this process in the order of cycles. Waits for pending ones."""
+        """The files of this process in the order of the cycles. Waits until all cycles are written."""
         self._follow_fork()
         self.flush()
         return list(self._written)
 
     def flush(self, timeout: float | None = None) -> bool:
-        """Wait until every cycle is written; return False after ``timeout`` seconds (None: no limit)."""
+        """Wait until every cycle is written, at most ``timeout`` seconds. Return False if the time was too short."""
         return store.flush(self.run_dir, timeout)
 
     def mark_incomplete(self, error: BaseException) -> None:
-        """Record in the run folder that the last cycle of this process is missing, and why. Never raises."""
+        """Record in the run folder that the last cycle of this process is missing because of ``error``. Never
+        raises."""
         store.mark_incomplete(self.run_dir, max(self._cycle - 1, 0), error)
 
     def _begin(self) -> None:
@@ -135,11 +133,11 @@ class CycleWriter(Generic[Profiler]):
         self._written: list[Path] = []
 
     def _follow_fork(self) -> None:
-        """Begin a new recording in a forked child."""
+        """If this process is a forked child, begin a new recording."""
         if self._pid != os.getpid():
             self._begin()
             self._forked_ns = background.shared().forked_ns
-            self.run_dir = paths.as_path(self.run_dir)  # reconnect: the connection to a store is the parent's
+            self.run_dir = paths.as_path(self.run_dir)  # connects to a remote store again: a child needs a connection
             signals.install()
 
     def _write(self, taken: Taken, cycle: int, facts: dict[str, Any]) -> None:
@@ -147,7 +145,7 @@ class CycleWriter(Generic[Profiler]):
             trace = taken.finish()
             window = trace.meta.window_ns if trace.meta.clock == "epoch" else None
             if self._forked_ns and window and window[0] < self._forked_ns:
-                # the child's first cycle began before the fork, so the parent writes it
+                # This cycle began before the fork, so the parent process writes it.
                 self._cycle = cycle
                 return
             meta = msgspec.structs.replace(trace.meta, **facts)
@@ -156,7 +154,7 @@ class CycleWriter(Generic[Profiler]):
             self._lost(cycle, error)
 
     def _lost(self, cycle: int, error: BaseException) -> None:
-        """Mark the run as incomplete and log why. Raises again what is no Exception, such as KeyboardInterrupt."""
+        """Mark the run as incomplete and log the error. KeyboardInterrupt and SystemExit are raised again."""
         store.mark_incomplete(self.run_dir, cycle, error)
         if not isinstance(error, Exception):
             raise error
@@ -164,17 +162,15 @@ class CycleWriter(Generic[Profiler]):
 
 
 def _warn(run_dir: Path, pid: int) -> None:
-    """Warn of a handler that was never called, except in forked children: the handler is their parent's."""
-    if os.getpid() == pid:
-        failures.tell(
-            f"a handler recorded nothing into {run_dir}: its profiler never ended a cycle. Does the loop call the "
-            "profiler's step(), and does the schedule reach its active steps?",
-            logging.WARNING,
-        )
+    if os.getpid() == pid:  # in a forked child, the handler belongs to the parent process
+        hint = "check that the loop calls the profiler's step(), and that the schedule reaches its active steps"
+        text = f"nothing was recorded into {run_dir}, because the profiler never ended a cycle: {hint}"
+        failures.tell(text, logging.WARNING)
 
 
 def _without_gc(action: Callable[[], Result]) -> Result:
-    """Run with the garbage collector off, which would scan the millions of objects that an extraction creates."""
+    """Run ``action`` with the garbage collector off, because it would scan millions of objects that ``action``
+    creates."""
     was_on = gc.isenabled()
     gc.disable()
     try:

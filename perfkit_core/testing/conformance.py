@@ -1,12 +1,12 @@
-"""The conformance suite: plain functions that raise AssertionError, for any test runner.
+"""The conformance suite: functions for any test runner. They raise AssertionError if a check fails.
 
 =====================  ==============================================================================================
-check_source           recognises its own files only; damaged files raise a SourceError that names the file
-check_trace            the event table keeps every promise of :mod:`perfkit_core.model.schema`
-check_plugin           imports no framework; its hooks return what their documentation promises
-check_exporter         writes every declared weight, reproducibly, and traces without events
-check_view             returns the declared columns and types, with and without events
-check_round_trip       a stored trace is read unchanged; pandas, polars and duckdb open the file
+check_source           A reader recognises only its own files; a damaged file raises a SourceError that names the file.
+check_trace            The event table follows the rules of :mod:`perfkit_core.model.schema`.
+check_plugin           A plugin imports no framework, and its hooks return objects of the documented types.
+check_exporter         An exporter writes the same bytes again, for each of its weights and for traces without events.
+check_view             A view returns the declared columns with the right types, for traces with and without events.
+check_round_trip       A stored trace is read unchanged, and pandas, polars and duckdb can read the file.
 =====================  ==============================================================================================
 """
 
@@ -51,12 +51,12 @@ FOREIGN: Final = {
     "elf": b"\x7fELF\x02\x01\x01\x00",
     "pickle": b"\x80\x04\x95\x1a\x00\x00\x00\x00\x00\x00\x00",
 }
-"""Beginnings of files that no profiler wrote."""
+"""The first bytes of files that do not come from a profiler."""
 
 
 def check_source(source: Source, path: Path) -> None:
-    """Check a reader; ``path`` is an intact file of its format. Raises AssertionError."""
-    require(bool(source.name and source.description), "a source needs a name and a description")
+    """Check a reader. ``path`` is an intact file of its format."""
+    require(bool(source.name and source.description), "a source must have a name and a description")
     require(source.sniff(path, head(path)) >= 1, f"{source.name} does not recognise {path.name}")
     intact = frozenset(read_with(source, path).quality)
     for name, start in FOREIGN.items():
@@ -84,13 +84,13 @@ def check_source(source: Source, path: Path) -> None:
                 require(str(file) in str(error), f"the message does not name the file: {error}")
                 require("\n" not in str(error), f"the message has more than one line: {error!r}")
             else:
-                raise AssertionError(f"{source.name} reads a damaged file ({file.name}) without an error")
+                raise AssertionError(f"{source.name} reads a damaged file without an error ({file.name})")
             try:
                 partial = read_with(source, file, True)
             except SourceError:
                 continue
-            require(isinstance(partial, Trace), "partial reading does not return a Trace")
-            require(not intact.issuperset(partial.quality), f"no finding says what is missing in {file.name}")
+            require(isinstance(partial, Trace), "a partial read does not return a Trace")
+            require(not intact.issuperset(partial.quality), f"no finding reports the damage of {file.name}")
 
 
 _PROBE = """
@@ -106,8 +106,8 @@ print(json.dumps(sorted(sys.modules)))
 
 
 def check_plugin(module: ModuleType, frameworks: Sequence[str] = ()) -> None:
-    """Check the module of an entry point. Importing it and calling its hooks must not import a framework: those it has
-    operator names or recorders for, and ``frameworks``. Raises AssertionError."""
+    """Check the module of an entry point. The import of the module and the calls of its hooks must not import any of
+    ``frameworks``, nor a framework for which the module has operator names or a recorder."""
     name = module.__name__
     plugins = load([EntryPoint("under-test", name, PROJECT)])
     listed = plugins.listed["under-test"]
@@ -124,38 +124,38 @@ def check_plugin(module: ModuleType, frameworks: Sequence[str] = ()) -> None:
         for item in items:
             require(isinstance(item, kind), f"{item!r} is not a {kind.__name__}")
     sources = [source.name for source in plugins.sources()]
-    require(len(sources) == len(set(sources)), f"two sources have one name: {sources}")
+    require(len(sources) == len(set(sources)), f"two sources have the same name: {sources}")
     recorders = [recorder.framework for recorder in plugins.recorders()]
-    require(len(recorders) == len(set(recorders)), f"two recorders for one framework: {recorders}")
-    own = {*recorders, *frameworks}
+    require(len(recorders) == len(set(recorders)), f"two recorders have the same framework: {recorders}")
+    forbidden = {*recorders, *frameworks}
     for implementation in plugins.manager.hook.perfkit_operator_names.get_hookimpls():
         for framework, canonical in cast(OperatorNames, implementation.function()).items():
-            require(canonical("no such operator, anywhere") is None, f"{framework}: an unknown operator must be None")
-            own.add(framework)
+            require(canonical("no such operator") is None, f"{framework}: the name of an unknown operator is not None")
+            forbidden.add(framework)
     require(listed.error is None, f"a hook of {name} fails: {listed.error}")
     environment = os.environ | {"PYTHONPATH": os.pathsep.join(path for path in sys.path if path)}
     probe = subprocess.run([sys.executable, "-c", _PROBE, name], capture_output=True, encoding="utf-8", env=environment)
     require(probe.returncode == 0, f"{name} cannot be imported on its own:\n{probe.stderr}")
-    imported = own.intersection(json.loads(probe.stdout.splitlines()[-1]))
+    imported = forbidden.intersection(json.loads(probe.stdout.splitlines()[-1]))
     require(not imported, f"importing {name} imports {', '.join(sorted(imported))}")
 
 
 def check_operator_name(plugins: Plugins, framework: str, native: str, canonical: str) -> None:
-    """Check that the framework's operator ``native`` has this canonical name and that the vocabulary contains it."""
+    """Check that the framework's operator ``native`` has the canonical name ``canonical``, which must exist."""
     function = plugins.operator_names(framework)
     if function is None:
         raise AssertionError(f"no plugin has operator names for {framework}")
-    require(is_canonical(canonical), f"{canonical} is not in the vocabulary")
-    require(function(native) == canonical, f"{native} is {function(native)}, not {canonical}")
+    require(is_canonical(canonical), f"{canonical} is not a canonical operator name")
+    require(function(native) == canonical, f"the canonical name of {native} is {function(native)}, not {canonical}")
 
 
 def check_view(view: View, trace: Trace) -> None:
-    """Check a view on the trace and on one without events, plain and with each grouping. Raises AssertionError."""
-    require(bool(view.name and view.title and view.description), "a view needs a name, a title and a description")
+    """Check a view of the trace and of a trace without events, without a grouping and with each grouping."""
+    require(bool(view.name and view.title and view.description), "a view must have a name, a title and a description")
     for events in (trace, trace.slice(0, 0)):
         for by in ((), *((grouping,) for grouping in view.groupings)):
             check_table(view, view.table(events, ViewRequest(by=by)))
-        require(bool(view.explain_empty(events)), f"{view.name} does not say why it is empty")
+        require(bool(view.explain_empty(events)), f"explain_empty of {view.name} returns no reason")
     if not view.groupings:
         return
     try:
@@ -166,8 +166,9 @@ def check_view(view: View, trace: Trace) -> None:
 
 
 def check_table(view: View, table: pd.DataFrame) -> None:
-    """Check that columns are unique, ns, bytes and calls integers, ratios floats, and that the order is a column."""
-    require(table.columns.is_unique, f"{view.name} has a column twice: {list(table.columns)}")
+    """Check that column names are unique, that the view is ordered by one of its columns, that times, bytes and calls
+    are integers, and that ratios are floats."""
+    require(table.columns.is_unique, f"{view.name} has two columns of the same name: {list(table.columns)}")
     require(view.order is None or view.order in table.columns, f"{view.name} has no column {view.order}")
     for name, kind in table.dtypes.items() if len(table) else ():
         column = str(name)
@@ -178,21 +179,21 @@ def check_table(view: View, table: pd.DataFrame) -> None:
 
 
 class _Pipe(io.BytesIO):
-    """A file that can only be appended to, like a pipe."""
+    """A file that cannot seek."""
 
     def seekable(self) -> bool:
         return False
 
     def seek(self, offset: int, whence: int = 0, /) -> int:
-        raise io.UnsupportedOperation("an exporter may not seek")
+        raise io.UnsupportedOperation("an exporter must not seek")
 
 
 def check_exporter(exporter: Exporter, trace: Trace) -> None:
-    """Check an exporter on the trace and on one without events, with each weight. Raises AssertionError."""
-    require(bool(exporter.name and exporter.description), "an exporter needs a name and a description")
+    """Check an exporter on the trace and on a trace without events, with each weight."""
+    require(bool(exporter.name and exporter.description), "an exporter must have a name and a description")
     require(bool(exporter.suffixes), f"{exporter.name} has no suffix")
     for suffix in exporter.suffixes:
-        require(suffix.startswith(".") and suffix == suffix.lower(), f"not a lower-case suffix: {suffix!r}")
+        require(suffix.startswith(".") and suffix == suffix.lower(), f"{suffix!r} is not a lower-case suffix")
     for weight in (None, *exporter.weights):
         options, contents = ExportOptions(weight), []
         for _ in range(2):
@@ -200,6 +201,6 @@ def check_exporter(exporter: Exporter, trace: Trace) -> None:
             missing = exporter.write(trace, cast("BinaryIO", file), options)
             require(isinstance(missing, str), f"{exporter.name} returns {missing!r}, not text")
             contents.append(file.getvalue())
-        require(contents[0] == contents[1], "the output differs between calls")
+        require(contents[0] == contents[1], f"{exporter.name} writes different bytes in a second call")
         missing = exporter.write(trace.slice(0, 0), cast("BinaryIO", _Pipe()), options)
-        require(bool(missing), f"{exporter.name} does not say why there is nothing in its file")
+        require(bool(missing), f"{exporter.name} returns no reason for a file without events")

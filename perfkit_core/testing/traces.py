@@ -1,7 +1,5 @@
-"""Checks of the promises of the event table, and of storing and reading a Trace.
-
-All raise AssertionError, also under ``python -O``.
-"""
+"""Checks of an event table, and of a Trace that is stored and read again. They raise AssertionError if a check fails,
+even under ``python -O``."""
 
 from __future__ import annotations
 
@@ -30,12 +28,13 @@ def require(condition: bool, message: str) -> None:
 
 
 def require_rows(trace: Trace, good: BoolArray, message: str) -> None:
-    """Raise AssertionError with the message, the number of bad rows and the first of them, unless all are good."""
+    """Raise AssertionError unless the mask ``good`` is True in all rows. The text has the number of bad rows, and the
+    values of the first bad row."""
     bad = np.flatnonzero(~np.asarray(good, np.bool_))
     if len(bad):
         values = trace.events.slice(int(bad[0]), 1).to_pylist()[0]
         row = {name: value for name, value in values.items() if value is not None}
-        raise AssertionError(f"{message}: {len(bad)} rows, the first is row {bad[0]}: {row}")
+        raise AssertionError(f"{message}: {len(bad)} rows, first row {bad[0]}: {row}")
 
 
 _DEVICE: Final = re.compile(r"cpu|[a-z][a-z0-9_]*:\d+")
@@ -46,8 +45,8 @@ _INTEGER_COLUMNS: Final = tuple(c.name for c in schema.COLUMNS if pa.types.is_in
 
 
 def check_trace(trace: Trace, *, own_tree: bool = False) -> None:
-    """Run all checks of a Trace. ``own_tree``: the source recorded parents itself, so they need not enclose in time.
-    Raises AssertionError."""
+    """Run all checks of a Trace. ``own_tree``: whether the source recorded the parents. A recorded parent need not
+    enclose its children in time."""
     check_schema(trace)
     check_meta(trace)
     check_missing(trace)
@@ -61,13 +60,13 @@ def check_trace(trace: Trace, *, own_tree: bool = False) -> None:
 
 
 def check_schema(trace: Trace) -> None:
-    """Check columns, types and nullability against the schema, the order by start, and that no duration is negative."""
+    """Check that the columns match the schema, that events are sorted by start, and that no duration is negative."""
     columns = trace.events.schema.remove_metadata()
-    require(columns.equals(schema.SCHEMA), f"the columns are not those of the schema:\n{columns}")
+    require(columns.equals(schema.SCHEMA), f"the columns differ from the schema:\n{columns}")
     trace.events.validate(full=True)
     for column in schema.COLUMNS:
         nulls = trace.events[column.name].null_count
-        require(column.nullable or not nulls, f"{nulls} nulls in {column.name}, which may not be null")
+        require(column.nullable or not nulls, f"{column.name} has {nulls} nulls, but may have none")
     start = trace.ints("start_ns")
     require(bool((start[1:] >= start[:-1]).all()), "events are not sorted by start_ns")
     require_rows(trace, trace.ints("dur_ns") >= 0, "negative durations")
@@ -77,19 +76,20 @@ def check_schema(trace: Trace) -> None:
 
 
 def check_meta(trace: Trace) -> None:
-    """Check that source, format and framework are set, ranks match the events, and findings are unique and readable."""
+    """Check that source, format and framework are set, that ranks match the events, and that findings are unique and
+    have a code and a text."""
     meta = trace.meta
     require(bool(meta.framework), "meta.framework is not set")
     require(bool(meta.source and meta.format), "meta.source and meta.format must be set")
     require(meta.clock in ("epoch", "relative"), f"unknown clock {meta.clock!r}")
     require(not len(trace) or meta.window_ns is not None, "meta.window_ns is not set")
     recorded = set(trace.events["rank"].unique().to_pylist()) - {None}
-    require(recorded <= set(meta.ranks), f"meta.ranks {meta.ranks} lacks ranks of the events {recorded}")
+    require(recorded <= set(meta.ranks), f"meta.ranks {meta.ranks} lacks some ranks of the events: {recorded}")
     codes = {finding.code for finding in trace.quality}
-    require(len(set(trace.quality)) == len(trace.quality), "duplicate finding")
+    require(len(set(trace.quality)) == len(trace.quality), "a finding occurs twice")
     for finding in trace.quality:
-        require(_CODE.fullmatch(finding.code) is not None, f"not a stable code: {finding.code!r}")
-        require(bool(finding.message.strip()), f"finding {finding.code} says nothing")
+        require(_CODE.fullmatch(finding.code) is not None, f"{finding.code!r} is not a valid code of a finding")
+        require(bool(finding.message.strip()), f"finding {finding.code} has no text")
     has_steps = bool((trace.rows("kind", schema.STEP) & trace.host).any())
     require(has_steps != ("no-steps" in codes), "finding no-steps contradicts the events")
     has_work = bool(trace.rows("kind", *DEVICE_WORK).any())
@@ -97,15 +97,15 @@ def check_meta(trace: Trace) -> None:
 
 
 def check_missing(trace: Trace) -> None:
-    """Check that missing values are null: no empty texts, no words such as "None", no columns of zeros only."""
+    """Check that missing values are null: not an empty text, not a word such as "None", not 0 in every row."""
     for name in _TEXT_COLUMNS:
         empty = _NOTHING.intersection(_used_values(trace, name))
         allowed = {""} if name == "name" else set()
-        require(not empty - allowed, f"{name} holds {set(empty)} where null is meant")
+        require(not empty - allowed, f"{name} contains {set(empty)} instead of null")
     for name in ("bytes", "address", "total_bytes", "flops", "correlation", "sequence"):
         values = trace.events[name].drop_null()
         zeros = len(values) == len(trace) and len(values) > 0 and not np.any(values.to_numpy())
-        require(not zeros, f"{name} is 0 in all rows: missing is null")
+        require(not zeros, f"{name} is 0 in all rows: a missing value must be null")
     for name in ("shapes", "dtypes"):
         _require_values(trace, name, lambda value: isinstance(_json(value), (list, dict)))
     for value in trace.events["args"].drop_null().to_pylist():
@@ -113,16 +113,16 @@ def check_missing(trace: Trace) -> None:
 
 
 def check_places(trace: Trace) -> None:
-    """Check that host events have no stream, and device work no process, thread or self time."""
+    """Check that host events have no stream, and that device work has no process, no thread and no self time."""
     host = trace.host
     nulls = {name: trace.events[name].is_null().to_numpy() for name in ("pid", "tid", "stream", "self_ns")}
-    require_rows(trace, ~host | nulls["stream"], "host events on a stream")
+    require_rows(trace, ~host | nulls["stream"], "host events have a stream")
     work = trace.rows("kind", *DEVICE_WORK)
-    require_rows(trace, ~work | ~host, "device work on the host")
+    require_rows(trace, ~work | ~host, "device work has the device cpu")
     for name in ("pid", "tid", "self_ns"):
-        require_rows(trace, ~work | nulls[name], f"device work with a {name}")
+        require_rows(trace, ~work | nulls[name], f"device work has a {name}")
     nested = host & trace.rows("kind", *NESTED_KINDS) & ~nulls["tid"]
-    require_rows(trace, nested == ~nulls["self_ns"], "exactly the host events that nest have a self time")
+    require_rows(trace, nested == ~nulls["self_ns"], "self_ns is null for an event that nests, or set for another one")
 
 
 def _used_values(trace: Trace, column: str) -> list[str]:
@@ -132,7 +132,7 @@ def _used_values(trace: Trace, column: str) -> list[str]:
 
 def _require_values(trace: Trace, column: str, allowed: Callable[[str], bool]) -> None:
     for value in _used_values(trace, column):
-        require(allowed(value), f"not a value of {column}: {value!r}")
+        require(allowed(value), f"{value!r} is not a valid {column}")
 
 
 def _json(text: str) -> Any:
@@ -143,7 +143,8 @@ def _json(text: str) -> Any:
 
 
 def check_tree(trace: Trace, own_tree: bool) -> None:
-    """Check that parents are earlier host events of the same process that enclose children in time and thread."""
+    """Check that a parent is an earlier host event of the same process and thread that encloses its child in time. If
+    ``own_tree``, thread and time are not checked."""
     parent, rows = trace.ints("parent"), np.arange(len(trace))
     require_rows(trace, (parent >= NO_ROW) & (parent < rows), "parent is not an earlier row")
     child = np.flatnonzero(parent != NO_ROW)
@@ -153,15 +154,15 @@ def check_tree(trace: Trace, own_tree: bool) -> None:
     good[child] = (nests | trace.rows("kind", MEMORY))[child] & nests[above]
     for name in ("rank", "pid") if own_tree else ("rank", "pid", "tid"):
         good[child] &= trace.ints(name)[child] == trace.ints(name)[above]
-    require_rows(trace, good, "parent is not a nesting host event of the same thread")
+    require_rows(trace, good, "the parent is no host event of the same thread, or parent or child does not nest")
     if not own_tree:
         start, end = trace.ints("start_ns"), trace.end_ns
         good[child] = (start[above] <= start[child]) & (end[child] <= end[above])
-        require_rows(trace, good, "parent does not enclose")
+        require_rows(trace, good, "the parent does not enclose the event")
 
 
 def check_self_times(trace: Trace) -> None:
-    """Check that self time is the duration less the union of the direct children, and not negative."""
+    """Check that self time is the duration less the union of the direct children, and that it is not negative."""
     parent, own, duration = trace.ints("parent"), trace.ints("self_ns"), trace.ints("dur_ns")
     nests = ~trace.events["self_ns"].is_null().to_numpy()
     require_rows(trace, ~nests | ((own >= 0) & (own <= duration)), "self_ns is not between 0 and dur_ns")
@@ -170,12 +171,12 @@ def check_self_times(trace: Trace) -> None:
     start = np.maximum(trace.ints("start_ns")[child], trace.ints("start_ns")[above])
     end = np.minimum(trace.end_ns[child], trace.end_ns[above])
     covered = intervals.union_length_by(above, len(trace), start, end)
-    require_rows(trace, ~nests | (own + covered == duration), "self_ns + union of the children is not dur_ns")
+    require_rows(trace, ~nests | (own + covered == duration), "self_ns + union of the children differs from dur_ns")
 
 
 def check_launches(trace: Trace) -> None:
-    """Check that only device events are launched, by host events of their rank; runtime calls share their
-    correlation."""
+    """Check that only device events have a launch, which is a host event of the same rank. If the launch is a runtime
+    call, both must have the same correlation id."""
     launched_by, rows = trace.ints("launched_by"), len(trace)
     require_rows(trace, (launched_by >= NO_ROW) & (launched_by < rows), "launched_by is not a row")
     launched = np.flatnonzero(launched_by != NO_ROW)
@@ -183,46 +184,46 @@ def check_launches(trace: Trace) -> None:
     good = np.ones(rows, np.bool_)
     good[launched] = trace.host[by] & ~trace.rows("kind", *DEVICE_WORK)[by]
     require_rows(trace, good, "launched_by is not a host event")
-    require_rows(trace, ~trace.host | (launched_by == NO_ROW), "a host event is launched")
+    require_rows(trace, ~trace.host | (launched_by == NO_ROW), "a host event has a launch")
     good[launched] = trace.ints("rank")[launched] == trace.ints("rank")[by]
-    require_rows(trace, good, "launched by another rank")
+    require_rows(trace, good, "launched_by is an event of another rank")
     same = trace.ints("correlation")[launched] == trace.ints("correlation")[by]
     good[launched] = same | ~trace.rows("kind", RUNTIME, SYNC)[by]
-    require_rows(trace, good, "launched by a call with another correlation")
+    require_rows(trace, good, "launched_by has a different correlation")
 
 
 def check_steps(trace: Trace) -> None:
-    """Check that step numbers are recorded steps, host events start in their step, and device work has the step of its
-    launch."""
+    """Check that every step number is that of a recorded step, that host events start within their step, and that
+    device work has the step of its launch."""
     step, rank, start = trace.ints("step"), trace.ints("rank"), trace.ints("start_ns")
     steps = trace.rows("kind", schema.STEP) & trace.host
-    require_rows(trace, ~steps | (step >= 0), "a step without a number")
-    require_rows(trace, (step < 0) | np.isin(step, step[steps]), "the number of a step that was not recorded")
+    require_rows(trace, ~steps | (step >= 0), "a step has no number")
+    require_rows(trace, (step < 0) | np.isin(step, step[steps]), "the step of an event was not recorded")
     inside = np.zeros(len(trace), np.bool_)
     for row in np.flatnonzero(steps):
         numbered = (step == step[row]) & (rank == rank[row])
         inside |= numbered & (start >= start[row]) & (start < trace.end_ns[row])
-    require_rows(trace, ~trace.host | (step < 0) | steps | inside, "a host event outside its step")
-    require_rows(trace, _same_as_launch(trace, step), "device work in another step than its launch")
+    require_rows(trace, ~trace.host | (step < 0) | steps | inside, "a host event starts outside its step")
+    require_rows(trace, _same_as_launch(trace, step), "device work has a different step than its launch")
 
 
 def check_phases(trace: Trace) -> None:
-    """Check that a phase covers the subtree of its span and the device work launched there."""
+    """Check that the phase of a span applies to all events inside the span, and to the device work launched there."""
     phases = trace.codes("phase")
     phase = phases.lookup(np.array([schema.PHASES.index(value) for value in phases.values], int), -1)
     other = schema.PHASES.index(schema.OTHER)
     parent = trace.ints("parent")
     above = np.where(parent == NO_ROW, -1, phase[parent])
     in_phase = (above >= 0) & (above != other)
-    require_rows(trace, ~in_phase | (phase == above), "an event has another phase than the span around it")
+    require_rows(trace, ~in_phase | (phase == above), "an event has a different phase than the span around it")
     for index, kind in enumerate(name for name in schema.PHASES if name != schema.OTHER):
         top = trace.host & trace.rows("kind", kind) & ~in_phase
-        require_rows(trace, ~top | (phase == index), f"a {kind} span that is not in the phase {kind}")
-    require_rows(trace, _same_as_launch(trace, phase), "device work in another phase than its launch")
+        require_rows(trace, ~top | (phase == index), f"a {kind} span is not in the phase {kind}")
+    require_rows(trace, _same_as_launch(trace, phase), "device work has a different phase than its launch")
     has_phases = bool((phase[trace.host] >= 0).any())
     nests = ~trace.events["self_ns"].is_null().to_numpy()
     good = ~nests | ((phase >= 0) == has_phases)
-    require_rows(trace, good, "phases are known for some events that nest, and null for others")
+    require_rows(trace, good, "phases are null for only some of the events that nest")
 
 
 def _same_as_launch(trace: Trace, values: np.ndarray) -> BoolArray:
@@ -231,16 +232,16 @@ def _same_as_launch(trace: Trace, values: np.ndarray) -> BoolArray:
 
 
 def check_operator_names(trace: Trace) -> None:
-    """Check that canonical names are in the vocabulary and that only operators have one."""
+    """Check that canonical names exist, and that only operators have a canonical name."""
     for name in _used_values(trace, "op_name"):
-        require(is_canonical(name), f"not a canonical operator name: {name!r}")
+        require(is_canonical(name), f"{name!r} is not a canonical operator name")
     operators = trace.rows("kind", *schema.OPERATOR_KINDS)
-    require_rows(trace, operators | (trace.codes("op_name").codes < 0), "op_name of an event that is no operator")
+    require_rows(trace, operators | (trace.codes("op_name").codes < 0), "an event that is no operator has an op_name")
 
 
 def check_round_trip(trace: Trace, tmp_path: Path) -> None:
-    """Compare after storing and reading; open the Parquet file with pandas, polars and duckdb, which must be installed.
-    Raises AssertionError."""
+    """Check that a trace is unchanged after it was stored and read. Also read the Parquet file with pandas, polars and
+    duckdb, which must be installed."""
     path = write_trace(trace, tmp_path / f"round-trip{SUFFIX}")
     again = read_stored(path)
     require(again.meta == trace.meta, f"meta changed:\n{trace.meta}\n{again.meta}")
@@ -256,18 +257,18 @@ def check_round_trip(trace: Trace, tmp_path: Path) -> None:
         ("polars", import_module("polars").read_parquet(path).to_arrow()),
         ("duckdb", relation),
     ):
-        require(table.num_rows == len(trace), f"{reader} sees {table.num_rows} of {len(trace)} rows")
+        require(table.num_rows == len(trace), f"{reader} reads {table.num_rows} of {len(trace)} rows")
         for name in schema.COLUMN_NAMES:
-            require(name in table.column_names, f"{reader} does not see the column {name}")
+            require(name in table.column_names, f"{reader} does not read the column {name}")
             nulls = (table[name].null_count, trace.events[name].null_count)
-            require(nulls[0] == nulls[1], f"{reader} sees {nulls[0]} nulls in {name}, not {nulls[1]}")
+            require(nulls[0] == nulls[1], f"{reader} reads {nulls[0]} nulls in {name}, not {nulls[1]}")
         for name in _INTEGER_COLUMNS:
             values = table[name].cast(pa.int64()).fill_null(-1).to_numpy()
-            require(np.array_equal(values, trace.ints(name)), f"{reader} reads other numbers in {name}")
+            require(np.array_equal(values, trace.ints(name)), f"{reader} reads different numbers in {name}")
 
 
 def plain(table: pa.Table, column: str) -> pa.Array:
-    """Return a column in one chunk without its dictionary, so that equal values compare equal."""
+    """Return a column in one chunk without a dictionary, so that columns with equal values are equal."""
     values = table[column]
     decoded = values.cast(pa.string()) if pa.types.is_dictionary(values.type) else values
     return pa.chunked_array(decoded.chunks, decoded.type).combine_chunks()

@@ -1,1 +1,1 @@
-"""Callbacks for training loops on top of PaddlePaddle."""
+"""Callbacks for training loops that use PaddlePaddle."""

@@ -1,4 +1,4 @@
-"""Callback for ``paddle.Model.fit`` that records a window of training steps.
+"""Callback for ``paddle.Model.fit`` that records a range of training steps.
 
 model.fit(data, callbacks=[PerfkitCallback("runs/baseline", steps=(10, 19))])
 """
@@ -16,17 +16,20 @@ else:
 
 
 class PerfkitCallback(_Callback):  # type: ignore[misc]
-    """Callback that records the selected steps into a run folder; arguments as in
-    :class:`perfkit_paddle.record.PaddleRecording`. A step is a training batch, numbered from 0 over all epochs of one
-    ``fit``. Evaluation is not recorded. ``fit`` does not report exceptions to its callbacks: an interrupted recording
-    is written at the next ``fit``, at :meth:`close`, or when the process ends."""
+    """Callback that records the selected steps into a run folder. The arguments are those of
+    :class:`perfkit_paddle.record.PaddleRecording`. A step is a training batch. Steps are numbered from 0 over all
+    epochs of one call of ``fit``. Evaluation is not recorded.
+
+    ``fit`` does not tell its callbacks about exceptions. An interrupted recording is therefore written at the next
+    ``fit``, at :meth:`close`, or when the process ends.
+    """
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__()
         self._recording = record.PaddleRecording(*args, **kwargs)
 
     def close(self) -> None:
-        """Write the recording of an interrupted training, if there is one."""
+        """Write the recording of a training that an exception ended, if there is one."""
         self._recording.abort()
 
     def on_train_begin(self, logs: Any = None) -> None:

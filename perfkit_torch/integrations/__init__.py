@@ -1,1 +1,1 @@
-"""Callbacks for training frameworks on top of PyTorch. Each module imports its framework."""
+"""Callbacks for training frameworks that use PyTorch. Each module imports its framework."""

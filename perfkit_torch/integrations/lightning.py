@@ -1,4 +1,4 @@
-"""Callback for PyTorch Lightning (``lightning`` and ``pytorch_lightning``) that records a window of training steps.
+"""Callback for PyTorch Lightning that records a range of training steps.
 
 trainer = Trainer(callbacks=[PerfkitCallback("runs/baseline", steps=(10, 19), record_shapes=True)])
 """
@@ -16,7 +16,7 @@ _PACKAGES: Final = ("lightning.pytorch", "pytorch_lightning")
 
 if TYPE_CHECKING:
     from lightning.pytorch import Callback as _Callback
-else:  # of the Lightning in use, else of the installed one; trainers of either package accept both
+else:  # the class of an imported package, else of an installed one: the trainers of both packages accept either class
     reasons = []
     for package in sorted(_PACKAGES, key=lambda name: name not in sys.modules):
         try:
@@ -29,10 +29,10 @@ else:  # of the Lightning in use, else of the installed one; trainers of either 
 
 
 class PerfkitCallback(_Callback):  # type: ignore[misc]
-    """Callback that records the selected steps into a run folder; arguments as in
-    :class:`perfkit_torch.record.TorchRecording`. A step is a training batch, numbered from 0 over all epochs
-    (``trainer.fit_loop.total_batch_idx``), also after resuming from a checkpoint. Validation is not recorded. Each rank
-    writes its own files."""
+    """Callback that records the selected steps into a run folder. The arguments are those of
+    :class:`perfkit_torch.record.TorchRecording`. A step is a training batch. Its number is
+    ``trainer.fit_loop.total_batch_idx``, which counts from 0 over all epochs and continues after a checkpoint is
+    resumed. Validation is not recorded. Each rank writes its own files."""
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__()

@@ -1,4 +1,4 @@
-"""Callback for the Hugging Face Trainer that records a window of training steps.
+"""Callback for the Hugging Face Trainer that records a range of training steps.
 
 trainer = Trainer(model, args, train_dataset=data, callbacks=[PerfkitCallback("runs/baseline", steps=(10, 19))])
 """
@@ -16,17 +16,19 @@ except ImportError as error:
 
 
 class PerfkitCallback(TrainerCallback):  # type: ignore[misc]
-    """Callback that records the selected steps into a run folder; arguments as in
-    :class:`perfkit_torch.record.TorchRecording`. A step is an update of the weights, including all accumulated batches;
-    its number is ``state.global_step`` at its start. Evaluation is not recorded. The Trainer does not report exceptions
-    to its callbacks: an interrupted recording is written at the next ``train()``, at :meth:`close`, or when the process
-    ends."""
+    """Callback that records the selected steps into a run folder. The arguments are those of
+    :class:`perfkit_torch.record.TorchRecording`. A step is one update of the weights, with all the batches whose
+    gradients are accumulated for it. Its number is ``state.global_step`` at its start. Evaluation is not recorded.
+
+    The Trainer does not tell its callbacks about exceptions. An interrupted recording is therefore written at the next
+    ``train()``, at :meth:`close`, or when the process ends.
+    """
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         self._recording = TorchRecording(*args, **kwargs)
 
     def close(self) -> None:
-        """Write the recording of an interrupted training, if there is one."""
+        """Write the recording of a training that an exception ended, if there is one."""
         self._recording.abort()
 
     def on_train_begin(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:

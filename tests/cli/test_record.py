@@ -227,8 +227,8 @@ def test_a_recording_ended_by_the_scripts_profiler_is_an_error(folder: Path) -> 
     assert ran.stdout == "recording fakeone 3\nended\nprofiling\nprofiling\ntrained\n"
     assert ran.returncode == 2
     assert ran.stderr == (
-        "perfkit: error: the script started its own profiler, and a process can have only one: recording ended "
-        "there; run it with python and pass perfkit's trace_handler as on_trace_ready\n"
+        "perfkit: error: recording ended when the script started its own profiler, because a process can have only "
+        "one; run the script with python, and pass perfkit's trace_handler to its profiler as on_trace_ready\n"
     )
 
 

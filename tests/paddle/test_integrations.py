@@ -182,7 +182,7 @@ def test_a_failing_profiler_does_not_stop_the_training(
 
 def test_a_window_that_is_never_reached_is_said(fit: Fit, tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     fit(perfkit_callback(tmp_path / "run", steps=(100, 110)), epochs=1)
-    assert "none of the chosen steps was reached: the loop ran steps 0 to 3" in caplog.text
+    assert "none of the selected steps was recorded: the loop ran steps 0 to 3" in caplog.text
     assert not (tmp_path / "run").exists()
 
 
@@ -191,7 +191,7 @@ def test_a_window_that_is_never_reached_is_said(fit: Fit, tmp_path: Path, caplog
     [
         ({"steps": (4, 2)}, "selects no steps"),
         ({"steps": (1, 2), "wait": 3}, "contradict"),
-        ({"profile_memry": True}, "no option profile_memry; it takes .*profile_memory"),
+        ({"profile_memry": True}, "no option profile_memry; its options are .*profile_memory"),
         ({"scheduler": print}, "steps="),
         ({"timer_only": True}, "records no events"),
     ],

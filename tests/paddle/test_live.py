@@ -310,9 +310,9 @@ def test_what_is_asked_for_is_recorded(paddle: Any, tmp_path: Path) -> None:
 @pytest.mark.parametrize("option", ["stacks", "flops"])
 def test_unsupported_options_fail_before_the_script_runs(paddle: Any, tmp_path: Path, option: str) -> None:
     done = perfkit_record(tmp_path, f"--{option}", "--memory")
-    said = f"perfkit: error: paddle records no {option}; leave --{option} out; it can record shapes, memory\n"
+    error = f"perfkit: error: paddle cannot record {option}; leave --{option} out; paddle can record shapes, memory\n"
     assert (done.returncode, done.stdout) == (2, "")
-    assert done.stderr.endswith(said)
+    assert done.stderr.endswith(error)
     assert not (tmp_path / "run").exists()
 
 
@@ -340,7 +340,7 @@ def test_a_profiler_of_the_script_is_not_disturbed(paddle: Any, tmp_path: Path, 
         linear(paddle.rand([2, 4]))
     assert kept
     if steps is None:
-        with pytest.raises(CaptureError, match=r"started its own profiler, .* recording ended there"):
+        with pytest.raises(CaptureError, match="recording ended when the script started its own profiler"):
             recording.finish()
     else:
         assert recording.finish() == 1

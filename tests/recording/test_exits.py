@@ -265,7 +265,7 @@ UNCALLED = {
 def test_a_profiler_that_never_ended_a_cycle_is_reported_once(name: str, tmp_path: Path) -> None:
     code, told = run("mine = CycleWriter(sys.argv[1], slow, warn_uncalled=True)\n" + UNCALLED[name], tmp_path)
     assert code == (name == "at an error")
-    assert told.count(f"recorded nothing into {tmp_path}: its profiler never ended a cycle") == 1
+    assert told.count(f"recorded into {tmp_path}, because the profiler never ended a cycle") == 1
     assert told.count("Error") == code
 
 

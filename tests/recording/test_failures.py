@@ -45,7 +45,7 @@ def test_a_handler_that_is_not_used_leaves_nothing(
 
 def test_an_unwritable_folder_is_told_at_once_and_once(blocked: Path, caplog: pytest.LogCaptureFixture) -> None:
     made = writer(blocked)
-    assert lines(caplog) == [f"perfkit: {blocked} cannot be written (Not a directory): until it can, cycles are lost"]
+    assert lines(caplog) == [f"perfkit: {blocked} is not writable (Not a directory): new cycles are lost until it is"]
     made(None)
     made.flush()
     assert len(lines(caplog)) == 2
@@ -128,7 +128,7 @@ def test_a_handler_that_nobody_calls_says_so_once(tmp_path: Path, caplog: pytest
         del made
         gc.collect()
     (line,) = lines(caplog)
-    assert f"recorded nothing into {tmp_path / 'True'}: its profiler never ended a cycle" in line
+    assert f"nothing was recorded into {tmp_path / 'True'}, because the profiler never ended a cycle" in line
     assert "step()" in line
 
 

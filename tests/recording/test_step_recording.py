@@ -72,7 +72,7 @@ class Told:
         self._note(f"next {step}")
 
     def stop(self, ending: Ending) -> None:
-        self._note({Ending.ENDED: "stop", Ending.NOT_TAKEN: "cut off", Ending.BROKEN_OFF: "broken off"}[ending])
+        self._note({Ending.ENDED: "stop", Ending.NOT_BEGUN: "cut off", Ending.INTERRUPTED: "broken off"}[ending])
 
     def cancel(self) -> None:
         self._note("cancel")

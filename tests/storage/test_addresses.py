@@ -189,7 +189,7 @@ def test_what_a_handler_says_of_a_store_that_refuses_is_true(
         handler(None)
     handler.flush()
     first, *later = [record.getMessage() for record in caplog.records]
-    assert first.endswith("cannot be written (no connection): until it can, cycles are kept on this machine")
+    assert first.endswith("is not writable (no connection): new cycles stay on this machine until it is")
     (folder,) = tmp_path.glob("perfkit-kept-*")
     assert len(later) == len(list(folder.glob(f"*{SUFFIX}"))) == 2
     assert all(f"no connection; kept as {folder}" in line for line in later)

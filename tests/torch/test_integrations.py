@@ -302,7 +302,7 @@ def test_a_window_that_is_never_reached_is_said(
     lightning_fit: Fit, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     lightning_fit(lightning_callback(tmp_path / "run", steps=(100, 110)), max_epochs=1)
-    assert "none of the chosen steps was reached: the loop ran steps 0 to 5" in caplog.text
+    assert "none of the selected steps was recorded: the loop ran steps 0 to 5" in caplog.text
     assert not (tmp_path / "run").exists()
 
 
@@ -312,7 +312,7 @@ def test_a_window_that_is_never_reached_is_said(
         ({"steps": (4, 2)}, "selects no steps"),
         ({"steps": (1, 2), "active": 3}, "contradict"),
         ({"active": 0}, "at least one active step"),
-        ({"record_shape": True}, "no option record_shape; it takes .*record_shapes"),
+        ({"record_shape": True}, "no option record_shape; its options are .*record_shapes"),
         ({"on_trace_ready": print}, "also="),
         ({"schedule": print}, "steps="),
     ],

@@ -128,7 +128,7 @@ def test_a_profiler_of_the_script_is_not_disturbed(tmp_path: Path) -> None:
     names = [event.name for event in own.events()]
     assert names.count("Optimizer.step#SGD.step") == 4
     assert not [name for name in names if name.startswith("ProfilerStep")]
-    with pytest.raises(CaptureError, match=r"started its own profiler, .* recording ended there"):
+    with pytest.raises(CaptureError, match="recording ended when the script started its own profiler"):
         recording.finish()
     assert load(tmp_path).rows("name", "Optimizer.step#SGD.step").sum() == 3
 
@@ -142,7 +142,7 @@ def test_a_profiler_of_the_script_may_follow_ours(tmp_path: Path) -> None:
 
 
 def test_what_torch_cannot_record_is_refused(tmp_path: Path) -> None:
-    with pytest.raises(UsageError, match="torch records no moods; leave --moods out; it can record shapes, memory"):
+    with pytest.raises(UsageError, match="torch cannot record moods; leave --moods out; torch can record shapes, mem"):
         ScriptRecording(tmp_path, None, {"shapes": True, "moods": True})
     recording = ScriptRecording(tmp_path, None, {})  # nothing was left running
     assert recording.finish() == 1
