@@ -35,8 +35,7 @@ def unknown_types(counts: Mapping[str, int]) -> Finding:
 
 
 def unlabelled(count: int) -> Finding:
-    """Report names without the duration that Paddle appends to a name. A quote in such a name ended the JSON text too
-    early."""
+    """Report names without the duration that Paddle appends. A quote in such a name ended the JSON text too early."""
     text = message(
         "{count} names lack the duration that Paddle appends: a quote in a name may hide its end or further events",
         count=count,

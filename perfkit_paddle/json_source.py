@@ -57,7 +57,7 @@ def _level_by_level(host, start, end, slack):  # type: ignore[no-untyped-def]
     """Return the parents within one thread, and False if some event lies in none of the possible parents."""
     count = len(host)
     parent = np.full(count, -1, np.int64)
-    node = -1  # the last host event: rows that are no host events belong to it
+    node = -1  # the last host event, to which the following runtime calls and memory events belong
     current = -1  # the parent of the last host event, -1 for the root
     for i in range(count):
         if not host[i]:
@@ -201,8 +201,8 @@ def _text(events: pa.Table, column: str) -> Any:
 
 
 def _inside_parents(parent: IntArray, start: IntArray, dur: IntArray) -> tuple[IntArray, IntArray]:
-    """Move starts, by no more than their rounding, so that no event begins before its parent. An event that begins with
-    its parent must not be longer, so that the parent is sorted before it."""
+    """Move starts, by no more than their rounding, so that no event begins before its parent. Shorten an event that
+    begins with its parent and is longer, so that the parent is sorted before it."""
     start, dur = start.copy(), dur.copy()
     for _ in range(_DEEPEST):  # each pass settles one more level of the tree
         above = np.where(parent == NO_ROW, np.arange(len(parent)), parent)

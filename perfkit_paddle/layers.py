@@ -44,7 +44,7 @@ def _bilinear(layer: Any, call: Signature) -> Flops:
 
 def _convolution(layer: Any, call: Signature) -> Flops:
     positions = call.inputs[0] if isinstance(layer, _TRANSPOSED) else call.outputs[0]
-    channels, *kernel = layer.weight.shape[1:]  # in both cases the channels of a group, then the kernel
+    channels, *kernel = layer.weight.shape[1:]  # the channels per group and the kernel, also if transposed
     return products(call, layer_framework.convolution(positions.shape, channels, kernel))
 
 

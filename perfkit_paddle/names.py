@@ -30,7 +30,7 @@ MEMORY_TYPES: Final = ("Allocate", "Free", "ReservedAllocate", "ReservedFree")
 MEMORY_NAME: Final = "[memory]"
 ROOT_NAME: Final = "root node"
 DEVICE_BACKEND: Final = "cuda"
-"""Type of every device with device work: Paddle records only the device's number, and traces device work with CUPTI."""
+"""Device type of all device work. Paddle traces device work with CUPTI and records only the number of the device."""
 
 _PHASE_KINDS: Final = {
     "Dataloader": schema.DATALOADER,

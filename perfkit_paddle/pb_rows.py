@@ -91,7 +91,7 @@ def of_piece(tables: dict[str, Table], thread: int) -> Rows:
     operator's inputs stay at the operator detail that has recorded them."""
     kept = _Kept(tables)
     ids = tables["host"]["id"], tables["host"]["parent_id"]
-    used = [(number >= 0) & (number < _MOST_NODES) for number in ids]  # Paddle uses no other numbers
+    used = [(number >= 0) & (number < _MOST_NODES) for number in ids]  # Paddle numbers nodes from 0
     node_id, parent_id = (np.where(ok, thread * _MOST_NODES + id, NO_ROW) for ok, id in zip(used, ids, strict=True))
     number = np.append(node_id, NO_ROW)
     parent = kept.parents(parent_id[kept.node], number)
@@ -341,7 +341,7 @@ def _renumber(kept, above, row, parent):  # type: ignore[no-untyped-def]
 
 
 def without_steps(recorded: Recorded, numbers: frozenset[int]) -> Recorded:
-    """Return the events, in which the steps with these numbers have the kind ``other``."""
+    """Return the events with kind ``other`` and no step number for the steps with these numbers."""
     if not numbers:
         return recorded
     events = recorded.columns

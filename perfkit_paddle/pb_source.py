@@ -87,7 +87,7 @@ def read_rows(content: bytes | memoryview, source: str, partial: bool = False) -
     """Return the tables and the recorded events of a file with this content. Raises SourceError as :func:`read_pb`
     does."""
     if not content:
-        raise SourceError(f"{source}: the file is empty", "was the profiler stopped before it was read?")
+        raise SourceError(f"{source}: the file is empty", "stop the profiler before the file is read")
     scanned = scan(content, clip=partial)
     if scanned.problem and not partial:
         raise SourceError(f"{source}: {scanned.problem} (byte {scanned.at} of {len(content)})", HINT)

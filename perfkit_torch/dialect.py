@@ -115,7 +115,7 @@ def copy_kind(name: str) -> str | None:
 
 
 def needs_reference(category: str, name: str) -> bool:
-    """Return whether the meaning of these events depends on their arguments, or they describe the recording."""
+    """Return True for events that describe the recording, and for events whose arguments change their meaning."""
     return category == _RECORDING or name.startswith(_RECORDING_MARKS) or _STEP.fullmatch(name) is not None
 
 

@@ -167,7 +167,7 @@ class TorchLayers(layer_framework.LayerFramework):
 
     @contextmanager
     def evaluation(self, model: nn.Module) -> Iterator[None]:
-        """Return the ``with`` block. Inside, attention runs as matrix products, which torch's FLOP counter counts."""
+        """Also make attention run as matrix products, which torch's FLOP counter counts."""
         training = [(module, module.training) for module in model.modules()]
         backend = getattr(torch.backends, "mha", None)
         fast = backend.get_fastpath_enabled() if backend else None

@@ -38,7 +38,7 @@ def take(profiler: Any, place: environment.Place) -> writer.Taken:
     inner = getattr(profiler, "profiler", profiler)  # torch.autograd.profiler.profile has no inner profiler
     results = getattr(inner, "kineto_results", None)
     if results is None:
-        raise RuntimeError("the profiler holds no results: was it started and stopped?")
+        raise RuntimeError("the profiler has no results: it must be started and stopped before")
     held = [read(live_events.batches(results, bool(getattr(profiler, "with_flops", False))))]
     torch = framework.torch()
     from perfkit_torch.layers import FRAMEWORK

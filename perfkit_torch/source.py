@@ -80,7 +80,7 @@ class _Reading(Reading[dialect.TorchDialect]):
         self._below_1us: set[int] = set()
 
     def see(self, events: pa.Table, base_ns: int = 0) -> None:
-        """Note the first time and the digits below 1 µs. ``base_ns`` is subtracted to get the times of the file."""
+        """Note the first time and the digits below 1 µs of the times in the file, which do not include ``base_ns``."""
         start_ns = events["start_ns"].to_numpy()
         if not len(start_ns):
             return

@@ -102,7 +102,7 @@ def test_rows_of_a_damaged_file_end_where_it_breaks() -> None:
 
 def _in_parts(content: bytes, clip: bool, count: int, monkeypatch: Any) -> Scan:
     with monkeypatch.context() as patched:
-        patched.setattr(pb_wire, "_WORTH_BYTES", 1)
+        patched.setattr(pb_wire, "_PARALLEL_BYTES", 1)
         patched.setattr(parallel, "threads", lambda: count)
         return scan(content, clip)
 
