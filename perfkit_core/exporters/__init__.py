@@ -1,5 +1,5 @@
-"""Exporters of a Trace to files of other tools: one format a file, each a function ``write(trace, file, options) ->
-str``."""
+"""Exporters write a trace in the format of another tool. Each module has a function ``write(trace, file, options) ->
+str`` for one format; it returns what the file lacks, or ""."""
 
 from __future__ import annotations
 
@@ -21,12 +21,12 @@ BYTES: Final = "bytes"
 WEIGHTS: Final = (CPU, DEVICE, CALLS, BYTES)
 
 CHROME_FORMAT: Final = "perfkit-chrome"
-"""Value of ``format`` in the header of exported timelines."""
+"""The value of ``format`` in the header of exported timelines."""
 
 
 def sniff_chrome(path: Path, head: bytes) -> int:
-    """Return 3 for a timeline that perfkit exported, else 0. The readers of the frameworks recognise these files
-    too."""
+    """Return 3 for a timeline that perfkit exported, else 0. 3 exceeds the results of the frameworks' readers, which
+    also recognise these files."""
     mark = f'"format":"{CHROME_FORMAT}"'.encode()
     return 3 if head.lstrip()[:1] == b"{" and mark in b"".join(head[:200].split()) else 0
 
@@ -37,11 +37,9 @@ def _write(module: str, name: str = "write") -> Callable[[Trace, BinaryIO, Expor
 
 EXPORTERS = (
     Exporter("chrome", "timeline for Perfetto and chrome://tracing", (".json",), _write("chrome")),
-    Exporter(
-        "folded", "stacks for flame graphs, one per line", (".folded", ".collapsed", ".txt"), _write("folded"), WEIGHTS
-    ),
+    Exporter("folded", "stacks for flame graphs", (".folded", ".collapsed", ".txt"), _write("folded"), WEIGHTS),
     Exporter("speedscope", "timeline for speedscope", (".speedscope.json", ".speedscope"), _write("speedscope")),
     Exporter("pprof", "stacks for pprof", (".pb.gz", ".pprof"), _write("pprof")),
-    Exporter("csv", "the event table as text", (".csv",), _write("tables", "write_csv")),
-    Exporter("parquet", "the event table as perfkit stores it", (".parquet",), _write("tables", "write_parquet")),
+    Exporter("csv", "the event table as CSV", (".csv",), _write("tables", "write_csv")),
+    Exporter("parquet", "the event table in perfkit's own format", (".parquet",), _write("tables", "write_parquet")),
 )

@@ -1,9 +1,9 @@
 """Chrome-trace JSON (Google's "Trace Event Format") for Perfetto, chrome://tracing and perfkit's own reader.
 
-Times are µs with three decimals since ``baseTimeNanoseconds``. ``args`` of an event holds the columns of the event
-table; ``row``, ``parent`` and ``launched_by`` are row numbers of the exported table, ``recorded`` the framework's own
-arguments. Viewers need their own thread numbers, so the header lists the lanes with the recorded ones. Arrows, memory
-curves and step marks have categories that begin with ``perfkit.``; perfkit's reader skips them.
+Times are in µs since ``baseTimeNanoseconds``, with three decimals. ``args`` of an event contains the columns of the
+event table. ``row``, ``parent`` and ``launched_by`` are row numbers of the exported table. ``recorded`` contains the
+framework's own arguments. Viewers need unique process and thread numbers; the header maps them to the recorded numbers.
+Arrows, memory curves and step marks have categories that begin with ``perfkit.``. perfkit's reader skips them.
 """
 
 from __future__ import annotations
@@ -27,10 +27,10 @@ from perfkit_core.plugins.contracts import ExportOptions
 
 VERSION: Final = 1
 OWN_CATEGORY: Final = "perfkit."
-"""Prefix of the categories of events that perfkit adds for the viewer."""
+"""Prefix of the categories of events that perfkit adds for viewers."""
 
 _BATCH: Final = 1 << 14
-"""Rows written together; bounds the memory of the writer."""
+"""Number of rows that are formatted together. It limits the memory of the writer."""
 _OF_LANE: Final = ("rank", "pid", "tid", "stream")
 _OWN_MEMBERS: Final = ("name", "category", "start_ns", "dur_ns", "device", "args", *_OF_LANE)
 _UNKNOWN: Final = np.iinfo(np.int64).min
@@ -59,7 +59,6 @@ def write(trace: Trace, file: BinaryIO, options: ExportOptions) -> str:
 
 
 def _pieces(trace: Trace, timeline: Lanes, base: int) -> Iterator[bytes]:
-    """Yield the metadata events, which name and order the viewer's rows, then batches of events in order of time."""
     names, named = [], set()
     for lane in timeline.lanes:
         place = {"ph": "M", "pid": lane.process, "tid": lane.thread}
@@ -71,9 +70,8 @@ def _pieces(trace: Trace, timeline: Lanes, base: int) -> Iterator[bytes]:
         names += [msgspec.json.encode({"name": key, **place, "args": value}) for key, value in facts.items()]
     if names:
         yield b",\n".join(names)
-    order = np.lexsort(
-        (-trace.ints("dur_ns"), ~trace.host, trace.ints("start_ns"))
-    )  # host events before the device work they launch
+    # Events are sorted by start. Host events come before the device work that they launch.
+    order = np.lexsort((-trace.ints("dur_ns"), ~trace.host, trace.ints("start_ns")))
     position = np.empty(len(order), np.int64)
     position[order] = np.arange(len(order))
     events, added = Events(trace, timeline, base), extras(trace, timeline, base, position)
@@ -84,13 +82,13 @@ def _pieces(trace: Trace, timeline: Lanes, base: int) -> Iterator[bytes]:
             some = np.arange(*np.searchsorted(extra.position, (begin, end)))
             lines.append(extra.lines(some))
             at.append(extra.position[some])
-        # The sort is stable: at one position the event itself comes first, then its extras.
+        # The sort is stable, so an event comes before the added events with the same position.
         in_order = pa.array(np.argsort(np.concatenate(at), kind="stable"))
         yield as_bytes(pa.concat_arrays(lines).take(in_order), ",\n")
 
 
 class Events:
-    """Rows of the table as events: boxes, or marks for instants."""
+    """The rows of the event table as JSON events: boxes for events with a duration, marks for instants."""
 
     def __init__(self, trace: Trace, timeline: Lanes, base: int) -> None:
         self._trace, self._lane, self._base = trace, timeline.lane, base
@@ -134,14 +132,14 @@ def _columns(text: bool) -> Iterator[schema.Column]:
 
 
 def _as_json(args: pa.Array) -> pa.Array:
-    """Return recorded arguments; those that are not JSON objects become JSON strings."""
+    """Return the recorded arguments as JSON. Texts that are not JSON objects become JSON strings."""
     texts = args.drop_null()
     try:
-        whole = b"[" + as_bytes(texts, ",") + b"]"
-        if len(msgspec.json.decode(whole, type=list[dict[str, msgspec.Raw]])) == len(texts):
+        array = b"[" + as_bytes(texts, ",") + b"]"
+        if len(msgspec.json.decode(array, type=list[dict[str, msgspec.Raw]])) == len(texts):
             return args
     except msgspec.DecodeError:
-        pass  # some text is not an object: check each
+        pass  # at least one text is not a JSON object, so each text is checked below
     values: list[str | None] = args.to_pylist()
     for at, text in enumerate(values):
         try:
@@ -153,15 +151,16 @@ def _as_json(args: pa.Array) -> pa.Array:
 
 @dataclass(frozen=True, slots=True)
 class Extra:
-    """Events of one kind for the viewer. ``position``: place in the file of the row that each belongs to (ascending);
-    ``lines``: returns the text of the events with the given indices."""
+    """Added events of one kind. ``position`` is the position in the file of the row that an added event belongs to, in
+    ascending order. ``lines`` returns the JSON of the added events with the given indices."""
 
     position: IntArray
     lines: Callable[[IntArray], pa.Array]
 
 
 def extras(trace: Trace, timeline: Lanes, base: int, position: IntArray) -> list[Extra]:
-    """Return everything to draw besides events; ``position``: place of each row in the file, shape (rows,)."""
+    """Return the events that are added for viewers. ``position`` is the position of each row in the file, shape
+    (rows,)."""
     draw = _Drawing(trace, timeline, base, position)
     work = np.flatnonzero(trace.ints("launched_by") != NO_ROW)
     node, operator = gradients(trace)
@@ -174,9 +173,9 @@ def extras(trace: Trace, timeline: Lanes, base: int, position: IntArray) -> list
 
 
 def gradients(trace: Trace) -> tuple[IntArray, IntArray]:
-    """Return the rows of backward nodes and of their forward operators. The forward operator is the innermost and last
-    one of the process with the sequence number of the backward node. Sequence numbers that several threads used are
-    left out."""
+    """Return the rows of backward nodes and the rows of their forward operators. The forward operator is the last and
+    innermost operator in the process with the same sequence number. Sequence numbers that several threads used in the
+    forward pass are left out."""
     sequence, backward = trace.ints("sequence"), trace.rows("phase", schema.BACKWARD)
     rows = np.flatnonzero(trace.host & (sequence >= 0) & trace.rows("kind", *schema.OPERATOR_KINDS))
     _, key = np.unique(
@@ -202,7 +201,7 @@ class _Drawing:
         self._thread = np.array([lane.thread for lane in timeline.lanes], np.int64)
 
     def arrows(self, name: str, tail: IntArray, tip: IntArray, number: IntArray) -> list[Extra]:
-        """Return both ends of the arrows, which share an id. Arrows back in time (clocks that disagree) are left
+        """Return the start and end events of arrows. Arrows that point back in time because of clock errors are left
         out."""
         forward = self._position[tip] > self._position[tail]
         tail, tip, number = tail[forward], tip[forward], number[forward]
@@ -212,7 +211,7 @@ class _Drawing:
                 for rows, constant in kinds]  # fmt: skip
 
     def memory(self) -> Extra:
-        """Return the allocated bytes of each device after each memory event with a total."""
+        """Return counter events with the allocated bytes of a device, one for each memory event with a total."""
         total, device = self._trace.ints("total_bytes", _UNKNOWN), self._trace.codes("device")
         rows = np.flatnonzero(self._trace.rows("kind", schema.MEMORY) & (total != _UNKNOWN))
         text = TextMember("name", Codes(device.codes, [f"memory {value}" for value in device.values]))
@@ -249,41 +248,40 @@ class _Drawing:
 
 
 def quoted(text: str) -> str:
-    """Return ``text`` as a JSON string, with quotes."""
     return msgspec.json.encode(text).decode()
 
 
 def joined(parts: Sequence[Any], separator: str = "") -> pa.Array:
-    """Join columns (arrays or constant text) row by row, without nulls."""
+    """Return the texts of several columns joined row by row. A part is an array or a constant; nulls are skipped."""
     return pc.binary_join_element_wise(*parts, separator, null_handling="skip")
 
 
 def numbers(values: IntArray, missing: BoolArray | None = None) -> pa.Array:
-    """Return decimal text, null where ``missing``."""
+    """Return numbers as text. Rows where ``missing`` is true are null."""
     return pa.array(values, mask=missing).cast(pa.string())
 
 
 def microseconds(ns: IntArray) -> pa.Array:
-    """Return non-negative ns as µs with three decimals, computed with integers to stay exact."""
+    """Return non-negative times in µs with three decimals. The result is exact, because only integers are used."""
     fraction = pc.utf8_lpad(numbers(ns % 1000), _NS_DIGITS, "0")
     return joined([numbers(ns // 1000), fraction], ".")
 
 
 def number_member(key: str, values: IntArray, missing: BoolArray | None = None) -> pa.Array:
-    """Return ``"key":123``, null where ``missing``."""
+    """Return texts such as ``"key":123``. Rows where ``missing`` is true are null."""
     text = numbers(values, missing)
     return pc.binary_join_element_wise(f"{quoted(key)}:", text, "", null_handling="emit_null")
 
 
 class TextMember:
-    """The member ``"key":"value"`` of a text column; each distinct value is escaped once."""
+    """The JSON member ``"key":"value"`` for each row of a text column. Each distinct value is escaped only once."""
 
     def __init__(self, key: str, column: Codes) -> None:
         self._codes = column.codes
         self._members = pa.array([f"{quoted(key)}:{quoted(value)}" for value in column.values], pa.string())
 
     def take(self, rows: IntArray) -> pa.Array:
-        """Return the members of these rows, null where the column is null."""
+        """Return the members of the given rows. Rows without a value are null."""
         codes = self._codes[rows]
         return self._members.take(pa.array(codes, mask=codes < 0))
 
@@ -295,6 +293,6 @@ def objects(members: Sequence[pa.Array]) -> pa.Array:
 def as_bytes(lines: pa.Array, separator: str) -> bytes:
     if not len(lines):
         return b""
-    whole = pa.ListArray.from_arrays(pa.array([0, len(lines)], pa.int32()), lines)
-    text: bytes = pc.binary_join(whole, separator).cast(pa.binary())[0].as_py()
+    single_list = pa.ListArray.from_arrays(pa.array([0, len(lines)], pa.int32()), lines)
+    text: bytes = pc.binary_join(single_list, separator).cast(pa.binary())[0].as_py()
     return text

@@ -1,6 +1,7 @@
-"""Reader of timelines written by ``perfkit export --to chrome``.
+"""Reader of timelines that ``perfkit export --to chrome`` wrote.
 
-Restores every row as exported; nothing is recomputed. Events that the exporter added for viewers are skipped.
+The reader restores every row of the exported table and computes nothing anew. It skips the events that the exporter
+added for viewers.
 """
 
 from __future__ import annotations
@@ -32,9 +33,7 @@ _ARGUMENTS: Final = tuple(
 )
 
 
-class _Own(msgspec.Struct):
-    """The member ``perfkit`` of the header."""
-
+class _Header(msgspec.Struct):
     version: int
     meta: TraceMeta
     quality: tuple[StoredFinding, ...]
@@ -42,19 +41,20 @@ class _Own(msgspec.Struct):
 
 
 def read(path: Path, partial: bool = False) -> Trace:
-    """Return the exported trace; ``meta.source`` is the file. Raises SourceError."""
+    """Return the exported trace, with the path of the file as ``meta.source``. Raises SourceError."""
     file, rows = ChromeFile(path, partial), _Rows(partial)
     for batch in file.batches():
         rows.add(batch)
     try:
-        own = msgspec.convert(file.header.get("perfkit"), _Own)
+        header = msgspec.convert(file.header.get("perfkit"), _Header)
     except msgspec.ValidationError as error:
         raise SourceError(f"{file.path}: damaged perfkit header ({error})", "export the run again") from None
-    if own.version > VERSION:
-        raise SourceError(f"{file.path}: written by a newer perfkit", "upgrade perfkit: pip install -U perfkit")
-    events = rows.table(own.lanes, integer(file.header.get("baseTimeNanoseconds")) or 0)
-    meta = msgspec.structs.replace(own.meta, source=str(path), format=CHROME_FORMAT)
-    trace = Trace(events, meta, tuple(one.finding() for one in own.quality)).with_findings(*strays(file))
+    if header.version > VERSION:
+        problem = f"{file.path}: written by a newer version of perfkit"
+        raise SourceError(problem, "upgrade perfkit: pip install -U perfkit")
+    events = rows.table(header.lanes, integer(file.header.get("baseTimeNanoseconds")) or 0)
+    meta = msgspec.structs.replace(header.meta, source=str(path), format=CHROME_FORMAT)
+    trace = Trace(events, meta, tuple(stored.finding() for stored in header.quality)).with_findings(*strays(file))
     if rows.mistimed:
         trace = trace.with_findings(mistimed(rows.mistimed))
     if file.truncated_at is None and not file.skipped:
@@ -65,8 +65,8 @@ def read(path: Path, partial: bool = False) -> Trace:
 
 
 class _Rows:
-    """Columns of the events. ``mistimed``: number of events with an invalid start or duration; with ``partial`` they
-    are left out, otherwise they raise SourceError."""
+    """The columns of the events that were read. ``mistimed`` is the number of events with an invalid start or duration.
+    They are left out if ``partial`` is set; otherwise they raise SourceError."""
 
     def __init__(self, partial: bool) -> None:
         self.mistimed = 0
@@ -105,7 +105,7 @@ class _Rows:
         self._place.append(np.stack([_integers([e.pid for e in kept]), _integers([e.tid for e in kept])], axis=1))
 
     def table(self, lanes: list[Lane], base_ns: int) -> pa.Table:
-        """Return the event table in its exported order."""
+        """Return the event table in the order of the exported table."""
         if not self._batches:
             return schema.SCHEMA.empty_table()
         events = pa.Table.from_batches(self._batches).unify_dictionaries().combine_chunks()
@@ -115,21 +115,21 @@ class _Rows:
         check_fits(base_ns + time for time in span_ns(events["start_ns"].to_numpy(), events["dur_ns"].to_numpy()))
         columns = {name: events[name] for name in events.column_names}
         columns["start_ns"] = pa.array(events["start_ns"].to_numpy() + base_ns)
-        for name in _REFERENCES:  # from exported row numbers to rows of this file; -1: not in the file
+        for name in _REFERENCES:  # exported row numbers become rows of this table, -1 if the row is not in the file
             wanted = events[name].fill_null(NO_ROW).to_numpy()
             at = np.minimum(np.searchsorted(row, wanted), len(row) - 1)
             columns[name] = pa.array(np.where((row[at] == wanted) & (wanted >= 0), at, NO_ROW))
-        # The lane gives the place of an event, except for a device that the event names itself.
+        # The rank, process, thread, stream and device of an event come from its lane, unless the event names a device.
         number = {(lane.process, lane.thread): index for index, lane in enumerate(lanes)}
         distinct, code = np.unique(np.concatenate(self._place)[order], axis=0, return_inverse=True)
         of_distinct = np.array([number.get((p, t), -1) for p, t in distinct.tolist()], np.int64)
-        lane = of_distinct[code.reshape(-1)]
-        indices = pa.array(lane, mask=lane < 0)
+        index = of_distinct[code.reshape(-1)]
+        indices = pa.array(index, mask=index < 0)
         for name in _OF_LANE:
-            columns[name] = pa.array([getattr(one, name) for one in lanes], pa.int64()).take(indices)
-        device = pa.array([one.device for one in lanes], pa.string()).take(indices)
-        own = events["device"].cast(pa.string()).combine_chunks()
-        columns["device"] = pa.compute.coalesce(own, device).dictionary_encode()
+            columns[name] = pa.array([getattr(lane, name) for lane in lanes], pa.int64()).take(indices)
+        device = pa.array([lane.device for lane in lanes], pa.string()).take(indices)
+        named = events["device"].cast(pa.string()).combine_chunks()
+        columns["device"] = pa.compute.coalesce(named, device).dictionary_encode()
         arrays = [columns[column.name].cast(column.type) for column in schema.COLUMNS]
         return pa.Table.from_arrays(arrays, schema=schema.SCHEMA)
 
@@ -140,5 +140,4 @@ def _text(values: list[Any]) -> pa.Array:
 
 
 def _integers(values: list[Any]) -> IntArray:
-    found = (integer(value) for value in values)
-    return np.array([NO_ROW if value is None else value for value in found], np.int64)
+    return np.array([NO_ROW if number is None else number for number in map(integer, values)], np.int64)

@@ -1,4 +1,4 @@
-"""Export of a Trace to a file: choice of the format, restriction to steps, atomic writing."""
+"""Export of a trace to a file: choice of the format, selection of steps, and atomic writing."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ from perfkit_core.views.steps.activity import covered_ns
 
 _GZIP: Final = ".gz"
 _GZIP_LEVEL: Final = 2
-"""The default of isal, whose levels are 0 to 3."""
+"""The default level of isal, which has the levels 0 to 3."""
 
 
 def export(
@@ -40,12 +40,13 @@ def export(
     steps: Sequence[int] | None = None,
     align: bool = False,
 ) -> str:
-    """Write a Trace to ``path`` in the format ``to`` (None: by the suffix of ``path``).
+    """Write a trace to a file. Return a text on what the file lacks, or "".
 
-    ``path`` may be the address of a store (``s3://…``); a suffix ``.gz`` compresses. ``weight``: the weight of stacks,
-    for formats with stacks. ``steps``: step numbers (None: everything), kept with the device work that runs during
-    them. ``align``: put ranks that share collectives on one clock. Return what the file lacks, "" if nothing. Raises
-    UsageError for unknown formats, weights and steps, and if the file cannot be written.
+    ``path`` is a local path or the address of a store (``s3://…``). The suffix ``.gz`` compresses the file. ``to`` is
+    the format; None selects the format by the suffix of ``path``. ``weight`` is the weight of stacks: "cpu", "device",
+    "calls" or "bytes". ``steps`` are the step numbers to export, together with the device work that runs during these
+    steps; None exports all events. ``align`` aligns the clocks of ranks with common collectives. Raises UsageError for
+    unknown formats, weights and steps, and if the file cannot be written.
     """
     target = as_path(path)
     chosen, options = choose(to, target), ExportOptions(weight)
@@ -60,7 +61,8 @@ def export(
 
 
 def choose(name: str | None, path: Path | None = None) -> Exporter:
-    """Return the exporter with this name, or with the longest matching suffix of ``path``. Raises UsageError."""
+    """Return the exporter ``name``. If ``name`` is None, return the exporter with the longest suffix that matches
+    ``path``. Raises UsageError."""
     known = get_plugins().exporters()
     if name is not None:
         if name not in known:
@@ -70,7 +72,7 @@ def choose(name: str | None, path: Path | None = None) -> Exporter:
     fits = [(len(end), one) for one in known.values() for end in one.suffixes if text.endswith((end, end + _GZIP))]
     if not fits:
         ends = ", ".join(f"{one.suffixes[0]} ({one.name})" for one in known.values())
-        raise UsageError(f"{path}: the name does not give the format", f"use --to, or one of {ends}")
+        raise UsageError(f"{path}: the file name does not determine a format", f"use --to, or a suffix: {ends}")
     return max(fits, key=lambda fit: fit[0])[1]
 
 
@@ -78,13 +80,13 @@ def check(exporter: Exporter, options: ExportOptions) -> None:
     """Raise UsageError if the exporter does not support the options."""
     if options.weight is not None and options.weight not in exporter.weights:
         known = ", ".join(exporter.weights)
-        hint = f"known: {known}" if known else "leave --weight out"
-        raise UsageError(f"{exporter.name} has no weight {options.weight!r}", hint)
+        hint = f"known: {known}" if known else "omit --weight"
+        raise UsageError(f"the format {exporter.name} has no weight {options.weight!r}", hint)
 
 
 @contextlib.contextmanager
 def writing(path: Path) -> Iterator[BinaryIO]:
-    """Open a file that appears only when it is complete. Raises UsageError if it cannot be written."""
+    """Open a file for atomic writing: the file appears only when it is complete. Raises UsageError."""
     try:
         with replacing(path) as place, place.open("wb") as file:
             yield file
@@ -96,9 +98,8 @@ def writing(path: Path) -> Iterator[BinaryIO]:
 
 @contextlib.contextmanager
 def _compressed(exporter: Exporter, path: Path, file: BinaryIO) -> Iterator[BinaryIO]:
-    """Open ``file``, or a gzip stream into it for a name with ``.gz`` unless the format compresses itself."""
     name = path.name.lower()
-    if not name.endswith(_GZIP) or name.endswith(exporter.suffixes):
+    if not name.endswith(_GZIP) or name.endswith(exporter.suffixes):  # .pb.gz is compressed by its exporter
         yield file
         return
     with igzip.IGzipFile(fileobj=file, mode="wb", compresslevel=_GZIP_LEVEL, mtime=0) as stream:
@@ -109,8 +110,9 @@ def _compressed(exporter: Exporter, path: Path, file: BinaryIO) -> Iterator[Bina
 
 
 def only_steps(trace: Trace, steps: tuple[int, ...] | None) -> Trace:
-    """Return the events of these steps (None: all events) and other device work that runs during them. That work loses
-    its launch, which is in another step. Raises UsageError for a step that was not recorded."""
+    """Return the events of the given steps (None for all events), and the device work of other steps that runs during
+    the given steps. Such device work has no launch, step, phase or module in the result. Raises UsageError for a step
+    that was not recorded."""
     if steps is None:
         return trace
     chosen, rank = in_steps(trace, ViewRequest(steps=steps)), trace.ints("rank")
@@ -122,11 +124,11 @@ def only_steps(trace: Trace, steps: tuple[int, ...] | None) -> Trace:
         others[mine] = covered_ns(window, trace.ints("start_ns")[mine], trace.end_ns[mine]) > 0
     if not others.any():
         return only_rows(trace, chosen)
-    inherited = ("step", "phase", "module")  # device work has these from its launch
+    inherited = ("step", "phase", "module")  # device work inherits these columns from its launch
     changed = {name: pc.if_else(pa.array(~others), trace.column(name), None) for name in inherited}
     text = message(
-        "{count} pieces of device work that run in these steps were not launched in them: they are exported without "
-        "launch, operator, step or phase",
+        "{count} kernels, memcpys and memsets run in these steps but were launched outside these steps: they are "
+        "exported without launch, operator, step and phase",
         count=int(others.sum()),
     )
     kept = only_rows(trace.with_columns(**changed), chosen | others)
@@ -134,13 +136,13 @@ def only_steps(trace: Trace, steps: tuple[int, ...] | None) -> Trace:
 
 
 def only_rows(trace: Trace, keep: arrays.BoolArray) -> Trace:
-    """Return the rows where ``keep`` is true. An event whose parent is dropped gets its nearest kept ancestor as
-    parent."""
+    """Return the rows where ``keep`` is true. If the parent of an event is dropped, the nearest kept ancestor becomes
+    the parent."""
     parent, launched_by = trace.ints("parent"), trace.ints("launched_by")
     nearest = nesting.nearest_on_path(parent, keep)
     above = np.where(parent == arrays.NO_ROW, arrays.NO_ROW, nearest[parent])
     rows = np.flatnonzero(keep)
-    number = np.full(len(trace) + 1, arrays.NO_ROW, np.int64)  # one item more, for row -1
+    number = np.full(len(trace) + 1, arrays.NO_ROW, np.int64)  # the additional last item is for row -1
     number[rows] = np.arange(len(rows))
     events = trace.events.take(pa.array(rows))
     for name, values in (("parent", number[above[rows]]), ("launched_by", number[launched_by[rows]])):

@@ -1,7 +1,7 @@
-"""Folded stacks for flame graph tools and speedscope: one line ``thread;outer;inner weight`` per distinct stack.
+"""Folded stacks for flame graph tools and speedscope. Each distinct stack is a line ``thread;outer;inner weight``.
 
-Weights exclude nested stacks; stacks of weight 0 are left out. The format has no escapes, so a ``;`` in a name is
-written as ``:``, a line break as a space.
+The weight of a stack excludes deeper stacks. Stacks of weight 0 are left out. The format has no escapes, so a ``;`` in
+a name becomes ``:``, and a line break becomes a space.
 """
 
 from __future__ import annotations
@@ -24,7 +24,8 @@ _UNSAFE: Final = str.maketrans({";": ":", "\n": " ", "\r": " "})
 
 
 def write(trace: Trace, file: BinaryIO, options: ExportOptions) -> str:
-    """Write the stacks with ``options.weight`` (ns, bytes or calls). Return why there are none, else ""."""
+    """Write the stacks with the weight ``options.weight`` in ns, bytes or calls. Return the reason if there are no
+    stacks, or a note if device time replaces host time."""
     weight = options.weight or default(trace)
     tree, labels = call_paths(trace)
     lines = _lines(tree, labels, tree.own(weigh(trace, weight)))
@@ -34,14 +35,13 @@ def write(trace: Trace, file: BinaryIO, options: ExportOptions) -> str:
         empty = False
     if empty:
         return LACKING[weight]
-    return "" if options.weight or weight == CPU else f"{LACKING[CPU]}: these weigh device time"
+    return "" if options.weight or weight == CPU else f"{LACKING[CPU]}: the weights are device time"
 
 
 def _lines(tree: Tree, labels: list[tuple[str, ...]], weights: IntArray) -> Iterator[str]:
-    """Yield a line for each node with a weight, subtree by subtree."""
     texts = [";".join(frame.translate(_UNSAFE) for frame in label) for label in labels]
     parent, label, weight = tree.parent, tree.key.tolist(), weights.tolist()
-    # Last child of each node and previous sibling: children pushed in this order are popped in file order.
+    # ``child_of`` is the first child of each node, and ``next_of`` the next sibling of each node.
     children = np.flatnonzero(parent >= 0)
     order = children[np.argsort(parent[children], kind="stable")]
     same = parent[order][1:] == parent[order][:-1]

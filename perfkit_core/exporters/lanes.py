@@ -1,8 +1,8 @@
-"""Lanes: the rows of a timeline, with the process and row of each event and their names.
+"""Lanes: the rows of a timeline in a viewer.
 
-Each thread has a row (on request two, for Python and C++), each stream one, and ranges that only label device work one
-of their own. Events that overlap without nesting are spread over several rows, as viewers draw a row as a stack of
-boxes and would cut or drop them.
+Each thread and each stream has a row. On request, a thread has two rows, for Python and for C++. Ranges that label
+device work have separate rows. Events that overlap without nesting are distributed over several rows, because viewers
+draw a row as a stack of boxes and would truncate or drop such events.
 """
 
 from __future__ import annotations
@@ -18,21 +18,21 @@ from perfkit_core.model.trace import Trace
 from perfkit_core.runtime.compile import compiled
 
 THREAD, PYTHON, CPP, STREAM, LABELS = range(5)
-"""Groups of rows: a thread, its Python and C++ parts, a stream, and labels of device work."""
+"""Groups of rows: a thread, the Python part and the C++ part of a thread, a stream, and labels of device work."""
 
 _SUFFIX: Final = {THREAD: "", PYTHON: " (Python)", CPP: " (C++)", STREAM: "", LABELS: " (annotations)"}
 
 PYTHON_KINDS: Final = (schema.STEP, schema.DATALOADER, schema.FORWARD, schema.BACKWARD, schema.OPTIMIZER, schema.PYTHON,
                        schema.ANNOTATION)  # fmt: skip
-"""Kinds that user code and Python frames make; the rest of a thread is C++."""
+"""Kinds of events of the Python part of a thread. All other kinds belong to the C++ part."""
 
 INSTANT_KINDS: Final = (schema.MEMORY, schema.COUNTER)
-"""Kinds that are points in time if they have no duration; they share a row with the events around them."""
+"""Kinds whose events are instants if their duration is 0. Instants share a row with the events around them."""
 
 
 class Lane(msgspec.Struct, frozen=True):
-    """One row of the timeline: the place where its events ran, and its name in the viewer. ``process`` and ``thread``
-    are the viewer's numbers, unique over all ranks; ``pid`` and ``tid`` the system's."""
+    """One row of the timeline. ``process`` and ``thread`` are numbers for the viewer and unique over all ranks. ``pid``
+    and ``tid`` are the numbers of the operating system."""
 
     process: int
     thread: int
@@ -50,21 +50,21 @@ class Lane(msgspec.Struct, frozen=True):
 
 
 class Lanes(msgspec.Struct, frozen=True):
-    """All lanes of a trace. ``lane``: index of each event into ``lanes``, shape (rows,)."""
+    """All lanes of a trace. ``lane`` is the index of each event into ``lanes``, shape (rows,)."""
 
     lane: IntArray
     lanes: list[Lane]
 
 
 def lanes(trace: Trace, apart: bool, spread: bool = True) -> Lanes:
-    """Return the rows of all events of a trace. ``apart``: separate rows for Python and C++ of a thread; ``spread``:
-    further rows for events that overlap without nesting."""
+    """Return the lanes of a trace. ``apart`` separates the Python part and the C++ part of a thread. ``spread`` adds
+    rows for events that overlap without nesting."""
     label = trace.rows("kind", *PYTHON_KINDS)
-    thread = trace.host | (trace.ints("tid", NO_ROW) != NO_ROW)  # includes memory events of a device
+    thread = trace.host | (trace.ints("tid", NO_ROW) != NO_ROW)  # memory events of a device have a thread, too
     host = np.where(label, PYTHON, CPP) if apart else np.full(len(trace), THREAD)
     group = np.where(thread, host, np.where(label, LABELS, STREAM)).astype(np.int64)
 
-    # A number for each rank, process, thread, device, stream and group, ascending in that order.
+    # ``place`` numbers the distinct combinations of the columns below, sorted by the columns in this order.
     names = trace.codes("device")
     rank_in_name = np.argsort(np.argsort(np.array(names.values, dtype=object))).astype(np.int64)
     device = np.where(thread, -1, names.lookup(rank_in_name, -1))
@@ -74,7 +74,7 @@ def lanes(trace: Trace, apart: bool, spread: bool = True) -> Lanes:
         values, code = np.unique(column, return_inverse=True)
         place, first = _numbered(place * max(len(values), 1) + code)
 
-    level = np.zeros(len(trace), np.int64)  # 0: nests in the first row of its place, 1: needs a second one, …
+    level = np.zeros(len(trace), np.int64)  # number of the row within the place; 0 is the first row
     if spread:
         spans = np.flatnonzero(~instants(trace))
         start, end = trace.ints("start_ns")[spans], trace.end_ns[spans]
@@ -85,7 +85,7 @@ def lanes(trace: Trace, apart: bool, spread: bool = True) -> Lanes:
 
 
 def _numbered(key: IntArray) -> tuple[IntArray, IntArray]:
-    """Return the index of each key among the sorted distinct keys, and an example row of each distinct key."""
+    """Return the index of each key among the sorted distinct keys, and the first row with each distinct key."""
     _, first, number = np.unique(key, return_index=True, return_inverse=True)
     return number.astype(np.int64), first.astype(np.int64)
 
@@ -94,8 +94,8 @@ def _numbered(key: IntArray) -> tuple[IntArray, IntArray]:
 def _first_that_nests(place, start, end):  # type: ignore[no-untyped-def]
     count = len(place)
     level = np.zeros(count, np.int64)
-    below = np.full(count, -1, np.int64)  # the event under each in its row
-    top = np.full(max(count, 1), -1, np.int64)  # the innermost open event of each row
+    below = np.full(count, -1, np.int64)  # the enclosing event in the same row
+    top = np.full(max(count, 1), -1, np.int64)  # the innermost event of each row that has not ended
     used = 0
     for i in range(count):
         if i and place[i] != place[i - 1]:
@@ -116,12 +116,12 @@ def _first_that_nests(place, start, end):  # type: ignore[no-untyped-def]
 
 
 def described(trace: Trace, rows: IntArray, group: IntArray, level: IntArray) -> list[Lane]:
-    """Return the lanes of these example rows; ``group`` and ``level`` (number of the row within its place) are per
-    event."""
+    """Return a lane for each of ``rows``, the first events of the lanes. ``group`` is the group of each event of the
+    trace. ``level`` is the number of each lane within its place."""
     several, thread_names = len(trace.meta.ranks) > 1, trace.meta.thread_names
     products = {device.id: device.name for device in trace.meta.devices}
     processes: dict[Any, int] = {}
-    found = []
+    result = []
     for thread, (row, nth) in enumerate(zip(rows.tolist(), level.tolist(), strict=True), start=1):
         rank, pid, tid, stream = (trace.events[name][row].as_py() for name in ("rank", "pid", "tid", "stream"))
         device = trace.events["device"][row].as_py()
@@ -141,8 +141,8 @@ def described(trace: Trace, rows: IntArray, group: IntArray, level: IntArray) ->
             process_name = f"{device} {products[device]}" if products.get(device) else device
         if several:
             process_name = f"rank {rank}: {process_name}"
-        found.append(Lane(process, thread, process_name, name, rank, pid, tid, schema.CPU if host else device, stream))
-    return found
+        result.append(Lane(process, thread, process_name, name, rank, pid, tid, schema.CPU if host else device, stream))
+    return result
 
 
 def instants(trace: Trace) -> BoolArray:

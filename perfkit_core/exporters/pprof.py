@@ -1,8 +1,9 @@
-"""Gzipped pprof profile: distinct stacks with calls, host time, device time and allocated bytes.
+"""Gzipped pprof profiles: distinct stacks with calls, host time, device time and allocated bytes.
 
-pprof adds up functions of equal name and system name in any file, so the system name contains the file. The thread (and
-the rank, if several) is a label of the sample: ``-tagroot=thread`` turns it into a frame. The messages are declared at
-run time, with the field numbers of proto/profile.proto of github.com/google/pprof (package perftools.profiles).
+pprof merges functions with equal names and system names even if they are in different files, so the system name
+contains the file. The thread, with the rank if there are several, is a label of the sample. ``-tagroot=thread`` turns
+the label into a frame. The messages are declared at run time, with the field numbers of proto/profile.proto in
+github.com/google/pprof (package perftools.profiles).
 """
 
 from __future__ import annotations
@@ -41,7 +42,7 @@ _FIELDS: Final[dict[str, dict[str, tuple[int, int | str]]]] = {
         "duration_nanos": (10, _INT64), "comment*": (13, _INT64), "default_sample_type": (14, _INT64),
     },
 }  # fmt: skip
-"""Message → field, with ``*`` a repeated one → its number, and its type or the name of its message."""
+"""Message → field → (number, type or name of the message). A field name that ends with ``*`` is a repeated field."""
 
 
 @functools.cache
@@ -50,7 +51,7 @@ def profile_class() -> Any:
     try:
         from google.protobuf import descriptor_pb2, descriptor_pool, message_factory
     except ImportError:
-        raise UsageError("pprof files need protobuf", 'pip install "perfkit[pprof]"') from None
+        raise UsageError("the format pprof requires protobuf", 'run pip install "perfkit[pprof]"') from None
     file = descriptor_pb2.FileDescriptorProto(name="perfkit/profile.proto", package=_PACKAGE, syntax="proto3")
     for message, fields in _FIELDS.items():
         declared = file.message_type.add(name=message)
@@ -68,12 +69,13 @@ def profile_class() -> Any:
 
 SAMPLE_TYPES: Final = ((CALLS, "calls", "count"), (BYTES, "allocated", "bytes"), (DEVICE, "device", "nanoseconds"),
                        (CPU, "host_self", "nanoseconds"))  # fmt: skip
-"""Weight, name and unit of the values of a sample, in their order."""
+"""(weight, name, unit) of each value of a sample."""
 
 
 def write(trace: Trace, file: BinaryIO, options: ExportOptions) -> str:
-    """Write the stacks. Return why there are none, else "". Raises UsageError if protobuf is not installed."""
-    # A frame recorded as an event has the line on which its function begins.
+    """Write the stacks. Return a text if there are no stacks, else "". Raises UsageError if protobuf is not
+    installed."""
+    # The line of a Python event is the first line of its function; other frames have the line of the call.
     names = trace.codes("name")
     begins = {names.values[code] for code in np.unique(names.codes[trace.rows("kind", PYTHON)]).tolist()}
     builder = _Builder(profile_class()(), begins)
@@ -87,8 +89,8 @@ def write(trace: Trace, file: BinaryIO, options: ExportOptions) -> str:
 
 
 class _Builder:
-    """Builder of a Profile message; texts, functions and locations are stored once. ``begins``: frames whose line is
-    the first line of their function."""
+    """Builder of a Profile message. Each distinct text, function and location is stored once. ``begins`` are the frames
+    whose line is the first line of the function."""
 
     def __init__(self, profile: Any, begins: set[str]) -> None:
         self.profile = profile
@@ -109,7 +111,7 @@ class _Builder:
         self.profile.comment.append(self._text(f"{trace.meta.framework}: {trace.meta.source}"))
 
     def samples(self, tree: Tree, paths: list[tuple[str, ...]], values: list[list[int]]) -> int:
-        """Write a sample for each stack with a weight; return their number."""
+        """Add a sample for each stack with a nonzero value. Return the number of samples."""
         labels = [[self._location(frame(text)) for text in label[::-1]] for label in paths]
         parent, label = tree.parent.tolist(), tree.key.tolist()
         for node, value in enumerate(values):
@@ -118,9 +120,8 @@ class _Builder:
                 while parent[node] >= 0:
                     sample.location_id.extend(labels[label[node]])
                     node = parent[node]
-                inside = labels[label[node]][
-                    :-1
-                ]  # without the thread, unless no frame would remain: pprof drops such samples
+                # The thread is left out, unless no frame would remain, because pprof drops samples without frames.
+                inside = labels[label[node]][:-1]
                 sample.location_id.extend(inside if inside or sample.location_id else labels[label[node]])
                 sample.label.add(key=self._text("thread"), str=self._text(paths[label[node]][0]))
         return len(self.profile.sample)

@@ -1,6 +1,7 @@
-"""Speedscope timelines: one ``evented`` profile per thread and stream (file-format-schema.json), in ns.
+"""Speedscope timelines, with one ``evented`` profile per thread and stream (see ``SCHEMA``).
 
-Times count from the first event of the trace, so timelines are aligned and all values are exact integers.
+Times are in ns since the first event of the trace, so that all profiles have the same time axis and all times are exact
+integers.
 """
 
 from __future__ import annotations
@@ -37,7 +38,7 @@ def write(trace: Trace, file: BinaryIO, options: ExportOptions) -> str:
     lane = timeline.lane[spans]
     used, counts = np.unique(lane, return_counts=True)
     shown = [timeline.lanes[index] for index in used]
-    if shown:  # the thread with the most events is shown first, or the stream where there are no threads
+    if shown:  # speedscope opens the thread with the most events, or a stream if there are no threads
         head["activeProfileIndex"] = max(range(len(shown)), key=lambda at: (shown[at].host, counts[at]))
     file.write(msgspec.json.encode(head)[:-1] + b',"profiles":[')
     for nth, index in enumerate(used):
@@ -68,7 +69,8 @@ def _events(trace: Trace, rows: IntArray, base: int) -> Iterator[bytes]:
 
 @compiled
 def _open_and_close(start, end):  # type: ignore[no-untyped-def]
-    """Return time, kind (0 opens, 1 closes) and row of each event. Rows nest and are sorted, outermost first."""
+    """Return the time, type (0 opens, 1 closes) and row of each speedscope event. The rows must nest and must be sorted
+    by start, with the outermost row first."""
     count = len(start)
     at, closes, which = np.empty(2 * count, np.int64), np.empty(2 * count, np.int8), np.empty(2 * count, np.int64)
     stack = np.empty(count, np.int64)

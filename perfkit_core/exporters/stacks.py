@@ -1,8 +1,8 @@
-"""Distinct stacks of a trace as a tree, and their weights: host time, device time, calls or bytes.
+"""The distinct stacks of a trace as a tree, with their weights: host time, device time, calls or bytes.
 
-A stack begins at the thread and contains the host events around an event, Python frames included. A stack recorded in
-the column ``stack`` precedes it, once. Device work lies below the host event that owns it, memory events in the event
-around them. All steps share one name.
+A stack begins with the thread and contains the host events that enclose an event, including Python frames. A recorded
+Python stack (column ``stack``) is inserted once, after the thread. Device work is below the host event that launched
+it. Memory events belong to the enclosing host event. All steps have the same name.
 """
 
 from __future__ import annotations
@@ -26,14 +26,14 @@ STEP: Final = "step"
 
 
 def call_paths(trace: Trace) -> tuple[trees.Tree, list[tuple[str, ...]]]:
-    """Return the tree of the stacks of all host events, device work and memory events, and the labels that its keys
-    index: the frames of a node, outermost first. The first frame of a root is the thread."""
+    """Return the tree of the stacks of all host events, device work and memory events, and the labels of its keys. A
+    label is the frames of a node, with the outermost frame first. The first frame of a root is the thread."""
     work, memory = trace.rows("kind", *schema.DEVICE_WORK), trace.rows("kind", schema.MEMORY)
     nested = trace.ints("self_ns") >= 0
     above = np.where(work, owners(trace), trace.ints("parent"))
     label, labels = _labels(trace, above == arrays.NO_ROW)
-    within = memory & (above != arrays.NO_ROW)  # a memory event is not a frame: it belongs to its parent
-    # Merge device work last, so that it follows its owner even if the clocks of host and device disagree.
+    within = memory & (above != arrays.NO_ROW)  # a memory event is not a frame; it belongs to its parent
+    # Device work is merged last, so that it follows its owner even if the host and device clocks differ.
     order = np.argsort(work, kind="stable")
     position = np.full(len(order) + 1, arrays.NO_ROW, np.int64)
     position[order] = np.arange(len(order))
@@ -44,17 +44,18 @@ def call_paths(trace: Trace) -> tuple[trees.Tree, list[tuple[str, ...]]]:
 
 
 def _labels(trace: Trace, top: arrays.BoolArray) -> tuple[arrays.IntArray, list[tuple[str, ...]]]:
-    """Return the label of each event: thread (if ``top``), recorded stack, name."""
+    """Return the index of each event's label, and the labels. A label is the thread (if ``top`` is true), the recorded
+    stack and the name of the event."""
     names, stacks, parent = trace.codes("name"), trace.codes("stack"), trace.ints("parent")
     spelled = [*((value,) for value in names.values), (STEP,), ()]
     name = np.where(trace.rows("kind", schema.STEP), len(names.values), names.codes)
     name = np.where(trace.rows("kind", schema.MEMORY), len(names.values) + 1, name).astype(np.int64)
-    # Use only the outermost recorded stack, and none within recorded Python frames.
+    # Only the outermost recorded stack is used, and only outside recorded Python frames.
     has_stack = stacks.codes >= 0
     nearest = nesting.nearest_on_path(parent, has_stack | trace.rows("kind", schema.PYTHON))
     begins = has_stack & (np.where(parent == arrays.NO_ROW, arrays.NO_ROW, nearest[parent]) == arrays.NO_ROW)
     stack = np.where(begins, stacks.codes, -1).astype(np.int64) + 1
-    # The root of an event is its thread, or NO_LAUNCH.
+    # The root of a stack is a thread, or NO_LAUNCH for device work.
     timeline = lanes(trace, apart=False, spread=False)
     threads = [lane.name if lane.host else NO_LAUNCH for lane in timeline.lanes]
     if len(trace.meta.ranks) > 1:
@@ -80,7 +81,7 @@ _PATTERNS: Final = (
 
 
 class Frame(NamedTuple):
-    """Function, file and line (None if unknown); ``text`` is the recorded frame."""
+    """A stack frame. ``text`` is the recorded text, and ``name`` the function. Unknown files and lines are None."""
 
     text: str
     name: str
@@ -89,7 +90,8 @@ class Frame(NamedTuple):
 
 
 def frame(text: str) -> Frame:
-    """Return the frame of a text: ``train.py(12): step`` → step, train.py, 12; any other text is the name."""
+    """Return the parsed frame: ``train.py(12): step`` has the name step, the file train.py and the line 12. If no
+    pattern matches, the name is the entire text."""
     for pattern in _PATTERNS:
         match = pattern.fullmatch(text)
         if match:
@@ -100,20 +102,20 @@ def frame(text: str) -> Frame:
 LACKING: Final = {
     CPU: "no host events were recorded, so no stack has host time",
     DEVICE: "no device work was recorded, so no stack has device time",
-    CALLS: "no events that nest were recorded",
-    BYTES: "no memory events were recorded, so no stack has bytes: record with profile_memory",
+    CALLS: "no host events or device work were recorded, so no stack has calls",
+    BYTES: "no memory events were recorded, so no stack has bytes; set profile_memory when recording",
 }
-"""Reason why a weight is 0 everywhere."""
+"""Weight → reason why the weight of all stacks is 0."""
 
 
 def default(trace: Trace) -> str:
-    """Return the default weight: host time, or device time for a trace with device time only."""
+    """Return the default weight: device time if the trace has device time but no host time, else host time."""
     return CPU if weigh(trace, CPU).any() or not weigh(trace, DEVICE).any() else DEVICE
 
 
 def weigh(trace: Trace, weight: str) -> arrays.IntArray:
-    """Return the weight of each event, shape (rows,): self time of host events or duration of device work (ns), 1 per
-    call, or allocated bytes (without the allocator's own reserve)."""
+    """Return the weight of each event, shape (rows,). The weight is the self time of host events (ns), the duration of
+    device work (ns), 1 per call, or the allocated bytes (without memory that the allocator reserves)."""
     if weight == CPU:
         return trace.ints("self_ns", 0)
     work = trace.rows("kind", *schema.DEVICE_WORK)
@@ -122,6 +124,6 @@ def weigh(trace: Trace, weight: str) -> arrays.IntArray:
     if weight == CALLS:
         nested = trace.ints("self_ns") >= 0
         return np.where(work | nested, 1, 0).astype(np.int64)
-    found, allocated = memory_events(trace), np.zeros(len(trace), np.int64)
-    allocated[found.row] = np.maximum(counted_bytes(found), 0)
+    memory, allocated = memory_events(trace), np.zeros(len(trace), np.int64)
+    allocated[memory.row] = np.maximum(counted_bytes(memory), 0)
     return allocated

@@ -1,4 +1,4 @@
-"""The event table as CSV for spreadsheets, and as perfkit's own Parquet."""
+"""The event table as CSV for spreadsheets, and as Parquet in perfkit's own format."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _ROWS: Final = 1 << 15
 
 
 def write_csv(trace: Trace, file: BinaryIO, options: ExportOptions) -> str:
-    """Write one row per event with the columns of the schema; text is quoted, unknown values are empty."""
+    """Write one row per event with the columns of the schema. Texts are quoted. Unknown values are empty."""
     types = [f.type.value_type if pa.types.is_dictionary(f.type) else f.type for f in trace.events.schema]
     fields = zip(trace.events.schema, types, strict=True)
     plain = pa.schema([pa.field(field.name, type_, field.nullable) for field, type_ in fields])
@@ -26,6 +26,6 @@ def write_csv(trace: Trace, file: BinaryIO, options: ExportOptions) -> str:
 
 
 def write_parquet(trace: Trace, file: BinaryIO, options: ExportOptions) -> str:
-    """Write the format of the files of a run folder."""
+    """Write a Parquet file in the format of run folders."""
     write_table(trace, file)
     return "" if len(trace) else "no events were recorded"

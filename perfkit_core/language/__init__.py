@@ -1,7 +1,9 @@
-"""Texts for people: messages that are formatted when they are shown, and their translations. Texts are written in
-English where they are used. ``message`` and ``plural`` build a message to keep; ``say`` returns a sentence in the
-current language; ``mark`` marks a constant for translation. Ids of views, columns and rules, and errors of the command
-line, stay English."""
+"""Texts for people and their translations.
+
+Texts are written in English where they are used. ``message`` and ``plural`` return a message that is formatted when it
+is shown. ``say`` returns a sentence in the current language. ``mark`` marks a constant for translation. Ids of views,
+columns and rules, and errors of the command line, are not translated.
+"""
 
 from __future__ import annotations
 

@@ -1,13 +1,13 @@
-"""Messages, which become sentences of the current language when they are shown, and the catalogues of translations.
+"""Messages and their translations.
 
-A ``Message`` is an English template with the values of its placeholders. It can be stored, pickled, compared and
-hashed::
+A ``Message`` is an English template with the values of its placeholders. It becomes a sentence in the current language
+when it is shown. It can be stored, pickled, compared and hashed::
 
     message("The host waits {wait:ns} of the {step:ns} step", wait=2_000_000, step=10_000_000)
 
-Format specs are ``ns`` (duration), ``bytes`` (size), ``ratio`` (per cent), each also with a sign as in ``+ns``,
-``count``, ``list`` (``a, b, c``), ``and`` (``a, b and c``), ``parts`` (``a; b``), ``plain`` or none (unchanged), and
-those of ``format``. Values may be messages, which are translated too.
+The format specs are ``ns`` (duration), ``bytes`` (size) and ``ratio`` (percentage), also with a sign as in ``+ns``;
+``count``; ``list`` (``a, b, c``), ``and`` (``a, b and c``) and ``parts`` (``a; b``); ``plain`` or none (unchanged); and
+the specs of the built-in ``format``. A value may be a message, which is translated, too.
 """
 
 from __future__ import annotations
@@ -45,15 +45,15 @@ _FOLDER: Final = Path(__file__).parent
 LANGUAGES: Final = ("en", *sorted({file.stem for kind in ("*.mo", "*.po") for file in _FOLDER.glob(kind)}))
 _SAID_BY_SCRIPT: Final = re.compile(r'\bpage\.say\(("(?:[^"\\]|\\.)*")')
 
-# Global to the process, not a context variable: worker threads make tables and texts too.
+# The language is global to the process instead of a context variable, because worker threads create texts, too.
 _name, _catalogue = "en", gettext.NullTranslations()
 
 
 def translate(text: str, plural: str | None = None, count: int = 1) -> str:
-    """Return the template in the current language, or in English without a translation."""
+    """Return the template in the current language, or in English if there is no translation."""
     if plural is not None:
         return _catalogue.ngettext(text, plural, count)
-    return _catalogue.gettext(text) if text else ""  # the entry of "" is the header of the catalogue
+    return _catalogue.gettext(text) if text else ""  # gettext("") returns the header of the catalogue
 
 
 def language() -> str:
@@ -62,7 +62,8 @@ def language() -> str:
 
 @contextmanager
 def speaking(name: str) -> Iterator[None]:
-    """Use a language of ``LANGUAGES`` within the block. The language is global, so blocks must not run in parallel."""
+    """Use a language of ``LANGUAGES`` within the block. Blocks must not run in parallel, because the language is
+    global."""
     global _name, _catalogue
     before = _name, _catalogue
     _name, _catalogue = name, gettext.NullTranslations() if name == "en" else read(name)
@@ -79,7 +80,7 @@ def texts_of(script: str) -> Mapping[str, str]:
 
 @functools.cache
 def read(language: str) -> gettext.GNUTranslations:
-    """Return the catalogue of a language. Raises UsageError if it is not built."""
+    """Return the catalogue of a language. Raises UsageError if the catalogue is not compiled and Babel is missing."""
     compiled, source = _FOLDER / f"{language}.mo", _FOLDER / f"{language}.po"
     if compiled.exists() and not (source.exists() and source.stat().st_mtime > compiled.stat().st_mtime):
         with compiled.open("rb") as file:
@@ -88,12 +89,13 @@ def read(language: str) -> gettext.GNUTranslations:
 
 
 def _compiled(source: Path) -> bytes:
-    """Compile a catalogue in memory, for a checkout with sources that are not or no longer compiled."""
+    """Return the compiled form of a catalogue, for a source checkout without an up-to-date ``.mo`` file."""
     try:
         from babel.messages.mofile import write_mo
         from babel.messages.pofile import read_po
     except ImportError:
-        raise UsageError(f"the translations {source.stem} are not built", "pip install Babel, or perfkit") from None
+        problem = f"the translations of {source.stem} are not compiled"
+        raise UsageError(problem, "install Babel (pip install Babel), or reinstall perfkit") from None
     compiled = BytesIO()
     with source.open("rb") as file:
         write_mo(compiled, read_po(file, locale=source.stem, charset="utf-8"))
@@ -103,8 +105,8 @@ def _compiled(source: Path) -> bytes:
 
 @dataclass(frozen=True, slots=True)
 class Message:
-    """A sentence before it is formatted. ``template`` is the key of its translations. If ``plural`` is set, the count
-    ``values["n"]`` selects between the two."""
+    """A sentence that is not formatted yet. ``template`` is the key of the translations. If ``plural`` is set, the
+    count ``values["n"]`` selects the template or the plural."""
 
     template: str
     values: dict[str, Value] = field(default_factory=dict)
@@ -114,7 +116,6 @@ class Message:
         return render(self)
 
     def __hash__(self) -> int:
-        # Names only, as a dict is unhashable.
         return hash((self.template, frozenset(self.values)))
 
     def __bool__(self) -> bool:
@@ -122,7 +123,7 @@ class Message:
 
 
 class Sentence(str):
-    """A sentence in a table cell: an English ``str`` for programs, with its message for people."""
+    """A sentence in a table cell: an English ``str`` for programs that carries its message for people."""
 
     __slots__ = ("message",)
     message: Message
@@ -137,21 +138,22 @@ class Sentence(str):
 
 
 Text: TypeAlias = Message | str
-"""A text for people; a ``str`` is shown unchanged (a name, a text of a plugin, a finding of an old run)."""
+"""A text for people. A ``str`` is shown unchanged, such as a name, a text of a plugin or a finding of an old run."""
 
 
 def message(template: str, /, **values: Any) -> Message:
-    """Return a message. Without ``values`` the template may contain braces."""
+    """Return a message. Braces in the template are literal if there are no ``values``."""
     return Message(template, {name: _value(value) for name, value in values.items()})
 
 
 def plural(one: str, many: str, n: int, /, **values: Any) -> Message:
-    """Return a message of the template ``one`` or ``many``, by the count ``n``, which both may show as ``{n}``."""
+    """Return a message that uses the template ``one`` or ``many``, depending on the count ``n``. Both templates may
+    contain ``{n}``."""
     return Message(one, {"n": int(n)} | {name: _value(value) for name, value in values.items()}, many)
 
 
 def mark(template: str) -> str:
-    """Return ``template``, marked for translation. For constants that are passed to ``message`` or ``say`` later."""
+    """Return ``template`` unchanged. The call marks a constant for translation that is passed to ``message`` later."""
     return template
 
 
@@ -160,24 +162,23 @@ def say(template: str, /, **values: Any) -> str:
 
 
 def render(text: Text | None) -> str:
-    """Return the sentence of a message in the current language; ``str`` unchanged, None as ""."""
+    """Return the sentence of a message in the current language. A ``str`` is returned unchanged, None as ""."""
     return _rendered(_CURRENT, text)
 
 
 def english(text: Text | None) -> str:
-    """Return the sentence of a message in English, for files that machines read."""
+    """Return the sentence of a message in English, for files that programs read."""
     return _rendered(_ENGLISH, text)
 
 
 def _value(value: Any) -> Value:
-    """Return a value in the standard types, whichever library it comes from."""
     if value is None or isinstance(value, Message) or type(value) in (bool, int, float, str):
         return value  # type: ignore[no-any-return]
     if isinstance(value, Sentence):
         return value.message
     if isinstance(value, str):
         return str(value)
-    if hasattr(value, "item"):  # a number of numpy
+    if hasattr(value, "item"):  # a numpy number
         return _value(value.item())
     if isinstance(value, Iterable):
         return tuple(_value(one) for one in value)  # type: ignore[misc]
@@ -225,25 +226,25 @@ _ENGLISH: Final = _Formatter(_untranslated)
 SIDES: Final = ("base", "other")
 WORDS: Final = (
     *SIDES,
-    # kinds and places of events that the schema does not list
+    # Kinds and places of events that the schema does not list.
     "unlaunched", "host", "device",
-    # parts of a step
+    # Parts of a step.
     "device_compute", "compute", "exposed_communication", "exposed_copy", "input_wait", "launch_and_host", "framework",
     "idle", "interval", "forward_backward", "tail", "overlap",
     "total time", "computation", "framework overhead", "calls into the device's runtime",
-    # of advice and comparisons
+    # Words of advice and comparisons.
     "high", "medium", "low", "none", "replay", "prior", "microbenchmark", "predicted", "verified", "refuted",
     "abstained", "median", "mean", "minimum", "maximum", "slower", "faster", "slower, perhaps noise",
     "faster, perhaps noise", "no difference beyond noise", "too few steps to tell", "base only", "other only", "both",
     "passed", "failed", "within noise", "cannot tell",
     "category", "event", "family", "family_phase", "layer", "operator_shape", "unmatched",
-    # rows without a name
+    # Rows without a name.
     "(median less mean of the middle steps)", "(nothing recorded)", "(no phase)", "(no layer)", "(no family)",
     "(no launch recorded)", "(launched outside operators)", "(no operator)", "(no module)",
     "(allocated before the recording)", "(not explained by the events)", "(in a step, outside operators)",
     "(outside host events)",
 )  # fmt: skip
-"""Values of columns that are words of perfkit, besides those of the schema."""
+"""Values of columns that are translated, in addition to the kinds and phases of the schema."""
 
 
 class _HasWords(Protocol):
@@ -252,7 +253,8 @@ class _HasWords(Protocol):
 
 
 def worded(value: str, column: _HasWords | None = None) -> str:
-    """Return a cell, translated if it is a word of perfkit (``Column.words``) or a placeholder in parentheses."""
+    """Return the text of a cell. It is translated if the column has fixed words (``Column.words``), or if the text is
+    in parentheses."""
     if isinstance(value, Sentence):
         return render(value.message)
     words = column.words if column else False

@@ -1,10 +1,10 @@
 """Formatting and parsing of durations, sizes, rates, shares and counts for people. Machine formats keep base units.
 
-- In a sentence each number has its own unit and three significant digits: ``82.0 µs``, ``1.69 s``, ``64.0 MiB``; whole
-  counts and percentages have no decimals: ``1,240``, ``5%``.
-- A column of a table has one unit and one number of decimals, so that its numbers align: see :class:`ColumnFormat`.
-- Numbers too small for the last decimal read ``<0.01%``, never 0.
-- Sizes are binary (1 KiB is 1024 bytes). Operations and data-sheet peaks are decimal (1 GB/s is 10⁹ bytes a second).
+- In a sentence, each number has a suitable unit and three significant digits: ``82.0 µs``, ``1.69 s``, ``64.0 MiB``.
+  Integer counts and percentages have no decimals: ``1,240``, ``5%``.
+- A column of a table has one unit and one number of decimals, so that its numbers align (:class:`ColumnFormat`).
+- A number that is too small for the last decimal is shown as ``<0.01%``, never as 0.
+- Sizes are binary (1 KiB is 1024 bytes). FLOPs and the peak rates of devices are decimal (1 GB/s is 10⁹ bytes/s).
 """
 
 from __future__ import annotations
@@ -24,18 +24,18 @@ DIGITS: Final = 3
 DECIMALS: Final = 3
 _SMALL: Final = 0.1
 _LARGE: Final = 10_000.0
-"""Limits of the numbers of a column in a suitable unit."""
+"""A unit suits a column if its median is at least ``_SMALL`` and its maximum is below ``_LARGE``."""
 _LOST: Final = 0.01
-"""A column with a smaller median shows at most one digit."""
+"""A column gets a smaller unit than its group if its median is below this value and its maximum is below 1."""
 _PLAIN_DECIMALS: Final = 6
-"""Most decimals of a number without a unit."""
+"""Maximum number of decimals of a number without a unit."""
 
 Values = Sequence[Any]
 
 
 class Unit(NamedTuple):
-    """A unit: its name, size in the base unit of its family, and most decimals (0 for the base units ns, B and FLOP,
-    which are recorded as integers)."""
+    """A unit. ``size`` is in the base unit of the family. ``decimals`` is the maximum number of decimals; it is 0 for
+    ns, B and FLOP, because these quantities are recorded as integers."""
 
     name: str
     size: float
@@ -43,8 +43,8 @@ class Unit(NamedTuple):
 
 
 class Family(NamedTuple):
-    """Units of one quantity, ascending. ``suffix`` ends the names of columns in the base unit; ``bare`` is the heading
-    of a column named by the suffix alone."""
+    """The units of one quantity in ascending order. Names of columns in the base unit end with ``suffix``. ``bare`` is
+    the heading of a column whose name is only the suffix."""
 
     suffix: str
     units: tuple[Unit, ...]
@@ -62,7 +62,7 @@ PEAKS: Final = (
     Family("tflop_per_s", (Unit("TFLOP/s", 1.0, 1),), "Operations"),
     Family("gb_per_s", (Unit("GB/s", 1.0, 1),), "Bandwidth"),
 )
-"""Decimal, as in data sheets of devices."""
+"""Peak rates in the decimal units of data sheets."""
 FAMILIES: Final = (RATES, SHARES, SIZES, TIMES, OPERATIONS, *PEAKS)
 TIME_UNITS: Final[dict[str, Unit]] = dict(zip(("ns", "us", "ms", "s"), TIMES.units, strict=True))
 
@@ -74,7 +74,7 @@ _ALIASES: Final[Mapping[str, Mapping[str, float]]] = {
     RATES.suffix: {f"{name}/s": size for name, size in _DECIMAL_SIZES.items()},
     OPERATIONS.suffix: _THOUSANDS,
 }
-"""Accepted spellings besides the names of the units."""
+"""Additional spellings that the parser accepts."""
 _EXAMPLES: Final = {
     TIMES.suffix: ("a duration", "20 ms"),
     SIZES.suffix: ("a size", "64 MiB"),
@@ -88,26 +88,22 @@ _QUANTITY: Final = re.compile(r"(?P<number>[+-]?(?:\d[\d_,]*\.?\d*|\.\d+)(?:[eE]
 
 
 def family(column: str) -> Family | None:
-    """Return the family of a column by the suffix of its name, None for plain numbers and text."""
+    """Return the family of a column, which the suffix of its name gives, or None for plain numbers and text."""
     return next((known for known in FAMILIES if column == known.suffix or column.endswith(f"_{known.suffix}")), None)
 
 
-# One number in a sentence
-
-
 def format_count(count: float) -> str:
-    """Return a count: integers in full (``1,240``), averages with three digits (``2.5``, ``0.333``)."""
+    """Return a count as text. Integers have all digits (``1,240``), averages have three (``2.5``, ``0.333``)."""
     if not math.isfinite(count):
         return str(count)
     if float(count).is_integer():
         return _fixed(count, 0)
-    text = _fixed(count, min(_decimals(count), _PLAIN_DECIMALS))
-    return _without_zeros(text)
+    return _without_zeros(_fixed(count, min(_decimals(count), _PLAIN_DECIMALS)))
 
 
 def format_quantity(value: float, family: Family, signed: bool = False) -> str:
-    """Return a number in a suitable unit of its family, with three significant digits: ``12.3 ms``, ``64.0 MiB``,
-    ``5%``, ``<0.01%``. ``signed`` adds a plus to positive values."""
+    """Return a number with three significant digits and a suitable unit of its family: ``12.3 ms``, ``64.0 MiB``,
+    ``5%``, ``<0.01%``. With ``signed``, positive values have a plus sign."""
     unit = unit_of(value, family)
     return f"{'+' if signed and value > 0 else ''}{with_unit(format_in(value, unit), unit)}"
 
@@ -118,7 +114,7 @@ format_ratio: Final = partial(format_quantity, family=SHARES)
 
 
 def format_in(value: float, unit: Unit | None) -> str:
-    """Return a number in a unit with three significant digits, without the unit's name."""
+    """Return a number in a unit with three significant digits. The text does not contain the unit's name."""
     if unit is None:
         return format_count(value)
     if not math.isfinite(value):
@@ -130,13 +126,13 @@ def format_in(value: float, unit: Unit | None) -> str:
 
 
 def format_range(low: float, high: float, family: Family) -> str:
-    """Return a range in the unit of its larger end, ``0.1–2 ms``, or one number if both read the same. Trailing zeros
-    are dropped, as the ends are estimates."""
+    """Return a range in the unit of its larger end (``0.1–2 ms``), or a single number if both ends have the same text.
+    Trailing zeros are dropped, because the ends are estimates."""
     unit = unit_of(max(abs(low), abs(high)), family)
     ends = [format_in(end, unit) for end in (low, high)]
     if ends[0] == ends[1]:
         return with_unit(ends[0], unit)
-    dash = " … " if min(low, high) < 0 else "–"  # not two dashes in a row
+    dash = " … " if min(low, high) < 0 else "–"  # a dash before a minus sign would be confusing
     return with_unit(dash.join(map(_without_zeros, ends)), unit)
 
 
@@ -145,27 +141,23 @@ def with_unit(number: str, unit: Unit | None) -> str:
 
 
 def unit_of(value: float, family: Family) -> Unit:
-    """Return the largest unit in which a number, rounded for display, is at least 1."""
+    """Return the largest unit in which a number is at least 1 after rounding for display."""
     unit = family.units[0]
     for larger in family.units[1:]:
-        # 999.5 µs would be shown as 1,000 µs, and 1,023.5 KiB as 1,024 KiB.
+        # 999.5 µs and 1,023.5 KiB get the larger unit, because they would be rounded to 1,000 µs and 1,024 KiB.
         if math.isfinite(value) and abs(value) >= larger.size - unit.size / 2:
             unit = larger
     return unit
 
 
-# Many numbers in a column
-
-
 @dataclass(frozen=True, slots=True)
 class ColumnFormat:
-    """Unit (None: plain numbers) and decimals of a column, the same for all its numbers, so that they align and add
-    up."""
+    """The format of all numbers of a column. ``unit`` is None for plain numbers. ``separated`` adds separators of
+    thousands; ids such as stream numbers have none."""
 
     unit: Unit | None
     decimals: int
     separated: bool = True
-    """Whether to separate thousands; not in ids (of a stream, of a line)."""
 
     def text(self, value: float) -> str:
         if not math.isfinite(value):
@@ -177,8 +169,8 @@ class ColumnFormat:
 def column_format(
     column: Iterable[Any], unit: Unit | None, most: int = DECIMALS, separated: bool = True
 ) -> ColumnFormat:
-    """Return the format of a column in a unit: at least three digits for three quarters of its numbers, with at most
-    ``most`` decimals. Integers without a unit have none."""
+    """Return the format of a column in a unit. Three quarters of the numbers have at least three digits, unless this
+    needs more than ``most`` decimals. Integers without a unit have no decimals."""
     sizes = sorted(magnitudes(column))
     if not sizes or (unit is None and all(size.is_integer() for size in sizes)):
         return ColumnFormat(unit, 0, separated)
@@ -189,9 +181,12 @@ def column_format(
 
 
 def column_units(groups: Sequence[Sequence[Values]], family: Family) -> list[list[Unit]]:
-    """Return a unit for each column of a table. A group holds columns that are compared (total, mean, minimum; base,
-    other, difference); all are of one family. All groups share a unit if their numbers suit it. A column whose numbers
-    would be lost in the unit of its group (all below 1, most without two digits) has its own."""
+    """Return a unit for each column of a table.
+
+    All columns are of one family. A group contains columns that readers compare, such as base, other and difference;
+    they have one unit. Different groups share a unit if the unit suits their numbers. A column gets another unit than
+    its group if its numbers would be too small (see ``_LOST``).
+    """
     middles = [middle for group in groups if (middle := _middle(group))]
     shared = _largest_within(statistics.median(middles or [0.0]), family)
     units = []
@@ -209,8 +204,8 @@ def column_units(groups: Sequence[Sequence[Values]], family: Family) -> list[lis
 
 
 def group_unit(group: Iterable[Values], family: Family) -> Unit:
-    """Return one unit for columns that are compared: that of the largest median, or a larger one if a number would
-    reach tens of thousands."""
+    """Return one unit for columns that readers compare: the unit of the largest median, or a larger unit if a number
+    would reach ``_LARGE``."""
     group = list(group)
     unit, largest = _largest_within(_middle(group), family), _largest(group)
     larger = family.units[family.units.index(unit) :]
@@ -218,7 +213,7 @@ def group_unit(group: Iterable[Values], family: Family) -> Unit:
 
 
 def magnitudes(column: Iterable[Any]) -> list[float]:
-    """Return the absolute values of the finite numbers of a column, without zeros."""
+    """Return the absolute values of the finite nonzero numbers of a column."""
     sizes = (abs(float(value)) for value in column if is_number(value))
     return [size for size in sizes if size and math.isfinite(size)]
 
@@ -228,7 +223,6 @@ def is_number(value: Any) -> bool:
 
 
 def _middle(group: Iterable[Values]) -> float:
-    """Return the largest of the columns' median magnitudes, 0 without magnitudes."""
     return max((statistics.median(sizes) for sizes in map(magnitudes, group) if sizes), default=0.0)
 
 
@@ -240,17 +234,14 @@ def _largest_within(size: float, family: Family) -> Unit:
     return next((unit for unit in reversed(family.units) if size >= unit.size), family.units[0])
 
 
-# Parsing of numbers
-
-
 def parse_quantity(text: str, family: Family | None, needs_unit: bool = False) -> float:
-    """Return a number such as ``20 ms``, ``5%`` or ``1.5 M`` in the base unit of its family (None: a plain number).
-    ``K``, ``M``, ``G`` and ``T`` are thousands of the base unit. A number without a unit is in the base unit unless
-    ``needs_unit`` is set. Raises UsageError."""
+    """Return the value of a text such as ``20 ms``, ``5%`` or ``1.5 M`` in the base unit of a family. None as family
+    means a plain number. ``K``, ``M``, ``G`` and ``T`` multiply the base unit by powers of 1000. A number without a
+    unit is in the base unit, or an error if ``needs_unit`` is set. Raises UsageError."""
     match, sizes = _QUANTITY.fullmatch(text.strip()), writable_units(family) | _THOUSANDS
     if match is None or not (match["unit"] in sizes or (not match["unit"] and not needs_unit)):
         what, example = _EXAMPLES[family.suffix if family else ""]
-        raise UsageError(f"{text!r} is not {what}", f"write it as in {example}; units: {', '.join(sizes)}")
+        raise UsageError(f"{text!r} is not {what}", f"example: {example}; units: {', '.join(sizes)}")
     return float(match["number"].replace(",", "").replace("_", "")) * sizes.get(match["unit"], 1.0)
 
 
@@ -260,11 +251,8 @@ def writable_units(family: Family | None) -> dict[str, float]:
     return {unit.name: unit.size for unit in family.units} | dict(_ALIASES.get(family.suffix, {}))
 
 
-# Digits
-
-
 def _fixed(scaled: float, decimals: int) -> str:
-    """Return a number with ``decimals`` decimals, ``<0.01`` if it rounds to 0."""
+    """Return a number with ``decimals`` decimals, or a text such as ``<0.01`` if the number rounds to 0."""
     text = f"{scaled:,.{decimals}f}"
     if not scaled:
         return "0"
@@ -275,7 +263,7 @@ def _fixed(scaled: float, decimals: int) -> str:
 
 
 def _decimals(scaled: float) -> int:
-    """Return the decimals of three significant digits, after rounding to them: 9.996 is 10.0."""
+    """Return the number of decimals that three significant digits need after rounding: 9.996 becomes 10.0."""
     return max(0, DIGITS - 1 - int(f"{scaled:.{DIGITS - 1}e}".partition("e")[2]))
 
 

@@ -1,4 +1,4 @@
-"""Renderers: one format a file, each a function ``render(report) -> str``. A renderer computes no numbers."""
+"""Renderers. Each module has a function ``render(report) -> str`` for one format. Renderers compute no numbers."""
 
 from __future__ import annotations
 

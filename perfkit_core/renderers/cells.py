@@ -1,6 +1,6 @@
-"""Cells of tables as text for people and as plain Python values, and how long names are cut.
+"""Cells of tables as text for people and as plain Python values, and the shortening of long names.
 
-Plain values are exact: integers stay integers, also in columns that pandas turned into floats because of nulls.
+Plain values are exact: integers are integers even if pandas stores the column as floats because of missing values.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ MISSING: Final = "-"
 
 
 def text(value: Any, column: Column | None = None) -> str:
-    """Return the text of a cell that is no number. The fixed words of a column are translated, names are not."""
+    """Return the text of a cell that is not a number. Fixed words of a column are translated; names are not."""
     if value is None:
         return MISSING
     if isinstance(value, bool):
@@ -29,26 +29,22 @@ def text(value: Any, column: Column | None = None) -> str:
 
 
 def visible(text: Text) -> str:
-    """Return the text, a message as its sentence, with control, bidirectional and line-separating characters escaped.
-
-    Otherwise a name in a trace could control a terminal or a page.
-    """
+    """Return the text with control, bidirectional and line-separating characters escaped. Otherwise a name in a trace
+    could control a terminal or a page."""
     shown = render(text)
-    return (
-        shown
-        if shown.isprintable()
-        else "".join(c if c.isprintable() else c.encode("unicode_escape").decode("ascii") for c in shown)
-    )
+    if shown.isprintable():
+        return shown
+    return "".join(c if c.isprintable() else c.encode("unicode_escape").decode("ascii") for c in shown)
 
 
 def records(table: pd.DataFrame) -> tuple[list[str], list[tuple[Any, ...]]]:
-    """Return column names, and rows of None, bool, int, float, str, list and dict."""
+    """Return the column names and the rows of a table. The values are None, bool, int, float, str, list or dict."""
     converted = [cells(str(name), table[name]) for name in table.columns]
     return [str(name) for name in table.columns], list(zip(*converted, strict=True))
 
 
 def cells(name: str, values: pd.Series) -> list[Any]:
-    """Return one column. Counts (``*_ns``, ``*bytes``) that pandas turned into floats are integers again."""
+    """Return the values of a column. Integral floats in columns of times, sizes and calls are returned as integers."""
     result = [plain(value) for value in values.to_list()]
     counted = name.endswith(("_ns", "bytes", "bytes_per_s")) or name == "calls"
     if counted and all(value is None or (isinstance(value, float) and value.is_integer()) for value in result):
@@ -57,7 +53,7 @@ def cells(name: str, values: pd.Series) -> list[Any]:
 
 
 def plain(value: Any) -> Any:
-    """Return a value of pandas or numpy as a JSON type. NA, NaN, NaT and infinities are None."""
+    """Return a pandas or numpy value as a JSON type. NA, NaN, NaT and infinities become None."""
     if value is None or isinstance(value, (str, bool, int)):
         return value
     if isinstance(value, Message):
@@ -76,7 +72,7 @@ def plain(value: Any) -> Any:
 
 
 _SHORT: Final = 6
-"""Lists of at most this many characters are kept: ``<float>``, ``module.py(1510)``."""
+"""Maximum length of a text in brackets that is always kept, such as ``<float>`` or ``module.py(1510)``."""
 _BRACKET: Final = re.compile(r"(?<!-)[<>]|[()]")
 _PAIRS: Final = {"<": ">", "(": ")"}
 _AROUND: Final = (
@@ -85,14 +81,17 @@ _AROUND: Final = (
     (re.compile(r"^void "), ""),
     (re.compile(r"^(?:[^<>()]|\(…\)|<…>)*::(?=[^:])"), "…::"),
 )
-"""Text around the name of a function, the least informative first: arguments, return type, namespaces."""
+"""Texts around the name of a function, in the order in which they are removed: arguments, template arguments, return
+type, namespaces."""
 
 
 def cut(text: str, length: int) -> str:
-    """Return ``text`` in at most ``length`` characters; an indent is kept, and leaves at least half of them.
+    """Return ``text`` shortened to ``length`` characters. The indent is kept, and the name has at least half of the
+    characters.
 
-    What ``<`` ``>`` and ``(`` ``)`` enclose is replaced by …, the innermost first. Its beginning is kept if there is
-    room, because kernels of one template differ in it. Then the text around the function's name goes, then its middle.
+    First, text in angle brackets and parentheses is replaced by …, beginning with the innermost brackets. The beginning
+    of this text is kept if there is room, because kernels of one template differ there. Next, the text around the
+    function's name is removed, and finally the middle of the name.
     """
     if len(text) <= length:
         return text
@@ -117,7 +116,8 @@ def _cut(name: str, length: int) -> str:
 
 
 def _emptied(name: str, lists: list[tuple[int, int]], length: int) -> str:
-    """Replace the contents of the lists by …, but keep what ``length`` allows of the first ones."""
+    """Replace the text in brackets by …, but keep as much of the first texts as ``length`` allows. ``lists`` holds
+    (start, end) of each text."""
     long = sorted((start, end) for start, end in lists if end - start > _SHORT)
     room = length - len(name) + sum(end - start - 1 for start, end in long)
     parts, done = [], 0
@@ -130,13 +130,13 @@ def _emptied(name: str, lists: list[tuple[int, int]], length: int) -> str:
 
 
 def _lists(name: str) -> Iterator[tuple[int, int, int]]:
-    """Yield (depth, start, end) of the text in each pair of brackets; the outermost have depth 1."""
+    """Yield (depth, start, end) of the text in each pair of brackets. The outermost brackets have depth 1."""
     opened: list[tuple[str, int]] = []
-    for found in _BRACKET.finditer(name):
-        if found[0] in _PAIRS:
-            opened.append((found[0], found.end()))
+    for bracket in _BRACKET.finditer(name):
+        if bracket[0] in _PAIRS:
+            opened.append((bracket[0], bracket.end()))
         else:
-            while opened and found[0] == ")" and opened[-1][0] == "<":
-                opened.pop()  # a comparison, not a list
-            if opened and _PAIRS[opened[-1][0]] == found[0]:
-                yield len(opened), opened.pop()[1], found.start()
+            while opened and bracket[0] == ")" and opened[-1][0] == "<":
+                opened.pop()  # this "<" is a comparison operator, not a bracket
+            if opened and _PAIRS[opened[-1][0]] == bracket[0]:
+                yield len(opened), opened.pop()[1], bracket.start()

@@ -1,4 +1,4 @@
-"""CSV: one section with ids as column names and raw numbers; unknown values are empty."""
+"""CSV: the table of one section, with column ids as names and raw numbers. Unknown values are empty."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ from perfkit_core.report.model import Report
 
 
 def render(report: Report) -> str:
-    """Return the table of the only section. Raises UsageError if there are several."""
+    """Return the only table of a report as CSV. Raises UsageError if the report has several tables or none."""
     tables = [section for section in report.sections if not section.only_text]
     if len(tables) != 1:
         names = ", ".join(section.name for section in tables) or "none"
-        raise UsageError(f"CSV holds one table, not {len(tables)} ({names})", "choose one with --view")
+        raise UsageError(f"CSV can contain only one table, not {len(tables)} ({names})", "choose a table with --view")
     names_of_columns, rows = records(tables[0].table)
     out = io.StringIO()
     writer = csv.writer(out, lineterminator="\n")

@@ -1,7 +1,8 @@
-"""JSON, a contract that scripts rely on.
+"""JSON for scripts. The format is stable.
 
-``{"source": path or [paths], "quality": [{"code", "message"}], "views": {name: [{column: value}]}}``, and ``data`` of
-the report, which may replace them. Integers are ns and bytes, null is unknown; NaN and Infinity never occur.
+The document is ``{"source": path or [paths], "quality": [{"code", "message"}], "views": {name: [{column: value}]}}``.
+The ``data`` of the report is added and may replace these keys. Times are integer ns, sizes are integer bytes, and
+unknown values are null. NaN and Infinity do not occur.
 """
 
 from __future__ import annotations
@@ -34,6 +35,6 @@ def render(report: Report) -> str:
 def document(content: Mapping[str, Any]) -> str:
     """Return plain data as indented JSON with a final newline."""
     text = json.dumps(plain(content), ensure_ascii=False, allow_nan=False)
-    # surrogates (undecodable bytes of a path) have no UTF-8: as \udcxx they are JSON again
+    # Undecodable bytes of a path are surrogates. UTF-8 cannot encode them, but JSON allows the escape \udcxx.
     encoded = text.encode("utf-8", "backslashreplace")
     return msgspec.json.format(encoded, indent=2).decode("utf-8") + "\n"

@@ -1,4 +1,4 @@
-"""GitHub Markdown, for issues and pull requests. Names are shown whole, as code where Markdown would interpret them."""
+"""GitHub Markdown for issues and pull requests. Names are not shortened. Names with special characters are code."""
 
 from __future__ import annotations
 
@@ -57,13 +57,13 @@ def _section(section: Section) -> Iterator[str]:
 
 
 def cell(text: str) -> str:
-    """Return a name for a table: unchanged if Markdown does not interpret it, else as code."""
+    """Return a name for a table cell: as code if Markdown would interpret some of its characters, else unchanged."""
     return text if _HARMLESS.fullmatch(text) else code(text)
 
 
 def code(text: str) -> str:
-    """Return a code span of any text; pipes are escaped, which tables need even there."""
-    text = visible(text).replace("\\|", "\\ |")  # a backslash before a pipe would undo its escape
+    """Return a code span with any text. Pipes are escaped, because table cells need this even in code spans."""
+    text = visible(text).replace("\\|", "\\ |")  # a backslash before a pipe would cancel the escape of the pipe
     longest = max((len(run) for run in re.findall("`+", text)), default=0)
     fence = "`" * (longest + 1)
     pad = " " if text.startswith("`") or text.endswith("`") else ""
@@ -71,7 +71,7 @@ def code(text: str) -> str:
 
 
 def block(text: str) -> str:
-    """Return a code block with a fence longer than any in the text."""
+    """Return a code block. Its fence is longer than any fence in the text."""
     fence = "`" * max(3, max((len(run) + 1 for run in re.findall("`+", text)), default=0))
     return "\n".join((fence, *map(visible, text.splitlines()), fence))
 

@@ -1,4 +1,4 @@
-"""Texts that all formats for people share: rows left out, columns without values, facts and findings of sources."""
+"""Texts that the formats for people have in common: left-out rows, columns without values, and facts and findings."""
 
 from __future__ import annotations
 
@@ -14,21 +14,21 @@ from perfkit_core.renderers import cells, table_columns
 from perfkit_core.report.model import Report, Section, Source
 
 _UNSAID: Final = ("rank", "error")
-"""Columns that are empty in most tables; their absence is not reported."""
+"""Columns that are empty in most tables. They are not listed as columns without values."""
 
 
 def known(section: Section) -> pd.DataFrame:
-    """Return all rows, and the columns that have values in the profile."""
+    """Return the table of a section without the columns for which the profile has no data."""
     return section.table.drop(columns=list(section.unknown or ()), errors="ignore")
 
 
 def shown(section: Section) -> pd.DataFrame:
-    """Return the rows that are shown first."""
+    """Return the first rows of ``known(section)``, up to the limit of the section."""
     return known(section) if section.limit is None else known(section).head(section.limit)
 
 
 def more(section: Section, hint: str = "") -> str:
-    """Say how many rows ``shown`` leaves out, "" if none; ``hint`` tells how to see them."""
+    """Return a text with the number of rows that ``shown`` leaves out, followed by ``hint``; "" if there are none."""
     left = len(section.table) - len(shown(section))
     if not left:
         return ""
@@ -36,44 +36,46 @@ def more(section: Section, hint: str = "") -> str:
 
 
 def unknown(section: Section, rows: pd.DataFrame) -> Iterator[str]:
-    """Yield sentences on the columns without values: those that were not recorded, and those empty in ``rows``."""
+    """Yield sentences that list the columns that were not recorded, and the other columns without values in
+    ``rows``."""
     names = [str(name) for name in section.table.columns] if len(rows) else []
     empty = [name for name in names if name not in rows.columns or rows[name].isna().all()]
     others = [section.column(name) for name in names if name not in empty]
     unrecorded: list[Column] = []
     absent: list[Column] = []
     for name in (name for name in empty if name not in _UNSAID):
-        # of a section that was not cut, the table itself tells what was recorded
+        # If the section does not list the unrecorded columns, they are the columns without values in all rows.
         never = section.table[name].isna().all() if section.unknown is None else name in section.unknown
         (unrecorded if never else absent).append(section.column(name))
     if unrecorded:
         yield say("Not recorded: {columns}", columns=say(", ").join(table_columns.without_units(unrecorded, others)))
     if absent:
-        yield say("None in these rows: {columns}", columns=say(", ").join(table_columns.without_units(absent, others)))
+        names_of_absent = say(", ").join(table_columns.without_units(absent, others))
+        yield say("No values in these rows: {columns}", columns=names_of_absent)
 
 
 def reason(section: Section) -> str:
-    """Return the reason why a section has no rows, as a sentence."""
+    """Return the reason why a section has no rows, as a sentence with a capital letter and a full stop."""
     text = render(section.empty) or say("nothing to show")
     begun = text[:1].upper() + text[1:]
     return begun if text.endswith((".", "。")) else say("{sentence}.", sentence=begun)
 
 
 def source_line(report: Report, source: Source) -> str:
-    """Return the facts of a source, without their names, after its label if the report has several sources."""
+    """Return the facts of a source in one line, after its label if the report has several sources."""
     label = "" if len(report.sources) == 1 else cells.visible(source.label)
     facts = " · ".join(cells.visible(value) for value in source.facts.values())
     return ": ".join(part for part in (label, facts) if part)
 
 
 BESIDE: Final = 3
-"""At most so many sources have a column each; more have a row each."""
+"""Maximum number of sources that are shown as columns. More sources are shown as rows."""
 _SOURCE: Final = mark("Source")
 
 
 @dataclass(frozen=True, slots=True)
 class Fact:
-    """One fact of all sources. ``same``: it has the same value for all."""
+    """A fact with the value of each source. ``same`` is set if all values are equal."""
 
     name: str
     values: tuple[str, ...]
@@ -81,7 +83,7 @@ class Fact:
 
 
 def source_facts(report: Report) -> list[Fact]:
-    """Return the facts that at least one source has, in their order, and where each source was read from."""
+    """Return the facts that at least one source has, and the path of each source as the last fact."""
     names = dict.fromkeys(name for source in report.sources for name in source.facts)
     rows = [(name, tuple(source.facts.get(name, cells.MISSING) for source in report.sources)) for name in names]
     rows.append((_SOURCE, tuple(source.path for source in report.sources)))
@@ -90,7 +92,7 @@ def source_facts(report: Report) -> list[Fact]:
 
 @dataclass(frozen=True, slots=True)
 class SourcesFinding:
-    """A finding with the labels of the sources that have it; "" if there is only one source."""
+    """A finding with the labels of the sources that it concerns. The label is "" if the report has one source."""
 
     label: str
     text: Text

@@ -1,7 +1,7 @@
-"""Columns of a table for people: heading, unit and number format, from their declarations.
+"""Headings, units and number formats of the columns of a table for people, from the declarations of the columns.
 
-Columns that are compared (total, average, minimum, maximum; base, other, difference and its terms; the columns of
-several runs) have the same unit, chosen by the largest of them so that no number reaches tens of thousands.
+Columns that readers compare have the same unit. Examples are total, average, minimum and maximum, or base, other and
+difference, or the columns of several runs. The largest column determines the unit, such that numbers stay below 10,000.
 """
 
 from __future__ import annotations
@@ -26,15 +26,16 @@ _SORTS: Final = {
 
 
 def heading(column: Column) -> str:
-    """Return the heading of a column without its unit."""
+    """Return the heading of a column, which does not contain the unit."""
     return column.title if column.proper else say(column.title)
 
 
 def without_units(columns: Sequence[Column], others: Iterable[Column]) -> list[str]:
-    """Return headings for a sentence, each once.
+    """Return the headings of ``columns`` for a sentence, without duplicates.
 
-    A heading that a column of ``others`` has too, and that of a share unless its quantity is in ``columns``, says what
-    it counts: "Allocated (memory)". ``Allocated`` alone needs its unit to be understood, ``Allocated memory`` does not.
+    In a table, the unit distinguishes columns with equal headings; in a sentence, a quantity must do so. If a column of
+    ``others`` has the same heading, the quantity follows in parentheses: "Total (time)". A share has "(%)", unless
+    ``columns`` also has the quantity with this heading. Headings of sizes end with "memory": "Allocated memory".
     """
     taken = {declared.title for declared in others}
     quantities = {declared.title for declared in columns if declared.unit != "ratio"}
@@ -56,7 +57,8 @@ def without_units(columns: Sequence[Column], others: Iterable[Column]) -> list[s
 
 
 def scales(columns: Iterable[tuple[Column, units.Values]], fixed: str | None = None) -> dict[str, units.Unit]:
-    """Return the unit of each column that has one, by name. ``fixed`` ("ns", "us", "ms", "s") is that of all times."""
+    """Return a dict from the name of each column with a unit to the unit. ``fixed`` ("ns", "us", "ms" or "s") is used
+    for all times."""
     unit_of: dict[str, units.Unit] = {}
     columns = tuple(columns)
     for family in units.FAMILIES:
@@ -74,22 +76,23 @@ def scales(columns: Iterable[tuple[Column, units.Values]], fixed: str | None = N
 
 
 def common_unit(column: Column, cells: Iterable[units.Values]) -> units.Unit | None:
-    """Return one unit for several columns like this one, that of the tallest; None where it has none."""
+    """Return one unit for several columns of the same quantity as ``column``, or None for plain numbers and text.
+    ``cells`` are the values of the columns."""
     family = next((family for family in units.FAMILIES if family.suffix == column.unit), None)
     return units.group_unit(cells, family) if family else None
 
 
 _DEPTH: Final = "depth"
 _COMPARED: Final = ("ns", "bytes")
-"""Units of the columns that get bars, in order of preference."""
+"""Base units of the columns that may get bars, in order of preference."""
 
 
 @dataclass(frozen=True, slots=True)
 class ShownColumn:
-    """A column as people see it: one text a row.
+    """A formatted column. ``cells`` has one text per row.
 
-    ``shares``: set if the cells are shares of a whole (1 is all of it) or are compared with the largest of them.
-    ``order``: set if they are numbers: the exact number to sort by, or "" where unknown.
+    ``shares`` are the lengths of bars from 0 to 1, or None for a column without bars. ``order`` has the exact numbers
+    as texts for sorting, "" if unknown; it is empty for a column of text.
     """
 
     declared: Column
@@ -111,10 +114,11 @@ def columns(
     unit: str | None = None,
     indent: str = "  ",
 ) -> list[ShownColumn]:
-    """Return the columns of a table that hold at least one value, formatted. An empty table keeps its columns.
+    """Return the formatted columns of a table. Columns without values are left out, unless the table has no rows.
 
-    Units suit the ``first`` rows (None: all), which people see; ``unit`` sets that of all times. In a tree (a table
-    with a column ``depth``) the names come first, indented, and the depth is not shown.
+    Units are chosen for the ``first`` rows, which are shown at first; None means all rows. ``unit`` is used for all
+    times. In a tree (a table with a column ``depth``), the indented names are the first column, and the depth is left
+    out.
     """
     declarations = tuple(declared)
     pairs = [(column(declarations, str(name)), values(table[name])) for name in table.columns]
@@ -132,16 +136,14 @@ def columns(
 
 
 def values(column: pd.Series) -> list[Any]:
-    """Return the cells of a column, None where unknown."""
+    """Return the values of a column. Missing values are None."""
     missing = column.isna().to_list()
     return [None if null else value for value, null in zip(column.to_list(), missing, strict=True)]
 
 
 def _formats(columns: Sequence[tuple[Column, units.Values]], fixed: str | None) -> dict[str, units.ColumnFormat]:
-    """Return how the numbers of each column are written; ``fixed`` as in :func:`scales`.
-
-    The terms of a difference, and the columns of several runs, have the same decimals if they have the same unit.
-    """
+    """Return the format of each column by name. The terms of a difference, and the columns of several runs, have the
+    same number of decimals if they have the same unit. ``fixed`` is as in :func:`scales`."""
     unit_of = scales(columns, fixed)
     values_of_group: dict[object, list[Any]] = {}
     groups: dict[str, object] = {}
@@ -152,7 +154,7 @@ def _formats(columns: Sequence[tuple[Column, units.Values]], fixed: str | None) 
     forms = {}
     for shown, _ in columns:
         unit = unit_of.get(shown.name)
-        # a unit that was asked for may need more decimals than one that suits
+        # A unit that the user chose may need more decimals than a suitable unit.
         most = unit.decimals if unit and fixed and shown.unit == "ns" else units.DECIMALS
         compared_values = values_of_group[groups[shown.name]]
         forms[shown.name] = units.column_format(
@@ -180,7 +182,8 @@ def _shown(declared: Column, values: Sequence[Any], form: units.ColumnFormat) ->
 
 
 def _with_bars(shown: list[ShownColumn]) -> list[ShownColumn]:
-    """Compare the first times, or else sizes, with the largest of them if no column has shares of a whole."""
+    """Add bars to the first column of times, or else of sizes, if no column has shares. The largest value has length
+    1."""
     if any(column.shares for column in shown):
         return shown
     candidates = []

@@ -1,6 +1,7 @@
-"""Plain text: aligned tables for a terminal, a pipe or a log.
+"""Plain text with aligned tables, for a terminal, a pipe or a log.
 
-Numbers are never cut. Long names are (see ``cells.cut``), and a terminal may not have room for every column.
+Long names are shortened (see ``cells.cut``). Numbers are never shortened, but columns that do not fit the terminal are
+left out.
 """
 
 from __future__ import annotations
@@ -18,17 +19,17 @@ from perfkit_core.report.model import Report, Section
 
 GAP: Final = "   "
 _LONGEST: Final = 80
-"""Width of a text column if no terminal limits it."""
+"""Maximum width of a text column if the output is not a terminal."""
 _SHORTEST: Final = 24
-"""Names are not cut to fewer characters."""
+"""Minimum width to which names are shortened."""
 _KEY: Final = 8
-"""Text this short (a device, a direction) takes no more room than a number; longer text is shown last."""
+"""Maximum width of a short text column, such as a device. Longer text columns are left out before numbers."""
 
 
 def fitting(shown: Sequence[ShownColumn], width: int | None) -> tuple[list[ShownColumn], list[ShownColumn]]:
-    """Return the columns that fit with names at their shortest, at least two, and the columns that do not fit.
+    """Return the columns that fit the width of the terminal with shortened names, and the columns that do not fit.
 
-    Long text other than the first is dropped before numbers.
+    At least two columns are kept. Long text columns except the first one are left out before other columns.
     """
     if width is None:
         return list(shown), []
@@ -48,12 +49,12 @@ def fitting(shown: Sequence[ShownColumn], width: int | None) -> tuple[list[Shown
 
 
 def name_width(shown: Sequence[ShownColumn], width: int | None) -> int:
-    """Return the characters that a text column may take; text columns share what the numbers leave of the width."""
+    """Return the maximum width of a text column. The text columns share the width that the numbers leave."""
     if width is None:
         return _LONGEST
     names = sorted(full_width(column) for column in shown if not column.numeric)
     free = width - len(GAP) * (len(shown) - 1) - sum(full_width(column) for column in shown if column.numeric)
-    for index, size in enumerate(names):  # short columns take what they need, the long ones share the rest
+    for index, size in enumerate(names):  # short columns get their full width; long columns share the rest
         share = free // (len(names) - index)
         if size > share:
             return max(_SHORTEST, share)
@@ -62,16 +63,16 @@ def name_width(shown: Sequence[ShownColumn], width: int | None) -> int:
 
 
 def full_width(column: ShownColumn) -> int:
-    """Return the terminal cells of the uncut column, its heading included."""
+    """Return the width of a column with its heading, in terminal cells, if nothing is shortened."""
     return max(map(cell_len, (visible(column.label), *column.cells)))
 
 
 _NOTE: Final = "note"
-"""The column of sentences, which are never cut."""
+"""The column with sentences, which are not shortened."""
 
 
 def render(report: Report, terminal_width: int | None = None) -> str:
-    """Return the report as text. ``terminal_width``: fit names into it, use bold (None: full width, plain)."""
+    """Return the report as text. With a ``terminal_width``, the tables fit the terminal and headings are bold."""
     styled = terminal_width is not None
     lines = [_bold(visible(report.title), styled)]
     lines += [parts.source_line(report, source) for source in report.sources]
@@ -106,12 +107,12 @@ def _section(section: Section, width: int | None) -> Iterator[str]:
     yield from filter(None, [parts.more(section, say(" (--limit 0 shows all)"))])
     if too_wide:
         names = say(", ").join(visible(column.label) for column in too_wide)
-        yield say("Too wide for this terminal: {columns} (--format markdown shows all)", columns=names)
+        yield say("No room in this terminal: {columns} (--format markdown shows all columns)", columns=names)
     yield from parts.unknown(section, rows)
 
 
 def _table(shown: list[ShownColumn], width: int | None) -> Iterator[str]:
-    # aligned by hand: a table library takes half a millisecond a row, and tables have tens of thousands
+    # A table library would take half a millisecond per row, and tables have tens of thousands of rows.
     longest = name_width(shown, width)
     aligned = []
     for column in shown:

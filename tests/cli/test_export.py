@@ -77,7 +77,7 @@ def test_to_a_pipe(run: Path) -> None:
     ("arguments", "said"),
     [
         ([], "choose one with --to"),
-        (["-o", "x"], "the name does not give the format"),
+        (["-o", "x"], "the file name does not determine a format"),
         (["--to", "nope", "-o", "x"], "known: chrome, folded, speedscope, pprof, csv, parquet"),
         (["-o", "x.csv", "--weight", "cpu"], "csv has no weight 'cpu'"),
         (["-o", "x.folded", "--weight", "kg"], "known: cpu, device, calls, bytes"),

@@ -104,14 +104,14 @@ def test_a_minimum_in_a_command(perfkit, run: Path) -> None:
         ("calls", "--min 'calls' is not COLUMN=VALUE; example: --min flops=1e6"),
         ("calls=", "--min 'calls=' is not COLUMN=VALUE; example: --min flops=1e6"),
         ("=1", "--min '=1' is not COLUMN=VALUE; example: --min flops=1e6"),
-        ("calls=x", "--min calls: 'x' is not a number; write it as in 1.5 M; units: K, M, G, T"),
-        ("calls=1e", "--min calls: '1e' is not a number; write it as in 1.5 M; units: K, M, G, T"),
-        ("a=nan", "--min a: 'nan' is not a number; write it as in 1.5 M; units: K, M, G, T"),
-        ("flops=5Q", "--min flops: '5Q' is not a number of operations; write it as in 4 GFLOP; units: FLOP, kFLOP, "
+        ("calls=x", "--min calls: 'x' is not a number; example: 1.5 M; units: K, M, G, T"),
+        ("calls=1e", "--min calls: '1e' is not a number; example: 1.5 M; units: K, M, G, T"),
+        ("a=nan", "--min a: 'nan' is not a number; example: 1.5 M; units: K, M, G, T"),
+        ("flops=5Q", "--min flops: '5Q' is not a number of operations; example: 4 GFLOP; units: FLOP, kFLOP, "
          "MFLOP, GFLOP, TFLOP, PFLOP, K, M, G, T"),
-        ("bytes=1 ZiB", "--min bytes: '1 ZiB' is not a size; write it as in 64 MiB; units: B, KiB, MiB, GiB, TiB, KB, "
+        ("bytes=1 ZiB", "--min bytes: '1 ZiB' is not a size; example: 64 MiB; units: B, KiB, MiB, GiB, TiB, KB, "
          "MB, GB, TB, K, M, G, T"),
-        ("self_cpu_ns=5 MiB", "--min self_cpu_ns: '5 MiB' is not a duration; write it as in 20 ms; units: ns, µs, ms, "
+        ("self_cpu_ns=5 MiB", "--min self_cpu_ns: '5 MiB' is not a duration; example: 20 ms; units: ns, µs, ms, "
          "s, us, K, M, G, T"),
     ],
 )  # fmt: skip

@@ -89,7 +89,7 @@ def test_the_name_of_the_file_tells_the_format(file: str, name: str) -> None:
 
 @pytest.mark.parametrize("file", ["a", "a.html", "json", "a.gz", "a.pb"])
 def test_a_name_that_tells_nothing_is_refused(file: str, tmp_path: Path) -> None:
-    with pytest.raises(UsageError, match=r"does not give the format.*--to"):
+    with pytest.raises(UsageError, match=r"does not determine a format.*--to"):
         export(small_trace(), tmp_path / file)
     assert list(tmp_path.iterdir()) == []
 
@@ -183,4 +183,4 @@ def test_without_protobuf_pprof_says_what_to_install() -> None:
         "profile_class()"
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, encoding="utf-8")
-    assert 'UsageError: pprof files need protobuf; pip install "perfkit[pprof]"' in done.stderr
+    assert 'UsageError: the format pprof requires protobuf; run pip install "perfkit[pprof]"' in done.stderr

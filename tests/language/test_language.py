@@ -226,7 +226,7 @@ def test_catalogues_are_read_without_babel(tmp_path: Path, monkeypatch: pytest.M
     (tmp_path / "xx.po").write_text('msgid "Copies"\nmsgstr "Kopien"\n', encoding="utf-8")
     compiled = messages._compiled(tmp_path / "xx.po")
     monkeypatch.setitem(sys.modules, "babel.messages.mofile", None)
-    with pytest.raises(UsageError, match="not built"):
+    with pytest.raises(UsageError, match="not compiled"):
         read.__wrapped__("xx")
     (tmp_path / "xx.po").unlink()
     (tmp_path / "xx.mo").write_bytes(compiled)

@@ -178,10 +178,10 @@ def test_what_people_write(family: Family | None, text: str, value: float) -> No
 @pytest.mark.parametrize(
     ("family", "text", "error"),
     [
-        (TIMES, "20", "'20' is not a duration; write it as in 20 ms; units: ns, µs, ms, s, us, K, M, G, T"),
-        (TIMES, "2 B", "'2 B' is not a duration; write it as in 20 ms; units: ns, µs, ms, s, us, K, M, G, T"),
-        (SHARES, "much", "'much' is not a share; write it as in 5%; units: %, K, M, G, T"),
-        (None, "", "'' is not a number; write it as in 1.5 M; units: K, M, G, T"),
+        (TIMES, "20", "'20' is not a duration; example: 20 ms; units: ns, µs, ms, s, us, K, M, G, T"),
+        (TIMES, "2 B", "'2 B' is not a duration; example: 20 ms; units: ns, µs, ms, s, us, K, M, G, T"),
+        (SHARES, "much", "'much' is not a share; example: 5%; units: %, K, M, G, T"),
+        (None, "", "'' is not a number; example: 1.5 M; units: K, M, G, T"),
     ],
 )
 def test_one_line_tells_what_is_wrong(family: Family | None, text: str, error: str) -> None:

@@ -60,7 +60,7 @@ def test_finding_colours_the_boxes_of_a_name(show: Callable[..., Any]) -> None:
     page = show(Chart("icicle", "name", SIZES), TREE)
     box = page.locator(".chart .slice", has_text="inner linear").locator("path").first
     before = box.evaluate("(path) => path.style.fill")
-    page.get_by_label("colour the boxes of this name").fill("LINEAR")
+    page.get_by_label("highlight boxes whose name contains this text").fill("LINEAR")
     expect(box).not_to_have_css("fill", before)
 
 
@@ -144,7 +144,7 @@ def test_bars_are_of_the_size_that_is_chosen(show: Callable[..., Any]) -> None:
 def _rings(page: Any) -> None:
     """Shows what is in matmul as rings."""
     page.get_by_label("open", exact=True).select_option("matmul")
-    page.get_by_label("form of the picture").select_option("rings")
+    page.get_by_label("chart type").select_option("rings")
     expect(page.locator(".chart .slice", has_text="fw::linear")).to_have_count(1)
     expect(page.locator(".chart .slice", has_text="copy")).to_have_count(0)
 

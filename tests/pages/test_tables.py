@@ -205,7 +205,7 @@ def test_rows_that_are_carried_deflated_need_scripts_and_say_so(browser: Any, tm
     page = context.new_page()
     page.goto(file.as_uri())
     assert page.locator("tbody tr").count() == 500
-    assert page.locator("noscript").text_content() == "120 more rows need scripts to be shown."
+    assert page.locator("noscript").text_content() == "120 more rows are visible only with JavaScript."
     context.close()
 
 

@@ -90,7 +90,7 @@ def test_of_very_many_rows_only_visible_ones_are_drawn(show: Show) -> None:
     assert picture.evaluate("(one) => one.scrollHeight") > 3000 * 40
     assert page.locator(".timeline canvas").evaluate("(one) => one.height") < 1000
     assert chosen(page, "ArrowUp") == "kernel"
-    assert details(page)[2] == "cuda:0 · stream 2999, 30.0 µs (29,990 ns) after the beginning"
+    assert details(page)[2] == "cuda:0 · stream 2999, begins 30.0 µs (29,990 ns) after the start of the timeline"
     scrolled(page)
     assert point(page, "kernel")[1] < 0, "the first one was scrolled out of view"
     assert 0 < page.evaluate("document.querySelector('.timeline').timeline.drawn") < 40
@@ -127,7 +127,7 @@ def test_paper_has_more_rows_than_the_screen(show: Show) -> None:
     drawn = "document.querySelector('.timeline').timeline.drawn"
     on_screen = page.evaluate(drawn)
     assert on_screen < 30
-    expect(page.locator(".timeline .status")).to_contain_text(f"rows 1 to {on_screen} of 30, scroll for the others")
+    expect(page.locator(".timeline .status")).to_contain_text(f"rows 1 to {on_screen} of 30 (scroll to see more)")
     page.evaluate(f"addEventListener('beforeprint', () => {{ document.title = {drawn}; }})")
     page.pdf()
     assert page.title() == "30"

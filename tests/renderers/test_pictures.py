@@ -39,7 +39,7 @@ def test_what_is_unknown_is_not_drawn() -> None:
     assert found is not None
     assert found.rows[0].marks[1] is None
     assert found.rows[0].joined is None
-    assert found.rows[0].said == "1.50 µs → not known"
+    assert found.rows[0].said == "1.50 µs → unknown"
     nothing = {name: pd.array([None], "Int64") for name in ("now_ns", *AFTER)}
     assert spans(section(name=["a"], **nothing)) is None
     assert spans(Section("s", "S", pd.DataFrame({"name": []}), chart=CHART)) is None

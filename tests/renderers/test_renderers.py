@@ -77,7 +77,7 @@ def test_text_keeps_numbers_before_long_text_beside_the_name() -> None:
     (head,) = (line for line in shown.splitlines() if line.startswith("Name"))
     assert head.split("   ")[0].strip() == "Name"
     assert head.split()[1:] == ["Device", "Total", "CPU", "(ns)", "Calls"]
-    assert "Too wide for this terminal: File (--format markdown shows all)" in shown
+    assert "No room in this terminal: File (--format markdown shows all columns)" in shown
     assert "/a/long/path/" in text.render(one(table), 120)
     numbered = re.sub(r"\x1b\[\dm", "", text.render(one(pd.concat([table[["calls"]], table], axis=1).iloc[:, :5]), 60))
     assert "Calls   Name" in numbered, "the first long text is the name, wherever it stands"
@@ -86,13 +86,13 @@ def test_text_keeps_numbers_before_long_text_beside_the_name() -> None:
 def test_text_names_columns_that_do_not_fit_the_terminal() -> None:
     report = one(pd.DataFrame({"name": ["a"]} | {f"column_{i}_ns": [123_456] for i in range(20)}))
     shown = re.sub(r"\x1b\[\dm", "", text.render(report, 100))
-    table = [line for line in shown.splitlines() if not line.startswith("Too wide")]
+    table = [line for line in shown.splitlines() if not line.startswith("No room")]
     assert 80 <= max(map(len, table)) <= 100
-    (told,) = (line for line in shown.splitlines() if line.startswith("Too wide"))
+    (told,) = (line for line in shown.splitlines() if line.startswith("No room"))
     named = [f"Column {i} (" in "".join(table) for i in range(20)]
     assert named == [f"Column {i} (µs)" not in told for i in range(20)]
     assert 5 < sum(named) < 10
-    assert "Too wide" not in text.render(report)
+    assert "No room" not in text.render(report)
 
 
 def test_text_reports_cut_rows_unknown_columns_empty_sections() -> None:
@@ -108,11 +108,11 @@ def test_not_recorded_is_what_the_whole_table_lacks() -> None:
     for render in (text.render, markdown.render):
         shown = render(one(table, limit=2))
         assert "Not recorded: FLOPs\n" in shown
-        assert "None in these rows: Module\n" in shown
-        assert "None in these rows" not in render(one(table))
+        assert "No values in these rows: Module\n" in shown
+        assert "No values in these rows" not in render(one(table))
     page = html.render(one(table, limit=2))
     assert "Not recorded: FLOPs<" in page
-    assert "None in these rows" not in page, "a page holds all rows"
+    assert "No values in these rows" not in page, "a page holds all rows"
 
 
 def test_not_recorded_is_decided_before_rows_are_chosen() -> None:
@@ -123,10 +123,10 @@ def test_not_recorded_is_decided_before_rows_are_chosen() -> None:
     shown = text.render(summary_report(small_trace(), views, request, display))
     (line,) = (line for line in shown.splitlines() if line.startswith("Not recorded"))
     assert "Shapes" not in line
-    assert "None in these rows: Shapes" in shown
+    assert "No values in these rows: Shapes" in shown
     of_some = text.render(summary_report(small_trace(), views, ViewRequest(pattern="fw::add"), Display()))
     assert "Not recorded" not in of_some, "what a filter left out may hold it"
-    assert "None in these rows: Op name, Self CPU memory" in of_some
+    assert "No values in these rows: Op name, Self CPU memory" in of_some
 
 
 def test_not_recorded_follows_the_column_of_the_same_name() -> None:
@@ -151,7 +151,7 @@ def test_what_events_hold_is_recorded_in_any_view() -> None:
     found = pd.DataFrame({"name": ["a"], "shapes": [None], "module": [None]})
     view = View("made", "Made", "made by hand", lambda trace, request: found)
     shown = text.render(summary_report(small_trace(), [view], ViewRequest(), Display()))
-    assert "Not recorded: Module\nNone in these rows: Shapes\n" in shown
+    assert "Not recorded: Module\nNo values in these rows: Shapes\n" in shown
 
 
 def test_without_work_of_a_device_people_see_no_zeros_of_it() -> None:
@@ -179,7 +179,9 @@ def test_not_recorded_of_a_real_profile_is_what_no_row_has(traces: Path) -> None
     lines = {line.partition(": ")[0]: line.partition(": ")[2] for line in text.render(report).splitlines()}
     assert "forward" in some
     assert not lines.get("Not recorded", "").count("Forward")
-    assert [choose_views(["graph"])[0].column(name).title for name in some] == lines["None in these rows"].split(", ")
+    assert [choose_views(["graph"])[0].column(name).title for name in some] == lines["No values in these rows"].split(
+        ", "
+    )
 
 
 def test_html_says_a_fact_once() -> None:

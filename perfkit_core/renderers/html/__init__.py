@@ -1,1 +1,1 @@
-"""The HTML renderer: the page, its sections, and the data of its scripts."""
+"""The HTML renderer: the page, its sections, and the data for the scripts of the page."""

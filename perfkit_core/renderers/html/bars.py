@@ -1,4 +1,4 @@
-"""Charts without a script: intervals of a table and a bar of shares, as positions in percent and as text."""
+"""Charts that need no script: intervals of a table, and a bar of shares. Positions are in percent of the width."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ Ends = tuple[float | None, float | None, float | None]
 
 @dataclass(frozen=True, slots=True)
 class Mark:
-    """One interval; positions in percent of the picture."""
+    """One interval. ``left`` is the low end. All numbers are in percent of the width of the chart."""
 
     left: float
     middle: float
@@ -31,8 +31,9 @@ class Mark:
 
 @dataclass(frozen=True, slots=True)
 class Row:
-    """One row of the picture. ``marks``: one per name, None if unknown; ``joined``: (left, width) between the first two
-    middles; ``key``: the row's ``id`` or ""; ``said``: the numbers as text."""
+    """One row of a chart of intervals. ``marks`` has an item per interval, None if unknown. ``joined`` is (left, width)
+    of the line that joins the middles of the first two intervals. ``key`` is the row's ``id``, or "". ``said`` is the
+    text with the numbers."""
 
     label: str
     key: str
@@ -43,7 +44,7 @@ class Row:
 
 @dataclass(frozen=True, slots=True)
 class Spans:
-    """The picture: names of the intervals, rows, ticks (percent, text), number of rows left out."""
+    """A chart of intervals. ``ticks`` are (position, text). ``left_out`` is the number of rows that are not drawn."""
 
     names: tuple[str, ...]
     rows: tuple[Row, ...]
@@ -52,7 +53,7 @@ class Spans:
 
 
 def spans(section: Section) -> Spans | None:
-    """Return the picture of a section with intervals; None without data."""
+    """Return the chart of intervals of a section, or None if the section has no such chart or no data."""
     chart, table = section.chart, section.table
     if chart is None or chart.kind != "intervals" or table.empty or not set(chart.y) <= set(table.columns):
         return None
@@ -100,7 +101,6 @@ def _place(value: float, scale: tuple[float, float]) -> float:
 
 
 def _ticks(low: float, high: float, unit: Unit | None) -> list[tuple[float, str]]:
-    """Return round numbers that enclose the range, with labels."""
     size = unit.size if unit else 1.0
     low, high = low / size, high / size
     rough = ((high - low) or 1.0) / _TICKS
@@ -112,8 +112,8 @@ def _ticks(low: float, high: float, unit: Unit | None) -> list[tuple[float, str]
 
 
 def _in_words(ends: list[Ends], unit: Unit | None) -> str:
-    """Return the first two intervals as text: ``176 (174–177) → 116 (107–128) ms``. Times share one unit at the end,
-    each share has its own."""
+    """Return the first two intervals as text: ``176 (174–177) → 116 (107–128) ms``. Times have one unit at the end, but
+    every percentage has its own percent sign."""
 
     def number(value: float) -> str:
         return with_unit(format_in(value, unit), unit) if is_share else format_in(value, unit)
@@ -122,7 +122,7 @@ def _in_words(ends: list[Ends], unit: Unit | None) -> str:
     words, last_known = [], None
     for at, (low, middle, high) in enumerate(ends[:2]):
         if middle is None:
-            words.append(say("not known"))
+            words.append(say("unknown"))
             continue
         last_known = at
         if low is None or high is None or low == high:
@@ -135,12 +135,12 @@ def _in_words(ends: list[Ends], unit: Unit | None) -> str:
 
 
 COLOURS: Final = 8
-"""Number of colours in the style sheet; further parts repeat them."""
+"""Number of colours in the style sheet. The colours repeat if a bar has more parts."""
 
 
 @dataclass(frozen=True, slots=True)
 class Part:
-    """One part of a bar. ``width`` in percent; ``colour``: number in the style sheet."""
+    """One part of a bar. ``width`` is in percent. ``colour`` is the number of a colour in the style sheet."""
 
     label: str
     width: float
@@ -149,7 +149,7 @@ class Part:
 
 
 def parts(section: Section) -> tuple[Part, ...]:
-    """Return the non-empty parts of a section with shares; none without data."""
+    """Return the parts of the bar of a section, without empty parts. The result is empty if there is no such chart."""
     chart, table = section.chart, section.table
     if chart is None or chart.kind != "share" or table.empty:
         return ()

@@ -1,4 +1,4 @@
-"""Data of trees (nested boxes or rings) and heat maps for the page's scripts."""
+"""Chart data for the scripts of the page: trees (drawn as nested boxes or rings) and heat maps."""
 
 from __future__ import annotations
 
@@ -18,29 +18,30 @@ from perfkit_core.renderers.table_columns import common_unit, heading, values
 from perfkit_core.report import model
 
 MOST_NODES: Final = 1500
-"""Maximum number of boxes that browsers draw and zoom without delay."""
+"""Maximum number of boxes in a chart. Browsers draw and zoom this number without delay."""
 
 SHORT: Final = 46
-"""Maximum length of a name beside a bar, in characters."""
+"""Maximum length of the name of a bar, in characters."""
 _LEVEL: Final = 24
-"""Height of a level with its text, in pixels."""
+"""Height of a level of nested boxes, in pixels."""
 
 Numbers = npt.NDArray[np.float64]
 
 
 def hierarchy(section: model.Section, chart: model.Chart) -> dict[str, Any] | None:
-    """Return ``{"kind", "height" (pixels), "labels", "short" (beside bars; empty for icicles), "parents" (positions,
-    -1: outermost), "left_out", "unit", "weights": [{"name", "sizes", "values"}]}``; None if nothing has a size.
+    """Return the data of a tree, or None if all sizes are 0.
 
-    ``values`` are those of the table; ``sizes`` are drawn, at least the sum of the children. Of many rows the largest
-    are drawn.
+    The keys are kind, height (pixels), labels, short (names of bars, empty for icicles), parents (index of the parent,
+    -1 for roots), left_out (number of rows that are not drawn), unit, and weights. A weight has the keys name, sizes
+    and values. ``values`` are the values of the table. ``sizes`` are the drawn sizes, which are at least the sum of the
+    children. If there are too many rows, only the largest rows are drawn.
     """
     table = section.table
     above = trees.parents(table["depth"].to_numpy(np.int64))
     weights: dict[str, Numbers] = {
         name: np.maximum(table[name].fillna(0).to_numpy(np.float64), 0) for name in chart.y if name in table.columns
     }
-    sizes = {name: _enclosing(above, found) for name, found in weights.items() if found.any()}
+    sizes = {name: _enclosing(above, weight) for name, weight in weights.items() if weight.any()}
     if not sizes:
         return None
     shares = np.max([of_weight / of_weight.max() for of_weight in sizes.values()], axis=0)
@@ -63,41 +64,45 @@ def hierarchy(section: model.Section, chart: model.Chart) -> dict[str, Any] | No
         "weights": [
             {
                 "name": heading(section.column(name)),
-                "sizes": (found[kept] / size).tolist(),
+                "sizes": (drawn[kept] / size).tolist(),
                 "values": (weights[name][kept] / size).tolist(),
             }
-            for name, found in sizes.items()
+            for name, drawn in sizes.items()
         ],
     }
 
 
 def _enclosing(above: npt.NDArray[np.int64], sizes: Numbers) -> Numbers:
-    """Return each size raised to the sum of its children, which is larger if several threads work."""
-    found, inside = sizes.copy(), np.zeros(len(sizes))
-    for row in range(len(sizes) - 1, -1, -1):  # children come after their parent
-        found[row] = max(found[row], inside[row])
+    """Return the sizes, where a size that is smaller than the sum of its children is replaced by this sum. The sum is
+    larger if children run in several threads."""
+    drawn, inside = sizes.copy(), np.zeros(len(sizes))
+    for row in range(len(sizes) - 1, -1, -1):  # children are stored after their parent
+        drawn[row] = max(drawn[row], inside[row])
         if above[row] >= 0:
-            inside[above[row]] += found[row]
-    return found
+            inside[above[row]] += drawn[row]
+    return drawn
 
 
 _ROW: Final = 26
-"""Height of a row in pixels."""
+"""Height of a row of a heat map, in pixels."""
 AROUND: Final = 80
 _TALLEST: Final = 900
 
 
 def heatmap(section: model.Section, chart: model.Chart) -> dict[str, Any] | None:
-    """Return ``{"kind", "height" (pixels), "rows", "columns" (labels), "row_title", "column_title", "marked" (positions
-    of rows), "weights": [{"name", "unit", "values" (rows × columns, None if unknown)}]}``; None without data. Of
-    several table rows for a cell, the first is drawn."""
+    """Return the data of a heat map, or None if there is no data.
+
+    The keys are kind, height (pixels), rows and columns (labels), row_title, column_title, marked (indices of
+    highlighted rows), and weights. A weight has the keys name, unit, and values (rows × columns, None if unknown). If
+    several table rows belong to a cell, the first row is drawn.
+    """
     table = section.table
     names = [name for name in chart.y if name in table.columns and table[name].notna().any()]
     if not names or chart.by not in table.columns:
         return None
     rows = list(dict.fromkeys(values(table[chart.by])))
     weights = []
-    if chart.x:  # a column for each value of x; each name is a weight to choose
+    if chart.x:  # the heat map has a column per value of x and a weight per name
         across = list(dict.fromkeys(values(table[chart.x])))
         columns, column_title = escaped(across), heading(section.column(chart.x))
         places = list(zip(values(table[chart.by]), values(table[chart.x]), strict=True))
@@ -106,7 +111,7 @@ def heatmap(section: model.Section, chart: model.Chart) -> dict[str, Any] | None
             cells = dict(zip(reversed(places), reversed(scaled(table[name], unit)), strict=True))
             matrix = [[cells.get((row, column)) for column in across] for row in rows]
             weights.append({"name": heading(section.column(name)), "unit": unit.name if unit else "", "values": matrix})
-    else:  # a column for each name, all in one unit
+    else:  # the heat map has a column per name, and all columns have the same unit
         columns, column_title = [heading(section.column(name)) for name in names], ""
         first = table.drop_duplicates(chart.by)
         unit = common_unit(section.column(names[0]), [values(first[name]) for name in names])
@@ -124,12 +129,12 @@ def heatmap(section: model.Section, chart: model.Chart) -> dict[str, Any] | None
     }
 
 
-def escaped(found: Sequence[Any]) -> list[str]:
-    """Return names as labels, which plotly reads as HTML of its own."""
-    return [html.escape(visible(str(plain(one))), quote=False) for one in found]
+def escaped(names: Sequence[Any]) -> list[str]:
+    """Return names as labels for plotly, with HTML escaped."""
+    return [html.escape(visible(str(plain(name))), quote=False) for name in names]
 
 
 def scaled(column: pd.Series, unit: Unit | None) -> list[float | None]:
-    """Return the numbers of a column in a unit, None where unknown or infinite, which JSON cannot hold."""
+    """Return the numbers of a column in a unit. Unknown and infinite numbers are None, because JSON has neither."""
     size = unit.size if unit else 1.0
     return [None if plain(value) is None else float(value) / size for value in column.to_list()]

@@ -1,5 +1,5 @@
-"""Data of charts for the page's scripts: series, rankings, waterfalls and distributions. Trees and heat maps:
-``boxes``."""
+"""Chart data for the scripts of the page: series, rankings, waterfalls and distributions. The module ``boxes`` returns
+the data of trees and heat maps."""
 
 from __future__ import annotations
 
@@ -18,16 +18,16 @@ from perfkit_core.renderers.table_columns import common_unit, heading, values
 from perfkit_core.report.model import Chart, Section
 
 NAMED: Final = 5
-"""Marked values have names in lanes with at most this number of them."""
+"""Maximum number of marked values in a lane for which the chart shows names."""
 _LANE: Final = 76
 """Height of a lane in pixels."""
 _SHORT_DISTRIBUTIONS: Final = 24
-"""Maximum length of a name beside a lane, in characters."""
+"""Maximum length of the name of a lane, in characters."""
 
 
 def distribution(section: Section, chart: Chart) -> dict[str, Any]:
-    """Return ``{"kind", "height" (pixels), "unit", "title" (of the axis), "band" ([low, high] or None), "lanes":
-    [{"name", "short", "values", "labels", "marked", "named", "median", "median_text"}]}``."""
+    """Return the data of a distribution. The keys are kind, height (pixels), unit, title (of the axis), band
+    ([low, high] or None), and lanes with name, short, values, labels, marked, named, median and median_text."""
     table, (value, median_column) = section.table, chart.y
     unit = common_unit(section.column(value), [values(table[name]) for name in chart.y])
     of_lanes = section.column(chart.x)
@@ -63,14 +63,14 @@ _AROUND_WATERFALLS: Final = 60
 
 
 def waterfall(section: Section, chart: Chart) -> dict[str, Any]:
-    """Return ``{"kind", "height" (pixels), "names", "short", "unit", "title" (of the axis), "differences" (None: a
-    total), "reached", "texts" (of the bars)}``."""
+    """Return the data of a waterfall. The keys are kind, height (pixels), names, short, unit, title (of the axis),
+    differences (None for a total), reached, and texts (of the bars)."""
     table, (difference, reached) = section.table, chart.y
     unit = common_unit(section.column(difference), [values(table[name]) for name in chart.y])
     names = [visible(worded(str(plain(name)), section.column(chart.x))) for name in table[chart.x].to_list()]
     texts = []
     for change, total in zip(values(table[difference]), values(table[reached]), strict=True):
-        if change is None:  # a total has no sign
+        if change is None:  # this bar is a total, which has no sign
             texts.append(format_in(total, unit))
         else:
             texts.append(f"{'+' if change > 0 else ''}{format_in(change, unit)}")
@@ -90,7 +90,7 @@ def waterfall(section: Section, chart: Chart) -> dict[str, Any]:
 RANKED: Final = 15
 """Maximum number of bars of a ranking."""
 OF_RUNS: Final = {"waterfall": waterfall, "distribution": distribution}
-"""Kinds with a function here and a script of their own."""
+"""Kind of chart → function that returns the data. Each of these kinds has a script with the same name."""
 SCRIPTS: Final = {
     "charts_series.js": ("bar", "line"),
     "charts_rows.js": ("ranking", "share"),
@@ -98,18 +98,21 @@ SCRIPTS: Final = {
     "charts_heatmap.js": ("heatmap",),
     **{f"{kind}.js": (kind,) for kind in OF_RUNS},
 }
-"""The kinds that each script draws."""
+"""Script → the kinds of charts that it draws."""
 HEIGHTS: Final = {"ranking": 380, "share": 110}
-"""Height in pixels; 300 for other kinds."""
+"""Kind of chart → height in pixels. Other series have a height of 300 pixels."""
 _WIDE: Final = 100
-"""Length of a line of the tooltip, in characters."""
+"""Maximum length of a line of a tooltip, in characters."""
 _LINES: Final = 12
 
 
 def figure(section: Section) -> dict[str, Any] | None:
-    """Return the data of the section's chart: ``{"kind", "height" (pixels), "x", "short" and "full" (names of a
-    ranking), "unit", "series": [{"name", "values"}]}``, or that of the kind's own function. None without data. All
-    series have the unit of the largest, so that stacked values add up."""
+    """Return the data of the chart of a section, or None if there is no data.
+
+    Trees, heat maps, waterfalls and distributions have the keys that their functions return. Other charts have the keys
+    kind, height (pixels), x, short and full (names of a ranking), unit, and series with name and values. All series
+    have the unit of the largest series, so that stacked values add up.
+    """
     chart, table = section.chart, section.table
     if chart is None or chart.kind == "intervals" or table.empty:
         return None
@@ -130,7 +133,7 @@ def figure(section: Section) -> dict[str, Any] | None:
 
 
 def scripts(kinds: Collection[str]) -> Iterator[str]:
-    """Yield the scripts for these kinds of charts; each needs the previous ones."""
+    """Yield the scripts for these kinds of charts. The order matters, because a script uses the previous scripts."""
     if not kinds:
         return
     yield "charts_style.js"
@@ -143,7 +146,7 @@ def _series(section: Section, chart: Chart, columns: Sequence[Column]) -> dict[s
     unit = common_unit(columns[0], [values(table[column.name]) for column in columns])
     axis: dict[str, Any]
     positions, across = table[chart.x], section.column(chart.x)
-    if across.unit == "ns":  # points in time, in the unit of the largest
+    if across.unit == "ns":  # the axis shows points in time
         time = common_unit(across, [values(positions)])
         title = f"{heading(across)} ({time.name})" if time else heading(across)
         axis = {"title": title, "values": scaled(positions, time)}
@@ -165,7 +168,7 @@ def _series(section: Section, chart: Chart, columns: Sequence[Column]) -> dict[s
 
 
 def _names(section: Section, chart: Chart) -> dict[str, list[str]]:
-    """Return short and full names; equal names are completed by the first other text column that differs."""
+    """Return short and full names of the rows. If names are equal, the text of another column is added to all names."""
     table, column = section.table, section.column(chart.x)
     names = [visible(worded(str(plain(value)), column)) for value in table[chart.x].to_list()]
     short = [cut(name, SHORT) for name in names]
@@ -174,8 +177,8 @@ def _names(section: Section, chart: Chart) -> dict[str, list[str]]:
         other = next((name for name in texts if name != chart.x and table[name].nunique() > 1), None)
         if other is not None:
             more = [visible(str(plain(value))) for value in table[other].to_list()]
-            names = [f"{name} · {one}" for name, one in zip(names, more, strict=True)]
-            short = [f"{name} · {cut(one, SHORT // 3)}" for name, one in zip(short, more, strict=True)]
+            names = [f"{name} · {addition}" for name, addition in zip(names, more, strict=True)]
+            short = [f"{name} · {cut(addition, SHORT // 3)}" for name, addition in zip(short, more, strict=True)]
     full = []
     for name in names:
         lines = [name[at : at + _WIDE] for at in range(0, len(name), _WIDE)]

@@ -1,7 +1,4 @@
-"""Deflated base64 data of a page (libraries, long tables, timelines), which keeps offline pages small.
-
-``page.unpacked`` of the page's script reads it.
-"""
+"""Compressed data of a page: libraries, long tables and timelines as deflated base64. page.js decompresses the data."""
 
 from __future__ import annotations
 
@@ -20,34 +17,36 @@ from perfkit_core.report.model import Timeline
 
 
 def packed(data: bytes | str) -> str:
-    """Return deflated bytes or UTF-8 text as base64, which needs no HTML escapes."""
+    """Return bytes or UTF-8 text as deflated base64, which needs no HTML escapes."""
     raw = data.encode() if isinstance(data, str) else data
     return base64.b64encode(zlib.compress(raw, 6)).decode("ascii")
 
 
 @functools.cache
 def library(name: str) -> str:
-    """Return plotly ("plotting"), or a file of DataTables with its extensions, as bundled with itables."""
+    """Return the packed source of a JavaScript library: "plotting" is plotly; "tables" and "table-style" are the script
+    and the style sheet of DataTables with extensions, which itables bundles."""
     if name == "plotting":
         from plotly.offline import get_plotlyjs
 
         return packed(get_plotlyjs())
-    # itables is not imported, as it imports every installed DataFrame library
-    found = find_spec("itables")
-    assert found is not None  # perfkit requires it
-    assert found.origin is not None
+    # itables is not imported, because it imports every installed DataFrame library.
+    spec = find_spec("itables")
+    assert spec is not None  # perfkit requires itables
+    assert spec.origin is not None
     file = {"tables": "dt_bundle.js", "table-style": "dt_bundle.css"}[name]
-    return packed((Path(found.origin).parent / "html" / file).read_text(encoding="utf-8"))
+    return packed((Path(spec.origin).parent / "html" / file).read_text(encoding="utf-8"))
 
 
 _COLUMNS: Final = (("start_ns", "<f8"), ("dur_ns", "<f8"), ("cause", "<i4"), ("name", "<i4"), ("row", "<i4"),
                    ("depth", "<i4"), ("kind", "<u2"))  # fmt: skip
-"""Widest types first, so that each column is aligned. float64 holds ns up to 104 days exactly."""
+"""Columns of a timeline and their types. The widest types come first, so that all columns are aligned. A float64 holds
+times up to 104 days exactly in ns."""
 
 
 def timeline(data: Timeline) -> dict[str, Any]:
-    """Return ``{"count", "columns": [[name, type], …], "data": base64 of the deflated columns, "names", "kinds" (ids),
-    "kinds_said" (translated), "rows", "parts", "first"}``, times in ns."""
+    """Return the data of a timeline. The keys are count, columns ([name, type] of each column), data (packed columns),
+    names, kinds (ids), kinds_said (translated kinds), rows, first and parts. Times are in ns."""
     columns = [np.asarray(getattr(data, name)).astype(kind).tobytes() for name, kind in _COLUMNS]
     return {
         "count": len(data),

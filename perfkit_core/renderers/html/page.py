@@ -1,4 +1,4 @@
-"""The self-contained HTML page, which works offline. All names are escaped."""
+"""The self-contained HTML page. It works offline, and all names are escaped."""
 
 from __future__ import annotations
 
@@ -17,12 +17,12 @@ if TYPE_CHECKING:
     import jinja2
 
 _PLAIN: Final = 500
-"""Table rows written as HTML; further rows are deflated."""
+"""Maximum number of table rows that are written as HTML. Further rows are compressed."""
 TIMELINE: Final = tuple(
     f"timeline{part}.js"
     for part in ("_data", "_view", "_drawing", "_texts", "_search", "_saving", "_walking", "_input", "")
 )
-"""Scripts of a timeline; each needs the previous ones."""
+"""Scripts of a timeline. The order matters, because a script uses the previous scripts."""
 
 
 def render(report: Report) -> str:
@@ -65,12 +65,13 @@ def render(report: Report) -> str:
 
 
 def bar(share: float | None) -> str:
-    """Return the width of a share's bar in percent, limited to 0–100."""
+    """Return the width of the bar of a share in percent, limited to 0–100."""
     return f"{100 * min(max(share or 0.0, 0.0), 1.0):.1f}"
 
 
 def bare(value: str, name: str) -> str:
-    """Return a fact without the word of its heading: ``2 steps`` below ``Steps`` is ``2``."""
+    """Return the text of a fact without the word that its heading repeats: ``2 steps`` becomes ``2`` below
+    ``Steps``."""
     word = re.escape(say(name).lower().removesuffix("s"))
     return re.sub(rf"^{word}s?\s+|\s+{word}s?$", "", value, flags=re.IGNORECASE)
 

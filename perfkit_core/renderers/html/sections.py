@@ -1,4 +1,4 @@
-"""Sections as the page's templates need them: formatted columns, cells, charts and parts."""
+"""Sections for the templates of the page: formatted columns, cells, charts and nested sections."""
 
 from __future__ import annotations
 
@@ -13,20 +13,20 @@ from perfkit_core.renderers.table_columns import ShownColumn, columns
 from perfkit_core.report.model import Section
 
 LONGEST: Final = 60
-"""Text longer than this number of characters is cut until it is clicked."""
+"""Maximum length of a text in characters. Longer text is shortened until the reader clicks it."""
 SHORTEST: Final = 24
-"""Text longer than this number of characters may be wrapped in narrow tables."""
+"""Maximum length in characters of a text that is never wrapped."""
 _FILTERS: Final = frozenset({"kind", "phase", "device", "place", "rank", "family", "found", "severity", "copy_kind"})
 _FEW: Final = 8
 _FEW_OF_A_PART: Final = 20
 _MOST_CHOICES: Final = 30
 _NARROW: Final = 3
-"""Tables with at most this number of columns fit beside another part."""
+"""Maximum number of columns of a table that fits next to another nested section."""
 
 
 @dataclass(frozen=True, slots=True)
 class Block:
-    """A section as the template needs it. ``first``: number of rows shown at first."""
+    """A section for the template. ``first`` is the number of rows that are shown at first."""
 
     section: Section
     id: str
@@ -44,18 +44,17 @@ class Block:
 
     @property
     def rich(self) -> bool:
-        """Whether the table is long enough for search and sorting."""
+        """Whether the table is long enough to have search and sorting."""
         return len(self.rows) >= (_FEW_OF_A_PART if self.section.within else _FEW)
 
     @property
     def wide(self) -> bool:
-        """Whether the part needs the full width."""
+        """Whether the nested section needs the full width of the page."""
         code = max(map(len, self.section.code.splitlines()), default=0)
         return len(self.columns) > _NARROW or self.spans is not None or code > LONGEST
 
 
 def of_section(index: int, section: Section) -> Block:
-    """Return the block of the section at position ``index`` of the report."""
     table = parts.known(section)
     shown = columns(table, section.columns, section.limit, section.unit, "· ")
     return Block(

@@ -1,4 +1,4 @@
-// Draws each chart from the JSON beside it when it is about to be seen, and all of them before they are printed.
+// Draws each chart from its JSON when the chart becomes visible, and all charts before printing.
 "use strict";
 (() => {
   const PAPER = 680; // pixels
@@ -13,7 +13,7 @@
     const redraw = (more = {}) => {
       const [traces, layout] = shape(figure, state)(figure, state, page.charts.tools());
       window.Plotly.react(place, traces, { ...layout, ...more }, config);
-      state.told(state);
+      state.update(state);
     };
     const [state, listen] = page.charts.controls(place, figure, () => redraw());
     drawn.set(place, redraw);

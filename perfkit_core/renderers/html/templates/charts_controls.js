@@ -1,7 +1,7 @@
-// What a reader chooses in a chart: which number it shows, in which form, what is open, what is coloured.
+// The controls of a chart: the number shown, the chart type, the open row, and the text to highlight.
 "use strict";
 page.charts.controls = (() => {
-  const MOST_OPEN = 200; // names to open in a list; all open by a click
+  const MOST_OPEN = 200; // maximum number of rows in the list; a click can open every row
   const { children, rows, rowOf } = page.charts, { cut } = page.charts.tools();
 
   const choice = (label, names, chosen) => {
@@ -12,15 +12,15 @@ page.charts.controls = (() => {
     return select;
   };
 
-  const finder = (found) => {
+  const finder = (highlight) => {
     const search = document.createElement("input");
     Object.assign(search, { type: "search", placeholder: page.say("part of a name") });
-    search.setAttribute("aria-label", page.say("colour the boxes of this name"));
-    search.addEventListener("input", () => found(search.value));
+    search.setAttribute("aria-label", page.say("highlight boxes whose name contains this text"));
+    search.addEventListener("input", () => highlight(search.value));
     return search;
   };
 
-  // The rows that something is below, outermost first; -1 is all.
+  // The list of rows that have children, with the outermost rows first. -1 stands for the entire tree.
   const opener = (figure, open) => {
     const inner = [...new Set(figure.parents.filter((above) => above >= 0))];
     const depth = (row) => (row < 0 ? -1 : depth(figure.parents[row]) + 1);
@@ -30,7 +30,7 @@ page.charts.controls = (() => {
     select.setAttribute("aria-label", page.say("open"));
     select.addEventListener("change", () => open(Number(select.value)));
     Object.assign(back, { type: "button", textContent: page.say("Back"), disabled: true });
-    const tell = (state) => {
+    const update = (state) => {
       if (state.open >= 0 && !listed.includes(state.open)) {
         select.append(new Option(cut(figure.labels[state.open], 60), state.open));
         listed.push(state.open);
@@ -38,7 +38,7 @@ page.charts.controls = (() => {
       select.value = state.open;
       back.disabled = state.open < 0;
     };
-    return { select, back, tell };
+    return { select, back, update };
   };
 
   const tree = (place, line, figure, state, redraw) => {
@@ -47,22 +47,22 @@ page.charts.controls = (() => {
       redraw();
     };
     const up = () => state.open >= 0 && open(figure.parents[state.open]);
-    const { select, back, tell } = opener(figure, open);
+    const { select, back, update } = opener(figure, open);
     back.addEventListener("click", up);
     line.addEventListener("keydown", (event) => { if (event.key === "Escape" && event.target.type !== "search") up(); });
-    state.told = tell;
+    state.update = update;
     if (figure.kind !== "icicle") {
       const forms = figure.kind === "opening" ? ["bars", "rings"] : ["rings", "bars"];
       const names = { bars: page.say("bars"), rings: page.say("rings") };
       state.form = forms[0];
-      line.append(choice(page.say("form of the picture"), forms.map((form) => names[form]), (at) => { state.form = forms[at]; redraw(); }));
+      line.append(choice(page.say("chart type"), forms.map((form) => names[form]), (at) => { state.form = forms[at]; redraw(); }));
     }
     line.append(select, back, finder((text) => { state.text = text; redraw(); }));
     line.append(page.say("Click a box or a bar to open it."));
-    if (figure.left_out) line.append(` ${page.say("{count} smaller rows are only in the table.", { count: figure.left_out })}`);
+    if (figure.left_out) line.append(` ${page.say("The table contains {count} smaller rows that are not drawn.", { count: figure.left_out })}`);
   };
 
-  // A click opens a bar, and what plotly opened itself is told to the list.
+  // A click opens a bar. Plotly opens boxes and rings itself; then the list is updated.
   const listen = (place, figure, state, redraw) => {
     place.on("plotly_click", ({ points: [point] }) => {
       if (state.form !== "bars") return;
@@ -72,15 +72,15 @@ page.charts.controls = (() => {
       redraw();
     });
     for (const kind of ["sunburst", "icicle"]) place.on(`plotly_${kind}click`, ({ nextLevel }) => {
-      if (nextLevel === undefined) return; // nothing is below
+      if (nextLevel === undefined) return; // the box has no children
       state.open = rowOf(nextLevel);
-      state.told(state);
+      state.update(state);
     });
   };
 
-  // The state that the controls change, and a function that follows the clicks once there is a chart.
+  // Returns the state that the controls change, and a function that listens to clicks after the chart was drawn.
   return (place, figure, redraw) => {
-    const state = { weight: 0, text: "", open: -1, form: "", told: () => {} };
+    const state = { weight: 0, text: "", open: -1, form: "", update: () => {} };
     if (!figure.weights) return [state, () => {}];
     const line = document.createElement("div");
     line.className = "chart-controls";

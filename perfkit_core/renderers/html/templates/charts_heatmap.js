@@ -1,8 +1,8 @@
-// Rows by columns, each cell in the colour of its number: ranks by steps, or by what a step is made of.
+// Heat maps: ranks by steps, or ranks by parts of a step. The colour of a cell shows its number.
 "use strict";
 (() => {
-  const WRITTEN = 16; // rows and columns up to which cells hold their numbers
-  const OUTLINED = 100; // rows up to which an outline leaves something of a row to be seen
+  const WRITTEN = 16; // maximum number of rows and columns with numbers in the cells
+  const OUTLINED = 100; // maximum number of rows for which marked rows are outlined
 
   const ticks = (names, most) => {
     const every = Math.ceil(names.length / most);
@@ -10,12 +10,12 @@
     return { tickvals, ticktext: tickvals.map((position) => names[position]) };
   };
 
-  // As many as fit beside each other, however long they are.
+  // The number of column names that fit side by side.
   const columnTicks = ({ columns }) => Math.max(4, Math.min(24, Math.floor(150 / Math.max(...columns.map((name) => name.length)))));
 
-  // Rows that are marked always have their name, in the colour of a warning.
+  // Marked rows always have a label, in a warning colour.
   const rowTicks = (figure, palette) => {
-    const found = ticks(figure.rows, 32), kept = found.tickvals.filter((row) => !figure.marked.some((one) => one !== row && Math.abs(one - row) * 32 < figure.rows.length));
+    const regular = ticks(figure.rows, 32), kept = regular.tickvals.filter((row) => !figure.marked.some((one) => one !== row && Math.abs(one - row) * 32 < figure.rows.length));
     const tickvals = [...new Set([...kept, ...figure.marked])].sort((a, b) => a - b);
     const name = (row) => (figure.marked.includes(row) ? `<span style="color:${palette[5]}"><b>▶ ${figure.rows[row]}</b></span>` : figure.rows[row]);
     return { tickvals, ticktext: tickvals.map(name) };
@@ -34,7 +34,7 @@
     return { zmin: -most, zmax: most, colorscale: [[0, palette[0]], [0.5, colour("--card")], [1, palette[1]]] };
   };
 
-  // From 0, unless all numbers are alike: then their differences would not be seen.
+  // The colour scale begins at 0, unless all numbers are similar and their differences would be invisible.
   const lowest = (low, high) => (low > high / 2 ? low - (high - low) / 8 : 0);
 
   const heatmap = (figure, state, tools) => {

@@ -1,4 +1,4 @@
-// Rows of a table as bars: the largest ones, and one bar made of all.
+// Rows of a table as bars: a bar for each of the largest rows, or one stacked bar of all rows.
 "use strict";
 (() => {
   const ranking = (figure, _, { palette, layout, axis }) => {

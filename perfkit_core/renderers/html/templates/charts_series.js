@@ -1,10 +1,10 @@
-// Numbers along steps or time: bars, areas where there are too many of them, and lines.
+// Numbers over steps or time, as bars, areas (if there are too many bars) or lines.
 "use strict";
 (() => {
-  const MOST_BARS = 300; // more of them are thinner than a few pixels: drawn as areas
+  const MOST_BARS = 300; // more bars would be too thin and are drawn as areas
   const TICKS = 24;
 
-  // The next number that people count by.
+  // The smallest number of the form 1, 2 or 5 × 10ⁿ that is at least ``number``.
   const round = (number) => {
     const power = 10 ** Math.floor(Math.log10(Math.max(number, 1)));
     return [1, 2, 5, 10].map((one) => one * power).find((one) => one >= number);
@@ -21,17 +21,17 @@
     const many = figure.x.values.length > MOST_BARS;
     if (figure.kind !== "bar") return { type: "scatter", mode: figure.x.values.length > 100 ? "lines" : "lines+markers", marker: { color } };
     if (!many) return { type: "bar", marker: { color } };
-    const width = last ? 0.7 : 0; // a single long step is thinner than a pixel, and to be seen
+    const width = last ? 0.7 : 0; // the line keeps a single long step visible, which is thinner than a pixel
     const area = { type: "scatter", mode: "lines", line: { shape: "hvh", width, color } };
     return figure.stacked ? { ...area, stackgroup: "all", fillcolor: color } : { ...area, fill: "tozeroy", fillcolor: color };
   };
 
-  // Labels may repeat, positions do not.
+  // The x axis uses positions, because labels may repeat.
   const places = ({ x }) => (x.continuous ? x.values : x.values.map((_, position) => position));
 
   const place = ({ x }, at) => (x.continuous ? page.units.digits(x.values[at], x.unit) : x.values[at]);
 
-  // The highest point of each line that is not flat along the ground.
+  // Marks the highest point of each line, except lines that are close to 0.
   const peaks = (figure, { palette, colour }) => {
     const highest = figure.series.map((one) => Math.max(...one.values.filter((value) => value !== null)));
     return figure.series.flatMap((one, index) => {
@@ -65,7 +65,7 @@
     })];
   };
 
-  // A few bars are not as broad as the page.
+  // A few bars do not fill the width of the page.
   const sides = (figure) => {
     const count = figure.x.values.length;
     if (figure.kind !== "bar" || count > 8) return {};

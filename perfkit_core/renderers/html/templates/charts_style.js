@@ -1,4 +1,4 @@
-// How do charts look? The colours of the page, light, dark and on paper; texts that plotly must not read as HTML.
+// The style of charts: colours for light mode, dark mode and paper, and escaped text for plotly.
 "use strict";
 page.charts = (() => {
   const palettes = {
@@ -14,7 +14,7 @@ page.charts = (() => {
 
   const escaped = (text) => text.replaceAll("&", "&amp;").replaceAll("<", "&lt;").replaceAll(">", "&gt;");
   const cut = (text, most) => (text.length <= most ? text : `${text.slice(0, most / 2)}…${text.slice(1 - most / 2)}`);
-  // A long text in lines, for what is shown at the pointer.
+  // Splits a long text into lines for a tooltip.
   const lines = (text, wide) => text.match(new RegExp(`.{1,${wide}}`, "gsu"))?.slice(0, 12) ?? [];
   const layout = (more) => ({
     font: { color: colour("--ink"), family: "system-ui, sans-serif", size: 12 },
@@ -28,7 +28,7 @@ page.charts = (() => {
 
   return {
     print: (now) => { printing = now; },
-    // What a shape draws with: of the mode that the page is in now.
+    // The drawing tools in the current colour mode of the page.
     tools: () => ({ palette: palettes[mode()], soft: soft[mode()], colour, axis, layout, escaped, cut, lines }),
   };
 })();

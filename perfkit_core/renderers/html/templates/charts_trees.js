@@ -1,4 +1,4 @@
-// A tree as nested boxes or rings, and as the bars of what is right below the row that is open.
+// A tree as nested boxes or rings, or as bars of the children of the open row.
 "use strict";
 (() => {
   const MOST_BARS = 15;
@@ -6,7 +6,7 @@
   const whole = (text, { lines, escaped }) => lines(text, 100).map(escaped).join("<br>");
   const children = (figure, row) => figure.parents.flatMap((above, index) => (above === row ? [index] : []));
 
-  // Boxes of a level are alike; rings are told apart by what is innermost.
+  // Boxes of a level have one colour. Rings have the colour of their root. Matches of the search are highlighted.
   const colours = (figure, state, { palette, soft }) => {
     const shade = [], wanted = state.text.toLowerCase(), boxes = figure.kind === "icicle";
     let roots = 0;
@@ -17,7 +17,7 @@
     });
   };
 
-  // Names of boxes to plotly. What is around several roots has one of its own: figures, by chance digits alone.
+  // Ids of boxes for plotly. The prefix keeps plotly from reading ids as numbers.
   const box = (row) => (row < 0 ? "" : `row ${row}`);
   const rowOf = (id) => (id.startsWith("row ") ? Number(id.slice(4)) : -1);
 
@@ -36,12 +36,12 @@
       customdata: weight.values.map((value, row) => [page.units.quantity(value, figure.unit), page.units.share(weight.sizes[row] / all)]),
       marker: { colors: colours(figure, state, tools), line: { width: 1, color: colour("--card") } },
       textfont: { color: colour("--ink") }, insidetextfont: { color: colour("--ink") }, pathbar: { textfont: { color: colour("--ink") } },
-      hovertemplate: `%{hovertext}<br>${weight.name}: %{customdata[0]}<br>${page.say("{share} of the whole", { share: "%{customdata[1]}" })}<extra></extra>`,
+      hovertemplate: `%{hovertext}<br>${weight.name}: %{customdata[0]}<br>${page.say("{share} of the total", { share: "%{customdata[1]}" })}<extra></extra>`,
     }];
     return [traces, layout({ margin: { l: 4, r: 4, t: 24, b: 4 }, uniformtext: { minsize: 9, mode: "hide" } })];
   };
 
-  // The rows that bars show, the largest first.
+  // The rows that are drawn as bars, with the largest row first.
   const shown = (figure, state) => {
     const { values } = figure.weights[state.weight];
     return children(figure, state.open).filter((row) => values[row]).sort((a, b) => values[b] - values[a]).slice(0, MOST_BARS);
@@ -50,11 +50,11 @@
   const bars = (figure, state, tools) => {
     const { palette, layout, axis, escaped } = tools;
     const weight = figure.weights[state.weight], rows = shown(figure, state), positions = rows.map((_, position) => position);
-    const found = colours(figure, state, tools);
+    const highlighted = colours(figure, state, tools);
     const traces = [{
       type: "bar", orientation: "h", y: positions, x: rows.map((row) => weight.values[row]), ids: rows.map(String),
       customdata: rows.map((row) => [whole(figure.labels[row], tools), page.units.quantity(weight.values[row], figure.unit)]),
-      marker: { color: rows.map((row) => (state.text ? found[row] : palette[children(figure, row).length ? 0 : 4])) },
+      marker: { color: rows.map((row) => (state.text ? highlighted[row] : palette[children(figure, row).length ? 0 : 4])) },
       hovertemplate: "%{customdata[0]}<br>%{customdata[1]}<extra></extra>",
     }];
     return [traces, layout({

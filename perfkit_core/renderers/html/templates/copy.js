@@ -1,4 +1,4 @@
-// The button at a piece of code copies it.
+// The copy buttons of code blocks.
 "use strict";
 for (const button of document.querySelectorAll("button.copy")) {
   const said = button.textContent;
@@ -9,7 +9,7 @@ for (const button of document.querySelectorAll("button.copy")) {
   button.addEventListener("click", () => {
     const code = button.parentElement.querySelector("code");
     navigator.clipboard.writeText(code.textContent).then(() => answer(page.say("Copied")), () => {
-      getSelection().selectAllChildren(code); // a page from a file may not write: Ctrl+C does
+      getSelection().selectAllChildren(code); // a page opened from a file may not write to the clipboard
       answer(page.say("Press Ctrl+C"));
     });
   });

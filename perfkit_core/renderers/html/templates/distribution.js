@@ -1,7 +1,7 @@
-// Single values of several groups on one axis: a lane a group, a point a value, the median as a line.
+// Values of several groups on one axis. Each group has a lane, each value a point, and each median a line.
 "use strict";
 page.shapes.distribution = (figure, _, { palette, colour, layout, axis, escaped }) => {
-  const spread = (index) => ((index * 0.618034) % 1 - 0.5) * 0.5; // points of like values lie beside each other
+  const spread = (index) => ((index * 0.618034) % 1 - 0.5) * 0.5; // avoids overlapping points of similar values
   const traces = figure.lanes.flatMap((lane, row) => {
     const hover = `${escaped(lane.name)}<br>${escaped(page.say("step"))} %{customdata[0]}: %{customdata[1]}<extra></extra>`;
     const points = {
@@ -26,7 +26,7 @@ page.shapes.distribution = (figure, _, { palette, colour, layout, axis, escaped 
     return [points, median, said];
   });
   const rows = figure.lanes.map((_, row) => row);
-  // Wide noise would leave no room for the steps: the band is cut where they are far from its ends.
+  // The axis shows only a part of a wide noise band, because the entire band would leave no room for the steps.
   const every = figure.lanes.flatMap((lane) => lane.values), [low, high] = [Math.min(...every), Math.max(...every)];
   const room = (high - low || high || 1) * 0.5, [from, to] = figure.band ?? [low, high], edge = room / 8;
   const range = [Math.min(low, Math.max(from, low - room)) - edge, Math.max(high, Math.min(to, high + room)) + edge];

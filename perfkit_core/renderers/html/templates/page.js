@@ -1,4 +1,4 @@
-// What the other scripts of the page share: unpacking what the page carries deflated, and the libraries in it.
+// Functions for all scripts of the page: decompression of data, libraries and translated texts.
 "use strict";
 const page = (() => {
   const decoded = (text) => {
@@ -19,16 +19,16 @@ const page = (() => {
   };
 
   const texts = JSON.parse(document.getElementById("texts").textContent);
-  // A text in the language of the page; {words} in it are replaced.
+  // Returns a text in the language of the page, with the {placeholders} replaced by values.
   const say = (text, values = {}) => (texts[text] ?? text).replace(/\{(\w+)\}/g, (word, name) => values[name] ?? word);
 
   return {
     say,
-    shapes: {}, // of charts that have a script of their own: kind → (figure, state, tools) => [traces, layout]
+    shapes: {}, // kind of chart → (figure, state, tools) => [traces, layout]
     unpacked,
     dark: window.matchMedia("(prefers-color-scheme: dark)"),
     colour: (name) => getComputedStyle(document.documentElement).getPropertyValue(name).trim(),
-    // A classic script: it leaves Plotly in the window.
+    // Loads plotly, a classic script that sets window.Plotly.
     plotting: once(async () => {
       const script = document.createElement("script");
       script.src = await address("library-plotting", "text/javascript");
@@ -39,14 +39,14 @@ const page = (() => {
       });
       return window.Plotly;
     }),
-    // A module: its default export is the class.
+    // Loads DataTables, a module whose default export is the class.
     tables: once(async () => {
       const sheet = document.createElement("style");
       sheet.textContent = new TextDecoder().decode(await unpacked(document.getElementById("library-table-style").textContent));
-      document.head.prepend(sheet); // the page's own rules win
+      document.head.prepend(sheet); // the style sheet of the page comes later and takes precedence
       return (await import(await address("library-tables", "text/javascript"))).default;
     }),
-    // Runs a function for each element when it is about to be seen.
+    // Runs a function for each element when the element is about to become visible.
     whenSeen: (elements, run) => {
       const watch = new IntersectionObserver((seen) => {
         for (const { target, isIntersecting } of seen) {

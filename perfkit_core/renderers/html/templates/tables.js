@@ -1,10 +1,10 @@
-// Tables that are about to be seen become tables to search, sort, page, filter, copy and save. Without this script they
-// are the tables that they are, but for the rows that long ones carry deflated.
+// Adds search, sorting, pages, filters, copying and saving to tables that are about to become visible. Without this
+// script, the tables are complete except for the compressed rows of long tables.
 "use strict";
 (() => {
   const PAGES = [10, 25, 100, 1000];
 
-  // Of a cell that shows a long text cut, the whole one.
+  // Returns the full text of a cell, even if the cell shows a shortened text.
   const text = (cell) => (cell.querySelector(".full") ?? cell).textContent.trim();
 
   const complete = async (table) => {
@@ -20,7 +20,7 @@
     const column = api.column(index), box = document.createElement("select");
     const values = [...new Set(column.nodes().toArray().map(text))].sort();
     const heading = column.header().textContent;
-    box.setAttribute("aria-label", page.say("only rows with this {heading}", { heading }));
+    box.setAttribute("aria-label", page.say("show only rows with this {heading}", { heading }));
     box.append(new Option(page.say("{heading}: all", { heading }), ""), ...values.map((value) => new Option(value, value)));
     box.addEventListener("change", () => {
       const { value } = box;
@@ -30,7 +30,7 @@
   };
 
   const buttons = (title) => {
-    // Without separators of thousands, which other programs take for the end of a cell.
+    // Numbers are saved without separators of thousands, which other programs would read as separators of cells.
     const saved = (cell) => (cell.classList.contains("num") ? text(cell).replaceAll(",", "") : text(cell));
     const exportOptions = { format: { body: (_, __, ___, cell) => saved(cell) } };
     return [

@@ -1,4 +1,4 @@
-// A timeline in the page: what is in view, what is chosen, what is pointed at; drawn anew when one of them changes.
+// A timeline in the page. It is redrawn when the view, the selected box or the box under the pointer changes.
 "use strict";
 class Timeline {
   constructor(place, data) {
@@ -21,7 +21,7 @@ class Timeline {
     this.draw();
   }
 
-  // Paper cannot be scrolled: as many rows as a page has room for.
+  // Draws as many rows as fit on a printed page.
   onPaper(printing) {
     this.drawing.classList.toggle("paper", printing);
     this.draw();
@@ -38,7 +38,7 @@ class Timeline {
     this.moved();
   }
 
-  // What the pointer was at is somewhere else now.
+  // The view has moved, so the pointer is at another box.
   moved() {
     this.tip.hidden = true;
     this.hovered = -1;
@@ -55,7 +55,7 @@ class Timeline {
     this.hovered = box;
   }
 
-  // Beside the pointer, inside the picture.
+  // Places the tooltip next to the pointer and inside the drawing.
   placeTip(x, y) {
     const { offsetWidth, offsetHeight, style } = this.tip, { width, window, top } = this.view;
     const below = y + 14 + offsetHeight <= window;
@@ -73,7 +73,7 @@ class Timeline {
   find() { this.finder.find(this.search.value, this.part()); this.soon(); }
   next() { this.go(this.finder.next()); }
 
-  // Chooses a box and shows it.
+  // Selects a box and makes it visible.
   go(box) {
     if (box < 0) return;
     this.choose(box);

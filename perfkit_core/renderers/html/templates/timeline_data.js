@@ -1,9 +1,9 @@
-// What does a timeline hold? Columns unpacked, boxes in lanes, which of them are where, and what launched what.
+// The data of a timeline: decompressed columns, lanes of boxes, searches by time, and launches.
 "use strict";
 const timelineData = (() => {
   const arrays = { f8: Float64Array, i4: Int32Array, u2: Uint16Array };
 
-  // Each column beside the texts, by its name.
+  // Adds the decompressed columns to the data.
   const decoded = async (data) => {
     const buffer = await page.unpacked(data.data), columns = {};
     let at = 0;
@@ -14,18 +14,19 @@ const timelineData = (() => {
     return { ...data, ...columns, data: null };
   };
 
-  // The boxes of one depth of one row follow each other in time: a lane. Its ends ascend, so views are found by halving.
+  // A lane holds the boxes of one depth of one row. Boxes of a lane do not overlap, so a binary search can find them.
   const lanes = (data) => {
-    const found = [];
+    const lanes = [];
     for (let i = 0; i < data.count; i++) {
-      const last = found.at(-1);
+      const last = lanes.at(-1);
       if (last && last.row === data.row[i] && last.depth === data.depth[i]) last.end = i + 1;
-      else found.push({ row: data.row[i], depth: data.depth[i], begin: i, end: i + 1, y: 0 });
+      else lanes.push({ row: data.row[i], depth: data.depth[i], begin: i, end: i + 1, y: 0 });
     }
-    return found;
+    return lanes;
   };
 
-  // The first of so many positions for which a question that turns from no to yes is answered with yes.
+  // Returns the first position from low to high - 1 for which the answer is true, or high if there is none. The answer
+  // must not change from true to false.
   const first = (low, high, answer) => {
     while (low < high) {
       const middle = (low + high) >> 1;
@@ -38,10 +39,10 @@ const timelineData = (() => {
   const firstEndingAfter = (data, lane, time) =>
     first(lane.begin, lane.end, (i) => data.start_ns[i] + data.dur_ns[i] > time);
 
-  // The position of a box's lane; lanes are in the order of their boxes.
+  // Returns the position of the lane of a box. Lanes are in the order of their boxes.
   const laneOf = (all, box) => first(0, all.length, (position) => all[position].end > box);
 
-  // The longest box of a lane that touches a stretch of time, -1 where none does.
+  // Returns the longest box of a lane that overlaps a time interval, or -1 if there is none.
   const longest = (data, lane, from, to) => {
     let best = -1;
     for (let i = firstEndingAfter(data, lane, from); i < lane.end && data.start_ns[i] <= to; i++) {
@@ -50,11 +51,11 @@ const timelineData = (() => {
     return best;
   };
 
-  // What a box launched.
+  // Returns the boxes that a box launched.
   const launches = (data, box) => {
-    const found = [];
-    for (let i = 0; i < data.count; i++) if (data.cause[i] === box) found.push(i);
-    return found;
+    const work = [];
+    for (let i = 0; i < data.count; i++) if (data.cause[i] === box) work.push(i);
+    return work;
   };
 
   return { decoded, lanes, first, firstEndingAfter, laneOf, longest, launches };

@@ -1,8 +1,8 @@
-// How does a timeline look? Ruler, titles of rows, boxes with their names, and lines from launches to their work.
+// Draws a timeline: ruler, row titles, boxes with names, and lines from launches to the launched work.
 "use strict";
 const timelineDrawing = (() => {
   const { BAR, RULER, TITLE } = TimelineView;
-  const NAMED = 30; // pixels of a box that has room for text
+  const NAMED = 30; // minimum width in pixels of a box with text
   const MOST_LINKS = 200;
   const COLOURS = 12; // --kind-0 to --kind-11
   const colours = () => ({
@@ -27,9 +27,9 @@ const timelineDrawing = (() => {
   };
 
   const marks = (view) => {
-    const every = step(view), found = [];
-    for (let nth = Math.ceil(view.from / every); nth * every < view.end; nth++) found.push(nth * every);
-    return found;
+    const every = step(view), times = [];
+    for (let nth = Math.ceil(view.from / every); nth * every < view.end; nth++) times.push(nth * every);
+    return times;
   };
 
   const grid = (pen, view, { line }) => {
@@ -43,7 +43,7 @@ const timelineDrawing = (() => {
     }
   };
 
-  // Above all else: it stays when rows are scrolled.
+  // The ruler is drawn last, over the rows, because it stays in place when rows are scrolled.
   const ruler = (pen, view, { card, soft }) => {
     pen.fillStyle = card;
     pen.fillRect(0, 0, view.width, RULER - 2);
@@ -90,7 +90,7 @@ const timelineDrawing = (() => {
     }
   };
 
-  // ``shown``: {chosen, hovered, matches}. Returns how many boxes were drawn.
+  // Draws the timeline and returns the number of drawn boxes. ``shown`` is {chosen, hovered, matches}.
   const draw = (canvas, view, shown) => {
     const pen = prepared(canvas, view), paper = colours();
     let drawn = 0;

@@ -1,10 +1,10 @@
-// What do mouse and keys do in a timeline?
+// Mouse and keyboard input of a timeline.
 "use strict";
 const timelineInput = (() => {
-  const MOVED = 3; // pixels that make a click a drag
+  const MOVED = 3; // maximum movement of a click in pixels; more is a drag
 
   const wheel = (timeline) => (event) => {
-    if (!event.ctrlKey && !event.metaKey && document.activeElement !== timeline.canvas) return; // else the page scrolls
+    if (!event.ctrlKey && !event.metaKey && document.activeElement !== timeline.canvas) return; // the page scrolls instead
     event.preventDefault();
     timeline.zoom(Math.exp(event.deltaY / 400), timeline.view.time(event.offsetX));
   };

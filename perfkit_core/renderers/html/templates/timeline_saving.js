@@ -1,4 +1,4 @@
-// What is in the page as a file for Perfetto: Chrome's JSON, threads and streams as rows, launches as arrows.
+// Saves the timeline of the page as a Chrome trace for Perfetto, with rows for threads and streams and launch arrows.
 "use strict";
 const timelineSaving = (() => {
   // A number for each process or device.
@@ -28,7 +28,7 @@ const timelineSaving = (() => {
     link.href = URL.createObjectURL(new Blob([JSON.stringify(trace(data))], { type: "application/json" }));
     link.download = "timeline.json";
     link.click();
-    setTimeout(() => URL.revokeObjectURL(link.href), 60_000); // the download may begin later
+    setTimeout(() => URL.revokeObjectURL(link.href), 60_000); // a download may begin with a delay
   };
 
   return { save };

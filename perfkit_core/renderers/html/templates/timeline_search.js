@@ -1,14 +1,14 @@
-// Which boxes have a name with these letters in it, and which of them is the next?
+// The search for boxes whose name contains a text.
 "use strict";
 class TimelineSearch {
   constructor(data) {
     this.data = data;
-    this.matches = null; // of each name, whether it is wanted; null: nothing is searched for
-    this.found = []; // boxes, in the order of time
+    this.matches = null; // for each name, whether it matches; null without a search
+    this.found = []; // matching boxes, sorted by start
     this.nth = -1;
   }
 
-  // Within a part (a step).
+  // Searches the boxes of a part (a step).
   find(text, [, start, end]) {
     const { data } = this, letters = text.toLowerCase();
     const inside = (i) => data.start_ns[i] < end && data.start_ns[i] + data.dur_ns[i] > start;
@@ -19,7 +19,7 @@ class TimelineSearch {
     this.found.sort((a, b) => data.start_ns[a] - data.start_ns[b]);
   }
 
-  // -1 where there is none; after the last comes the first.
+  // Returns the next match, or -1 if there is no match. The first match follows the last one.
   next() {
     if (!this.found.length) return -1;
     this.nth = (this.nth + 1) % this.found.length;

@@ -1,4 +1,4 @@
-// What is told of a timeline in words? The box that is pointed at, the box that is chosen, what is shown.
+// Texts of a timeline: the tooltip, the details of the selected box, and the status line.
 "use strict";
 const timelineTexts = (() => {
   const { launches } = timelineData, { count, duration } = page.units;
@@ -8,13 +8,13 @@ const timelineTexts = (() => {
 
   const exact = (ns) => `${duration(ns)} (${count(ns)} ns)`;
 
-  // Lines: name, kind and duration, where and when, what launched it, what it launched.
+  // The lines are the name, the kind and duration, the place and start, the launching call, and the launched work.
   const details = (data, box) => {
     const [group, row] = data.rows[data.row[box]], work = launches(data, box), cause = data.cause[box];
     const lines = [
       name(data, box),
       `${data.kinds_said[data.kind[box]]}, ${exact(data.dur_ns[box])}`,
-      page.say("{place}, {time} after the beginning", { place: `${group} · ${row}`, time: exact(data.start_ns[box]) }),
+      page.say("{place}, begins {time} after the start of the timeline", { place: `${group} · ${row}`, time: exact(data.start_ns[box]) }),
     ];
     if (cause >= 0) lines.push(page.say("launched by {name}", { name: name(data, cause) }));
     if (work.length) lines.push(page.say("launched {count}: {name}", { count: count(work.length), name: name(data, work[0]) }));
@@ -24,8 +24,8 @@ const timelineTexts = (() => {
   const status = (view, drawn, found) => {
     const { first, last, all } = view.rows();
     const said = [page.say("{span} shown, {count} boxes drawn", { span: duration(view.span), count: count(drawn) })];
-    if (last - first + 1 < all) said.push(page.say("rows {first} to {last} of {all}, scroll for the others", { first, last, all: count(all) }));
-    if (found) said.push(page.say("{found} found (Enter: the next)", { found: count(found.length) }));
+    if (last - first + 1 < all) said.push(page.say("rows {first} to {last} of {all} (scroll to see more)", { first, last, all: count(all) }));
+    if (found) said.push(page.say("{count} matches (Enter selects the next match)", { count: count(found.length) }));
     return said.join("; ");
   };
 

@@ -1,21 +1,21 @@
-// What of a timeline is in view? Where lanes lie, which stretch of time is shown, and which boxes stand for it: those
-// that would share a pixel are one, the longest of them.
+// The visible part of a timeline: the positions of lanes, the time interval, and the boxes to draw. If several boxes
+// of a lane fall on one pixel, only the longest box is drawn.
 "use strict";
 class TimelineView {
-  static BAR = 17; // pixels of a lane
+  static BAR = 17; // height of a lane in pixels
   static RULER = 22;
-  static TITLE = 18; // of a row
-  static GAP = 6; // between rows
-  static SHORTEST = 100; // ns that can be zoomed to
+  static TITLE = 18; // height of a row title
+  static GAP = 6; // gap between rows
+  static SHORTEST = 100; // shortest visible time interval in ns
 
   constructor(data) {
     this.data = data;
     this.lanes = timelineData.lanes(data);
     this.from = 0; // ns
     this.span = 1; // ns
-    this.width = 1; // pixels, as the next
-    this.window = 0; // of the height, how much can be seen
-    this.top = 0; // how far it was scrolled
+    this.width = 1; // width of the drawing in pixels
+    this.window = 0; // visible height in pixels
+    this.top = 0; // scroll position in pixels
     this.placeLanes();
   }
 
@@ -37,7 +37,7 @@ class TimelineView {
     this.height = y + GAP;
   }
 
-  get scale() { return this.span / this.width; } // ns a pixel
+  get scale() { return this.span / this.width; } // ns per pixel
   get end() { return this.from + this.span; }
   time(x) { return this.from + x * this.scale; }
   x(time) { return (time - this.from) / this.scale; }
@@ -52,7 +52,7 @@ class TimelineView {
     this.look(around - (around - this.from) * (span / this.span), span);
   }
 
-  // A part (a step) with a little of what is around it.
+  // Shows a part (a step) with a small margin.
   show([, start, end]) {
     const margin = (end - start) * 0.01;
     this.look(start - margin, end - start + 2 * margin);
@@ -63,7 +63,7 @@ class TimelineView {
     this.look(this.data.start_ns[box] - width * 0.1, width * 1.2);
   }
 
-  // Wide enough to read the name of a box, and not wider than now.
+  // Centres a box and zooms in until its name is readable.
   centre(box) {
     const middle = this.data.start_ns[box] + this.data.dur_ns[box] / 2;
     const span = Math.min(this.span, Math.max(this.data.dur_ns[box], 1) * 20);
@@ -74,13 +74,13 @@ class TimelineView {
 
   seen() { return this.lanes.filter((lane) => lane.y + TimelineView.BAR > this.top && lane.y < this.top + this.window); }
 
-  // The rows that can be seen without scrolling, counted from 1: the first, the last, and how many there are.
+  // Returns the numbers (from 1) of the first and last visible row, and the number of all rows.
   rows() {
     const seen = this.seen(), number = new Map([...new Set(this.lanes.map((lane) => lane.row))].map((row, at) => [row, at + 1]));
     return { first: number.get(seen.at(0)?.row) ?? 0, last: number.get(seen.at(-1)?.row) ?? 0, all: number.size };
   }
 
-  // The longest box within a pixel of a place in the window, -1 where none is.
+  // Returns the longest box within one pixel of a position in the window, or -1 if there is none.
   at(x, y) {
     const height = y + this.top;
     for (const lane of this.seen()) {
@@ -90,7 +90,7 @@ class TimelineView {
     return -1;
   }
 
-  // Hands each box of a lane that is to be drawn to a function, with its left edge and its width in pixels.
+  // Calls ``draw`` for each box of a lane to draw, with its left edge and its width in pixels.
   boxes(lane, draw) {
     const { data, scale } = this;
     let left = -1, longest = -1;

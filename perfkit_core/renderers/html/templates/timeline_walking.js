@@ -1,14 +1,14 @@
-// From the chosen box of a timeline to another: the next one in time, the one above, the one below.
+// Moves the selection of a timeline to the next box in time, or to a box above or below.
 "use strict";
 const timelineWalking = (() => {
-  // Chooses a box, and moves only as far as is needed to see it.
+  // Selects a box, and moves the view only as far as necessary to show it.
   const reach = (timeline, box) => {
     const { view } = timeline, { from, span } = view, start = view.data.start_ns[box], dur = view.data.dur_ns[box];
     timeline.go(box);
     view.look(start >= from && start + dur <= from + span ? from : start + (dur - span) / 2, span);
   };
 
-  // To the nearest lane below (1) or above (-1) with a box at the same time; of several the longest.
+  // Selects the longest box at the same time in the nearest lane below (1) or above (-1) that has such a box.
   const climb = (timeline, by) => {
     const { view, chosen } = timeline, { data, lanes } = view, nothing = chosen < 0;
     let at = nothing ? (by > 0 ? -1 : lanes.length) : timelineData.laneOf(lanes, chosen);
@@ -19,7 +19,7 @@ const timelineWalking = (() => {
     }
   };
 
-  // To a neighbour in its lane; from nothing to the first lane.
+  // Selects a neighbour in the lane of the selected box. Without a selection, selects a box in the first lane.
   const walk = (timeline, by) => {
     if (timeline.chosen < 0) return climb(timeline, 1);
     const lane = timeline.view.laneOf(timeline.chosen), box = timeline.chosen + by;

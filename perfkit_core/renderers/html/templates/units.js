@@ -1,12 +1,12 @@
-// Numbers as the tables and sentences of the page show them: a port of language/units.py, which the page takes the
-// units from. Three significant digits; never 0 for what is not 0.
+// Formats numbers like the tables and sentences of the page: with three significant digits, and never 0 for a nonzero
+// number. This is a port of language/units.py; the page contains the units of that module.
 "use strict";
 page.units = (() => {
   const PLAIN_DECIMALS = 6, PERCENT = "%";
-  const families = JSON.parse(document.getElementById("units").textContent); // of [name, size, most decimals]
+  const families = JSON.parse(document.getElementById("units").textContent); // each unit is [name, size, maximum decimals]
   const familyOf = (name) => families.find((family) => family.some(([unit]) => unit === name));
 
-  // With so many decimals; ties go to the even digit, as they do in Python: 122.5 is 122.
+  // Formats a number with ``decimals`` decimals. Ties are rounded to the even digit, as in Python: 122.5 becomes 122.
   const fixed = (number, decimals) => {
     if (!number) return "0";
     const size = Math.abs(number), exact = size.toFixed(Math.min(decimals + 60, 100));
@@ -17,7 +17,7 @@ page.units = (() => {
     return (number < 0 ? "-" : "") + digits.replace(/^\d+/, (text) => text.replace(/\B(?=(\d{3})+$)/g, ","));
   };
 
-  // What three digits take, after rounding to them: 9.996 is 10.0.
+  // The number of decimals that three digits need after rounding: 9.996 becomes 10.0.
   const decimalsOf = (number) => Math.max(0, 2 - Number(number.toExponential(2).split("e")[1]));
 
   const count = (number) => {
@@ -31,25 +31,25 @@ page.units = (() => {
     return fixed(scaled, whole ? 0 : Math.min(decimalsOf(scaled), most));
   };
 
-  // A number in a unit, without the unit's name.
+  // Formats a number in its unit, without the unit's name.
   const digits = (value, name) => {
     const family = familyOf(name);
     return family ? inUnit(value, family.find(([unit]) => unit === name)) : count(value);
   };
 
-  // A number in a unit, in the unit that suits it; "" for what is not known.
+  // Formats a number that is given in the unit ``name`` in a suitable unit; "" if the number is unknown.
   const quantity = (value, name) => {
     if (value === null || value === undefined) return "";
     const family = familyOf(name);
     if (!family) return name ? `${count(value)} ${name}` : count(value);
     const product = value * family.find(([unit]) => unit === name)[1], near = Math.round(product);
-    const base = Math.abs(product - near) < 1e-6 ? near : product; // 0.0001225 s are 122500 ns, and no fraction more
+    const base = Math.abs(product - near) < 1e-6 ? near : product; // 0.0001225 s is exactly 122500 ns
     let best = family[0];
     for (const unit of family.slice(1)) if (Math.abs(base) >= unit[1] - best[1] / 2) best = unit;
     return `${inUnit(base / best[1], best)}${best[0] === PERCENT ? "" : " "}${best[0]}`;
   };
 
-  // A place on an axis, whose numbers are round: without zeros at the end.
+  // Formats a number for an axis, without trailing zeros.
   const tick = (value, name) => quantity(value, name).replace(/(\.\d*?)0+(?= |$)/, "$1").replace(/\.(?= |$)/, "");
 
   return { count, digits, quantity, tick, share: (ratio) => quantity(ratio * 100, PERCENT), duration: (ns) => quantity(ns, "ns") };

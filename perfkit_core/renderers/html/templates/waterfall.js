@@ -1,4 +1,4 @@
-// How differences lead from one total to another: a bar each, from where the ones before it have led.
+// The differences between two totals. Each bar begins where the previous bar ends.
 "use strict";
 page.shapes.waterfall = (figure, _, { palette, colour, layout, axis, escaped }) => {
   const positions = figure.names.map((_, position) => position);
@@ -21,7 +21,7 @@ page.shapes.waterfall = (figure, _, { palette, colour, layout, axis, escaped }) 
     yaxis: axis({ tickvals: positions, ticktext: figure.short.map(escaped), autorange: "reversed", showgrid: false, zeroline: false }),
   })];
 
-  // The axis begins at 0, unless the differences would be too small to be seen; texts need room beside the bars.
+  // The axis begins at 0, unless the differences would be too small to see. The texts need room next to the bars.
   function range(reached) {
     const low = Math.min(...reached), high = Math.max(...reached), spread = high - low || high || 1;
     return [low > spread ? low - spread / 2 : low < 0 ? low - spread / 5 : 0, Math.max(high, 0) + spread / 5];
