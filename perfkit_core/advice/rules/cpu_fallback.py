@@ -11,10 +11,9 @@ from perfkit_core.advice.facts import Candidate, Facts, assume, listed
 from perfkit_core.language.messages import message, plural
 from perfkit_core.replay.transforms import Move, Quantity
 
-_PASS_NS: Final = Quantity(
+_BYTE_NS: Final = Quantity(
     2 / 2000, 4 / 1000, 20 / 400, message("prior: the operator reads or writes its data 2 to 20 times at 0.4 to 2 TB/s")
 )
-"""Device time of an operator in ns per byte of its data."""
 
 
 def find(facts: Facts) -> list[Candidate]:
@@ -25,7 +24,7 @@ def find(facts: Facts) -> list[Candidate]:
     rows = trips.order.row[trips.operators]
     names, size = operators.distinct_names(facts.trace, rows), int(trips.copies.bytes.sum())
     spent, copies = facts.mean_ns(rows), trips.copies_ns(facts)
-    launch, device = transfers.launching_ns(facts, trips.order), transfers.on_device_ns(size / 2 / len(rows), _PASS_NS)
+    launch, device = transfers.launching_ns(facts, trips.order), transfers.on_device_ns(size / 2 / len(rows), _BYTE_NS)
     return [Candidate(
         plural(
             "{names} runs on the host for {spent:ns}. The copies of its data to the host and back take {time}.",

@@ -15,7 +15,6 @@ from perfkit_core.advice.operators import matching, operators
 from perfkit_core.algorithms import arrays, nesting
 from perfkit_core.language.messages import message
 from perfkit_core.model.schema import KERNEL, OPTIMIZER
-from perfkit_core.model.trace import Trace
 from perfkit_core.replay import device_work, transforms
 
 _OPERATORS: Final = {
@@ -35,6 +34,7 @@ _OTHERS: Final = re.compile(
 def find(facts: Facts) -> list[Candidate]:
     facts.need_device()
     trace, dur = facts.trace, facts.trace.ints("dur_ns")
+    launch, parent = trace.ints("launched_by"), trace.ints("parent")
     if not trace.rows("kind", KERNEL).any():
         raise NotEvaluableError(message("no kernels were recorded"))
     kernels, chain = chained_kernels(facts)
@@ -45,7 +45,12 @@ def find(facts: Facts) -> list[Candidate]:
     order = np.lexsort((-dur[kernels], chain))  # the first kernel of each chain is the longest
     kept[order[np.diff(chain[order], prepend=-1) != 0]] = True
     removed = kernels[~kept]
-    launches = _only_launching(trace, removed)
+    # the outermost operators that launch only removed kernels; outside such operators, the launches
+    every = nesting.sum_up(parent, np.bincount(launch[launch >= 0], minlength=len(trace)))
+    ours = nesting.sum_up(parent, np.bincount(launch[removed], minlength=len(trace)))
+    alone = trace.host & (ours > 0) & (every == ours)
+    operator = nesting.outermost(parent, alone & operators(trace))[launch[removed]]
+    launches = np.unique(np.where(operator >= 0, operator, launch[removed])[alone[launch[removed]]])
     host = facts.median_total(launches, dur[launches])
     device = facts.median_total(kernels, dur[kernels])
     if not facts.exceeds(max(host, device), facts.thresholds.chain_share):
@@ -102,13 +107,3 @@ def chained_kernels(facts: Facts) -> tuple[arrays.IntArray, arrays.IntArray]:
     stretch, kernels = np.cumsum(begins)[inside] - 1, work[inside]
     long = np.bincount(stretch, minlength=1)[stretch] >= facts.thresholds.chain_kernels
     return kernels[long], np.unique(stretch[long], return_inverse=True)[1].astype(np.int64)
-
-
-def _only_launching(trace: Trace, kernels: arrays.IntArray) -> arrays.IntArray:
-    """Return the outermost operators that launch only these kernels; outside such operators, the launches."""
-    launch, parent = trace.ints("launched_by"), trace.ints("parent")
-    every = nesting.sum_up(parent, np.bincount(launch[launch >= 0], minlength=len(trace)))
-    ours = nesting.sum_up(parent, np.bincount(launch[kernels], minlength=len(trace)))
-    alone = trace.host & (ours > 0) & (every == ours)
-    operator = nesting.outermost(parent, alone & operators(trace))[launch[kernels]]
-    return np.unique(np.where(operator >= 0, operator, launch[kernels])[alone[launch[kernels]]])

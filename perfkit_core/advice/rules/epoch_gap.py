@@ -11,7 +11,7 @@ import numpy as np
 
 from perfkit_core.advice.facts import Assumption, Candidate, Facts, NotEvaluableError
 from perfkit_core.advice.operators import matching
-from perfkit_core.algorithms import arrays, intervals, nesting
+from perfkit_core.algorithms import intervals, nesting
 from perfkit_core.language.messages import message, plural
 from perfkit_core.model.schema import DATALOADER, NESTED_KINDS, PYTHON, STEP
 from perfkit_core.replay import batches, transforms
@@ -34,7 +34,15 @@ def find(facts: Facts) -> list[Candidate]:
         )
     if not batches.in_workers(trace, rows).any():
         return []
-    waits = _waits_ns(facts, rows)
+    # the wait of each step: the time in the loader, and the time between two of its calls in which no other event runs
+    calls, start, end = facts.of_rank(rows), trace.ints("start_ns"), trace.end_ns
+    loading = trace.rows("kind", DATALOADER)
+    others = trace.host & trace.rows("kind", *(NESTED_KINDS - {STEP, PYTHON})) & ~loading
+    others &= ~nesting.lies_in(trace.ints("parent"), loading)
+    same = trace.ints("step")[calls[1:]] == trace.ints("step")[calls[:-1]]
+    between = intervals.union(end[calls[:-1]][same], start[calls[1:]][same])
+    idle = intervals.subtract(between, intervals.union_of(facts.of_rank(np.flatnonzero(others)), start, end))
+    waits = facts.within_steps(intervals.union(np.append(start[calls], idle[0]), np.append(end[calls], idle[1])))
     longer = waits - int(np.median(waits))
     at = np.flatnonzero(longer > facts.thresholds.epoch_gap_steps * facts.step_ns)
     begins = facts.steps.only(facts.mine).position(trace, rows[batches.begins_epoch(trace, rows)])
@@ -65,30 +73,12 @@ def find(facts: Facts) -> list[Candidate]:
         rows=rows[np.isin(trace.ints("step")[rows], facts.steps.number[facts.mine][at])],
         method="prior",
         base_ns=mean,
-        after_ns=transforms.Quantity(
-            low, mid, max(high, mean), message("recorded: the mean step without these waits")
-        ),
+        after_ns=transforms.Quantity(low, mid, max(high, mean), message("recorded: the mean step without these waits")),
         ceiling_ns=total // count,
-        preconditions=(
-            message("worker processes make the batches"), message("the first recorded step does not count"),
-        ),
+        preconditions=(message("worker processes make the batches"), message("the first recorded step does not count")),
         assumptions=(
             Assumption("steps_per_epoch", f"{count / starts:.0f}", rarer),
             Assumption("first_batch_ns", again, again.source),
         ),
         risks=(message("Persistent workers keep their memory and their copy of the dataset between epochs."),),
     )]  # fmt: skip
-
-
-def _waits_ns(facts: Facts, rows: arrays.IntArray) -> arrays.IntArray:
-    """Return the wait for data of each step of ``facts.rank``: the time in the loader, and the time between two calls
-    of the loader in which no other event runs. Shape (steps,), in ns."""
-    trace, rows = facts.trace, facts.of_rank(rows)
-    start, end = trace.ints("start_ns"), trace.end_ns
-    loading = trace.rows("kind", DATALOADER)
-    others = trace.host & trace.rows("kind", *(NESTED_KINDS - {STEP, PYTHON})) & ~loading
-    others &= ~nesting.lies_in(trace.ints("parent"), loading)
-    same = trace.ints("step")[rows[1:]] == trace.ints("step")[rows[:-1]]
-    between = intervals.union(end[rows[:-1]][same], start[rows[1:]][same])
-    idle = intervals.subtract(between, intervals.union_of(facts.of_rank(np.flatnonzero(others)), start, end))
-    return facts.within_steps(intervals.union(np.append(start[rows], idle[0]), np.append(end[rows], idle[1])))

@@ -54,9 +54,7 @@ def find(facts: Facts) -> list[Candidate]:
         ceiling_ns=round(exposed),
         preconditions=(message("the step has computation that overlaps no transfer yet"),) if hidden else (),
         vetoes=() if hidden else (message("computation of the step that could still hide the communication"),),
-        assumptions=(
-            Assumption("communication_factor", factor, _OVERLAP), Assumption("waiting", waits, "recorded"),
-        ),
+        assumptions=(Assumption("communication_factor", factor, _OVERLAP), Assumption("waiting", waits, "recorded")),
         risks=(message("Larger gradient buckets start later and need more memory."),),
     )]  # fmt: skip
 

@@ -16,10 +16,8 @@ from perfkit_core.replay.transforms import Move, Quantity
 _FILLS: Final = ("fill", "arange", "random", "triangular", "one_hot")
 _DIRECTLY_NS: Final = 100_000
 """A copy that begins later after the fill is assumed to copy other data."""
-_ELEMENT_BYTES: Final = 4
-"""Assumed size of an element if only the shape was recorded."""
-_WRITE_NS: Final = Quantity(1 / 2000, 1 / 800, 1 / 250, message("prior: a device writes 0.25 to 2 TB/s"))
-"""Device time in ns per filled byte."""
+_ASSUMED_ELEMENT_BYTES: Final = 4
+_WRITE_NS_PER_BYTE: Final = Quantity(1 / 2000, 1 / 800, 1 / 250, message("prior: a device writes 0.25 to 2 TB/s"))
 
 
 def find(facts: Facts) -> list[Candidate]:
@@ -41,11 +39,11 @@ def find(facts: Facts) -> list[Candidate]:
         return []
     rows, copying = order.row[before], order.row[order.of[copies.call]]
     # copies without recorded bytes: use the shape of the copied tensor
-    by_shape = np.maximum(transfers.elements(trace, copying), 0) * _ELEMENT_BYTES
+    by_shape = np.maximum(transfers.elements(trace, copying), 0) * _ASSUMED_ELEMENT_BYTES
     total = int(np.where(copies.bytes >= 0, copies.bytes, by_shape).sum())
     names, count = operators.distinct_names(trace, rows), facts.per_step(len(rows))
     spent = facts.per_step(int(dur[rows].sum() + dur[copying].sum()))
-    launch, device = transfers.launching_ns(facts, order), transfers.on_device_ns(total / len(rows), _WRITE_NS)
+    launch, device = transfers.launching_ns(facts, order), transfers.on_device_ns(total / len(rows), _WRITE_NS_PER_BYTE)
     is_random = bool(trace.rows("op_name", "random")[rows].any())
     return [Candidate(
         facts.plural(

@@ -29,9 +29,7 @@ def find(facts: Facts) -> list[Candidate]:
             "the capture of {region} as a graph.",
             count, region=region, time=facts.of_step(spent),
         ),
-        evidence={
-            "copies_per_step": count, "copies_ns": round(spent), "step_ns": facts.step_ns, "region": region,
-        },
+        evidence={"copies_per_step": count, "copies_ns": round(spent), "step_ns": facts.step_ns, "region": region},
         rows=copies.owner,
         transforms=(
             Unblock(copies.call), Remove(copies.syncs, below=False),

@@ -44,7 +44,15 @@ def find(facts: Facts) -> list[Candidate]:
         return []
     group = groupby.distinct([trace.ints("rank")[rows], trace.ints("step")[rows]], len(rows))[0]
     between = {rank: _between(trace, rows, group, rank) for rank in facts.ranks}
-    host, device = _host_ns(facts, between[facts.rank], once), round(facts.busy_ns)
+    # the time in which a thread calls operators or the runtime, without waits and one-time work, or runs Python between
+    # launches
+    graph, (gap_start, gap_end) = facts.replay.graph, between[facts.rank]
+    working = trace.rows("kind", OPERATOR, RUNTIME) & ~trace.rows("phase", DATALOADER) & ~within(trace, once)
+    nodes = facts.replay.hosts(facts.rank)
+    nodes = nodes[(graph.row[nodes] >= 0) & working[graph.row[nodes]]]
+    start = facts.replay.recorded_ns(nodes)
+    busy = intervals.union(np.append(start, gap_start), np.append(start + graph.dur_ns[nodes], gap_end))
+    host, device = int(np.median(facts.within_steps(busy))), round(facts.busy_ns)
     if host <= device or device >= facts.thresholds.launch_device_share * facts.step_ns:
         return []
     # the launches of a step never take longer than before
@@ -107,18 +115,6 @@ def _launches(facts: Facts, kernels: arrays.IntArray) -> tuple[arrays.IntArray, 
         each_ns = trace.ints("dur_ns")[rows] / launched
         did_more = each_ns > _ONE_TIME * np.median(each_ns)
     return rows[~did_more], rows[did_more], facts.median_total(kernels[free])
-
-
-def _host_ns(facts: Facts, between: Intervals, once: arrays.IntArray) -> int:
-    """Return the time per step in which a thread calls operators or the runtime or runs Python between launches, as the
-    median over the steps of ``facts.rank``. Waits and one-time work (``once``) do not count."""
-    trace, graph = facts.trace, facts.replay.graph
-    working = trace.rows("kind", OPERATOR, RUNTIME) & ~trace.rows("phase", DATALOADER) & ~within(trace, once)
-    nodes = facts.replay.hosts(facts.rank)
-    nodes = nodes[(graph.row[nodes] >= 0) & working[graph.row[nodes]]]
-    start = facts.replay.recorded_ns(nodes)
-    busy = intervals.union(np.append(start, between[0]), np.append(start + graph.dur_ns[nodes], between[1]))
-    return int(np.median(facts.within_steps(busy)))
 
 
 def _between(trace: Trace, launches: arrays.IntArray, group: arrays.IntArray, rank: int) -> Intervals:

@@ -74,16 +74,12 @@ def what_if(facts: Facts, workers: float) -> Candidate:
     least_ns = max(CONTENTION.low * (facts.step_ns - waiting), device)
     return Candidate(
         what,
-        evidence={
-            **facts.part("loader", waiting), "workers": 0, "proposed_workers": workers, "cores": facts.cores,
-        },
+        evidence={**facts.part("loader", waiting), "workers": 0, "proposed_workers": workers, "cores": facts.cores},
         rows=rows,
         transforms=(*loads, Scale(steps, CONTENTION, device=False)),
         ceiling_ns=round(facts.step_ns - least_ns),
         share_ns=round(waiting),
-        preconditions=(
-            message("batches are made in the training process"), message("making a batch needs no device"),
-        ),
+        preconditions=(message("batches are made in the training process"), message("making a batch needs no device")),
         assumptions=assume(host_factor=CONTENTION, handover_ns=HANDOVER_NS, making_factor=making),
         risks=(
             message("Each worker holds a copy of the dataset object and {ahead:count} batches.", ahead=_AHEAD),

@@ -21,12 +21,9 @@ from perfkit_core.views.communication.instances import communication
 _OUTSIDE: Final = "time outside all recorded events"
 """Name that stands for the self time of steps in tables of event names."""
 _MOST: Final = 3
-_SHARE: Final = 0.1
-"""Events with a smaller share of the total growth are not shown."""
-_AGREE: Final = 0.1
-"""Kernels agree if their factor is within this relative distance of the mean factor."""
-_MAJORITY: Final = 0.8
-"""The agreeing kernels must have at least this share of the kernel time."""
+_LEAST_GROWTH_SHARE: Final = 0.1
+_AGREEING_FACTOR_ERROR: Final = 0.1
+_LEAST_AGREEING_SHARE: Final = 0.8
 _LEAST_KERNELS: Final = 3
 
 
@@ -99,8 +96,8 @@ def _slower_clock(facts: Facts, steps: pd.DataFrame) -> list[Candidate]:
     ratio = both["median_late"] / both["median_early"].clip(lower=1)
     weight = both["sum_early"] / both["sum_early"].sum()
     factor = float((ratio * weight).sum())
-    agreeing = float(weight[(ratio / factor - 1).abs() <= _AGREE].sum())
-    if agreeing < _MAJORITY or factor - 1 <= facts.thresholds.clock_share:
+    agreeing = float(weight[(ratio / factor - 1).abs() <= _AGREEING_FACTOR_ERROR].sum())
+    if agreeing < _LEAST_AGREEING_SHARE or factor - 1 <= facts.thresholds.clock_share:
         return []
     return [Candidate(
         message(
@@ -140,7 +137,7 @@ def _growth_ns(facts: Facts, steps: pd.DataFrame, late: pd.DataFrame) -> pd.Seri
     before = usual.agg(lambda values: float(np.median(np.append(np.zeros(len(others) - len(values)), values))))
     growth = (after - before.reindex(after.index).fillna(0.0)).round().astype("int64")
     growth = growth.sort_values(ascending=False, kind="stable")
-    return growth[growth > _SHARE * growth.clip(lower=0).sum()].head(_MOST)
+    return growth[growth > _LEAST_GROWTH_SHARE * growth.clip(lower=0).sum()].head(_MOST)
 
 
 def _rows(facts: Facts, steps: pd.DataFrame) -> arrays.IntArray:

@@ -19,10 +19,9 @@ _CALL_NS: Final = Quantity(
     5_000, 8_000, 17_000, message("measured: calls of asynchronous copies from pinned memory in public recordings")
 )
 """p10, p50 and p90 of 13 calls on a V100 and 25 calls on a B200, with a profiler running."""
-_LARGE: Final = 1 << 20
-"""The start of a copy, not the bus, dominates the time of smaller copies."""
-_MEASURED: Final = 1 << 26
-"""Bytes of a copy that is limited by the bus."""
+_LARGE_BYTES: Final = 1 << 20
+_BYTES: Final = 1 << 26
+"""Size of the calibrated copy whose speed stands for large copies."""
 _PINNED_BYTES_PER_NS: Final = Quantity(
     24.0, 12.0, 6.0,
     message("prior: 24 GB/s with PCIe 4 and 12 GB/s with PCIe 3 (16 lanes), 6 GB/s on a busy host"),
@@ -42,8 +41,8 @@ def find(facts: Facts) -> list[Candidate]:
     spent = facts.per_step(int(dur[pageable.call].sum() + dur[pageable.syncs].sum()))
     if not facts.exceeds(spent, facts.thresholds.pageable_share):
         return []
-    large = pageable.only(pageable.bytes >= _LARGE)
-    speed, faster = _bytes_per_ns(trace, large), _faster(trace, large, pinned.only(pinned.bytes >= _LARGE))
+    large = pageable.only(pageable.bytes >= _LARGE_BYTES)
+    speed, faster = _bytes_per_ns(trace, large), _faster(trace, large, pinned.only(pinned.bytes >= _LARGE_BYTES))
     size, count = facts.per_step(int(np.maximum(pageable.bytes, 0).sum())), facts.per_step(len(pageable))
     return [Candidate(
         facts.plural(
@@ -80,10 +79,10 @@ def _faster(trace: Trace, large: transfers.Transfers, pinned: transfers.Transfer
         factor = min(now / recorded, 1.0)
         return Quantity(factor, factor, factor, message("recorded: pinned copies in the same recording"))
     measured = transfers.calibrated(trace)
-    copy = measured.copy_ns("htod", _MEASURED, pinned=True) if measured else None
+    copy = measured.copy_ns("htod", _BYTES, pinned=True) if measured else None
     speed = _PINNED_BYTES_PER_NS
     if copy:
-        speed = Quantity(_MEASURED / copy.low, _MEASURED / copy.mid, _MEASURED / copy.high, copy.source)
+        speed = Quantity(_BYTES / copy.low, _BYTES / copy.mid, _BYTES / copy.high, copy.source)
     low, mid, high = (min(now / reached, 1.0) for reached in (speed.low, speed.mid, speed.high))
     return Quantity(low, mid, high, speed.source)
 

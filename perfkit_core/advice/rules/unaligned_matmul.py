@@ -32,13 +32,24 @@ _STRIDES: Final = r'"Input Strides" *: *(?P<strides>\[\[.*?\]\])'
 def find(facts: Facts) -> list[Candidate]:
     facts.need_device()
     facts.need("shapes", message("ask the profiler for shapes (record --shapes)"))
-    rows, sizes = _unaligned_kernels(facts.trace)
+    trace, kernels = facts.trace, matrix_products.matrix_kernels(facts.trace)
+    at = np.flatnonzero((kernels.type == matrix_products.HALF) & (kernels.operator >= 0) & ~kernels.convolves)
+    at = at[trace.rows("op_name", *_PRODUCTS)[kernels.operator[at]]]
+    rows, operator, names = kernels.row[at], kernels.operator[at], trace.codes("name")
+    # how many numbers a kernel reads in one access, as its name shows (align8); 0 if unknown
+    matches = [_ALIGN.search(name) for name in names.values]
+    reads = names.lookup(np.array([int(match[1]) if match else 0 for match in matches], np.int64), 0)[rows]
+    sizes = np.where(
+        (reads > 0) & (reads < MULTIPLE), operators.per_row(trace, operator, unaligned, 0), _by_rows(trace, operator)
+    )
+    sizes = np.where(reads >= MULTIPLE, 0, sizes)
+    rows, sizes = rows[sizes > 0], sizes[sizes > 0]
     spent = facts.covered_ns(rows)
     if not facts.exceeds(spent, facts.thresholds.multiply_share):
         return []
     # the dimension whose kernels take most time
     distinct, at = np.unique(sizes, return_inverse=True)
-    size = int(distinct[np.bincount(at, facts.trace.ints("dur_ns")[rows]).argmax()])
+    size = int(distinct[np.bincount(at, trace.ints("dur_ns")[rows]).argmax()])
     padded = -(-size // MULTIPLE) * MULTIPLE
     return [Candidate(
         message(
@@ -50,28 +61,11 @@ def find(facts: Facts) -> list[Candidate]:
         rows=rows,
         transforms=(Scale(rows, _KERNEL_FACTOR, below=False, host=False),),
         ceiling_ns=round(spent),
-        preconditions=(
-            message("the inputs have half precision"), message("no kernel name shows 16-byte reads"),
-        ),
+        preconditions=(message("the inputs have half precision"), message("no kernel name shows 16-byte reads")),
         assumptions=assume(kernel_factor=_KERNEL_FACTOR),
         risks=(message("Remove the padding from the result: padded classes would change the loss."),),
         fill={"size": str(size), "padded": str(padded)},
     )]  # fmt: skip
-
-
-def _unaligned_kernels(trace: Trace) -> tuple[IntArray, IntArray]:
-    kernels = matrix_products.matrix_kernels(trace)
-    at = np.flatnonzero((kernels.type == matrix_products.HALF) & (kernels.operator >= 0) & ~kernels.convolves)
-    at = at[trace.rows("op_name", *_PRODUCTS)[kernels.operator[at]]]
-    rows, operator, names = kernels.row[at], kernels.operator[at], trace.codes("name")
-    # how many numbers a kernel reads in one access, as its name shows (align8); 0 if unknown
-    matches = [_ALIGN.search(name) for name in names.values]
-    reads = names.lookup(np.array([int(match[1]) if match else 0 for match in matches], np.int64), 0)[rows]
-    size = np.where(
-        (reads > 0) & (reads < MULTIPLE), operators.per_row(trace, operator, unaligned, 0), _by_rows(trace, operator)
-    )
-    size = np.where(reads >= MULTIPLE, 0, size)
-    return rows[size > 0], size[size > 0]
 
 
 def _by_rows(trace: Trace, operator: IntArray) -> IntArray:

@@ -5,7 +5,6 @@ work. There is no transform, because the awaited work is the cause, not the oper
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
 from typing import Final
 
 import numpy as np
@@ -15,13 +14,11 @@ from perfkit_core.advice.operators import name_of, operators, within
 from perfkit_core.algorithms import arrays, groupby, intervals, nesting
 from perfkit_core.language.messages import message
 from perfkit_core.model.schema import COMMUNICATION, DEVICE_WORK, OPERATOR, RUNTIME, SYNC
-from perfkit_core.model.trace import Trace
 from perfkit_core.views.steps.activity import covered_ns
 
 _CLOCK_NS: Final = 1_000
 """Resolution of the coarsest clocks in recordings; shorter calls may have been rounded to 0."""
-_LONG: Final = 10
-"""A call is long if it takes more than this multiple of the shortest call."""
+_LONG_PER_SHORTEST: Final = 10
 _BLOCKED: Final = 0.5
 """An operator waits in the device runtime if runtime calls take at least this share of its time."""
 
@@ -31,42 +28,39 @@ def find(facts: Facts) -> list[Candidate]:
     facts.need_device()
     trace, limits = facts.trace, facts.thresholds
     rows = np.flatnonzero(operators(trace) & facts.in_steps)
-    every, names = _own_ns(trace), trace.codes("name")
-    own = every[rows]
+    names, own_ns = trace.codes("name"), np.zeros(len(trace), np.int64)
+    # the time of each operator without the operators inside it; unlike the self time, it includes runtime calls
+    nearest = nesting.nearest_on_path(trace.ints("parent"), trace.host & trace.rows("kind", OPERATOR, COMMUNICATION))
+    inside = np.flatnonzero(trace.host & (nearest >= 0))
+    np.add.at(own_ns, nearest[inside], np.maximum(trace.ints("self_ns")[inside], 0))
+    own = own_ns[rows]
     code, first = groupby.by_appearance(names.codes[rows].astype(np.int64), len(names.values) + 1)
     shortest, longest = groupby.extremes(code, len(first), own)
     usual = np.maximum(shortest, _CLOCK_NS)
-    long = own > _LONG * usual[code]
+    long = own > _LONG_PER_SHORTEST * usual[code]
     total = groupby.sums(code, len(first), np.where(long, own, 0))
     least_ns = limits.waiting_share * facts.step_ns * max(len(facts.steps), 1)
     candidates = []
     for group in np.flatnonzero((longest > limits.waiting_ratio * usual) & (total > least_ns)):
         calls = rows[(code == group) & long]
-        candidates += _waiting(facts, calls, every[calls], int(shortest[group]))
+        candidates += _waiting(facts, calls, own_ns[calls], int(shortest[group]))
     return sorted(candidates, key=lambda candidate: -int(candidate.evidence["call_ns"]))
-
-
-def _own_ns(trace: Trace) -> arrays.IntArray:
-    """Return the time of each operator without the operators inside it, shape (rows,), in ns; 0 for other events.
-    Unlike the self time, this time includes runtime calls."""
-    operator = trace.host & trace.rows("kind", OPERATOR, COMMUNICATION)
-    nearest = nesting.nearest_on_path(trace.ints("parent"), operator)
-    rows = np.flatnonzero(trace.host & (nearest >= 0))
-    total = np.zeros(len(trace), np.int64)
-    np.add.at(total, nearest[rows], np.maximum(trace.ints("self_ns")[rows], 0))
-    return total
 
 
 def _waiting(facts: Facts, calls: arrays.IntArray, own_ns: arrays.IntArray, shortest_ns: int) -> list[Candidate]:
     """Return the candidate for the long calls of an operator if they wait. They wait if a device works during the calls
     and, where runtime calls were recorded, the calls spend their time in the runtime. An operator that computes on the
-    host while a device is busy does not wait."""
+    host while a device is busy does not wait, nor does a call that waits for work that it launched."""
     trace, dur = facts.trace, facts.trace.ints("dur_ns")
     start, end, names = trace.ints("start_ns"), trace.end_ns, trace.codes("name")
     inside, runtime = trace.host & within(trace, calls), trace.host & trace.rows("kind", RUNTIME, SYNC)
     # the share of the call time during which a device works, and the work that covers most of this time
     covered, by_name = 0, np.zeros(len(names.values), np.int64)
-    for mine, work in _by_rank(trace, calls):
+    own_work = (trace.ints("launched_by") >= 0) & inside[trace.ints("launched_by")]
+    other_work = np.flatnonzero(trace.rows("kind", *DEVICE_WORK) & ~trace.host & ~own_work)
+    rank = trace.ints("rank")
+    for number in np.unique(rank[calls]):  # clocks of ranks differ
+        mine, work = calls[rank[calls] == number], other_work[rank[other_work] == number]
         covered += int(covered_ns(intervals.union_of(work, start, end), start[mine], end[mine]).sum())
         of_work = covered_ns(intervals.union_of(mine, start, end), start[work], end[work])
         np.add.at(by_name, names.codes[work], of_work)
@@ -101,13 +95,3 @@ def _waiting(facts: Facts, calls: arrays.IntArray, own_ns: arrays.IntArray, shor
         risks=(message("The time of this operator is not a possible saving."),),
         fill={"operator": name, "work": work_name},
     )]  # fmt: skip
-
-
-def _by_rank(trace: Trace, calls: arrays.IntArray) -> Iterator[tuple[arrays.IntArray, arrays.IntArray]]:
-    """Yield the calls of each rank and the device work of the rank that these calls did not launch. Ranks are separate
-    because their clocks differ. A call that waits for device work that it launched is slow itself."""
-    launched_by, rank = trace.ints("launched_by"), trace.ints("rank")
-    own = (launched_by >= 0) & (trace.host & within(trace, calls))[launched_by]
-    work = np.flatnonzero(trace.rows("kind", *DEVICE_WORK) & ~trace.host & ~own)
-    for number in np.unique(rank[calls]):
-        yield calls[rank[calls] == number], work[rank[work] == number]
