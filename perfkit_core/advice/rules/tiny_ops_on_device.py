@@ -90,7 +90,10 @@ def find(facts: Facts) -> list[Candidate]:
             message("the operators read and write few elements"),
             message("the host waits for the result before it continues"),
         ),
-        vetoes=(message("operators on half precision, operators that draw random numbers, and communication"),),
+        vetoes=(
+            message("operators on half precision"), message("operators that draw random numbers"),
+            message("communication between ranks"),
+        ),
         assumptions=assume(**costs),
         risks=(message("Device operators that read these numbers then need a copy of them."),),
         direction="to host",
