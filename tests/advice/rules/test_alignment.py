@@ -1,4 +1,4 @@
-"""Rule 24: products of 16-bit numbers whose rows do not begin at multiples of 16 bytes."""
+"""Rule 24: half-precision products whose rows do not start at multiples of 16 bytes."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from tests.support.device_steps import Op, training
 
 
 def padded(kernel: str, shapes: str, us: int = 100, dtypes: str = '["c10::Half","c10::Half","c10::Half"]') -> Facts:
-    """A product of 16-bit numbers, and 900 µs of something else."""
+    """Return steps with a half-precision product of ``us`` µs and 900 µs of other work."""
     more = {"shapes": shapes, "dtypes": dtypes}
     ops = Op("aten::relu", [("relu", 900)]), Op("aten::addmm", [(kernel, us)], more=more)
     return Facts(training(*ops, steps=2, names=torch_name))
@@ -37,15 +37,23 @@ def test_three_tenths_are_saved_by_padding() -> None:
 @pytest.mark.parametrize(
     ("kernel", "shapes", "fires"),
     [
-        (S16816, "[[30528],[141,512],[512,30528],[],[]]", False),  # aligned: rows of 141 do not matter
+        (
+            S16816,
+            "[[30528],[141,512],[512,30528],[],[]]",
+            False,
+        ),  # the row lengths are aligned; 141 is a number of rows
         (S16816, "[[64],[141,9],[9,64],[],[]]", True),
-        (S16816, "[[64],[141,4],[4,64],[],[]]", False),  # too small to be padded
+        (S16816, "[[64],[141,4],[4,64],[],[]]", False),  # rows below 8 need no padding
         ("cutlass_80_tensorop_f16_s16816gemm_f16_128x64_tn_align8", VOCABULARY, False),
-        ("cutlass_80_tensorop_f16_s16816gemm_f16_128x64_tn_align2", "[[64],[141,512],[512,64]]", True),  # read across
+        (
+            "cutlass_80_tensorop_f16_s16816gemm_f16_128x64_tn_align2",
+            "[[64],[141,512],[512,64]]",
+            True,
+        ),  # align2: columns count too
         ("cutlass_80_tensorop_f16_s16816gemm_f16_128x64_tn_align2", "[[64],[144,512],[512,64]]", False),
     ],
 )
-def test_dimensions_and_what_kernels_read(kernel: str, shapes: str, fires: bool) -> None:
+def test_dimensions_and_access_sizes(kernel: str, shapes: str, fires: bool) -> None:
     assert bool(unaligned_matmul.find(padded(kernel, shapes))) is fires
 
 
@@ -53,14 +61,14 @@ def test_dimensions_and_what_kernels_read(kernel: str, shapes: str, fires: bool)
     ("shapes", "strides", "fires"),
     [
         ("[[788,768],[768,768]]", "[[768,1],[1,768]]", False),
-        ("[[768,788],[788,768]]", "[[1,768],[768,1]]", False),  # the gradient of a weight reads 788 rows of 768
+        ("[[768,788],[788,768]]", "[[1,768],[768,1]]", False),  # transposed: 788 rows of 768 elements
         ("[[768,788],[788,768]]", "[[788,1],[768,1]]", True),
-        ("[[64,512],[512,30522]]", "[[512,1],[1,512]]", True),  # rows of the product
+        ("[[64,512],[512,30522]]", "[[512,1],[1,512]]", True),  # the rows of the product are unaligned
         ("[[30522,64],[64,512]]", "[[1,30522],[512,1]]", True),
-        ("[[64,512],[512,64]]", "[[513,1],[64,1]]", True),  # rows of a larger tensor
+        ("[[64,512],[512,64]]", "[[513,1],[64,1]]", True),  # stride of a larger tensor
     ],
 )
-def test_how_factors_lie_in_memory(shapes: str, strides: str, fires: bool) -> None:
+def test_strides_determine_the_rows_in_memory(shapes: str, strides: str, fires: bool) -> None:
     more = {
         "shapes": shapes,
         "dtypes": '["c10::Half","c10::Half"]',
@@ -72,8 +80,8 @@ def test_how_factors_lie_in_memory(shapes: str, strides: str, fires: bool) -> No
 
 def test_only_half_precision_and_a_share_of_the_step() -> None:
     assert unaligned_matmul.find(padded("ampere_sgemm_128x64_nn", VOCABULARY, dtypes='["float","float","float"]')) == []
-    assert unaligned_matmul.find(padded(S16816, VOCABULARY, 47)) == []  # 47 of 954 µs: 4.93 %
-    assert len(unaligned_matmul.find(padded(S16816, VOCABULARY, 48))) == 1  # 48 of 955 µs: 5.03 %
+    assert unaligned_matmul.find(padded(S16816, VOCABULARY, 47)) == []  # 47 of 954 µs are 4.93 %
+    assert len(unaligned_matmul.find(padded(S16816, VOCABULARY, 48))) == 1  # 48 of 955 µs are 5.03 %
 
 
 def test_unaligned_products_of_paddle() -> None:
@@ -90,7 +98,8 @@ def test_without_shapes_dimensions_are_unknown() -> None:
 
 
 def test_dimensions_of_a_real_recording(traces: Path) -> None:
-    """BERT's vocabulary of 30,522 words is no multiple of 8, and cuBLAS reads it two numbers at once (``align2``)."""
+    """BERT's vocabulary of 30,522 words is not a multiple of 8, and cuBLAS reads two numbers in one access
+    (``align2``)."""
     facts = Facts(load(traces / "torch" / "h100-bert-small.json.gz"), Thresholds(multiply_share=0))
     (found,) = unaligned_matmul.find(facts)
     names = facts.trace.events["name"].to_pylist()

@@ -1,4 +1,4 @@
-"""Rule 27: chains of product, softmax and product, in both frameworks, and what breaks one."""
+"""Rule 27: unfused attention in both frameworks, and operators that do not belong to it."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ REST = ("other", 900)
 
 
 def torch_step(us: int, between: str = "aten::dropout", **softmax: str) -> Trace:
-    """900 µs of something else, then an attention of three kernels of ``us`` altogether."""
+    """Return steps with 900 µs of other work and three attention kernels that take ``us`` µs in total."""
     return training(
         Op("aten::gelu", [REST]),
         Op("aten::matmul", inner=[Op("aten::bmm", [("scores", us // 2)])]),
@@ -37,7 +37,7 @@ def torch_step(us: int, between: str = "aten::dropout", **softmax: str) -> Trace
 
 
 def paddle_step(us: int, between: str = "dropout dygraph", **softmax: str) -> Trace:
-    """The same in Paddle's words."""
+    """Return the same steps with the operator names of Paddle."""
     return training(
         Op("gelu dygraph", [REST]),
         Op("matmul dygraph", inner=[Op("matmul kernel launch", [("scores", us // 2)], kind="operator_detail")]),
@@ -52,7 +52,7 @@ def paddle_step(us: int, between: str = "dropout dygraph", **softmax: str) -> Tr
 
 @pytest.mark.parametrize("made", [torch_step, paddle_step])
 def test_three_fifths_of_the_chain_are_saved(made) -> None:
-    facts = Facts(made(100))  # 7 + 100 + 900 µs
+    facts = Facts(made(100))  # the step takes 7 + 100 + 900 µs
     (found,) = find(facts)
     assert facts.step_ns == 1_007_000
     assert found.evidence["chains"] == 2
@@ -61,13 +61,13 @@ def test_three_fifths_of_the_chain_are_saved(made) -> None:
 
 
 @pytest.mark.parametrize("made", [torch_step, paddle_step])
-def test_a_small_share_is_none(made) -> None:
-    assert find(Facts(made(18))) == []  # 18 of 925 µs: 1.95 %
-    assert len(find(Facts(made(19)))) == 1  # 19 of 926 µs: 2.05 %
+def test_a_small_share_of_the_step_does_not_count(made) -> None:
+    assert find(Facts(made(18))) == []  # 18 of 925 µs are 1.95 %
+    assert len(find(Facts(made(19)))) == 1  # 19 of 926 µs are 2.05 %
 
 
 @pytest.mark.parametrize(("made", "other"), [(torch_step, "aten::topk"), (paddle_step, "topk dygraph")])
-def test_what_is_computed_between_breaks_a_chain(made, other: str) -> None:
+def test_other_operators_between_the_products_break_a_chain(made, other: str) -> None:
     assert find(Facts(made(100, other))) == []
 
 

@@ -1,4 +1,4 @@
-"""Rule 21: casts are found by the types that operators recorded, else by their names, and what they save is theirs."""
+"""Rule 21: casts are recognised by recorded dtypes, or else by operator names."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ PRODUCT = ("ampere_fp16_s16816gemm_fp16_128x128", 900)
 def torch_step(
     cast_us: int, written: str = "c10::BFloat16", kernel: str = "copy", shapes: str = "[[8],[8],[]]"
 ) -> Trace:
-    """A product of 900 µs, then a change of type."""
+    """Return steps with a product of 900 µs and a cast."""
     more = {"dtypes": f'["{written}","float","Scalar"]', "shapes": shapes}
     copy = Op("aten::copy_", [(kernel, cast_us)], more=more)
     inner = Op("aten::_to_copy", inner=[copy], more={"dtypes": '["float","Scalar"]'})
@@ -30,14 +30,14 @@ def torch_step(
 
 
 def paddle_step(cast_us: int) -> Trace:
-    """The same without types: what is called a cast is one."""
+    """Return the same steps without recorded dtypes; the cast is recognised by its name."""
     cast = Op("cast dygraph", inner=[Op("cast kernel launch", [("cast", cast_us)], kind="operator_detail")])
     return training(Op("matmul dygraph", [PRODUCT]), cast, steps=2, names=paddle_name)
 
 
 @pytest.mark.parametrize("made", [torch_step, paddle_step])
 def test_three_quarters_of_the_casts_are_saved(made) -> None:
-    facts = Facts(made(100))  # 7 + 900 + 100 µs
+    facts = Facts(made(100))  # the step takes 7 + 900 + 100 µs
     (found,) = find(facts)
     assert facts.step_ns == 1_007_000
     assert found.evidence["device_ns"] == found.ceiling_ns == 100_000
@@ -46,9 +46,9 @@ def test_three_quarters_of_the_casts_are_saved(made) -> None:
 
 
 @pytest.mark.parametrize("made", [torch_step, paddle_step])
-def test_a_small_share_is_none(made) -> None:
-    assert find(Facts(made(28))) == []  # 28 of 935 µs: 2.99 %
-    assert len(find(Facts(made(29)))) == 1  # 29 of 936 µs: 3.1 %
+def test_a_small_share_of_the_step_does_not_count(made) -> None:
+    assert find(Facts(made(28))) == []  # 28 of 935 µs are 2.99 %
+    assert len(find(Facts(made(29)))) == 1  # 29 of 936 µs are 3.1 %
 
 
 def test_a_copy_of_one_type_is_no_cast() -> None:
@@ -56,7 +56,7 @@ def test_a_copy_of_one_type_is_no_cast() -> None:
 
 
 def test_a_wrapped_number_is_no_cast() -> None:
-    """As optimizers make of Python's numbers: no type that a network computes in changes that."""
+    """Optimizers wrap Python numbers as tensors. A change of the network's dtypes does not avoid these conversions."""
     assert find(Facts(torch_step(100, shapes="[[],[],[]]"))) == []
     assert len(find(Facts(torch_step(100, shapes="[[1],[1],[]]")))) == 1
 

@@ -1,4 +1,5 @@
-"""Rules 31 to 33: exposed transfers, gradients exchanged in each pass, one process with several devices. In µs."""
+"""Rules 31 to 33: exposed transfers, gradients exchanged after every backward pass, and one process with several
+devices. Times are in µs."""
 
 from __future__ import annotations
 
@@ -29,7 +30,7 @@ NAMES = pytest.mark.parametrize(
 def made(
     rows: list[dict[str, Any]], rank: int | None = None, names: Callable[[str], str | None] | None = None
 ) -> Trace:
-    """Three steps of 1000 µs, each with these events; correlations are told apart."""
+    """Return a trace of three steps of 1000 µs, each with these events. Each step has separate correlation ids."""
     found = []
     for step in range(3):
         found.append(host(f"step {step}", "step", step * 1000 * US, 1000 * US, step=step))
@@ -44,7 +45,8 @@ def made(
 def training(
     transfer: int, begin: int = 506, stream: int = 7, call: str = "call", kernel: str = KERNEL
 ) -> list[dict[str, Any]]:
-    """A kernel from 5 to 505, a transfer from ``begin`` on; the host waits for both and 4 µs more."""
+    """Return a kernel from 5 to 505 µs and a transfer that begins at ``begin``. The host waits until 4 µs after
+    both."""
     end = max(begin + transfer, 505)
     return [
         host("launch k", "runtime", 0, 10, correlation=1),
@@ -60,7 +62,7 @@ def test_exposed_transfers_can_be_hidden_behind_what_is_computed() -> None:
     facts = Facts(made(training(300)))
     [found] = exposed(facts)
     assert (found.evidence["exposed_ns"], found.evidence["room_ns"]) == (300 * US, 500 * US)
-    prediction = predict(facts, found)  # all of it may be hidden, half of it, or nothing
+    prediction = predict(facts, found)  # all, half or none of the transfer is hidden
     assert (prediction.p10_ns, prediction.p50_ns, prediction.p90_ns) == (700 * US, 850 * US, 1000 * US)
     assert prediction.ceiling_ns == 300 * US
 
@@ -69,11 +71,13 @@ def test_exposed_transfers_can_be_hidden_behind_what_is_computed() -> None:
 def test_kernels_of_a_collective_have_any_name(call: str, names: Callable[[str], str | None]) -> None:
     [found] = exposed(Facts(made(training(300, call=call, kernel="mine"), names=names)))
     assert len(found.rows) == 3
-    assert exposed(Facts(made(training(300, call=call, kernel="mine")))) == []  # nobody knows the operator
+    assert (
+        exposed(Facts(made(training(300, call=call, kernel="mine")))) == []
+    )  # the operator is not known as a collective
 
 
-def test_what_cannot_be_hidden_is_not_promised() -> None:
-    """Only 100 µs are computed, of which none hide the transfer: at most 100 of 300 can be saved."""
+def test_the_saving_is_limited_by_the_computation() -> None:
+    """The step computes for 100 µs, which hide no transfer yet. So at most 100 of 300 µs of transfer can be hidden."""
     rows = training(300)
     rows[1]["dur_ns"] = 100
     facts = Facts(made(rows))
@@ -81,8 +85,9 @@ def test_what_cannot_be_hidden_is_not_promised() -> None:
     assert (prediction.p10_ns, prediction.p50_ns, prediction.p90_ns) == (900 * US, 950 * US, 1000 * US)
 
 
-def test_computation_that_hides_something_already_is_no_room() -> None:
-    """100 µs are computed, the last 50 of them beside the first of 300 µs of transfer: 50 more may be hidden."""
+def test_computation_that_already_overlaps_is_not_available() -> None:
+    """The step computes for 100 µs, and the last 50 µs already overlap the transfer of 300 µs. So 50 µs more can be
+    hidden."""
     rows = training(300, begin=55, stream=20)
     rows[1]["dur_ns"] = 100
     facts = Facts(made(rows))
@@ -92,25 +97,26 @@ def test_computation_that_hides_something_already_is_no_room() -> None:
     assert (prediction.p10_ns, prediction.p50_ns, prediction.p90_ns) == (950 * US, 975 * US, 1000 * US)
 
 
-def test_ranks_hide_what_is_left_after_waiting() -> None:
-    """Both end at 806, rank 1 begins 100 µs later: 200 µs of transfer on both ranks, all of which may be hidden."""
+def test_waits_do_not_count_as_transfer() -> None:
+    """Both collectives end at 806, but rank 1 begins 100 µs later. So the transfer takes 200 µs on both ranks, and all
+    of it can be hidden."""
     facts = Facts(concat_traces([made(training(300), rank=0), made(training(200, begin=606), rank=1)]))
     prediction = predict(facts, exposed(facts)[0])
     assert (prediction.p10_ns, prediction.p50_ns, prediction.p90_ns) == (800 * US, 900 * US, 1000 * US)
 
 
-def test_hidden_transfers_are_no_matter() -> None:
+def test_hidden_transfers_do_not_count() -> None:
     assert exposed(Facts(made(training(300, begin=100, stream=20)))) == []
-    assert exposed(Facts(made(training(300)[:2]))) == []  # none at all
+    assert exposed(Facts(made(training(300)[:2]))) == []  # no transfer was recorded
 
 
 @pytest.mark.parametrize(("transfer", "fires"), [(100, False), (101, True)])
-def test_a_tenth_of_the_step_is_borne(transfer: int, fires: bool) -> None:
+def test_a_tenth_of_the_step_is_the_threshold(transfer: int, fires: bool) -> None:
     assert bool(exposed(Facts(made(training(transfer))))) == fires
 
 
 def test_waiting_for_the_last_rank_is_no_transfer() -> None:
-    """Both end at 806; rank 1 comes 290 µs later: 10 µs of transfer."""
+    """Both collectives end at 806, but rank 1 begins 290 µs later. So the transfer takes only 10 µs."""
     late = made(training(10, begin=796), rank=1)
     assert exposed(Facts(concat_traces([made(training(300), rank=0), late]))) == []
 
@@ -121,8 +127,9 @@ def test_steps_are_needed() -> None:
 
 
 def accumulating(call: str, sizes: tuple[int | None, int | None]) -> list[dict[str, Any]]:
-    """Two passes and an optimizer. Kernels of 100, collectives of 200, one after the other from 25 to 679, and 1 µs
-    between two; ``sizes`` of the collectives (None: the pass has none)."""
+    """Return two backward passes and an optimizer step. Kernels of 100 µs and collectives of 200 µs follow each other
+    from 25 to 679, 1 µs apart. ``sizes`` are the bytes of the collective of each pass, None for a pass without a
+    collective."""
     rows, at, number = [], 25, 1
     for index, size in enumerate(sizes):
         begin = 60 * index
@@ -155,7 +162,7 @@ def test_gradients_are_exchanged_once_an_optimizer_step(call: str, names: Callab
     assert (found.evidence["passes"], found.evidence["collectives_per_pass"]) == (2, 1)
     assert found.evidence["bytes_per_pass"] == 4096
     assert dict(found.fill) == {"micro_steps": "2"}
-    assert predict(facts, found).p50_ns == (1000 - 201) * US  # the first collective and the gap behind it
+    assert predict(facts, found).p50_ns == (1000 - 201) * US  # without the first collective and the gap after it
     assert found.ceiling_ns == 200 * US
 
 
@@ -169,7 +176,7 @@ def test_one_pass_an_optimizer_step_is_usual() -> None:
     assert every_pass(Facts(made([host("a", "operator", 0, 10)]))) == []
 
 
-def test_without_phases_nothing_tells_what_belongs_together() -> None:
+def test_phases_are_needed() -> None:
     with pytest.raises(NotEvaluableError, match="no optimizer steps"):
         every_pass(Facts(made(training(300))))
 
@@ -194,11 +201,11 @@ def test_one_process_copies_the_model_to_two_devices(name: str) -> None:
     ("name", "devices"), [("DistributedDataParallel.forward", 2), ("stage", 2), ("DataParallel.forward", 1)]
 )
 def test_no_replicas(name: str, devices: int) -> None:
-    """A process for each device, a model that is split, and one device only."""
+    """The cases are one process per device, a model that is split, and a single device."""
     assert replicas(Facts(made(on_devices(name, devices)))) == []
 
 
-def test_each_rank_has_a_device_of_its_own() -> None:
+def test_one_device_per_rank_does_not_count() -> None:
     parts = [made(on_devices("DataParallel.forward", 1), rank=rank) for rank in range(2)]
     assert replicas(Facts(concat_traces(parts))) == []
 

@@ -1,4 +1,4 @@
-"""Rule 35: compiling in the middle of training, as hand-made traces and both frameworks tell it. Times in µs."""
+"""Rule 35: compilation during training, in synthetic traces and in recordings of both frameworks. Times are in µs."""
 
 from __future__ import annotations
 
@@ -19,7 +19,8 @@ TORCH, PADDLE = "_compile.compile_inner (dynamo_timed)", "create_new_interpreter
 
 
 def training(name: str, compiling: tuple[int, ...], kind: str = "operator") -> Trace:
-    """Five steps of 1000, or of 1300 where they compile: for 300, with another such event of 100 inside."""
+    """Return five steps of 1000 µs. Steps in ``compiling`` take 1300 µs: they compile for 300 µs, with a nested
+    compilation event of 100 µs."""
     rows, at = [], 0
     for step in range(5):
         more = 300 * (step in compiling)
@@ -37,7 +38,7 @@ def test_one_step_compiles_again(name: str) -> None:
     [found] = compiled_again(facts)
     assert (found.evidence["steps"], found.evidence["compiles"]) == ([3], 1)
     assert (found.evidence["compile_ns"], found.evidence["longer_ns"]) == (300 * US, 300 * US)
-    prediction = predict(facts, found)  # the usual step does not change
+    prediction = predict(facts, found)  # the median step does not change
     assert (prediction.method, prediction.p50_ns) == ("none", None)
 
 
@@ -48,8 +49,8 @@ def test_each_step_compiles_again(name: str) -> None:
     assert found.evidence["steps"] == [1, 2, 3, 4]
     prediction = predict(facts, found)
     assert (prediction.base_ns, prediction.p50_ns, prediction.method) == (1300 * US, 1000 * US, "replay")
-    assert found.ceiling_ns == 240 * US  # 4 times 300 in 5 steps
-    assert (prediction.naive_ns, prediction.ceiling_ns) == (1060 * US, 300 * US)  # the usual step saves all of its 300
+    assert found.ceiling_ns == 240 * US  # four compilations of 300 µs in five steps
+    assert (prediction.naive_ns, prediction.ceiling_ns) == (1060 * US, 300 * US)  # the median step saves all 300 µs
 
 
 @pytest.mark.parametrize(
@@ -64,11 +65,11 @@ def test_each_step_compiles_again(name: str) -> None:
     ],
 )
 def test_nothing_compiles_again(name: str, kind: str, steps: tuple[int, ...]) -> None:
-    """No compiling, compiling in the first step, code that was compiled, other words."""
+    """The cases are no compilation, compilation in the first step, events of compiled code, and other words."""
     assert compiled_again(Facts(training(name, steps, kind))) == []
 
 
-def test_functions_behind_a_break() -> None:
+def test_functions_after_a_graph_break() -> None:
     [found] = compiled_again(
         Facts(training("train.py(7): torch_dynamo_resume_in_forward_at_9", (1, 2, 3, 4), "python"))
     )
@@ -99,7 +100,7 @@ def test_torch_compiles_again_for_another_shape(tmp_path: Path) -> None:
     torch._dynamo.reset()
     facts = Facts(load(path))
     [again] = compiled_again(facts)
-    assert again.evidence["steps"] == [3]  # the fourth call, of another size; the first one was not recorded
+    assert again.evidence["steps"] == [3]  # the fourth call has another size; the first call was not recorded
     assert np.argmax(facts.steps.recorded_ns) == list(facts.steps.number).index(3)
 
 

@@ -1,4 +1,4 @@
-"""Rule 28: biases that a batch norm takes away, inside of convolutions and behind them."""
+"""Rule 28: biases of convolutions that a batch norm subtracts, added inside or after the convolution."""
 
 from __future__ import annotations
 
@@ -21,7 +21,8 @@ KERNEL = "cudnn_volta_scudnn_128x64_relu_small_nn_v1"
 
 
 def biased(bias: str = "[16]", behind: str = "aten::batch_norm", channels: int = 16, us: int = 50) -> Trace:
-    """A convolution of 900 µs that adds its bias in ``us``, what is behind it, and the sum of the bias's gradient."""
+    """Return a convolution of 900 µs that adds its bias in ``us`` µs, the operator after it, and the sum of the bias
+    gradient."""
     inner = Op(
         "aten::_convolution", inner=[Op("aten::cudnn_convolution", [(KERNEL, 900)]), Op("aten::add_", [("b", us)])]
     )
@@ -39,7 +40,7 @@ def biased(bias: str = "[16]", behind: str = "aten::batch_norm", channels: int =
 
 
 def test_the_bias_and_the_sum_of_its_gradient_are_saved() -> None:
-    facts = Facts(biased())  # 7 + 10 + 900 + 50 + 20 + 50 µs: the first kernel's operator lies in two others
+    facts = Facts(biased())  # 7 + 10 + 900 + 50 + 20 + 50 µs
     (found,) = conv_bias_before_norm.find(facts)
     assert found.evidence["convolutions"] == 2
     assert found.ceiling_ns == 100_000
@@ -53,12 +54,12 @@ def test_no_bias_or_no_batch_norm_of_its_channels() -> None:
 
 
 def test_a_small_share_of_the_step() -> None:
-    assert conv_bias_before_norm.find(Facts(biased(us=2))) == []  # 4 of 941 µs: 0.43 %
-    assert len(conv_bias_before_norm.find(Facts(biased(us=3)))) == 1  # 6 of 943 µs: 0.64 %
+    assert conv_bias_before_norm.find(Facts(biased(us=2))) == []  # 4 of 941 µs are 0.43 %
+    assert len(conv_bias_before_norm.find(Facts(biased(us=3)))) == 1  # 6 of 943 µs are 0.64 %
 
 
 def layers(*behind: Op, inside: tuple[Op, ...] = (Op("reshape dygraph"), Op("add dygraph", [("b", 50)]))) -> Trace:
-    """The call of a convolution layer that adds its bias with an operator of its own."""
+    """Return the call of a convolution layer that adds its bias with a separate operator."""
     conv = Op("Conv2D", inner=[Op("conv2d dygraph", [(KERNEL, 900)]), *inside], kind="forward")
     return training(conv, *behind, steps=2, names=paddle_name)
 
@@ -72,12 +73,12 @@ def test_a_bias_that_is_an_operator_of_the_layer() -> None:
     assert predict(facts, found).saving_ns == 50_000
 
 
-def test_what_is_added_by_others_is_no_bias() -> None:
+def test_other_additions_are_no_bias() -> None:
     add = Op("add dygraph", [("b", 50)])
     assert conv_bias_before_norm.find(Facts(layers(Op("relu dygraph"), NORM))) == []
     assert (
         conv_bias_before_norm.find(Facts(layers(add, NORM, inside=()))) == []
-    )  # a shortcut, added outside of the layer
+    )  # a shortcut that is added outside the layer
     assert conv_bias_before_norm.find(Facts(layers(NORM, inside=(add, add)))) == []
 
 
@@ -85,10 +86,12 @@ def test_a_bias_at_the_end_has_no_batch_norm_after_it() -> None:
     assert conv_bias_before_norm.find(Facts(layers())) == []
 
 
-def test_shapes_that_tell_of_no_bias_and_no_weights() -> None:
+def test_shapes_without_bias_or_weights() -> None:
     assert conv_bias_before_norm.bias_channels([[8, 3, 32, 32], [16, 3, 3, 3]]) == 0
     assert conv_bias_before_norm.bias_channels([[8, 3, 32, 32], [16, 3, 3, 3], []]) == 0
-    assert conv_bias_before_norm.channels_of([[8, 16, 30, 30], []]) == 16  # a batch norm without weights
+    assert (
+        conv_bias_before_norm.channels_of([[8, 16, 30, 30], []]) == 16
+    )  # a batch norm without weights: the second dimension counts
     assert conv_bias_before_norm.channels_of([[8, 16, 30, 30]]) == 16
     assert conv_bias_before_norm.channels_of([[]]) == -1
 
@@ -101,7 +104,7 @@ def test_without_operators() -> None:
 @pytest.mark.filterwarnings("ignore:When training:UserWarning")
 @pytest.mark.parametrize("bias", [True, False])
 def test_a_paddle_network_with_and_without_bias(tmp_path: Path, bias: bool) -> None:
-    """The time of the bias is that of the operators that Paddle runs less without it."""
+    """The time of the bias is the time of the operators that Paddle does not run without a bias."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         paddle = pytest.importorskip("paddle")

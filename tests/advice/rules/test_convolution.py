@@ -1,4 +1,4 @@
-"""Rule 26: convolutions whose algorithm is guessed although their shapes stay."""
+"""Rule 26: convolutions with constant shapes whose algorithm the library guesses."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ SHAPES = "[[8,3,32,32],[16,3,3,3],[],[],[],[],[],[],[]]"
 
 
 def convolving(us: int, args: str | None = GUESSED, shapes: tuple[str | None, ...] = (SHAPES, SHAPES)) -> Facts:
-    """A step for each shape: a convolution, and 600 µs of something else."""
+    """Return a step for each item of ``shapes``, with a convolution and 600 µs of other work."""
     steps = []
     for shape in shapes:
         inner = Op("aten::cudnn_convolution", [(KERNEL, us)], more={"args": args, "shapes": shape})
@@ -31,7 +31,7 @@ def convolving(us: int, args: str | None = GUESSED, shapes: tuple[str | None, ..
 
 
 def test_a_twentieth_is_saved_by_trying_all_algorithms() -> None:
-    facts = convolving(400)  # 7 + 600 + 400 µs
+    facts = convolving(400)  # the step takes 7 + 600 + 400 µs
     (found,) = conv_autotune.find(facts)
     assert found.ceiling_ns == 400_000
     assert predict(facts, found).saving_ns == 20_000
@@ -47,8 +47,8 @@ def test_shapes_that_change() -> None:
 
 
 def test_a_small_share_of_the_work() -> None:
-    assert conv_autotune.find(convolving(257)) == []  # 257 of 857 µs: 29.99 %
-    assert len(conv_autotune.find(convolving(258))) == 1  # 258 of 858 µs: 30.07 %
+    assert conv_autotune.find(convolving(257)) == []  # 257 of 857 µs are 29.99 %
+    assert len(conv_autotune.find(convolving(258))) == 1  # 258 of 858 µs are 30.07 %
 
 
 @pytest.mark.parametrize(
@@ -60,20 +60,20 @@ def test_a_small_share_of_the_work() -> None:
         (convolving(400, shapes=(SHAPES,)), "two steps"),
     ],
 )
-def test_what_does_not_tell(facts: Facts, why: str) -> None:
+def test_missing_arguments_shapes_or_steps(facts: Facts, why: str) -> None:
     with pytest.raises(NotEvaluableError, match=why):
         conv_autotune.find(facts)
 
 
-def test_paddle_records_neither_shapes_nor_what_is_tried() -> None:
+def test_paddle_records_neither_shapes_nor_the_setting() -> None:
     conv = Op("conv2d dygraph", [(KERNEL, 400)])
     with pytest.raises(NotEvaluableError, match="shapes"):
         conv_autotune.find(Facts(training(conv, steps=2, names=paddle_name)))
 
 
 @pytest.mark.parametrize("tried", [False, True])
-def test_what_torch_records_of_its_flag(tmp_path: Path, tried: bool) -> None:
-    """The flag of the process is recorded with every convolution, whatever computes it."""
+def test_torch_records_the_setting(tmp_path: Path, tried: bool) -> None:
+    """Every recorded convolution shows the setting of the process, whichever backend computes the convolution."""
     from perfkit_torch import trace_handler
 
     with torch.backends.cudnn.flags(enabled=True, benchmark=tried), torch.profiler.profile(
@@ -85,7 +85,6 @@ def test_what_torch_records_of_its_flag(tmp_path: Path, tried: bool) -> None:
 
 def test_real_recordings_with_and_without_the_flag(traces: Path) -> None:
     assert conv_autotune.algorithms_tried(load(traces / "torch" / "mi300x-ddp-resnet18-train.json.gz")) is False
-    with pytest.raises(
-        NotEvaluableError, match="search"
-    ):  # recorded by a script that tries, but before it was recorded
+    # recorded with the search, but with a version of torch that does not record the setting
+    with pytest.raises(NotEvaluableError, match="search"):
         conv_autotune.find(Facts(load(traces / "torch" / "pairs" / "resnet50-workers0.json.gz")))

@@ -1,4 +1,4 @@
-"""Rules 3, 4, 5 and 11. Times in the comments are µs."""
+"""Rules 3, 4, 5 and 11: copies between host and device. Times in comments are in µs."""
 
 from __future__ import annotations
 
@@ -20,7 +20,8 @@ SORT = {"torch": "aten::sort", "paddle": "argsort dygraph"}
 
 
 def batch(kind: str, count: int = 300, dur: int = 52) -> Rows:
-    """A copy whose call takes ``dur``, in its last but two 30 the copy itself, then 48 of other work."""
+    """Return a copy and 48 µs of other work. The call of the copy takes ``dur``; the copy itself takes 30 µs and ends 2
+    µs before the call."""
     return [call("cudaMemcpyAsync", 0, dur, 1), copy(kind, count, dur - 32, 30, 1), op("compute", dur, 100 - dur)]
 
 
@@ -28,12 +29,12 @@ def batch(kind: str, count: int = 300, dur: int = 52) -> Rows:
 def test_pageable_memory_blocks(framework: str) -> None:
     recording = steps(batch("HtoD pageable"), framework=framework)
     (candidate,) = found(pageable_copies, recording)
-    # the call takes 5, 8 or 17, then 48
+    # the call takes 5, 8 or 17 µs, followed by 48 µs of other work
     assert predicted(recording, candidate) == (53_000, 56_000, 65_000)
     assert candidate.ceiling_ns == 52_000 + 30_000
 
 
-def test_pinned_memory_does_not() -> None:
+def test_pinned_memory_does_not_block() -> None:
     assert found(pageable_copies, steps(batch("HtoD pinned"))) == []
     assert found(pageable_copies, steps(batch("DtoH pageable"))) == []
     assert found(pageable_copies, steps(batch("HtoD"))) == []
@@ -51,9 +52,9 @@ def factor(recording_rows: Rows) -> Quantity:
     return assumed
 
 
-def test_how_much_faster_pinned_memory_is() -> None:
-    """3 MB in 30 are 100 bytes/ns, more than any bus; 2 MB in 400 are 5, a PCIe 3 does 12; pinned copies of the same
-    recording count more."""
+def test_factor_of_pinned_memory() -> None:
+    """A copy of 3 MB in 30 µs reaches 100 bytes/ns, more than any bus. A copy of 2 MB in 400 µs reaches 5 bytes/ns,
+    where PCIe 3 reaches 12. Pinned copies in the same recording take precedence."""
     assert factor(batch("HtoD pageable", 3_000_000)).mid == 1
     slow = [call("cudaMemcpyAsync", 0, 52, 1), copy("HtoD pageable", 2_000_000, 2, 400, 1)]
     assert factor(slow).low == pytest.approx(5 / 24)
@@ -64,8 +65,8 @@ def test_how_much_faster_pinned_memory_is() -> None:
     assert "same recording" in str(factor(pinned).source)
 
 
-def test_how_fast_this_machine_copies(monkeypatch: pytest.MonkeyPatch) -> None:
-    """64 MiB in 64 Mi ÷ 50 ns are 50 bytes/ns: 2 MB in 400 are a tenth of that."""
+def test_factor_from_the_calibration(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The calibration gives 50 bytes/ns. The copy of 2 MB in 400 µs reaches a tenth of this speed."""
     times = ((SMALL, 0.0), (LARGE, LARGE / 50))
     copies = tuple(Measurement(copy_name("htod", size, True), ns, ns, ns, 9) for size, ns in times)
     measured = Calibration("fw", "1", "cpu", 2, "H200", 2, "today", copies)
@@ -79,7 +80,8 @@ def test_how_fast_this_machine_copies(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def trip(framework: str, count: int, between: Rows, back: int | None = None) -> Rows:
-    """20 to the host, what is done there up to 50, 20 to the device, 30 of other work."""
+    """Return a copy to the host (0 to 20), the operators ``between`` (20 to 50), a copy to the device (50 to 70) and 30
+    µs of other work."""
     return [
         op(BACK[framework], 0, 20),
         call("cudaMemcpyAsync", 2, 16, 1),
@@ -93,17 +95,17 @@ def trip(framework: str, count: int, between: Rows, back: int | None = None) -> 
 
 
 @BOTH
-def test_data_that_come_back_as_they_went(framework: str) -> None:
+def test_data_that_come_back_unchanged(framework: str) -> None:
     recording = steps(trip(framework, 4096, []), framework=framework)
     (candidate,) = found(round_trips, recording)
     assert candidate.direction == "to device"
     assert candidate.evidence["copies_ns"] == 40_000
     assert candidate.evidence["bytes_per_step"] == 8192
-    assert predicted(recording, candidate) == (60_000, 60_000, 60_000)  # 100 less 20 and 20
+    assert predicted(recording, candidate) == (60_000, 60_000, 60_000)  # 100 µs without the two copies of 20 µs
 
 
 @BOTH
-def test_data_that_are_others(framework: str) -> None:
+def test_different_or_small_copies_are_no_round_trip(framework: str) -> None:
     assert found(round_trips, steps(trip(framework, 4096, [], back=4097), framework=framework)) == []
     assert found(round_trips, steps(trip(framework, 1023, []), framework=framework)) == []
     assert len(found(round_trips, steps(trip(framework, 1024, []), framework=framework))) == 1
@@ -116,23 +118,23 @@ def test_an_operator_on_the_host_between_copies(framework: str) -> None:
     (candidate,) = found(host_fallback, recording)
     assert candidate.evidence["operators"] == [SORT[framework]]
     assert candidate.evidence["operators_ns"] == 30_000
-    # the launch takes 10, 30 or 52, then 30; the device is done before that: 2 and 131,072 bytes at most 20 times
+    # the launch takes 10, 30 or 52 µs, followed by 30 µs of other work; the device needs less time than this
     assert predicted(recording, candidate) == (40_000, 60_000, 82_000)
 
 
 @BOTH
-def test_few_data_may_be_better_on_the_host(framework: str) -> None:
+def test_small_copies_are_no_fallback(framework: str) -> None:
     between = [op(SORT[framework], 20, 30)]
     assert found(host_fallback, steps(trip(framework, 65_535, between), framework=framework)) == []
     assert len(found(host_fallback, steps(trip(framework, 65_536, between), framework=framework))) == 1
 
 
-def test_what_only_looks_at_the_data_is_no_fallback() -> None:
+def test_views_are_no_fallback() -> None:
     assert found(host_fallback, steps(trip("torch", 131_072, [op("aten::view", 20, 30)]))) == []
 
 
 def filled(framework: str, name: str, gap: int = 0, count: int = 4096) -> Rows:
-    """20 of filling, 30 of copying, 50 of other work; between the first two ``gap`` of nothing."""
+    """Return a fill of 20 µs, a gap of ``gap`` µs, a copy of 30 µs and 50 µs of other work."""
     return [
         op(name, 0, 20),
         op(TO[framework], 20 + gap, 30),
@@ -148,12 +150,12 @@ def test_filled_on_the_host_and_copied(framework: str) -> None:
     (candidate,) = found(filled_on_host, recording)
     assert candidate.evidence["call_ns"] == 50_000
     assert candidate.evidence["bytes_per_step"] == 4096
-    # the launch takes 10, 30 or 52 in place of 20 and 30
+    # the launch takes 10, 30 or 52 µs instead of 20 and 30 µs
     assert predicted(recording, candidate) == (60_000, 80_000, 102_000)
 
 
 @BOTH
-def test_what_was_filled_elsewhere(framework: str) -> None:
+def test_other_operators_before_the_copy(framework: str) -> None:
     empty = {"torch": "aten::empty", "paddle": "empty dygraph"}[framework]
     assert found(filled_on_host, steps(filled(framework, empty), framework=framework)) == []
     assert found(filled_on_host, steps(filled(framework, SORT[framework]), framework=framework)) == []
@@ -161,7 +163,7 @@ def test_what_was_filled_elsewhere(framework: str) -> None:
     assert found(filled_on_host, steps(between, dur=110, framework=framework)) == []
 
 
-def test_what_was_filled_long_ago() -> None:
+def test_a_fill_long_before_the_copy() -> None:
     assert len(found(filled_on_host, steps(filled("torch", "aten::zeros", gap=100), dur=250))) == 1
     assert found(filled_on_host, steps(filled("torch", "aten::zeros", gap=101), dur=250)) == []
 

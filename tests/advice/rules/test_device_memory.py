@@ -1,4 +1,4 @@
-"""Rule 8: calls of the driver that allocate in steps after the first, and what removing them saves."""
+"""Rule 8: driver calls that allocate memory after the first step, and the saving without these calls."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from tests.support.events import device, host, trace
 
 
 def step(*more: dict[str, Any]) -> Rows:
-    """A launch of 10 µs whose kernel takes 20, in a step of 1000 µs."""
+    """Return a launch of 10 µs with a kernel of 20 µs, for a step of 1000 µs, and the events ``more``."""
     return [call("cudaLaunchKernel", 10, 10, 1), kernel("gemm", 30, 20, 1), *more]
 
 
@@ -24,14 +24,14 @@ def step(*more: dict[str, Any]) -> Rows:
 def test_allocations_in_every_step(name: str) -> None:
     recording = steps(step(call(name, 500, 40)), 1000)
     (one,) = found(device_malloc, recording)
-    assert one.evidence["calls"] == 2  # the first step's is left out
+    assert one.evidence["calls"] == 2  # the call in the first step does not count
     assert one.ceiling_ns == 40_000
-    assert predicted(recording, one) == (960_000, 960_000, 960_000)  # the first of three steps keeps its own
+    assert predicted(recording, one) == (960_000, 960_000, 960_000)  # the call in the first of three steps stays
     assert one.rows.tolist() == [row for row in range(len(recording)) if recording.ints("step")[row] > 0 and
                                  recording.rows("name", name)[row]]  # fmt: skip
 
 
-def test_freeing_waits_for_the_device_and_no_longer_does() -> None:
+def test_removing_cudafree_removes_its_wait() -> None:
     rows = [call("cudaLaunchKernel", 10, 10, 1), kernel("gemm", 30, 400, 1), call("cudaFree", 100, 335)]
     recording = steps(rows, 1000)
     (one,) = found(device_malloc, recording)
@@ -43,7 +43,7 @@ def test_calls_that_allocate_nothing_or_from_a_pool(name: str) -> None:
     assert found(device_malloc, steps(step(call(name, 500, 40)), 1000)) == []
 
 
-def test_a_small_share_is_none() -> None:
+def test_a_small_share_does_not_count() -> None:
     assert found(device_malloc, steps(step(call("cudaMalloc", 500, 10)), 1000)) == []  # 1 %
     assert len(found(device_malloc, steps(step(call("cudaMalloc", 500, 11)), 1000))) == 1
 
@@ -55,13 +55,14 @@ def test_the_first_step_may_allocate() -> None:
     assert found(device_malloc, trace(rows)) == []
 
 
-def test_what_cannot_be_told() -> None:
+def test_device_work_and_two_steps_are_needed() -> None:
     assert "device" in why_not(device_malloc, steps([op("add", 0, 10)]))
     assert "one step" in why_not(device_malloc, steps(step(), 1000, count=1))
 
 
 def test_without_steps_the_second_half_of_device_work_counts() -> None:
-    """That is from 305 on: what comes before is the start, however late in the recording it is."""
+    """The device works from 20 to 590, so calls count from 305 on. Earlier calls belong to the warm-up, even if they
+    are late in the recording."""
     work = [device("gemm", "kernel", start, 10) for start in (20, 580)]
     rows = [host("add", "operator", 0, 10), host("add", "operator", 990, 10), *work]
     early, late = host("cudaMalloc", "runtime", 100, 300), host("cudaMalloc", "runtime", 600, 300)
@@ -72,8 +73,9 @@ def test_without_steps_the_second_half_of_device_work_counts() -> None:
     assert predicted(recording, one)[1] == 700
 
 
-def test_a_start_late_in_the_recording_is_a_start(traces: Path) -> None:
-    """In the recording's second half cudaFree once takes six seconds, within the first convolution."""
+def test_a_late_warm_up_does_not_count(traces: Path) -> None:
+    """A cudaFree of six seconds within the first convolution does not count, although it is in the second half of the
+    recording."""
     recording = load(traces / "torch" / "alexnet-cuda-sync.json.gz")
     frame = recording.to_pandas()
     assert frame.loc[frame["name"] == "cudaFree", "dur_ns"].max() > 5_900_000_000
@@ -86,16 +88,16 @@ def test_a_training_whose_allocator_keeps_nothing(traces: Path) -> None:
     (one,) = found(device_malloc, recording)
     frame = recording.to_pandas()
     taken = frame.loc[frame["name"].isin(["hipMalloc", "hipFree", "hipHostMalloc"]), "dur_ns"].sum()
-    assert taken > 0.98 * Facts(recording).step_ns  # of the whole recording
+    assert taken > 0.98 * Facts(recording).step_ns  # in the complete recording
     assert 0 < one.evidence["calls_ns"] < taken
     kept = predicted(recording, one)[1]
     assert kept is not None
     assert kept < Facts(recording).step_ns - 0.9 * one.evidence["calls_ns"]  # the rest waits for the device
 
 
-def without_first_step(whole: Trace) -> int:
-    """Calls of cudaMalloc and cudaFree behind the first step, counted by reading the table."""
-    frame = whole.to_pandas()
+def without_first_step(recording: Trace) -> int:
+    """Return the number of calls that allocate or free memory after the first step, counted in the event table."""
+    frame = recording.to_pandas()
     first = frame["step"].min()
     wanted = frame["name"].isin(["cudaMalloc", "cudaFree", "hipMalloc", "hipFree"]) & (frame["step"] > first)
     return int(wanted.sum())

@@ -1,4 +1,4 @@
-"""Rule 12: an epoch's first step waits for workers that start anew."""
+"""Rule 12: the first step of an epoch waits for new loader workers."""
 
 from __future__ import annotations
 
@@ -25,9 +25,10 @@ MS = 1_000_000
 
 
 def training(waits: list[int], name: str = LOADER["torch"], twice: bool = False, seed: bool = True) -> Trace:
-    """Steps that wait so many ms for their batch and compute for 90. What begins an epoch, with a wait of more than 10
-    ms, is seen by the seed that is drawn for the workers; ``twice``: by the wait between two calls of the loader of 5
-    ms each, the last one of the old epoch and the first one of the new, which holds 1 ms of an operator."""
+    """Return steps that wait for their batch for ``waits`` ms and compute for 90 ms. A wait of more than 10 ms begins
+    an epoch. The rule recognises this by the seed that is drawn for the workers, or, with ``twice``, by two calls of
+    the loader: the last call of the old epoch and the first call of the new epoch, each 5 ms long. An operator of 1 ms
+    runs between the two calls."""
     rows: Rows = []
     now = 0
     for number, wait in enumerate(waits):
@@ -49,28 +50,28 @@ def test_a_wait_longer_than_two_steps(twice: bool) -> None:
     (one,) = found(epoch_gap, recording)
     assert one.evidence["gap_ns"] == 400 * MS
     assert one.evidence["gap_ns_per_step"] == 50 * MS
-    # Eight steps of 150 ms on average. Workers that live on take 3, 8 or 30 ms in place of 400: 49.625 or 49 ms less a
-    # step; or nothing less where epochs are much longer than what was recorded.
+    # The mean of the eight steps is 150 ms. Persistent workers take 3 or 8 ms instead of 400 ms, which saves 49.625 or
+    # 49 ms per step. At worst nothing is saved, because epochs may be much longer than the recording.
     assert predicted(recording, one) == (100_375_000, 101 * MS, 150 * MS)
     assert set(recording.ints("step")[one.rows]) == {3}
 
 
-def test_a_loader_that_takes_half_a_second_to_begin_anew() -> None:
+def test_a_loader_that_takes_half_a_second_per_epoch() -> None:
     recording = training([10, 10, 10, 1010, 10, 10, 10, 10], LOADER["paddle"])
     (one,) = found(epoch_gap, recording)
-    # 225 ms on average; 500, 505 or 515 ms in place of 1000: 62.5 or 61.875 ms less
+    # mean step of 225 ms; the wait takes 500 or 505 ms instead of 1000 ms, which saves 62.5 or 61.875 ms per step
     assert predicted(recording, one) == (162_500_000, 163_125_000, 225 * MS)
     assert found(epoch_gap, training([10, 10, 10, 515, 10, 10, 10, 10], LOADER["paddle"])) == []
     assert len(found(epoch_gap, training([10, 10, 10, 516, 10, 10, 10, 10], LOADER["paddle"]))) == 1
 
 
-def test_a_wait_of_two_steps_is_none() -> None:
-    assert found(epoch_gap, training([10, 10, 10, 210, 10, 10])) == []  # longer by 200 ms, a step takes 100
+def test_a_wait_of_two_steps_does_not_count() -> None:
+    assert found(epoch_gap, training([10, 10, 10, 210, 10, 10])) == []  # 200 ms longer, which is exactly two steps
     assert len(found(epoch_gap, training([10, 10, 10, 211, 10, 10]))) == 1
 
 
-def test_what_few_steps_wait_is_told_of_the_mean_step() -> None:
-    """The typical step of 100 ms, 10 of which are its loader's, would get no shorter."""
+def test_the_prediction_is_for_the_mean_step() -> None:
+    """The median step of 100 ms, with 10 ms of loading, would not become shorter."""
     recording = training([10, 10, 10, 410, 10, 10, 10, 10])
     (one,) = advise(recording, rules=["epoch-gap"]).advice
     assert (one.prediction.base_ns, one.prediction.saving_ns, one.prediction.saving_p10_ns) == (150 * MS, 49 * MS, 0)
@@ -82,7 +83,7 @@ def test_what_few_steps_wait_is_told_of_the_mean_step() -> None:
     assert "Now: the mean step takes 150 ms (80% interval: " in told
 
 
-def test_random_numbers_of_another_operator_are_no_seed() -> None:
+def test_random_numbers_of_other_operators_are_no_seed() -> None:
     rows: Rows = []
     for number, drawn in enumerate((False, True, False, False)):
         begin = number * 100 * MS
@@ -95,8 +96,9 @@ def test_random_numbers_of_another_operator_are_no_seed() -> None:
 
 
 @pytest.mark.parametrize("name", LOADER.values())
-def test_a_wait_where_no_epoch_is_seen_to_begin(name: str) -> None:
-    """Four workers that make four batches at a time keep every fourth step waiting; so may a slow file."""
+def test_long_waits_without_the_start_of_an_epoch(name: str) -> None:
+    """If four workers make four batches at the same time, every fourth step waits. A slow file can also cause a
+    wait."""
     assert found(epoch_gap, training([10, 10, 10, 410] * 3, name, seed=False)) == []
     assert found(epoch_gap, training([10, 10, 10, 410, 10, 10, 10, 10], name, seed=False)) == []
 
@@ -119,13 +121,13 @@ def test_computing_between_two_batches_is_no_wait() -> None:
     assert found(epoch_gap, trace(rows)) == []
 
 
-def test_what_cannot_be_told() -> None:
+def test_three_steps_are_needed() -> None:
     assert "three steps" in why_not(epoch_gap, training([10, 410]))
     assert "steps" in why_not(epoch_gap, trace([host("compute", "operator", 0, 10)]))
 
 
 class Numbers:
-    """A data set of 32 samples."""
+    """A dataset of 32 samples."""
 
     def __len__(self) -> int:
         return 32
@@ -135,7 +137,7 @@ class Numbers:
 
 
 def recorded_torch(folder: Path, persistent: bool) -> Trace:
-    """Steps 3 to 20 of epochs of 8 steps, with one worker."""
+    """Record steps 3 to 20 of epochs of 8 steps, with one worker."""
     import torch
 
     from perfkit_torch import trace_handler
@@ -158,4 +160,4 @@ def recorded_torch(folder: Path, persistent: bool) -> Trace:
 def test_what_torch_records(tmp_path: Path) -> None:
     recording = recorded_torch(tmp_path, persistent=False)
     (one,) = found(epoch_gap, recording)
-    assert {8, 16} <= set(recording.ints("step")[one.rows])  # the first steps of the second and of the third epoch
+    assert {8, 16} <= set(recording.ints("step")[one.rows])  # the first steps of the second and the third epoch

@@ -1,4 +1,4 @@
-"""Rule 20: time of the steps in which no operator runs, where it is spent, and what is left without it."""
+"""Rule 20: step time in which no operator runs, its place in the code, and the saving."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ MS = 1000
 
 
 def with_gap(dur: int, framework: str = "torch", step: int = 10 * MS) -> Rows:
-    """Two operators that fill a step but for a gap of so many µs between them."""
+    """Return two operators that fill a step except for a gap of ``dur`` µs between them."""
     first, second = NAMES[framework]
     return [op(first, 0, 4 * MS), op(second, 4 * MS + dur, step - 4 * MS - dur)]
 
@@ -31,18 +31,18 @@ def test_a_gap_in_every_step(framework: str) -> None:
     assert one.evidence["gap_ns"] == one.evidence["longest_ns"] == one.ceiling_ns == 2_000_000
     assert one.evidence["gap_ratio"] == pytest.approx(0.2)
     assert str(one.evidence["longest"]) == f"after {NAMES[framework][0]} and before {NAMES[framework][1]}"
-    assert predicted(recording, one) == (8_000_000, 8_000_000, 9_000_000)  # at worst half of it is needed
+    assert predicted(recording, one) == (8_000_000, 8_000_000, 9_000_000)  # at worst half of the gap stays
 
 
 @BOTH
-def test_a_twentieth_is_none(framework: str) -> None:
+def test_a_gap_of_a_twentieth_does_not_count(framework: str) -> None:
     assert found(host_gaps, steps(with_gap(500, framework), 10 * MS, framework=framework)) == []
     assert len(found(host_gaps, steps(with_gap(501, framework), 10 * MS, framework=framework))) == 1
 
 
 @BOTH
 def test_many_short_gaps_count_together(framework: str) -> None:
-    """40 % of 10 ms in gaps of 40 µs; none, 40 % or 90 % of it is left."""
+    """Gaps of 40 µs take 40 % of 10 ms. The transform leaves 0 %, 40 % or 90 % of the gap time."""
     add = NAMES[framework][1]
     recording = steps([op(add, 100 * i, 60) for i in range(100)], 10 * MS, framework=framework)
     (one,) = found(host_gaps, recording)
@@ -54,7 +54,7 @@ def test_many_short_gaps_count_together(framework: str) -> None:
 
 
 @BOTH
-def test_what_is_compiled_is_not_to_be_compiled(framework: str) -> None:
+def test_compiled_code_gets_another_remedy(framework: str) -> None:
     name = {"torch": "## Call CompiledFxGraph f ##", "paddle": "run_program dygraph"}[framework]
     rows = [op(name, 100 * i, 60) for i in range(100)]
     recording = steps(rows, 10 * MS, framework=framework).with_meta(framework=framework)
@@ -66,21 +66,21 @@ def test_what_is_compiled_is_not_to_be_compiled(framework: str) -> None:
     assert {"torch": "torch.compile", "paddle": "to_static"}[framework] in advice.remedy.code
 
 
-def test_what_calling_an_operator_takes_is_no_gap() -> None:
-    assert found(host_gaps, steps([op("aten::add", 40 * i, 21) for i in range(250)], 10 * MS)) == []  # 19 µs each
+def test_the_overhead_of_calling_an_operator_is_no_gap() -> None:
+    assert found(host_gaps, steps([op("aten::add", 40 * i, 21) for i in range(250)], 10 * MS)) == []  # gaps of 19 µs
     assert len(found(host_gaps, steps([op("aten::add", 40 * i, 20) for i in range(250)], 10 * MS))) == 1
 
 
-def test_few_short_gaps_are_none() -> None:
-    """Nine of 200 µs in 10 ms, and ten."""
+def test_a_few_short_gaps_do_not_count() -> None:
+    """The cases are nine gaps of 200 µs in 10 ms, and ten gaps."""
     nine = [op("aten::add", 1111 * i, 911) for i in range(9)]
     assert found(host_gaps, steps(nine, 10 * MS)) == []
     assert len(found(host_gaps, steps(nine, 10 * MS), host_gaps=9)) == 1
     assert len(found(host_gaps, steps([op("aten::add", 1000 * i, 800) for i in range(10)], 10 * MS))) == 1
 
 
-def test_few_short_gaps_count_where_one_alone_is_worth_it() -> None:
-    """Four of 460 µs in 2 ms; of the same four in 20 ms each is a fortieth."""
+def test_a_few_short_gaps_count_if_one_alone_exceeds_the_threshold() -> None:
+    """Four gaps of 460 µs count in a step of 2 ms. In a step of 20 ms, each gap is only 2.3 %."""
     rows = [op("aten::add", 500 * i, 40) for i in range(4)]
     (one,) = found(host_gaps, steps(rows, 2 * MS))
     assert one.evidence["gap_ns"] == 4 * 460_000
@@ -89,17 +89,17 @@ def test_few_short_gaps_count_where_one_alone_is_worth_it() -> None:
     assert found(host_gaps, steps(more, 20 * MS)) == []
 
 
-def test_short_gaps_of_less_than_a_twentieth_are_none() -> None:
-    """Ten of 50 µs in 10 ms, and ten of 51."""
+def test_short_gaps_of_a_twentieth_do_not_count() -> None:
+    """The cases are ten gaps of 50 µs in 10 ms, and ten gaps of 51 µs."""
     assert found(host_gaps, steps([op("aten::add", 1000 * i, 950) for i in range(10)], 10 * MS)) == []
     assert len(found(host_gaps, steps([op("aten::add", 1000 * i, 949) for i in range(10)], 10 * MS))) == 1
 
 
-def test_long_and_short_gaps_are_told_apart() -> None:
-    """3 ms before the rest, of whose 7 ms ten gaps of 100 µs are one."""
+def test_long_and_short_gaps_are_separate_candidates() -> None:
+    """The step has a gap of 3 ms, and ten gaps of 100 µs in the other 7 ms."""
     recording = steps([op("aten::add", 3 * MS + 700 * i, 600) for i in range(10)], 10 * MS)
     long, short = found(host_gaps, recording, host_gaps=9)
-    # the last short one meets the next long one
+    # the last short gap joins the next long gap
     assert (long.evidence["gap_ns"], short.evidence["gap_ns"]) == (3_100_000, 900_000)
     assert (long.words, short.words) == ({}, {"gaps": "short", "compiled": "no"})
 
@@ -111,15 +111,16 @@ def test_a_gap_of_one_step_in_three_is_not_typical() -> None:
     assert found(host_gaps, trace(rows)) == []
 
 
-def test_who_works_elsewhere() -> None:
+def test_work_on_other_threads_and_loading_are_no_gap() -> None:
     beside = op("backward", 4 * MS, 2 * MS) | {"tid": 2}
     assert found(host_gaps, steps([*with_gap(2 * MS), beside], 10 * MS)) == []
     loading = op("next", 4 * MS, 2 * MS, kind="dataloader")
     assert found(host_gaps, steps([*with_gap(2 * MS), loading], 10 * MS)) == []
 
 
-def test_the_place_is_where_the_gaps_are_not_where_most_time_is() -> None:
-    """1.8 of the 2 ms without operators are in one function, the rest in its caller, which takes the whole step."""
+def test_the_place_contains_most_gap_time() -> None:
+    """One function contains 1.8 of the 2 ms without operators. Its caller contains the rest and takes the complete
+    step."""
     python = [("train.py(7): train", 0, 10 * MS), ("fw.py(1): start", 1, 1), ("train.py(9): wait", 4 * MS, 1800)]
     frames = [op(name, start, dur, kind="python") for name, start, dur in python]
     recording = steps([*with_gap(2 * MS), *frames], 10 * MS)
@@ -128,12 +129,12 @@ def test_the_place_is_where_the_gaps_are_not_where_most_time_is() -> None:
     assert Places(recording).of(one.rows, one.rows_ns) == "train.py:9 (def wait)"
 
 
-def test_python_frames_tell_where() -> None:
+def test_python_functions_of_the_gaps() -> None:
     frames = [op("train.py(7): log", 4 * MS, 2 * MS, kind="python"), op("gc.py(1): collect", 4500, 1200, kind="python")]
     ran = [op("train.py(30): <module>", 0, 10 * MS, kind="python"), op("fw.py(1): start", 1, 1, kind="python")]
     recording = steps([*with_gap(2 * MS), *ran, *frames], 10 * MS)
     (one,) = found(host_gaps, recording)
-    assert one.evidence["python"] == ["gc.py(1): collect", "train.py(7): log"]  # 1.2 and 0.8 ms of their own
+    assert one.evidence["python"] == ["gc.py(1): collect", "train.py(7): log"]  # self times of 1.2 and 0.8 ms
     assert predicted(recording, one)[1] == 8_000_000
     (one,) = found(host_gaps, steps([*with_gap(2 * MS), *ran], 10 * MS))
     assert one.evidence["python"] == ["train.py: <module>"]  # line 30 started the profiler
@@ -144,10 +145,10 @@ def test_a_device_that_works_on_hides_the_gap() -> None:
     rows += [call("cudaDeviceSynchronize", 6500, 2705, kind="sync")]
     recording = steps(rows, 10 * MS)
     (one,) = found(host_gaps, recording)
-    assert predicted(recording, one)[1] == 10_000_000  # the kernel ends at 9.2 ms, with and without the gap
+    assert predicted(recording, one)[1] == 10_000_000  # the kernel ends at 9.2 ms in both cases
 
 
-def test_what_cannot_be_told() -> None:
+def test_two_steps_are_needed() -> None:
     assert "one step" in why_not(host_gaps, steps(with_gap(2 * MS), 10 * MS, count=1))
 
 

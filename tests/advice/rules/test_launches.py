@@ -1,4 +1,4 @@
-"""Rules 15 and 16: a device that waits for launches, and elementwise kernels in a row."""
+"""Rules 15 and 16: a device that waits for launches, and chains of elementwise kernels."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ NAME = {"torch": "aten::add", "paddle": "add dygraph"}
 
 
 def launching(kernels: int = 20, dur: int = 4, sync: bool = True, framework: str = "torch") -> Trace:
-    """So many operators of 40 µs each 45 µs, each with a launch and a kernel of ``dur`` µs that begins 25 µs after its
-    operator; a step of 1000 µs, the end of which waits for the last kernel."""
+    """Return steps of 1000 µs with an operator of 40 µs every 45 µs. Each operator launches a kernel of ``dur`` µs that
+    starts 25 µs after the operator. With ``sync``, the host waits for the last kernel at the end of the step."""
     rows: Rows = []
     for i in range(kernels):
         rows += [
@@ -31,18 +31,20 @@ def test_a_device_that_waits_for_launches(framework: str) -> None:
     recording = launching(framework=framework)
     (one,) = found(launch_bound, recording)
     assert one.evidence["kernels"] == 20
-    assert one.evidence["host_busy_ns"] == 20 * 40_000 + 19 * 5_000  # and what passes between them
+    assert one.evidence["host_busy_ns"] == 20 * 40_000 + 19 * 5_000  # operators and the time between them
     assert one.evidence["device_busy_ns"] == 80_000
     assert one.ceiling_ns == 920_000
-    # Launches take 6, 50 or 120 µs in place of 800, the 95 µs between them 0, 28.5 or 76, and 105 µs follow as before.
-    # But kernels begin 5 µs after the launches and take 80 µs with 19 µs between them; the host that waits for them
-    # goes on 5 µs later, for 30 µs: at 145 and 189 µs, when the host alone would be there at 111 and 183.5.
+    # Launches take 6, 50 or 120 µs instead of 800 µs, the time between them 0, 28.5 or 76 µs instead of 95 µs, and
+    # the 105 µs after them stay. So the host alone would finish after 111, 183.5 or 301 µs. The kernels begin 5 µs
+    # after the launches and take 99 µs with the gaps between them. The host that waits for the kernels finishes 35 µs
+    # later: after 145 or 189 µs in the first two cases.
     assert predicted(recording, one) == (145_000, 189_000, 105_000 + 196_000)
 
 
 @pytest.mark.parametrize(("count", "calls"), [(1, 19), (2, 19), (3, 20)])
-def test_what_may_happen_once_is_no_launch(count: int, calls: int) -> None:
-    """One of 20 calls takes 900 µs more. Three steps show that it recurs, fewer leave it out."""
+def test_one_time_work_does_not_count(count: int, calls: int) -> None:
+    """One of 20 calls takes 900 µs more. With three steps this call recurs and counts; with fewer steps it does not
+    count."""
     rows: Rows = []
     for i in range(20):
         start = 45 * i + (900 if i else 0)
@@ -54,8 +56,8 @@ def test_what_may_happen_once_is_no_launch(count: int, calls: int) -> None:
     assert any("may not recur" in str(text) for text in one.vetoes) == (calls == 19)
 
 
-def test_the_device_takes_what_it_takes() -> None:
-    recording = launching(dur=9)  # 20 kernels of 9 µs: 180 µs
+def test_the_device_time_stays() -> None:
+    recording = launching(dur=9)  # 20 kernels take 180 µs
     (one,) = found(launch_bound, recording)
     assert (predicted(recording, one)[0] or 0) >= 180_000
 
@@ -66,7 +68,7 @@ def test_kernels_that_are_longer_than_launches(framework: str) -> None:
     assert len(found(launch_bound, launching(dur=9, framework=framework))) == 1
 
 
-def test_a_host_that_is_not_the_longer_one() -> None:
+def test_a_host_that_is_busy_for_less_time_than_the_device() -> None:
     rows: Rows = [op("aten::add", 0, 30), *(call("cudaLaunchKernel", 2 * i, 1, i) for i in range(10))]
     rows += [kernel("gemm", 20 + 8 * i, 8, i) for i in range(10)]
     assert found(launch_bound, steps(rows, 400)) == []
@@ -76,7 +78,7 @@ def test_a_busy_device_does_not_wait() -> None:
     rows: Rows = [op("aten::add", 0, 100), *(call("cudaLaunchKernel", 10 * i, 9, i) for i in range(10))]
     rows += [kernel("gemm", 5 + 9 * i, 9, i) for i in range(10)]
     assert len(found(launch_bound, steps(rows, 181))) == 1
-    assert found(launch_bound, steps(rows, 180)) == []  # 90 µs are half of it
+    assert found(launch_bound, steps(rows, 180)) == []  # the device is busy for 90 µs, half of the step
 
 
 def test_calls_that_copy_to_the_host_stay() -> None:
@@ -91,8 +93,8 @@ def test_without_a_device() -> None:
 
 
 def chained(names: list[str], kernels: list[str], dur: int = 40, framework: str = "torch") -> Trace:
-    """Operators of 20 µs one after the other with a kernel of ``dur`` µs each, without gaps between the kernels; the
-    step of 500 µs ends when the host has waited for the last kernel."""
+    """Return steps with operators of 20 µs, one after the other. Each operator launches a kernel of ``dur`` µs, without
+    gaps between the kernels. The step ends when the host has waited for the last kernel."""
     rows: Rows = []
     for i, (name, work) in enumerate(zip(names, kernels, strict=True)):
         rows += [op(name, 20 * i, 20), call("cudaLaunchKernel", 20 * i + 2, 10, i), kernel(work, 10 + dur * i, dur, i)]
@@ -109,18 +111,19 @@ CHAIN = {"torch": ["aten::mul", "aten::add", "aten::relu"], "paddle": ["scale dy
 
 
 @BOTH
-def test_three_in_a_row(framework: str) -> None:
+def test_three_elementwise_kernels_in_a_row(framework: str) -> None:
     recording = chained(CHAIN[framework], [ELEMENTWISE[framework]] * 3, framework=framework)
     (one,) = found(chains, recording)
-    assert one.evidence["chains"] == 3  # one in each of three steps
+    assert one.evidence["chains"] == 3  # one chain in each of three steps
     assert one.evidence["chain_device_ns"] == 120_000
     assert one.evidence["chain_host_ns"] == 40_000
-    # a kernel of 40 µs is left and takes 1, 4/3 or 5/3 of that; it is the first: it begins 10 µs after the step
+    # the fused kernel starts at 10 µs and takes 1, 4/3 or 5/3 of 40 µs
     assert predicted(recording, one) == (10_000 + 40_000, 10_000 + 53_333, 10_000 + 66_667)
 
 
 def test_a_fused_chain_takes_no_longer_than_its_kernels() -> None:
-    """One kernel of 90 µs and nine of 2: one in their place takes 108 at most, though it may read for all ten."""
+    """One kernel takes 90 µs and nine kernels take 2 µs each, so the fused kernel takes at most 108 µs, although the
+    factor for ten kernels is larger."""
     rows: Rows = []
     for i in range(10):
         start = 0 if i == 0 else 88 + 2 * i
@@ -133,7 +136,7 @@ def test_a_fused_chain_takes_no_longer_than_its_kernels() -> None:
 
 
 @BOTH
-def test_two_in_a_row_are_no_chain(framework: str) -> None:
+def test_two_elementwise_kernels_in_a_row_are_no_chain(framework: str) -> None:
     names, kernels = CHAIN[framework], [ELEMENTWISE[framework]] * 3
     assert found(chains, chained(names[:2], kernels[:2], framework=framework)) == []
     between = [kernels[0], kernels[0], "gemm", kernels[0]]
@@ -141,7 +144,7 @@ def test_two_in_a_row_are_no_chain(framework: str) -> None:
     assert found(chains, chained(broken, between, framework=framework)) == []
 
 
-def test_operators_tell_where_kernels_do_not() -> None:
+def test_operator_names_count_if_kernel_names_are_unknown() -> None:
     assert len(found(chains, chained(CHAIN["torch"], ["kernel0", "kernel1", "kernel2"]))) == 1
     assert found(chains, chained(["aten::mm", "aten::add", "aten::relu"], ["kernel0"] * 3)) == []
 
@@ -151,7 +154,7 @@ def test_kernels_that_are_not_elementwise(work: str) -> None:
     assert found(chains, chained(CHAIN["torch"], [work] * 3)) == []
 
 
-def test_a_small_share_is_none() -> None:
+def test_a_small_share_does_not_count() -> None:
     rows: Rows = []
     for i, name in enumerate(CHAIN["torch"]):
         rows += [
@@ -159,12 +162,12 @@ def test_a_small_share_is_none() -> None:
             call("cudaLaunchKernel", 3 * i, 2, i),
             kernel("elementwise_kernel", 3 + 3 * i, 3, i),
         ]
-    assert len(found(chains, steps(rows, 449))) == 1  # 9 of 449 µs on the device: 2.004 %
+    assert len(found(chains, steps(rows, 449))) == 1  # 9 of 449 µs on the device are 2.004 %
     assert found(chains, steps(rows, 450)) == []
     assert found(chains, steps(rows, 449), chain_kernels=4) == []
 
 
-def test_an_optimizer_is_another_matter() -> None:
+def test_optimizer_kernels_do_not_count() -> None:
     span = op("Optimizer.step#SGD.step", 0, 60, kind="optimizer") | {"phase": "optimizer"}
     rows = [span, *(row for row in _first_step(chained(CHAIN["torch"], [ELEMENTWISE["torch"]] * 3)))]
     assert found(chains, steps(rows, 130)) == []

@@ -1,4 +1,4 @@
-"""Rule 25: conversions that libraries insert, and copies that the model asks for, each with its own saving."""
+"""Rule 25: layout conversions that libraries insert, and copies that the model requests, as separate candidates."""
 
 from __future__ import annotations
 
@@ -28,14 +28,14 @@ CONVERSIONS = (
 
 
 def converted(us: int, kernel: str = CONVERSIONS[0]) -> Trace:
-    """A convolution of 900 µs that converts its input first."""
+    """Return steps with a convolution of 900 µs that converts its input in ``us`` µs."""
     conv = Op("aten::cudnn_convolution", [(kernel, us), (CONVOLUTION, 900)])
     return training(Op("aten::relu", [("relu", 20)]), conv, steps=2, names=torch_name)
 
 
 @pytest.mark.parametrize("kernel", CONVERSIONS)
 def test_nine_tenths_of_conversions_are_saved(kernel: str) -> None:
-    facts = Facts(converted(100, kernel))  # 7 + 20 + 100 + 900 µs
+    facts = Facts(converted(100, kernel))  # the step takes 7 + 20 + 100 + 900 µs
     (found,) = find(facts)
     assert facts.step_ns == 1_027_000
     assert found.evidence["busy_ns"] == 1_020_000
@@ -43,9 +43,9 @@ def test_nine_tenths_of_conversions_are_saved(kernel: str) -> None:
     assert predict(facts, found).saving_ns == 90_000
 
 
-def test_a_small_share_of_the_work_is_none() -> None:
-    assert find(Facts(converted(48))) == []  # 48 of 968 µs: 4.96 %
-    assert len(find(Facts(converted(49)))) == 1  # 49 of 969 µs: 5.06 %
+def test_a_small_share_of_the_work_does_not_count() -> None:
+    assert find(Facts(converted(48))) == []  # 48 of 968 µs are 4.96 %
+    assert len(find(Facts(converted(49)))) == 1  # 49 of 969 µs are 5.06 %
 
 
 def test_other_kernels_change_no_layout() -> None:
@@ -54,14 +54,14 @@ def test_other_kernels_change_no_layout() -> None:
 
 
 def reordered(us: int) -> Trace:
-    """A product of 900 µs, and a copy that makes a transposed tensor dense."""
+    """Return steps with a product of 900 µs and a copy of ``us`` µs that makes a transposed tensor contiguous."""
     copy = Op("aten::clone", inner=[Op("aten::copy_", [("elementwise_kernel", us)])])
     ops = Op("aten::mm", [("gemm", 900)]), Op("aten::contiguous", inner=[copy])
     return training(*ops, steps=2, names=torch_name)
 
 
 def transposed(us: int) -> Trace:
-    """The same where transposing itself copies."""
+    """Return steps with a product of 900 µs and a transpose that copies for ``us`` µs."""
     return training(
         Op("matmul dygraph", [("gemm", 900)]), Op("transpose dygraph", [("permute", us)]), steps=2, names=paddle_name
     )
@@ -76,9 +76,9 @@ def test_three_quarters_of_copies_are_saved(made) -> None:
 
 
 @pytest.mark.parametrize("made", [reordered, transposed])
-def test_a_small_share_of_copies_is_none(made) -> None:
-    assert find(Facts(made(47))) == []  # 47 of 947 µs: 4.96 %
-    assert len(find(Facts(made(48)))) == 1  # 48 of 948 µs: 5.06 %
+def test_a_small_share_of_copies_does_not_count(made) -> None:
+    assert find(Facts(made(47))) == []  # 47 of 947 µs are 4.96 %
+    assert len(find(Facts(made(48)))) == 1  # 48 of 948 µs are 5.06 %
 
 
 def test_a_view_launches_nothing() -> None:
@@ -112,7 +112,7 @@ def test_without_a_device() -> None:
 
 
 def test_conversions_of_a_real_training(traces: Path) -> None:
-    """The kernels of that name, counted and added up by pandas."""
+    """The evidence equals the count and sum of the kernels of this name, computed with pandas."""
     loaded = load(traces / "torch" / "a100-nccl-process-groups.json.gz")
     events = loaded.to_pandas()
     named = events[events["name"].astype(str).str.contains("nchwToNhwc|nhwcToNchw")]

@@ -1,4 +1,4 @@
-"""Rules 10 and 13: how many workers are proposed, and what is said about the cores that they need."""
+"""Rules 10 and 13: the number of proposed workers, and the texts on the cores that these workers need."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from tests.support.events import host, trace
 
 
 def loading(name: str = "DataLoader.next", **host: int) -> Trace:
-    """Steps of 100 ms, 60 of which pass in making the batch."""
+    """Return steps of 100 ms that spend 60 ms on making the batch."""
     rows: Rows = [op(name, 0, 60_000, kind="dataloader"), op("aten::mm", 60_000, 40_000)]
     recording = steps(rows, 100_000)
     return recording.with_meta(framework="torch", extra={"host": host} if host else {})
@@ -47,13 +47,13 @@ def test_no_more_workers_than_cores(host: dict[str, int], workers: int) -> None:
      ({"cores": 4}, "4 workers and the training share 4 cores. Workers that compute slow down"),
      ({"cores": 1}, "1 worker and the training share 1 core. ")],
 )  # fmt: skip
-def test_what_is_said_about_cores(host: dict[str, int], said: str) -> None:
+def test_the_risk_on_cores(host: dict[str, int], said: str) -> None:
     (one,) = found(no_workers, loading(**host))
     assert any(str(risk).startswith(said) for risk in one.risks)
 
 
 def test_more_workers_than_cores_can_be_asked_about() -> None:
-    """The prediction is for workers that wait for files; that they may have to take turns is said."""
+    """The prediction assumes workers that wait for files. A risk mentions that workers may compete for cores."""
     (one,) = what_ifs(loading(cores=2), [("loader-workers", 8)]).advice
     assert one.remedy.code.count("num_workers=8") == 1
     assert "8 workers and the training share 2 cores" in str(one.candidate.risks[1])
@@ -61,14 +61,14 @@ def test_more_workers_than_cores_can_be_asked_about() -> None:
     assert one.prediction == same.prediction
 
 
-def test_cores_are_told_where_workers_are_too_few() -> None:
+def test_cores_are_named_where_workers_are_too_few() -> None:
     name = "enumerate(DataLoader)#_MultiProcessingDataLoaderIter.__next__"
     (one,) = found(more_workers, loading(name, cores=2))
     assert [str(risk) for risk in one.risks] == ["More workers than cores slow each other down; there are 2 cores."]
     assert predicted(loading(name, cores=2), one)[1] is not None
 
 
-def test_a_recording_of_this_process_tells_its_cores(tmp_path: Path) -> None:
+def test_a_recording_of_this_process_has_its_cores(tmp_path: Path) -> None:
     torch = pytest.importorskip("torch")
     from perfkit_core.system.machine import usable_cpus
     from perfkit_torch import trace_handler
@@ -87,8 +87,8 @@ def test_a_recording_of_this_process_tells_its_cores(tmp_path: Path) -> None:
     assert 1 <= one.candidate.evidence["cores"] <= len(usable_cpus())
 
 
-def test_getting_batches_that_are_there_is_no_wait() -> None:
-    """0.3 ms in steps of 2 ms: more workers hand over no sooner."""
+def test_fetching_a_ready_batch_is_no_wait() -> None:
+    """Fetching takes 0.3 ms in steps of 2 ms, and more workers do not make it faster."""
     rows: Rows = [op("_MultiProcessingDataLoaderIter.__next__", 0, 300, kind="dataloader"), op("aten::mm", 300, 1700)]
     assert found(more_workers, steps(rows, 2_000)) == []
 
@@ -100,7 +100,7 @@ def test_a_batch_that_is_made_as_soon_as_one_is_handed_over(took: int, advised: 
 
 
 def test_loading_in_a_thread_without_a_parent_is_loading() -> None:
-    """The last event of the recording loads, too; what lies in another load is part of it."""
+    """The last event of the recording also loads. An event inside another load is part of this load."""
     times = ((0, 60_000), (10, 20), (99_000, 500))
     loads = [op("DataLoader.next", start, dur, kind="dataloader") | {"tid": 9} for start, dur in times]
     assert len(Facts(steps([*loads, op("aten::mm", 60_000, 39_000)], 100_000, 1)).batch_rows) == 2
@@ -120,7 +120,8 @@ US = 1_000
 
 
 def starved(name: str, waits: tuple[int, ...] = (100, 100, 40_100, 100) * 5, ranks: int = 1) -> Trace:
-    """Steps that wait so many µs for a batch, then compute for 900 µs, with 3 ms of nothing in between."""
+    """Return steps that wait for a batch for ``waits`` µs and then compute for 900 µs, with an empty gap of 3 ms
+    between."""
     rows: Rows = []
     begin = 0
     for number, wait in enumerate(waits):
@@ -137,8 +138,8 @@ def starved(name: str, waits: tuple[int, ...] = (100, 100, 40_100, 100) * 5, ran
 @pytest.mark.parametrize("ranks", [1, 2])
 @pytest.mark.parametrize("name", WORKERS.values())
 def test_starved_workers_keep_every_fourth_step_waiting(name: str, ranks: int) -> None:
-    """Four steps take 3 · 4 + 44 ms: 14 on average, of which 10 are waiting; the median step takes 4 ms and gets its
-    batch in 0.1. Twice the workers: a batch every 14 · 0.55 ms."""
+    """Four steps take 3 · 4 + 44 ms, so the mean is 14 ms with 10 ms of waiting. Twice as many workers make a batch
+    every 14 · 0.55 ms."""
     recording = starved(name, ranks=ranks)
     assert (Facts(recording).period, Facts(recording).step_ns) == (4, 14_000_000)
     (one,) = found(more_workers, recording)
@@ -156,8 +157,8 @@ def test_late_steps_that_wait_for_a_batch_name_the_loader() -> None:
 
 
 def rebuilt(wait: int) -> Trace:
-    """Steps of which each waits so many ms, takes 8 or 12 ms to rebuild its batch, an operator of 0.1 ms every 0.5 ms,
-    and 3 ms behind them, all in the loader; then it computes for 1 ms behind 30 ms of nothing."""
+    """Return steps that wait for ``wait`` ms, take 8 or 12 ms to rebuild the batch, with an operator of 0.1 ms every
+    0.5 ms, and spend 3 ms after this, all in the loader. After a gap of 30 ms, the steps compute for 1 ms."""
     rows: Rows = []
     begin = 0
     for number in range(12):
@@ -172,17 +173,17 @@ def rebuilt(wait: int) -> Trace:
     return trace(rows)
 
 
-def test_a_batch_that_takes_long_to_rebuild_was_there() -> None:
-    """Steps of 42 and 46 ms, 30 of which are nothing."""
+def test_rebuilding_a_batch_is_no_wait() -> None:
+    """The steps take 42 and 46 ms, with gaps of 30 ms."""
     recording = rebuilt(0)
     assert found(more_workers, recording) == []
     (one,) = found(host_gaps, recording)
     assert predicted(recording, one)[1] == 14_000_000
 
 
-def test_what_comes_before_a_batch_is_rebuilt_is_a_wait() -> None:
-    """The typical step of 64 ms waits for 20.6 before its first operator, of which 2 are taken for getting a batch, 0.5
-    with more workers; the rest of the call is no wait."""
+def test_the_time_before_a_batch_is_rebuilt_is_a_wait() -> None:
+    """The median step of 64 ms has 20.6 ms before its first operator, of which 2 ms count as fetching a batch. With
+    more workers, fetching takes 0.5 ms. The rest of the call is not a wait."""
     recording = rebuilt(20)
     assert set(Facts(recording).waited_ns.tolist()) == {18_600_000}
     (one,) = found(more_workers, recording)
@@ -199,8 +200,8 @@ def test_the_operator_that_marks_a_call_rebuilds_no_batch() -> None:
 
 
 @pytest.mark.parametrize(("name", "faster"), [(WORKERS["torch"], 0.55), (THREAD, 0.5)])
-def test_several_batches_a_step(name: str, faster: float) -> None:
-    """Four batches of 20 ms and 1 ms of computing each, in steps of 84 ms."""
+def test_several_batches_per_step(name: str, faster: float) -> None:
+    """Each step of 84 ms has four batches of 20 ms with 1 ms of computation each."""
     parts = [(at * 21_000, kind) for at in range(4) for kind in ("dataloader", "operator")]
     rows: Rows = [
         op(name, at, 20_000, kind=kind) if kind == "dataloader" else op("aten::mm", at + 20_000, 1_000)
@@ -216,8 +217,8 @@ def test_several_batches_a_step(name: str, faster: float) -> None:
 
 
 def test_a_rare_long_wait_changes_no_other_step() -> None:
-    """Two of 30 steps wait for 200 ms: the others take 4 ms, 3 of which are nothing. Without them each of the two waits
-    for a batch that was asked for four batches before, 3 · 4 ms longer."""
+    """Two of 30 steps wait for 200 ms. The other steps take 4 ms, with gaps of 3 ms. Without the gaps, each of the two
+    steps waits 3 · 4 ms longer, because its batch was requested four batches before."""
     recording = starved(WORKERS["torch"], ((100,) * 9 + (200_100,) + (100,) * 5) * 2)
     assert (Facts(recording).period, Facts(recording).step_ns) == (1, 4_000_000)
     (one,) = found(host_gaps, recording)
@@ -226,9 +227,9 @@ def test_a_rare_long_wait_changes_no_other_step() -> None:
 
 
 @pytest.mark.parametrize("name", [*WORKERS.values(), THREAD])
-def test_what_others_save_while_the_loader_is_the_bottleneck(name: str) -> None:
-    """Without the 3 ms of nothing every step waits for its batch so much longer; a loader that makes them in the
-    training's own thread begins so much earlier."""
+def test_other_advice_saves_nothing_while_the_loader_is_the_bottleneck(name: str) -> None:
+    """Without the gaps of 3 ms, every step waits 3 ms longer for its batch. A loader in the training thread begins 3 ms
+    earlier instead."""
     each = starved(name, (20_100,) * 10)
     (one,) = found(host_gaps, each)
     assert (predicted(each, one)[0] or 0) > 23_900_000
@@ -246,9 +247,9 @@ def test_single_waits_and_calls_as_long_as_a_handover(waits: tuple[int, ...]) ->
 
 
 @pytest.mark.parametrize(("workers", "after"), [(1, 24_000_000), (2, 12_500_000), (8, 4_400_000)])
-def test_workers_in_place_of_a_thread_that_reads_ahead(workers: int, after: int) -> None:
-    """Each step of 24 ms waits for 20.1, so that a batch takes 24 ms to make: 24 with one worker, 12 with two. The rest
-    of the step takes 3.9 ms, and handing over 0.5."""
+def test_workers_instead_of_a_background_thread(workers: int, after: int) -> None:
+    """Each step of 24 ms waits for 20.1 ms, so making a batch takes 24 ms with one worker and 12 ms with two. The rest
+    of the step takes 3.9 ms, and the handover takes 0.5 ms."""
     recording = starved(THREAD, (20_100,) * 12)
     (asked,) = what_ifs(recording, [("loader-workers", workers)]).advice
     said = "Each step waits 20.1 ms of 24.0 ms for a batch made by a background thread."
@@ -257,7 +258,7 @@ def test_workers_in_place_of_a_thread_that_reads_ahead(workers: int, after: int)
 
 
 @pytest.mark.parametrize(("name", "advised"), [(THREAD, 0), ("DataLoader.next", 1)])
-def test_one_worker_does_no_more_than_a_thread(name: str, advised: int) -> None:
+def test_one_worker_is_no_faster_than_a_thread(name: str, advised: int) -> None:
     assert len(found(no_workers, loading(name, cores=1))) == advised
     assert len(found(no_workers, loading(name, cores=2))) == 1
 

@@ -1,4 +1,4 @@
-"""Rule 19: rounds of a loop that select a part of a tensor each."""
+"""Rule 19: loops that select a part of a tensor in each iteration."""
 
 from __future__ import annotations
 
@@ -21,8 +21,8 @@ WORDS = {
 
 
 def loop(framework: str, count: int, backward: bool = True, others: int = 0) -> Rows:
-    """So many rounds of 30 µs: a selection of 10 µs, a hyperbolic tangent of 20 and ``others``; the backward pass of
-    each selection takes 20 µs."""
+    """Return ``count`` iterations with a selection of 10 µs, a tanh of 20 µs and ``others`` operators of 1 µs. With
+    ``backward``, the backward pass of each selection takes 20 µs."""
     select, work, gradient = WORDS[framework]
     every = 30 + others
     rows: Rows = []
@@ -35,35 +35,35 @@ def loop(framework: str, count: int, backward: bool = True, others: int = 0) -> 
 
 
 @BOTH
-def test_ten_rounds(framework: str) -> None:
+def test_ten_iterations(framework: str) -> None:
     recording = steps(loop(framework, 10), 1500, framework=framework)
     (one,) = found(select_loops, recording)
-    assert (one.evidence["rounds"], one.evidence["loops"]) == (10, 3)  # a loop in each of three steps
+    assert (one.evidence["rounds"], one.evidence["loops"]) == (10, 3)  # one loop in each of three steps
     assert one.ceiling_ns == 300_000
-    # of 300 µs, in both passes, 5, 20 or 35 % are left
+    # 5, 20 or 35 % of the 300 µs of both passes stay
     assert predicted(recording, one) == (1_215_000, 1_260_000, 1_305_000)
 
 
 @BOTH
-def test_nine_rounds_are_none(framework: str) -> None:
+def test_nine_iterations_do_not_count(framework: str) -> None:
     assert found(select_loops, steps(loop(framework, 9), 1500, framework=framework)) == []
     assert found(select_loops, steps(loop(framework, 10), 1500, framework=framework), loop_selects=11) == []
 
 
 @BOTH
-def test_rounds_that_differ_are_none(framework: str) -> None:
+def test_different_iterations_do_not_count(framework: str) -> None:
     rows = loop(framework, 12)
-    rows[11]["name"] = "something else"  # in the sixth round: five are before it, six behind
+    rows[11]["name"] = "something else"  # in the sixth iteration: five iterations are before it, six after it
     assert found(select_loops, steps(rows, 1500, framework=framework)) == []
 
 
 @BOTH
-def test_layers_are_no_rounds(framework: str) -> None:
+def test_layers_are_no_iterations(framework: str) -> None:
     assert found(select_loops, steps(loop(framework, 12, others=23), 1500, framework=framework)) == []
     assert len(found(select_loops, steps(loop(framework, 12, others=22), 1500, framework=framework))) == 1
 
 
-def test_two_selections_a_round() -> None:
+def test_two_selections_per_iteration() -> None:
     rows: Rows = []
     for i in range(10):
         rows += [op("aten::slice", 30 * i, 5), op("aten::select", 30 * i + 5, 5), op("aten::tanh", 30 * i + 10, 15)]
@@ -85,7 +85,7 @@ def test_gradients_go_with_their_own_selections() -> None:
     rows += [op(gradient, 1000 + 20 * i, 20) | {"phase": "backward", "sequence": n} for i, n in enumerate(selections)]
     rows += [op(gradient, 1300, 20) | {"phase": "backward", "sequence": 999}]
     (one,) = found(select_loops, steps(rows, 1500))
-    assert one.evidence["backward_selections"] == 30  # not the one of a selection elsewhere
+    assert one.evidence["backward_selections"] == 30  # without the gradient of another selection
 
 
 def recorded_torch(folder: Path, at_once: bool) -> Trace:
@@ -154,8 +154,9 @@ def test_embedding_tables_one_after_the_other(traces: Path) -> None:
 
 
 @BOTH
-def test_the_ceiling_holds_what_waits_for_the_selections(framework: str) -> None:
-    """Kernels of 30 µs behind selections of 10: without both the step, which waits for them, loses more than 100 µs."""
+def test_the_ceiling_includes_work_that_waits_for_the_selections(framework: str) -> None:
+    """Each selection of 10 µs launches a kernel of 30 µs. Without selections and kernels, the step, which waits for the
+    kernels, becomes more than 100 µs shorter."""
     select, work, _ = WORDS[framework]
     rows: Rows = []
     for i in range(10):
@@ -166,6 +167,6 @@ def test_the_ceiling_holds_what_waits_for_the_selections(framework: str) -> None
     (one,) = found(select_loops, recording)
     prediction = predict(Facts(recording), one)
     assert prediction.saving_ns is not None
-    assert prediction.saving_ns > 100_000  # of selecting, on the host
+    assert prediction.saving_ns > 100_000  # the host time of the selections
     assert prediction.ceiling_ns is not None
     assert prediction.ceiling_ns >= prediction.saving_ns

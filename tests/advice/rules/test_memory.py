@@ -1,4 +1,4 @@
-"""Rule 29: the peak of what is allocated against what the device has; no number is promised."""
+"""Rule 29: the peak of allocated memory compared with the memory of the device. No saving is predicted."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ GPU = Device("cuda:0", "NVIDIA A100", 1000)
 def recorded(
     *totals: int | None, device: str = "cuda:0", devices: tuple[Device, ...] = (GPU,), total: bool = True
 ) -> Facts:
-    """A step in which the memory that is allocated moves to each of the totals, from 0 on."""
+    """Return a step in which the allocated memory, 0 at first, takes the values of ``totals`` in turn."""
     rows, before = [host("step", "step", 0, 1_000_000, step=0), host("train", "operator", 0, 900_000)], 0
     for number, now in enumerate(totals):
         event = host("[memory]", "memory", 1000 * number, 0, bytes=now - before, total_bytes=now if total else None)
@@ -52,13 +52,13 @@ def test_up_to_nine_tenths() -> None:
         (recorded(910, total=False), "running totals"),
     ],
 )
-def test_what_does_not_tell(facts: Facts, why: str) -> None:
+def test_missing_memory_data(facts: Facts, why: str) -> None:
     with pytest.raises(NotEvaluableError, match=why):
         find(facts)
 
 
 def test_the_peak_of_a_real_recording(traces: Path) -> None:
-    """The largest total that was recorded, of the memory that the file says the device has."""
+    """The evidence equals the largest recorded total and the recorded memory size of the device."""
     loaded = load(traces / "torch" / "h100-vit.json.gz")
     events = loaded.to_pandas()
     memory = events[(events["kind"] == "memory") & (events["device"] == "cuda:0")]

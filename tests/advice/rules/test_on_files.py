@@ -1,4 +1,5 @@
-"""What rules about copies and waits say of real recordings, against what the files themselves hold, counted here."""
+"""Candidates of rules on copies and waits in real recordings, compared with numbers that are computed from the
+files."""
 
 from __future__ import annotations
 
@@ -23,7 +24,7 @@ Event = dict[str, Any]
 
 
 def events(path: Path) -> list[Event]:
-    """Complete events of a Chrome trace."""
+    """Return the complete events of a Chrome trace."""
     text = gzip.decompress(path.read_bytes()) if path.suffix == ".gz" else path.read_bytes()
     return [event for event in json.loads(text)["traceEvents"] if event.get("ph") == "X"]
 
@@ -46,7 +47,7 @@ def test_pageable_batches_of_resnet50(traces: Path, workers: int) -> None:
 
 @pytest.mark.parametrize("rank", range(8))
 def test_waits_of_dlrm(traces: Path, rank: int) -> None:
-    """Two copies to the host in the step, in ``aten::to``; together they take what the rule says."""
+    """The step has two copies to the host in ``aten::to``. The evidence equals the sum of their times."""
     path = traces / f"torch/dlrm-8xv100/rank{rank}.json"
     every = events(path)
     copies = named(every, "Memcpy DtoH (Device -> Pageable)")
@@ -66,7 +67,8 @@ def inside(event: Event, other: Event) -> bool:
 
 
 def test_a_bool_that_is_fetched(traces: Path) -> None:
-    """``if x.sum() > 0``: two operators with one kernel of one block each, and is_nonzero behind them."""
+    """The program contains ``if x.sum() > 0``: two operators, each with one kernel of one block, followed by
+    is_nonzero."""
     recording = load(traces / "torch/event-sync.json.gz")
     (candidate,) = found(tiny_operators, recording)
     assert candidate.evidence["operators"] == ["aten::gt", "aten::sum"]
@@ -74,7 +76,7 @@ def test_a_bool_that_is_fetched(traces: Path) -> None:
 
 
 def test_batches_drawn_on_the_host(traces: Path) -> None:
-    """``torch.randn(...)`` twice a step, each copied by the operator behind it."""
+    """Each step calls ``torch.randn(...)`` twice, and the next operator copies the result."""
     path = traces / "torch/mi250-minitoy-train.json.gz"
     drawn = [event for event in events(path) if event["name"] == "aten::randn"]
     (candidate,) = found(filled_on_host, load(path))
@@ -84,7 +86,7 @@ def test_batches_drawn_on_the_host(traces: Path) -> None:
 
 @pytest.mark.parametrize("name", ["h100-qwen05b", "mi300x-qwen05b"])
 def test_a_device_synchronised_within_the_step(traces: Path, name: str) -> None:
-    """Of two calls one lies in the step and is followed by launches; the other one ends the recording."""
+    """One of the two calls is in the step and is followed by launches. The other call ends the recording."""
     path = traces / f"torch/{name}.json.gz"
     calls = named(events(path), "DeviceSynchronize")
     assert len(calls) == 2
@@ -93,8 +95,8 @@ def test_a_device_synchronised_within_the_step(traces: Path, name: str) -> None:
     assert candidate.evidence["call_ns"] == round(min(calls, key=lambda call: call["ts"])["dur"] * 1000)
 
 
-def test_small_products_wait_for_room(traces: Path) -> None:
-    """aten::mul of an optimizer: 8 µs, or up to 2 ms while convolutions run that were launched long before."""
+def test_small_operators_wait_for_the_launch_queue(traces: Path) -> None:
+    """aten::mul of an optimizer takes 8 µs, or up to 2 ms while earlier convolutions occupy the device."""
     path = traces / "torch/v100-ns-resolution.json.gz"
     times = [event["dur"] for event in events(path) if event["name"] == "aten::mul"]
     facts = Facts(load(path))

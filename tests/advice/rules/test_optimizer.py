@@ -1,4 +1,4 @@
-"""Rules 17 and 18: an optimizer that goes from tensor to tensor, and one that writes zeros into gradients."""
+"""Rules 17 and 18: an optimizer that updates one tensor after the other, and zeros that are written into gradients."""
 
 from __future__ import annotations
 
@@ -24,7 +24,8 @@ def span(name: str, start: int, dur: int) -> dict[str, Any]:
 
 
 def loop(framework: str, tensors: int) -> Rows:
-    """An optimizer of 600 µs in a step of 1000 µs: torch calls three operators for each tensor, paddle one."""
+    """Return an optimizer of 600 µs for a step of 1000 µs. It calls three operators for each tensor in torch, and one
+    in paddle."""
     names = ("aten::mul_", "aten::addcmul_", "aten::addcdiv_") if framework == "torch" else ("adam_ dygraph",)
     every = 600 // (12 * len(names))
     order = [name for _ in range(tensors) for name in names]
@@ -34,8 +35,8 @@ def loop(framework: str, tensors: int) -> Rows:
 @pytest.mark.parametrize(
     ("framework", "p10", "p50", "p90"),
     [
-        ("torch", 400 + 414, 400 + 438, 400 + 480),  # 16 µs for an operator: 0.69, 0.73 and 0.80 of 600 µs
-        ("paddle", 400 + 300, 400 + 348, 400 + 432),  # one operator does it all: 0.50, 0.58 and 0.72
+        ("torch", 400 + 414, 400 + 438, 400 + 480),  # operators of 16 µs: 0.69, 0.73 and 0.80 of 600 µs
+        ("paddle", 400 + 300, 400 + 348, 400 + 432),  # a single operator per tensor: 0.50, 0.58 and 0.72 of 600 µs
     ],
 )
 def test_a_loop_over_tensors(framework: str, p10: int, p50: int, p90: int) -> None:
@@ -51,7 +52,11 @@ def test_short_operators_gain_more() -> None:
     rows = [span("Optimizer.step#SGD.step", 100, 100), *(op("aten::add_", 100 + 5 * i, 4) for i in range(20))]
     recording = steps(rows, 1000)
     (one,) = found(per_tensor, recording)
-    assert predicted(recording, one) == (900_000 + 38_000, 900_000 + 50_000, 900_000 + 79_000)  # one for each tensor
+    assert predicted(recording, one) == (
+        900_000 + 38_000,
+        900_000 + 50_000,
+        900_000 + 79_000,
+    )  # one operator per tensor
 
 
 def test_long_operators_one_for_each_tensor_gain_nothing() -> None:
@@ -60,7 +65,7 @@ def test_long_operators_one_for_each_tensor_gain_nothing() -> None:
 
 
 @BOTH
-def test_few_tensors_are_none(framework: str) -> None:
+def test_few_tensors_do_not_count(framework: str) -> None:
     assert found(per_tensor, steps(loop(framework, 9), 1000, framework=framework)) == []
     assert len(found(per_tensor, steps(loop(framework, 10), 1000, framework=framework))) == 1
     assert found(per_tensor, steps(loop(framework, 12), 1000, framework=framework), optimizer_tensors=13) == []
@@ -71,17 +76,17 @@ def test_few_tensors_are_none(framework: str) -> None:
     [
         ((40,), 40),
         ((80, 40), 40),  # momentum
-        ((80, 80, 40), 40),  # Nesterov's
+        ((80, 80, 40), 40),  # Nesterov momentum
         ((80, 40, 20), 40),  # momentum, and weight decay of half of the tensors
-        ((80, 36, 40), 40),  # of nine in ten
-        ((80, *[40] * 7, 20), 40),  # the same of Adam
-        ((80, 76, *[40] * 6), 40),  # AdamW, which decays nine in ten
+        ((80, 36, 40), 40),  # momentum, and weight decay of nine in ten tensors
+        ((80, *[40] * 7, 20), 40),  # Adam with weight decay of half of the tensors
+        ((80, 76, *[40] * 6), 40),  # AdamW with weight decay of nine in ten tensors
         ((120, 80, 80, 80, 80, 40), 40),  # Adadelta
-        ((40, 9, 1, 1, 1), 40),  # and what is called for all tensors at once
-        ((40, 10), 10),  # one tensor may take four calls
+        ((40, 9, 1, 1, 1), 40),  # with operators that are called once for all tensors
+        ((40, 10), 10),  # up to four calls per tensor
     ],
 )
-def test_how_many_tensors_there_are(calls: tuple[int, ...], tensors: int) -> None:
+def test_number_of_tensors_from_calls(calls: tuple[int, ...], tensors: int) -> None:
     assert tensors_of(np.array(calls)) == tensors
 
 
@@ -97,13 +102,14 @@ def test_an_optimizer_that_gains_nothing() -> None:
     assert found(per_tensor, steps(rows, 1000, framework="paddle")) == []
 
 
-def test_operators_outside_the_optimizer_are_none_of_its_loop() -> None:
+def test_operators_outside_the_optimizer_do_not_count() -> None:
     rows = [span(SPAN["torch"], 900, 50), *(op("aten::mul_", 100 + 50 * i, 48) for i in range(12))]
     assert found(per_tensor, steps(rows, 1000)) == []
 
 
-def test_what_a_closure_computes_is_not_the_optimizer_s() -> None:
-    """A training loop that hands its step over: 500 of 560 µs are forward and backward, 60 the update of 12 tensors."""
+def test_a_closure_is_not_part_of_the_update() -> None:
+    """The optimizer calls a closure: 500 of 560 µs are forward and backward pass, 60 µs are the update of 12
+    tensors."""
     names = ("aten::conv2d", "aten::convolution_backward")
     closure = [op(name, 100 + 20 * i, 18) for i, name in enumerate(names * 12)]
     backward = [row | {"phase": "backward"} for row in closure[1::2]]
@@ -126,7 +132,7 @@ def test_on_a_device_launches_and_kernels_become_few() -> None:
         ]
     recording = steps(rows, 1000)
     (one,) = found(per_tensor, recording)
-    assert predicted(recording, one) == (418_000, 460_000, 580_000)  # 0.03, 0.1 and 0.3 of 600 µs
+    assert predicted(recording, one) == (418_000, 460_000, 580_000)  # 0.03, 0.1 and 0.3 of the 600 µs on the host
     assert one.ceiling_ns == 660_000
 
 
@@ -135,7 +141,8 @@ def test_without_an_optimizer() -> None:
 
 
 def zeroing(gradients: int, passes: int = 1, name: str = "aten::zero_") -> Rows:
-    """Zeros in 10 µs each from 100 µs on; each new gradient is added in 8 µs, in each of the passes."""
+    """Return gradients that are filled with zeros in 10 µs each, from 100 µs on. In each of the ``passes``, each new
+    gradient is added in 8 µs."""
     rows = [span("Optimizer.zero_grad#SGD.zero_grad", 100, 400)]
     rows += [op(name, 100 + 12 * i, 10) for i in range(gradients)]
     for i in range(gradients * passes):
@@ -148,7 +155,7 @@ def test_zeros_are_spared_and_additions_become_cheap() -> None:
     recording = steps(zeroing(10), 1000)
     (one,) = found(zeroed_gradients, recording)
     assert one.evidence["tensors"] == one.evidence["additions"] == 10
-    # ten times 10 µs, and ten additions of 8 µs that take 0.5, 0.8 and 1.5 µs
+    # without ten fills of 10 µs; ten additions of 8 µs become 0.5, 0.8 and 1.5 µs
     assert predicted(recording, one) == (1_000_000 - 100_000 - 75_000, 1_000_000 - 172_000, 1_000_000 - 165_000)
 
 
@@ -158,7 +165,7 @@ def test_only_the_first_of_several_passes_is_spared() -> None:
     assert predicted(recording, one)[1] == 1_000_000 - 100_000 - 72_000
 
 
-def test_few_gradients_are_none() -> None:
+def test_few_gradients_do_not_count() -> None:
     assert found(zeroed_gradients, steps(zeroing(9), 1000)) == []
     assert found(zeroed_gradients, steps(zeroing(12, name="aten::detach"), 1000)) == []
 
@@ -176,7 +183,7 @@ def test_a_framework_that_records_no_clearing() -> None:
 def recorded_torch(
     folder: Path, foreach: bool | None, fused: bool | None, set_to_none: bool, layers: int = 12, bias: bool = True
 ) -> Trace:
-    """Four steps of a network of so many layers, as torch and the handler record them."""
+    """Record four steps of a network with ``layers`` layers in torch."""
     import torch
 
     from perfkit_torch import trace_handler
@@ -211,7 +218,7 @@ def test_what_torch_records(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("tensors", [5, 8])
 def test_what_torch_records_of_few_tensors(tmp_path: Path, tensors: int) -> None:
-    """Some operators are called twice for each: 10 and 16 times."""
+    """The optimizer calls some operators twice for each tensor, so 10 and 16 times."""
     recording = recorded_torch(tmp_path, False, None, True, layers=tensors, bias=False)
     assert found(per_tensor, recording) == []
     (one,) = found(per_tensor, recording, optimizer_tensors=tensors)
@@ -219,14 +226,14 @@ def test_what_torch_records_of_few_tensors(tmp_path: Path, tensors: int) -> None
 
 
 @pytest.mark.parametrize(("foreach", "fused"), [(True, None), (None, True)])
-def test_what_torch_records_of_all_tensors_at_once(tmp_path: Path, foreach: bool | None, fused: bool | None) -> None:
+def test_what_torch_records_of_fused_updates(tmp_path: Path, foreach: bool | None, fused: bool | None) -> None:
     facts = Facts(recorded_torch(tmp_path, foreach, fused, True))
     assert per_tensor(facts) == []
     assert zeroed_gradients(facts) == []
 
 
 def recorded_paddle(folder: Path, at_once: bool) -> Trace:
-    """Three steps of a network of six layers, as paddle and the handler record them."""
+    """Record three steps of a network with six layers in paddle."""
     paddle = pytest.importorskip("paddle")
     from perfkit_paddle import trace_handler
 
@@ -258,7 +265,7 @@ def test_a_recorded_training_with_momentum(traces: Path) -> None:
     facts = Facts(load(traces / "torch" / "pairs" / "resnet50-workers0.json.gz"))
     (one,) = per_tensor(facts)
     assert one.evidence["tensors"] == 161  # ResNet-50 has 161 parameters
-    assert one.evidence["operators_per_tensor"] == 3  # weight decay, momentum, update
+    assert one.evidence["operators_per_tensor"] == 3  # weight decay, momentum and update
     assert len(np.unique(one.rows)) == 6
     (zeros,) = zeroed_gradients(facts)
     assert zeros.evidence["tensors"] == 161

@@ -1,4 +1,4 @@
-"""Rule 36: steps that take longer than usual, what in them does, and a device whose clock drops. Times in µs."""
+"""Rule 36: steps that take longer than usual, the events that grew, and a device whose clock drops. Times are in µs."""
 
 from __future__ import annotations
 
@@ -17,17 +17,17 @@ from tests.support.events import device, host, trace
 
 US = 1000
 USUAL = (98, 99, 100, 101, 102, 98, 99, 100, 101, 102)
-"""Median 100, and with any longer step a median absolute deviation of 1: a standard deviation of 1.4826."""
+"""The median is 100. With any longer step, the median absolute deviation is 1, so the standard deviation is 1.4826."""
 
 
 def rows_of(recording: Trace) -> list[dict[str, object]]:
-    """Its events, as they were given."""
+    """Return the events of a recording as the rows from which it was made."""
     kept = ("name", "kind", "start_ns", "dur_ns", "step", "pid", "tid", "device")
     return [{name: row[name] for name in kept if row[name] is not None} for row in recording.events.to_pylist()]
 
 
 def training(steps: Sequence[int], longer: str = "slow") -> Trace:
-    """An operator of 50, one called ``longer`` with the rest but 10, which nothing was recorded of."""
+    """Return steps with an operator of 50 µs, an operator ``longer``, and 10 µs in which nothing was recorded."""
     rows, at = [], 0
     for step, dur in enumerate(steps):
         rows += [
@@ -39,17 +39,17 @@ def training(steps: Sequence[int], longer: str = "slow") -> Trace:
     return trace([row | {"start_ns": row["start_ns"] * US, "dur_ns": row["dur_ns"] * US} for row in rows])
 
 
-def test_the_step_and_what_in_it_grew() -> None:
+def test_the_slow_step_and_its_grown_events() -> None:
     facts = Facts(training((*USUAL, 150)))
     [found] = outliers(facts)
     assert (found.evidence["steps"], found.evidence["longer_ns"]) == ([10], 50 * US)
-    assert found.evidence["grown_ns"] == {"slow": 50 * US}  # 90 instead of the median of 40
+    assert found.evidence["grown_ns"] == {"slow": 50 * US}  # 90 µs instead of the median of 40 µs
     assert facts.trace.ints("step")[found.rows].tolist() == [10]
     assert predict(facts, found).saving_ns is None
 
 
-def test_what_grew_says_where_to_look() -> None:
-    """Events that grew, time of the step in which nothing was recorded, and a clock: each has its own remedy."""
+def test_each_cause_has_a_remedy() -> None:
+    """Events that grew, time in which nothing was recorded, and a slower clock have different remedies."""
     events = training((*USUAL, 150))
     [grew] = outliers(Facts(events))
     outside = trace([row for row in rows_of(training((*USUAL, 150))) if row["name"] != "slow"])
@@ -66,8 +66,8 @@ def test_what_grew_says_where_to_look() -> None:
     assert ["every N steps" in note for note in notes] == [False, True, False] * 2
 
 
-def test_what_waits_for_a_device_is_not_what_grew() -> None:
-    """In the last step the kernel takes 50 longer; the call that waits for it does not grow by itself."""
+def test_waits_for_the_device_do_not_count_as_growth() -> None:
+    """In the last step, the kernel takes 50 µs longer. The call that waits for the kernel does not count as grown."""
     rows = []
     for step, dur in enumerate((*USUAL, 150)):
         at = sum((*USUAL, 150)[:step])
@@ -90,12 +90,12 @@ def test_a_twentieth_of_the_step_is_usual(last: int, fires: bool) -> None:
 
 @pytest.mark.parametrize(("last", "fires"), [(104, False), (105, True)])
 def test_three_standard_deviations_are_usual(last: int, fires: bool) -> None:
-    """3 × 1.4826 = 4.45 µs above the median of 100."""
+    """The limit is 3 × 1.4826 = 4.45 µs above the median of 100 µs."""
     facts = Facts(training((*USUAL, last)), overridden({"outlier_share": 0.0}))
     assert bool(outliers(facts)) == fires
 
 
-def test_steps_are_named_in_the_right_number() -> None:
+def test_singular_and_plural_of_steps() -> None:
     [one] = outliers(Facts(training((*USUAL, 150))))
     assert str(one.what).startswith(
         "1 of 11 steps takes 50.0 µs longer than the usual 100 µs: step 10; these events grew"
@@ -105,7 +105,7 @@ def test_steps_are_named_in_the_right_number() -> None:
     assert "steps 20 and 21;" in str(two.what)
 
 
-def test_four_steps_tell_nothing() -> None:
+def test_five_steps_are_needed() -> None:
     with pytest.raises(NotEvaluableError, match="fewer than 5 steps"):
         outliers(Facts(training((100, 100, 100, 200))))
     [found] = outliers(Facts(training((100, 100, 100, 100, 200))))
@@ -113,13 +113,13 @@ def test_four_steps_tell_nothing() -> None:
 
 
 def kernels(factors: Sequence[float], names: str = "abc") -> Trace:
-    """Nine steps with kernels of 100; in the last three steps they take ``factors`` times as long."""
+    """Return nine steps with kernels of 100 µs, which take ``factors`` times as long in the last three steps."""
     late = [round(100 * factor) for factor in factors]
     return of_kernels([[100] * len(factors)] * 6 + [late] * 3, names)
 
 
 def of_kernels(steps: Sequence[Sequence[int]], names: str = "abc") -> Trace:
-    """Steps of 1000, in each of which the kernels take so long."""
+    """Return steps of 1000 µs with kernels of these durations."""
     rows = []
     for step, durations in enumerate(steps):
         rows.append(host(f"step {step}", "step", step * 1000, 1000, step=step))
@@ -137,8 +137,8 @@ def test_all_kernels_get_slower_when_the_clock_drops() -> None:
 
 
 def test_the_last_third_of_the_steps_is_compared_with_the_first() -> None:
-    """Medians of three steps each, 110 and 143. With the fourth step the first would be 115, without the seventh the
-    last 148."""
+    """The medians of the first and the last three steps are 110 and 143. With the fourth step, the first median would
+    be 115; without the seventh step, the last would be 148."""
     steps = [100, 110, 120, 300, 300, 300, 133, 143, 153]
     [found] = outliers(Facts(of_kernels([[dur] * 3 for dur in steps])))
     assert found.evidence["factor"] == pytest.approx(143 / 110)
@@ -149,5 +149,5 @@ def test_the_last_third_of_the_steps_is_compared_with_the_first() -> None:
     [((1.05, 1.05, 1.05), "abc"), ((1.8, 1.0, 1.0), "abc"), ((1.2, 1.2), "ab"), ((1.0,) * 3, "abc")],
 )
 def test_a_clock_that_does_not_drop(factors: Sequence[float], names: str) -> None:
-    """Too little, one kernel only, too few kernels, not at all."""
+    """The cases are a small factor, a single slower kernel, too few kernels, and no change."""
     assert outliers(Facts(kernels(factors, names))) == []

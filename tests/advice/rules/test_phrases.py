@@ -1,4 +1,4 @@
-"""How rules say counts and times: right for one, for many and for large numbers."""
+"""Counts and times in the findings of rules: singular, plural and large numbers."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def test_an_average_that_is_shown_as_1_takes_the_singular() -> None:
     assert shown == [*["one"] * 3, *["many"] * 4]
 
 
-def test_names_and_how_many_more_there_are() -> None:
+def test_listed_names_and_the_number_of_others() -> None:
     names = ["a", "b", "c", "d", "e"]
     assert [str(listed(names[:count])) for count in (1, 2, 3, 5)] == [
         "a",
@@ -41,7 +41,7 @@ def test_names_and_how_many_more_there_are() -> None:
 
 
 @pytest.mark.parametrize(("count", "said"), [(1, "1 copy per step from"), (2, "2 copies per step from")])
-def test_a_sentence_on_one_copy(count: int, said: str) -> None:
+def test_singular_and_plural_of_copies(count: int, said: str) -> None:
     rows = []
     for i in range(count):
         rows += [op("aten::to", 40 * i, 30), call("cudaMemcpyAsync", 40 * i + 5, 20, i + 1)]

@@ -1,4 +1,4 @@
-"""Rules 1 and 2: where small things are computed. Times in the comments are µs."""
+"""Rules 1 and 2: operators on few numbers, and host tensors in compiled code. Times in comments are in µs."""
 
 from __future__ import annotations
 
@@ -19,7 +19,8 @@ SCALAR = [[1], [1]]
 
 
 def control_flow(framework: str, made: bool = True, shapes: Any = SCALAR, dtypes: Any = None, grid: Any = ()) -> Rows:
-    """A number is made (0 to 10), compared (10 to 20) and fetched (20 to 60), then 40 of other work."""
+    """Return operators that make a number (0 to 10), compare it (10 to 20) and fetch the result (20 to 60), and 40 µs
+    of other work."""
     less = op(LESS[framework], 10, 10, shapes, dtypes)
     reads = {
         "torch": op("aten::item", 20, 40),
@@ -44,14 +45,14 @@ def test_control_flow_on_the_device(framework: str) -> None:
     assert candidate.evidence["operators_per_step"] == 2
     assert candidate.evidence["copies_saved_per_step"] == 1
     assert candidate.evidence["operators_ns"] == 20_000
-    # two operators of 2.5, 7 or 26 on the host, the number read in 0.5, 1 or 2, then 40
+    # two operators of 2.5, 7 or 26 µs on the host, reading the number in 0.5, 1 or 2 µs, and 40 µs of other work
     assert predicted(recording, candidate) == (45_500, 55_000, 94_000)
 
 
 @BOTH
 def test_a_number_that_the_device_computed(framework: str) -> None:
-    """Nothing among them makes the number: what is compared may lie on the device, and a copy of it stays, unless all
-    goes well: 10 + 2.5 + 0 + 40, 10 + 7 + 40 + 40, 10 + 26 + 40 + 40."""
+    """No operator makes the number, so it may be on the device, and the copy to the host stays except in the best case.
+    The step then takes 10 + 2.5 + 0 + 40, 10 + 7 + 40 + 40 or 10 + 26 + 40 + 40 µs."""
     recording = steps(control_flow(framework, made=False), framework=framework)
     (candidate,) = found(tiny_operators, recording)
     assert candidate.evidence["copies_saved_per_step"] == 0
@@ -59,7 +60,7 @@ def test_a_number_that_the_device_computed(framework: str) -> None:
 
 
 @BOTH
-def test_without_shapes_the_blocks_of_kernels_tell(framework: str) -> None:
+def test_without_shapes_the_blocks_of_kernels_count(framework: str) -> None:
     one = steps(control_flow(framework, shapes=None, grid=(1, 1, 1)), framework=framework)
     assert len(found(tiny_operators, one)) == 1
     two = steps(control_flow(framework, shapes=None, grid=(2, 1, 1)), framework=framework)
@@ -78,7 +79,7 @@ def test_one_element_more(framework: str) -> None:
 
 
 @BOTH
-def test_what_must_stay_on_the_device(framework: str) -> None:
+def test_half_precision_and_random_numbers_stay_on_the_device(framework: str) -> None:
     half = {"torch": ["c10::Half", "c10::Half"], "paddle": ["float16", "float16"]}[framework]
     assert found(tiny_operators, steps(control_flow(framework, dtypes=half), framework=framework)) == []
     random = {"torch": "aten::rand", "paddle": "uniform dygraph"}[framework]
@@ -91,9 +92,9 @@ def test_a_large_result_is_no_control_flow() -> None:
     assert found(tiny_operators, steps(rows)) == []
 
 
-def test_what_the_same_operators_take_on_the_host() -> None:
-    """Comparisons of one number take 3 each on the host elsewhere in the same steps: that counts for them; filling
-    takes as long as elsewhere. 7 + 3 + 1 + 3 · 3 + 31."""
+def test_host_times_of_the_same_recording() -> None:
+    """Comparisons of one number take 3 µs on the host elsewhere in the same steps, so this time is assumed for the
+    moved comparison. The time of the fill comes from other recordings. The step takes 7 + 3 + 1 + 3 · 3 + 31 µs."""
     rows = [row for row in control_flow("torch") if row["name"] != "others"]
     rows += [op("aten::lt", 60 + 3 * number, 3, SCALAR) for number in range(3)]
     recording = steps([*rows, op("others", 69, 31)])
@@ -105,7 +106,8 @@ REGION = {"torch": "CompiledFunction", "paddle": "run_program dygraph"}
 
 
 def captured(name: str, count: int = 8) -> Rows:
-    """A region of 60, in it a copy (10 to 30) and the wait for it (30 to 35); 40 of other work."""
+    """Return a compiled region of 60 µs with a copy (10 to 30) and a wait for the copy (30 to 35), and 40 µs of other
+    work."""
     return [
         op(name, 0, 60),
         call("cudaMemcpyAsync", 10, 20, 1),
@@ -121,7 +123,7 @@ def test_a_number_copied_into_compiled_code(framework: str) -> None:
     (candidate,) = found(host_tensors, recording)
     assert candidate.evidence["region"] == REGION[framework]
     assert candidate.evidence["copies_ns"] == 25_000
-    # without both calls 75; at worst the copy is there, but not waited for: 15 until it begins, and no 5
+    # 75 µs without both calls; at worst the copy stays without waits, and its call takes 15 µs
     assert predicted(recording, candidate) == (75_000, 75_000, 90_000)
 
 
@@ -132,7 +134,7 @@ def test_outside_of_compiled_code(framework: str) -> None:
 
 
 @BOTH
-def test_a_tensor_is_no_number(framework: str) -> None:
+def test_a_large_tensor_is_no_number(framework: str) -> None:
     assert len(found(host_tensors, steps(captured(REGION[framework], 512), framework=framework))) == 1
     assert found(host_tensors, steps(captured(REGION[framework], 513), framework=framework)) == []
 
@@ -151,9 +153,9 @@ def of_device(recording: Trace, model: str) -> Trace:
     return recording.with_meta(devices=(Device("cuda:0", model),))
 
 
-def test_what_they_take_on_this_machine(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Both operators take 5 on the host, as measured: 5 + 5 + 1 + 40. On another device than that of the recording,
-    nothing is known."""
+def test_host_times_of_the_calibration(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Both operators take 5 µs on the host according to the calibration, so the step takes 5 + 5 + 1 + 40 µs. The
+    calibration is not used for recordings of other devices."""
     measured = {"H200": calibration(5_000)}
     monkeypatch.setattr("perfkit_core.calibration.known", lambda framework, device: measured.get(device))
     here = of_device(steps(control_flow("torch")), "H200")

@@ -1,4 +1,4 @@
-"""Rule 34: a rank that is slower than the median of the ranks, though the others wait for it. Times in µs."""
+"""Rule 34: a rank that is slower than the median rank, while the others wait for it. Times are in µs."""
 
 from __future__ import annotations
 
@@ -17,7 +17,8 @@ US = 1000
 
 
 def rank(number: int, compute: int, loading: int = 0, name: str = KERNEL, clock: int = 0) -> Trace:
-    """A batch, a kernel of ``compute``, an all-reduce until 600, 4 to return, a step of 1000; three times."""
+    """Return three steps of 1000 µs with a batch, a kernel of ``compute`` µs, and an all-reduce that ends at 600. The
+    host waits until 604."""
     rows = []
     for step in range(3):
         begin = loading + 5
@@ -36,34 +37,36 @@ def rank(number: int, compute: int, loading: int = 0, name: str = KERNEL, clock:
 
 
 def job(compute: Sequence[int], loading: Sequence[int] = (0, 0, 0)) -> Facts:
-    """Three ranks, the clock of the second 3 ms ahead."""
+    """Return three ranks; the clock of the second rank is 3 ms ahead."""
     clocks = (0, 3000, 0)
     return Facts(concat_traces([rank(n, compute[n], loading[n], clock=clocks[n]) for n in range(3)]))
 
 
 def test_a_slow_device_keeps_the_others_waiting() -> None:
-    """By themselves ranks 0 and 1 take 700: 206, a transfer of 94, 400 behind. Rank 2 takes 1000."""
+    """Without waits, the steps of ranks 0 and 1 take 700 µs: 206 µs, a transfer of 94 µs, and 400 µs after it. The
+    steps of rank 2 take 1000 µs."""
     facts = job((200, 200, 500))
     [found] = skewed(facts)
     assert (found.evidence["slow_rank"], found.evidence["skew_ns"], found.evidence["part"]) == (2, 300 * US, "device")
     assert (found.evidence["part_ns"], found.evidence["median_part_ns"]) == (500 * US, 200 * US)
     assert found.evidence["slowest_in_steps"] == 3
-    prediction = predict(facts, found)  # as fast as the fastest, as the median (both 200), half of the way (350)
+    prediction = predict(facts, found)  # rank 2 like the fastest and the median rank (200 µs), and halfway (350 µs)
     assert (prediction.p10_ns, prediction.p50_ns, prediction.p90_ns) == (700 * US, 700 * US, 850 * US)
 
 
 def test_a_slow_loader_keeps_the_others_waiting() -> None:
-    """Batches of 10, 60 and 310 µs: rank 2 is 250 later than the median rank, which is 50 later than the fastest."""
+    """Making a batch takes 10, 60 and 310 µs. So rank 2 is 250 µs later than the median rank, which is 50 µs later than
+    the fastest rank."""
     facts = job((200, 200, 200), (10, 60, 310))
     [found] = skewed(facts)
     assert (found.evidence["slow_rank"], found.evidence["skew_ns"], found.evidence["part"]) == (2, 250 * US, "loading")
     prediction = predict(facts, found)
-    # as fast as the fastest: now rank 1 comes last; as the median; 185 instead of 310
+    # rank 2 like the fastest rank, so rank 1 comes last; like the median rank; and halfway, 185 µs instead of 310 µs
     assert (prediction.p10_ns, prediction.p50_ns, prediction.p90_ns) == (750 * US, 750 * US, 875 * US)
 
 
 @pytest.mark.parametrize(("slow", "fires"), [(250, False), (251, True)])
-def test_a_twentieth_of_the_step_is_borne(slow: int, fires: bool) -> None:
+def test_a_twentieth_of_the_step_is_the_threshold(slow: int, fires: bool) -> None:
     assert bool(skewed(job((200, 200, slow)))) == fires
 
 
@@ -71,7 +74,7 @@ def test_equal_ranks_have_no_skew() -> None:
     assert skewed(job((300, 300, 300))) == []
 
 
-def test_what_cannot_be_told() -> None:
+def test_ranks_steps_and_collectives_are_needed() -> None:
     with pytest.raises(NotEvaluableError, match="only one rank"):
         skewed(Facts(rank(0, 200)))
     roots = [rank(n, 200 + 100 * n, name="ncclDevKernel_Broadcast_RING_LL") for n in range(2)]

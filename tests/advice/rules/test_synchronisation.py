@@ -1,4 +1,4 @@
-"""Rules 6 and 7. Times in the comments are µs."""
+"""Rules 6 and 7: fetched results and synchronised devices. Times in comments are in µs."""
 
 from __future__ import annotations
 
@@ -13,7 +13,8 @@ from tests.support.advised import BOTH, Rows, call, copy, found, kernel, op, pre
 
 
 def fetching(framework: str, dur: int = 55, kind: str = "DtoH pageable") -> Rows:
-    """A kernel from 5 to 65; from 20 on the host fetches its result, which takes it ``dur``: the copy ends 7 before."""
+    """Return a kernel (5 to 65) whose result the host fetches. Fetching begins at 20 and takes ``dur``; the copy ends 7
+    µs before it ends."""
     end = 20 + dur
     readers = {
         "torch": [op("aten::item", 20, dur), op("aten::_local_scalar_dense", 21, dur - 1)],
@@ -38,35 +39,35 @@ def test_a_fetched_result(framework: str) -> None:
     assert candidate.evidence["copies_per_step"] == 1
     assert candidate.evidence["operators"] == {"torch": ["aten::item"], "paddle": []}[framework]
     assert candidate.evidence["call_ns"] == 55_000
-    # the host needs 100 − 55 = 45, the device 60 for its kernel
+    # the host needs 100 − 55 = 45 µs, the kernel 60 µs
     assert predicted(recording, candidate) == (60_000, 60_000, 60_000)
-    # the call waits from 22 to 70 but for the 1 from the kernel's end to the copy: 47. The host works 53, the device
-    # 62, and the calls themselves take 55 − 47
+    # The call waits for 47 µs: from 22 to 70, without 1 µs between kernel and copy. So the host works for 53 µs, and
+    # the calls without waits take 55 − 47 µs.
     assert candidate.ceiling_ns == 53_000 + 8_000
 
 
 @BOTH
-def test_once_in_some_steps(framework: str) -> None:
-    """Of four steps, numbers 0 and 2 fetch nothing, so that the host is 45 into the run when number 1 begins: its
-    kernel follows the one before, 1 later, from 66 to 126, and the host goes on as it did behind the end of the kernel,
-    35 later at 161. So two steps take 161 in place of 200."""
+def test_fetching_in_every_second_step(framework: str) -> None:
+    """Step 0 fetches nothing, so the host is at 45 when step 1 begins. The kernel of step 1 follows the first kernel
+    after 1 µs and runs from 66 to 126. The host finishes 35 µs later, at 161. So two steps take 161 µs instead of 200
+    µs."""
     recording = steps(fetching(framework), count=4, framework=framework)
     prediction = predict(Facts(recording), host_sync_every(Facts(recording), 2))
     assert prediction.saving_ns == 19_500
 
 
 @pytest.mark.parametrize("every", [2, 3])
-def test_short_and_long_steps_are_counted_together(every: int) -> None:
-    """A kernel of 60 from 5 to 65, fetched until 75; then the host works until 100. A step that does not fetch is 45
-    long, and the one that does ends 10 + 25 behind the last kernel, which follow each other 1 apart: 5 + 61N − 1 + 35
-    for N steps, and 7 steps hold two periods or three."""
+def test_periods_of_short_and_long_steps(every: int) -> None:
+    """Steps that do not fetch take 45 µs. The step that fetches ends 10 + 25 µs after the last kernel. Kernels take 60
+    µs and follow each other 1 µs apart, so N steps take 5 + 61N − 1 + 35 µs. Seven steps contain two or three
+    periods."""
     recording = steps(fetching("torch"), count=7)
     prediction = predict(Facts(recording), host_sync_every(Facts(recording), every))
     assert prediction.p50_ns == (39 + 61 * every) * 1_000 // every
     assert prediction.saving_ns == 100_000 - prediction.p50_ns
 
 
-def test_as_many_steps_as_are_asked_about() -> None:
+def test_the_period_must_fit_into_the_recording() -> None:
     facts = Facts(steps(fetching("torch"), count=3))
     assert host_sync_every(facts, 3).period == 3
     with pytest.raises(NotEvaluableError, match="only 3 consecutive steps were recorded: give 3 or less"):
@@ -80,19 +81,19 @@ def test_a_copy_that_is_not_waited_for(framework: str) -> None:
     assert found(host_sync, steps(late, framework=framework)) == []
 
 
-def test_as_much_as_the_threshold() -> None:
+def test_the_threshold_of_fetching() -> None:
     recording = steps(fetching("torch"))
     assert found(host_sync, recording, sync_share=0.55) == []
     assert len(found(host_sync, recording, sync_share=0.5499)) == 1
 
 
-def test_what_is_large_is_copied_but_not_waited_for() -> None:
-    """4 MB: the operator stays (8 of its own: 2 before its call, 1 from the kernel's end to the copy, 5 behind it, less
-    the 2 of the synchronisation); the device needs 60 + 2."""
+def test_large_results_are_copied_without_waiting() -> None:
+    """The copy of 4 MB stays. The operator takes 6 µs without waiting: 2 before its call, 1 in the call and 5 after it,
+    without the 2 of the synchronisation. The device needs 60 + 2 µs."""
     rows = [row | {"bytes": 4_000_000} if row["kind"] == "memcpy" else row for row in fetching("torch")]
     recording = steps(rows)
     (candidate,) = found(host_sync, recording)
-    # host: 20 + 2 + 1 + 5 − 2 + 25 = 51, device 62
+    # the host takes 20 + 2 + 1 + 5 − 2 + 25 = 51 µs, the device 62 µs
     assert predicted(recording, candidate) == (62_000, 62_000, 62_000)
 
 
@@ -102,7 +103,7 @@ def test_without_a_device() -> None:
 
 
 def synchronising(name: str) -> Rows:
-    """A kernel from 10 to 90, the host waits for it from 20 to 95."""
+    """Return a kernel from 10 to 90, and a host that waits for it from 20 to 95."""
     return [call("launch", 0, 10, 1), kernel("k", 10, 80, 1), call(name, 20, 75, kind="sync")]
 
 
@@ -111,25 +112,25 @@ def test_a_synchronised_device(framework: str) -> None:
     name = {"torch": "cudaDeviceSynchronize", "paddle": "cudaDeviceSynchronize_v3020"}[framework]
     recording = steps(synchronising(name), framework=framework)
     (candidate,) = found(device_sync, recording)
-    # the call of the last step ends the recording and does not count
+    # the call in the last step ends the recording and does not count
     assert len(candidate.rows) == 2
-    # the host would need 25, the kernel takes 80
+    # the host would need 25 µs, but the kernel takes 80 µs
     assert predicted(recording, candidate) == (80_000, 80_000, 80_000)
     assert candidate.ceiling_ns is not None
     assert candidate.ceiling_ns >= 20_000
 
 
-def test_a_synchronised_stream_is_another_matter() -> None:
+def test_a_synchronised_stream_does_not_count() -> None:
     assert found(device_sync, steps(synchronising("cudaStreamSynchronize"))) == []
 
 
-def test_one_that_ends_the_recording() -> None:
+def test_a_synchronisation_that_ends_the_recording() -> None:
     recording = steps(synchronising("cudaDeviceSynchronize"), count=1)
     assert found(device_sync, recording) == []
 
 
-def test_as_long_as_the_threshold() -> None:
-    """Two of three steps wait 75 of 100: 50 a step."""
+def test_the_threshold_of_synchronising() -> None:
+    """Two of three steps wait for 75 of 100 µs, so the mean is 50 µs per step."""
     recording = steps(synchronising("cudaDeviceSynchronize"))
     assert found(device_sync, recording, sync_share=0.5) == []
     assert len(found(device_sync, recording, sync_share=0.4999)) == 1

@@ -1,4 +1,4 @@
-"""Rules 22 and 23: devices that have tensor cores, kernels that do not use them, and what these save."""
+"""Rules 22 and 23: devices with tensor cores, kernels that do not use tensor cores, and the saving."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from tests.support.device_steps import A100, MI300, P100, V100, Op, training
 
 
 def product(kernel: str, us: int = 300, on: Device | None = V100, dtypes: str | None = None) -> Trace:
-    """A product, and 700 µs of something else."""
+    """Return steps with a product of ``us`` µs and 700 µs of other work."""
     mm = Op("aten::mm", [(kernel, us)], more={"dtypes": dtypes})
     return training(Op("aten::relu", [("relu", 700)]), mm, steps=2, on=on, names=torch_name)
 
@@ -39,13 +39,13 @@ def test_half_precision_on_ordinary_cores() -> None:
     assert predict(facts, found).saving_ns == 150_000
 
 
-def test_the_operator_knows_the_type_that_a_name_hides() -> None:
+def test_dtypes_of_the_operator_take_precedence_over_names() -> None:
     name = "void cudnn::winograd_nonfused::generateWinogradTilesKernel<0>"
     assert tensor_cores_unused.find(Facts(product(name))) == []
     assert len(tensor_cores_unused.find(Facts(product(name, dtypes='["float","float"]')))) == 1
 
 
-def test_kernels_of_paddle_alike() -> None:
+def test_kernels_of_paddle() -> None:
     conv = Op("conv2d dygraph", [("maxwell_scudnn_128x128_relu_interior_nn", 300)])
     facts = Facts(training(conv, Op("relu dygraph", [("relu", 700)]), on=A100, names=paddle_name))
     (found,) = tensor_cores_unused.find(facts)
@@ -58,9 +58,9 @@ def test_products_on_tensor_cores_and_devices_without_them() -> None:
     assert tensor_cores_unused.find(Facts(product("Cijk_Alik_Bljk_SB_MT64x16x32_MI16x16x1_SN", on=MI300))) == []
 
 
-def test_a_small_share_of_the_step_is_none() -> None:
-    assert tensor_cores_unused.find(Facts(product("volta_sgemm_128x64_nn", 37))) == []  # of 744 µs: 4.97 %
-    assert len(tensor_cores_unused.find(Facts(product("volta_sgemm_128x64_nn", 38)))) == 1  # of 745 µs: 5.1 %
+def test_a_small_share_of_the_step_does_not_count() -> None:
+    assert tensor_cores_unused.find(Facts(product("volta_sgemm_128x64_nn", 37))) == []  # a step of 744 µs: 4.97 %
+    assert len(tensor_cores_unused.find(Facts(product("volta_sgemm_128x64_nn", 38)))) == 1  # a step of 745 µs: 5.1 %
 
 
 @pytest.mark.parametrize(
@@ -72,7 +72,7 @@ def test_a_small_share_of_the_step_is_none() -> None:
         (product("my_gemm"), "do not say"),
     ],
 )
-def test_what_does_not_tell(made: Trace, why: str) -> None:
+def test_missing_devices_or_kernel_names(made: Trace, why: str) -> None:
     for rule in (tensor_cores_unused.find, tf32_off.find):
         with pytest.raises(NotEvaluableError, match=why):
             rule(Facts(made))
@@ -99,12 +99,12 @@ def test_half_of_products_is_saved_by_tf32() -> None:
     (found,) = tf32_off.find(facts)
     assert predict(facts, found).saving_ns == 150_000
     prediction = predict(facts, found)
-    assert prediction.p90_ns == facts.step_ns  # no gain on some devices
+    assert prediction.p90_ns == facts.step_ns  # some devices gain nothing
 
 
-def test_tf32_that_is_on_or_not_there() -> None:
+def test_tf32_that_is_used_or_not_supported() -> None:
     assert tf32_off.find(Facts(product("ampere_sgemm_128x64_nn", on=V100))) == []
-    assert tf32_off.find(Facts(product("ampere_sgemm_128x64_nn", 37, on=A100))) == []  # of 744 µs: 4.97 %
+    assert tf32_off.find(Facts(product("ampere_sgemm_128x64_nn", 37, on=A100))) == []  # a step of 744 µs: 4.97 %
     convolution = "sm80_xmma_fprop_implicit_gemm_f32f32_f32f32_f32_nhwckrsc_nhwc_g1_ffma"
     assert tf32_off.find(Facts(product(convolution, on=A100))) == []
     used = Op("aten::mm", [("cutlass_80_tensorop_s1688gemm_128x128_16x4_nn_align4", 10)])
@@ -113,7 +113,7 @@ def test_tf32_that_is_on_or_not_there() -> None:
 
 
 def test_time_of_a_real_training_on_ordinary_cores(traces: Path) -> None:
-    """A V100 that trains in single precision: every kernel that multiplies, told by hand, none of them twice."""
+    """A V100 trains in single precision. The evidence equals a list of all matrix kernels that was made by hand."""
     facts = Facts(load(traces / "torch" / "v100-ns-resolution.json.gz"))
     (found,) = tensor_cores_unused.find(facts)
     events = facts.trace.to_pandas()

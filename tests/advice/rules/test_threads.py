@@ -1,4 +1,4 @@
-"""Rule 14: threads of all processes against cores, as far as a recording tells them."""
+"""Rule 14: the recorded threads of all processes compared with the recorded cores."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ def recorded(**numbers: object) -> Trace:
 @pytest.mark.parametrize("framework", ["torch", "paddle"])
 def test_more_threads_than_cores(framework: str) -> None:
     (one,) = found(oversubscribed, recorded(cores=8, threads=4, processes=4).with_meta(framework=framework))
-    assert (one.method, one.after_ns) == ("none", None)  # measured, never predicted
+    assert (one.method, one.after_ns) == ("none", None)  # no saving is predicted
     assert one.evidence["proposed_threads"] == 2
     assert one.fill["threads"] == "2"
 

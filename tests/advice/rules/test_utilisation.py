@@ -1,4 +1,4 @@
-"""Rule 30: a device with time to spare, unless the training waits for its data."""
+"""Rule 30: a device that is idle for more than half of the step, unless the training waits for data."""
 
 from __future__ import annotations
 
@@ -14,7 +14,8 @@ from tests.support.events import device, host, trace
 
 
 def working(busy_ns: int, loading_ns: int = 0) -> Facts:
-    """Two steps of 1 ms: loading, then work of the device, of which two kernels on two streams overlap fully."""
+    """Return two steps of 1 ms with data loading and device work: two kernels on two streams that overlap
+    completely."""
     rows = []
     for step in range(2):
         begin = step * 1_000_000
@@ -40,7 +41,7 @@ def test_half_of_the_step() -> None:
     assert find(working(500_000)) == []
 
 
-def test_who_waits_for_data_has_another_problem() -> None:
+def test_training_that_waits_for_data_does_not_count() -> None:
     assert find(working(100_000, loading_ns=60_000)) == []
     assert len(find(working(100_000, loading_ns=50_000))) == 1
 
@@ -53,7 +54,8 @@ def test_without_steps_or_device() -> None:
 
 
 def test_a_real_recording(traces: Path) -> None:
-    """Busy time by an account of its own: every nanosecond of the step in which a kernel, copy or memset runs."""
+    """The busy time equals an independent computation: every nanosecond of the step in which a kernel, memcpy or memset
+    runs."""
     loaded = load(traces / "torch" / "h100-bert-small.json.gz")
     events = loaded.to_pandas()
     (step,) = events[events["kind"] == "step"].itertuples()

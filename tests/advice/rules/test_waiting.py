@@ -1,4 +1,4 @@
-"""Rule 9: an operator that waits. Times in the comments are µs."""
+"""Rule 9: an operator that waits for the device. Times in comments are in µs."""
 
 from __future__ import annotations
 
@@ -11,7 +11,8 @@ SLICE = {"torch": "aten::slice_backward", "paddle": "Global_SliceGradNode"}
 
 
 def slicing(framework: str, longest: int = 1500, blocking: bool = True, busy: int = 1500) -> Rows:
-    """Two gradients of a slice: one takes 10, the other one ``longest``, while a kernel of ``busy`` is waited for."""
+    """Return two calls of an operator: one takes 10 µs, the other takes ``longest`` µs while a kernel of ``busy`` µs
+    runs."""
     return [
         op(SLICE[framework], 0, 10),
         call("launch", 2, 4, 1),
@@ -22,7 +23,7 @@ def slicing(framework: str, longest: int = 1500, blocking: bool = True, busy: in
 
 
 @BOTH
-def test_an_operator_that_waits_is_not_blamed(framework: str) -> None:
+def test_an_operator_that_waits(framework: str) -> None:
     recording = steps(slicing(framework), dur=1600, framework=framework)
     (candidate,) = found(waiting_operator, recording)
     assert candidate.method == "none"
@@ -31,7 +32,7 @@ def test_an_operator_that_waits_is_not_blamed(framework: str) -> None:
     assert candidate.evidence["longest_ns"] == 1_500_000
     assert candidate.evidence["shortest_ns"] == 10_000
     assert candidate.evidence["waits_for"] == "gemm"
-    # the kernel ends at 1510 of 20 to 1520
+    # the call runs from 20 to 1520, and the kernel ends at 1510
     assert candidate.evidence["device_overlap_ratio"] == round(1490 / 1500, 3)
     assert "cudaStreamSynchronize" in str(candidate.what)
     prediction = predict(Facts(recording), candidate)
@@ -46,7 +47,7 @@ def test_an_operator_that_computes_beside_a_busy_device(framework: str) -> None:
 
 @BOTH
 def test_an_idle_device_is_not_waited_for(framework: str) -> None:
-    """The kernel ends at 1210: 1190 of 1500 are 79 %; at 1220 they are 80 %."""
+    """A kernel that ends at 1210 covers 1190 of 1500 µs, which is 79 %. A kernel that ends at 1220 covers 80 %."""
     assert found(waiting_operator, steps(slicing(framework, busy=1200), dur=1600, framework=framework)) == []
     assert len(found(waiting_operator, steps(slicing(framework, busy=1210), dur=1600, framework=framework))) == 1
 
@@ -56,14 +57,14 @@ def test_a_hundred_times_as_long_is_not_more() -> None:
     assert len(found(waiting_operator, steps(slicing("torch", longest=1001), dur=1600))) == 1
 
 
-def test_calls_of_the_same_length_do_not_wait_by_chance() -> None:
+def test_calls_of_equal_length_do_not_wait() -> None:
     rows = [row for row in slicing("torch") if row["start_ns"] >= 10_000]
     assert found(waiting_operator, steps(rows, dur=1600)) == []
 
 
 @BOTH
-def test_who_waits_for_its_own_work(framework: str) -> None:
-    """The kernel is launched by the long call itself: whoever is slow there is the operator."""
+def test_waiting_for_work_that_the_call_launched(framework: str) -> None:
+    """The long call launches the kernel itself, so the operator itself is slow."""
     rows = [row for row in slicing(framework) if row["kind"] != "kernel"]
     rows += [call("launch", 21, 4, 3), kernel("own", 24, 1490, 3)]
     assert found(waiting_operator, steps(rows, dur=1600, framework=framework)) == []
