@@ -28,7 +28,7 @@ _OUTCOMES: Final[Mapping[Outcome, str]] = {
 _COMMAND: Final = 60
 """Number of characters of a command that are shown; the ledger has the complete command."""
 _GROUPS: Final = {
-    "told": mark("predicted and measured"),
+    "judged": mark("predicted and measured"),
     "unpredicted": mark("measured without a prediction"),
     "abstained": mark("measured with an inconclusive result"),
     "unmeasured": mark("not measured"),
@@ -161,9 +161,9 @@ def section(records: Sequence[Record]) -> Section:
         groups = [f"{number} {label}" for number, label in counts if number]
         every = say("1 record") if summary.records == 1 else say("{count} records", count=summary.records)
         lines.append(say("{records}: {groups:and}.", records=every, groups=groups))
-    if summary.told:
+    if summary.judged:
         sign = mark("The predicted sign of the saving was correct in {right} of {count} measurements.")
-        lines.append(say(sign, right=summary.sign_right, count=summary.told))
+        lines.append(say(sign, right=summary.sign_right, count=summary.judged))
         medians = (
             (summary.saving_error, mark("{error} of the saving")),
             (summary.step_error, mark("{error} of the step time")),

@@ -1,5 +1,2 @@
-"""Measured comparison of two commands: is a change better, and was the prediction of its saving right.
-
-``runs`` runs the commands, ``statistics`` compares the runs, ``outcome`` gives the verdict and its report, ``ledger``
-stores predictions with their outcomes.
-"""
+"""``perfkit verify``: a measured comparison of two commands, which shows whether a change saves time, and whether the
+prediction of the saving was right."""

@@ -1,4 +1,5 @@
-"""The ledger: predictions and measured outcomes, one line of JSON each, appended by any number of processes."""
+"""The ledger: a file of predictions and measured outcomes, with one record in JSON per line. Several processes may
+append to it at the same time."""
 
 from __future__ import annotations
 
@@ -16,14 +17,17 @@ from perfkit_core.errors import SourceError, UsageError
 from perfkit_core.verify.prediction import saving_ratio
 
 Outcome = Literal["predicted", "verified", "refuted", "abstained"]
-"""``predicted``: not measured; ``abstained``: measured, without a verdict."""
+"""``predicted``: not measured yet; ``abstained``: measured, but the result was "cannot tell"."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Record:
-    """One measurement. Times of predictions in ns, medians in the unit of the metric (``step_time``: ns), savings and
-    noise as shares of the base, errors signed and relative ((predicted − measured) / measured). None: not known.
-    ``base_hash`` and ``change_hash`` tell commands with the same text apart whose scripts differ."""
+    """A prediction, a measurement, or both. Unknown fields are None.
+
+    Predicted times are in ns, and medians are in the unit of the metric (ns for ``step_time``). Savings and noise are
+    shares of the base. Errors are (predicted − measured) / |measured|. ``base_hash`` and ``change_hash`` distinguish
+    commands with the same text that run different versions of a script.
+    """
 
     date: str
     outcome: Outcome
@@ -58,42 +62,42 @@ class Record:
 
     @property
     def predicted_saving_ratio(self) -> float | None:
-        """The median saving, as a share of the base it was predicted for."""
+        """The median of the predicted saving, as a share of the base of the prediction."""
         return self._predicted(None, self.p50_ns)
 
     @property
     def predicted_low_ratio(self) -> float | None:
-        """The p10 of the saving, as a share of the base."""
+        """The 10th percentile of the predicted saving, as a share of the base of the prediction."""
         return self._predicted(self.saving_p10_ns, self.p90_ns)
 
     @property
     def predicted_high_ratio(self) -> float | None:
-        """The p90 of the saving, as a share of the base."""
+        """The 90th percentile of the predicted saving, as a share of the base of the prediction."""
         return self._predicted(self.saving_p90_ns, self.p10_ns)
 
     def _predicted(self, saving_ns: int | None, after_ns: int | None) -> float | None:
         return saving_ratio(self.base_ns, saving_ns, after_ns) if after_ns is not None and self.base_ns else None
 
     @property
-    def told(self) -> bool:
-        """Whether a prediction was measured with a verdict."""
-        return (
-            self.outcome in ("verified", "refuted")
-            and self.predicted_saving_ratio is not None
-            and self.saving_ratio is not None
-        )
+    def judged(self) -> bool:
+        """Whether the record has both a prediction and a measurement with the verdict verified or refuted."""
+        measured = self.outcome in ("verified", "refuted") and self.saving_ratio is not None
+        return measured and self.predicted_saving_ratio is not None
 
 
 @dataclass(frozen=True, slots=True)
 class Summary:
-    """Each of the ``records`` counts as one of ``told`` (predicted, and measured with a verdict), ``unpredicted`` (a
-    verdict without a prediction), ``abstained`` (measured without a verdict) and ``unmeasured``. The other fields are
-    over those ``told``, None if there are none. ``sign_right``: how many had the right sign of the saving.
-    ``saving_error`` and ``step_error``: medians of the absolute errors, the first of verified savings. ``covered``: the
-    share of savings between p10 and p90."""
+    """Statistics of the records of a ledger. The number of ``records`` is the sum of ``judged`` (predictions with a
+    verdict), ``unpredicted`` (verdicts without a prediction), ``abstained`` and ``unmeasured``.
+
+    The other fields are about the judged records, and are None if there are none. ``sign_right``: number of records
+    whose predicted saving has the right sign. ``saving_error``: median absolute error of the verified savings.
+    ``step_error``: median absolute error of the step times. ``covered``: share of measured savings between the
+    predicted p10 and p90.
+    """
 
     records: int
-    told: int
+    judged: int
     unpredicted: int
     abstained: int
     unmeasured: int
@@ -104,36 +108,36 @@ class Summary:
 
 
 def append(path: Path, record: Record) -> None:
-    """Append a record as one whole line, also while other processes append. Raises UsageError."""
+    """Append a record as a line, even if other processes append at the same time. Raises UsageError if the file cannot
+    be written."""
     import msgspec
 
     line = msgspec.json.encode(record)
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
         with path.open("a+b", buffering=0) as file:
-            with contextlib.suppress(ImportError):  # Windows has no fcntl: there only a single write protects a line
+            with contextlib.suppress(ImportError):  # Windows has no fcntl, so only the single write protects a line
                 import fcntl
 
                 fcntl.flock(file, fcntl.LOCK_EX)  # closing the file releases it
             if file.seek(0, os.SEEK_END):
                 file.seek(-1, os.SEEK_END)
-                if file.read(1) != b"\n":  # a process died while it wrote: its half line must not spoil this one
+                if file.read(1) != b"\n":  # another process died while it wrote its line
                     line = b"\n" + line
             file.write(line + b"\n")
     except OSError as error:
-        raise UsageError(f"{path}: cannot be written ({error.strerror})", "choose another --ledger") from None
+        raise UsageError(f"{path}: cannot be written ({error.strerror})", "choose another --ledger FILE") from None
 
 
 def read(path: Path) -> list[Record]:
-    """Return all records, the oldest first. Raises SourceError, with the line, for a file that is no ledger."""
+    """Return all records, the oldest first. Raises SourceError, with the line number, if the file is not a ledger."""
     import msgspec
 
     try:
         lines = path.read_bytes().splitlines()
     except OSError as error:
-        raise SourceError(
-            f"{path}: cannot be read ({error.strerror})", "perfkit verify --ledger FILE writes one"
-        ) from None
+        hint = "write a ledger with perfkit verify --ledger FILE"
+        raise SourceError(f"{path}: cannot be read ({error.strerror})", hint) from None
     records = []
     for number, line in enumerate(lines, start=1):
         try:
@@ -144,30 +148,26 @@ def read(path: Path) -> list[Record]:
 
 
 def summary(records: Sequence[Record]) -> Summary:
-    told = [record for record in records if record.told]
+    judged = [record for record in records if record.judged]
     outcomes = Counter(record.outcome for record in records)
-    right = [
-        record.outcome == ("verified" if (record.predicted_saving_ratio or 0) > 0 else "refuted") for record in told
-    ]
-    covered = [_is_covered(record) for record in told]
+    sign_right, covered = 0, []
+    for record in judged:
+        sign_right += record.outcome == ("verified" if (record.predicted_saving_ratio or 0) > 0 else "refuted")
+        low, high = record.predicted_low_ratio, record.predicted_high_ratio
+        covered.append(low is not None and high is not None and low <= (record.saving_ratio or 0) <= high)
     return Summary(
         records=len(records),
-        told=len(told),
-        unpredicted=outcomes["verified"] + outcomes["refuted"] - len(told),
+        judged=len(judged),
+        unpredicted=outcomes["verified"] + outcomes["refuted"] - len(judged),
         abstained=outcomes["abstained"],
         unmeasured=outcomes["predicted"],
-        sign_right=sum(right),
-        saving_error=_median([record.saving_error for record in told if record.outcome == "verified"]),
-        step_error=_median([record.step_error for record in told]),
-        covered=float(np.mean(covered)) if told else None,
+        sign_right=sign_right,
+        saving_error=_median([record.saving_error for record in judged if record.outcome == "verified"]),
+        step_error=_median([record.step_error for record in judged]),
+        covered=float(np.mean(covered)) if judged else None,
     )
 
 
-def _is_covered(record: Record) -> bool:
-    low, high = record.predicted_low_ratio, record.predicted_high_ratio
-    return low is not None and high is not None and low <= (record.saving_ratio or 0) <= high
-
-
 def _median(errors: Sequence[float | None]) -> float | None:
-    known = [abs(error) for error in errors if error is not None]
-    return float(np.median(known)) if known else None
+    sizes = [abs(error) for error in errors if error is not None]
+    return float(np.median(sizes)) if sizes else None

@@ -1,4 +1,4 @@
-"""The metric of a verification: the time of the steps, or a number that the command prints."""
+"""The metric that ``perfkit verify`` compares: the step time, or a number that the command prints."""
 
 from __future__ import annotations
 
@@ -14,19 +14,18 @@ from perfkit_core.errors import CaptureError, UsageError
 from perfkit_core.verify.step_times import StepTimes
 
 STEP_TIME: Final = "step_time"
-"""The metric for which the command prints nothing."""
 WARMUP_STEPS: Final = 10
-"""Steps left out at the start of each process, at most half of its steps."""
+"""Number of steps that are left out at the start of each process, but at most half of its steps."""
 _NUMBER: Final = r"([-+]?(?:\d+\.?\d*|\.\d+)(?:[eE][-+]?\d+)?)"
 _SEPARATORS: Final = ",.:_'’\u00a0\u202f"
-"""Characters that separate thousands, decimals or minutes inside a number."""
+"""Characters that may separate the parts of a number: thousands, decimals, or minutes and seconds."""
 _AFTER: Final = re.compile(rf"(?:[{_SEPARATORS}]\d+)+")
 _BEFORE: Final = re.compile(rf"(?:\d+[{_SEPARATORS}])+$")
 
 
 @dataclass(frozen=True, slots=True)
 class Finished:
-    """What a command that succeeded has printed."""
+    """The output of a command that succeeded."""
 
     out: str
     err: str
@@ -34,8 +33,8 @@ class Finished:
 
 @dataclass(frozen=True, slots=True)
 class Metric:
-    """``text`` is :data:`STEP_TIME`, a regular expression with one group, or a name before a number.
-    ``higher_is_better``: a rate, such as samples a second."""
+    """The metric of a verification. ``text`` is :data:`STEP_TIME`, a regular expression with one group, or the name
+    that is printed before the number. ``higher_is_better`` is for rates, such as samples per second."""
 
     text: str = STEP_TIME
     higher_is_better: bool = False
@@ -49,11 +48,11 @@ class Metric:
 
     @property
     def is_step_time(self) -> bool:
-        """Whether steps are timed; otherwise a printed number is read."""
+        """Whether the metric is the step time, not a printed number."""
         return self.text == STEP_TIME
 
     def pattern(self) -> re.Pattern[str]:
-        """Return the pattern of the printed number. Raises UsageError."""
+        """Return the pattern that finds the printed number. Raises UsageError if ``text`` is not a valid pattern."""
         try:
             given = re.compile(self.text, re.MULTILINE)
         except re.error as error:
@@ -61,47 +60,46 @@ class Metric:
                 raise UsageError(f"--metric {self.text!r} is not a regular expression: {error}") from None
             given = re.compile("")
         if given.groups > 1:
-            raise UsageError(f"--metric {self.text!r} has {given.groups} groups", "keep one; (?:…) does not capture")
+            hint = "keep one group, and write the others as (?:…)"
+            raise UsageError(f"--metric {self.text!r} has {given.groups} groups", hint)
         if given.groups:
             return given
         return re.compile(rf"(?<![\w.]){re.escape(self.text.strip())}(?!\w)[^\w\n.+-]*{_NUMBER}")
 
     def printed(self, command: str, finished: Finished) -> float:
-        """Return the last such number that a command printed, on stdout or else on stderr. Raises CaptureError."""
+        """Return the last number that the pattern finds on stdout, or else on stderr. Raises CaptureError if there is
+        none, or if it may be cut out of a longer number such as ``1,010``."""
         pattern = self.pattern()
         matches = [*pattern.finditer(finished.out)] or [*pattern.finditer(finished.err)]
         if not matches:
-            hint = "a name is followed by a number as in 'step_ms: 12.3'; a regular expression has one group"
+            hint = "give a name that is printed before the number ('step_ms: 12.3'), or a pattern with one group"
             raise CaptureError(f"{command!r} printed nothing that matches --metric {self.text!r}", hint)
-        text = _whole_number(command, matches[-1])
+        match = matches[-1]
+        text, line = match[1] or "", match.string
+        # If the pattern continues before or after its group, it defines itself where the number begins or ends.
+        before = _BEFORE.search(line[: match.start(1)]) if match.start() == match.start(1) else None
+        after = _AFTER.match(line, match.end(1)) if match.end() == match.end(1) and text[-1:].isdigit() else None
+        if before or after:
+            longer = f"{before[0] if before else ''}{text}{after[0] if after else ''}"
+            hint = "print the number without separators, with a point before decimals: 1010 or 1.5"
+            raise CaptureError(f"{command!r} printed {longer}, which may be one number or several", hint)
         try:
             number = float(text)
         except ValueError:
             raise CaptureError(f"{command!r} printed {text!r}, which is not a number", "check --metric") from None
         if not 0 < number < math.inf:
-            raise CaptureError(f"{command!r} printed {text}; only positive numbers can be compared", "check --metric")
+            problem = f"{command!r} printed {text}, but only positive numbers can be compared"
+            raise CaptureError(problem, "check --metric")
         return number
 
     def step_ns(self, command: str, processes: Sequence[StepTimes]) -> float:
-        """Return the mean step of a run in ns, of the slowest of several processes, since the others wait for it. The
-        mean, because data loader workers deliver in bursts that a median does not show. Raises CaptureError."""
+        """Return the mean step time of a run in ns. Of several processes, the slowest counts, because the others wait
+        for it. The mean is used, because a median hides steps that wait for data loader workers. Raises CaptureError
+        if no process has steps."""
         trained = [process.step_ns for process in processes if process.step_ns]
         if not trained:
             raise CaptureError(
-                f"no steps seen in {command!r}: no optimizer was stepped twice in a Python process with perfkit",
-                "print a number in the command and name it with --metric",
+                f"no steps were recorded in {command!r}: no Python process with perfkit called an optimizer twice",
+                "print a number in the command, and select it with --metric",
             )
         return max(float(np.mean(step_ns[min(self.warmup_steps, len(step_ns) // 2) :])) for step_ns in trained)
-
-
-def _whole_number(command: str, match: re.Match[str]) -> str:
-    """Return what the group matched. Raises CaptureError if it was cut out of a longer number such as ``1,010``. A
-    pattern that goes on beyond its group says itself where the number ends."""
-    number, line = match[1] or "", match.string
-    before = _BEFORE.search(line[: match.start(1)]) if match.start() == match.start(1) else None
-    after = _AFTER.match(line, match.end(1)) if match.end() == match.end(1) and number[-1:].isdigit() else None
-    if before or after:
-        printed = f"{before[0] if before else ''}{number}{after[0] if after else ''}"
-        hint = "print it without separators, with a point before decimals: 1010 or 1.5"
-        raise CaptureError(f"{command!r} printed {printed}, which may be one number or several", hint)
-    return number

@@ -1,16 +1,12 @@
-"""The outcome of a verification: the verdict, the report, and the record for the ledger.
+"""The outcome of a verification: the verdict, the report, and the record for the ledger. The verdicts:
 
-============  ==================================================================================================
-verified      the change costs less: the interval of the saving excludes 0, and the saving is above the noise
-              floor
-refuted       the change costs more by the same criteria; or neither holds, but a saving was predicted that is
-              not there: the upper end of the measured interval, or the noise floor, is below the lower end of the
-              prediction
-cannot tell   anything else: more rounds, or a quieter machine, may tell
-============  ==================================================================================================
+- verified: the change is better. The interval of the saving excludes 0, and the saving is above the noise floor.
+- refuted: the change is worse by the same criteria. Or it is neither better nor worse, but a saving was predicted, and
+  its lower end is above both the noise floor and the upper end of the measured interval.
+- cannot tell: neither holds. More rounds or a quieter machine may decide.
 
-Whether the size was predicted well is a separate question (``Fit``): one saving in five is outside of an interval from
-p10 to p90 even if the prediction is right.
+The verdict does not depend on whether the size of the saving was predicted well (:class:`Fit`). Even if a prediction is
+right, one saving in five lies outside its interval from p10 to p90.
 """
 
 from __future__ import annotations
@@ -36,16 +32,12 @@ if TYPE_CHECKING:
 
 
 class Verdict(Enum):
-    """The verdict; its value is shown to people."""
-
     VERIFIED = "verified"
     REFUTED = "refuted"
     CANNOT_TELL = "cannot tell"
 
 
 class Fit(Enum):
-    """The measured saving compared with the predicted interval."""
-
     AS_PREDICTED = "within the predicted interval"
     LESS = "less than predicted"
     MORE = "more than predicted"
@@ -61,19 +53,20 @@ def verdict(result: Measured, predicted: prediction.Predicted | None = None) -> 
 
 
 def fit(result: Measured, predicted: prediction.Predicted) -> Fit:
-    """Compare the measured saving with the predicted interval, as shares of the base."""
     if result.saving < predicted.saving_low:
         return Fit.LESS
     return Fit.MORE if result.saving > predicted.saving_high else Fit.AS_PREDICTED
 
 
 def saving_error(result: Measured, predicted: prediction.Predicted) -> float | None:
-    """Return (predicted − measured) / measured saving; None if nothing was saved."""
+    """Return the relative error of the predicted saving, (predicted − measured) / |measured|; None if the measured
+    saving is 0."""
     return (predicted.saving - result.saving) / abs(result.saving) if result.saving else None
 
 
 def step_error(result: Measured, predicted: prediction.Predicted) -> float:
-    """Return (predicted − measured) / measured step with the change, the prediction scaled to the measured base."""
+    """Return the relative error of the predicted step time, (predicted − measured) / measured. The prediction is scaled
+    to the measured base."""
     return (1 - predicted.saving) / (1 - result.saving) - 1
 
 
@@ -85,8 +78,6 @@ _LARGEST_SCRIPT: Final = 1 << 24
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """Everything that ``perfkit verify`` reports."""
-
     plan: runs.Plan
     machine: Machine
     date: str
@@ -96,14 +87,15 @@ class Outcome:
     predicted: prediction.Predicted | None = None
 
     def frameworks(self, side: Side) -> tuple[str, ...]:
-        """Return the frameworks whose steps were timed on a side; none if a printed number is the metric."""
+        """Return the frameworks whose steps were timed; empty if the metric is a printed number."""
         return tuple(sorted({name for run in self.runs if run.side == side for name in run.frameworks}))
 
 
 def verify(
     plan: runs.Plan, predicted: prediction.Predicted | None = None, report: Callable[[str], None] = lambda text: None
 ) -> Outcome:
-    """Run both commands alternately and judge. ``report`` is called with what runs. Raises CaptureError."""
+    """Measure both commands and return the outcome. ``report`` is called with a text on each run, for a progress
+    display. Raises CaptureError if a command fails."""
     date = datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds")
     return judged(plan, date, runs.measure(plan, report), predicted)
 
@@ -149,23 +141,23 @@ def record(outcome: Outcome) -> ledger.Record:
 
 
 def command_hash(command: str) -> str:
-    """Return a hash of the command and of the contents of the files that it names: 12 hexadecimal digits."""
+    """Return a hash of a command and of the contents of the files in its arguments, as 12 hexadecimal digits."""
     digest = hashlib.sha256(command.encode("utf-8", "surrogateescape"))
     try:
         words = shlex.split(command)
-    except ValueError:  # an open quote, which the shell reports
+    except ValueError:  # a quote is not closed; the shell reports this
         words = []
     for path in map(Path, words):
         try:
             if path.is_file() and path.stat().st_size <= _LARGEST_SCRIPT:
                 digest.update(path.read_bytes())
-        except (OSError, ValueError):  # neither a file nor a possible file name
+        except (OSError, ValueError):  # the argument is not the name of a readable file
             continue
     return digest.hexdigest()[:12]
 
 
 def report(outcome: Outcome) -> Report:
-    """Return the report: the verdict, both sides, the prediction if there was one, and every run."""
+    """Return the report with the sections sides, prediction (if there was one) and runs."""
     import msgspec
     import pandas as pd
 
@@ -181,8 +173,9 @@ def report(outcome: Outcome) -> Report:
         values = [run.value for run in outcome.runs if run.side == side]
         rows.append((side, len(values), exact(median), exact(min(values)), exact(max(values)), command))
     columns = ["side", "runs", f"median_{value}", f"min_{value}", f"max_{value}", "command"]
-    metric = "The mean step time" if is_step_time else f"The number that {plan.metric.text!r} matches"
-    sections = [Section("sides", "Both sides", pd.DataFrame(rows, columns=columns), note=f"{metric} of each run.")]
+    metric = "the mean step time" if is_step_time else f"the number that {plan.metric.text!r} matches"
+    note = f"Each run has one value: {metric}."
+    sections = [Section("sides", "Base and change", pd.DataFrame(rows, columns=columns), note=note)]
 
     if predicted is not None:
         rows = [
@@ -190,13 +183,19 @@ def report(outcome: Outcome) -> Report:
             ("measured", result.saving, result.saving_low, result.saving_high),
         ]
         table = pd.DataFrame(rows, columns=["what", "saving_ratio", "low_ratio", "high_ratio"])
-        note = "Shares of the base. The predicted interval is p10 to p90, the measured one 95%."
-        sections.append(Section("prediction", "Saving, predicted and measured", table, note=note))
+        note = (
+            "Savings are shares of the base. The predicted interval is from p10 to p90, and the measured interval has "
+            "a probability of 95%."
+        )
+        sections.append(Section("prediction", "Predicted and measured saving", table, note=note))
 
     table = pd.DataFrame(
         [(run.round, run.side, exact(run.value)) for run in outcome.runs], columns=["round", "side", value]
     )
-    note = f"In this order, after {plan.warmup} warm-up runs of each side; a round has {2 * runs.PER_ROUND} runs."
+    note = (
+        f"The runs are listed in the order in which they ran, after {plan.warmup} warm-up runs of each side. "
+        f"A round has {2 * runs.PER_ROUND} runs."
+    )
     sections.append(Section("runs", "Runs", table, note=note))
     data: dict[str, Any] = {"verdict": outcome.verdict.value, **msgspec.to_builtins(record(outcome))}
     return Report("perfkit verify", (), tuple(sections), headline=tuple(_headline(outcome)), data={"verify": data})
@@ -207,23 +206,23 @@ def _headline(outcome: Outcome) -> Iterator[str]:
     show = format_duration if outcome.plan.metric.is_step_time else format_count
     medians = f"{show(result.base)} → {show(result.change)}"
     if outcome.verdict is Verdict.CANNOT_TELL:
-        yield f"Cannot tell: {medians} may be chance; more --rounds, or a quieter machine, may help."
+        yield f"Cannot tell: {medians} may be chance; more --rounds, or a quieter machine, may decide."
     elif outcome.verdict is Verdict.REFUTED and not result.worse:
-        yield f"Refuted: the predicted saving is not there, {medians}."
+        yield f"Refuted: the predicted saving was not measured, {medians}."
     else:
         better = "better" if outcome.verdict is Verdict.VERIFIED else "worse"
         yield f"{outcome.verdict.value.capitalize()}: the change is {better}, {medians}."
     low, high = format_ratio(result.saving_low), format_ratio(result.saving_high)
     yield (
-        f"Saving {format_ratio(result.saving)} ({format_ratio(LEVEL)} interval {low} to {high}); noise floor "
-        f"{format_ratio(result.noise)} (the difference between equal runs of the base)."
+        f"Saving: {format_ratio(result.saving)} ({format_ratio(LEVEL)} interval {low} to {high}). Noise floor: "
+        f"{format_ratio(result.noise)} (the difference that equal runs of the base may show)."
     )
     if outcome.predicted is not None:
         yield from _prediction_lines(outcome, outcome.predicted)
     base, change = outcome.frameworks("base"), outcome.frameworks("change")
     if base != change:
         sides = f"base in {' and '.join(base)}, change in {' and '.join(change)}"
-        yield f"The frameworks differ ({sides}), and contribute to the difference."
+        yield f"The frameworks differ ({sides}), which contributes to the difference."
     machine = outcome.machine
     threads = "".join(f", {name}={value}" for name, value in machine.threads.items())
     yield f"Measured on {machine.cpu}, {len(machine.cpus)} usable CPUs{threads}."
@@ -232,17 +231,17 @@ def _headline(outcome: Outcome) -> Iterator[str]:
 def _prediction_lines(outcome: Outcome, predicted: prediction.Predicted) -> Iterator[str]:
     result = outcome.measured
     error = saving_error(result, predicted)
-    saving = "" if error is None else f"of the saving {format_ratio(error, signed=True)}, "
+    saving = "" if error is None else f"{format_ratio(error, signed=True)} for the saving, "
     low, high = format_ratio(predicted.saving_low), format_ratio(predicted.saving_high)
     yield (
         f"{fit(result, predicted).value.capitalize()}: {format_ratio(predicted.saving)} was predicted "
-        f"(p10 to p90: {low} to {high}); error {saving}of the step "
-        f"{format_ratio(step_error(result, predicted), signed=True)}."
+        f"(p10 to p90: {low} to {high}). Prediction error: {saving}"
+        f"{format_ratio(step_error(result, predicted), signed=True)} for the step time."
     )
     measured_in = dict.fromkeys((*outcome.frameworks("base"), *outcome.frameworks("change")))
     others = [name for name in measured_in if name != predicted.framework]
     if predicted.framework and others:
         yield (
-            f"The advice is for {predicted.framework}, but {' and '.join(others)} was measured: this does not verify "
-            "the prediction."
+            f"The advice is for {predicted.framework}, but {' and '.join(others)} was measured, so the prediction is "
+            "not verified."
         )

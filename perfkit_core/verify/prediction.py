@@ -1,4 +1,4 @@
-"""The prediction of a change, read from a file that ``perfkit advise --format json`` wrote, or from numbers."""
+"""The prediction that a verification tests. It is read from ``perfkit advise --format json``, or given as numbers."""
 
 from __future__ import annotations
 
@@ -12,14 +12,14 @@ from perfkit_core.errors import UsageError
 
 
 def one_of(wanted: str, known: Sequence[str]) -> str:
-    """Return the id that equals ``wanted`` or begins with it. Raises UsageError if there is none, or several."""
+    """Return the id that equals ``wanted``, or the only id that begins with it. Raises UsageError if there is none, or
+    more than one."""
     matches = [name for name in known if name == wanted] or [name for name in known if name.startswith(wanted)]
     if len(matches) == 1:
         return matches[0]
     problem = "several ids begin with" if matches else "no advice has the id"
-    raise UsageError(
-        f"{problem} {wanted!r}", f"choose among {', '.join(matches or known) or 'none: there is no advice'}"
-    )
+    choice = ", ".join(matches or known)
+    raise UsageError(f"{problem} {wanted!r}", f"choose one of {choice}" if choice else "there is no advice")
 
 
 _NS = ("base_ns", "p10_ns", "p50_ns", "p90_ns")
@@ -27,10 +27,12 @@ _NS = ("base_ns", "p10_ns", "p50_ns", "p90_ns")
 
 @dataclass(frozen=True, slots=True)
 class Predicted:
-    """A predicted step time in ns: without the change (base), and percentiles with it. ``advice``, ``rule``,
-    ``framework``: where the prediction comes from. ``saving_p10_ns`` and ``saving_p90_ns``: percentiles of the saving;
-    None if only those of the step are known, which include the spread of equal steps. Measurements are compared as
-    shares of the base, because a step under a profiler is longer than the measured one."""
+    """A prediction: the step time without the change (``base_ns``), and percentiles of the step time with the change.
+
+    ``advice``, ``rule`` and ``framework`` are the origin of the prediction. ``saving_p10_ns`` and ``saving_p90_ns`` are
+    percentiles of the saving. If they are None, savings are derived from the step times, whose spread includes the
+    spread of equal steps. Savings are compared as shares of the base, because profiled steps take longer.
+    """
 
     base_ns: int
     p10_ns: int
@@ -44,52 +46,51 @@ class Predicted:
 
     @property
     def saving(self) -> float:
-        """The median saving, as a share of the base."""
+        """The median of the saving, as a share of the base."""
         return 1 - self.p50_ns / self.base_ns
 
     @property
     def saving_low(self) -> float:
-        """The p10 of the saving, as a share of the base."""
+        """The 10th percentile of the saving, as a share of the base."""
         return saving_ratio(self.base_ns, self.saving_p10_ns, self.p90_ns)
 
     @property
     def saving_high(self) -> float:
-        """The p90 of the saving, as a share of the base."""
+        """The 90th percentile of the saving, as a share of the base."""
         return saving_ratio(self.base_ns, self.saving_p90_ns, self.p10_ns)
 
 
 def saving_ratio(base_ns: int, saving_ns: int | None, after_ns: int) -> float:
-    """Return a saving as a share of the base; from the step with the change if the saving is not known."""
+    """Return a saving as a share of the base. If ``saving_ns`` is None, the saving is the base minus ``after_ns``."""
     return 1 - after_ns / base_ns if saving_ns is None else saving_ns / base_ns
 
 
 def from_numbers(text: str) -> Predicted:
-    """Read ``BASE,P10,P50,P90`` in ns. Raises UsageError."""
+    """Parse ``BASE,P10,P50,P90``, step times in ns. Raises UsageError."""
     parts = re.split(r"[,:]", text)
     if len(parts) != len(_NS) or not all(re.fullmatch(r"\s*\d+\s*", part) for part in parts):
-        raise UsageError(
-            f"not a prediction: {text!r}", "give the base and p10, p50, p90 of the step in ns: 8000000,4,5,6"
-        )
+        hint = "give BASE,P10,P50,P90: the step time without the change, and its percentiles with the change, in ns"
+        raise UsageError(f"not a prediction: {text!r}", hint)
     base, low, mid, high = map(int, parts)
     return _checked(Predicted(base, low, mid, high))
 
 
 def from_file(text: str) -> Predicted:
-    """Read ``FILE:ID``: an advice of a file that ``perfkit advise --format json`` wrote, by the start of its id. Raises
-    UsageError."""
-    for colon in re.finditer(":", text):  # ids and paths may have colons of their own
+    """Read the prediction of an advice from ``FILE:ID``. FILE is the output of ``perfkit advise --format json``, and ID
+    is the beginning of the id of the advice. Raises UsageError."""
+    for colon in re.finditer(":", text):  # paths and ids may contain colons
         path, wanted = Path(text[: colon.start()]), text[colon.end() :]
         if path.is_file():
             break
     else:
-        hint = "give FILE:ID, FILE from perfkit advise --format json -o FILE"
+        hint = "give FILE:ID, and write FILE with perfkit advise SOURCE --format json -o FILE"
         raise UsageError(f"--advice {text!r}: no such file", hint)
     try:
         advices = json.loads(path.read_text(encoding="utf-8"))["advice"]
     except (OSError, ValueError, KeyError, TypeError):
         advices = None
     if not isinstance(advices, list) or not all(isinstance(advice, dict) for advice in advices):
-        raise UsageError(f"{path} holds no advice", "write it with perfkit advise SOURCE --format json -o FILE")
+        raise UsageError(f"{path} contains no advice", "write FILE with perfkit advise SOURCE --format json -o FILE")
     by_id = {str(advice.get("id")): advice for advice in advices}
     advice = by_id[one_of(wanted, list(by_id))]
 

@@ -1,7 +1,7 @@
-"""Run both commands alternately, each time as a new process, and collect one number of each run.
+"""Run the commands of base and change alternately, each time as a new process, and return one number for each run.
 
-A machine that becomes slower (heat, other users) makes what runs later look worse. Runs are in rounds of base, change,
-change, base or the reverse, drawn for each round, so that a steady drift affects both sides alike.
+If a machine becomes slower (heat, other users), later runs take longer. So the runs are in rounds of base, change,
+change, base, or change, base, base, change, chosen at random. This way a steady drift affects both sides equally.
 """
 
 from __future__ import annotations
@@ -27,33 +27,32 @@ from perfkit_core.verify.metric import Finished, Metric
 Side = Literal["base", "change"]
 
 SEED: Final = 20_201
-"""The order of the runs is the same in every verification."""
 _ROUNDS: Final[tuple[tuple[Side, ...], ...]] = (
     ("base", "change", "change", "base"),
     ("change", "base", "base", "change"),
 )
 PER_ROUND: Final = 2
-"""Runs of each side in a round."""
+"""Number of runs of each side in a round."""
 ROUNDS: Final = 5
 FEWEST_ROUNDS: Final = 3
-"""With fewer, equal commands would be told apart more often than once in twenty times."""
+"""With fewer rounds, equal commands would get the verdict verified or refuted in more than 5 % of cases."""
 WARMUP: Final = 1
-"""Runs of each command that do not count; they fill the caches of files and compilers."""
+"""Number of runs of each command that are not measured. They fill file caches and compiler caches."""
 PATIENCE_SECONDS: Final = 5.0
-"""Time for processes to end after SIGTERM; a launcher ends its own children in that time."""
+"""Time between SIGTERM and SIGKILL, in which a launcher can end its children."""
 _POLL_SECONDS: Final = 0.01
 _LONGEST_LINE: Final = 200
 
 
 def order(rounds: int) -> list[tuple[Side, ...]]:
-    """Return the sides of each round, in the order in which they run."""
+    """Return the order of the runs in each round. It is the same in every verification."""
     draw = random.Random(SEED)
     return [draw.choice(_ROUNDS) for _ in range(rounds)]
 
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """What to run. ``timeout``: seconds for each run."""
+    """The commands of a verification, and how to measure them. ``timeout`` is in seconds per run."""
 
     base: str
     change: str
@@ -64,7 +63,8 @@ class Plan:
 
     def __post_init__(self) -> None:
         if self.rounds < FEWEST_ROUNDS:
-            raise UsageError(f"{self.rounds} rounds are too few to exclude chance", f"give {FEWEST_ROUNDS} or more")
+            hint = f"give --rounds {FEWEST_ROUNDS} or more"
+            raise UsageError(f"{self.rounds} rounds are too few to exclude chance", hint)
 
     @property
     def count(self) -> int:
@@ -73,7 +73,8 @@ class Plan:
 
 @dataclass(frozen=True, slots=True)
 class Run:
-    """One run: its round, its side, its number in the unit of the metric (steps: ns), and the frameworks timed."""
+    """A measured run. ``round`` counts from 1, ``value`` is in the unit of the metric (ns for the step time), and
+    ``frameworks`` are those whose steps were timed."""
 
     round: int
     side: Side
@@ -82,7 +83,8 @@ class Run:
 
 
 def measure(plan: Plan, report: Callable[[str], None]) -> list[Run]:
-    """Return all runs that count, in their order. Raises CaptureError if a command fails or prints no number."""
+    """Run both commands and return the measured runs in their order. Raises CaptureError if a command fails, or if it
+    does not print the number of the metric."""
     commands: dict[Side, str] = {"base": plan.base, "change": plan.change}
     done = 0
 
@@ -90,7 +92,7 @@ def measure(plan: Plan, report: Callable[[str], None]) -> list[Run]:
         nonlocal done
         done += 1
         report(f"run {done} of {plan.count}: {side}")
-        return _measured(commands[side], plan.metric, plan.timeout)
+        return run_once(commands[side], plan.metric, plan.timeout)
 
     with ended_by_signals():
         for _ in range(plan.warmup):
@@ -99,12 +101,8 @@ def measure(plan: Plan, report: Callable[[str], None]) -> list[Run]:
         return [Run(at, side, *once(side)) for at, sides in enumerate(order(plan.rounds), start=1) for side in sides]
 
 
-def number(command: str, metric: Metric, timeout: float | None = None) -> float:
-    """Run a command once and return its number. Raises CaptureError."""
-    return _measured(command, metric, timeout)[0]
-
-
-def _measured(command: str, metric: Metric, timeout: float | None) -> tuple[float, tuple[str, ...]]:
+def run_once(command: str, metric: Metric, timeout: float | None = None) -> tuple[float, tuple[str, ...]]:
+    """Run a command once. Return its value in the unit of the metric, and the frameworks whose steps were timed."""
     if not metric.is_step_time:
         return metric.printed(command, run(command, os.environ, timeout)), ()
     with tempfile.TemporaryDirectory(prefix="perfkit-") as name:
@@ -112,13 +110,14 @@ def _measured(command: str, metric: Metric, timeout: float | None) -> tuple[floa
         frameworks = tuple(get_plugins().step_timers())
         run(command, step_times.environment(folder, frameworks, os.environ), timeout)
         processes = step_times.read(folder)
-    return metric.step_ns(command, processes), tuple(sorted({one.framework for one in processes if one.step_ns}))
+    timed = {process.framework for process in processes if process.step_ns}
+    return metric.step_ns(command, processes), tuple(sorted(timed))
 
 
 def run(command: str, environment: Mapping[str, str], timeout: float | None = None) -> Finished:
-    """Run a command in a shell with a process group of its own, and end all processes that it leaves running. Raises
-    CaptureError if it fails, with the last line that it printed, or if it takes longer than ``timeout`` seconds."""
-    # output goes to files: a process that is left behind would keep a pipe open
+    """Run a command in a shell, and end all processes that it leaves running. Raises CaptureError, with the last line
+    that the command printed, if it fails, or if it takes longer than ``timeout`` seconds."""
+    # The output goes to files, because a process that is still running would keep a pipe open.
     with tempfile.TemporaryDirectory(prefix="perfkit-") as folder:
         files = Path(folder, "out"), Path(folder, "err")
         with files[0].open("wb") as out, files[1].open("wb") as err:
@@ -128,7 +127,12 @@ def run(command: str, environment: Mapping[str, str], timeout: float | None = No
         return finished
     lines = [line.strip() for text in (finished.out, finished.err) for line in text.splitlines() if line.strip()]
     last = lines[-1][:_LONGEST_LINE] if lines else "it printed nothing"
-    raise CaptureError(f"{command!r} {_ending(code)}: {last}", "run it by hand first")
+    ending = f"failed with exit code {code}"
+    if not 0 < code <= 128:
+        with contextlib.suppress(ValueError):
+            # Popen gives the negative signal that ended the shell; a shell exits with 128 + that of its command.
+            ending = f"was ended by {signal.Signals(-code if code < 0 else code - 128).name}"
+    raise CaptureError(f"{command!r} {ending}: {last}", "run the command by itself first")
 
 
 def _exit_code(
@@ -146,35 +150,31 @@ def _exit_code(
         raise CaptureError(f"{command!r} still runs after {timeout:g} s", "give a longer --timeout") from None
     finally:
         if process is not None:
-            _end_group(process)
-
-
-def _end_group(process: subprocess.Popen[bytes]) -> None:
-    """End all processes of the group: ask, wait, and kill what is left. The shell itself may have ended before."""
-    with contextlib.suppress(OSError):  # no process is left
-        os.killpg(process.pid, signal.SIGTERM)
-        last = time.monotonic() + PATIENCE_SECONDS
-        while time.monotonic() < last:
-            process.poll()
-            os.killpg(process.pid, 0)
-            time.sleep(_POLL_SECONDS)
-        os.killpg(process.pid, signal.SIGKILL)
-    process.wait()
+            # The shell may have ended before other processes of its group.
+            with contextlib.suppress(OSError):  # no process is left
+                os.killpg(process.pid, signal.SIGTERM)
+                end = time.monotonic() + PATIENCE_SECONDS
+                while time.monotonic() < end:
+                    process.poll()
+                    os.killpg(process.pid, 0)
+                    time.sleep(_POLL_SECONDS)
+                os.killpg(process.pid, signal.SIGKILL)
+            process.wait()
 
 
 @contextlib.contextmanager
 def _deferred_signals() -> Iterator[None]:
-    """Handle signals at the end of the block. An exception raised by a handler while ``Popen`` waits for its child to
-    start would lose the child: it runs, and its number is unknown. Handlers are replaced, not blocked, because a child
-    inherits blocked signals."""
-    if threading.current_thread() is not threading.main_thread():  # where no handler runs
+    """Delay signals until the end of the block.
+
+    If a handler raised an exception while ``Popen`` waits for its child to start, the child would keep running with an
+    unknown process id. Handlers are replaced, because a child would inherit blocked signals.
+    """
+    if threading.current_thread() is not threading.main_thread():  # handlers only run on the main thread
         yield
         return
     pending: list[int] = []
-    numbers = [
-        number for name in ("SIGINT", "SIGTERM", "SIGHUP") if (number := getattr(signal, name, None)) is not None
-    ]
-    before = {number: handler for number in numbers if callable(handler := signal.getsignal(number))}
+    before = {number: handler for number in _signals("SIGINT", "SIGTERM", "SIGHUP")
+              if callable(handler := signal.getsignal(number))}  # fmt: skip
     for number in before:
         signal.signal(number, lambda number, frame: pending.append(number))
     try:
@@ -189,29 +189,22 @@ def _deferred_signals() -> Iterator[None]:
 @contextlib.contextmanager
 def ended_by_signals() -> Iterator[None]:
     """Let SIGTERM and SIGHUP raise SystemExit in the block, so that running commands are ended."""
-    if threading.current_thread() is not threading.main_thread():  # where no handlers can be set
+    if threading.current_thread() is not threading.main_thread():  # handlers can only be set on the main thread
         yield
         return
 
     def leave(number: int, frame: Any) -> None:
         raise SystemExit(128 + number)
 
-    numbers = [number for name in ("SIGTERM", "SIGHUP") if (number := getattr(signal, name, None)) is not None]
-    before = {number: signal.getsignal(number) for number in numbers}
-    ours = [number for number in numbers if before[number] is signal.SIG_DFL]
+    numbers = [number for number in _signals("SIGTERM", "SIGHUP") if signal.getsignal(number) is signal.SIG_DFL]
     try:
-        for number in ours:
+        for number in numbers:
             signal.signal(number, leave)
         yield
     finally:
-        for number in ours:
-            signal.signal(number, before[number])
+        for number in numbers:
+            signal.signal(number, signal.SIG_DFL)
 
 
-def _ending(code: int) -> str:
-    """A shell ends with 128 + the signal that ended its command; the code of a shell ended by one is negative."""
-    number = -code if code < 0 else code - 128
-    if code < 0 or code > 128:
-        with contextlib.suppress(ValueError):
-            return f"was ended by {signal.Signals(number).name}"
-    return f"failed with exit code {code}"
+def _signals(*names: str) -> list[int]:
+    return [getattr(signal, name) for name in names if hasattr(signal, name)]  # Windows has no SIGHUP

@@ -1,7 +1,8 @@
 """The saving of a change with its interval, and the noise floor of equal runs.
 
-All numbers are of *cost*: the metric itself if smaller is better, its inverse if it is a rate. A saving is a share of
-the cost of the base: 0.2 for a fifth less, negative if the change costs more.
+Savings are computed from the *cost* of a run, which is the metric if lower is better, or its inverse for rates. A
+saving is a share of the cost of the base: 0.2 means a fifth less, and a negative saving means that the change costs
+more.
 """
 
 from __future__ import annotations
@@ -20,7 +21,7 @@ from perfkit_core.algorithms import sample_statistics
 LEVEL: Final = 0.95
 """Probability of the interval, and quantile of the noise floor."""
 SPLITS: Final = 2000
-"""At most so many ways to halve the runs of the base are compared."""
+"""Maximum number of ways to halve the runs of the base for the noise floor."""
 _SEED: Final = 20_202
 
 FloatArray = npt.NDArray[np.float64]
@@ -28,8 +29,8 @@ FloatArray = npt.NDArray[np.float64]
 
 @dataclass(frozen=True, slots=True)
 class Measured:
-    """Medians in the metric's unit; the saving with its interval and the noise floor as shares of the base. ``noise``:
-    the difference of two halves of the runs of the base that 5 % of the ways to halve them exceed."""
+    """The result of a verification. Medians (``base``, ``change``) are in the unit of the metric; the saving, its
+    interval and the noise floor are shares of the base."""
 
     base: float
     change: float
@@ -42,17 +43,17 @@ class Measured:
 
     @property
     def better(self) -> bool:
-        """Whether the change costs less, by more than chance and noise explain."""
+        """Whether the interval of the saving lies above 0, and the saving above the noise floor."""
         return self.saving_low > 0 and self.saving > self.noise
 
     @property
     def worse(self) -> bool:
-        """Whether it costs more, by more than chance and noise explain."""
+        """Whether the interval of the saving lies below 0, and the loss above the noise floor."""
         return self.saving_high < 0 and -self.saving > self.noise
 
 
 def measured(base: Sequence[float], change: Sequence[float], higher_is_better: bool = False) -> Measured:
-    """Compare the runs of both sides. Raises ValueError without two runs of the base and one of the change."""
+    """Compare the values of the runs. Raises ValueError unless there are two runs of the base and one of the change."""
     if len(base) < 2 or not change:
         raise ValueError("at least two runs of the base and one of the change are needed")
     base_cost, change_cost = (np.asarray(values, np.float64) for values in (base, change))
@@ -65,22 +66,22 @@ def measured(base: Sequence[float], change: Sequence[float], higher_is_better: b
 
 
 def saving_interval(base: FloatArray, change: FloatArray) -> tuple[float, float]:
-    """Return the 95 % bootstrap interval of the saving of medians."""
+    """Return the 95 % bootstrap interval of the saving between the medians."""
     base_medians, change_medians = sample_statistics.two_medians(base, change)
     return sample_statistics.interval(1 - change_medians / base_medians, LEVEL)
 
 
 def noise_floor(base: FloatArray) -> float:
-    """Return the 95th percentile of the difference between two halves of the same runs, as a share of their median. All
-    ways to halve the runs are used, or a random sample of ``SPLITS`` ways if there are more."""
+    """Return the noise floor as a share of the median: the 95th percentile of the difference between the medians of two
+    halves of the runs, over all ways to halve the runs, or a random sample of ``SPLITS`` ways."""
     half = len(base) // 2
     if math.comb(len(base), half) <= SPLITS:
-        halves = [list(chosen) for chosen in itertools.combinations(range(len(base)), half)]
+        halves = [list(runs) for runs in itertools.combinations(range(len(base)), half)]
     else:
         draw = np.random.default_rng(_SEED)
         halves = [draw.permutation(len(base))[:half].tolist() for _ in range(SPLITS)]
     differences = []
-    for chosen in halves:
-        rest = np.delete(base, chosen)[: max(half, 1)]
-        differences.append(abs(float(np.median(base[chosen])) - float(np.median(rest))))
+    for runs in halves:
+        rest = np.delete(base, runs)[: max(half, 1)]
+        differences.append(abs(float(np.median(base[runs])) - float(np.median(rest))))
     return float(np.quantile(np.array(differences), LEVEL)) / float(np.median(base))

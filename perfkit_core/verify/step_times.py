@@ -1,7 +1,7 @@
-"""Times the steps of a process that does not use perfkit, without a profiler, and writes them when it ends.
+"""Time the steps of a process that does not use perfkit, without a profiler, and write them to a file when it ends.
 
-A step lasts from the end of one update of the first optimizer to the end of the next. This runs inside the measured
-process, so it imports only what it needs and never raises.
+A step lasts from the end of an update of the first optimizer to the end of its next update. This code runs inside the
+measured process, so it imports as little as possible, and never raises.
 """
 
 from __future__ import annotations
@@ -20,16 +20,16 @@ if TYPE_CHECKING:
     from perfkit_core.throughput.loop import Throughput
 
 FOLDER: Final = "PERFKIT_STEP_TIMES"
-"""Environment variable: the folder where each process writes its step times."""
+"""Environment variable with the folder into which each process writes its step times."""
 FRAMEWORKS: Final = "PERFKIT_STEP_FRAMEWORKS"
-"""Environment variable: the modules whose optimizers are watched, separated by commas."""
+"""Environment variable with the frameworks whose optimizers are timed, separated by commas."""
 STARTUP: Final = Path(__file__).resolve().parent / "startup"
-"""With this folder on its path, Python calls :func:`install` when it starts."""
+"""If this folder is on the path of Python, it calls :func:`install` when it starts."""
 
 
 @dataclass(frozen=True, slots=True)
 class StepTimes:
-    """Durations of the steps of one process in ns, in their order, and the clock that timed them."""
+    """The durations of the steps of one process in ns, in their order. ``timed_by`` is the name of the clock."""
 
     framework: str
     timed_by: str
@@ -37,7 +37,7 @@ class StepTimes:
 
 
 class OptimizerSteps:
-    """The steps of this process. The first update starts the first step."""
+    """The timer of the steps of this process. The first update of the optimizer starts the first step."""
 
     def __init__(self, throughput: Throughput) -> None:
         self._throughput = throughput
@@ -51,7 +51,7 @@ class OptimizerSteps:
             self._throughput.start()
 
     def times(self) -> tuple[Sequence[int], str]:
-        """Return the durations in ns and the name of the clock; waits for the device. Called once, at the end."""
+        """Stop the timer, wait for the device, and return the durations in ns and the name of the clock."""
         if not self._begun:
             return (), ""
         self._throughput.stop()
@@ -66,7 +66,7 @@ def environment(folder: Path, frameworks: Sequence[str], given: Mapping[str, str
 
 
 def install() -> None:
-    """Watch for the frameworks that the environment names."""
+    """Start timing as soon as a framework is imported that the environment names."""
     folder = os.environ.get(FOLDER)
     for framework in filter(None, os.environ.get(FRAMEWORKS, "").split(",") if folder else ()):
         FirstImport((framework,), functools.partial(_guarded, _begin, Path(str(folder)))).__enter__()
@@ -81,21 +81,20 @@ def _begin(folder: Path, framework: str) -> None:
 
 
 def _write(folder: Path, framework: str, steps: OptimizerSteps, pid: int) -> None:
-    if os.getpid() != pid:  # a forked child runs the same exit handlers
+    if os.getpid() != pid:  # a forked child, which runs the exit handlers of its parent
         return
     times, timed_by = steps.times()
     if not len(times):
         return
     import msgspec
 
-    found = StepTimes(framework, timed_by, tuple(map(int, times)))
     temporary = folder / f".{framework}-{pid}"
-    temporary.write_bytes(msgspec.json.encode(found))
+    temporary.write_bytes(msgspec.json.encode(StepTimes(framework, timed_by, tuple(map(int, times)))))
     temporary.replace(folder / f"{framework}-{pid}.json")
 
 
 def _guarded(act: Callable[..., None], *arguments: object) -> None:
-    # nothing that fails here may reach the training; the command that reads the files reports what is missing
+    # No error may reach the training. The process that reads the files reports it if there are no step times.
     try:
         act(*arguments)
     except Exception as error:
@@ -105,7 +104,7 @@ def _guarded(act: Callable[..., None], *arguments: object) -> None:
 
 
 def read(folder: Path) -> list[StepTimes]:
-    """Return the step times that the processes of a command wrote, one item a process."""
+    """Return the step times that the processes of a command wrote, one item per process."""
     import msgspec
 
     return [msgspec.json.decode(path.read_bytes(), type=StepTimes) for path in sorted(folder.glob("*.json"))]

@@ -80,7 +80,7 @@ def test_a_prediction_is_kept_beside_what_was_measured(perfkit: Perfkit, tmp_pat
     )  # fmt: skip
     assert found.code == 0
     assert "Within the predicted interval: 20% was predicted (p10 to p90: 10% to 30%)" in found.out
-    assert "error of the saving -20%, of the step" in found.out
+    assert "Prediction error: -20% for the saving, " in found.out
     (kept,) = read(ledger)
     assert kept.framework == "fw"
     assert (kept.outcome, kept.advice, kept.rule, kept.base_median, kept.change_median) == (
@@ -103,7 +103,7 @@ def test_a_predicted_saving_that_is_not_there_is_refuted(perfkit: Perfkit) -> No
         "verify", "--base", command, "--change", command, "--metric", "step_ms", "--predicted-ns", "1000,700,800,900"
     )
     assert told.code == 1
-    assert "Refuted: the predicted saving is not there, 8 → 8" in told.out
+    assert "Refuted: the predicted saving was not measured, 8 → 8" in told.out
 
 
 def test_of_a_rate_more_is_better(perfkit: Perfkit) -> None:
@@ -112,7 +112,7 @@ def test_of_a_rate_more_is_better(perfkit: Perfkit) -> None:
     )
     assert told.code == 0
     assert "Verified: the change is better, 100 → 125" in told.out
-    assert "Saving 20%" in told.out
+    assert "Saving: 20%" in told.out
 
 
 def test_a_changed_script_has_another_hash(perfkit: Perfkit, tmp_path: Path) -> None:
@@ -175,4 +175,4 @@ def test_an_unwritable_ledger_fails_before_anything_runs(perfkit: Perfkit, tmp_p
 def test_steps_that_nobody_takes_are_told(perfkit: Perfkit) -> None:
     found = perfkit("verify", "--base", "true", "--change", "true")
     assert found.code == 2
-    assert "no steps seen in 'true'" in found.err
+    assert "no steps were recorded in 'true'" in found.err

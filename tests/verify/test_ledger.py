@@ -90,7 +90,7 @@ def test_the_summary_by_hand() -> None:
         record("predicted", saving=None),
     ]
     found = summary(records)
-    assert (found.records, found.told, found.unpredicted, found.abstained, found.unmeasured) == (8, 5, 1, 1, 1)
+    assert (found.records, found.judged, found.unpredicted, found.abstained, found.unmeasured) == (8, 5, 1, 1, 1)
     assert found.sign_right == 3
     assert found.saving_error == pytest.approx(0.375)  # the median of 0.2, 0.25, 0.5 and 3
     assert found.step_error == pytest.approx(0.27)  # of 0.07, 0.05, 0.33, 0.27 and 0.33
@@ -100,12 +100,12 @@ def test_the_summary_by_hand() -> None:
 def test_a_loss_that_was_predicted_is_the_right_sign() -> None:
     worse = {"base_ns": 1000, "p10_ns": 1100, "p50_ns": 1200, "p90_ns": 1300}
     found = summary([record("refuted", saving=-0.2, **worse)])
-    assert (found.told, found.sign_right, found.covered) == (1, 1, 1)
+    assert (found.judged, found.sign_right, found.covered) == (1, 1, 1)
 
 
 def test_nothing_told_has_no_errors() -> None:
     found = summary([record("abstained")])
-    assert (found.told, found.saving_error, found.step_error, found.covered) == (0, None, None, None)
+    assert (found.judged, found.saving_error, found.step_error, found.covered) == (0, None, None, None)
 
 
 @pytest.mark.skipif(os.name != "posix" or os.geteuid() == 0, reason="root may write everywhere")

@@ -85,5 +85,5 @@ def test_of_several_processes_the_slowest_counts() -> None:
 
 
 def test_no_steps_are_told() -> None:
-    with pytest.raises(CaptureError, match=r"no steps seen in 'python a\.py'"):
+    with pytest.raises(CaptureError, match=r"no steps were recorded in 'python a\.py'"):
         Metric().step_ns("python a.py", [])

@@ -40,7 +40,10 @@ def test_the_shell_runs_it(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("command", "told"),
     [
-        ("echo out; echo first >&2; echo last >&2; exit 3", r"failed with exit code 3: last; run it by hand"),
+        (
+            "echo out; echo first >&2; echo last >&2; exit 3",
+            r"failed with exit code 3: last; run the command by itself",
+        ),
         ("echo only out; exit 4", "failed with exit code 4: only out"),
         ("exit 5", "failed with exit code 5: it printed nothing"),
         ("kill -9 $$", "was ended by SIGKILL"),

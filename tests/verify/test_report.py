@@ -18,7 +18,7 @@ def said(base: str, change: str, advice: str | None) -> str:
 
 def test_what_trains_in_another_framework_is_told() -> None:
     across = said("torch", "paddle", "paddle")
-    assert "The frameworks differ (base in torch, change in paddle), and contribute to the difference." in across
+    assert "The frameworks differ (base in torch, change in paddle), which contributes to the difference." in across
     assert "The advice is for paddle, but torch was measured" in across
     assert "The advice is for paddle, but torch was measured" in said("torch", "torch", "paddle")
 

@@ -132,12 +132,12 @@ def test_the_interval_of_a_saving_is_its_own(advice: Path) -> None:
 
 
 def test_what_a_file_cannot_tell(advice: Path, tmp_path: Path) -> None:
-    with pytest.raises(UsageError, match="choose among loader-workers:1a, data-parallel:2b"):
+    with pytest.raises(UsageError, match="choose one of loader-workers:1a, data-parallel:2b"):
         from_file(f"{advice}:other")
     with pytest.raises(UsageError, match="has no prediction"):
         from_file(f"{advice}:data-parallel")
     with pytest.raises(UsageError, match="no such file"):
         from_file(f"{tmp_path}/nothing.json:x")
     (tmp_path / "list.json").write_text("[1]", encoding="utf-8")
-    with pytest.raises(UsageError, match="holds no advice"):
+    with pytest.raises(UsageError, match="contains no advice"):
         from_file(f"{tmp_path}/list.json:x")

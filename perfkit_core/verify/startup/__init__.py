@@ -1,1 +1,1 @@
-"""perfkit_core.verify.startup"""
+"""The folder that a verification puts on the path of the commands, so that Python times their steps."""
