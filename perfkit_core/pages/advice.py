@@ -1,4 +1,4 @@
-"""The page of all advice: interval, evidence, fix and measured outcome of each, as sections of ``--explain``."""
+"""The page of all advice. Each advice has the sections of ``perfkit advise --explain``."""
 
 from __future__ import annotations
 
@@ -20,29 +20,28 @@ _ORDER: Final = ("action", "outcome", "evidence", "trust", "risks", "transform")
 _FOLDED: Final = ("transform",)
 
 
-def report(found: Advices, trace: Trace, records: Sequence[Record] | None = None) -> Report:
-    """Return all advice with its parts, the combined saving and what is unknown. ``records``: measured outcomes of
-    these rules (None: no ledger was read)."""
+def report(advices: Advices, trace: Trace, records: Sequence[Record] | None = None) -> Report:
+    """Return the page of all advice. ``records`` are measured outcomes of the rules; None if no ledger was read."""
     of, source = text.step_or_recording(trace), facts.source(trace)
-    parts = [reports.overview(found)]
-    for number, advice in enumerate(found.advice):
-        title = text.title(number + 1, advice, found.asked[number] if found.asked else None)
-        parts += _parts(advice, title, found, trace, records or ())
-    parts += reports.sections(found, of)
+    parts = [reports.overview(advices)]
+    for number, advice in enumerate(advices.advice):
+        title = text.title(number + 1, advice, advices.asked[number] if advices.asked else None)
+        parts += _parts(advice, title, advices, trace, records or ())
+    parts += reports.sections(advices, of)
     parts += () if records is None else ledger.sections(records)
     title = say("Advice on {name}", name=source.label)
-    return Report(title, (source,), declared(parts, ledger.COLUMNS), headline=tuple(reports.headline(found, of)))
+    return Report(title, (source,), declared(parts, ledger.COLUMNS), headline=tuple(reports.headline(advices, of)))
 
 
-def explained(advice: Advice, found: Advices, trace: Trace, records: Sequence[Record] | None = None) -> Report:
-    """Return the page of one advice, even if it saves nothing."""
+def explained(advice: Advice, advices: Advices, trace: Trace, records: Sequence[Record] | None = None) -> Report:
+    """Return the page of one advice."""
     outcomes = () if records is None else ledger.sections(records)
-    parts = (*_parts(advice, advice.title, found, trace, records or ()), *outcomes)
+    parts = (*_parts(advice, advice.title, advices, trace, records or ()), *outcomes)
     return Report(f"{advice.id}: {advice.title}", (facts.source(trace),), declared(parts, ledger.COLUMNS))
 
 
-def _parts(advice: Advice, title: str, found: Advices, trace: Trace, records: Sequence[Record]) -> Iterator[Section]:
-    sections = {section.name: section for section in explain.report(advice, found, trace, records).sections}
+def _parts(advice: Advice, title: str, advices: Advices, trace: Trace, records: Sequence[Record]) -> Iterator[Section]:
+    sections = {section.name: section for section in explain.report(advice, advices, trace, records).sections}
     prediction, name = sections["prediction"], f"advice-{advice.id}"
     if prediction.table["p50_ns"].isna().all():
         prediction = replace(prediction, table=pd.DataFrame())

@@ -1,4 +1,4 @@
-"""The architecture of a model as a report: table, text, and printable object."""
+"""The architecture of a model as a table, as a report, and as an object that can be printed."""
 
 from __future__ import annotations
 
@@ -27,14 +27,14 @@ COLUMNS: Final = (
     MODULE,
     description("class", "Class"),
     description("device", "Device"),
-    count("parameters", "Parameters", description="elements, with all below"),
+    count("parameters", "Parameters", description="number of elements, including the layers below"),
     share("parameters_ratio", "Parameters"),
     count("self_parameters", "Self parameters"),
     share("self_parameters_ratio", "Self parameters"),
     count("trainable_parameters", "Trainable parameters"),
     size("parameter_bytes", "Parameter"),
     count("calls", "Calls"),
-    operations("flops", "FLOPs", description="of these calls, with all below; a sum of what is known"),
+    operations("flops", "FLOPs", description="sum of the known FLOPs of all calls, including the layers below"),
     share("flops_ratio", "FLOPs"),
     operations("self_flops", "Self FLOPs"),
     share("self_flops_ratio", "Self FLOPs"),
@@ -48,8 +48,7 @@ COLUMNS: Final = (
 
 
 def table(model: Architecture) -> pd.DataFrame:
-    """Return the layers as a tree in model order, with :data:`COLUMNS`; NA where unknown. Ratios are to the whole
-    model; the path of the model itself is its name."""
+    """Return the tree of layers in model order, with the columns :data:`COLUMNS`. Ratios are shares of the model."""
     parent, layers = model.parents(), model.layers
     above = [layers[at].path if at >= 0 else "" for at in parent]
     names = [layer.path.removeprefix(path).strip(".") for layer, path in zip(layers, above, strict=True)]
@@ -60,27 +59,28 @@ def table(model: Architecture) -> pd.DataFrame:
         "class": _texts(layer.class_name for layer in layers),
         "device": _texts(layer.device for layer in layers),
     }
-    for name, own in _COUNTED.items():
-        values = [own(layer) for layer in layers]
-        known = nesting.sum_up(parent, np.array([value is not None for value in values], np.int64))
+    for name, number in _COUNTED.items():
+        values = [number(layer) for layer in layers]
+        known_layers = nesting.sum_up(parent, np.array([value is not None for value in values], np.int64))
         sums = nesting.sum_up(parent, np.array([value or 0 for value in values], np.int64))
-        # FLOPs are a sum of the known ones; other numbers are NA where one below is unknown.
+        # FLOPs are the sum of all known values. Other numbers are NA if the value of any layer below is unknown.
         needed = 1 if name.endswith("flops") else nesting.sum_up(parent, np.ones(len(values), np.int64))
-        total = pd.Series(pd.arrays.IntegerArray(sums, known < needed))
+        total = pd.Series(pd.arrays.IntegerArray(sums, known_layers < needed))
         columns[name] = total
         if name in ("parameters", "flops"):
-            whole = int(total[parent < 0].fillna(0).sum())
-            mine = pd.Series(pd.array(values, "Int64"))
-            columns |= {f"{name}_ratio": _share(total, whole), f"self_{name}": mine}
-            columns[f"self_{name}_ratio"] = _share(mine, whole)
+            of_model = int(total[parent < 0].fillna(0).sum())
+            of_layer = pd.Series(pd.array(values, "Int64"))
+            columns |= {f"{name}_ratio": _share(total, of_model), f"self_{name}": of_layer}
+            columns[f"self_{name}_ratio"] = _share(of_layer, of_model)
         if name == "parameter_bytes":
             columns["calls"] = pd.array([layer.calls for layer in layers], "Int64")
     tensors = [layer.parameters for layer in layers]
     columns["inputs"] = _texts(_shapes(layer.inputs) for layer in layers)
     columns["outputs"] = _texts(_shapes(layer.outputs) for layer in layers)
-    columns["shapes"] = _texts(", ".join(f"{p.name} {_shape(p.shape)}" for p in own) or None for own in tensors)
-    columns["dtype"] = _texts(", ".join(dict.fromkeys(p.dtype for p in own)) or None for own in tensors)
-    columns["tied"] = _texts(", ".join(f"{p.name} = {p.tied_to}" for p in own if p.tied_to) or None for own in tensors)
+    columns["shapes"] = _texts(", ".join(f"{p.name} {_shape(p.shape)}" for p in layer) or None for layer in tensors)
+    columns["dtype"] = _texts(", ".join(dict.fromkeys(p.dtype for p in layer)) or None for layer in tensors)
+    ties = ([f"{p.name} = {p.tied_to}" for p in layer if p.tied_to] for layer in tensors)
+    columns["tied"] = _texts(", ".join(texts) or None for texts in ties)
     return pd.DataFrame(columns)
 
 
@@ -88,8 +88,8 @@ def _texts(values: Iterable[str | None]) -> pd.Series:
     return pd.Series(list(values), dtype=object)
 
 
-def _share(values: pd.Series[int], whole: int) -> pd.Series[float]:
-    return values.astype("Float64") / whole if whole else values.astype("Float64") * 0
+def _share(values: pd.Series[int], total: int) -> pd.Series[float]:
+    return values.astype("Float64") / total if total else values.astype("Float64") * 0
 
 
 def _shapes(tensors: tuple[TensorSpec, ...]) -> str | None:
@@ -102,19 +102,19 @@ def _shape(shape: tuple[int, ...] | None) -> str:
 
 def report(model: Architecture) -> Report:
     layers = table(model)
-    # Columns with one value are facts of the model; what the other columns imply is left out.
+    # A column with a single value is shown as a fact instead. Redundant and empty columns are left out.
     dropped = ["module", *(name for name in ("device", "dtype") if layers[name].nunique() == 1)]
     dropped += [str(name) for name in layers.columns if layers[name].isna().all()]
     if (layers["trainable_parameters"] == layers["parameters"]).all():
         dropped.append("trainable_parameters")
-    notes = [say("Each row with all layers below it; self: without them.")]
+    notes = [say("The numbers of a layer include the layers below it, except in the columns titled Self.")]
     tied = sum(p.tied_to is not None for layer in model.layers for p in layer.parameters)
     if tied == 1:
-        notes.append(say("1 tied tensor is counted once, where it comes first."))
+        notes.append(say("1 tied tensor is counted once, in the first layer that has it."))
     elif tied:
-        notes.append(say("{count} tied tensors are counted once, where they come first.", count=tied))
+        notes.append(say("{count} tied tensors are counted once each, in the first layer that has them.", count=tied))
     if any(layer.calls for layer in model.layers):
-        notes.append(say("FLOPs cover matrix products and convolutions for which a formula or counter is known."))
+        notes.append(say("FLOPs only include matrix products and convolutions with a known formula or counter."))
     section = Section(
         "architecture", say("Architecture"), layers.drop(columns=dict.fromkeys(dropped)), note=" ".join(notes),
         empty=say("the model has no layers"), columns=COLUMNS,
@@ -129,7 +129,7 @@ def report(model: Architecture) -> Report:
 
 
 class PrintedArchitecture(Architecture):
-    """The architecture that ``describe`` returns: ``str()`` prints it."""
+    """The result of ``describe``: an architecture that ``print`` shows as a table."""
 
     __slots__ = ()
 
@@ -139,5 +139,5 @@ class PrintedArchitecture(Architecture):
         return render(report(self))
 
     def to_pandas(self) -> pd.DataFrame:
-        """Return a DataFrame with one row per layer, see :func:`table`."""
+        """Return the table of :func:`table`, with one row per layer."""
         return table(self)

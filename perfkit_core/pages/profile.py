@@ -1,4 +1,4 @@
-"""The page of one profile: the most important facts, then every view."""
+"""The page of a profile: a summary at the top, then a section for every view."""
 
 from __future__ import annotations
 
@@ -16,20 +16,19 @@ from perfkit_core.report import display, headline, pictures, summary
 from perfkit_core.report.model import Chart, Report, Section
 
 FIRST: Final = 3
-"""Number of advice rows at the top; the combined saving is one more row."""
+"""Number of advice rows at the top of the page. The combined saving has an additional row."""
 ORDER: Final = (
     "steps", "partition", "ranks", "stragglers", "step_trace", "input_pipeline", "overview", "model", "distributed",
     "modules", "operators", "families", "operator_kinds", "operator_tree", "kernels", "memcpy", "memory_manipulation",
     "memory_places", "memory", "memory_peak", "memory_steps", "memory_leaks", "annotations", "device",
 )  # fmt: skip
-"""Reading order of views; others follow in the order of registration."""
+"""Order of the views on the page. Other views follow in the order in which they were registered."""
 REQUEST: Final = ViewRequest(by=("families.operator",))
-"""The request of a page: families open into their operators."""
 LONGEST: Final = 5000
 """Maximum number of rows of a table on a page."""
 _OF_STEPS: Final = (key("rank_and_step", "Rank and step"), duration("other_ns", "Other"))
 _OF_RANKS: Final = ("ranks", "stragglers")
-"""Views that come last if a single rank was recorded."""
+"""Views that are moved to the end of the page if they are empty."""
 _PHASES: Final = ("dataloader_ns", "forward_ns", "backward_ns", "optimizer_ns")
 _TOTALS: Final = ("total_cpu_ns", "total_device_ns")
 _CHARTS: Final = {
@@ -44,14 +43,14 @@ _CHARTS: Final = {
 
 
 def page_views() -> list[View]:
-    """Return the views that belong on a page, in reading order."""
+    """Return the views of the page in their order on it."""
     views = {name: view for name, view in get_plugins().views().items() if view.page and view.group is None}
     names = [name for name in ORDER if name in views]
     return [views[name] for name in (*names, *(name for name in views if name not in names))]
 
 
 def run_report(profile: Profile | Trace) -> Report:
-    """Return the report of a page: facts, headline, and a section for every view of the page."""
+    """Return the report of the page: facts, headline, and a section for every view."""
     from perfkit_core.advice import reports
 
     views = page_views()
@@ -69,12 +68,12 @@ def run_report(profile: Profile | Trace) -> Report:
             section = replace(section, chart=_CHARTS.get(section.name))
         sections.append(section)
     sections.sort(key=lambda section: section.name in _OF_RANKS and section.table.empty)
-    # Many ranks are never in memory together: they have neither advice nor a timeline.
+    # Advice and timeline need the whole trace, but the traces of many ranks are never in memory at the same time.
     trace = profile.trace if isinstance(profile, Whole) else profile
     if isinstance(trace, Trace):
         sections[1:1] = (*reports.of_page(trace), pictures.timeline_section(trace))
         names = [section.name for section in sections]
-        if "memory_places" in names:  # the curve, with what was allocated at the peak, before the tables on memory
+        if "memory_places" in names:  # The memory curve precedes the tables on memory.
             lines = tuple(headline.alive_at_peak(tables["memory_peak"]))
             sections.insert(names.index("memory_places"), replace(pictures.memory_section(trace), lines=lines))
     else:
@@ -89,8 +88,8 @@ def run_report(profile: Profile | Trace) -> Report:
 
 
 def glance(sections: Sequence[Section]) -> Iterator[Section]:
-    """Yield the sections of the head, drawn without a table: the step partition, and the advice with the largest
-    savings with the row of the combined saving (no id)."""
+    """Yield the sections at the top of the page: the step partition, and the advice with the largest savings, followed
+    by the combined saving (a row without id). The page shows them without tables."""
     by_name = {section.name: section for section in sections}
     partition, advice = by_name.get("partition"), by_name.get("advice")
     if partition is not None and not partition.table.empty:
@@ -105,22 +104,22 @@ def glance(sections: Sequence[Section]) -> Iterator[Section]:
 
 
 def _shortened(section: Section, view: View) -> Section:
-    """Return the largest rows of a long table, or the first ones if it has no order. A tree stays a tree, as parents
-    are at least as large as their children."""
+    """Return a long table with only its largest rows, or its first rows if the view has no order. A tree remains
+    connected, because parents are at least as large as their children."""
     if len(section.table) <= LONGEST:
         return section
-    text = mark("The {shown} first of {count} rows; all: perfkit summary --view {view}.")
+    text = mark("The table has the first {shown} of {count} rows. To see all: perfkit summary --view {view}.")
     kept = section.table.index[:LONGEST]
     if view.order is not None:
-        text = mark("The {shown} largest of {count} rows; all: perfkit summary --view {view}.")
+        text = mark("The table has the {shown} largest of {count} rows. To see all: perfkit summary --view {view}.")
         kept = section.table.nlargest(LONGEST, view.order, keep="first").index.sort_values()
     note = f"{section.note} {say(text, shown=LONGEST, count=len(section.table), view=view.name)}"
     return replace(section, table=section.table.loc[kept].reset_index(drop=True), note=note)
 
 
 def _step_time(section: Section) -> Section:
-    """Return the steps with a chart of their phases and the remaining time, or of whole steps if phases are unknown or
-    overlap."""
+    """Return the section steps with a chart. It shows the phases and the remaining time of each step, or only the
+    duration of the steps if the phases are unknown or overlap."""
     if section.table.empty:
         return replace(section, title=say("Step time"))
     table, x = section.table.copy(), "step"

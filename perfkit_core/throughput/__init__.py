@@ -1,6 +1,5 @@
-"""A benchmark of a training loop without a profiler: step times, rates, and waits for input. ``Throughput`` times each
-step and each wait for a batch, ``ThroughputSummary`` is the result. Adapters add their framework's devices and loaders.
-"""
+"""A benchmark of a training loop without a profiler: step times, rates, and waits for input. ``Throughput`` times the
+steps and the waits, and returns a ``ThroughputSummary``. Adapters add the devices and data loaders of a framework."""
 
 from __future__ import annotations
 

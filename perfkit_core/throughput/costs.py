@@ -1,10 +1,12 @@
-"""The result of a throughput benchmark: costs, rates, and the share of waiting for input. Averages are total time by
-number of steps, and samples by total time. Percentiles are nearest rank: the smallest measured value that at least that
-share of the steps does not exceed."""
+"""The result of a throughput benchmark: costs, rates, and the share of time spent waiting for input.
+
+The average cost is the total time divided by the number of steps. The average rate is the number of samples divided by
+the total time. Percentiles are measured values (the nearest-rank method).
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
@@ -19,37 +21,16 @@ if TYPE_CHECKING:
 
 
 def info_line(steps: Steps, unit: str) -> str:
-    """Return ``reader_cost: 0.00012 s batch_cost: 0.01234 s ips: 2593.193 images/s``: averages over the steps."""
+    """Return averages over the steps: ``reader_cost: 0.00012 s batch_cost: 0.01234 s ips: 2593.193 images/s``."""
     if not len(steps):
         return "no step has finished since the last call"
-    total = int(steps.batch_ns.sum())
-    parts = [] if steps.reader_ns is None else [f"reader_cost: {_average(int(steps.reader_ns.sum()), len(steps))} s"]
-    parts.append(f"batch_cost: {_average(total, len(steps))} s")
+    named = {"reader_cost": steps.reader_ns, "batch_cost": steps.batch_ns}
+    parts = [f"{name}: {int(ns.sum()) / len(ns) / 1e9:.5f} s" for name, ns in named.items() if ns is not None]
     items, times_ns = steps.rate_steps
     if times_ns.any():
         counted = unit if (steps.samples != UNKNOWN).any() else "steps"
         parts.append(f"ips: {int(items.sum()) * 1e9 / int(times_ns.sum()):.3f} {counted}/s")
     return " ".join(parts)
-
-
-def _average(total_ns: int, count: int) -> str:
-    return f"{total_ns / count / 1e9:.5f}"
-
-
-def _headline(summary: ThroughputSummary) -> Iterator[str]:
-    samples = "" if summary.samples is None else f", {summary.samples} {summary.unit}"
-    yield f"{_steps(summary.steps)} measured{samples}; {_steps(summary.warmup_steps)} of warm-up left out"
-    yield f"timed by the {summary.timed_by}"
-    if summary.unfinished_steps:
-        yield f"{_steps(summary.unfinished_steps)} not yet finished on the device, left out"
-    if summary.samples is not None and summary.steps_without_samples:
-        yield f"number of samples unknown in {_steps(summary.steps_without_samples)}, left out of the rate"
-    if summary.reader_ratio is not None:
-        yield f"waiting for input: {format_ratio(summary.reader_ratio)} of the batch cost"
-
-
-def _steps(count: int) -> str:
-    return f"{count} step" if count == 1 else f"{count} steps"
 
 
 Number = TypeVar("Number", int, float)
@@ -60,7 +41,7 @@ HOST: Final = "host clock"
 
 @dataclass(frozen=True, slots=True)
 class Costs:
-    """Times of the steps in ns; the average is rounded."""
+    """Total and statistics of the durations of the steps, in ns. The average is rounded."""
 
     total_ns: int
     avg_ns: int
@@ -73,7 +54,8 @@ class Costs:
 
 @dataclass(frozen=True, slots=True)
 class Rates:
-    """Items per second. ``avg_per_s`` is all items by all time; the others are over single steps."""
+    """Statistics of samples (or steps) per second. ``avg_per_s`` is the total number divided by the total time; the
+    other numbers are statistics of single steps."""
 
     avg_per_s: float
     min_per_s: float
@@ -85,11 +67,17 @@ class Rates:
 
 @dataclass(frozen=True, slots=True)
 class ThroughputSummary:
-    """The measured steps. Without any, costs, rates and ratio are None; ``print`` shows the table. ``warmup_steps``
-    were run and left out; ``unfinished_steps`` had not finished on the device. ``samples`` is None if no step gave any;
-    ``steps_without_samples`` are left out of ``ips``, unless all are: then ``ips`` counts steps. ``reader_cost`` is
-    None if no batch was read through a timed reader; ``reader_ratio`` is its share of the batch cost (1 is all).
-    ``unit`` is what ``ips`` counts, ``timed_by`` the clock of the batch cost."""
+    """The result of a benchmark. ``print`` shows it as a table. If no steps were measured, costs and rates are None.
+
+    - ``steps``: number of measured steps. The ``warmup_steps``, and the ``unfinished_steps`` that are still running on
+      the device, are not measured.
+    - ``samples``: number of samples; None if ``step`` was never called with a number.
+    - ``steps_without_samples``: steps whose number of samples is unknown. ``ips`` leaves them out, unless all steps are
+      of this kind; then ``ips`` counts steps.
+    - ``timed_by``: the clock of the batch cost; ``unit``: what ``ips`` counts.
+    - ``reader_cost``: waits for input; None if no batch was read through a timed reader. ``reader_ratio`` is the
+      reader cost divided by the batch cost.
+    """
 
     steps: int
     warmup_steps: int
@@ -107,22 +95,35 @@ class ThroughputSummary:
         from perfkit_core.renderers.text import render
         from perfkit_core.report.model import Report, Section
 
+        def steps(count: int) -> str:
+            return f"{count} step" if count == 1 else f"{count} steps"
+
+        samples = "" if self.samples is None else f", {self.samples} {self.unit}"
+        headline = [f"{steps(self.steps)} measured{samples}; {steps(self.warmup_steps)} of warm-up left out"]
+        headline.append(f"timed by the {self.timed_by}")
+        if self.unfinished_steps:
+            headline.append(f"{steps(self.unfinished_steps)} left out, because the device has not finished yet")
+        if self.samples is not None and self.steps_without_samples:
+            without = steps(self.steps_without_samples)
+            headline.append(f"{without} left out of the rate, because the number of samples is unknown")
+        if self.reader_ratio is not None:
+            headline.append(f"waiting for input: {format_ratio(self.reader_ratio)} of the batch cost")
         table = self.to_pandas().rename(columns={"samples_per_s": f"{self.unit}_per_s"}).reset_index()
         if not self.steps:
             table = table.head(0)
         empty = "no step was measured"
         if self.warmup_steps:
-            empty += f": {_steps(self.warmup_steps)} finished, all of warm-up"
-        section = Section("throughput", "Cost of a step, and rate", table, empty=empty)
-        return render(Report("Throughput", (), (section,), headline=tuple(_headline(self)))).rstrip("\n")
+            empty += f", because only {steps(self.warmup_steps)} of warm-up finished"
+        section = Section("throughput", "Step cost and rate", table, empty=empty)
+        return render(Report("Throughput", (), (section,), headline=tuple(headline))).rstrip("\n")
 
     def to_dict(self) -> dict[str, Any]:
-        """Return all fields, nested, for JSON."""
+        """Return all fields as plain data."""
         return asdict(self)
 
     def to_pandas(self) -> pd.DataFrame:
-        """Return a row for each statistic (avg, min, max, p50, p90, p99); columns reader_cost_ns, batch_cost_ns
-        (Int64), and samples_per_s or steps_per_s (Float64). Missing is NA."""
+        """Return a DataFrame with one row per statistic (avg, min, max, p50, p90, p99) and the columns reader_cost_ns,
+        batch_cost_ns (Int64), and samples_per_s or steps_per_s (Float64)."""
         import pandas as pd
 
         columns = {
@@ -142,15 +143,15 @@ def _column(numbers: Costs | Rates | None, suffix: str) -> list[Any]:
 def summarize_steps(steps: Steps, warmup: int, unfinished: int, timed_by: str, unit: str) -> ThroughputSummary:
     batch = costs(steps.batch_ns)
     reader = None if steps.reader_ns is None else costs(steps.reader_ns)
-    told = steps.samples >= 0
+    with_samples = steps.samples != UNKNOWN
     return ThroughputSummary(
         steps=len(steps),
         warmup_steps=warmup,
         unfinished_steps=unfinished,
-        samples=int(steps.samples[told].sum()) if told.any() else None,
-        steps_without_samples=int((~told).sum()),
+        samples=int(steps.samples[with_samples].sum()) if with_samples.any() else None,
+        steps_without_samples=int((~with_samples).sum()),
         timed_by=timed_by,
-        unit=unit if told.any() else "steps",
+        unit=unit if with_samples.any() else "steps",
         reader_cost=reader,
         batch_cost=batch,
         ips=rates(*steps.rate_steps),
@@ -166,7 +167,7 @@ def costs(times_ns: IntArray) -> Costs | None:
 
 
 def rates(items: IntArray, times_ns: IntArray) -> Rates | None:
-    """Return rates, None if the clock was too coarse to measure any step."""
+    """Return the rates of steps with ``items`` each, or None if the clock measured 0 ns for every step."""
     timed = times_ns > 0
     if not timed.any():
         return None

@@ -1,4 +1,4 @@
-"""The benchmark that a training loop calls: start, step, stop, and the timing of its reader and device."""
+"""The benchmark that a training loop calls: its methods start, step and stop, and the timing of reader and device."""
 
 from __future__ import annotations
 
@@ -20,9 +20,11 @@ if TYPE_CHECKING:
 
 
 class Timing:
-    """Guard between the loop and its device: if timing fails, it is logged and the host times all steps. ``find``
-    returns the clock of the device in use, or None. It is called at the start and again after the first step, because
-    many loops first use the device there. ``active`` says whether ``step`` must be called."""
+    """The timing of the steps on the device. If it fails, the error is logged, and all steps are timed by the host.
+
+    ``find`` returns the clock of the device in use, or None. It is called at the start, and again after the first step,
+    because many loops use the device for the first time in a step. ``step`` need not be called unless ``active``.
+    """
 
     def __init__(self, log: step_log.StepLog, find: Callable[[], DeviceClock | None]) -> None:
         self.active = True
@@ -34,14 +36,13 @@ class Timing:
         self._guarded(self._begin)
 
     def step(self) -> None:
-        """End a step, which is in the log."""
         self._guarded(self._step)
 
     def end(self, wait: bool) -> None:
         self._guarded(self._device.drain if self._device and wait else self._collect)
 
     def times(self) -> tuple[array[int], str]:
-        """Return the durations of the steps known so far, from the first, and the name of their clock."""
+        """Return the durations of all finished steps in ns, and the name of their clock."""
         self._guarded(self._collect)
         if self._device is None:
             return self._log.batch_ns, costs.HOST
@@ -68,18 +69,20 @@ class Timing:
     def _guarded(self, act: Callable[[], None]) -> None:
         try:
             act()
-        except Exception as error:  # a device's clock must not break the training
+        except Exception as error:  # an error of the device clock must not break the training
             self._device, self.active = None, False
-            self._log.complain(f"the device cannot be timed ({error}); steps are timed by the host's clock")
+            self._log.complain(f"the device cannot be timed ({error}); steps are timed by the host clock")
 
 
 Item = TypeVar("Item")
 
 
 class TimedReader(Generic[Item]):
-    """A loader with timed waits; can be iterated as often as the loader, and forwards all other attributes. Waits count
-    while the benchmark runs, on the thread that started it: prefetching on another thread is no wait of the loop. A
-    reader inside another one leaves the timing to the outer."""
+    """A data loader whose waits are timed. It can be iterated as often as the loader, and has its attributes.
+
+    Waits count while the benchmark runs, and only on the thread that started it, because the loop does not wait for
+    prefetching on another thread. If readers are nested, only the outermost one is timed.
+    """
 
     def __init__(self, log: step_log.StepLog, loader: Iterable[Item]) -> None:
         self._log = log
@@ -101,11 +104,17 @@ class TimedReader(Generic[Item]):
     def _timed(self) -> Iterator[Item]:
         log = self._log
         if self._log.thread not in (None, threading.get_ident()):
-            log.complain("the reader is iterated in another thread than the loop: its waits are not the loop's")
+            log.complain("the reader is iterated on another thread than the loop, so its waits are not counted")
             yield from self._loader
             return
         clock, read = log.clock, log.read_ns.append
-        iterator = self._opened()
+        start = clock()
+        log.reading = True
+        try:  # Creating the iterator starts the worker processes, for which the loop waits.
+            iterator = iter(self._loader)
+        finally:
+            log.reading = False
+            log.wait_without_batch(clock() - start)
         while True:
             log.reading = True
             start = clock()
@@ -120,29 +129,20 @@ class TimedReader(Generic[Item]):
                 read(clock() - start)
             yield batch
 
-    def _opened(self) -> Iterator[Item]:
-        """Return the loader's iterator. Creating it starts the workers, for which the loop waits."""
-        log = self._log
-        start = log.clock()
-        log.reading = True
-        try:
-            return iter(self._loader)
-        finally:
-            log.reading = False
-            log.wait_without_batch(log.clock() - start)
-
 
 _MOST: Final = 2**63 - 1
 
 
 class Throughput:
-    """Timer of the steps of a loop and its waits for input, for one loop on one thread. ``warmup`` steps are left out
-    of the summary. ``clock`` returns nanoseconds. Raises UsageError for a ``warmup`` that is no number of steps; later
-    errors are logged once under ``perfkit``, and the loop continues."""
+    """A timer of the steps of one loop on one thread, and of its waits for input.
+
+    The summary leaves out the first ``warmup`` steps. ``clock`` returns the time in ns. Raises UsageError if ``warmup``
+    is not a number of steps. Later errors do not stop the loop; each is logged once under the name ``perfkit``.
+    """
 
     def __init__(self, warmup: int = 10, *, clock: Callable[[], int] = time.perf_counter_ns) -> None:
         if not isinstance(warmup, int) or warmup < 0:
-            raise UsageError(f"warmup is {warmup!r}", "it is the number of steps to leave out, 0 or more")
+            raise UsageError(f"warmup is {warmup!r}", "give the number of steps to leave out, 0 or more")
         self.warmup = warmup
         self._log = step_log.StepLog(clock)
         self._timing = Timing(self._log, self._device_clock)
@@ -150,10 +150,10 @@ class Throughput:
         self._unit = "samples"
 
     def start(self) -> None:
-        """Start measuring, or resume after ``stop()``; the time in between does not count."""
+        """Start measuring, or resume after ``stop()``. The time between ``stop()`` and ``start()`` does not count."""
         log = self._log
         if log.running:
-            log.complain("start() while it runs; ignored")
+            log.complain("start() is ignored, because the benchmark already runs")
             return
         log.thread = threading.get_ident()
         self._guarded(self._watch)
@@ -162,12 +162,12 @@ class Throughput:
         log.last_ns = log.clock()
 
     def stop(self) -> None:
-        """Stop measuring, after the last step has finished on a timed device."""
+        """Stop measuring. If the device is timed, wait until it has finished the last step."""
         self._stop(wait=True)
 
     def _stop(self, wait: bool) -> None:
         if not self._log.running:
-            self._log.complain("stop() without start(); ignored")
+            self._log.complain("stop() is ignored, because the benchmark does not run")
             return
         self._log.running = False
         self._guarded(self._unwatch)
@@ -179,15 +179,15 @@ class Throughput:
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
         if self._log.running:
-            self._stop(wait=kind is None)  # an interrupt of a hanging device must not wait for it
+            self._stop(wait=kind is None)  # after an exception, the device may hang
 
     def step(self, num_samples: int | None = None) -> None:
-        """End a step of ``num_samples`` (None: unknown). Never waits for a device and never raises. A batch ``(x, y)``
-        has ``len(x)`` samples; the length of the pair is 2."""
+        """End a step. ``num_samples`` is the number of samples in its batch, such as ``len(x)`` for a batch ``(x, y)``.
+        This method never waits for a device, and never raises."""
         log = self._log
         now = log.clock()
         if not log.running:
-            log.complain("step() outside of start() and stop(); ignored")
+            log.complain("step() is ignored, because the benchmark does not run")
             return
         if type(num_samples) is not int or not 0 <= num_samples <= _MOST:
             num_samples = self._counted(num_samples)
@@ -199,12 +199,12 @@ class Throughput:
             self._timing.step()
 
     def reader(self, loader: Iterable[Item]) -> TimedReader[Item]:
-        """Return the loader with its waits timed. It can be iterated as often as the loader itself."""
+        """Return the data loader with timed waits. It can be iterated as often as the loader."""
         return TimedReader(self._log, loader)
 
     def step_info(self, unit: str | None = None) -> str:
-        """Return averages over the steps since the last call, warm-up included, as text; ``unit`` is that of
-        samples."""
+        """Return a line of text with averages over the steps since the last call, warm-up steps included. ``unit`` is
+        the name of the samples, such as "images"."""
         self._unit = unit or self._unit
         times_ns, _ = self._timing.times()
         first, self._informed = self._informed, len(times_ns)
@@ -217,8 +217,8 @@ class Throughput:
     def summary(self, native: Literal[True]) -> NativeSummary: ...
 
     def summary(self, native: bool = False) -> costs.ThroughputSummary | NativeSummary:
-        """Return the summary of all steps after the warm-up. ``native``: what Paddle's own timer prints, errors
-        included."""
+        """Return the summary of all steps after the warm-up. ``native``: return what Paddle's own timer computes
+        instead, including its errors."""
         if native:
             return native_summary(self._log, self._unit)
         times_ns, timed_by = self._timing.times()
@@ -227,33 +227,33 @@ class Throughput:
         return costs.summarize_steps(steps, len(times_ns) - len(steps), unfinished, timed_by, self._unit)
 
     def step_times(self) -> tuple[Sequence[int], str]:
-        """Return the durations in ns of all finished steps, warm-up included, and the clock that timed them."""
+        """Return the durations of all finished steps in ns, warm-up steps included, and the name of their clock."""
         return self._timing.times()
 
     def _counted(self, num_samples: Any) -> int:
-        """Return the count as a Python integer. Tensors are rejected: reading one would wait for its device."""
+        """Return the number as a Python integer. A tensor is rejected, because reading it would wait for its device."""
         if num_samples is None:
             return step_log.UNKNOWN
         if not isinstance(num_samples, Integral):
-            self._log.complain(f"num_samples is not an integer but {type(num_samples).__name__}: taken as unknown")
+            self._log.complain(f"num_samples is ignored, because it is a {type(num_samples).__name__}, not an integer")
         elif 0 <= int(num_samples) <= _MOST:
             return int(num_samples)
         else:
-            self._log.complain("num_samples is below 0 or above 2⁶³ - 1: taken as unknown")
+            self._log.complain("num_samples is ignored, because it is below 0 or above 2⁶³ - 1")
         return step_log.UNKNOWN
 
     def _guarded(self, act: Callable[[], None]) -> None:
         try:
             act()
-        except Exception as error:  # the benchmark must not break the training
-            self._log.complain(f"the framework's own loader is not timed ({error})")
+        except Exception as error:  # an error of the benchmark must not break the training
+            self._log.complain(f"the data loader of the framework is not timed ({error})")
 
     def _device_clock(self) -> DeviceClock | None:
-        """Return the clock of the loop's device, None for the host. Adapters override it."""
+        """Return the clock of the device in use, or None for the host clock. Adapters override this method."""
         return None
 
     def _watch(self) -> None:
-        """Subscribe to the framework's own loader, if possible. Adapters override it."""
+        """Subscribe to the data loader of the framework. Adapters override this method."""
 
     def _unwatch(self) -> None:
-        """Undo ``_watch``."""
+        """Undo ``_watch``. Adapters override this method."""

@@ -1,7 +1,9 @@
-"""The numbers that Paddle's ``Profiler(timer_only=True)`` prints for the same times, errors included. The first 10
-steps are left out, but records of batches and rates begin with the tenth, so N - 9 batches are divided by N - 10; a
-value that is a new maximum is never taken as minimum, so the minimum can stay infinite; reads without duration are
-dropped. Up to 10 steps there is no summary."""
+"""The summary that Paddle's ``Profiler(timer_only=True)`` computes from the same times, including its errors.
+
+Paddle leaves out 10 steps, but its records begin with the tenth step. So of N steps, it divides the sum of N - 9
+batches by N - 10. A value that is a new maximum is never used as the minimum, so the minimum can remain infinite. Reads
+with a duration of 0 are ignored. Up to 10 steps, there is no summary.
+"""
 
 from __future__ import annotations
 
@@ -14,15 +16,13 @@ import numpy.typing as npt
 from perfkit_core.throughput.step_log import UNKNOWN, StepLog
 
 SKIPPED: Final = 10
-"""Steps that the native timer leaves out, whatever ``warmup`` is."""
+"""Number of steps that Paddle's timer leaves out. It does not depend on ``warmup``."""
 
 FloatArray = npt.NDArray[np.float64]
 
 
 @dataclass(frozen=True, slots=True)
 class NativeRow:
-    """Values in seconds, or in items per second."""
-
     avg: float
     max: float
     min: float
@@ -30,7 +30,7 @@ class NativeRow:
 
 @dataclass(frozen=True, slots=True)
 class NativeSummary:
-    """Costs in seconds as floats, ``reader_ratio`` in percent; all None up to 10 steps, as natively."""
+    """Paddle's summary. Costs are in seconds, and ``reader_ratio`` is in per cent; all are None up to 10 steps."""
 
     steps: int
     unit: str
@@ -41,12 +41,12 @@ class NativeSummary:
 
     def __str__(self) -> str:
         if self.batch is None:
-            return f"Native throughput: no summary: {self.steps} steps, more than {SKIPPED} are needed"
+            return f"Native throughput: no summary, because {self.steps} steps are too few (at least {SKIPPED + 1})"
         ratio = f", reader ratio {self.reader_ratio:.3f} %" if self.reader_ratio else ""
         lines = [
-            f"Native throughput (including its errors) of {self.steps} steps; costs in s, ips in {self.unit}{ratio}"
+            f"Native throughput (including its errors) of {self.steps} steps; costs in s, ips in {self.unit}{ratio}",
+            f"{'':<12}{'avg':>15}{'max':>15}{'min':>15}",
         ]
-        lines.append(f"{'':<12}{'avg':>15}{'max':>15}{'min':>15}")
         named = (("reader_cost", self.reader), ("batch_cost", self.batch), ("ips", self.ips))
         lines += [
             f"{name:<12}{row.avg:>15.5f}{row.max:>15.5f}{row.min:>15.5f}" for name, row in named if row and row.avg
@@ -54,7 +54,7 @@ class NativeSummary:
         return "\n".join(lines)
 
     def to_dict(self) -> dict[str, Any]:
-        """Return the dictionary of Paddle's ``get_summary()``; empty up to 10 steps."""
+        """Return the dictionary that Paddle's ``get_summary()`` returns; empty up to 10 steps."""
         if self.reader is None or self.batch is None or self.ips is None:
             return {}
         rows = {"reader_summary": self.reader, "batch_summary": self.batch, "ips_summary": self.ips}
@@ -65,7 +65,7 @@ class NativeSummary:
 def native_summary(log: StepLog, unit: str) -> NativeSummary:
     steps = len(log.samples)
     samples = np.array(log.samples, dtype=np.int64)
-    per_sample = np.logical_and.accumulate(samples != UNKNOWN)  # one step without samples switches to steps for good
+    per_sample = np.logical_and.accumulate(samples != UNKNOWN)  # steps count from the first one without samples on
     unit = f"{unit}/s" if steps and per_sample[-1] else "steps/s"
     if steps <= SKIPPED:
         return NativeSummary(steps, unit)
@@ -84,7 +84,7 @@ def native_summary(log: StepLog, unit: str) -> NativeSummary:
 
 
 def _row(values: FloatArray, divisor: float) -> NativeRow:
-    """Return the row, with values in order: only one that does not exceed the maximum so far can become the minimum."""
+    """Return the statistics of values in order of time. Only values up to the previous maximum can be the minimum."""
     highest = np.maximum.accumulate(np.append(0.0, values))
     low = values[values <= highest[:-1]]
     average = _total(values) / divisor if divisor else 0.0
@@ -92,5 +92,5 @@ def _row(values: FloatArray, divisor: float) -> NativeRow:
 
 
 def _total(values: FloatArray) -> float:
-    """Return the sequential sum: numpy adds in pairs, which rounds differently."""
+    """Return the sum with the rounding of a sequential addition, as in Paddle; ``numpy.sum`` adds in pairs."""
     return float(np.cumsum(values)[-1]) if len(values) else 0.0

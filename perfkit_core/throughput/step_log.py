@@ -1,5 +1,5 @@
-"""The times that a throughput benchmark records in the loop, in ns, and its steps as numpy arrays. 24 bytes per step
-and 8 per batch read, so a million steps take 32 MB; 8 bytes more per step with a timed device."""
+"""The times that a throughput benchmark records in the loop, in ns, and the steps as numpy arrays. They take 24 bytes
+per step and 8 bytes per batch, and 8 more bytes per step if a device is timed."""
 
 from __future__ import annotations
 
@@ -15,15 +15,19 @@ import numpy.typing as npt
 logger = logging.getLogger("perfkit")
 
 UNKNOWN: Final = -1
-"""In ``StepLog.samples``: the number of samples was not given."""
+"""Value of ``StepLog.samples`` if the number of samples is unknown."""
 
 
 class StepLog:
-    """Times of one loop on the host's clock. Mutable, written from one thread. ``batch_ns[i]`` is step i, from the end
-    of the previous step (or the start) to its own end; ``samples[i]`` its samples; ``reads[i]`` the number of batches
-    read by its end. ``read_ns[j]`` is the wait for batch j. ``other_wait_ns`` are waits without a batch (a loader that
-    starts its workers or reaches its end), with their step. ``reading`` is set while a reader waits, so that no wait
-    counts twice."""
+    """The times of one loop on the host clock. The log is mutable, and is written by one thread.
+
+    - ``batch_ns``: for each step, the time from the end of the previous step (or the start) to its end.
+    - ``samples``: for each step, its number of samples; ``reads``: for each step, the number of batches read so far.
+    - ``read_ns``: for each batch, the wait for it.
+    - ``other_wait_ns``, ``other_wait_step``: waits that return no batch (for workers that start, or for the end of the
+      loader), and the steps in which they occur.
+    - ``reading``: True while a reader waits, so that nested readers do not count a wait twice.
+    """
 
     def __init__(self, clock: Callable[[], int]) -> None:
         self.clock = clock
@@ -40,13 +44,13 @@ class StepLog:
         self.said: set[str] = set()
 
     def wait_without_batch(self, dur_ns: int) -> None:
-        """Record a wait for input without a batch, in the current step."""
+        """Record a wait that returns no batch, in the current step."""
         if self.running:
             self.other_wait_ns.append(dur_ns)
             self.other_wait_step.append(len(self.batch_ns))
 
     def complain(self, message: str) -> None:
-        """Log each message once: a loop repeats the same error a million times."""
+        """Log a message, but only once, because a loop repeats the same error in every step."""
         if message not in self.said:
             self.said.add(message)
             logger.warning("perfkit: throughput: %s", message)
@@ -57,8 +61,8 @@ IntArray = npt.NDArray[np.int64]
 
 @dataclass(frozen=True, slots=True)
 class Steps:
-    """One value per step, shape (steps,). ``reader_ns`` is None if no batch was read through a timed reader;
-    ``samples`` is -1 if not given."""
+    """The steps of a loop, shape (steps,) each. ``reader_ns`` is None if no batch was read through a timed reader;
+    ``samples`` is -1 if unknown."""
 
     batch_ns: IntArray
     reader_ns: IntArray | None
@@ -69,20 +73,22 @@ class Steps:
 
     @property
     def rate_steps(self) -> tuple[IntArray, IntArray]:
-        """Return (items, ns) of the steps with known samples; if there are none, all steps with 1 item each."""
-        told = self.samples != UNKNOWN
-        if not told.any():
+        """The numbers of samples and the durations of the steps whose number of samples is known. If it is unknown for
+        all steps, all steps with the number 1."""
+        with_samples = self.samples != UNKNOWN
+        if not with_samples.any():
             return np.ones_like(self.batch_ns), self.batch_ns
-        return self.samples[told], self.batch_ns[told]
+        return self.samples[with_samples], self.batch_ns[with_samples]
 
 
 def steps_of(log: StepLog, times_ns: array[int], first: int, last: int) -> Steps:
-    """Return steps ``first`` to ``last`` (exclusive); ``times_ns`` are the durations of all steps on either clock."""
+    """Return the steps from ``first`` to ``last`` (exclusive). ``times_ns`` are the durations of all steps, on the host
+    clock or the device clock."""
     first = min(first, last)
     before = log.reads[first - 1] if first else 0
     reads = _copy(log.reads[first:last]) - before
     waited = None
-    if reads.any():  # the wait for input in each step, including waits without a batch
+    if reads.any():
         total = np.concatenate([[0], np.cumsum(_copy(log.read_ns[before : before + int(reads[-1])]))])
         waited = np.diff(total[reads], prepend=0)
         steps = _copy(log.other_wait_step) - first
@@ -92,5 +98,5 @@ def steps_of(log: StepLog, times_ns: array[int], first: int, last: int) -> Steps
 
 
 def _copy(values: array[int]) -> IntArray:
-    """Return a copy: an array whose memory numpy borrows cannot grow."""
+    """Copy the values, because an ``array`` cannot grow while numpy uses its memory."""
     return np.array(values, dtype=np.int64)

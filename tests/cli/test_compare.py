@@ -60,7 +60,7 @@ def test_single_captures_need_the_noise_of_the_machine(perfkit, runs: Path) -> N
     (verdict,) = [line for line in out.splitlines() if "the median step takes 22.0 ms instead of 20.0 ms" in line]
     assert verdict.startswith("Possibly slower (machine noise cannot be ruled out): ")
     assert verdict.endswith("; record three captures of each run.")
-    assert "Several captures of each side, or a known --noise" in out
+    assert "give several captures per side, or give the noise with --noise." in out
 
 
 def test_a_gate_with_too_few_steps_cannot_tell(perfkit, tmp_path: Path) -> None:
@@ -168,8 +168,8 @@ def test_the_same_work(perfkit, runs: Path) -> None:
     [
         (["--fail-on", "speed > 3%"], "'speed' is not a number"),
         (["--fail-on", "operators.speed > 3%"], "operators has no number 'speed'"),
-        (["--per", "token"], "the number of tokens per step is unknown; --tokens A,B"),
-        (["--per", "flop"], "the number of flops per step is unknown; record with_flops=True"),
+        (["--per", "token"], "the number of tokens per step is unknown; give the numbers with --tokens A,B"),
+        (["--per", "flop"], "the number of flops per step is unknown; record with with_flops=True"),
         (["--samples", "10,20,30"], "must be one positive whole number, or one per run (2 runs)"),
         (["--tokens", "10"], "--tokens requires --per token"),
         (["--noise", "2"], "is not a share; write a percentage"),

@@ -136,7 +136,7 @@ def test_steps_without_samples_are_left_out_of_the_rate() -> None:
     summary = throughput.summary()
     assert summary.ips
     assert (summary.samples, summary.steps_without_samples, summary.ips.avg_per_s) == (30, 1, 15)
-    assert "unknown in 1 step, left out of the rate" in str(summary)
+    assert "1 step left out of the rate, because the number of samples is unknown" in str(summary)
 
 
 def test_step_info_averages_since_the_last_call() -> None:
@@ -389,7 +389,7 @@ def test_steps_on_a_device_are_timed_by_what_has_finished() -> None:
     summary = throughput.summary()
     assert (summary.steps, summary.unfinished_steps, summary.samples) == (2, 1, 20)
     assert summary.batch_cost == Costs(300, 150, 100, 200, 100, 200, 200)
-    assert "1 step not yet finished on the device" in str(summary)
+    assert "1 step left out, because the device has not finished yet" in str(summary)
     throughput.step(10)
     device.on_wait = [1_600, 2_000]
     assert device.waited == []  # neither step() nor summary() waits
