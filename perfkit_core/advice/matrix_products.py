@@ -1,6 +1,8 @@
-"""Kernels that multiply matrices, what their names say, and whether the device has faster cores. Libraries put the
-instruction into the name: ``volta_sgemm_64x64_nt`` multiplies single precision on ordinary cores,
-``ampere_fp16_s16816gemm_…`` half precision on tensor cores, ``Cijk_…_MI16x16x1_…`` uses AMD's matrix instruction."""
+"""Kernels that multiply matrices: number format and hardware unit by the kernel names, and the tensor cores of devices.
+
+Libraries put the instruction into the name of a kernel. ``volta_sgemm_64x64_nt`` multiplies single precision on
+ordinary cores, ``ampere_fp16_s16816gemm_…`` multiplies half precision on tensor cores, and ``Cijk_…_MI16x16x1_…`` uses
+the matrix instruction of AMD."""
 
 from __future__ import annotations
 
@@ -22,9 +24,9 @@ from perfkit_core.views.devices.kernels import operator_rows
 
 UNKNOWN: Final = 0
 HALF, SINGLE, OTHER = 1, 2, 3
-"""Number formats: 16 bits, 32 bits, any other."""
+"""Number formats: 16 bits, 32 bits, and all other formats."""
 TENSOR, PLAIN = 1, 2
-"""Units that multiply: tensor cores (matrix cores), or ordinary ones."""
+"""Hardware units that multiply: tensor cores (AMD: matrix cores), and ordinary cores."""
 
 _MULTIPLIES: Final = re.compile(
     r"(?<!fb)gemm|cijk_|nvjet|cutlass(?!::(?:b?float|half)\w*_t)|xmma|convol|(?<![a-z])conv\d?d|[a-z]cudnn_|fprop|dgrad|wgrad|winograd|bwd_weight|bwd_data"
@@ -50,27 +52,29 @@ _HALF: Final = re.compile(
 _OTHER: Final = re.compile(r"double|f64|[^a-z][dcz]gemm|gcgemm|int8|i8816|e4m3|e5m2|fft")
 _SINGLE: Final = re.compile(r"sgemm|scudnn|<float|f32f32|ffma|tf32|cijk_[a-z]+_[a-z]+_s_?b|s1688")
 _TENSORS: Final = re.compile(r'"[a-z0-9_:.]*?(half|b?float\d*|double|complex\w*|u?int8|signed char|float8\w*)"')
-"""A recorded type of a tensor, in lower case."""
+"""The recorded type of a tensor, in lower case."""
 _NAMES: Final = 3
 _NAME_LENGTH: Final = 90
-"""Kernel names in the evidence, and their characters."""
+"""Number of kernel names in the evidence, and number of characters of a name."""
 _TENSOR_CORES_MAJOR, _TF32_MAJOR = 7, 8
-"""Major CUDA compute capabilities that introduced tensor cores, and those for TF32 and bfloat16 (CUDA C++ Programming
-Guide, table of features by compute capability)."""
+"""Major CUDA compute capabilities that introduced tensor cores, and TF32 with bfloat16 (CUDA C++ Programming Guide,
+table of features by compute capability)."""
 _WARP: Final = 32
-"""Threads of a warp on all CUDA devices; other makers use the same numbering of capabilities, with 64."""
-_WITHOUT: Final = re.compile(r"GTX 16")
+"""Number of threads in a warp of CUDA devices. Devices of other vendors report similar compute capabilities, but 64
+threads."""
+_NO_TENSOR_CORES: Final = re.compile(r"GTX 16")
 """Devices of compute capability 7.5 without tensor cores."""
 _MATRIX_CORES: Final = re.compile(r"Instinct MI([1-9]\d\d)")
-"""Matrix cores for half precision since MI100; since MI200 as fast for bfloat16 (AMD, ISA guides)."""
+"""AMD devices with matrix cores for half precision (since MI100) and equally fast bfloat16 (since MI200; AMD, ISA
+guides)."""
 _MI200: Final = 200
 
 
 @dataclass(frozen=True, slots=True)
 class MatrixKernels:
-    """Kernels that multiply matrices, arrays of shape (kernels,): ``row``, ``operator`` (row of the innermost operator
-    around the launch; -1: none), number ``type``, ``unit`` that multiplies, whether it ``convolves``, whether its name
-    mentions ``tf32``."""
+    """Kernels that multiply matrices, arrays of shape (kernels,): ``row`` of the kernel, ``operator``, the row of the
+    innermost operator around its launch (-1 if none), the number format ``type``, the ``unit`` that multiplies, whether
+    the kernel ``convolves``, and whether its name contains ``tf32``."""
 
     row: IntArray
     operator: IntArray
@@ -82,7 +86,8 @@ class MatrixKernels:
 
 @once
 def matrix_kernels(trace: Trace) -> MatrixKernels:
-    """Return the matrix kernels of a trace. Types recorded by the operator take precedence over the name."""
+    """Return the matrix kernels of a trace. The number format follows from the input types of the operator, if they
+    were recorded, else from the name of the kernel."""
     names, rows = trace.codes("name"), kernels(trace)
     texts = [name.lower() for name in names.values]
 
@@ -105,20 +110,20 @@ def matrix_kernels(trace: Trace) -> MatrixKernels:
 
 
 def multiplies(name: str) -> bool:
-    """Return whether a kernel of this name (lower case) multiplies matrices or convolves; not with a vector or per
-    channel, where tensor cores are useless."""
+    """Return whether a kernel with this lower-case name multiplies matrices or convolves. Products with a vector and
+    depthwise convolutions do not count, because tensor cores cannot speed them up."""
     return bool(_MULTIPLIES.search(name)) and not _NEVER.search(name)
 
 
 def unit(name: str) -> int:
-    """Return TENSOR, PLAIN or UNKNOWN for the lower-case name of a matrix kernel."""
+    """Return TENSOR, PLAIN or UNKNOWN for a matrix kernel with this lower-case name."""
     if _TENSOR.search(name):
         return TENSOR
     return PLAIN if _PLAIN.search(name) else UNKNOWN
 
 
 def number_type(name: str) -> int:
-    """Return HALF, SINGLE, OTHER or UNKNOWN for the lower-case name of a matrix kernel."""
+    """Return HALF, SINGLE, OTHER or UNKNOWN for a matrix kernel with this lower-case name."""
     for type_, words in ((HALF, _HALF), (OTHER, _OTHER), (SINGLE, _SINGLE)):
         if words.search(name):
             return type_
@@ -126,7 +131,7 @@ def number_type(name: str) -> int:
 
 
 def type_of_inputs(dtypes: str) -> int:
-    """Return HALF, SINGLE, OTHER or UNKNOWN for the first two tensors among recorded input types (JSON text)."""
+    """Return HALF, SINGLE, OTHER or UNKNOWN for the first two tensors in recorded input types (JSON text)."""
     first = _TENSORS.findall(dtypes.lower())[:2]
     if len(first) < 2:
         return UNKNOWN
@@ -137,7 +142,7 @@ def type_of_inputs(dtypes: str) -> int:
 
 @dataclass(frozen=True, slots=True)
 class TensorCores:
-    """Whether a device has tensor cores for half precision, for single precision rounded to TF32, and for bfloat16."""
+    """Whether a device has tensor cores for half precision, for TF32 (rounded single precision), and for bfloat16."""
 
     name: str
     half: bool
@@ -146,7 +151,8 @@ class TensorCores:
 
 
 def tensor_cores(devices: Sequence[Device]) -> TensorCores:
-    """Return what all of the devices have. Raises NotEvaluableError if their properties do not say."""
+    """Return the tensor cores that all of the devices have. Raises NotEvaluableError if a compute capability was not
+    recorded."""
     if not devices:
         raise NotEvaluableError(message("the compute capability of the device was not recorded"))
     each = [tensor_cores_of(device) for device in devices]
@@ -155,7 +161,7 @@ def tensor_cores(devices: Sequence[Device]) -> TensorCores:
 
 
 def tensor_cores_of(device: Device) -> TensorCores:
-    """Return what one device has. Raises NotEvaluableError if its properties do not say."""
+    """Return the tensor cores of a device. Raises NotEvaluableError if its compute capability was not recorded."""
     name = device.name or device.id
     instinct = _MATRIX_CORES.search(name)
     if instinct:
@@ -166,26 +172,28 @@ def tensor_cores_of(device: Device) -> TensorCores:
         raise NotEvaluableError(
             message("the compute capability of the device was not recorded ({device})", device=name)
         )
-    cores = major >= _TENSOR_CORES_MAJOR and not _WITHOUT.search(name)
+    cores = major >= _TENSOR_CORES_MAJOR and not _NO_TENSOR_CORES.search(name)
     return TensorCores(name, cores, cores and major >= _TF32_MAJOR, cores and major >= _TF32_MAJOR)
 
 
 def cores_and_kernels(facts: Facts) -> tuple[TensorCores, MatrixKernels]:
-    """Return the tensor cores of the devices, and the kernels that could use them. Raises NotEvaluableError."""
+    """Return the tensor cores of the devices, and the matrix kernels. Raises NotEvaluableError if there are no matrix
+    kernels, or if the recording does not show their unit."""
     facts.need_device()
     device, products = tensor_cores(facts.trace.meta.devices), matrix_kernels(facts.trace)
     if not len(products.row):
         raise NotEvaluableError(message("no kernel with the name of a matrix product was recorded"))
     if not (products.unit != UNKNOWN).any():
-        raise NotEvaluableError(message("the names of the kernels do not say whether they use tensor cores"))
+        raise NotEvaluableError(message("the kernel names do not show whether tensor cores are used"))
     return device, products
 
 
 def slow_products(
     facts: Facts, device: TensorCores, rows: IntArray, factor: Quantity, how: Text, risk: Text, conflict: str
 ) -> list[Candidate]:
-    """Return the candidate for kernels that take ``factor`` of their time on faster cores, none if their share of the
-    step is too small. ``how`` completes "Matrix products take … ", ``conflict`` is the rule that it replaces."""
+    """Return a candidate for kernels that take ``factor`` of their time on faster cores; an empty list if the kernels
+    take too small a share of the step. ``how`` completes "Matrix products take … ". ``conflict`` is the rule that the
+    candidate replaces."""
     spent = facts.covered_ns(rows)
     if not facts.exceeds(spent, facts.thresholds.multiply_share):
         return []
@@ -205,7 +213,7 @@ def slow_products(
             ceiling_ns=round(spent),
             preconditions=(
                 message("{device} has tensor cores for this number format", device=device.name),
-                message("the names of the kernels give their instruction"),
+                message("the kernel names show the instruction"),
             ),
             assumptions=assume(kernel_factor=factor),
             risks=(risk,),

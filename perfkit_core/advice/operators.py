@@ -18,19 +18,19 @@ from perfkit_core.model.trace import Trace, once
 from perfkit_core.views.select import marked, threads
 
 CLEARS_GRADIENTS: Final = re.compile(r"zero_?grad|clear_?grad", re.IGNORECASE)
-"""Name of the span in which an optimizer clears gradients."""
+"""Names of spans in which an optimizer clears gradients."""
 _REGION: Final = re.compile(
     r"compiled|run_program|cuda_?graph|graph_?replay|program_interpreter|interpreter_?core|standalone_?executor",
     re.IGNORECASE,
 )
-"""Names of regions that frameworks compiled or captured as a whole."""
+"""Names of regions of compiled or captured code."""
 Shapes = list[list[int]]
-"""A list for each input, empty if it is no tensor."""
+"""The shape of each input of an operator; empty for an input that is not a tensor."""
 
 
 def matching(trace: Trace, column: str, test: Callable[[str], object]) -> BoolArray:
-    """Return the mask of the events whose text in ``column`` passes ``test``, shape (rows,); nulls do not. The test
-    runs once for each distinct text."""
+    """Return the mask of the events whose text in ``column`` passes ``test``, shape (rows,). Events without a text do
+    not pass. The test runs once for each distinct text."""
     codes = trace.codes(column)
     mask: BoolArray = codes.lookup(np.array([bool(test(text)) for text in codes.values], np.bool_), False)
     return mask
@@ -43,7 +43,8 @@ def name_of(trace: Trace, row: int) -> str:
 
 
 def names_of(trace: Trace, rows: IntArray) -> list[str]:
-    """Return the distinct names of the events, the most frequent first, ties in alphabetical order."""
+    """Return the distinct names of the events, the most frequent name first. Names of equal frequency are sorted
+    alphabetically."""
     names = trace.codes("name")
     codes, counts = np.unique(names.codes[rows], return_counts=True)
     ranked = sorted(zip((-counts).tolist(), (names.values[code] for code in codes), strict=True))
@@ -61,7 +62,7 @@ def operators(trace: Trace) -> BoolArray:
 
 
 def outermost(trace: Trace, mask: BoolArray) -> IntArray:
-    """Return the rows of a mask that are in no other event of it."""
+    """Return the rows of the mask that lie in no other event of the mask."""
     return np.flatnonzero(mask & ~nesting.lies_in(trace.ints("parent"), mask))
 
 
@@ -73,7 +74,7 @@ def within(trace: Trace, rows: IntArray) -> BoolArray:
 
 
 def compiled_regions(trace: Trace) -> BoolArray:
-    """Return the mask of the host events in compiled or captured code, shape (rows,)."""
+    """Return the mask of the host events that run compiled or captured code, shape (rows,)."""
     mask: BoolArray = matching(trace, "name", _REGION.search) & trace.host
     return mask & trace.rows("kind", *(NESTED_KINDS - {RUNTIME}))
 
@@ -88,27 +89,29 @@ def launched(trace: Trace) -> IntArray:
 
 
 def launched_within(trace: Trace, rows: IntArray) -> IntArray:
-    """Return the rows of the device work launched by these host events, or inside them."""
+    """Return the rows of the device work that these host events, or events inside them, launched."""
     work = launched(trace)
     return work[within(trace, rows)[trace.ints("launched_by")[work]]]
 
 
 @dataclass(frozen=True, slots=True)
 class OperatorOrder:
-    """``row`` of each outermost operator, by thread and time, and the code of its ``thread``, shape (operators,)."""
+    """Outermost operators, sorted by thread and time, arrays of shape (operators,): ``row``, and the code of the
+    ``thread``."""
 
     row: IntArray
     thread: IntArray
 
     def same_thread(self, first: IntArray, second: IntArray) -> BoolArray:
-        """Return the mask of the pairs of positions (−1: none) on the same thread."""
+        """Return the mask of the pairs of positions whose operators run on the same thread. Position -1 means no
+        operator."""
         mask: BoolArray = (first >= 0) & (second >= 0) & (self.thread[first] == self.thread[second])
         return mask
 
 
 @once
 def operator_order(trace: Trace) -> OperatorOrder:
-    """Return the outermost operators in call order, without those that load data."""
+    """Return the outermost operators in call order, without operators that load data."""
     rows = outermost(trace, operators(trace) & ~trace.rows("phase", DATALOADER))
     thread = threads(trace).code[rows].astype(np.int64)
     order = np.lexsort((trace.ints("start_ns")[rows], thread))
@@ -116,7 +119,7 @@ def operator_order(trace: Trace) -> OperatorOrder:
 
 
 def backward_of(trace: Trace, rows: IntArray) -> IntArray:
-    """Return the rows of the outermost backward operators that sequence numbers link to forward operators."""
+    """Return the rows of the outermost backward operators whose sequence numbers belong to these forward operators."""
     sequence = trace.ints("sequence")
     wanted = np.unique(sequence[rows])
     order = operator_order(trace)
@@ -125,7 +128,7 @@ def backward_of(trace: Trace, rows: IntArray) -> IntArray:
 
 
 def shapes_of(text: str) -> Shapes:
-    """Return the shapes of a recorded text; an input that holds several tensors counts as none."""
+    """Return the input shapes in a recorded text. An input that holds several tensors gets an empty shape."""
     try:
         inputs = msgspec.json.decode(text)
     except msgspec.DecodeError:
@@ -138,11 +141,12 @@ def shapes_of(text: str) -> Shapes:
 
 
 def per_row(trace: Trace, rows: IntArray, of: Callable[[Shapes], Any], missing: Any) -> npt.NDArray[Any]:
-    """Return ``of`` the shapes of each row, computed once for each distinct text; ``missing`` without shapes."""
+    """Return ``of(shapes)`` for each row, and ``missing`` for rows without shapes. ``of`` runs once for each distinct
+    text."""
     shapes = trace.codes("shapes")
     codes = shapes.codes[rows]
     distinct = np.unique(codes[codes >= 0])
     table = np.full(len(shapes.values) + 1, missing)
     for code in distinct.tolist():
         table[code] = of(shapes_of(shapes.values[code]))
-    return table[codes]  # the code -1 of a null indexes the last item: missing
+    return table[codes]  # a null has the code -1, which indexes the last item

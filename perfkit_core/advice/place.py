@@ -1,7 +1,9 @@
-"""The line of the user's code that an advice is about: the innermost frame that is in no installed package. A frame in
-an operator's stack has the line that ran; a frame recorded as an event has the line where its function begins, or none
-if it began before the recording. Profilers write files of installed packages in full or relative to ``sys.path``. As
-the script's folder is there too, ``pack/file.py`` is ambiguous: the name of the package decides."""
+"""Find the line of the user's code that an advice is about: the innermost frame that belongs to no installed package.
+
+A frame in the stack of an operator has the line that ran. A frame that was recorded as an event has the line where its
+function begins, or no line if the function began before the recording. Profilers write the paths of installed packages
+in full or relative to ``sys.path``. The folder of the script is in ``sys.path``, too, so a path such as
+``pack/file.py`` is ambiguous: the name of the package decides."""
 
 from __future__ import annotations
 
@@ -37,10 +39,10 @@ KNOWN: Final = frozenset(
         "trl", "unsloth", "uvicorn", "visualdl", "vllm", "wandb", "webdataset", "xformers", "xgrammar", "yaml", "zmq",
     }
 )  # fmt: skip
-"""Packages that count as libraries even if not installed: those common in trainings."""
+"""Packages that are common in trainings. They count as libraries even if they are not installed."""
 
 Owner = Enum("Owner", ["USER", "LIBRARY", "RUNTIME"])
-"""``RUNTIME``: the framework of the recording, code that its compiler made, Python, and perfkit."""
+"""Who a file belongs to. ``RUNTIME``: the recorded framework, code that a compiler generated, Python, or perfkit."""
 _PACKAGES: Final = re.compile(r"(?:^|[/\\])(?:site|dist)-packages[/\\]")
 _PYTHON: Final = re.compile(r"(?:^|[/\\])lib(?:64)?[/\\]python\d[\d.]*[/\\]|^<", re.IGNORECASE)
 _COMPILED: Final = re.compile(r"[/\\]\w*inductor\w*[/\\]|[/\\]\.triton[/\\]|_compile_debug[/\\]")
@@ -50,14 +52,14 @@ _PERFKIT: Final = "perfkit"
 _AMBIGUOUS: Final = frozenset(
     {"benchmark", "benchmarks", "docs", "examples", "models", "scripts", "src", "test", "tests", "tools", "utils"}
 )
-"""Names of users' folders that careless distributions install, too."""
+"""Folder names of users' projects, although some distributions install packages with these names."""
 _LINE: Final = re.compile(r"^(?P<file>[^<].*?)(?:\((?P<line>\d+)\)|:(?P<line2>\d+))(?:: ?| |$)(?P<function>.*)$")
 _IN: Final = "in "
 _MODULE: Final = "<module>"
 
 
 def owner_of(file: str, framework: str | None) -> Owner:
-    """Return the owner of a file; ``framework`` is the package of the recorded framework."""
+    """Return the owner of a file. ``framework`` is the package name of the recorded framework."""
     installed = list(_PACKAGES.finditer(file))
     if not installed and (_PYTHON.search(file) or _COMPILED.search(file)):
         return Owner.RUNTIME
@@ -81,16 +83,18 @@ def _is_installed(package: str) -> bool:
 
 
 class Places:
-    """Lines of code of the rows of a trace; the stacks are read once."""
+    """Lines of code for the rows of a trace; the stacks are read once."""
 
     def __init__(self, trace: Trace) -> None:
         self._trace = trace
 
     def of(self, rows: arrays.IntArray, time_ns: arrays.IntArray | None = None) -> str | None:
-        """Return ``file:line (function)`` in which the rows (device work: its launches) spend most time. ``file:line
-        (def function)`` if only the line is known where the function begins, ``file (function)`` without a line; ``in
-        …`` with a library's line if no user frame was recorded, None without any. ``time_ns``: the time of each row
-        that counts (None: its duration, of device work that of its launch)."""
+        """Return the place in which the rows spend most of their time. Device work counts at the place of its launch.
+
+        The result is ``file:line (function)``; ``file:line (def function)`` if only the first line of the function is
+        known; ``file (function)`` without a line; ``in file:line (function)`` if only frames of libraries were
+        recorded; and None without frames. ``time_ns`` is the time that counts for each row (None: the duration of the
+        row or of its launch)."""
         launched_by = self._trace.ints("launched_by")[rows]
         rows = np.where(launched_by != arrays.NO_ROW, launched_by, rows)
         spent = self._trace.ints("dur_ns")[rows] if time_ns is None else time_ns
@@ -118,7 +122,7 @@ class Places:
             for who in (Owner.USER, Owner.LIBRARY)
         )
         around = np.where(users != arrays.NO_ROW, users, libraries)
-        # the lines of all names twice: with the line where the function begins, then without any
+        # each name has two texts: with the line where the function begins, and without a line
         lines: list[str | None] = []
         for with_line in (True, False):
             for match, owner in zip(matches, owners, strict=True):
@@ -126,8 +130,8 @@ class Places:
                     lines.append(None)
                     continue
                 function, place = match["function"].strip(), match["file"]
-                if with_line and function != _MODULE:  # the line of a module is meaningless
-                    kind = "def " if function.isidentifier() else ""  # a <lambda> has few lines
+                if with_line and function != _MODULE:  # the first line of a module says nothing
+                    kind = "def " if function.isidentifier() else ""  # a <lambda> usually has one line
                     place, function = f"{place}:{match['line'] or match['line2']}", f"{kind}{function}"
                 lines.append(f"{'' if owner is Owner.USER else _IN}{place} ({function})")
         line = names.codes + np.where(running_before(trace), len(matches), 0)
@@ -142,8 +146,8 @@ def _distinct(lines: list[str | None], codes: arrays.IntArray) -> pd.Categorical
 
 
 def innermost(stack: str, framework: str | None) -> str | None:
-    """Return ``file:line (function)`` of the user's innermost frame, else ``in file:line (function)`` of a library's
-    innermost frame. ``stack`` has the innermost frame first."""
+    """Return the user's innermost frame as ``file:line (function)``; without a user frame, the innermost frame of a
+    library as ``in file:line (function)``; None without either. ``stack`` begins with the innermost frame."""
     library = None
     for frame in stack.split(SEPARATOR):
         match = _LINE.match(frame.strip())

@@ -1,7 +1,10 @@
-"""Step times with a candidate's transforms, by replays with the uncertain numbers at their best, likely and worst. The
-interval of a step spans the three cases, widened by the uncertainty of the recorded median. The interval of the saving
-is only scaled by it, because a training that is slower than recorded is so before and after. The ceiling is a replay in
-which the shortened events take no time and nothing waits for them: no size of the transforms saves more."""
+"""Predict the step time after the transforms of a candidate, by replaying the recording.
+
+Three replays use the best, the likely and the worst values of the uncertain numbers. The interval of the step time
+spans the three results, and is widened by the uncertainty of the recorded median. The interval of the saving is only
+scaled by this uncertainty, because a training that is slower than recorded is slower before and after the change. The
+ceiling comes from a replay in which the changed events take no time and nothing waits for them, so no size of the
+transforms saves more."""
 
 from __future__ import annotations
 
@@ -21,18 +24,20 @@ from perfkit_core.replay import played_steps, transforms, waits
 from perfkit_core.replay.graph import Graph, play
 
 _LEVEL: Final = 0.8
-"""p10 to p90."""
+"""Probability of the interval from p10 to p90."""
 ONE_STEP: Final = 0.05
-"""Spread assumed for a recording of a single step: typical of identical steps of one training on an idle machine."""
+"""Relative uncertainty that is assumed if a single step was recorded: typical of identical steps on an idle machine."""
 
 
 def step_ns(facts: Facts, graph: Graph, period: int = 1) -> float:
-    """Return the median time of a step in ns once a graph is played. Raises CyclicGraphError. ``period``: consecutive
-    steps of which one does what the others leave out. Their median would be that of one of the two kinds, so the result
-    is the time of the periods relative to the recorded one, times the recorded median step. With starved loader workers
-    steps form periods by themselves (``facts.period``)."""
+    """Return the median step time in ns after playing a graph. Raises CyclicGraphError.
+
+    ``period`` is a number of consecutive steps of which one step does what the other steps leave out. The median step
+    would be of one kind only. So the result is the median time of the periods, divided by the recorded median time of
+    the periods, times the recorded median step time. Steps that wait for too few loader workers also form periods
+    (``facts.period``)."""
     both = math.lcm(period, facts.period)
-    if len(facts.steps.of_periods(facts.steps.recorded_ns, both)):  # enough steps for whole periods of both kinds
+    if len(facts.steps.of_periods(facts.steps.recorded_ns, both)):  # there are enough steps for such a period
         period = both
     after = float(np.median(facts.steps.lasting_ns(facts.replay, graph, play(graph), period)))
     if period == 1:
@@ -42,8 +47,8 @@ def step_ns(facts: Facts, graph: Graph, period: int = 1) -> float:
 
 
 def most_ns(facts: Facts, changes: Sequence[transforms.Transform], period: int = 1) -> int | None:
-    """Return the largest possible saving per step of the changes, None if a transform has no limit. ``period``: see
-    :func:`step_ns`. Raises CyclicGraphError."""
+    """Return the largest saving per step that any size of the transforms can have, in ns; None if a transform has no
+    limit. ``period``: see :func:`step_ns`. Raises CyclicGraphError."""
     limits = [limit(transform) for transform in changes]
     if not changes or None in limits:
         return None
@@ -52,9 +57,9 @@ def most_ns(facts: Facts, changes: Sequence[transforms.Transform], period: int =
 
 
 def limit(change: Any) -> tuple[transforms.Transform, ...] | None:
-    """Return the transforms that save at least as much as this transform could with any numbers. None if there are
-    none: for data loaded in workers (a step would still wait for batches, and other host work changes too), for
-    launches that become one (without them the device would have no work), and for an unknown transform."""
+    """Return transforms that save at least as much as ``change`` with any numbers. None for a transform without such a
+    limit: data loaded in workers (a step would still wait for batches, and other host work changes, too), launches that
+    become one launch (without launches the device would have no work), and unknown transforms."""
     match change:
         case transforms.InCases():
             return limit(change.change)
@@ -102,7 +107,7 @@ def predict(facts: Facts, candidate: Candidate) -> Prediction:
     if candidate.method == "none" or after is None:
         return now
     ceiling = candidate.ceiling_ns if most is None else most
-    if ceiling is not None:  # the replay with the numbers at their best may save more than the rule expects
+    if ceiling is not None:  # the best case may save more than the rule expects
         ceiling = max(ceiling, base - round(after.low))
     factors = noise(facts)
     saving_low = round(min((base - after.high) * factor for factor in factors))
@@ -115,7 +120,7 @@ def predict(facts: Facts, candidate: Candidate) -> Prediction:
 
 
 def noise(facts: Facts) -> tuple[float, float]:
-    """Return the interval of the recorded median as factors of it."""
+    """Return the ends of the 80% interval of the median step time, as factors of the median."""
     steps = step_times(facts)
     if len(steps) < 2:
         return 1 - ONE_STEP, 1 + ONE_STEP
@@ -125,8 +130,9 @@ def noise(facts: Facts) -> tuple[float, float]:
 
 
 def step_times(facts: Facts) -> FloatArray:
-    """Return the recorded time of each step in ns, as the median of its ranks, whose differences are no noise. Shape
-    (steps,); with a ``facts.period`` above 1 the mean of each period, so that the noise is that between periods."""
+    """Return the recorded step times in ns, shape (steps,): for each step the median over the ranks, because
+    differences between ranks are not noise. If ``facts.period`` is above 1, return the mean of each period instead,
+    shape (periods,), because only differences between periods are noise."""
     times = pd.Series(facts.steps.recorded_ns).groupby(facts.steps.number).median().to_numpy(np.float64)
     whole = len(times) // facts.period * facts.period
     means: FloatArray = times[:whole].reshape(-1, facts.period).mean(axis=1)
@@ -134,7 +140,7 @@ def step_times(facts: Facts) -> FloatArray:
 
 
 def identity(facts: Facts) -> Identity:
-    """Compare the replay of the unchanged graph with the recording."""
+    """Return how well the replay of the unchanged graph matches the recording."""
     unexplained = played_steps.unexplained_ratio(facts.replay)
     unrecorded_events = waits.waits_for_unrecorded_events(facts.trace)
     if not len(facts.steps):

@@ -1,4 +1,4 @@
-"""Remedies: the selection of a fix for the framework and mode of a recording, from the adapters' files."""
+"""Remedies: read the remedies of an adapter, and select the remedy that fits a finding."""
 
 from __future__ import annotations
 
@@ -20,7 +20,8 @@ from perfkit_core.system.packages import convert, read_toml
 
 EAGER, STATIC, ANY = "eager", "static", "any"
 _GRAPH: Final = re.compile(r"executor::run", re.IGNORECASE)
-"""Event of frameworks that run a whole graph; functions compiled inside eager code are changed in the source."""
+"""Name of the event in which a framework runs a static graph. Compiled functions within eager code do not count,
+because their source code is changed like eager code."""
 _WORD: Final = re.compile(r"\{(\w+)\}")
 _NAMED_TEXT: Final = re.compile(r"\$\{([\w-]+)\}")
 BFLOAT16, FLOAT16, UNKNOWN = "bfloat16", "float16", "unknown"
@@ -30,7 +31,7 @@ _SHORT: Final = {BFLOAT16: "bf16", FLOAT16: "fp16"}
 
 
 class _Entry(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """A table of ``remedies.toml``: the fields of :class:`Remedy`, whose rule is the name of the table."""
+    """A table of ``remedies.toml`` with fields of :class:`Remedy`. The name of the table is the rule."""
 
     code: str = ""
     api: str = ""
@@ -43,10 +44,10 @@ class _Entry(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 @functools.cache
 def read_remedies(package: str) -> tuple[Remedy, ...]:
-    """Return the remedies in ``remedies.toml`` of an adapter's package, in the order of the file. The file has an array
-    of tables for each rule, ``[[host-sync]]``. ``${name}`` in ``code`` or ``note`` inserts a shared text from its table
-    ``[texts]`` or from ``remedy_texts.toml`` of this package. Line breaks in a note are spaces. Raises ValueError for
-    an invalid entry."""
+    """Return the remedies in ``remedies.toml`` of an adapter's package, in the order of the file. Each rule has an
+    array of tables, such as ``[[host-sync]]``. ``${name}`` in ``code`` or ``note`` stands for a shared text from the
+    table ``[texts]``, or from ``remedy_texts.toml`` of this package. Line breaks in a note become spaces. Raises
+    ValueError for an invalid entry."""
     file = f"{package}/remedies.toml"
     tables = read_toml(package, "remedies.toml")
     texts = read_toml("perfkit_core.advice", "remedy_texts.toml") | tables.pop("texts", {})
@@ -67,18 +68,19 @@ def read_remedies(package: str) -> tuple[Remedy, ...]:
 
 
 def mode(trace: Trace) -> str:
-    """Return whether the recorded steps ran as a static graph, or operator by operator."""
+    """Return "static" if the recorded steps ran as a static graph, else "eager"."""
     names = trace.codes("name")
     graph = names.lookup(np.array([bool(_GRAPH.search(name)) for name in names.values], np.bool_), False)
     return STATIC if (graph & trace.host).any() else EAGER
 
 
-def remedied(known: Iterable[Remedy], rule: str, run_mode: str, words: Mapping[str, str]) -> advice.Remedied | None:
-    """Return the filled remedy for a rule that fits the words of the finding and the recording: for the mode, for any
-    mode, or else for another mode, with a note about it."""
+def remedied(remedies: Iterable[Remedy], rule: str, run_mode: str, words: Mapping[str, str]) -> advice.Remedied | None:
+    """Return the remedy for a rule with its placeholders filled in; None if no remedy fits the ``words`` of the finding
+    and the recording. Remedies for the recorded mode come first, then remedies for any mode, then remedies for another
+    mode, which get a note."""
     fitting = [
         remedy
-        for remedy in known
+        for remedy in remedies
         if remedy.rule == rule and all(words.get(word) in values for word, values in remedy.when.items())
     ]
     if not fitting:
@@ -88,14 +90,15 @@ def remedied(known: Iterable[Remedy], rule: str, run_mode: str, words: Mapping[s
     texts = (remedy.code, remedy.api, say(remedy.note), remedy.verify)
     code, api, note, verify = (_WORD.sub(lambda word: words.get(word[1], word[0]), text) for text in texts)
     if not in_mode:
-        note = say("This is for {mode} mode. ", mode=remedy.mode) + note
+        note = say("This remedy is for {mode} mode. ", mode=remedy.mode) + note
     return advice.Remedied(code, api, remedy.since, note, f"perfkit verify {verify}")
 
 
 def recorded_words(trace: Trace) -> dict[str, str]:
-    """Return words for remedies, each known or ``unknown``: ``half`` (``bfloat16``, ``float16``), ``half_short``
-    (``bf16``), ``device`` (its name), ``runtime`` (``cuda``, ``hip``; ``none`` without device work), ``clocks`` (the
-    command that shows a device's clocks), ``training`` (``yes``, ``no``: whether it has a backward pass or update)."""
+    """Return values for the placeholders of remedies: ``half`` (``bfloat16``, ``float16``), ``half_short`` (``bf16``,
+    ``fp16``), ``device`` (its name), ``runtime`` (``cuda``, ``hip``; ``none`` without device work), ``clocks`` (the
+    command that shows the clocks of the device), ``training`` (``yes``, ``no``: whether a backward pass or an update
+    was recorded). A value that was not recorded is ``unknown``."""
     devices = trace.meta.devices
     on_host = not devices and not len(operators.kernels(trace))
     half = BFLOAT16  # all hosts multiply bfloat16, at least in software
@@ -104,10 +107,10 @@ def recorded_words(trace: Trace) -> dict[str, str]:
             half = BFLOAT16 if matrix_products.tensor_cores(devices).bfloat16 else FLOAT16
         except NotEvaluableError:
             half = UNKNOWN
-    training = UNKNOWN  # without recorded phases
+    training = UNKNOWN
     if trace.known("phase"):
         training = "yes" if trace.rows("phase", BACKWARD, OPTIMIZER).any() else "no"
-    # the runtime by the recorded calls, else by the name of the device
+    # the recorded calls show the runtime, or else the device name
     names = trace.codes("name")
     codes = np.unique(names.codes[trace.rows("kind", RUNTIME, SYNC)])
     called = tuple(names.values[code].lower() for code in codes if code >= 0)

@@ -1,4 +1,4 @@
-"""Copies between host and device with the waits and round trips around them, and operator times on either side."""
+"""Copies between host and device with their waits and round trips, and the times of operators on host and device."""
 
 from __future__ import annotations
 
@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING, Final
 import msgspec
 import numpy as np
 
-from perfkit_core import calibration
 from perfkit_core.advice.facts import Facts
 from perfkit_core.advice.operators import launched, matching, operators
 from perfkit_core.algorithms import groupby, intervals, nesting
@@ -24,35 +23,37 @@ if TYPE_CHECKING:
     from perfkit_core.calibration.bench import Calibration
 
 _VIEWS: Final = ("reshape", "slice", "transpose", "expand", "split", "contiguous", "alias", "copy", "cast", "item")
-"""Operators that compute nothing."""
+"""Canonical operators that compute nothing."""
 _ALLOCATES: Final = re.compile(r"empty", re.IGNORECASE)
-"""Operators that reserve memory without writing it."""
+"""Operators that allocate memory without writing to it."""
 _MOVES: Final = ("copy", "cast", "item")
-"""Operators that only move data."""
+"""Canonical operators that only move data."""
 _MOVING: Final = re.compile(r"memcpy|\bitem\b|\bnumpy\b|\btolist\b|TensorCopy", re.IGNORECASE)
 NESTED: Final = 8
-"""Deepest nesting of operators that move data (to → _to_copy → copy_ → …)."""
+"""Maximum nesting depth of operators that move data (to → _to_copy → copy_ → …)."""
 _NEAR: Final = 8
-"""Operators between a copy to the host and the one back: with more, the data are hardly the same."""
+"""Maximum number of operators between a copy to the host and the copy back. After more operators, the data are rarely
+the same."""
 HOST_NS: Final = Quantity(
-    2_500, 7_000, 26_000, message("prior: median of operators on few numbers, in each of 5 public recordings")
+    2_500, 7_000, 26_000, message("prior: medians of operators on few numbers in 5 public recordings")
 )
 LAUNCH_NS: Final = Quantity(
     10_000, 30_000, 52_000,
-    message("prior: median of operators that launch one kernel, in each of 17 public recordings"),
+    message("prior: medians of operators that launch one kernel in 17 public recordings"),
 )  # fmt: skip
 _KERNEL_START_NS: Final = 2_000
-"""Least time of any kernel: typical of CUDA devices."""
+"""Least time of any kernel, typical of CUDA devices."""
 _ENOUGH: Final = 3
-"""This many calls in the same recording outweigh calls elsewhere."""
+"""Least number of calls in the recording whose times are used instead of times from other recordings."""
 
 
 @dataclass(frozen=True, slots=True)
 class Transfers:
-    """Copies between host and device with their launches, by thread and launch, arrays of shape (copies,). ``row`` of
-    the copy, ``call`` that launched it, ``sync`` the next call in which the host waits for it (-1: none), ``owner`` the
-    outermost event with only this copy inside (else the call), ``bytes`` (-1: unknown), ``to_host`` (else to the
-    device), ``waited_ns`` in the call and in ``sync``."""
+    """Copies between host and device with their launches, sorted by thread and launch, arrays of shape (copies,).
+    ``row`` is the copy, ``call`` the call that launched it, ``sync`` the next call in which the host waits for it (-1
+    if none), ``owner`` the outermost event that contains nothing but this copy (else the call), ``bytes`` the size (-1
+    if unknown), ``to_host`` whether the copy goes to the host, and ``waited_ns`` the time that the host waits in
+    ``call`` and ``sync``."""
 
     row: IntArray
     call: IntArray
@@ -75,16 +76,16 @@ class Transfers:
 
     @property
     def everything(self) -> IntArray:
-        """Rows of all events that exist only for these copies; events inside them included."""
+        """Rows of the outermost events that exist only for these copies."""
         return np.unique(np.concatenate([self.owner, self.syncs]))
 
 
 def transfers(facts: Facts) -> Transfers:
-    """Return the copies of the steps between host and device; of the whole recording if it has no steps."""
+    """Return the copies between host and device in the steps; without steps, in the whole recording."""
     trace, thread = facts.trace, threads(facts.trace).code
     rows = np.flatnonzero(trace.rows("kind", schema.MEMCPY) & (trace.ints("launched_by") >= 0) & facts.in_steps)
     call = trace.ints("launched_by")[rows]
-    # the outermost event around each call in which nothing but the copy happens
+    # the owner is the outermost event around each call that only moves data
     moves = trace.rows("kind", schema.OPERATOR) & trace.rows("op_name", *_MOVES)
     kinds = (schema.OPERATOR, schema.OPERATOR_DETAIL, schema.ANNOTATION)
     moves |= matching(trace, "name", _MOVING.search) & trace.rows("kind", *kinds)
@@ -95,12 +96,12 @@ def transfers(facts: Facts) -> Transfers:
         owner = np.where((above >= 0) & moves[above], above, owner)
     copies = trace.codes("copy_kind")
     direction = copies.lookup(np.array([kind[:4] for kind in copies.values], "U4"), "")[rows]
-    # an operator that reads a number copies to the host, but some devices label host memory within reach as their own
+    # operators that read a number copy to the host, but some devices label accessible host memory as device memory
     direction = np.where(trace.rows("op_name", "item")[owner], "DtoH", direction)
     order = np.lexsort((trace.ints("start_ns")[call], thread[call]))
     order = order[np.isin(direction, ("DtoH", "HtoD"))[order]]
     rows, call, owner, direction = rows[order], call[order], owner[order], direction[order]
-    # the synchronisation after each call in the same operator, before the next launch; -1: none
+    # the synchronisation that follows each call in the same operator before the next launch; -1 if none
     launches = np.zeros(len(trace), np.bool_)
     launches[trace.ints("launched_by")[trace.ints("launched_by") >= 0]] = True
     syncs = trace.host & trace.rows("kind", schema.SYNC)
@@ -117,8 +118,9 @@ def transfers(facts: Facts) -> Transfers:
 
 
 def wait_ceiling_ns(facts: Facts, own_ns: float) -> int:
-    """Return the largest saving per step by removing waits: host and device took at most the sum of both times and will
-    take at least the longer one; plus ``own_ns``, the calls' own time."""
+    """Return the largest saving in ns per step that removing waits can have. With waits, host and device take at most
+    the sum of their times; without waits, they take at least the longer of the two times. ``own_ns``, the time of the
+    removed calls without their waits, is added."""
     activity, trace = facts.activity, facts.trace
     both = [np.concatenate(part) for part in zip(activity.compute, activity.copy, strict=True)]
     device = float(np.median(facts.within_steps(intervals.union(*both))))
@@ -129,9 +131,9 @@ def wait_ceiling_ns(facts: Facts, own_ns: float) -> int:
 
 @dataclass(frozen=True, slots=True)
 class OuterOperators:
-    """Outermost operators of the steps by thread and time, arrays of shape (operators,): ``row``, ``thread``, ``works``
-    (device work) and ``kernels`` launched inside. ``of`` is the position of the operator around each event (-1: none),
-    shape (rows,)."""
+    """Outermost operators of the steps, sorted by thread and time, arrays of shape (operators,): ``row``, ``thread``,
+    and the number of device activities (``works``) and of kernels (``kernels``) that the operator launches. ``of`` is
+    the position of the operator around each event (-1 if none), shape (rows,)."""
 
     row: IntArray
     thread: IntArray
@@ -144,15 +146,15 @@ class OuterOperators:
 
 
 def outer_operators(facts: Facts, copies: IntArray) -> OuterOperators:
-    """Return the outermost operators of the steps, of the whole recording without steps. ``copies`` (rows of host
-    events) outside of operators count as operators, since some frameworks read results there."""
+    """Return the outermost operators of the steps; without steps, of the whole recording. ``copies`` are rows of host
+    events that count as operators, because some frameworks read results outside of operators."""
     trace = facts.trace
     counts = operators(trace)
     counts[copies] = True
     outer = nesting.outermost(trace.ints("parent"), counts)
     rows = np.flatnonzero((outer == np.arange(len(trace))) & facts.in_steps)
     rows = rows[np.lexsort((trace.ints("start_ns")[rows], threads(trace).code[rows]))]
-    position = np.full(len(trace) + 1, -1, np.int64)  # the last item is for events in no operator (-1)
+    position = np.full(len(trace) + 1, -1, np.int64)  # index -1, for events in no operator, is the last item
     position[rows] = np.arange(len(rows))
     of = position[outer]
     work = launched(trace)
@@ -170,8 +172,8 @@ def only_allocates(trace: Trace, rows: IntArray) -> BoolArray:
 
 @dataclass(frozen=True, slots=True)
 class RoundTrips:
-    """Copies there and back, and the ``operators`` that compute on the host in between, positions in ``order``.
-    ``count``: number of round trips."""
+    """Copies to the host and back. ``count`` is the number of round trips. ``operators`` are the operators that compute
+    on the host in between, as positions in ``order``."""
 
     count: int
     copies: Transfers
@@ -179,15 +181,17 @@ class RoundTrips:
     order: OuterOperators
 
     def copies_ns(self, facts: Facts) -> float:
-        """Return the host time of the copies per step; a call after a copy is beside its operator or in it."""
+        """Return the host time of the copies in ns per step. The call that waits for a copy is added if it lies outside
+        the operator of the copy."""
         dur, copies = facts.trace.ints("dur_ns"), self.copies
         apart = (copies.sync >= 0) & (copies.owner == copies.call)
         return facts.per_step(int(dur[np.unique(copies.owner)].sum() + dur[copies.sync[apart]].sum()))
 
 
 def round_trips(facts: Facts, least_bytes: int, computing: bool) -> RoundTrips:
-    """Return the round trips of at least ``least_bytes`` with (``computing``) or without host computation in between:
-    each copy to the host with the next one back of equal size, on its thread, in its step."""
+    """Return the round trips of at least ``least_bytes``: a copy to the host, and the next copy of equal size on the
+    same thread and in the same step, if this copy goes back. ``computing`` selects whether the host must compute in
+    between, or must not."""
     trace, moved = facts.trace, transfers(facts)
     order = outer_operators(facts, moved.owner)
     at = np.flatnonzero(moved.bytes >= max(least_bytes, 1))
@@ -200,12 +204,12 @@ def round_trips(facts: Facts, least_bytes: int, computing: bool) -> RoundTrips:
     first, last = order.of[moved.call[there]] + 1, order.of[moved.call[back]]
     placed = (first > 0) & (last >= 0) & (last - first >= 0) & (last - first <= _NEAR)
     computes = (order.works == 0) & ~trace.rows("op_name", *_VIEWS)[order.row] & ~only_allocates(trace, order.row)
-    before = np.append(0, np.cumsum(computes))  # number of operators that compute on the host before each position
+    before = np.append(0, np.cumsum(computes))  # number of computing operators before each position
     placed &= (before[last] - before[first] > 0) == computing
     there, back, first, last = there[placed], back[placed], first[placed], last[placed]
     kept = np.zeros(len(moved), np.bool_)
     kept[there], kept[back] = True, True
-    change = np.zeros(len(order) + 1, np.int64)  # +1 at the begin of a round trip, -1 at its end: their sum is within
+    change = np.zeros(len(order) + 1, np.int64)  # +1 at the begin of a round trip, -1 at its end
     np.add.at(change, first, 1)
     np.add.at(change, last, -1)
     inside = np.cumsum(change)[: len(order)] > 0
@@ -213,7 +217,8 @@ def round_trips(facts: Facts, least_bytes: int, computing: bool) -> RoundTrips:
 
 
 def elements(trace: Trace, rows: IntArray) -> IntArray:
-    """Return the elements of the largest input of each operator, -1 without recorded shapes; shape (len(rows),)."""
+    """Return the number of elements of the largest input of each operator, shape (len(rows),); -1 without recorded
+    shapes."""
     codes = trace.codes("shapes")
     largest = np.full(len(codes.values), -1, np.int64)
     for code, text in enumerate(codes.values):
@@ -225,8 +230,7 @@ def elements(trace: Trace, rows: IntArray) -> IntArray:
     return counts
 
 
-def _elements(shape: object) -> int:
-    """Return the most elements of any shape in a list; lists of tensors are nested one level deeper."""
+def _elements(shape: object) -> int:  # an input that is a list of tensors is nested one level deeper
     if not isinstance(shape, list):
         return -1
     if all(isinstance(size, int) for size in shape):
@@ -235,15 +239,17 @@ def _elements(shape: object) -> int:
 
 
 def calibrated(trace: Trace) -> Calibration | None:
-    """Return this machine's calibration, if it is for a device model of the recording."""
+    """Return the calibration of this machine, if it is for a device model of the recording; else None."""
+    from perfkit_core.calibration import calibrate
+
     models = {device.name for device in trace.meta.devices if device.name}
-    calibrations = (calibration.known(trace.meta.framework or "", model) for model in sorted(models))
+    calibrations = (calibrate.newest(trace.meta.framework or "", model) for model in sorted(models))
     return next((one for one in calibrations if one is not None), None)
 
 
 def on_host_ns(facts: Facts, order: OuterOperators, canonical: str) -> Quantity:
-    """Return the host time of an operator on few numbers: from this recording, else from this machine's calibration,
-    else from public recordings."""
+    """Return the host time of an operator on few numbers. The source is this recording, else the calibration of this
+    machine, else public recordings."""
     trace = facts.trace
     same = trace.rows("op_name", canonical)[order.row] & (order.works == 0)
     count = elements(trace, order.row)
@@ -254,13 +260,14 @@ def on_host_ns(facts: Facts, order: OuterOperators, canonical: str) -> Quantity:
 
 
 def launching_ns(facts: Facts, order: OuterOperators) -> Quantity:
-    """Return the host time of an operator that launches one kernel: from this recording, else from public ones."""
+    """Return the host time of an operator that launches one kernel. The source is this recording, else public
+    recordings."""
     launches_one = (order.works == 1) & (order.kernels == 1)
     return _recorded(facts.trace.ints("dur_ns")[order.row[launches_one]], LAUNCH_NS)
 
 
 def on_device_ns(bytes_each: float, ns_per_byte: Quantity) -> Quantity:
-    """Return the device time of an operator on this many bytes, including its start."""
+    """Return the device time of an operator on this many bytes, including the start of its kernel."""
     low, mid, high = (_KERNEL_START_NS + bytes_each * ns for ns in (ns_per_byte.low, ns_per_byte.mid, ns_per_byte.high))
     return Quantity(low, mid, high, ns_per_byte.source)
 
@@ -269,4 +276,4 @@ def _recorded(dur_ns: IntArray, otherwise: Quantity) -> Quantity:
     if len(dur_ns) < _ENOUGH:
         return otherwise
     low, mid, high = np.quantile(dur_ns, [0.25, 0.5, 0.75]).tolist()
-    return Quantity(low, mid, high, message("middle half of {count:count} calls in this recording", count=len(dur_ns)))
+    return Quantity(low, mid, high, message("recorded: quartiles of {count:count} calls", count=len(dur_ns)))

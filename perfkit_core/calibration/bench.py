@@ -1,9 +1,11 @@
-"""The operations that an adapter provides for benchmarking, and their measured times, which predictions use. Adapters
-fill in a :class:`Bench`; :mod:`perfkit_core.calibration.calibrate` runs and times it."""
+"""Operations that an adapter offers for timing, and their measured times.
+
+Adapters fill in a :class:`Bench`, and :mod:`perfkit_core.calibration.calibrate` times its calls."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+import statistics
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from importlib.metadata import PackageNotFoundError, version
 from typing import Any, Final, Literal, Protocol
@@ -16,29 +18,30 @@ Call = Callable[[], object]
 
 
 class DeviceBench(Protocol):
-    """One device, with the clock that times its steps."""
+    """A device with calls to time, and a clock that times work on the device."""
 
     name: str
-    """The model, as the framework names it."""
+    """The device model, as the framework names it."""
     clock: DeviceClock
 
     def launch(self) -> object:
-        """Launch the smallest possible kernel, without waiting."""
+        """Launch the smallest possible kernel, and do not wait for it."""
 
     def occupy(self) -> object:
-        """Launch work of some ten milliseconds, without waiting."""
+        """Launch work of about ten milliseconds, and do not wait for it."""
 
     def synchronize(self) -> object:
         """Wait until the device has finished all launched work."""
 
     def copy(self, direction: Direction, size: int, pinned: bool) -> Call | None:
-        """Return a call that copies ``size`` bytes and waits for them; None without such memory."""
+        """Return a call that copies ``size`` bytes and waits for the copy; None if the device has no memory of this
+        kind."""
 
 
 @dataclass(frozen=True, slots=True)
 class Bench:
-    """``operators``: calls of operators on the host, by canonical name and number of elements. ``threads``: the most
-    that one operator uses."""
+    """``operators`` are calls of operators on the host, by canonical name and number of elements. ``threads`` is the
+    largest number of threads that an operator uses."""
 
     operators: Mapping[tuple[str, int], Call] = field(default_factory=dict)
     device: DeviceBench | None = None
@@ -47,15 +50,15 @@ class Bench:
 
 SOURCE: Final = "calibrated on this machine"
 LAUNCH: Final = "launch"
-"""Host time to launch the smallest kernel."""
+"""Name of the host time to launch the smallest kernel."""
 KERNEL: Final = "kernel"
-"""Time between smallest kernels on a device with a filled queue."""
+"""Name of the time from one smallest kernel to the next, on a device with a full queue."""
 SYNCHRONIZE: Final = "synchronize"
-"""Time to wait for an idle device."""
+"""Name of the time to wait for an idle device."""
 SMALL: Final = 4
-"""Bytes of the copy that measures the latency."""
+"""Size in bytes of the copy that measures the latency."""
 LARGE: Final = 1 << 26
-"""Bytes of the copy that measures the bandwidth."""
+"""Size in bytes of the copy that measures the bandwidth."""
 
 
 def operator_name(canonical: str, elements: int) -> str:
@@ -68,7 +71,7 @@ def copy_name(direction: Direction, size: int, pinned: bool) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Measurement:
-    """Percentiles of the time of one call in ns. A sample is a call, or the mean of consecutive calls."""
+    """Percentiles of the time of a call in ns. A sample is a call, or the mean of consecutive calls."""
 
     name: str
     p10_ns: float
@@ -83,7 +86,7 @@ class Measurement:
 
 @dataclass(frozen=True, slots=True)
 class Calibration:
-    """All measurements of one framework on one machine. ``device`` is its model, None without one."""
+    """All measurements of one framework on one machine. ``device`` is the device model, None without a device."""
 
     framework: str
     version: str
@@ -98,13 +101,19 @@ class Calibration:
         return next((one.quantity for one in self.measurements if one.name == name), None)
 
     def host_ns(self, canonical: str | None = None) -> Quantity | None:
-        """Return the time of an operator on few numbers (1 to 64) on the host: of this one if measured, else of any."""
+        """Return the time of an operator on few numbers (1 to 64) on the host. If the operator ``canonical`` was not
+        measured, return the time of any operator; None if no operator was measured."""
         every = [one for one in self.measurements if one.name.startswith("host_")]
         same = [one for one in every if canonical and one.name.rpartition("_")[0] == f"host_{canonical}"]
-        return _spread(same or every)
+        measured = same or every
+        if not measured:
+            return None
+        low, high = min(one.p10_ns for one in measured), max(one.p90_ns for one in measured)
+        return Quantity(low, statistics.median(one.p50_ns for one in measured), high, SOURCE)
 
     def copy_ns(self, direction: Direction, size: int, pinned: bool = False) -> Quantity | None:
-        """Return the time of a copy that is waited for, from the latency and the time per byte."""
+        """Return the time of a copy and the wait for it, from the latency and the time per byte; None if copies of this
+        kind were not measured."""
         small, large = (self.quantity(copy_name(direction, bytes_, pinned)) for bytes_ in (SMALL, LARGE))
         if small is None or large is None:
             return None
@@ -114,21 +123,14 @@ class Calibration:
         return Quantity(low, mid, high, SOURCE)
 
 
-def _spread(found: Sequence[Measurement]) -> Quantity | None:
-    if not found:
-        return None
-    medians = sorted(one.p50_ns for one in found)
-    middle = (medians[(len(medians) - 1) // 2] + medians[len(medians) // 2]) / 2
-    return Quantity(min(one.p10_ns for one in found), middle, max(one.p90_ns for one in found), SOURCE)
-
-
 ELEMENTS: Final = (1, 64)
 OCCUPYING: Final = 8192
-"""Rows of a square matrix whose product takes a device milliseconds."""
+"""Number of rows of a square matrix whose product takes a device several milliseconds."""
 
 
 def installed_version(*distributions: str) -> str | None:
-    """Return the version of the first installed distribution, without importing it."""
+    """Return the version of the first of these distributions that is installed, without importing it; None if none is
+    installed."""
     for name in distributions:
         try:
             return version(name)
@@ -140,9 +142,9 @@ def installed_version(*distributions: str) -> str | None:
 def small_operators(
     framework: Any, count: int, gather: Callable[[Any, Any], Call], cast: Callable[[Any], Call]
 ) -> dict[tuple[str, int], Call]:
-    """Return operators of arithmetic and control flow on ``count`` numbers on the current device, by name and count.
-    Each creates its result, as eager code does. ``gather`` takes values and indices, ``cast`` converts floats to
-    integers."""
+    """Return operators for arithmetic and control flow on ``count`` numbers on the current device, by canonical name
+    and count. Each call creates its result, as eager code does. ``gather`` returns a call for values and indices,
+    ``cast`` a call that converts numbers to another type."""
     values, numbers = framework.ones([count]), framework.arange(count)
     condition = values > 0
     return {

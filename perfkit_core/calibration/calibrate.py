@@ -1,6 +1,8 @@
-"""Calibrations of this machine: measured as percentiles of many calls, and stored in the cache folder. A file holds one
-version of a framework, processor and device. Operators on the host are called in turns, because repeated calls find
-code and data in the caches, which is rare in training. Calls that only launch work are timed in rows."""
+"""Measure the calls of a bench on this machine, and store the results in the cache folder.
+
+A file holds the calibration of one framework version, processor and device. Operators on the host are called in turn,
+because repeated calls of one operator find code and data in the caches, which is rare in training. Calls that only
+launch work are timed in groups of consecutive calls."""
 
 from __future__ import annotations
 
@@ -23,53 +25,55 @@ from perfkit_core.system import machine, paths
 
 
 def folder() -> Path:
-    """Return ``$XDG_CACHE_HOME/perfkit/calibrations``, by default in ``~/.cache``."""
+    """Return ``$XDG_CACHE_HOME/perfkit/calibrations``. The default of ``$XDG_CACHE_HOME`` is ``~/.cache``."""
     given = os.environ.get("XDG_CACHE_HOME", "")
-    root = (
-        Path(given) if Path(given).is_absolute() else Path.home() / ".cache"
-    )  # relative paths are ignored, as the XDG standard requires
+    # the XDG standard requires that relative paths are ignored
+    root = Path(given) if Path(given).is_absolute() else Path.home() / ".cache"
     return root / "perfkit" / "calibrations"
 
 
-def place(found: bench.Calibration) -> Path:
-    key = "\n".join((found.framework, found.version, found.cpu, str(found.cpus), found.device or ""))
-    return folder() / f"{found.framework}-{hashlib.sha256(key.encode()).hexdigest()[:16]}.json"
+def place(calibration: bench.Calibration) -> Path:
+    parts = (calibration.framework, calibration.version, calibration.cpu, str(calibration.cpus))
+    key = "\n".join((*parts, calibration.device or ""))
+    return folder() / f"{calibration.framework}-{hashlib.sha256(key.encode()).hexdigest()[:16]}.json"
 
 
-def save(found: bench.Calibration) -> Path:
-    """Replace the file of a calibration atomically. Raises UsageError."""
+def save(calibration: bench.Calibration) -> Path:
+    """Write the file of a calibration, atomically replacing an older file, and return its path. Raises UsageError."""
     import msgspec
 
-    path = place(found)
+    path = place(calibration)
     try:
         with paths.replacing(path) as file:
-            file.write_bytes(msgspec.json.format(msgspec.json.encode(found), indent=1) + b"\n")
+            file.write_bytes(msgspec.json.format(msgspec.json.encode(calibration), indent=1) + b"\n")
     except OSError as error:
         raise UsageError(f"{path}: cannot be written ({error.strerror or error})", "set XDG_CACHE_HOME") from None
     return path
 
 
-def kept(framework: str) -> Iterator[bench.Calibration]:
-    """Yield all calibrations of a framework, the newest first; unreadable files are skipped."""
+def stored(framework: str) -> Iterator[bench.Calibration]:
+    """Yield all stored calibrations of a framework, the newest first. Unreadable files are skipped."""
     import msgspec
 
-    found = []
+    calibrations: list[bench.Calibration] = []
     with contextlib.suppress(OSError):  # the folder is missing or unreadable
         for path in folder().glob(f"{framework}-*.json"):
             with contextlib.suppress(OSError, msgspec.MsgspecError):
-                found.append(msgspec.json.decode(path.read_bytes(), type=bench.Calibration))
-    yield from sorted((one for one in found if one.framework == framework), key=lambda one: one.date, reverse=True)
+                calibrations.append(msgspec.json.decode(path.read_bytes(), type=bench.Calibration))
+    of_framework = (calibration for calibration in calibrations if calibration.framework == framework)
+    yield from sorted(of_framework, key=lambda calibration: calibration.date, reverse=True)
 
 
 TURNS: Final = 1000
-"""Calls of each operator on the host."""
+"""Number of calls of each operator on the host."""
 SAMPLES: Final = 200
 CALLS: Final = 20
-"""Consecutive calls: fewer than a device's queue holds (1024), so that the host does not wait."""
+"""Number of consecutive calls in a sample: fewer than the queue of a device holds (1024), so that the host does not
+wait."""
 WARMUP: Final = 100
-"""Calls before the first measured one: libraries choose their kernels, caches fill."""
+"""Number of calls before the first measured call, in which libraries choose their kernels and caches fill."""
 QUEUED: Final = 100
-"""Consecutive kernels, fewer than the queue holds."""
+"""Number of consecutive kernels in a sample, fewer than the queue of a device holds."""
 LARGE_SAMPLES: Final = 20
 _DIRECTIONS: Final[tuple[bench.Direction, ...]] = ("htod", "dtoh")
 
@@ -80,7 +84,7 @@ Report = Callable[[str], None]
 def measured(
     calls: bench.Bench, report: Report = lambda text: None, clock: Clock = time.perf_counter_ns
 ) -> list[bench.Measurement]:
-    """Time all calls of the bench. ``report`` is called with the name of what is timed."""
+    """Time all calls of the bench. ``report`` is called with progress texts."""
     report("timing operators on the host")
     reading = min(_row(lambda: None, clock, 1) for _ in range(WARMUP))  # the time to read the clock
     times: dict[tuple[str, int], list[float]] = {key: [] for key in calls.operators}
@@ -89,11 +93,11 @@ def measured(
             taken = _row(call, clock, 1) - reading
             if turn >= 0:
                 times[key].append(max(taken, 0.0))
-    found = [_percentiles(bench.operator_name(*key), samples) for key, samples in times.items()]
+    measurements = [_percentiles(bench.operator_name(*key), samples) for key, samples in times.items()]
     if calls.device is not None:
         report(f"timing {calls.device.name}")
-        found += [_percentiles(name, samples) for name, samples in _of_device(calls.device, clock)]
-    return found
+        measurements += [_percentiles(name, samples) for name, samples in _of_device(calls.device, clock)]
+    return measurements
 
 
 def _calls(call: bench.Call, clock: Clock, samples: int = SAMPLES, calls: int = CALLS) -> list[float]:
@@ -110,7 +114,7 @@ def _row(call: bench.Call, clock: Clock, calls: int) -> float:
 
 
 def _of_device(device: bench.DeviceBench, clock: Clock) -> Iterator[tuple[str, list[float]]]:
-    # The queue is emptied between samples of launches, never within one.
+    # the queue is emptied between samples, so that no launch waits for room
     _row(device.launch, clock, WARMUP)
     launches, kernels = [], []
     for _ in range(SAMPLES):
@@ -118,7 +122,7 @@ def _of_device(device: bench.DeviceBench, clock: Clock) -> Iterator[tuple[str, l
         launches.append(_row(device.launch, clock, CALLS))
     device.synchronize()
     yield bench.LAUNCH, launches
-    # Kernels queued after long work run without gaps.
+    # kernels that are queued behind long work run without gaps
     for _ in range(LARGE_SAMPLES):
         device.occupy()
         start = device.clock.mark()
@@ -142,22 +146,23 @@ def _percentiles(name: str, samples: list[float]) -> bench.Measurement:
     return bench.Measurement(name, low, mid, high, len(samples))
 
 
-def known(framework: str, device: str | None = None) -> bench.Calibration | None:
-    """Return the newest calibration of the installed version on this processor (and of ``device`` if given), else None.
-    Measures nothing, and does not import the framework."""
+def newest(framework: str, device: str | None = None) -> bench.Calibration | None:
+    """Return the newest calibration of the installed framework version on this processor, and on ``device`` if it is
+    given; None if there is none. Nothing is measured, and the framework is not imported."""
     calibrator = get_plugins().calibrators().get(framework)
     version = calibrator.version() if calibrator else None
-    fits = (one for one in kept(framework) if (one.version, one.cpu) == (version, machine.cpu_model()))
+    fits = (one for one in stored(framework) if (one.version, one.cpu) == (version, machine.cpu_model()))
     return next((one for one in fits if device is None or one.device == device), None)
 
 
 def calibrate(calibrator: Calibrator, report: Callable[[str], None] = lambda text: None) -> bench.Calibration:
-    """Measure and save the calibration. Raises CaptureError if the framework is unusable."""
+    """Measure and save a calibration. Raises CaptureError if the framework is not installed, and UsageError if the file
+    cannot be written."""
     version = calibrator.version()
     if version is None:
         raise CaptureError(f"{calibrator.framework} is not installed", "install it, or give another --framework")
     calls = calibrator.bench()
-    found = bench.Calibration(
+    calibration = bench.Calibration(
         calibrator.framework,
         version,
         machine.cpu_model(),
@@ -167,5 +172,5 @@ def calibrate(calibrator: Calibrator, report: Callable[[str], None] = lambda tex
         datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds"),
         tuple(measured(calls, report)),
     )
-    save(found)
-    return found
+    save(calibration)
+    return calibration

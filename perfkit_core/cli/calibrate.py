@@ -55,7 +55,7 @@ def calibrate(
     sections, data = [], []
     for calibrator in chosen_calibrators:
         framework = calibrator.framework
-        calibration = None if refresh else calibrate.known(framework)
+        calibration = None if refresh else calibrate.newest(framework)
         if calibration is None and not show:
             with working(f"importing {framework}") as say:
                 calibration = calibrate.calibrate(calibrator, say)

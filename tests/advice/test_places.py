@@ -230,7 +230,7 @@ def test_the_remedy_of_the_mode_with_the_words_of_the_rule() -> None:
 
 def test_a_remedy_for_another_mode_says_so() -> None:
     found = remedied(KNOWN, "c", "eager", {})
-    assert (found.code, found.note) == ("static only", "This is for static mode. ")
+    assert (found.code, found.note) == ("static only", "This remedy is for static mode. ")
     assert found.verify == "perfkit verify --base x --change y"
 
 

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from perfkit_core.calibration import calibrate, known
+from perfkit_core.calibration import calibrate
 from perfkit_core.calibration import calibrate as cache
 from perfkit_core.calibration.bench import (
     KERNEL,
@@ -25,7 +25,7 @@ from perfkit_core.calibration.bench import (
     Measurement,
     copy_name,
 )
-from perfkit_core.calibration.calibrate import measured
+from perfkit_core.calibration.calibrate import measured, newest
 from perfkit_core.errors import CaptureError
 from perfkit_core.operators.names import is_canonical
 from perfkit_core.plugins.contracts import Calibrator
@@ -163,30 +163,30 @@ def plugins(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Plugins:
 
 
 def test_what_is_measured_is_kept_and_known(plugins: Plugins, tmp_path: Path) -> None:
-    assert known("one") is None
-    assert known("no framework") is None
+    assert newest("one") is None
+    assert newest("no framework") is None
     made = calibrate.calibrate(plugins.calibrators()["one"])
-    assert known("one") == made
-    assert known("one", "stand-in") == made
-    assert known("one", "another device") is None
+    assert newest("one") == made
+    assert newest("one", "stand-in") == made
+    assert newest("one", "another device") is None
     assert [path.parent for path in tmp_path.rglob("*.json")] == [tmp_path / "perfkit" / "calibrations"]
 
 
 def test_another_version_or_processor_is_not_this_one(plugins: Plugins) -> None:
     cache.save(calibration(version="0.9"))
     cache.save(calibration(cpu="another processor"))
-    assert known("one") is None
+    assert newest("one") is None
     plugins.version = "0.9"
-    assert known("one") == calibration(version="0.9")
+    assert newest("one") == calibration(version="0.9")
     plugins.version = None
-    assert known("one") is None
+    assert newest("one") is None
 
 
 def test_the_newest_is_taken_and_broken_files_are_passed_over(plugins: Plugins) -> None:
     cache.save(calibration(date="2024-01-02", device=None))
     cache.save(calibration(date="2024-01-01"))
     (cache.folder() / "one-broken.json").write_text("{", encoding="utf-8")
-    found = known("one")
+    found = newest("one")
     assert found is not None
     assert found.date == "2024-01-02"
 
@@ -260,8 +260,8 @@ def test_refresh_measures_again(plugins: Plugins, monkeypatch: pytest.MonkeyPatc
     monkeypatch.setattr(command, "get_plugins", lambda: plugins)
     cache.save(calibration())
     assert main(["calibrate"]) == 0
-    assert known("one") == calibration()
+    assert newest("one") == calibration()
     assert main(["calibrate", "--refresh"]) == 0
-    found = known("one")
+    found = newest("one")
     assert found is not None
     assert found.date > calibration().date

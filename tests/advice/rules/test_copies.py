@@ -70,7 +70,7 @@ def test_factor_from_the_calibration(monkeypatch: pytest.MonkeyPatch) -> None:
     times = ((SMALL, 0.0), (LARGE, LARGE / 50))
     copies = tuple(Measurement(copy_name("htod", size, True), ns, ns, ns, 9) for size, ns in times)
     measured = Calibration("fw", "1", "cpu", 2, "H200", 2, "today", copies)
-    monkeypatch.setattr("perfkit_core.calibration.known", lambda framework, device: measured)
+    monkeypatch.setattr("perfkit_core.calibration.calibrate.newest", lambda framework, device: measured)
     slow = steps([call("cudaMemcpyAsync", 0, 52, 1), copy("HtoD pageable", 2_000_000, 2, 400, 1)])
     (candidate,) = found(pageable_copies, slow.with_meta(devices=(Device("cuda:0", "H200"),)))
     (factor_,) = [one for one in candidate.assumptions if one.name == "copy_factor"]

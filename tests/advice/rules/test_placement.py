@@ -157,7 +157,7 @@ def test_host_times_of_the_calibration(monkeypatch: pytest.MonkeyPatch) -> None:
     """Both operators take 5 µs on the host according to the calibration, so the step takes 5 + 5 + 1 + 40 µs. The
     calibration is not used for recordings of other devices."""
     measured = {"H200": calibration(5_000)}
-    monkeypatch.setattr("perfkit_core.calibration.known", lambda framework, device: measured.get(device))
+    monkeypatch.setattr("perfkit_core.calibration.calibrate.newest", lambda framework, device: measured.get(device))
     here = of_device(steps(control_flow("torch")), "H200")
     (candidate,) = found(tiny_operators, here)
     assert predicted(here, candidate)[1] == 51_000
