@@ -14,8 +14,6 @@ from perfkit_core.model.meta import Device, Finding, TraceMeta
 from perfkit_core.model.schema import CPU, DEVICE_WORK
 from perfkit_paddle.names import DEVICE_BACKEND
 
-_RENAMED: Final = {"smCount": "numSms"}
-"""Paddle's name of a device property → its name in the recordings of other profilers."""
 _UTILISATION: Final = {"System Cpu Utilization": "system", "Process Cpu Utilization": "process"}
 
 
@@ -106,7 +104,9 @@ def devices(events: pa.Table, described: tuple[Device, ...]) -> tuple[Finding, .
 
 def device(properties: Mapping[str, Any], name: object) -> Device:
     """Return a device from its properties, which have the names of Paddle's JSON."""
-    rest = {_RENAMED.get(k, k): v for k, v in properties.items() if k not in ("id", "totalGlobalMem", "name")}
+    # Other profilers record smCount as numSms.
+    named = {"numSms" if key == "smCount" else key: value for key, value in properties.items()}
+    rest = {key: value for key, value in named.items() if key not in ("id", "totalGlobalMem", "name")}
     memory = properties.get("totalGlobalMem")
     return Device(
         f"{DEVICE_BACKEND}:{properties.get('id', 0)}",

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass
+from decimal import Decimal
 from typing import Any, ClassVar, Final
 
 import numpy as np
@@ -19,18 +19,10 @@ from perfkit_core.model.schema import MEMORY, OTHER
 from perfkit_core.readers.chrome.dialect import ChromeEvent, Dialect, Label, ScanRules, integer
 from perfkit_paddle import names
 
-_PLAIN: Final = re.compile(r"(\d{1,12})(?:\.(\d{1,9}))? us", re.ASCII)
+_START_TIME: Final = re.compile(r"(\d{1,12}(?:\.\d{1,9})?) us", re.ASCII)
 _FLOAT32_STEPS: Final = 2.0**-23
 """Largest relative error of a number that was rounded to float32, divided, and rounded to float32 again."""
 _MICROSECOND_NS: Final = 1000
-
-
-@dataclass(frozen=True, slots=True)
-class Starts:
-    """Start of each event and its largest error. Both are in ns and have the shape (events,)."""
-
-    start_ns: IntArray
-    error_ns: IntArray
 
 
 def float_error(ns: IntArray) -> IntArray:
@@ -40,27 +32,23 @@ def float_error(ns: IntArray) -> IntArray:
 
 def offset(text: object) -> int | None:
     """Return a ``start_time`` such as "12.345 us" in ns, rounded half to even, None if the text has another form."""
-    match = _PLAIN.fullmatch(text) if isinstance(text, str) else None
-    if not match:
-        return None
-    thousandths, beyond = divmod(int((match[2] or "").ljust(9, "0")), 10**6)
-    up = beyond > 5 * 10**5 or (beyond == 5 * 10**5 and thousandths % 2 == 1)
-    return int(match[1]) * _MICROSECOND_NS + thousandths + up
+    match = _START_TIME.fullmatch(text) if isinstance(text, str) else None
+    return round(Decimal(match[1]) * _MICROSECOND_NS) if match else None
 
 
-def refine(whole_us_ns: IntArray, offset_ns: IntArray) -> Starts:
-    """Combine the starts in whole µs (given in ns) with the offsets from the first event. Negative offsets are
-    unknown."""
+def refine(whole_us_ns: IntArray, offset_ns: IntArray) -> tuple[IntArray, IntArray]:
+    """Combine the starts in whole µs (given in ns) with the offsets from the first event, which are unknown if
+    negative. Return start and largest error in ns of each event, both of shape (events,)."""
     has_offset = offset_ns >= 0
     error, last = float_error(offset_ns), _MICROSECOND_NS - 1
     if not has_offset.any():
-        return Starts(whole_us_ns, np.full_like(offset_ns, last))
+        return whole_us_ns, np.full_like(offset_ns, last)
     # Every event bounds the time of offset 0 from below and from above.
     low = int((whole_us_ns - offset_ns - error)[has_offset].max())
     high = int((whole_us_ns + last - offset_ns + error)[has_offset].min())
     origin, origin_error = (low + high) // 2, max((high - low + 1) // 2, 0)
     start = np.where(has_offset, np.clip(origin + offset_ns, whole_us_ns, whole_us_ns + last), whole_us_ns)
-    return Starts(start, np.where(has_offset, np.minimum(error + origin_error, last), last))
+    return start, np.where(has_offset, np.minimum(error + origin_error, last), last)
 
 
 _DURATION: Final = re.compile(r"\[\d+(?:\.\d+)? (?:ns|us|ms|s)\]$")

@@ -172,14 +172,15 @@ def complete(recorded: draft.Recorded, meta: TraceMeta) -> tuple[draft.Recorded,
     quality: tuple[Finding, ...] = ()
     if events.num_rows:
         offsets = pc.fill_null(events["offset_ns"], -1).to_numpy()
-        starts, dur = json_dialect.refine(events["start_ns"].to_numpy(), offsets), events["dur_ns"].to_numpy()
-        blur = json_dialect.float_error(dur)
-        parent, odd = _parents(events, starts.start_ns, dur, starts.error_ns + blur)
+        start, start_error = json_dialect.refine(events["start_ns"].to_numpy(), offsets)
+        dur = events["dur_ns"].to_numpy()
+        dur_error = json_dialect.float_error(dur)
+        parent, odd = _parents(events, start, dur, start_error + dur_error)
         memory = _text(events, "kind") == MEMORY
-        worst = (starts.error_ns[~memory], blur, starts.error_ns[memory])
-        rounded = findings.rounded(*(int(error.max(initial=0)) for error in worst))
+        errors = (start_error[~memory], dur_error, start_error[memory])
+        rounded = findings.rounded(*(int(error.max(initial=0)) for error in errors))
         quality = (rounded, findings.parents_rebuilt(odd))
-        start, dur = _inside_parents(parent, starts.start_ns, dur)
+        start, dur = _inside_parents(parent, start, dur)
         for name, values in (("start_ns", start), ("dur_ns", dur)):
             events = events.set_column(events.column_names.index(name), name, pa.array(values))
     return labels.with_labels(draft.Recorded(events, parent)), (*quality, *findings.devices(events, meta.devices))

@@ -77,15 +77,13 @@ def read_pb(path: Path, partial: bool = False) -> Trace:
 def trace_of(
     content: bytes | memoryview, source: str, partial: bool = False, broken: bool = False, live: Live = NOT_LIVE
 ) -> Trace:
-    """Return the Trace of a file with this content. ``broken``: the end of the file is missing. Raises SourceError as
-    :func:`read_pb` does."""
+    """Return the Trace of a file's content. ``broken``: the end of the file is missing. Raises SourceError."""
     scanned, events = read_rows(content, source, partial)
     return finish(scanned.tables, events, source, broken or bool(scanned.problem), live)
 
 
 def read_rows(content: bytes | memoryview, source: str, partial: bool = False) -> tuple[Scan, Rows]:
-    """Return the tables and the recorded events of a file with this content. Raises SourceError as :func:`read_pb`
-    does."""
+    """Return the tables and the recorded events of a file's content. Raises SourceError as :func:`read_pb` does."""
     if not content:
         raise SourceError(f"{source}: the file is empty", "stop the profiler before the file is read")
     scanned = scan(content, clip=partial)
@@ -226,7 +224,6 @@ class Pieces:
         return (tag, value, end) if wire == _TEXT else (tag, {_VARINT: end - start, _EIGHT: 8, _FOUR: 4}[wire], start)
 
     def _has(self, count: int) -> bool:
-        """Read until ``count`` bytes are in memory. Return False if the file has fewer."""
         while len(self._window.data) < count and self._window.more(max(PIECE_BYTES, count - len(self._window.data))):
             pass
         return len(self._window.data) >= count

@@ -154,8 +154,7 @@ def operator_inputs(table: Table, row: int) -> dict[str, str | None]:
 
 
 def _by_slot(raw: bytes, read: Any) -> dict[str, list[Any]]:
-    """Decode a message with repeated keys in field 1 and a list for each key in field 2. The items of a list are in its
-    field 1."""
+    """Decode a message with the keys in field 1 and a list of items for each key in field 2."""
     fields = [(number, value) for number, value in _fields(raw) if isinstance(value, bytes)]
     keys = [value.decode("utf-8", "replace") for number, value in fields if number == 1]
     lists = [value for number, value in fields if number == 2]

@@ -33,23 +33,11 @@ def sniff_pb(path: Path, head: bytes) -> int:
 def perfkit_sources() -> Sequence[Source]:
     json, pb = "perfkit_paddle.json_source", "perfkit_paddle.pb_source"
     return [
-        Source(
-            "paddle-json",
-            "Chrome-trace JSON of paddle.profiler (rounded times)",
-            sniff_json,
-            later(json, "read_json"),
-            stream=later(json, "stream"),
-            complete=later(json, "complete"),
-        ),
-        Source(
-            "paddle-pb",
-            "protobuf of paddle.profiler (exact times and tree)",
-            sniff_pb,
-            later(pb, "read_pb"),
-            stream=later(pb, "stream"),
-            complete=later(pb, "complete"),
-        ),
-    ]
+        Source("paddle-json", "Chrome-trace JSON of paddle.profiler (rounded times)", sniff_json,
+               later(json, "read_json"), stream=later(json, "stream"), complete=later(json, "complete")),
+        Source("paddle-pb", "protobuf of paddle.profiler (exact times and tree)", sniff_pb,
+               later(pb, "read_pb"), stream=later(pb, "stream"), complete=later(pb, "complete")),
+    ]  # fmt: skip
 
 
 @hookimpl

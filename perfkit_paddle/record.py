@@ -10,8 +10,8 @@ from typing import Any, Final
 import numpy as np
 
 from perfkit_core.errors import CaptureError
-from perfkit_core.recording import callbacks, environment, signals, writer
-from perfkit_core.recording.step_recording import Ending, profiler_arguments
+from perfkit_core.recording import environment, signals, writer
+from perfkit_core.recording.step_recording import CallbackRecording, Ending, profiler_arguments
 from perfkit_core.system import failures
 from perfkit_paddle import findings, framework
 from perfkit_paddle.on_trace_ready import place, take, trace_handler
@@ -89,9 +89,9 @@ def _take_iterations(profiler: Any, place: environment.Place) -> writer.Taken:
     return take(profiler, place, no_steps=frozenset({0, int(profiler.step_num)}))
 
 
-class PaddleRecording(callbacks.CallbackRecording):
-    """Recording for a callback. The arguments are those of
-    :class:`perfkit_core.recording.callbacks.CallbackRecording`; ``options`` are passed to paddle.profiler.Profiler."""
+class PaddleRecording(CallbackRecording):
+    """The :class:`perfkit_core.recording.step_recording.CallbackRecording` of Paddle. ``options`` are arguments of
+    paddle.profiler.Profiler."""
 
     def profiler_class(self) -> Callable[..., Any]:
         profiler: Callable[..., Any] = framework.profiler().Profiler
@@ -191,14 +191,7 @@ def demo(run_dir: Path, report: Callable[[str], None]) -> None:
     images = random.rand(SAMPLES, 1, 28, 28).astype(np.float32)
     labels = random.randint(0, 10, SAMPLES).astype(np.int64)
 
-    class Images(paddle.io.Dataset):  # type: ignore[misc]
-        def __getitem__(self, index: int) -> Any:
-            return images[index], labels[index]
-
-        def __len__(self) -> int:
-            return SAMPLES
-
-    loader = paddle.io.DataLoader(Images(), batch_size=BATCH, shuffle=False, num_workers=0)
+    loader = paddle.io.DataLoader(list(zip(images, labels, strict=True)), batch_size=BATCH)
     loss_of = nn.CrossEntropyLoss()
     optimizer = paddle.optimizer.Adam(1e-3, parameters=model.parameters())
     report(f"training {WARMUP + RECORDED} steps of batch {BATCH} with PaddlePaddle {paddle.__version__}")

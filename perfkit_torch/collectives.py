@@ -28,14 +28,11 @@ _ON_HOST: Final = frozenset({"gloo", "mpi"})
 _COUNTS: Final = ("In msg nelems", "Out msg nelems")
 _INPUT_IS_SMALLER: Final = frozenset({"all_gather", "gather"})
 """Collectives whose labels record only the input tensor, which is smaller than the message."""
-_KINDS: Final = tuple(
-    (re.compile(pattern), name)
-    for pattern, name in (
-        ("all_?reduce", "all_reduce"), ("all_?gather", "all_gather"), ("reduce_?scatter", "reduce_scatter"),
-        ("all_?to_?all", "all_to_all"), ("broadcast", "broadcast"), ("barrier", "barrier"), ("reduce", "reduce"),
-        ("gather", "gather"), ("scatter", "scatter"), ("send", "send"), ("recv", "recv"),
-    )
-)  # fmt: skip
+_PATTERNS: Final = {
+    name: re.compile(name.replace("_", "_?"))
+    for name in ("all_reduce", "all_gather", "reduce_scatter", "all_to_all", "broadcast", "barrier", "reduce",
+                 "gather", "scatter", "send", "recv")
+}  # fmt: skip
 _ELEMENT_BYTES: Final = {
     "float": 4, "double": 8, "half": 2, "bfloat16": 2, "long": 8, "int": 4, "short": 2, "char": 1, "byte": 1, "bool": 1,
     "long int": 8, "long long": 8, "long long int": 8, "short int": 2,
@@ -84,7 +81,7 @@ def described(name: str, args: str | None, shapes: str | None, dtypes: str | Non
 
 def canonical(native: str) -> str | None:
     """Return the name of the collective (all_gather for ``_allgather_base``), None for other calls such as wait."""
-    return next((name for pattern, name in _KINDS if pattern.search(native)), None)
+    return next((name for name, pattern in _PATTERNS.items() if pattern.search(native)), None)
 
 
 def _tensors(

@@ -10,7 +10,7 @@ from typing import Any, ClassVar, Final
 
 import msgspec
 
-from perfkit_core.assembly.labels import Collective, parse_module_label
+from perfkit_core.assembly.labels import parse_module_label
 from perfkit_core.model import schema
 from perfkit_core.readers.chrome.dialect import ChromeEvent, Dialect, Label, ScanRules, integer
 from perfkit_torch import collectives
@@ -49,15 +49,9 @@ _DEVICE_KINDS: Final = {
 }
 # torch's own tables skip these events of the profiler and of autograd (torch.autograd.profiler_util).
 _HIDDEN: Final = frozenset(
-    {
-        "profiler::_record_function_enter",
-        "profiler::_record_function_enter_new",
-        "profiler::_record_function_exit",
-        "aten::is_leaf",
-        "aten::output_nr",
-        "aten::_version",
-    }
-)
+    ("profiler::_record_function_enter", "profiler::_record_function_enter_new", "profiler::_record_function_exit",
+     "aten::is_leaf", "aten::output_nr", "aten::_version")
+)  # fmt: skip
 # Memory events record the device type as its number in the enum c10::DeviceType.
 _DEVICE_TYPES: Final = {0: "cpu", 1: "cuda", 2: "cpu", 5: "cpu", 6: "cuda", 7: "fpga", 8: "maia", 9: "xla", 12: "xpu",
                         13: "mps", 15: "hpu", 16: "ve", 18: "ipu", 19: "mtia", 20: "privateuse1"}  # fmt: skip
@@ -138,6 +132,8 @@ class TorchDialect(Dialect):
         "flops": "flops",
     }
     scan_rules = ScanRules(needs_reference, device_arguments=("device", "Device Type", "Device Id"))
+    communicates = staticmethod(collectives.communicates)
+    described = staticmethod(collectives.described)
 
     def __init__(self) -> None:
         self.window: tuple[msgspec.Raw, msgspec.Raw] | None = None
@@ -165,14 +161,6 @@ class TorchDialect(Dialect):
             self.window = self.window or (event.ts, event.dur)
             return False
         return not (isinstance(event.name, str) and event.name.startswith(_RECORDING_MARKS))
-
-    def communicates(self, name: str, kind: str) -> bool:
-        return collectives.communicates(name, kind)
-
-    def described(
-        self, name: str, args: str | None, shapes: str | None, dtypes: str | None
-    ) -> tuple[Collective | None, int]:
-        return collectives.described(name, args, shapes, dtypes)
 
     def device(self, label: Label, pid: Any, args: Mapping[str, Any]) -> str:
         if label.kind == schema.MEMORY:

@@ -21,21 +21,22 @@ class Updates:
     """Hooks on ``optimizer.step()`` that call ``before`` and ``after``. Only the first optimizer of the process that
     takes a step is observed."""
 
-    def __init__(self, after: Callable[[], None], before: Callable[[], None] | None = None) -> None:
+    def __init__(self, after: Callable[[], None], before: Callable[[], None] = lambda: None) -> None:
         from torch.optim import optimizer
 
         self._first: int | None = None
         self._before, self._after = before, after
-        self._hooks = [optimizer.register_optimizer_step_post_hook(self._updated)]
-        if before is not None:
-            self._hooks.append(optimizer.register_optimizer_step_pre_hook(self._updating))
+        self._hooks = (
+            optimizer.register_optimizer_step_pre_hook(self._updating),
+            optimizer.register_optimizer_step_post_hook(self._updated),
+        )
 
     def end(self) -> None:
         for hook in self._hooks:
             hook.remove()
 
     def _updating(self, optimizer: Any, *_: Any) -> None:
-        if self._before is not None and self._first == id(optimizer):
+        if self._first == id(optimizer):
             self._before()
 
     def _updated(self, optimizer: Any, *_: Any) -> None:

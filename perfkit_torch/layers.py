@@ -198,7 +198,6 @@ class TorchLayers(layer_framework.LayerFramework):
     def run(
         self, model: nn.Module, layers: Sequence[layer_framework.Named], args: Sequence[Any], kwargs: Mapping[str, Any]
     ) -> dict[str, dict[str, Any]]:
-        """Run the model once. The FLOPs are those of torch's own counter."""
         with FlopCounterMode(display=False) as counter:
             called = super().run(model, layers, args, kwargs)
         names = {id(module): path for path, module in model.named_modules()}

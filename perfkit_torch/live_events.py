@@ -22,9 +22,6 @@ from perfkit_core.algorithms.arrays import IntArray
 from perfkit_core.readers.chrome.repair import values_mended
 from perfkit_torch.dialect import MEMORY_EVENT
 
-Times = tuple[IntArray, IntArray]
-"""Start and duration in ns, each of shape (events,)."""
-
 _BATCH: Final = 1 << 13
 """Events per batch. The text of a batch fits the processor's cache, and other threads wait at most a few ms for it."""
 _INSTANT: Final = "cpu_instant_event"
@@ -37,15 +34,15 @@ _RUNTIME_PREFIXES: Final = ("cuda", "hip", "cuLaunch", "cuMem", "cuStream", "cuE
 @dataclass(frozen=True, slots=True)
 class LiveBatch:
     """Columns of a batch of events, each of shape (events,). ``metadata`` holds the arguments of each event as the
-    inside of a JSON object (``"a": 1, "b": 2``). ``ids`` returns further arguments, such as the correlation id, in the
-    same form."""
+    inside of a JSON object (``"a": 1, "b": 2``). ``times`` are start and duration in ns. ``ids`` returns further
+    arguments, such as the correlation id, in the form of ``metadata``."""
 
     categories: list[str]
     names: list[str]
     pids: list[int]
     tids: list[int]
     metadata: list[str]
-    times: Times
+    times: tuple[IntArray, IntArray]
     ids: Callable[[list[str]], list[str]] | None = None
 
     def text(self) -> bytes:

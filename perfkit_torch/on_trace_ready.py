@@ -83,7 +83,6 @@ def _devices(torch: Any) -> tuple[Device, ...]:
 
 
 def _thread_names(rank: int | None) -> dict[str, str]:
-    """Return the names of the running threads, keyed "rank:pid:tid". Empty if the system has no /proc."""
     names = {}
     for task in Path("/proc/self/task").glob("*"):
         try:

@@ -12,8 +12,8 @@ import numpy as np
 from perfkit_core.assembly.steps import EMPTY, PARTIAL
 from perfkit_core.errors import CaptureError
 from perfkit_core.model.trace import Trace
-from perfkit_core.recording import callbacks, environment, signals, writer
-from perfkit_core.recording.step_recording import Ending, profiler_arguments
+from perfkit_core.recording import environment, signals, writer
+from perfkit_core.recording.step_recording import CallbackRecording, Ending, profiler_arguments
 from perfkit_core.system import failures
 from perfkit_torch import framework
 from perfkit_torch.on_trace_ready import place, take, trace_handler
@@ -45,10 +45,8 @@ class ScriptRecording:
         self._other = signals.GivingWay(autograd, "_prepare_trace", self._stop_safely)
 
     def _before_update(self) -> None:
-        """Stop at the first update after the last recorded step. Stopping takes time, so it must not happen within a
-        recorded step."""
         if self._wanted is not None and self._ended >= self._wanted:
-            self._stop_safely()
+            self._stop_safely()  # not when the last step ends: stopping takes time, which the step would include
 
     def _after_update(self) -> None:
         if not self._running:
@@ -86,9 +84,9 @@ class ScriptRecording:
         return written
 
 
-class TorchRecording(callbacks.CallbackRecording):
-    """Recording for a callback. The arguments are those of
-    :class:`perfkit_core.recording.callbacks.CallbackRecording`; ``options`` are passed to torch.profiler.profile."""
+class TorchRecording(CallbackRecording):
+    """The :class:`perfkit_core.recording.step_recording.CallbackRecording` of torch. ``options`` are arguments of
+    torch.profiler.profile."""
 
     def profiler_class(self) -> Callable[..., Any]:
         profile: Callable[..., Any] = framework.torch().profiler.profile
@@ -151,15 +149,14 @@ class TorchStepProfiler:
         return profiler
 
     def _take(self, profiler: Any, place: environment.Place) -> writer.Taken:
-        """Take the cycle. A partial step is reported only if it was interrupted, not if it had not begun."""
         taken = take(profiler, place)
         if self._ending is Ending.INTERRUPTED:
             return taken
 
-        def without_cut_off(trace: Trace) -> Trace:
+        def without_partial_step(trace: Trace) -> Trace:  # a step that had not begun is not partial
             return replace(trace, quality=tuple(f for f in trace.quality if f.code not in (PARTIAL, EMPTY)))
 
-        return taken.then(without_cut_off)
+        return taken.then(without_partial_step)
 
     def _open(self, step: int) -> None:
         self._label = self._torch.profiler.record_function(f"ProfilerStep#{step}")

@@ -71,8 +71,6 @@ def stream(path: Path, partial: bool, writer: recorded_events.RecordedWriter) ->
 
 
 class _Reading(Reading[dialect.TorchDialect]):
-    """A reading that also notes whether times count from 1970 and whether they have digits below 1 µs."""
-
     def __init__(self, path: Path, partial: bool, sparing: bool = False) -> None:
         super().__init__(path, dialect.TorchDialect(), partial, sparing)
         self._partial = partial

@@ -90,16 +90,12 @@ class Background:
         if threading.current_thread() is self._thread:
             return True
         wanted = None if folder is None else folder.absolute()
+
+        def related(place: Path) -> bool:
+            return wanted is None or wanted in (place, *place.parents) or place in wanted.parents
+
         with self._changed:
-            return self._changed.wait_for(
-                lambda: (
-                    not any(
-                        wanted is None or wanted in (place, *place.parents) or place in wanted.parents
-                        for place, _ in self._jobs
-                    )
-                ),
-                timeout,
-            )
+            return self._changed.wait_for(lambda: not any(related(place) for place, _ in self._jobs), timeout)
 
 
 @functools.cache

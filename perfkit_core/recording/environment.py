@@ -17,9 +17,7 @@ CORES, THREADS, PROCESSES = "cores", "threads", "processes"
 _QUOTA: Final = Path("/sys/fs/cgroup/cpu.max")
 _LOCAL_PROCESSES: Final = ("LOCAL_WORLD_SIZE", "PADDLE_LOCAL_SIZE")
 """Environment variables in which launchers give the number of processes on this machine."""
-Variables = tuple[str, str]
-"""Names of the environment variables in which a launcher gives rank and world size."""
-_LAUNCHERS: Final[tuple[Variables, ...]] = (
+_LAUNCHERS: Final = (
     ("RANK", "WORLD_SIZE"),
     ("PADDLE_TRAINER_ID", "PADDLE_TRAINERS_NUM"),
     ("OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE"),
@@ -35,7 +33,7 @@ class Place:
     world_size: int | None
 
 
-def environment_place(*first: Variables) -> Place:
+def environment_place(*first: tuple[str, str]) -> Place:
     """Return rank and world size from the environment variables of one launcher. The variables ``first`` are preferred
     to those of other launchers. Launchers can be nested, so rank and world size must come from the same launcher. A
     launcher that sets both variables is preferred to a launcher that sets only the rank."""

@@ -37,8 +37,7 @@ class LayerFramework(ABC):
     built_in: ClassVar[str]
     """Prefix of the Python modules that define the framework's own layers."""
     formulas: ClassVar[Sequence[tuple[type, Formula]]]
-    """Pairs of a layer class and its formula. The framework's other layers have 0 FLOPs. The FLOPs of user-defined
-    layers are unknown."""
+    """Layer classes and their formulas. Other built-in layers have 0 FLOPs. User-defined layers have unknown FLOPs."""
 
     def __init__(self) -> None:
         self.active: list[Any] = []
@@ -46,8 +45,7 @@ class LayerFramework(ABC):
 
     @abstractmethod
     def named(self, model: Any) -> Iterator[Named]:
-        """Yield path and layer of every layer of a model, first of the model itself. A layer that occurs several times
-        is yielded once, with its first path."""
+        """Yield path and layer of the model and of every layer in it. A repeated layer is yielded once."""
 
     @abstractmethod
     def watch(self) -> None:
@@ -76,13 +74,11 @@ class LayerFramework(ABC):
     @abstractmethod
     def after_call(self, layer: Any, hook: Callable[..., None], always: bool = False) -> Any:
         """Register a hook that is called with the layer, its arguments and its output. Return a handle with
-        ``remove()``. With ``always``, the hook is also called, with the output None, if the layer raises and the
-        framework supports such calls."""
+        ``remove()``. With ``always``, also call it with the output None if the layer raises, where supported."""
 
     @abstractmethod
     def evaluation(self, model: Any) -> AbstractContextManager[Any]:
-        """Return a context manager: inside, the model is in eval mode without gradients. At the end, the mode of every
-        layer is restored."""
+        """Return a context manager for eval mode without gradients. It restores the mode of every layer at the end."""
 
     @abstractmethod
     def gradients_enabled(self) -> bool:
@@ -112,8 +108,7 @@ class LayerFramework(ABC):
 
     def hook(self, layer: Any, path: str, log: CallLog) -> Iterator[Any]:
         """Hook a layer, unless it has hooks already. Yield handles with ``remove()``."""
-        present = layer._forward_pre_hooks.values()
-        if any(isinstance(getattr(hook, "__self__", None), LayerHooks) for hook in present):
+        if any(isinstance(getattr(h, "__self__", None), LayerHooks) for h in layer._forward_pre_hooks.values()):
             return
         hooks = self.hooks(path, type(layer).__name__, log)
         yield self.before_call(layer, hooks.before)
@@ -296,8 +291,7 @@ class LayerHooks(ABC):
 
 
 class BackwardMark:
-    """Hook on all graph nodes or tensors with which a call's backward pass may begin. The first of these hooks that
-    runs records the mark."""
+    """Hook on the graph nodes or tensors with which a call's backward pass may begin. It records the mark once."""
 
     def __init__(self, framework: LayerFramework, label: str) -> None:
         self._framework = framework

@@ -29,8 +29,6 @@ EXIT_CODE: Final = 128 + signal.SIGTERM
 
 
 class _Termination:
-    """The handler of SIGTERM."""
-
     def __init__(self) -> None:
         self._held = 0  # number of open held() blocks in the main thread, where Python runs signal handlers
         self._asked = False

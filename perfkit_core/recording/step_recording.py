@@ -13,13 +13,16 @@ import enum
 import functools
 import inspect
 import logging
-from collections.abc import Callable, Mapping
+import os
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any, Concatenate, Final, ParamSpec, Protocol
 
 from perfkit_core.errors import UsageError
 from perfkit_core.recording.writer import CycleWriter
 from perfkit_core.system import failures
+from perfkit_core.system.paths import absolute
 
 P = ParamSpec("P")
 
@@ -77,8 +80,7 @@ def step_window(
     repeat: int | None = None,
     skip_first: int | None = None,
 ) -> StepWindow:
-    """Return the window from the first and the last recorded step, or from the lengths of a cycle. Raises UsageError if
-    both are given, or if the window has no step."""
+    """Return the window from ``steps``, the first and the last recorded step, or from the lengths of a cycle."""
     warmup = DEFAULT_WARMUP if warmup is None else warmup
     cycle = {"wait": wait, "active": active, "repeat": repeat, "skip_first": skip_first}
     lengths = {name: value for name, value in cycle.items() if value is not None}
@@ -153,8 +155,7 @@ class StepProfiler(Protocol):
 
 
 def _guarded(method: Callable[Concatenate[StepRecording, P], None]) -> Callable[Concatenate[StepRecording, P], None]:
-    """Decorator that keeps errors from the training. An error is logged, the run is marked as incomplete, and the
-    recording ends."""
+    """Decorate a method: an error is logged, marks the run as incomplete and ends the recording, but is not raised."""
 
     @functools.wraps(method)
     def guarded(self: StepRecording, /, *args: P.args, **kwargs: P.kwargs) -> None:
@@ -173,8 +174,7 @@ def _guarded(method: Callable[Concatenate[StepRecording, P], None]) -> Callable[
 
 
 class StepRecording:
-    """Recording of trainings, each with a new profiler. A training is a call of ``fit`` or ``train``. The methods never
-    raise."""
+    """Recording of trainings, which are calls of ``fit`` or ``train``. The methods never raise."""
 
     _profiler: StepProfiler
 
@@ -264,3 +264,41 @@ class StepRecording:
     def _end(self) -> None:
         self._running = False
         atexit.unregister(self.abort)
+
+
+class CallbackRecording(StepRecording, ABC):
+    """Records a range of steps in each training. The arguments are those of the callbacks.
+
+    Give either ``steps``, the numbers of the first and the last recorded step, or the lengths of a cycle in steps:
+    ``wait`` (default 1), ``warmup`` (1) and ``active`` (5). ``repeat`` (1) is the number of cycles, and the first cycle
+    begins after ``skip_first`` (0) steps of the training. ``warmup`` is also allowed with ``steps``. ``also``: further
+    callbacks, which are called with the profiler after each cycle. ``options`` are passed to the framework's profiler.
+    Raises UsageError for invalid arguments. The methods never raise.
+    """
+
+    def __init__(
+        self,
+        run_dir: str | os.PathLike[str],
+        steps: tuple[int, int] | None = None,
+        *,
+        wait: int | None = None,
+        warmup: int | None = None,
+        active: int | None = None,
+        repeat: int | None = None,
+        skip_first: int | None = None,
+        also: Iterable[Callable[[Any], Any]] = (),
+        **options: Any,
+    ) -> None:
+        check_options(self.profiler_class(), options)
+        self.run_dir = absolute(run_dir)
+        self.also = tuple(also)
+        self.options = options
+        super().__init__(step_window(steps, wait, warmup, active, repeat, skip_first), self.step_profiler)
+
+    @abstractmethod
+    def profiler_class(self) -> Callable[..., Any]:
+        """Return the class of the framework's profiler, whose arguments are the valid options."""
+
+    @abstractmethod
+    def step_profiler(self) -> StepProfiler:
+        """Return a new profiler for one training."""

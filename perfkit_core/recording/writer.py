@@ -123,8 +123,7 @@ class CycleWriter(Generic[Profiler]):
         return store.flush(self.run_dir, timeout)
 
     def mark_incomplete(self, error: BaseException) -> None:
-        """Record in the run folder that the last cycle of this process is missing because of ``error``. Never
-        raises."""
+        """Note in the run folder that the last cycle of this process is missing because of ``error``. Never raises."""
         store.mark_incomplete(self.run_dir, max(self._cycle - 1, 0), error)
 
     def _begin(self) -> None:
@@ -133,7 +132,6 @@ class CycleWriter(Generic[Profiler]):
         self._written: list[Path] = []
 
     def _follow_fork(self) -> None:
-        """If this process is a forked child, begin a new recording."""
         if self._pid != os.getpid():
             self._begin()
             self._forked_ns = background.shared().forked_ns
@@ -169,10 +167,8 @@ def _warn(run_dir: Path, pid: int) -> None:
 
 
 def _without_gc(action: Callable[[], Result]) -> Result:
-    """Run ``action`` with the garbage collector off, because it would scan millions of objects that ``action``
-    creates."""
     was_on = gc.isenabled()
-    gc.disable()
+    gc.disable()  # the collector would scan the millions of objects that the action creates
     try:
         return action()
     finally:

@@ -154,7 +154,7 @@ def check_view(view: View, trace: Trace) -> None:
     require(bool(view.name and view.title and view.description), "a view must have a name, a title and a description")
     for events in (trace, trace.slice(0, 0)):
         for by in ((), *((grouping,) for grouping in view.groupings)):
-            check_table(view, view.table(events, ViewRequest(by=by)))
+            _check_table(view, view.table(events, ViewRequest(by=by)))
         require(bool(view.explain_empty(events)), f"explain_empty of {view.name} returns no reason")
     if not view.groupings:
         return
@@ -165,9 +165,7 @@ def check_view(view: View, trace: Trace) -> None:
     raise AssertionError(f"{view.name} accepts a grouping that it does not have")
 
 
-def check_table(view: View, table: pd.DataFrame) -> None:
-    """Check that column names are unique, that the view is ordered by one of its columns, that times, bytes and calls
-    are integers, and that ratios are floats."""
+def _check_table(view: View, table: pd.DataFrame) -> None:
     require(table.columns.is_unique, f"{view.name} has two columns of the same name: {list(table.columns)}")
     require(view.order is None or view.order in table.columns, f"{view.name} has no column {view.order}")
     for name, kind in table.dtypes.items() if len(table) else ():
@@ -179,8 +177,6 @@ def check_table(view: View, table: pd.DataFrame) -> None:
 
 
 class _Pipe(io.BytesIO):
-    """A file that cannot seek."""
-
     def seekable(self) -> bool:
         return False
 

@@ -28,8 +28,7 @@ def require(condition: bool, message: str) -> None:
 
 
 def require_rows(trace: Trace, good: BoolArray, message: str) -> None:
-    """Raise AssertionError unless the mask ``good`` is True in all rows. The text has the number of bad rows, and the
-    values of the first bad row."""
+    """Raise AssertionError, with the number of bad rows and the first one, unless ``good`` is True in all rows."""
     bad = np.flatnonzero(~np.asarray(good, np.bool_))
     if len(bad):
         values = trace.events.slice(int(bad[0]), 1).to_pylist()[0]
@@ -76,8 +75,7 @@ def check_schema(trace: Trace) -> None:
 
 
 def check_meta(trace: Trace) -> None:
-    """Check that source, format and framework are set, that ranks match the events, and that findings are unique and
-    have a code and a text."""
+    """Check that required fields are set, that ranks match the events, and that findings are unique and complete."""
     meta = trace.meta
     require(bool(meta.framework), "meta.framework is not set")
     require(bool(meta.source and meta.format), "meta.source and meta.format must be set")
@@ -175,8 +173,8 @@ def check_self_times(trace: Trace) -> None:
 
 
 def check_launches(trace: Trace) -> None:
-    """Check that only device events have a launch, which is a host event of the same rank. If the launch is a runtime
-    call, both must have the same correlation id."""
+    """Check that only device events have a launch, which is a host event of their rank and, for runtime calls, of their
+    correlation id."""
     launched_by, rows = trace.ints("launched_by"), len(trace)
     require_rows(trace, (launched_by >= NO_ROW) & (launched_by < rows), "launched_by is not a row")
     launched = np.flatnonzero(launched_by != NO_ROW)
@@ -193,8 +191,8 @@ def check_launches(trace: Trace) -> None:
 
 
 def check_steps(trace: Trace) -> None:
-    """Check that every step number is that of a recorded step, that host events start within their step, and that
-    device work has the step of its launch."""
+    """Check that steps were recorded, that host events start within their step, and that device work has the step of
+    its launch."""
     step, rank, start = trace.ints("step"), trace.ints("rank"), trace.ints("start_ns")
     steps = trace.rows("kind", schema.STEP) & trace.host
     require_rows(trace, ~steps | (step >= 0), "a step has no number")
