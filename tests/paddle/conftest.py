@@ -1,4 +1,4 @@
-"""Paddle's traces, and Paddle itself for the live tests."""
+"""Fixtures for Paddle's trace files, and for Paddle in live tests."""
 
 from __future__ import annotations
 
@@ -16,24 +16,25 @@ from perfkit_core.model.trace import Trace
 
 @pytest.fixture(scope="session")
 def paddle_traces(traces: Path) -> Path:
-    """The folder of Paddle's traces."""
+    """Return the folder of Paddle's trace files."""
     return traces / "paddle"
 
 
 @pytest.fixture
 def paddle(caplog: pytest.LogCaptureFixture) -> Iterator[Any]:
-    """The module. Afterwards no profiler is alive: Paddle allows one in a process."""
+    """Yield the module ``paddle``. No profiler may be alive afterwards, because Paddle allows only one per process."""
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # the import itself warns (missing ccache)
+        warnings.simplefilter("ignore")  # the import warns about missing ccache
         module = pytest.importorskip("paddle")
         pytest.importorskip("paddle.profiler")
     yield module
-    caplog.get_records("call").clear()  # logged tracebacks hold the profiler
+    caplog.get_records("call").clear()  # logged tracebacks keep the profiler alive
     gc.collect()
 
 
 def spans(trace: Trace) -> pd.DataFrame:
-    """All events with what identifies them and their parent, in an order that does not depend on the reader."""
+    """Return all events with the fields that identify them and their parents, in an order that does not depend on the
+    reader."""
     frame = trace.to_pandas()
     for column in ("name", "kind", "category", "device", "phase", "op_name", "shapes", "stack", "copy_kind", "args"):
         frame[column] = frame[column].astype(object).where(frame[column].notna(), None)
@@ -47,5 +48,5 @@ def spans(trace: Trace) -> pd.DataFrame:
 
 @pytest.fixture(scope="session", name="spans")
 def spans_fixture() -> Any:
-    """The function :func:`spans`."""
+    """Return the function :func:`spans`."""
     return spans

@@ -1,4 +1,4 @@
-"""Collectives of Paddle: labelled in a live job of two ranks with gloo, and by the kernels of a recording of a GPU."""
+"""Collectives in Paddle, recorded live by two ranks with gloo as labels, and recorded on a GPU as kernels."""
 
 from __future__ import annotations
 
@@ -64,8 +64,9 @@ def free_ports(count: int) -> list[int]:
 
 @pytest.fixture(scope="module")
 def job(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The folder of a job of two ranks: in each of three recorded steps the second one sleeps 0.3 s after the first one
-    has reached its all-reduce. It looks for the first one: on a busy machine either may be late by itself."""
+    """Return the folder of a job with two ranks. In each of three recorded steps, the second rank sleeps 0.3 s after
+    the first rank has reached its all-reduce. The second rank first waits until the first rank is there, because either
+    rank can be late on a busy machine."""
     pytest.importorskip("paddle")
     folder = tmp_path_factory.mktemp("job")
     first, second, master = free_ports(3)
@@ -89,7 +90,8 @@ def trace(job: Path, request: pytest.FixtureRequest) -> Trace:
 
 
 def test_sizes_of_a_live_job(trace: Trace) -> None:
-    """65536 floats; 1024 doubles of each of two ranks; three steps of two ranks. None after the block."""
+    """The sizes are 65536 floats, and 1024 doubles of each of two ranks, in three steps of two ranks. No label is
+    recorded after the block."""
     table = collectives.table(trace, ViewRequest(by=("size",)))
     found = {row["collective"]: (row["size"], row["calls"], row["group_size"]) for row in table.to_dict("records")}
     barrier = found.pop("barrier")
@@ -103,12 +105,12 @@ def test_the_slow_rank_of_a_live_job(trace: Trace) -> None:
     assert found["collectives"].tolist() == [9, 9]
     assert found["caused_wait_ns"].iloc[0] > 3 * 150_000_000
     second = clocks.table(trace, EVERYTHING).iloc[1]
-    assert second["earliest_ns"] <= 1000  # one clock; whole µs in the JSON
+    assert second["earliest_ns"] <= 1000  # the ranks share one clock, and the JSON has whole µs
     assert second["latest_ns"] >= -1000
 
 
 def test_kernels_of_a_gpu_align(traces: Path) -> None:
-    """A recording of three all-reduces by their kernels, once more as a second rank whose clock is 4321 ns ahead."""
+    """A recording of three all-reduces is also used as a second rank whose clock is 4321 ns ahead."""
     one = load(traces / "paddle" / "gpu-synthetic" / "gpu1.pb")
     position = one.events.schema.get_field_index("start_ns")
     field = one.events.schema.field(position)

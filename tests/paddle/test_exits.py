@@ -1,4 +1,4 @@
-"""A Paddle script that is ended in the middle, or forks loaders while a cycle is being written, loses nothing."""
+"""No cycle is lost if a Paddle script is ended within a step, or forks loader processes while a cycle is written."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ pytest.importorskip("paddle", reason="needs Paddle: pip install 'perfkit[paddle]
 
 PRELUDE = """
 import os, sys, time, warnings
-warnings.simplefilter("default")  # Paddle warns of its own
+warnings.simplefilter("default")  # Paddle emits warnings
 import paddle
 from perfkit_paddle import trace_handler
 
@@ -27,7 +27,7 @@ def steps(profiler, count):
         paddle.ones([8, 8]).matmul(paddle.ones([8, 8]))
         profiler.step()
 
-sys.stdout = open(os.devnull, "w")  # Paddle prints its own summary
+sys.stdout = open(os.devnull, "w")  # Paddle prints a summary
 handler = trace_handler(sys.argv[1])
 """
 
@@ -56,7 +56,7 @@ with paddle.profiler.Profiler(on_trace_ready=handler) as profiler:
 
 
 def test_loaders_that_fork_while_a_cycle_is_written(tmp_path: Path) -> None:
-    """Their processes have our handler in them: they neither hang nor write."""
+    """The loader processes inherit the handler. They must neither hang nor write."""
     script = """
 class Numbers(paddle.io.Dataset):
     def __getitem__(self, index):

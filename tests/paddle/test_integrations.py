@@ -1,4 +1,4 @@
-"""The callback for paddle.Model.fit: which steps are recorded, and that training never notices."""
+"""The callback for paddle.Model.fit: the right steps are recorded, and the training is not disturbed."""
 
 from __future__ import annotations
 
@@ -19,10 +19,10 @@ from perfkit_core.readers.load import load
 from perfkit_core.storage import store
 from perfkit_core.storage.store import INCOMPLETE_MARK
 
-pytestmark = pytest.mark.filterwarnings("ignore:To copy construct from a tensor")  # paddle.Model does that itself
+pytestmark = pytest.mark.filterwarnings("ignore:To copy construct from a tensor")  # from paddle.Model
 
 Fit = Callable[..., list[int]]
-"""Trains and returns the number of each batch within its epoch, as Paddle told it to another callback."""
+"""A function that trains and returns the number of each batch in its epoch, as Paddle passed it to another callback."""
 
 BATCHES = 4
 
@@ -88,7 +88,8 @@ def fit(paddle: Any) -> Fit:
 
 
 def test_E1_hapi_paddle(paddle: Any, fit: Fit, tmp_path: Path) -> None:
-    """Across the epochs, numbered from 0 without a gap; each step holds one forward pass; Paddle's export agrees."""
+    """Steps are numbered from 0 over all epochs without a gap, each step has one forward pass, and Paddle's export has
+    the same steps."""
     export = tmp_path / "own.json"
     callback = perfkit_callback(tmp_path / "run", steps=(3, 9), also=[lambda p: p.export(str(export), "json")])
     assert fit(callback, epochs=3) == [0, 1, 2, 3] * 3
@@ -105,14 +106,15 @@ def test_E1_hapi_paddle(paddle: Any, fit: Fit, tmp_path: Path) -> None:
 
 
 def test_cycles(fit: Fit, tmp_path: Path) -> None:
-    """Wait 1, warm-up 1, record 2, three times, after one skipped step; each is a file."""
+    """After one skipped step, three cycles follow. Each has one step of waiting, one of warm-up and two recorded steps,
+    and becomes a file."""
     callback = perfkit_callback(tmp_path, skip_first=1, wait=1, warmup=1, active=2, repeat=3)
     fit(callback, epochs=4)
     assert [steps_of(load(path)) for path in files(tmp_path)] == [[3, 4], [7, 8], [11, 12]]
 
 
 def test_evaluation_is_left_out(fit: Fit, tmp_path: Path) -> None:
-    """Paddle evaluates after each epoch: the cycle ends before it, the next begins behind it."""
+    """Paddle evaluates after each epoch. The cycle ends before the evaluation, and the next cycle begins after it."""
     fit(perfkit_callback(tmp_path, steps=(2, 9)), epochs=3, validate=True)
     assert [steps_of(load(path)) for path in files(tmp_path)] == [[2, 3], [4, 5, 6, 7], [8, 9]]
     trace = load(tmp_path)
@@ -126,7 +128,7 @@ def test_an_evaluation_during_the_warm_up(fit: Fit, tmp_path: Path) -> None:
 
 
 def test_the_training_ends_within_the_window(fit: Fit, tmp_path: Path) -> None:
-    """Whole steps are kept; the one that was opened and never came is none."""
+    """Complete steps are kept. The step that was opened but did not take place is not a step."""
     fit(perfkit_callback(tmp_path, steps=(1, 100)), epochs=1)
     trace = load(tmp_path)
     assert steps_of(trace) == [1, 2, 3]
@@ -168,7 +170,8 @@ def test_a_script_that_ends_early_keeps_its_recording(paddle: Any, tmp_path: Pat
 def test_a_failing_profiler_does_not_stop_the_training(
     paddle: Any, fit: Fit, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """Paddle allows one profiler: training continues, the reason is logged, the user's own keeps its data."""
+    """Another profiler is running, and Paddle allows only one. The training continues, the reason is logged, and the
+    other profiler keeps its data."""
     own = paddle.profiler.Profiler(on_trace_ready=lambda prof: None)
     own.start()
     assert fit(perfkit_callback(tmp_path, steps=(1, 2)), epochs=1) == [0, 1, 2, 3]
@@ -190,7 +193,7 @@ def test_a_window_that_is_never_reached_is_said(fit: Fit, tmp_path: Path, caplog
     ("options", "message"),
     [
         ({"steps": (4, 2)}, "selects no steps"),
-        ({"steps": (1, 2), "wait": 3}, "contradict"),
+        ({"steps": (1, 2), "wait": 3}, "cannot be combined"),
         ({"profile_memry": True}, "no option profile_memry; its options are .*profile_memory"),
         ({"scheduler": print}, "steps="),
         ({"timer_only": True}, "records no events"),

@@ -1,4 +1,4 @@
-"""Recording with Paddle itself: every way to run its profiler, and everything that can go wrong around it."""
+"""Recording with Paddle: every way to use its profiler, and every failure around it."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ Train = Callable[[int], Iterator[int]]
 
 @pytest.fixture
 def train(paddle: Any) -> Train:
-    """Training steps of a small model, as an iterator."""
+    """Return an iterator over the training steps of a small model."""
     model = paddle.nn.Sequential(paddle.nn.Linear(8, 8), paddle.nn.ReLU(), paddle.nn.Linear(8, 1))
     optimizer = paddle.optimizer.SGD(0.1, parameters=model.parameters())
     data = paddle.rand([4, 8])
@@ -42,7 +42,7 @@ def train(paddle: Any) -> Train:
 
 
 def profiler(paddle: Any, **options: Any) -> Any:
-    gc.collect()  # Paddle has one at a time, and that of another test may be part of a cycle
+    gc.collect()  # frees the profiler of another test, because Paddle allows only one
     return paddle.profiler.Profiler(targets=[paddle.profiler.ProfilerTarget.CPU], **options)
 
 
@@ -56,7 +56,8 @@ def step_numbers(trace: Trace) -> list[int]:
 
 
 def nodes_of(result: Any) -> list[tuple[str, str, int, int, str]]:
-    """Paddle's own tree: name, type, start, end, name of the parent; without the artificial roots."""
+    """Return name, type, start, end and the parent's name of each node in Paddle's tree, without the artificial
+    roots."""
     found = []
     for root in result.get_data().values():
         stack = [(child, "") for child in root.children_node]
@@ -77,7 +78,7 @@ def nodes_in(trace: Trace) -> list[tuple[str, str, int, int, str]]:
 
 
 def test_what_is_written_is_paddles_tree(paddle: Any, train: Train, tmp_path: Path) -> None:
-    """Names, types, ns and parents of a live recording equal Paddle's tree, through the file and back."""
+    """Names, types, times in ns and parents of a stored live recording equal Paddle's tree."""
     seen = []
     handler = trace_handler(tmp_path, also=[lambda p: seen.append(nodes_of(p.profiler_result))])
     with profiler(paddle, scheduler=(1, 4), on_trace_ready=handler, profile_memory=True) as prof:
@@ -98,7 +99,8 @@ def test_what_is_written_is_paddles_tree(paddle: Any, train: Train, tmp_path: Pa
 
 
 def test_the_tree_walk_gives_the_same(paddle: Any, train: Train, tmp_path: Path) -> None:
-    """Where Paddle cannot save, walking its tree gives the same table; the run says so and is complete."""
+    """If Paddle cannot save, the tree of objects gives the same table. A finding reports this, and the run is
+    complete."""
 
     class Unsaved:
         def __init__(self, result: Any) -> None:
@@ -124,7 +126,7 @@ def test_the_tree_walk_gives_the_same(paddle: Any, train: Train, tmp_path: Path)
 
 
 def test_start_and_stop(paddle: Any, train: Train, tmp_path: Path) -> None:
-    """Without ``with`` and without scheduler: one file; the step that stop() ended is reported."""
+    """Without ``with`` and without a scheduler, one file is written. The step that stop() ended is reported."""
     prof = profiler(paddle, on_trace_ready=trace_handler(tmp_path))
     prof.start()
     for step in train(3):
@@ -138,7 +140,7 @@ def test_start_and_stop(paddle: Any, train: Train, tmp_path: Path) -> None:
 
 
 def test_repeating_schedules_write_a_file_a_cycle(paddle: Any, train: Train, tmp_path: Path) -> None:
-    """Three cycles of one process are three files of one recording, numbered."""
+    """Three cycles of one process become three numbered files of one recording."""
     schedule = paddle.profiler.make_scheduler(closed=1, ready=1, record=2, repeat=3)
     with profiler(paddle, scheduler=schedule, on_trace_ready=trace_handler(tmp_path)) as prof:
         for _ in train(13):
@@ -159,7 +161,7 @@ def test_a_loop_that_forgets_step_is_told(paddle: Any, tmp_path: Path, caplog: p
 
 
 def test_callable_schedulers(paddle: Any, train: Train, tmp_path: Path) -> None:
-    """A user's own function of the step number."""
+    """The scheduler is a function of the step number."""
     state = paddle.profiler.ProfilerState
 
     def schedule(step: int) -> Any:
@@ -172,7 +174,7 @@ def test_callable_schedulers(paddle: Any, train: Train, tmp_path: Path) -> None:
 
 
 def test_an_exception_in_the_training_is_the_users(paddle: Any, train: Train, tmp_path: Path) -> None:
-    """It comes through unchanged, and what was recorded until then is kept."""
+    """The exception is raised unchanged, and the events before it are kept."""
 
     def run() -> None:
         with profiler(paddle, on_trace_ready=trace_handler(tmp_path)) as prof:
@@ -188,7 +190,7 @@ def test_an_exception_in_the_training_is_the_users(paddle: Any, train: Train, tm
 def test_an_exception_in_another_callback_stays_there(
     paddle: Any, train: Train, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """It is logged; our file is written, and the callbacks after it run."""
+    """The exception is logged, perfkit's file is written, and the following callbacks run."""
     called = []
 
     def broken(prof: Any) -> None:
@@ -205,7 +207,7 @@ def test_an_exception_in_another_callback_stays_there(
 def test_a_folder_that_cannot_be_written(
     paddle: Any, train: Train, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """Training goes on, the reason is logged."""
+    """The training continues, and the reason is logged."""
     blocked = tmp_path / "file"
     blocked.write_text("in the way")
     with caplog.at_level(logging.ERROR, "perfkit"), profiler(paddle, on_trace_ready=trace_handler(blocked)) as prof:
@@ -216,7 +218,8 @@ def test_a_folder_that_cannot_be_written(
 
 
 def test_a_failing_extraction_marks_the_run(paddle: Any, tmp_path: Path) -> None:
-    """A profiler without a result (``timer_only``) does not raise: the run folder says what is missing and why."""
+    """A profiler without a result (``timer_only``) does not raise. The run folder contains the missing cycle and the
+    reason."""
 
     class Empty:
         profiler_result = None
@@ -228,7 +231,8 @@ def test_a_failing_extraction_marks_the_run(paddle: Any, tmp_path: Path) -> None
 def test_ranks_come_from_the_launcher(
     paddle: Any, train: Train, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """PADDLE_TRAINER_ID is in the rows, the meta, the thread names and the file's name, whatever others have set."""
+    """The rank in PADDLE_TRAINER_ID is used for rows, metadata, thread names and file name, even if other launchers
+    have set a rank."""
     monkeypatch.setenv("RANK", "0")
     monkeypatch.setenv("WORLD_SIZE", "1")
     monkeypatch.setenv("PADDLE_TRAINER_ID", "3")
@@ -245,7 +249,7 @@ def test_ranks_come_from_the_launcher(
 
 
 def test_recording_a_script_counts_the_first_optimizer(paddle: Any, tmp_path: Path) -> None:
-    """Steps lie between updates of the first optimizer, whatever class it has; nothing stays wrapped."""
+    """Steps lie between updates of the first optimizer of any class. Afterwards no method is wrapped."""
     before = paddle.optimizer.Optimizer.step, paddle.optimizer.Optimizer.__init__
     recording = ScriptRecording(tmp_path, 3, {"memory": True})
 
@@ -269,7 +273,7 @@ def test_recording_a_script_counts_the_first_optimizer(paddle: Any, tmp_path: Pa
 
 
 def test_recording_a_script_without_optimizer(paddle: Any, tmp_path: Path) -> None:
-    """Inference is kept too, without steps."""
+    """A script that only runs inference is recorded without steps."""
     recording = ScriptRecording(tmp_path, 5, {})
     paddle.nn.Linear(4, 4)(paddle.rand([2, 4]))
     assert recording.finish() == 1
@@ -298,7 +302,7 @@ def perfkit_record(folder: Path, *options: str) -> subprocess.CompletedProcess[s
 
 
 def test_what_is_asked_for_is_recorded(paddle: Any, tmp_path: Path) -> None:
-    """Of a linear layer with 2 outputs for 3 samples: the bytes of its output."""
+    """The bytes of a linear layer with 2 outputs for 3 samples are recorded."""
     done = perfkit_record(tmp_path, "--memory", "--shapes")
     assert done.returncode == 0, done.stderr
     trace = load(tmp_path / "run")
@@ -317,7 +321,8 @@ def test_unsupported_options_fail_before_the_script_runs(paddle: Any, tmp_path: 
 
 
 def test_two_profilers_at_once_are_refused_clearly(paddle: Any, tmp_path: Path) -> None:
-    """Paddle allows one: the second gets an error that says so, not an AttributeError."""
+    """Paddle allows one profiler. A second profiler raises a CaptureError with this reason instead of an
+    AttributeError."""
     other = paddle.profiler.Profiler()
     with pytest.raises(CaptureError, match="another Profiler"):
         ScriptRecording(tmp_path, None, {})
@@ -328,7 +333,8 @@ def test_two_profilers_at_once_are_refused_clearly(paddle: Any, tmp_path: Path) 
 
 @pytest.mark.parametrize("steps", [None, 1])
 def test_a_profiler_of_the_script_is_not_disturbed(paddle: Any, tmp_path: Path, steps: int | None) -> None:
-    """Recording ends before it; what was recorded until then stays. After recording it is in nobody's way."""
+    """The recording ends before the script's profiler starts, and its events are kept. Afterwards perfkit blocks no
+    profiler."""
     recording = ScriptRecording(tmp_path, steps, {})
     linear = paddle.nn.Linear(4, 4)
     optimizer = paddle.optimizer.SGD(parameters=linear.parameters())
@@ -348,7 +354,7 @@ def test_a_profiler_of_the_script_is_not_disturbed(paddle: Any, tmp_path: Path, 
 
 
 def test_the_demo(paddle: Any, tmp_path: Path) -> None:
-    """Eight complete steps with every phase, memory, and names for all operators."""
+    """The demo records eight complete steps with all phases and memory, and all operators have a canonical name."""
     told: list[str] = []
     demo(tmp_path, told.append)
     trace = load(tmp_path)

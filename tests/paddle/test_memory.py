@@ -1,4 +1,5 @@
-"""Memory views against Paddle: its Memory Summary as integers and as text, its raw memory events, and a live run."""
+"""Memory views compared with Paddle's Memory Summary as integers and as text, with raw memory events, and with a live
+run."""
 
 from __future__ import annotations
 
@@ -27,7 +28,7 @@ NAMES = ("pb", "pb.gz", "json.gz")
 
 @pytest.fixture(scope="session")
 def cycles(traces: Path) -> list[tuple[str, Path, Trace]]:
-    """Each recorded cycle as (name, path without suffix, trace), from the protobuf and from the JSON."""
+    """Return name, path without suffix, and trace of each recorded cycle, from the protobuf and from the JSON."""
     found = []
     for stats in sorted(traces.glob("paddle/cpu-3.3.1/*/cycle*.stats.json.gz")):
         stem = stats.parent / stats.name.removesuffix(".stats.json.gz")
@@ -49,7 +50,7 @@ def raw(stem: Path, what: str) -> pd.DataFrame:
 
 
 def rows_equal(table: pd.DataFrame, native: dict[str, Any], where: str) -> int:
-    """The same names, and every measure of every row; how many numbers were compared."""
+    """Assert that both tables have the same names and numbers. Return how many numbers were compared."""
     table = table.set_index("name")
     assert sorted(table.index) == sorted(native), where
     for name, numbers in native.items():
@@ -59,7 +60,7 @@ def rows_equal(table: pd.DataFrame, native: dict[str, Any], where: str) -> int:
 
 
 def test_native_rows_equal_paddles_own_integers(cycles: list[tuple[str, Path, Trace]]) -> None:
-    """Allocated and Reserved rows of every workload. What was recorded on the CPU reserves nothing."""
+    """The rows Allocated and Reserved of every workload are equal. On the CPU nothing is reserved."""
     count = 0
     for name, stem, trace in cycles:
         stats, table = own_integers(stem), memory.table(trace, NATIVE)
@@ -82,7 +83,7 @@ def test_peaks_equal_paddles_own(cycles: list[tuple[str, Path, Trace]]) -> None:
 
 
 def test_native_rows_equal_what_paddle_prints(cycles: list[tuple[str, Path, Trace]]) -> None:
-    """Every printed row (Paddle prints at most 100) and both peaks."""
+    """Every printed row, of which there are at most 100, and both peaks are equal."""
     count = 0
     for name, stem, trace in cycles:
         text = (stem.with_name(f"{stem.name}.summary") / "view_MemoryView.txt").read_text()
@@ -102,7 +103,8 @@ def test_native_rows_equal_what_paddle_prints(cycles: list[tuple[str, Path, Trac
 
 
 def test_every_event_counts_once_at_its_innermost_operator(cycles: list[tuple[str, Path, Trace]]) -> None:
-    """Rebuilt from Paddle's raw memory events and its raw tree, climbing from the node of each event."""
+    """The expected result follows from Paddle's raw memory events and raw tree, by walking up from the node of each
+    event."""
     count = 0
     for name, stem, trace in cycles:
         events = raw(stem, "mem")
@@ -124,7 +126,8 @@ def test_every_event_counts_once_at_its_innermost_operator(cycles: list[tuple[st
 
 
 def owner(tree: pd.DataFrame, tid: int, node: int) -> str:
-    """Name of the innermost operator around a node, else of the node; steps are one; the root is no event."""
+    """Return the name of the innermost operator around a node, else the name of the node. All steps have one name, and
+    the root is not an event."""
     own = tree.loc[(tid, node)]
     at = own
     while at["type"] not in ("Operator", "Communication") and at["parent"] >= 0:
@@ -137,7 +140,7 @@ def owner(tree: pd.DataFrame, tid: int, node: int) -> str:
 
 
 def test_curve_is_the_raw_events(cycles: list[tuple[str, Path, Trace]]) -> None:
-    """Time, change, allocated and reserved of every event, from the exact protobuf."""
+    """Time, change, allocated and reserved bytes of every event equal those in the protobuf."""
     count = 0
     for name, stem, trace in cycles:
         events = raw(stem, "mem").sort_values("timestamp_ns", kind="stable")
@@ -158,7 +161,7 @@ def test_curve_is_the_raw_events(cycles: list[tuple[str, Path, Trace]]) -> None:
 
 
 def test_alive_at_the_peak_is_what_a_replay_finds(cycles: list[tuple[str, Path, Trace]]) -> None:
-    """The raw events one after the other: blocks alive when the recorded total was highest, and who had them before."""
+    """The raw events are replayed in order, to get the blocks and their owners when the recorded total was highest."""
     for name, stem, trace in cycles:
         events = raw(stem, "mem").sort_values("timestamp_ns", kind="stable")
         if name.endswith("json.gz") or events.empty:
@@ -183,7 +186,8 @@ def test_alive_at_the_peak_is_what_a_replay_finds(cycles: list[tuple[str, Path, 
 
 
 def test_two_threads_that_record_late_are_told_from_lost_events(cycles: list[tuple[str, Path, Trace]]) -> None:
-    """In one workload the threads' totals cross: the total moves without an event and back, in all by nothing."""
+    """In one workload, the totals of two threads interleave. The total changes without an event and changes back, and
+    the sum of these changes is 0."""
     moved = {}
     for name, _, trace in cycles:
         for row in memory_checks.table(trace, EVERYTHING).to_dict("records"):
@@ -193,13 +197,13 @@ def test_two_threads_that_record_late_are_told_from_lost_events(cycles: list[tup
     assert moved["mlp_medium_mem/cycle0.pb.gz"] == (0, 0)
 
 
-# -- live --------------------------------------------------------------------------------------------------------------
+# -- live run -----------------------------------------------------------------------------------
 
 
 @pytest.fixture(params=[(1, 4), None], ids=["scheduler", "no-scheduler"])
 def live(request: pytest.FixtureRequest, paddle: Any, tmp_path: Path) -> Iterator[tuple[Trace, Any]]:
-    """A conv net recorded here: our trace, and the objects from which Paddle prints its memory summary. Without a
-    scheduler the last step is an empty one, in which a tensor is freed."""
+    """Record a convolutional network. Return the trace, and the objects from which Paddle prints its memory summary.
+    Without a scheduler, the last step is empty, and a tensor is freed in it."""
     from paddle.profiler.profiler_statistic import StatisticData
 
     from perfkit_paddle import trace_handler
@@ -209,7 +213,7 @@ def live(request: pytest.FixtureRequest, paddle: Any, tmp_path: Path) -> Iterato
     def keep(profiler: Any) -> None:
         result = profiler.profiler_result
         found.append(StatisticData(result.get_data(), result.get_extra_info()))
-        found.append(result)  # its event types point into the result's memory
+        found.append(result)  # keeps the memory of the event types alive
 
     net = paddle.nn.Sequential(paddle.nn.Conv2D(1, 4, 3), paddle.nn.ReLU(), paddle.nn.Flatten(),
                                paddle.nn.Linear(144, 4))  # fmt: skip
@@ -242,5 +246,5 @@ def test_a_live_run(live: tuple[Trace, Any]) -> None:
     once = memory.table(trace, EVERYTHING)
     changes = trace.ints("bytes", 0)[trace.rows("kind", "memory")]
     assert once["allocated_bytes"].sum() == changes[changes > 0].sum()
-    # Paddle 3 counts some allocations in two rows, Paddle 2.6 leaves out those in its inner parts of operators
+    # Paddle 3 counts some allocations in two rows. Paddle 2.6 omits allocations in operator details.
     assert once["allocated_bytes"].sum() != sum(item["allocation_size"] for item in native.values())

@@ -1,4 +1,4 @@
-"""``annotate`` and ``describe`` in Paddle: labels in what the profiler records, numbers against Paddle's own."""
+"""``annotate`` and ``describe`` in Paddle: the recorded labels, and numbers compared with Paddle's."""
 
 from __future__ import annotations
 
@@ -25,11 +25,11 @@ pytestmark = [
 MADE_BY = {"Conv2dGradNodeFinal": "Conv2D", "BatchNormGradNode": "BatchNorm2D",
            "LayerNormGradNode": "LayerNorm", "RnnGradNode": "LSTM",
            "DropoutGradNode": "Dropout"}  # fmt: skip
-"""Graph nodes that only one class of layers makes here; those of attention's own dropout are told apart."""
+"""Graph nodes that only one class of layers makes here. Nodes of the dropout in attention are distinguished."""
 
 
 def record(paddle: Any, run: Path, step: Callable[[], Any], steps: int = 2) -> Trace:
-    """``steps`` recorded steps, after two that are not."""
+    """Run ``steps`` recorded steps after two steps that are not recorded."""
     from perfkit_paddle import trace_handler
 
     profiler = paddle.profiler.Profiler(scheduler=(2, 2 + steps), on_trace_ready=trace_handler(run))
@@ -61,15 +61,15 @@ def test_calls_backward_passes_and_nodes_of_every_layer(paddle: Any, tmp_path: P
     classes = {path: type(layer).__name__ for path, layer in model.named_sublayers()}
     frame = trace.to_pandas()
     for name, layer in MADE_BY.items():
-        nodes = frame[frame["name"].isin([name, f"Global_{name}"])]  # up to Paddle 2.6 without the prefix
-        inside = nodes[nodes["module"] != "attention.self_attn"]  # drops out its weights by itself
+        nodes = frame[frame["name"].isin([name, f"Global_{name}"])]  # Paddle 2.6 has no prefix
+        inside = nodes[nodes["module"] != "attention.self_attn"]  # has a dropout itself
         assert len(inside)
         assert {classes[module] for module in inside["module"]} == {layer}, name
 
 
 def test_gradients_accumulate_in_the_layer_of_the_parameter(paddle: Any, tmp_path: Path) -> None:
-    """The marks are Paddle's own gradient hooks on the parameters: what the label of a layer says is not asked. The
-    projections of the attention run in turns."""
+    """The marks are gradient hooks of Paddle on the parameters, so the test does not depend on the labels of layers.
+    The projections of the attention run alternately."""
     from perfkit_paddle import annotate
 
     model = paddle_layers.net(paddle)
@@ -86,7 +86,7 @@ def test_gradients_accumulate_in_the_layer_of_the_parameter(paddle: Any, tmp_pat
     assert set(owners) - set(found) == {"truth unused.weight", "truth unused.bias"}
     lstm = {name for name in found if name.startswith("truth lstm")}
     assert {name: {owners[name]} for name in set(found) - lstm} == {name: found[name] for name in set(found) - lstm}
-    assert all(found[name] == {"lstm"} for name in lstm)  # one fused operator for all cells
+    assert all(found[name] == {"lstm"} for name in lstm)  # a fused operator runs all cells
 
 
 def _saying(paddle: Any, name: str) -> Callable[[Any], None]:
@@ -98,7 +98,7 @@ def _saying(paddle: Any, name: str) -> Callable[[Any], None]:
 
 
 def test_the_rows_sum_to_paddles_own_operator_times(paddle: Any, tmp_path: Path) -> None:
-    """Walks Paddle's tree of the same recording."""
+    """The expected times come from Paddle's tree of the same recording."""
     from perfkit_paddle import annotate, trace_handler
 
     results: list[Any] = []
@@ -178,7 +178,7 @@ def test_without_a_profiler_there_are_no_hooks(paddle: Any, tmp_path: Path) -> N
 
 
 def cases(paddle: Any) -> dict[str, tuple[Any, list[int]]]:
-    """Layers whose nodes have many outputs, run as one, or change what they are given."""
+    """Return layers whose nodes have many outputs, that run as one operator, or that change their inputs."""
     nn = paddle.nn
 
     class Split(nn.Layer):
@@ -287,7 +287,7 @@ def test_describe_counts_what_paddle_counts(paddle: Any, capsys: pytest.CaptureF
 
 
 def test_flops_of_attention_and_recurrent_layers(paddle: Any) -> None:
-    """Counted by hand: (rows × inner × columns) of every product, twice."""
+    """The expected FLOPs are counted by hand: twice (rows × inner × columns) of every product."""
     from perfkit_paddle import describe
 
     nn = paddle.nn

@@ -1,4 +1,4 @@
-"""Paddle's words in perfkit's vocabulary, and the plugin without Paddle."""
+"""Mapping of Paddle's names to perfkit's vocabulary, and the plugin without Paddle."""
 
 from __future__ import annotations
 
@@ -53,17 +53,17 @@ from perfkit_paddle.pb_source import read_pb
     ],
 )
 def test_operator_names(native: str, canonical: str | None) -> None:
-    """The same operator has one name in dygraph, PIR, old static graphs and all versions."""
+    """An operator has the same canonical name in dygraph mode, PIR, old static graphs and all versions."""
     assert operator_name(native) == canonical
 
 
 def test_the_table_maps_into_the_vocabulary() -> None:
-    """No name that other frameworks could not have."""
+    """Every canonical name is in the vocabulary that all frameworks share."""
     assert {value for value in native_names("perfkit_paddle").names.values() if not is_canonical(value)} == set()
 
 
 def test_all_operators_of_real_runs_have_a_name(paddle_traces: Path) -> None:
-    """Over all recorded workloads, control flow and user code included."""
+    """All operators of the recorded workloads have a canonical name, also control flow and user code."""
     unknown: set[str] = set()
     for path in [*paddle_traces.glob("cpu-3.3.1/*/*.pb*"), *paddle_traces.glob("versions/*.pb")]:
         frame = read_pb(path).to_pandas()
@@ -73,7 +73,7 @@ def test_all_operators_of_real_runs_have_a_name(paddle_traces: Path) -> None:
 
 
 def test_every_event_type_has_a_meaning() -> None:
-    """All types of all versions, and phases that mark their subtree."""
+    """The event types of all versions are known, and phases apply to their subtree."""
     assert all(is_known(name) for name in (*EVENT_TYPES, *MEMORY_TYPES, "MluRuntime"))
     assert not is_known("Newest")
     assert {label(name, "x").phase for name in EVENT_TYPES} == {None, "dataloader", "forward", "backward", "optimizer"}
@@ -83,7 +83,8 @@ def test_every_event_type_has_a_meaning() -> None:
 
 
 def test_copies_and_places() -> None:
-    """Direction and kind of host memory where they are told; devices named as in other frameworks."""
+    """The direction and the kind of host memory are read if recorded, and devices have the same names as in other
+    frameworks."""
     assert copy_kind("MEMCPY_HtoD", "MEMCPY_HtoD", "Pageable", "Device") == "HtoD pageable"
     assert copy_kind("MEMCPY_DtoH", None, "Device", "Pinned") == "DtoH pinned"
     assert copy_kind("copy") is None
@@ -92,7 +93,7 @@ def test_copies_and_places() -> None:
 
 
 def test_the_plugin_is_whole() -> None:
-    """It is loaded through its entry point, without error, with all its hooks."""
+    """The plugin is loaded through its entry point without an error, and has all its hooks."""
     plugins = get_plugins()
     assert plugins.listed["paddle"].error is None
     assert {"paddle-json", "paddle-pb"} <= {source.name for source in plugins.sources()}
@@ -118,5 +119,5 @@ for action in (plugin.perfkit_recorders()[0].demo, lambda *a: plugin.perfkit_rec
 
 
 def test_everything_imports_without_paddle() -> None:
-    """Files are read where Paddle is not installed; recording says what to install."""
+    """Files can be read if Paddle is not installed, and an attempt to record names the package to install."""
     subprocess.run([sys.executable, "-c", WITHOUT_PADDLE], check=True)

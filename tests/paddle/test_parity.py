@@ -1,6 +1,6 @@
-"""Every number behind Paddle's ``summary()`` is reproduced from the same run, to the nanosecond.
+"""Every number behind Paddle's ``summary()`` is computed from the same run and compared exactly, in ns.
 
-``stats.json.gz`` holds the raw integers from which Paddle prints its tables, one file for each recorded workload.
+``stats.json.gz`` has the raw integers from which Paddle prints its tables, one file for each recorded workload.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ EVERYTHING = ViewRequest()
 
 @pytest.fixture(scope="session")
 def workloads(traces: Path) -> dict[str, tuple[Trace, dict[str, Any]]]:
-    """Each recorded cycle: its trace from the protobuf, and Paddle's own integers."""
+    """Return the trace of each recorded cycle, from the protobuf, and Paddle's integers."""
     found = {}
     for stats in sorted(traces.glob("paddle/cpu-3.3.1/*/cycle*.stats.json.gz")):
         cycle = stats.name.removesuffix(".stats.json.gz")
@@ -41,7 +41,7 @@ MEASURES = {"call": "calls", "cpu_time": "total_cpu_ns", "max_cpu_time": "max_cp
 
 
 def rows_equal(table: pd.DataFrame, stats: dict[str, Any], where: str) -> int:
-    """Same names, and each measure of each row."""
+    """Assert that both tables have the same names and numbers."""
     table = table.set_index("name")
     assert sorted(table.index) == sorted(stats), where
     for name, numbers in stats.items():
@@ -60,7 +60,7 @@ def test_operators(workloads: dict[str, tuple[Trace, dict[str, Any]]]) -> None:
 
 
 def test_operators_by_thread(workloads: dict[str, tuple[Trace, dict[str, Any]]]) -> None:
-    """With threads apart, as ``summary(thread_sep=True)``."""
+    """The threads are separate, as in ``summary(thread_sep=True)``."""
     count = 0
     for name, (trace, stats) in workloads.items():
         table = operators.table(trace, ViewRequest(by=("thread",)))
@@ -81,7 +81,8 @@ def test_user_defined(workloads: dict[str, tuple[Trace, dict[str, Any]]]) -> Non
 
 
 def test_nothing_on_a_device(workloads: dict[str, tuple[Trace, dict[str, Any]]]) -> None:
-    """CPU runs: kernels and copies are empty on both sides, and CPU utilisation is what Paddle measured."""
+    """In CPU runs, both sides have no kernels and no copies, and the CPU utilisation is the number that Paddle
+    recorded."""
     for name, (trace, stats) in workloads.items():
         assert not stats["kernels"]
         assert not stats["memory_manipulation"]
@@ -94,7 +95,8 @@ def test_nothing_on_a_device(workloads: dict[str, tuple[Trace, dict[str, Any]]])
 
 
 def test_children_of_children(traces: Path) -> None:
-    """Paddle collects what lies deeper, but does not print it. Ours nests operators, so those without are compared."""
+    """Paddle collects the children of children but does not print them. perfkit nests operators, so only operators
+    without nested operators are compared."""
     count = 0
     for stats in sorted(traces.glob("paddle/cpu-3.3.1/*/cycle*.stats.json.gz")):
         (source,) = stats.parent.glob(f"{stats.name.removesuffix('.stats.json.gz')}.pb*")
@@ -129,7 +131,7 @@ def _same(mine: dict[str, Any], theirs: dict[str, Any], where: tuple[str, str]) 
     return len(pairs) + sum(_same(mine["inners"][name], inners[name], where) for name in inners)
 
 
-# -- device side: a genuine file with invented kernels; Paddle prints two decimals of a millisecond ----------------
+# -- device work: a real file with added kernels; Paddle prints times in ms with two decimals ----------------
 
 
 @pytest.fixture(scope="session")
@@ -139,7 +141,7 @@ def gpu(traces: Path) -> tuple[Trace, Path]:
 
 
 def test_copies_as_recorded(gpu: tuple[Trace, Path]) -> None:
-    """Bytes beyond 2 GiB, which Paddle's JSON turns negative, are whole in the protobuf."""
+    """Sizes of more than 2 GiB, which are negative in Paddle's JSON, are correct in the protobuf."""
     trace, _ = gpu
     table = memcpy.table(trace, EVERYTHING)
     copies = table[table["kind"] == "memcpy"]
@@ -148,12 +150,12 @@ def test_copies_as_recorded(gpu: tuple[Trace, Path]) -> None:
     assert table.loc[table["kind"] == "memset", "calls"].sum() == 6
 
 
-# -- live: the same run through our handler and through Paddle's own statistics -------------------------------------
+# -- live run: perfkit's handler compared with Paddle's statistics -------------------------------------
 
 
 @pytest.fixture
 def live(paddle: Any, tmp_path: Path) -> Iterator[tuple[Trace, Any]]:
-    """A conv net recorded here: our trace, and the objects from which Paddle prints its summary."""
+    """Record a convolutional network. Return the trace, and the objects from which Paddle prints its summary."""
     from paddle.profiler.profiler_statistic import StatisticData
 
     from perfkit_paddle import trace_handler
@@ -163,7 +165,7 @@ def live(paddle: Any, tmp_path: Path) -> Iterator[tuple[Trace, Any]]:
     def keep(profiler: Any) -> None:
         result = profiler.profiler_result
         found.append(StatisticData(result.get_data(), result.get_extra_info()))
-        found.append(result)  # its event types point into the result's memory
+        found.append(result)  # keeps the memory of the event types alive
 
     net = paddle.nn.Sequential(
         paddle.nn.Conv2D(1, 4, 3), paddle.nn.ReLU(), paddle.nn.Flatten(), paddle.nn.Linear(144, 4)
@@ -182,7 +184,7 @@ def live(paddle: Any, tmp_path: Path) -> Iterator[tuple[Trace, Any]]:
 
 
 def test_live_run(live: tuple[Trace, Any]) -> None:
-    """Operators and user labels of a run recorded here, against Paddle's own numbers of it."""
+    """Operators and user labels of a live run equal Paddle's numbers of the same run."""
     trace, statistic = live
     events = statistic.event_summary
     count = rows_equal(operators.table(trace, EVERYTHING), _plain(events.items), "operators")
@@ -197,7 +199,7 @@ def test_live_run(live: tuple[Trace, Any]) -> None:
 
 
 def _children_equal(table: pd.DataFrame, items: dict[str, Any]) -> int:
-    """What lies directly below each operator: same names, and each measure of each."""
+    """Assert that the direct children of each operator have the same names and numbers."""
     count, operator = 0, ""
     below: dict[str, dict[str, Any]] = {name: {} for name in items}
     for row in table.to_dict("records"):

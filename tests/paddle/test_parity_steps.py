@@ -1,7 +1,7 @@
-"""With ``native`` the views overview, model, device and distributed are Paddle's tables, number by number.
+"""With ``native``, the views overview, model, device and distributed equal Paddle's tables in every number.
 
-Against the raw integers of every recorded CPU workload, against every printed table of them and of the profile with
-device work (compared as printed strings), and live against the objects from which Paddle prints.
+The views are compared with the raw integers of every recorded CPU workload, with every printed table of these workloads
+and of the profile with device work (as strings), and in a live run with the objects from which Paddle prints.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ COLUMNS = {"call": "calls", "cpu_time": "total_cpu_ns", "max_cpu_time": "max_cpu
 
 
 def _sources(traces: Path) -> Iterator[tuple[str, Path, Path]]:
-    """Name, profile and what Paddle printed about it."""
+    """Return name, profile and Paddle's printed tables of each recording."""
     for folder in sorted(traces.glob("paddle/cpu-3.3.1/*/cycle*.summary")):
         (source,) = folder.parent.glob(f"{folder.name.removesuffix('.summary')}.pb*")
         yield f"{folder.parent.name}/{folder.name}", source, folder
@@ -62,7 +62,7 @@ def test_model_overview_and_distributed_as_integers(traces: Path) -> None:
 
 
 def model_equal(trace: Trace, items: dict[str, dict[str, Any]], step_ns: int) -> int:
-    """Every number of the Model Summary; Others as it prints them."""
+    """Assert that every number of the Model Summary is equal. Others has the number that Paddle prints."""
     table = step_phases.table(trace, NATIVE).set_index("phase")
     assert set(table.index) == {PHASE[name] for name in items} | {"other"}
     for name, numbers in items.items():
@@ -76,7 +76,8 @@ def model_equal(trace: Trace, items: dict[str, dict[str, Any]], step_ns: int) ->
 
 
 def overview_equal(trace: Trace, times: dict[str, int], calls: dict[str, int], items: dict[str, dict[str, Any]]) -> int:
-    """Host rows of the Overview Summary: phases as the Model Summary has them. Communication is not among them."""
+    """Assert that the host rows of the Overview Summary are equal. The phases are those of the Model Summary, and
+    Communication is not one of them."""
     table = overview.table(trace, NATIVE)
     table = table[(table["place"] == "host") & (table["category"] != "Communication")].set_index("category")
     for name in set(items) - {"ProfileStep"}:
@@ -90,8 +91,8 @@ def overview_equal(trace: Trace, times: dict[str, int], calls: dict[str, int], i
 
 
 def test_ours_on_the_same_profile(sources: dict[str, tuple[Trace, Path]]) -> None:
-    """The synthetic device work overlaps on two streams: unions are shorter than sums. One kernel of 5 µs has a
-    launch outside every host event: it counts in ours."""
+    """The synthetic device work overlaps on two streams, so unions are shorter than sums. One kernel of 5 µs was
+    launched outside every host event; perfkit counts this kernel."""
     trace, _ = sources["gpu-synthetic"]
     ours, theirs = (step_phases.table(trace, request).set_index("phase") for request in (ViewRequest(), NATIVE))
     assert ours.loc["step", "total_device_ns"] < theirs.loc["step", "total_device_ns"]
@@ -102,12 +103,13 @@ def test_ours_on_the_same_profile(sources: dict[str, tuple[Trace, Path]]) -> Non
     assert mine["busy_ns"] == native["busy_ns"] + 5000
 
 
-# -- live ----------------------------------------------------------------------------------------------------------
+# -- live run ----------------------------------------------------------------------------------------------------------
 
 
 @pytest.fixture
 def live(paddle: Any, tmp_path: Path) -> Iterator[tuple[Trace, Any]]:
-    """Two threads in Forward at once, a communication event, an operator that only sounds like communication."""
+    """Record two threads that are in Forward at the same time, a communication event, and an operator whose name only
+    resembles communication."""
     from paddle.profiler.profiler_statistic import StatisticData
 
     from perfkit_paddle import trace_handler
@@ -117,7 +119,7 @@ def live(paddle: Any, tmp_path: Path) -> Iterator[tuple[Trace, Any]]:
     def keep(profiler: Any) -> None:
         result = profiler.profiler_result
         found.append(StatisticData(result.get_data(), result.get_extra_info()))
-        found.append(result)  # its event types point into the result's memory
+        found.append(result)  # keeps the memory of the event types alive
 
     handler = trace_handler(tmp_path, also=[keep])
     with paddle.profiler.Profiler(scheduler=(2, 5), on_trace_ready=handler) as profiler:
@@ -138,7 +140,7 @@ def _train(paddle: Any, profiler: Any, steps: int) -> None:
         thread.start()
         net(batch).square().sum().backward()
         thread.join()
-        exchange = paddle.base.core._RecordEvent("exchange", event_type)  # as Paddle's collectives do it
+        exchange = paddle.base.core._RecordEvent("exchange", event_type)  # as in Paddle's collectives
         paddle.broadcast_tensors([paddle.ones([2, 1]), paddle.ones([1, 3])])
         exchange.end()
         paddle.broadcast_tensors([paddle.ones([2, 1]), paddle.ones([1, 3])])
@@ -148,7 +150,7 @@ def _train(paddle: Any, profiler: Any, steps: int) -> None:
 
 
 def statistic_equal(trace: Trace, statistic: Any) -> int:
-    """Every number of the four tables from the objects that Paddle prints."""
+    """Assert that every number of the four tables equals the objects from which Paddle prints."""
     times, events = statistic.time_range_summary, statistic.event_summary
     items = {
         name: {key: getattr(item, key) for key in COLUMNS} for name, item in events.model_perspective_items.items()
@@ -177,7 +179,7 @@ def distributed_equal(trace: Trace, theirs: Any, step_ns: int) -> int:
 
 
 def devices_equal(trace: Trace, times: Any, calls: dict[str, int], step_ns: int) -> int:
-    """One device: device rows of the overview, and what its utilisation is divided from."""
+    """Assert that the device rows of the overview and the denominator of the utilisation are equal, for one device."""
     table = overview.table(trace, NATIVE)
     table = table[(table["place"] == "device") & (table["category"] != "Communication")].set_index("category")
     theirs = {
@@ -198,13 +200,13 @@ def _length(ranges: list[tuple[int, int]]) -> int:
 def test_live_run(live: tuple[Trace, Any]) -> None:
     trace, statistic = live
     count = statistic_equal(trace, statistic)
-    assert statistic.distributed_summary.cpu_calls == 3 + 6  # the event, and every broadcast_tensors
+    assert statistic.distributed_summary.cpu_calls == 3 + 6  # the communication event, and every broadcast_tensors
     print(f"live: {count} numbers equal")
     assert count > 50
 
 
 def test_profile_with_device_work_as_integers(paddle: Any, sources: dict[str, tuple[Trace, Path]]) -> None:
-    """Paddle reads the profile itself and makes its statistics of it."""
+    """Paddle reads the profile and computes its statistics."""
     from paddle.profiler.profiler_statistic import StatisticData
 
     trace, _ = sources["gpu-synthetic"]
@@ -215,7 +217,7 @@ def test_profile_with_device_work_as_integers(paddle: Any, sources: dict[str, tu
 
 
 def test_ours_on_the_live_run(live: tuple[Trace, Any]) -> None:
-    """Only the communication event is communication; the rest of the step is never negative."""
+    """Only the communication event counts as communication, and the rest of the step is never negative."""
     trace, _ = live
     table = distributed.table(trace, ViewRequest()).set_index("part")
     assert table.loc["communication", "host_calls"] == 3

@@ -1,4 +1,4 @@
-"""The protobuf reader against the trees that Paddle itself gave for the same recordings, and against damaged files."""
+"""The protobuf reader compared with the trees that Paddle returned for the same recordings, and damaged files."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ ROOT = "root node"
 
 @pytest.fixture(scope="module")
 def oracles(paddle_traces: Path) -> list[tuple[Path, pd.DataFrame, pd.DataFrame]]:
-    """Each recorded cycle: its protobuf, Paddle's tree, Paddle's memory events."""
+    """Return protobuf, tree and memory events of each recorded cycle, as Paddle returned them."""
     found = []
     for tree in sorted(paddle_traces.glob("cpu-3.3.1/*/cycle*.tree.csv.gz")):
         cycle = tree.name.removesuffix(".tree.csv.gz")
@@ -39,13 +39,14 @@ def oracles(paddle_traces: Path) -> list[tuple[Path, pd.DataFrame, pd.DataFrame]
 
 
 def _recorded(pb: Path) -> tuple[pd.DataFrame, np.ndarray]:
-    """Events and parents, the nodes of each thread depth first as in the oracle; then the memory events, by node."""
+    """Return events and parents, with the nodes of each thread depth first as in Paddle's tree, then the memory events
+    by node."""
     found = rows(scan(_content(pb)).tables).recorded
     assert found.parent is not None
     frame = found.columns.to_pandas()
     nodes = int((frame["kind"] != "memory").sum())
     order = np.array(_depth_first(frame["tid"].tolist(), found.parent.tolist(), nodes), np.int64)
-    place = np.append(np.argsort(order), -1)  # the last one is what -1 (no parent) stands for
+    place = np.append(np.argsort(order), -1)  # the last item maps -1 (no parent) to itself
     keys = place[found.parent[nodes:]], frame["tid"].to_numpy()[nodes:]
     memory = nodes + np.lexsort(keys)
     rows_in_order = np.concatenate([order, memory]).astype(np.int64)
@@ -69,7 +70,7 @@ def _content(path: Path) -> bytes:
 
 
 def test_every_node_equals_paddles_tree(oracles: list[tuple[Path, pd.DataFrame, pd.DataFrame]]) -> None:
-    """Order, names, types, threads, ns and parents of every node are those of Paddle's own tree."""
+    """Order, names, types, threads, times in ns and parents of every node equal Paddle's tree."""
     cells = 0
     for pb, tree, _ in oracles:
         tree = tree[tree["name"] != ROOT].reset_index(drop=True)
@@ -93,7 +94,7 @@ def test_every_node_equals_paddles_tree(oracles: list[tuple[Path, pd.DataFrame, 
 
 
 def _tree_parents(tree: pd.DataFrame) -> np.ndarray:
-    """Row of each node's parent; roots (id 0) are left out."""
+    """Return the row of each node's parent, without the roots (id 0)."""
     row = {(tid, number): at for at, (tid, number) in enumerate(zip(tree["tid"], tree["id"], strict=True))}
     return np.array([row.get(key, -1) for key in zip(tree["tid"], tree["parent"], strict=True)])
 
@@ -101,7 +102,7 @@ def _tree_parents(tree: pd.DataFrame) -> np.ndarray:
 def test_assembled_parents_are_the_recorded_ones(
     oracles: list[tuple[Path, pd.DataFrame, pd.DataFrame]], spans: Any
 ) -> None:
-    """Nothing of the tree is lost on the way to the event table."""
+    """The parents in the event table are the recorded parents."""
     for pb, _, _ in oracles:
         frame, parent = _recorded(pb)
         nodes = frame["kind"] != "memory"
@@ -117,7 +118,7 @@ def test_assembled_parents_are_the_recorded_ones(
 
 
 def test_every_memory_event_equals_paddles(oracles: list[tuple[Path, pd.DataFrame, pd.DataFrame]]) -> None:
-    """Type, time, thread, address, sizes and the node that each memory event hangs on."""
+    """Type, time, thread, address, sizes and node of every memory event are equal."""
     total = 0
     for pb, tree, memory in oracles:
         tree = tree[tree["name"] != ROOT].reset_index(drop=True)
@@ -146,7 +147,7 @@ def test_every_memory_event_equals_paddles(oracles: list[tuple[Path, pd.DataFram
 
 
 def test_all_versions_load(paddle_traces: Path) -> None:
-    """What 2.6.2 to 3.3.1 wrote is read, with types by name: kernel launches only where 3.x names them so."""
+    """Files of Paddle 2.6.2 to 3.3.1 are read, and types are identified by name: only 3.x has kernel launches."""
     files = sorted(paddle_traces.glob("versions/*.pb"))
     assert len(files) == 9
     for path in files:
@@ -161,7 +162,7 @@ def test_all_versions_load(paddle_traces: Path) -> None:
 
 
 def test_device_work_of_the_gpu_profile(paddle_traces: Path) -> None:
-    """Kernels, copies and sets with their launches, devices, streams, sizes and launch shapes."""
+    """Kernels, copies and memsets have their launches, devices, streams, sizes and launch shapes."""
     trace = read_pb(paddle_traces / "gpu-synthetic" / "gpu1.pb")
     frame = trace.to_pandas()
     assert frame["kind"].value_counts()[["kernel", "memcpy", "memset", "sync"]].to_dict() == {
@@ -184,7 +185,7 @@ def test_device_work_of_the_gpu_profile(paddle_traces: Path) -> None:
 
 
 def test_operator_inputs_of_the_old_static_graph(paddle_traces: Path) -> None:
-    """Shapes and stacks, which Paddle hangs on a part of the operator, are the operator's."""
+    """Paddle records shapes and stacks at an operator detail. perfkit moves them to the operator."""
     frame = read_pb(paddle_traces / "versions" / "static_3.3.1_pir0_nofeed.pb").to_pandas()
     products = frame[(frame["name"] == "mul") & (frame["kind"] == "operator")]
     assert set(products["shapes"]) == {"[[8,16],[16,32]]", "[[8,32],[32,10]]"}
@@ -192,7 +193,7 @@ def test_operator_inputs_of_the_old_static_graph(paddle_traces: Path) -> None:
 
 
 def test_sniffing_tells_paddles_formats(traces: Path) -> None:
-    """Each of Paddle's files is recognised by exactly one reader, and no other profiler's file by any."""
+    """Each file of Paddle is recognised by exactly one reader, and no file of another profiler is recognised."""
     for path in sorted(traces.glob("paddle/**/*")):
         if ".pb" in path.name or (".json" in path.name and "stats" not in path.name):
             sure = sniff_json(path, head(path)), sniff_pb(path, head(path))
@@ -202,7 +203,7 @@ def test_sniffing_tells_paddles_formats(traces: Path) -> None:
 
 
 def test_errors_name_the_file_and_the_byte(paddle_traces: Path, tmp_path: Path) -> None:
-    """A truncated file says where it broke; with ``partial`` its readable part is kept and marked."""
+    """A truncated file raises an error with the byte. With ``partial``, the readable part is kept and marked."""
     whole = (paddle_traces / "gpu-synthetic" / "gpu1.pb").read_bytes()
     path = tmp_path / "cut.pb"
     path.write_bytes(whole[:50_000])
@@ -218,7 +219,8 @@ def test_errors_name_the_file_and_the_byte(paddle_traces: Path, tmp_path: Path) 
 
 
 def test_damaged_files_never_crash(paddle_traces: Path) -> None:
-    """Whatever bytes are changed, cut, removed or added: a Trace or a SourceError, within the buffer."""
+    """For any bytes that are changed, cut, removed or added, the result is a Trace or a SourceError, and no read leaves
+    the buffer."""
     files = ("gpu-synthetic/gpu1.pb", "versions/static_2.6.2_pir0_nofeed.pb", "versions/probe_3.3.1.pb")
     originals = [(paddle_traces / name).read_bytes() for name in files]
     chance = random.Random(20240607)
@@ -253,7 +255,7 @@ def _outcome(data: bytes, partial: bool) -> str:
 @settings(max_examples=300, deadline=None)
 @given(st.binary(max_size=200), st.booleans())
 def test_arbitrary_bytes_never_crash(data: bytes, partial: bool) -> None:
-    """Bytes that were never a profile."""
+    """The bytes are not a profile."""
     assert _outcome(b"\x0a\x051.0.2" + data, partial) in ("trace", "error")
 
 
@@ -270,7 +272,7 @@ def _message(number: int, content: bytes) -> bytes:
     ("number", "category"), [(15, "DygraphKernelLaunch"), (16, "StaticKernelLaunch"), (40, "EventType40")]
 )
 def test_event_types_beyond_the_schema(number: int, category: str) -> None:
-    """15 and 16 are what Paddle 3 writes; what nobody wrote yet is kept as ``other`` and reported."""
+    """Paddle 3 writes the types 15 and 16. A type that no version writes has the kind ``other`` and is reported."""
     event = _message(1, b"new") + b"".join(
         _field(n, 0, bytes([v])) for n, v in ((2, number), (3, 10), (4, 30), (5, 1), (6, 1))
     )

@@ -1,4 +1,4 @@
-"""The parts of the protobuf reader on their own: texts, parents of nodes in any order, and what a scan leaves out."""
+"""The parts of the protobuf reader: texts, parents of nodes in any order, and scans of truncated and damaged files."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ TEXTS = st.one_of(st.binary(max_size=20), st.sampled_from([b"12345678", b"123456
 
 @given(st.lists(st.none() | TEXTS, max_size=60))
 def test_texts_are_those_of_the_bytes(values: list[bytes | None]) -> None:
-    """Row by row, each distinct one once, in the order in which they come."""
+    """Each row has its text, and each distinct text is stored once, in the order of appearance."""
     data = np.frombuffer(b"".join(value or b"" for value in values), np.uint8)
     length = [len(value or b"") for value in values]
     offset = np.cumsum([0, *length])[:-1] if values else []
@@ -61,7 +61,7 @@ def _node(number: int, parent: int, name: str, start: int, end: int) -> bytes:
 
 
 def parents(*threads: list[tuple[int, int, str, int, int]]) -> dict[str, str | None]:
-    """Name → name of the parent, of nodes given as number, number of the parent, name, start, end."""
+    """Return name → parent's name, for nodes given as number, parent's number, name, start and end."""
     content = b"".join(_message(3, _number(1, 1) + b"".join(_node(*node) for node in nodes)) for nodes in threads)
     frame = trace_of(content, "made").to_pandas()
     names = frame["name"].astype(str).tolist()
@@ -69,7 +69,7 @@ def parents(*threads: list[tuple[int, int, str, int, int]]) -> dict[str, str | N
 
 
 def test_parents_by_number_whatever_the_order_of_the_numbers() -> None:
-    """Two threads with the same numbers; as Paddle counts them, and with gaps; an unknown parent is none."""
+    """Two threads have the same node numbers, in Paddle's order or with gaps. An unknown number gives no parent."""
     usual = [(0, -1, "a", 0, 90), (1, 0, "b", 10, 40), (2, 0, "c", 50, 80), (3, 2, "d", 60, 70)]
     other = [(0, -1, "e", 100, 190), (1, 0, "f", 110, 120)]
     told = {"a": None, "b": "a", "c": "a", "d": "c", "e": None, "f": "e"}
@@ -91,7 +91,7 @@ def test_both_ways_to_find_parents_agree(paddle_traces: Path, monkeypatch: pytes
 
 
 def test_rows_of_a_damaged_file_end_where_it_breaks() -> None:
-    """A message inside an event is broken: the events before it are there, it and what follows are not."""
+    """If a message inside an event is damaged, the events before it are kept, and no later event is read."""
     whole = [_node(0, -1, "a", 0, 9), _node(1, 0, "b", 1, 2)]
     broken = _message(2, _number(1, 2) + _number(2, 0) + _message(3, b"\x0a\x7fshort"))
     found = scan(_message(3, _number(1, 1) + b"".join(whole) + broken + whole[1]))
@@ -108,7 +108,8 @@ def _in_parts(content: bytes, clip: bool, count: int, monkeypatch: Any) -> Scan:
 
 
 def test_a_scan_in_parts_finds_what_one_finds(paddle_traces: Path, monkeypatch: Any) -> None:
-    """Whole files, cut ones and damaged ones: the same cells, or the same problem at the same byte."""
+    """For complete, truncated and damaged files, a scan by several threads gives the same cells as a scan by one
+    thread, or the same problem at the same byte."""
     draw = random.Random(7)
     parts = problems = 0
     for path in sorted(paddle_traces.rglob("*.pb")):
@@ -129,12 +130,12 @@ def test_a_scan_in_parts_finds_what_one_finds(paddle_traces: Path, monkeypatch: 
 
 
 def test_a_scan_begins_where_the_one_before_ends(paddle_traces: Path, monkeypatch: Any) -> None:
-    """Five parts are five: the walk of each begins at a byte of its own, about as far from the next."""
+    """A scan in five parts makes five walks, which begin at different bytes at about equal distances."""
     content = (paddle_traces / "gpu-synthetic" / "gpu1.pb").read_bytes()
     walk, begun = pb_wire._walk, []
 
     def watched(*arguments: Any) -> Any:
-        if len(arguments[8]):  # cells: the second pass
+        if len(arguments[8]):  # only the second walk has cells
             begun.append((int(arguments[10][0]), int(arguments[11])))
         return walk(*arguments)
 
@@ -147,7 +148,7 @@ def test_a_scan_begins_where_the_one_before_ends(paddle_traces: Path, monkeypatc
 
 
 class Result:
-    """What Paddle's profiler hands out: writes its content into the file of a name."""
+    """Replacement for the result of Paddle's profiler. It writes its content into a file."""
 
     def __init__(self, content: bytes) -> None:
         self.content = content
@@ -171,7 +172,7 @@ PARTS = ("host", "runtime", "device", "memory")
 
 
 def _of_the_root(table: Table) -> Table:
-    """The same events, hung on the first node of the tree."""
+    """Return the same events with the first node of the tree as their owner."""
     cells = table.cells.copy()
     cells[table.columns.index(OWNER)] = 0
     return Table(table.data, cells, table.columns)
@@ -180,7 +181,7 @@ def _of_the_root(table: Table) -> Table:
 @pytest.mark.parametrize("live", [NOT_LIVE, Live(no_steps=frozenset({0}))])
 @pytest.mark.parametrize("left", [(), *((part,) for part in PARTS), ("device", "memory"), PARTS])
 def test_a_recording_may_have_some_parts_only(paddle_traces: Path, left: tuple[str, ...], live: Live) -> None:
-    """Those of a tree that is nothing but its root; of the others no event is missing."""
+    """The tree consists of its root only, and no event of the other tables is missing."""
     tables = scan((paddle_traces / "gpu-synthetic" / "gpu1.pb").read_bytes()).tables
     tables["memory"] = scan((paddle_traces / "versions" / "probe_3.3.1.pb").read_bytes()).tables["memory"]
     for name in PARTS:

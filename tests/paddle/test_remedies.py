@@ -1,4 +1,4 @@
-"""Paddle's remedies: every rule has one, the API is there, and the code does what it promises."""
+"""Remedies in Paddle: every rule has a remedy, the named API exists, and the code has the promised effect."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ NOT_ON_A_CPU = {"device-sync"}
 pytestmark = [
     pytest.mark.filterwarnings(
         "ignore::UserWarning:paddle.*"
-    ),  # a host where Paddle looks for devices, and one process
+    ),  # warnings on a host without devices, and with one process
     pytest.mark.filterwarnings("ignore:.*use of fork.*:DeprecationWarning"),
 ]
 
@@ -50,12 +50,12 @@ def test_what_differs_between_modes_has_a_remedy_in_both() -> None:
 def test_the_code_names_what_paddle_has(remedy, paddle) -> None:
     code = filled(remedy)
     compile(code, remedy.rule, "exec")
-    list(names(code, "paddle"))  # raises for a name that Paddle does not have
+    list(names(code, "paddle"))  # raises an error if Paddle lacks the name
     assert unknown_arguments(code, "paddle") == []
 
 
 def test_remedies_name_arguments_that_paddles_optimizers_have(paddle) -> None:
-    """Its operator is recorded by the name of its class in small letters."""
+    """The recorded name of an optimizer's operator is its class name in lower case."""
     known = {name: one for name, one in vars(paddle.optimizer).items() if isinstance(one, type)}
     assert {"SGD", "AdamW", "Momentum"} <= set(known)
     for name, one in known.items():
@@ -67,7 +67,7 @@ def test_remedies_name_arguments_that_paddles_optimizers_have(paddle) -> None:
 
 @pytest.fixture
 def scope(paddle, monkeypatch: pytest.MonkeyPatch) -> Iterator[dict[str, Any]]:
-    """What the snippets assume to be there: a small training."""
+    """Return the variables that the code of remedies needs: those of a small training."""
     monkeypatch.setattr(os, "environ", os.environ.copy())
     paddle.seed(0)
     model = paddle.nn.Linear(8, 8)
@@ -90,7 +90,7 @@ def scope(paddle, monkeypatch: pytest.MonkeyPatch) -> Iterator[dict[str, Any]]:
 
 
 def ran(scope: dict[str, Any], rule: str, mode: str | None = None) -> dict[str, Any]:
-    """What the code of a rule leaves behind."""
+    """Return the variables after the code of a rule has run."""
     exec(compile(filled(of(REMEDIES, rule, mode)), rule, "exec"), scope)
     return scope
 
@@ -102,7 +102,7 @@ RUNS = [one for one in CODED if one.mode != "static" and one.rule not in NOT_ON_
 def test_the_code_runs_on_the_host(remedy: Remedy, scope: dict[str, Any]) -> None:
     try:
         exec(compile(filled(remedy), remedy.rule, "exec"), scope)
-    except NotImplementedError as error:  # a causal mask has no kernel for hosts in Paddle 2.6
+    except NotImplementedError as error:  # Paddle 2.6 has no CPU kernel for a causal mask
         if "only supports GPU" not in str(error):
             raise
         pytest.skip(f"this Paddle has no kernel for hosts: {error}"[:200])
@@ -112,19 +112,19 @@ def test_the_code_runs_on_the_host(remedy: Remedy, scope: dict[str, Any]) -> Non
 
 def _attention(left: dict[str, Any]) -> bool:
     heads = [left[name].numpy().transpose(0, 2, 1, 3) for name in ("query", "key", "value")]
-    scores = heads[0] @ heads[1].transpose(0, 1, 3, 2) / 2  # the root of the width
+    scores = heads[0] @ heads[1].transpose(0, 1, 3, 2) / 2  # 2 is the square root of the width
     scores = np.exp(np.where(np.tri(3, dtype=bool), scores, -np.inf))
     expected = scores / scores.sum(-1, keepdims=True) @ heads[2]
     return np.allclose(left["out"].numpy(), expected.transpose(0, 2, 1, 3), atol=1e-5)
 
 
 def _same_update(left: dict[str, Any], as_sgd: bool = False) -> bool:
-    """One step of many tensors equals the loop over the parameters."""
+    """One step for many tensors equals the loop over the parameters."""
     paddle, model = left["paddle"], left["model"]
     twin = paddle.nn.Linear(8, 8)
     twin.set_state_dict(model.state_dict())
     plain = (paddle.optimizer.SGD if as_sgd else type(left["optimizer"]))(left["lr"], parameters=twin.parameters())
-    for _ in range(2):  # the second has what the first left behind
+    for _ in range(2):  # the second run uses the variables of the first
         for one, optimizer in ((model, left["optimizer"]), (twin, plain)):
             one(left["batch"]).sum().backward()
             optimizer.step()
@@ -134,7 +134,7 @@ def _same_update(left: dict[str, Any], as_sgd: bool = False) -> bool:
 
 
 def _bias_is_lost(left: dict[str, Any]) -> bool:
-    """A bias before the norm changes nothing."""
+    """A bias before the norm does not change the result."""
     images = left["paddle"].randn([2, 3, 8, 8])
     conv, norm = left["block"][0], left["block"][1]
     return np.allclose(left["block"](images).numpy(), norm(conv(images) + 3.0).numpy(), atol=1e-4)
@@ -206,7 +206,7 @@ CHECKS: dict[str, Callable[[dict[str, Any]], Any]] = {
 
 
 def test_gradients_are_reduced_once_in_an_accumulation(scope: dict[str, Any], monkeypatch: pytest.MonkeyPatch) -> None:
-    """Of 8 micro-steps, 4 an update, all but 2 are kept from reducing; the updates are 2."""
+    """There are 8 micro-steps and 4 per update, so 2 updates. Gradients are reduced in 2 micro-steps only."""
     model = scope["paddle"].DataParallel(scope["model"])
     kept, updates = [], []
     plain = model.no_sync
@@ -219,7 +219,7 @@ def test_gradients_are_reduced_once_in_an_accumulation(scope: dict[str, Any], mo
 
 @pytest.fixture
 def static(paddle) -> Iterator[dict[str, Any]]:
-    """What the snippets of static graphs assume: a program that adds 1."""
+    """Return the variables that the code for static graphs needs: those of a program that adds 1."""
     paddle.enable_static()
     program = paddle.static.Program()
     with paddle.static.program_guard(program):

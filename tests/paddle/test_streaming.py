@@ -1,4 +1,5 @@
-"""A Paddle file streamed to Parquet and loaded is the Trace of the file read at once: every cell, finding and fact."""
+"""A file of Paddle that is streamed to Parquet and loaded equals the file read into memory, in every cell, finding and
+metadata field."""
 
 from __future__ import annotations
 
@@ -36,7 +37,7 @@ def same(found: Trace, expected: Trace) -> None:
 
 @pytest.fixture(params=[64, 5000, pb_source.PIECE_BYTES])
 def piece_bytes(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> int:
-    """A node is larger than 64 bytes, a small file is one piece."""
+    """Set the size of a piece. A node is larger than 64 bytes, and a small file is one piece."""
     monkeypatch.setattr(pb_source, "PIECE_BYTES", request.param)
     return int(request.param)
 
@@ -63,7 +64,8 @@ def test_our_own_recording(tmp_path: Path, piece_bytes: int, name: str) -> None:
 
 @pytest.mark.parametrize("seed", range(4))
 def test_a_file_that_is_cut_off(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, seed: int) -> None:
-    """As much of it is kept as when it is read at once; without ``partial`` it is refused."""
+    """Streaming keeps the same events of a truncated file as reading it into memory. Without ``partial``, both raise an
+    error."""
     content, draw = (DATA / "paddle-mlp.pb").read_bytes(), random.Random(seed)
     for number in range(12):
         monkeypatch.setattr(pb_source, "PIECE_BYTES", draw.choice([64, 400, 3000, 1 << 20]))
@@ -76,10 +78,10 @@ def test_a_file_that_is_cut_off(tmp_path: Path, monkeypatch: pytest.MonkeyPatch,
 
 
 def test_damage_says_the_byte_of_the_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The same byte as when the file is read at once, although it lies in a late piece."""
+    """The error names the same byte as when the file is read into memory, although the damage is in a late piece."""
     content = bytearray((DATA / "paddle-mlp.pb").read_bytes())
     at = content.rindex(b"matmul dygraph")
-    content[at - 1] = 0xFF  # the length of the name: longer than the event around it
+    content[at - 1] = 0xFF  # makes the name longer than the event around it
     file = tmp_path / "damaged.pb"
     file.write_bytes(content)
     with pytest.raises(SourceError) as whole:

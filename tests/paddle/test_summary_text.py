@@ -1,7 +1,8 @@
-"""Every number that Paddle's ``summary()`` prints, walked table by table, against ours with ``native=True``.
+"""Every number that Paddle's ``summary()`` prints, compared table by table with perfkit's tables with ``native=True``.
 
-Whole tables are compared as printed strings: no row and no cell more or less, in each time unit, with threads apart or
-merged, with and without the parts of operators, by each sort key (where equal values may stand in any order).
+Complete tables are compared as printed strings, so that no row and no cell is missing or additional. This is done in
+each time unit, with threads separate or merged, with and without operator details, and for each sort key. Rows with
+equal values may have any order.
 """
 
 from __future__ import annotations
@@ -34,25 +35,25 @@ def recorded(source: Path) -> Trace:
 
 
 def cycles(folder: Path) -> Iterator[tuple[Trace, Path]]:
-    """The trace of each cycle and the folder of its printed summaries."""
+    """Return the trace of each cycle, and the folder of its printed summaries."""
     for printed in sorted(folder.glob("cycle*.summary")):
         (source,) = folder.glob(printed.name.removesuffix(".summary") + ".pb*")
         yield recorded(source), printed
 
 
 def texts(printed: Path) -> Iterator[tuple[str, str | None, str]]:
-    """Name, sort key and text of each printed summary."""
+    """Return name, sort key and text of each printed summary."""
     for path in sorted(printed.glob("*.txt")):
         yield path.name, SORTED.get(path.stem.removeprefix("op_sorted_")), path.read_text()
 
 
 def flat(lines: list[Line]) -> Counter[tuple[Any, ...]]:
-    """The rows, whatever their order."""
+    """Return the rows, in any order."""
     return Counter((path, *sorted(cells.items())) for path, cells in lines)
 
 
 def equal(trace: Trace, table: Table, sort: str | None, where: str) -> int:
-    """The number of cells that are equal: all of them, or an AssertionError."""
+    """Return the number of equal cells. Raises AssertionError if some cell differs."""
     ours, native = mine(trace, table, sort), theirs(table)
     where = f"{where}, {table.title}"
     assert flat(native) == flat(ours), (
@@ -65,7 +66,7 @@ def equal(trace: Trace, table: Table, sort: str | None, where: str) -> int:
 
 
 def in_order(title: str, lines: list[Line], sort: str | None) -> dict[str, list[str]]:
-    """The column by which a table is sorted, from top to bottom, at the outermost level of each thread."""
+    """Return the column by which a table is sorted, at the outermost level of each thread."""
     wanted = next((f"{name[:3]} {name[3:]}" for name, column in SORTED.items() if column == sort), "CPU Total")
     column = {"Operator Summary": wanted, "UserDefined Summary": wanted, "Memory Summary": "Increased Size",
               "Kernel Summary": wanted if "GPU" in wanted else "GPU Total"}.get(title.partition(" - ")[0])  # fmt: skip
@@ -77,7 +78,7 @@ def in_order(title: str, lines: list[Line], sort: str | None) -> dict[str, list[
 
 
 def walk(trace: Trace, text: str, sort: str | None, where: str) -> Counter[str]:
-    """Equal cells of each table of a text."""
+    """Return the number of equal cells of each table in a text."""
     found: Counter[str] = Counter()
     for table in tables(text):
         found[table.title] += equal(trace, table, sort, where)
@@ -96,7 +97,8 @@ def test_recorded_on_the_cpu(paddle_traces: Path, workload: str) -> None:
 
 
 def test_recorded_with_a_device(paddle_traces: Path) -> None:
-    """A genuine file with invented kernels, printed by Paddle: eight of the nine tables (it holds no memory events)."""
+    """A real file with added kernels was printed by Paddle, with eight of the nine tables: the file has no memory
+    events."""
     folder = paddle_traces / "gpu-synthetic"
     found: Counter[str] = Counter()
     for name, sort, text in texts(folder / "gpu1_by_3.3.1.summary"):
@@ -108,7 +110,7 @@ def test_recorded_with_a_device(paddle_traces: Path) -> None:
 
 @pytest.fixture
 def live(paddle: Any, tmp_path: Path) -> tuple[Trace, list[tuple[str, str]]]:
-    """A run recorded here: our trace, and what Paddle prints of it for each sort key, unit and kind of detail."""
+    """Return the trace of a live run, and Paddle's summary for each sort key, time unit and level of detail."""
     net = paddle.nn.Sequential(paddle.nn.Linear(8, 8), paddle.nn.ReLU(), paddle.nn.Linear(8, 1))
     optimizer = paddle.optimizer.Adam(parameters=net.parameters())
     handler = trace_handler(tmp_path)

@@ -1,4 +1,5 @@
-"""C11 in Paddle: the same times given to Paddle's own timer and to ours; every number that it prints is compared."""
+"""Throughput in Paddle (C11): Paddle's timer and perfkit's timer get the same times, and every number that Paddle
+prints is compared."""
 
 from __future__ import annotations
 
@@ -20,7 +21,7 @@ from perfkit_core.throughput.native import SKIPPED
 from tests.support.fake_clock import Clock
 
 TICK_NS = 1_953_125
-"""2⁻⁹ s: Paddle subtracts seconds in floats, which is exact for multiples of this."""
+"""2⁻⁹ s in ns. Paddle subtracts seconds as floats, which is exact for multiples of this duration."""
 
 
 @pytest.fixture
@@ -32,7 +33,7 @@ def timer(paddle: Any) -> Any:
 
 @pytest.fixture
 def clock(timer: Any, monkeypatch: pytest.MonkeyPatch) -> Clock:
-    """One clock that Paddle's timer reads, in seconds, as does ours, in nanoseconds."""
+    """Return one clock that Paddle's timer reads in seconds and perfkit's timer in ns."""
     clock = Clock()
     clock.now = 0
     monkeypatch.setattr(timer, "timeit", SimpleNamespace(default_timer=lambda: clock.now / 1e9))
@@ -52,7 +53,7 @@ def loader(paddle: Any, batches: int) -> Any:
 
 @pytest.fixture
 def slow_loader(paddle: Any, clock: Clock, monkeypatch: pytest.MonkeyPatch) -> Callable[..., Any]:
-    """Paddle's own DataLoader, whose batches take so many ticks to read."""
+    """Return a DataLoader of Paddle whose batches take a given number of ticks to read."""
     from paddle.io.dataloader import dataloader_iter
 
     restore, costs = dataloader_iter._restore_batch, iter(())
@@ -71,7 +72,7 @@ def slow_loader(paddle: Any, clock: Clock, monkeypatch: pytest.MonkeyPatch) -> C
 
 
 def compare(native: Any, ours: Any) -> int:
-    """How many numbers are equal, bit for bit; fails at the first that is not."""
+    """Return how many numbers are equal in every bit. Raises AssertionError at the first difference."""
     assert native.keys() == ours.keys()
     count = 0
     for key, value in native.items():
@@ -84,7 +85,7 @@ def compare(native: Any, ours: Any) -> int:
 
 
 def driven(timer: Any, steps: list[tuple[list[int], int, int | None]]) -> tuple[Any, Throughput]:
-    """Paddle's Event and our benchmark, given the same reads, batch times (ns) and samples of each step."""
+    """Return Paddle's Event and perfkit's benchmark after the same reads, batch times (ns) and samples of each step."""
     clock = Clock()
     event, throughput = timer.Event(), Throughput(clock=clock)
     with throughput:
@@ -93,7 +94,7 @@ def driven(timer: Any, steps: list[tuple[list[int], int, int | None]]) -> tuple[
                 pass
             clock.advance(compute)
             throughput.step(samples)
-            for read in filter(None, reads):  # its hook drops reads of no duration
+            for read in filter(None, reads):  # Paddle's hook ignores reads without a duration
                 event.record_reader(read / 1e9)
             event.record_batch((sum(reads) + compute) / 1e9, samples)
     return event, throughput
@@ -124,11 +125,11 @@ def test_C11_native_numbers_equal_paddles_timer_bit_for_bit(timer: Any, kind: st
         assert (throughput.summary().steps, "inf" in str(throughput.summary())) == (max(0, count - SKIPPED), False)
     print(f"{kind}: {compared} numbers equal, {infinite} summaries with inf")
     assert compared == 44 * 10
-    assert infinite == 44 or kind != "slower"  # each batch slower than the last: no minimum is ever found
+    assert infinite == 44 or kind != "slower"  # if every batch is slower than the previous one, Paddle finds no minimum
 
 
 def test_paddles_average_of_eleven_steps_is_twice_the_right_one(timer: Any) -> None:
-    """N - 9 = 2 batches divided by N - 10 = 1."""
+    """Paddle divides N - 9 = 2 batches by N - 10 = 1."""
     event, throughput = driven(timer, [([], 1_000_000, 4)] * 11)
     native = event.get_summary()["batch_summary"]["avg"]
     assert native == throughput.summary(native=True).batch.avg == 0.002  # type: ignore[union-attr]
@@ -136,7 +137,8 @@ def test_paddles_average_of_eleven_steps_is_twice_the_right_one(timer: Any) -> N
 
 
 def loop(paddle: Any, clock: Clock, data: Any, samples: int | None) -> tuple[Any, Throughput, list[tuple[str, str]]]:
-    """Paddle's Profiler(timer_only=True) and ours over one loop: its event, ours, and both lines of step_info."""
+    """Run one loop with Paddle's Profiler(timer_only=True) and perfkit's timer. Return Paddle's event, perfkit's timer,
+    and both lines of step_info."""
     throughput, lines = perfkit_paddle.Throughput(clock=clock), []
     with paddle.profiler.Profiler(timer_only=True) as profiler, throughput:
         for number, _ in enumerate(data):
@@ -209,7 +211,7 @@ def test_several_benchmarks_at_once_and_none_left_behind(paddle: Any, timer: Any
         assert len(outer._log.read_ns) == 3 + 3 * 2
         outer.step(4)
     assert list(timer.benchmark().hooks) == before
-    for _ in loader(paddle, 2):  # after the end nobody listens
+    for _ in loader(paddle, 2):  # after the end, no hook times the loader
         pass
     assert len(inner._log.read_ns) == 6
     assert (outer.summary().samples, inner.summary().samples) == (16, 24)
@@ -244,7 +246,8 @@ def test_paddle_without_hooks_is_timed_without_its_loader(
 
 
 class FakeEvent:
-    """Stands for ``paddle.device.Event``: the device runs a millisecond an event, two events behind the host."""
+    """Replacement for ``paddle.device.Event``. An event takes 1 ms on the device, which is two events later than the
+    host."""
 
     made: list[FakeEvent]
     synchronized = 0
@@ -295,7 +298,7 @@ def test_on_a_device_steps_are_timed_by_its_events() -> None:
 
 
 def test_paddles_events_have_what_is_called(paddle: Any) -> None:
-    """No device here: at least the names and arguments are Paddle's."""
+    """There is no device here, so only the names and arguments of Paddle's events are checked."""
     assert "enable_timing" in inspect.signature(paddle.device.Event.__init__).parameters
     assert "stream" in inspect.signature(paddle.device.Event.record).parameters
     for name in ("query", "elapsed_time", "synchronize"):

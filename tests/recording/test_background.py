@@ -1,4 +1,5 @@
-"""Cycles that are written while training continues: how many wait, in which order they are kept, who waits for them."""
+"""Tests of cycles that are written while the training continues: their order, the number that may be unwritten, and who
+waits for them."""
 
 from __future__ import annotations
 
@@ -20,7 +21,8 @@ from tests.support.small_trace import small_trace
 
 
 class Gate:
-    """A profiler whose cycles are finished only when the gate is open; counts those that are taken and not finished."""
+    """A profiler whose cycles can be finished only while the gate is open. It counts the cycles that are taken but not
+    finished."""
 
     def __init__(self) -> None:
         self.open = threading.Event()
@@ -48,7 +50,8 @@ def open_soon(gate: Gate) -> None:
 
 
 def test_training_goes_on_until_there_are_too_many(gate: Gate, tmp_path: Path) -> None:
-    """The handler returns though nothing is finished, LIMIT times; then it waits, and every cycle is kept in order."""
+    """The handler returns LIMIT times although no cycle is finished. Then it waits. Every cycle is kept, in the right
+    order."""
     writer: CycleWriter[Any] = CycleWriter(tmp_path, gate.take)
     for _ in range(LIMIT):
         writer(None)
@@ -61,7 +64,7 @@ def test_training_goes_on_until_there_are_too_many(gate: Gate, tmp_path: Path) -
 
 
 def test_no_thread_is_left(gate: Gate, tmp_path: Path) -> None:
-    """It would be in the Python stacks of the next recording."""
+    """A remaining thread would appear in the Python stacks of the next recording."""
     gate.open.set()
     writer: CycleWriter[Any] = CycleWriter(tmp_path, gate.take)
     writer(None)
@@ -123,7 +126,7 @@ def test_what_was_known_when_the_cycle_ended_is_kept(
 def test_a_relative_folder_stays_where_the_handler_was_made(
     gate: Gate, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The training changes its folder, while the first cycle is finished and before the second one."""
+    """The training changes its current folder before the first cycle is written and before the second cycle."""
     elsewhere = tmp_path / "elsewhere"
     elsewhere.mkdir()
     monkeypatch.chdir(tmp_path)
@@ -166,7 +169,7 @@ def test_without_a_thread_left_in_the_system_the_training_waits(
 
 
 def test_the_thread_does_not_wait_for_itself(tmp_path: Path) -> None:
-    """Whoever reads the folder while a cycle is finished gets what is there."""
+    """A reader that runs in the writer thread reads the files that are already written."""
     seen = []
 
     def finish() -> Trace:

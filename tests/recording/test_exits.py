@@ -1,4 +1,4 @@
-"""However a process ends, or multiplies, every cycle that its profiler has handed over is on disk, once."""
+"""Every cycle that the profiler has delivered is on disk exactly once, however a process ends or forks."""
 
 from __future__ import annotations
 
@@ -16,7 +16,8 @@ TERM, INT = signal.SIGTERM, signal.SIGINT
 
 
 def cycles(folder: Path) -> list[int | None]:
-    """Numbers of the cycles in a folder, each complete; nothing else is in it."""
+    """Return the numbers of the cycles in a folder. Each file must be complete, and the folder must contain no other
+    file."""
     names = sorted(path.name for path in folder.iterdir())
     assert all(name.endswith(SUFFIX) for name in names), names
     traces = [read_stored(folder / name) for name in names]
@@ -50,7 +51,8 @@ def test_a_process_that_ends_has_written_everything(name: str, tmp_path: Path) -
 
 @pytest.mark.parametrize("finish", ["", "exec('x = 1')"])
 def test_an_interrupted_process_ends_by_the_signal(finish: str, tmp_path: Path) -> None:
-    """Also where a module is imported while the cycle is written, which runs texts as ``dataclasses`` does."""
+    """This also holds if a module is imported while the cycle is written, which executes text as ``dataclasses``
+    does."""
     script = f"""
 def take(profiler, place):
     def finish():
@@ -67,7 +69,8 @@ with Profile(CycleWriter(sys.argv[1], take)): raise KeyboardInterrupt
 
 
 def test_a_handler_made_as_the_process_ends_writes_what_it_gets(tmp_path: Path) -> None:
-    """From a thread that outlives the main one, where nothing can be registered for the end any more."""
+    """The handler is created in a thread that outlives the main thread, when no exit function can be registered any
+    more."""
     script = """
 def late():
     time.sleep(0.3)
@@ -81,7 +84,8 @@ threading.Thread(target=late).start()
 
 
 def test_sigterm_leaves_the_with_block(tmp_path: Path) -> None:
-    """In the middle of a step: the profiler's block is left, its cycle kept, and the code says what ended it."""
+    """SIGTERM arrives within a step. The ``with`` block of the profiler is left, its cycle is kept, and the exit status
+    names the signal."""
     assert run("with Profile(writer): ready(); time.sleep(99)", tmp_path, [TERM]) == (128 + TERM, "")
     assert cycles(tmp_path) == [0]
 
@@ -101,7 +105,8 @@ print("not reached", file=sys.stderr)
 
 @pytest.mark.parametrize("when", ["while it hands over a cycle", "before it does"])
 def test_sigterm_lets_the_profiler_end_its_own_method(when: str, tmp_path: Path) -> None:
-    """Everything is written by then, whatever the profiler does afterwards; the training continues no further."""
+    """Every cycle is written before the process ends, whatever the profiler does afterwards, and the training does not
+    continue."""
     handing_over = "hands" in when
     script = f"""
 class Stepping:
@@ -151,7 +156,7 @@ except SystemExit:
 
 
 def test_a_handler_of_the_script_stays(tmp_path: Path) -> None:
-    """Set before ours, or after it."""
+    """The script sets its handler before or after perfkit's handler."""
     script = """
 mine = lambda number, frame: os._exit(9)
 signal.signal(signal.SIGTERM, mine)
@@ -177,7 +182,7 @@ def ready_when_waiting():
     ready()
 
 def files_of(frame):
-    # of a main thread that waits, as it also does for a thread to start
+    # Only for a frame that waits. The main thread also waits while a thread starts.
     found = set()
     waits = frame.f_code.co_name == "wait"
     while frame and waits:
@@ -195,7 +200,8 @@ writer(None)
 
 
 def test_a_forked_child_writes_nothing_of_its_parents(tmp_path: Path) -> None:
-    """It neither waits nor writes a second time, ends at SIGTERM as children do, and may record itself."""
+    """The child does not wait for the parent's cycles and does not write them again. SIGTERM ends it as usual, and it
+    can record cycles itself."""
     script = """
 writer(None)
 child = os.fork()
@@ -214,7 +220,8 @@ assert len(writer.written) == 1
 
 
 def test_a_forked_child_leaving_a_block_writes_no_cycle_of_it(tmp_path: Path) -> None:
-    """What began before the fork is the parent's; what the child records afterwards is numbered from 0."""
+    """The parent writes the cycle that began before the fork. Cycles that the child records afterwards are numbered
+    from 0."""
     script = """
 def take(profiler, place):
     return Taken(lambda: small_trace().with_meta(clock="epoch", window_ns=(profiler.began, profiler.began + 1)))
@@ -243,7 +250,7 @@ print("ready", os.getpid(), file=sys.stderr)
 
 
 def test_a_fork_waits_for_what_is_being_written(tmp_path: Path) -> None:
-    """A child that is born while the thread works could find its locks held."""
+    """A child that is forked while the thread works could inherit locks that are held."""
     script = """
 writer(None)
 child = os.fork()
@@ -287,7 +294,8 @@ atexit.register(mine, None)
 
 @pytest.mark.parametrize("method", ["fork", "spawn"])
 def test_children_of_multiprocessing_end_with_their_cycles(method: str, tmp_path: Path) -> None:
-    """They leave without the end of an interpreter; the parent's cycle is being written when they are born."""
+    """The children end without the exit functions of the interpreter, and are forked while the parent writes a
+    cycle."""
     prelude = """
 import sys, time, multiprocessing
 from tests.support.small_trace import small_trace

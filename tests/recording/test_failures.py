@@ -1,4 +1,5 @@
-"""A handler that cannot write says so in one line, when it is made; tracebacks are for level DEBUG."""
+"""A handler that cannot write reports this in one line when it is created. Tracebacks are logged only at level
+DEBUG."""
 
 from __future__ import annotations
 
@@ -21,7 +22,7 @@ def writer(folder: Path, **more: Any) -> CycleWriter[Any]:
 
 
 def lines(caplog: pytest.LogCaptureFixture) -> list[str]:
-    """What was logged above DEBUG: no tracebacks, no line breaks."""
+    """Return the messages above DEBUG, which must have no traceback and no line break."""
     records = [record for record in caplog.records if record.levelno > logging.DEBUG]
     assert all(record.exc_info is None and "\n" not in record.getMessage() for record in records)
     return [record.getMessage() for record in records]
@@ -122,7 +123,7 @@ def test_every_reason_stays_in_the_mark(tmp_path: Path) -> None:
 
 
 def test_a_handler_that_nobody_calls_says_so_once(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
-    """When it is gone; only one that was made for a profiler of the user's own."""
+    """The warning comes when the handler is deleted, and only for handlers that the user has passed to a profiler."""
     for warn in (True, False):
         made = writer(tmp_path / str(warn), warn_uncalled=warn)
         del made

@@ -1,4 +1,4 @@
-"""What a handler keeps of the process: threads, cores and processes, for the advice on threads."""
+"""A handler records the numbers of threads, cores and processes, which the rule about threads needs."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Rank and world size are those of one launcher, however many have set their variables."""
+"""Rank and world size are those of one launcher, even if several launchers have set their variables."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def test_what_is_asked_first_goes_first_where_it_is_complete(monkeypatch: pytest
 
 
 def set_only(told: dict[str, tuple[str, str]], monkeypatch: pytest.MonkeyPatch) -> None:
-    """An empty value is a variable that is not set."""
+    """Set these environment variables. An empty value unsets the variable."""
     for launcher, names in NAMES.items():
         for name, value in zip(names, told.get(launcher, ("", "")), strict=True):
             monkeypatch.delenv(name, raising=False)

@@ -1,4 +1,5 @@
-"""Which steps a window names, and what a recording tells the profiler, worked out by hand."""
+"""The steps that a window selects, and the calls of the profiler for a recording, compared with results made by
+hand."""
 
 from __future__ import annotations
 
@@ -14,7 +15,8 @@ from perfkit_core.storage.store import INCOMPLETE_MARK
 
 
 def drawn(window: StepWindow, begun: int = 0, count: int = 14) -> str:
-    """One letter a step: ``.`` off, ``w`` warm-up, ``R`` recorded, ``E`` recorded and the last of its cycle."""
+    """Return a letter for each step: ``.`` for off, ``w`` for warm-up, ``R`` for recorded, ``E`` for the last recorded
+    step of a cycle."""
     letters = {Action.OFF: ".", Action.WARM_UP: "w", Action.RECORD: "R"}
     return "".join(
         "E" if window.action(step, begun) is Action.RECORD and window.ends_cycle(step, begun)
@@ -50,7 +52,7 @@ def test_windows_without_a_step_are_refused(options: dict[str, Any]) -> None:
 
 
 class Told:
-    """A profiler that notes what it is told, and fails where asked to."""
+    """A profiler that notes its calls. The call ``fails_at`` raises an error."""
 
     def __init__(self, run_dir: Path, fails_at: str = "") -> None:
         self.writer: CycleWriter[Any] = CycleWriter(run_dir, lambda profiler, place: 1 / 0)  # type: ignore[arg-type, return-value]
@@ -79,7 +81,8 @@ class Told:
 
 
 def recorded(tmp_path: Path, script: str, fails_at: str = "") -> list[str]:
-    """Steps 2 to 4 of a training: ``s`` a step, ``p`` pause, ``r`` resume, ``f`` finish, ``a`` abort."""
+    """Return the profiler's calls for a recording of the steps 2 to 4. Letters of ``script``: ``s`` ends a step, ``p``
+    pauses, ``r`` resumes, ``f`` finishes, ``a`` aborts."""
     profiler = Told(tmp_path, fails_at)
     recording = StepRecording(step_window((2, 4)), lambda: profiler)
     actions = {"s": recording.step_ended, "p": recording.pause, "r": recording.resume,
@@ -121,6 +124,6 @@ def test_what_the_profiler_is_told(script: str, told: list[str], tmp_path: Path)
     ],
 )
 def test_a_failure_ends_the_recording_only(fails_at: str, told: list[str], tmp_path: Path) -> None:
-    """Nothing is raised, what runs is stopped and nothing more asked for, and the folder says why it is incomplete."""
+    """No error is raised, the profiler is stopped and not called again, and the run folder contains the reason."""
     assert recorded(tmp_path, "sssprssssf", fails_at) == told
     assert "no device" in (tmp_path / INCOMPLETE_MARK).read_text()

@@ -1,4 +1,4 @@
-"""Both adapters and the example plugin pass the conformance suite; what breaks a promise does not."""
+"""Both adapters and the example plugin pass the conformance suite. Objects that violate one of its rules fail."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ ADAPTERS = ("perfkit_torch.plugin", "perfkit_paddle.plugin", "perfkit_mindspore.
 
 @pytest.fixture(scope="module")
 def plugins() -> Iterator[Plugins]:
-    """Both adapters and the example, whose folder is on the path as if it were installed."""
+    """Return the plugins of both adapters and of the example, whose folder is on the path as if it were installed."""
     sys.path.insert(0, str(EXAMPLE))
     try:
         points = [EntryPoint(name.partition(".")[0].removeprefix("perfkit_"), name, PROJECT) for name in ADAPTERS]
@@ -80,7 +80,7 @@ def test_torch_reader_store_and_views(plugins: Plugins, traces: Path, tmp_path: 
 
 
 def test_every_paddle_trace_keeps_every_promise(plugins: Plugins, paddle_file: Path) -> None:
-    """Paddle records its own tree, so parents need not enclose in time."""
+    """Paddle records parents, which need not enclose their children in time."""
     check_trace(load(paddle_file, plugins=plugins), own_tree=True)
 
 
@@ -116,7 +116,7 @@ def test_the_example_passes_all_of_it(plugins: Plugins, traces: Path, tmp_path: 
     check_operator_name(plugins, "mindspore", "Adam", "optimizer_update")
 
 
-# -- the suite catches what it is there for ----------------------------------------------------------------------------
+# -- the suite reports invalid objects ----------------------------------------------------------------------------
 
 
 def sound() -> Trace:
@@ -134,7 +134,7 @@ def sound() -> Trace:
 
 
 def changed(column: str, row: int, value: Any) -> Callable[[], Trace]:
-    """The sound trace with one cell changed."""
+    """Return a function that makes the valid trace with one changed cell."""
 
     def make() -> Trace:
         good = sound()
@@ -256,7 +256,7 @@ def test_a_reader_that_takes_everything_or_hides_damage_fails(tmp_path: Path) ->
     ],
 )
 def test_a_broken_plugin_is_found(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, text: str, message: str) -> None:
-    """``wave`` stands for a framework: a module that nothing else imports."""
+    """The module ``wave``, which nothing else imports, plays the role of a framework."""
     (tmp_path / "perfkit_broken.py").write_text(
         f"from perfkit_core.plugins import hookimpl\n{text}\n", encoding="utf-8"
     )

@@ -1,4 +1,4 @@
-"""Live torch tests need torch; everything else in this folder reads files."""
+"""Skips live tests if torch is not installed. The other tests in this folder read files."""
 
 from __future__ import annotations
 
@@ -9,5 +9,5 @@ import pytest
 
 @pytest.fixture(autouse=True)
 def _quiet_torch() -> None:
-    """torch warns once a process that a profiler forgets earlier cycles, which is what our handler is for."""
+    """Ignore torch's warning that a profiler forgets earlier cycles, because the handler stores these cycles."""
     warnings.filterwarnings("ignore", message="Warning: Profiler clears events")

@@ -1,4 +1,4 @@
-"""The code view of a live run equals the profiler's own tree of calls, frame by frame."""
+"""The view ``code`` of a live run equals the profiler's tree of Python calls in every frame."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from tests.support.torch_models import train  # noqa: E402
 
 
 def native(roots: list[Any]) -> dict[tuple[str, ...], tuple[int, int]]:
-    """Calls and time of each path of Python frames, walked from torch's own event tree."""
+    """Return the calls and the time of each path of Python frames in torch's event tree."""
     found: dict[tuple[str, ...], list[int]] = defaultdict(lambda: [0, 0])
     stack = [(root, ()) for root in roots]
     while stack:

@@ -1,4 +1,4 @@
-"""Collectives of real recordings against the same numbers made in plain Python from the files as they are."""
+"""Collectives of real recordings, compared with the same numbers computed from the files in plain Python."""
 
 from __future__ import annotations
 
@@ -35,13 +35,14 @@ def raw(path: Path) -> list[dict[str, Any]]:
 
 
 def collective_kernels(path: Path) -> list[dict[str, Any]]:
-    """NCCL's kernels in the order of their starts."""
+    """Return NCCL's kernels in the order of their starts."""
     found = [event for event in raw(path) if event.get("cat") == "kernel" and "nccl" in event["name"]]
     return sorted(found, key=lambda event: event["ts"])
 
 
 def test_each_collective_is_described_and_recorded_data_stays(tmp_path: Path) -> None:
-    """More than are remembered at a time; every third event tells its bytes itself."""
+    """The recording has more distinct collectives than the cache holds, and every third event has its bytes
+    recorded."""
     told = [
         {"Collective name": "allreduce", "In msg nelems": i, "Out msg nelems": i, "dtype": "Float"}
         | ({"bytes": 7} if i % 3 == 0 else {})
@@ -68,13 +69,13 @@ def test_each_collective_is_described_and_recorded_data_stays(tmp_path: Path) ->
 
 @pytest.fixture(scope="module")
 def dlrm(traces: Path) -> tuple[Trace, list[list[dict[str, Any]]]]:
-    """Eight ranks of a job on one machine; whole microseconds."""
+    """Return the traces of eight ranks on one machine, with times in whole microseconds."""
     paths = sorted((traces / "torch" / "dlrm-8xv100").glob("*.json"))
     return load(paths), [collective_kernels(path) for path in paths]
 
 
 def test_sizes_and_bandwidths_of_kernels_that_tell_them(traces: Path) -> None:
-    """Two ranks: an all-reduce sends its message once over the bus, a broadcast too."""
+    """With two ranks, an all-reduce and a broadcast send their message over the bus once."""
     path = traces / "torch" / "a100-nccl-process-groups.json.gz"
     size_of = {"Float": 4, "Long": 8}
     expected: dict[tuple[str, int], list[float]] = defaultdict(list)
@@ -95,7 +96,7 @@ def test_sizes_and_bandwidths_of_kernels_that_tell_them(traces: Path) -> None:
 
 
 def test_a_gathering_counts_what_a_rank_gets(traces: Path) -> None:
-    """B200: 8 × 25136 elements of two bytes; each link carries seven eighths."""
+    """On eight B200, a message has 8 × 25136 elements of two bytes, and each link transfers seven eighths of it."""
     table = collectives_table(load(traces / "torch" / "b200-eager-rank0of8.json.gz"), ViewRequest(by=("size",)))
     (row,) = table[table["collective"] == "all_gather"].to_dict("records")
     assert row["message_bytes"] == 8 * 25136 * 2
@@ -104,7 +105,8 @@ def test_a_gathering_counts_what_a_rank_gets(traces: Path) -> None:
 
 
 def test_waiting_for_the_last_rank(dlrm: tuple[Trace, list[list[dict[str, Any]]]]) -> None:
-    """The k-th kernel of all ranks is one collective; clocks are set by the median difference of the ends."""
+    """The k-th kernel of each rank belongs to the k-th collective. Clocks are aligned by the median difference of the
+    ends."""
     trace, kernels = dlrm
     ends = [[event["ts"] + event["dur"] for event in rank] for rank in kernels]
     offsets = [statistics.median_high([a - b for a, b in zip(rank, ends[0], strict=True)]) for rank in ends]
@@ -123,23 +125,25 @@ def test_waiting_for_the_last_rank(dlrm: tuple[Trace, list[list[dict[str, Any]]]
     assert stragglers.table(trace, EVERYTHING)["rank"].iloc[0] == 7
     found = clocks.table(trace, EVERYTHING)
     assert (found["offset_ns"] // 1000).tolist() == offsets
-    assert (found["earliest_ns"] <= 0).all()  # one machine, one clock: 0 must be possible
+    assert (found["earliest_ns"] <= 0).all()  # the ranks share one clock, so an offset of 0 is possible
     assert (found["latest_ns"] >= 0).all()
 
 
 def test_transfers_agree_between_ranks(dlrm: tuple[Trace, list[list[dict[str, Any]]]]) -> None:
-    """What is left of an all-to-all after the last rank has come: as long as that rank's own kernel (µs clocks)."""
+    """The time of an all-to-all after the arrival of the last rank equals the duration of that rank's kernel, up to the
+    resolution of 1 µs."""
     trace, kernels = dlrm
     table = collectives_table(trace, ViewRequest(by=("rank", "size")))
     first = table[(table["collective"] == "all_to_all") & (table["size"] == 192)].sort_values("rank")
     assert len(first) == 8
     (rank7,) = (event["dur"] for event in kernels[7][1:2])
     assert ((first["transfer_ns"] - rank7 * 1000).abs() <= 2000).all()
-    assert (first["total_ns"] > 50 * first["transfer_ns"]).sum() == 7  # all but the last one wait for the most part
+    assert (first["total_ns"] > 50 * first["transfer_ns"]).sum() == 7  # seven ranks wait most of the time
 
 
 def test_clocks_that_were_put_apart_come_together(dlrm: tuple[Trace, list[list[dict[str, Any]]]]) -> None:
-    """Each rank's clock moved by another amount: alignment gives back the times of the file, to the µs they have."""
+    """Each rank's clock is moved by another amount. The alignment restores the times of the file up to their resolution
+    of 1 µs."""
     trace, _ = dlrm
     shift = trace.ints("rank") * 7_654_321
     start = trace.events.schema.get_field_index("start_ns")
@@ -149,15 +153,15 @@ def test_clocks_that_were_put_apart_come_together(dlrm: tuple[Trace, list[list[d
 
 
 def test_waits_are_no_communication(dlrm: tuple[Trace, list[list[dict[str, Any]]]]) -> None:
-    """With the kernels recorded, they are all the communication there is: no record_param_comms beside them."""
+    """If kernels were recorded, communication consists of the kernels only, without the record_param_comms events."""
     trace, kernels = dlrm
     table = distributed.table(trace, ViewRequest(by=("rank",)))
     found = table[table["part"] == "communication"].sort_values("rank")["time_ns"].tolist()
-    assert found == [sum(event["dur"] for event in rank) * 1000 for rank in kernels]  # on one stream: no overlap
+    assert found == [sum(event["dur"] for event in rank) * 1000 for rank in kernels]  # one stream: no overlap
 
 
 def test_sampled_ranks_are_not_aligned(traces: Path) -> None:
-    """A tool left most of their kernels out: what is left does not match, and the clocks are not made up."""
+    """A tool has removed most kernels, so the remaining kernels do not match. The clocks must not be aligned."""
     found = clocks.table(load([traces / "torch" / f"sampled-rank{i}.json.gz" for i in (0, 1)]), EVERYTHING)
     assert found["offset_ns"].isna().tolist() == [False, True]
     assert "contradict" in found["note"].iloc[1]
@@ -190,9 +194,8 @@ torch.distributed.destroy_process_group()
 
 
 def test_a_live_job_with_a_slow_rank(tmp_path: Path) -> None:
-    """Rank 1 sleeps 0.3 s after rank 0 has reached the first all-reduce of a step: rank 0 waits that long, three times.
-
-    It looks for rank 0 first: on a busy machine either may be late by itself."""
+    """In each of three steps, rank 1 sleeps 0.3 s after rank 0 has reached the first all-reduce, so rank 0 waits for
+    that long. Rank 1 first waits until rank 0 is there, because either rank can be late on a busy machine."""
     command = [sys.executable, "-c", JOB, str(tmp_path)]
     jobs = [subprocess.Popen([*command, str(rank)], stderr=subprocess.DEVNULL) for rank in range(2)]
     assert [job.wait(120) for job in jobs] == [0, 0]
@@ -202,7 +205,7 @@ def test_a_live_job_with_a_slow_rank(tmp_path: Path) -> None:
     assert (sizes["group_size"] == 2).all()
     second = clocks.table(trace, EVERYTHING).iloc[1]
     assert second["matched"] == 6
-    assert second["earliest_ns"] <= 0 <= second["latest_ns"]  # the two share this machine's clock
+    assert second["earliest_ns"] <= 0 <= second["latest_ns"]  # both ranks use the clock of this machine
     found = stragglers.table(trace, EVERYTHING)
     assert found["rank"].tolist() == [1, 0]
     assert found["caused_wait_ns"].iloc[0] > 3 * 150_000_000
@@ -210,13 +213,13 @@ def test_a_live_job_with_a_slow_rank(tmp_path: Path) -> None:
 
 
 def one_event(name: str, kind: str, args: dict[str, Any], shapes: Any = None, dtypes: Any = None) -> tuple[Any, Any]:
-    """The description and the size that an event gets."""
+    """Return the description and the size of one event."""
     texts = [None if value is None else json.dumps(value) for value in (shapes, dtypes)]
     assert collectives.communicates(name, kind)
     found, size = collectives.described(name, json.dumps(args), *texts)
     told = json.loads(with_description(json.dumps(args), found) or "")
     description = told.pop(COLLECTIVE_KEY, None)
-    assert told == args  # what was recorded stays
+    assert told == args  # the recorded arguments are unchanged
     return description, None if size < 0 else size
 
 
@@ -245,8 +248,8 @@ def test_waits_are_not_described(name: str) -> None:
     [
         ("nccl:all_reduce", [[10, 3]], ["float"], 120),
         ("nccl:all_to_all", [[6]], ["c10::BFloat16"], 12),
-        ("gloo:all_reduce", [[]], ["float"], None),  # a list of tensors: their shapes are not told
-        ("nccl:_all_gather_base", [[10]], ["float"], None),  # the part of one rank
+        ("gloo:all_reduce", [[]], ["float"], None),  # the shapes in a list of tensors are unknown
+        ("nccl:_all_gather_base", [[10]], ["float"], None),  # the shape is the part of one rank
         ("c10d::_allgather_base_", [[80], [10], []], ["float", "float", ""], 320),
         ("c10d::alltoall_base_", [[5], [7], []], ["c10::Float8_e4m3fn", "c10::Float8_e4m3fn", ""], 7),
         ("c10d::allreduce_", [[[262144]], []], ["TensorList", ""], None),

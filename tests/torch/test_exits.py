@@ -1,4 +1,4 @@
-"""A torch script that is ended in the middle, or forks loaders while a cycle is being written, loses nothing."""
+"""No cycle is lost if a torch script is ended within a step, or forks loader processes while a cycle is written."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ pytest.importorskip("torch", reason="needs torch: pip install 'perfkit[torch]'")
 
 PRELUDE = """
 import os, sys, time, warnings
-warnings.simplefilter("default")  # torch warns of its own
+warnings.simplefilter("default")  # torch emits warnings
 import torch
 from perfkit_torch import trace_handler
 
@@ -47,7 +47,8 @@ def steps_of(trace: Trace) -> list[int]:
 def test_however_the_script_ends(
     end: str, code: int, signals: list[signal.Signals], stacks: bool, tmp_path: Path
 ) -> None:
-    """With stacks nothing runs beside the training, without them it does: both keep the steps before the end."""
+    """The steps before the end are kept, both with stacks, where cycles are written in the foreground, and without
+    stacks."""
     script = f"""
 schedule = lambda step: torch.profiler.ProfilerAction.RECORD
 with torch.profiler.profile(schedule=schedule, on_trace_ready=handler, with_stack={stacks}) as profiler:
@@ -61,7 +62,7 @@ with torch.profiler.profile(schedule=schedule, on_trace_ready=handler, with_stac
 
 @pytest.mark.parametrize("warmup", [0, 1])
 def test_sigterm_while_torch_goes_on_to_the_next_cycle(warmup: int, tmp_path: Path) -> None:
-    """Its ``with`` block would stop a profiler that does not run, which crashes the process."""
+    """Without the delay, the ``with`` block would stop a profiler that is not running, which crashes the process."""
     script = f"""
 import signal
 cycles = iter((None, lambda: os.kill(os.getpid(), signal.SIGTERM)))
@@ -76,7 +77,7 @@ with torch.profiler.profile(schedule=schedule, on_trace_ready=handler) as profil
 
 
 def test_loaders_that_fork_while_a_cycle_is_written(tmp_path: Path) -> None:
-    """Their processes have our handler in them: they neither hang nor write."""
+    """The loader processes inherit the handler. They must neither hang nor write."""
     script = """
 import multiprocessing
 multiprocessing.set_start_method("fork", force=True)

@@ -1,4 +1,4 @@
-"""Backward nodes of a live run are tied to the forward operators that autograd names them after."""
+"""Backward nodes of a live run are linked to the forward operators that autograd names in them."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def plain(name: str) -> str:
 
 @pytest.mark.parametrize("model", MODELS)
 def test_every_backward_node_has_its_forward_operator(model: str, tmp_path: Path) -> None:
-    """PowBackward0 is the node of aten::pow, TBackward0 of aten::t, …: called by the node that we tie it to."""
+    """PowBackward0 is the node of aten::pow, and TBackward0 is the node of aten::t."""
     handler = trace_handler(tmp_path)
     train(model, handler)
     trace = load(handler.written[0])

@@ -1,4 +1,5 @@
-"""Callbacks for Lightning and the Hugging Face Trainer: which steps are recorded, and that training never notices."""
+"""Callbacks for Lightning and for the Hugging Face Trainer: the right steps are recorded, and the training is not
+disturbed."""
 
 from __future__ import annotations
 
@@ -22,7 +23,7 @@ from perfkit_core.storage import store  # noqa: E402
 from perfkit_core.storage.store import INCOMPLETE_MARK  # noqa: E402
 
 Fit = Callable[..., list[int]]
-"""Trains and returns the number of each step as the training framework itself counted it."""
+"""A function that trains and returns the step numbers that the training framework counted."""
 
 BATCHES = 6
 
@@ -37,7 +38,7 @@ def files(folder: Path) -> list[Path]:
 
 
 def within_steps(trace: Trace, name: str) -> list[int]:
-    """Steps of the events of that name, in order; -1 outside every step."""
+    """Return the step of each event with this name in the order of the events, -1 if an event is outside every step."""
     return trace.ints("step")[trace.rows("name", name)].tolist()
 
 
@@ -50,7 +51,7 @@ def lightning(request: pytest.FixtureRequest) -> Any:
 
 @pytest.fixture
 def lightning_fit(lightning: Any, tmp_path: Path) -> Iterator[Fit]:
-    """Lightning's trainer on a tiny regression; ``crash_at`` raises in the training step of that number."""
+    """Train a small regression with Lightning. The training step with the number ``crash_at`` raises an error."""
 
     class Regression(lightning.LightningModule):  # type: ignore[misc, name-defined]
         def __init__(self, crash_at: int | None) -> None:
@@ -81,13 +82,13 @@ def lightning_fit(lightning: Any, tmp_path: Path) -> Iterator[Fit]:
         return module.seen
 
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # Lightning's advice on workers, and on torch's own modules
+        warnings.simplefilter("ignore")  # Lightning warns about the number of workers and about modules of torch
         yield fit
 
 
 @pytest.fixture
 def huggingface_fit(tmp_path: Path) -> Iterator[Fit]:
-    """Hugging Face's Trainer on the same regression."""
+    """Train the same regression with Hugging Face's Trainer."""
     transformers = pytest.importorskip("transformers", reason="needs transformers")
     pytest.importorskip("accelerate", reason="needs accelerate")
 
@@ -139,12 +140,13 @@ def huggingface_callback(*args: Any, **kwargs: Any) -> Any:
 
 
 def exported_steps(path: Path) -> list[str]:
-    """What torch itself wrote about the same cycle."""
+    """Return the step numbers that torch has exported for the same cycle."""
     return sorted(e["name"] for e in json.loads(path.read_text())["traceEvents"] if "ProfilerStep" in e.get("name", ""))
 
 
 def test_E1_lightning_torch(lightning_fit: Fit, tmp_path: Path) -> None:
-    """Across the epochs, with the trainer's own numbers; each step holds one update; torch's export has the same."""
+    """Steps are numbered over all epochs as in the trainer, each step has one update, and torch's export has the same
+    steps."""
     export = tmp_path / "own.json"
     callback = lightning_callback(
         tmp_path / "run", steps=(3, 8), record_shapes=True, also=[lambda prof: prof.export_chrome_trace(str(export))]
@@ -158,14 +160,15 @@ def test_E1_lightning_torch(lightning_fit: Fit, tmp_path: Path) -> None:
     assert [json.loads(shapes) for shapes in linear["shapes"]] == [[[2, 4], [1, 4], [1]]] * 6
     assert len(files(tmp_path / "run")) == 1
     phase = trace.to_pandas().groupby("name", observed=True)["phase"].unique().map(set)
-    assert phase["aten::linear"] == {"forward"}  # though Lightning's optimizer calls the whole step as its closure
+    assert phase["aten::linear"] == {"forward"}  # although it runs in the closure of the optimizer
     assert phase["MeanBackward0"] == {"backward"}
     assert phase["aten::add_"] == {"optimizer"}
     assert phase["enumerate(DataLoader)#_SingleProcessDataLoaderIter.__next__"] == {"dataloader"}
 
 
 def test_lightning_leaves_validation_out(lightning_fit: Fit, tmp_path: Path) -> None:
-    """After each third batch Lightning validates: the cycle ends before it, the next begins behind it."""
+    """Lightning validates after every third batch. The cycle ends before the validation, and the next cycle begins
+    after it."""
     callback = lightning_callback(tmp_path / "run", steps=(1, 7))
     lightning_fit(callback, max_epochs=2, val_check_interval=3)
     assert [steps_of(load(path)) for path in files(tmp_path / "run")] == [[1, 2], [3, 4, 5], [6, 7]]
@@ -176,7 +179,7 @@ def test_lightning_leaves_validation_out(lightning_fit: Fit, tmp_path: Path) -> 
 
 
 def test_lightning_keeps_the_numbers_of_a_resumed_training(lightning_fit: Fit, tmp_path: Path) -> None:
-    """The second training continues at step 6: a relative window is counted from there, a numbered one is not."""
+    """The second training continues at step 6. ``wait`` counts from this step, and ``steps`` are absolute numbers."""
 
     lightning_fit(lightning_callback(tmp_path / "first"), max_epochs=1, enable_checkpointing=True)
     (checkpoint,) = tmp_path.rglob("*.ckpt")
@@ -189,7 +192,8 @@ def test_lightning_keeps_the_numbers_of_a_resumed_training(lightning_fit: Fit, t
 
 
 def test_lightning_exception_keeps_the_recording(lightning_fit: Fit, tmp_path: Path) -> None:
-    """The user's exception comes through; the step in which it happened is none, and the profiler is free again."""
+    """The exception of the user is raised. The interrupted step is not a step, and another profiler can run
+    afterwards."""
     with pytest.raises(ZeroDivisionError):
         lightning_fit(lightning_callback(tmp_path / "run", steps=(1, 9)), crash_at=4, max_epochs=2)
     trace = load(tmp_path / "run")
@@ -200,7 +204,7 @@ def test_lightning_exception_keeps_the_recording(lightning_fit: Fit, tmp_path: P
 
 
 def test_E1_huggingface_torch(huggingface_fit: Fit, tmp_path: Path) -> None:
-    """``global_step`` when the step begins; over the epochs; each step holds one update."""
+    """A step is numbered by ``global_step`` at its start, over all epochs, and has one update."""
     export = tmp_path / "own.json"
     callback = huggingface_callback(
         tmp_path / "run", steps=(3, 8), also=[lambda prof: prof.export_chrome_trace(str(export))]
@@ -250,7 +254,8 @@ def test_huggingface_keeps_the_numbers_of_a_resumed_training(huggingface_fit: Fi
 
 
 def test_huggingface_exception_is_kept_at_close(huggingface_fit: Fit, tmp_path: Path) -> None:
-    """Its Trainer tells callbacks nothing: ``close()``, the next training or the end of the process writes the file."""
+    """The Trainer does not tell callbacks about exceptions. ``close()``, the next training or the end of the process
+    writes the file."""
     callback = huggingface_callback(tmp_path / "run", steps=(1, 9))
     with pytest.raises(ZeroDivisionError):
         huggingface_fit(callback, crash_at=4, num_train_epochs=2)
@@ -288,8 +293,8 @@ def test_a_script_that_ends_early_keeps_its_recording(tmp_path: Path) -> None:
 def test_a_failing_profiler_does_not_stop_the_training(
     lightning_fit: Fit, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """Another torch profiler runs already: training continues, the reason is logged, the run says that it has
-    nothing."""
+    """Another profiler of torch is running. The training continues, the reason is logged, and the run is marked as
+    incomplete."""
     with torch.profiler.profile() as own:
         seen = lightning_fit(lightning_callback(tmp_path / "run", steps=(1, 2)), max_epochs=1)
     assert seen == [0, 1, 2, 3, 4, 5]
@@ -310,7 +315,7 @@ def test_a_window_that_is_never_reached_is_said(
     ("options", "message"),
     [
         ({"steps": (4, 2)}, "selects no steps"),
-        ({"steps": (1, 2), "active": 3}, "contradict"),
+        ({"steps": (1, 2), "active": 3}, "cannot be combined"),
         ({"active": 0}, "at least one active step"),
         ({"record_shape": True}, "no option record_shape; its options are .*record_shapes"),
         ({"on_trace_ready": print}, "also="),

@@ -1,4 +1,5 @@
-"""Reading ``events()``, for a torch without ``trace_activities()``: device work, written down here, needs no device."""
+"""The reader of ``events()`` for versions of torch without ``trace_activities()``. The device work is written by hand,
+so no device is needed."""
 
 from __future__ import annotations
 
@@ -17,7 +18,7 @@ CPU, CUDA = torch.autograd.DeviceType.CPU, torch.autograd.DeviceType.CUDA
 
 @dataclass(frozen=True)
 class Event:
-    """Stands for torch's own object: every field is a method of it."""
+    """Replacement for torch's event object. Each field is a method."""
 
     fields: dict[str, Any]
 
@@ -41,7 +42,7 @@ for _name, _default in _DEFAULTS.items():
 
 @dataclass(frozen=True)
 class Results:
-    """Stands for ``kineto_results``."""
+    """Replacement for ``kineto_results``."""
 
     rows: tuple[dict[str, Any], ...]
 

@@ -1,4 +1,4 @@
-"""Reading live events by columns and text gives what reading them one by one gives, cell by cell."""
+"""Live events that are read by columns as text equal the events that are read one by one, in every cell."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from tests.support.torch_models import MODELS, train  # noqa: E402
 
 @pytest.fixture(autouse=True)
 def _scanned(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Small recordings are left to the reference otherwise."""
+    """Use the scanner for small recordings too."""
     monkeypatch.setattr(recorder, "SCAN_FROM_BYTES", 0)
 
 
@@ -37,7 +37,7 @@ def assert_equal(found: pa.Table, expected: pa.Table) -> None:
 @pytest.mark.parametrize("model", MODELS)
 @pytest.mark.parametrize("stacks", [False, True])
 def test_a_training(model: str, stacks: bool) -> None:
-    """Shapes, memory, FLOPs, and with stacks the Python functions and layers."""
+    """The recording has shapes, memory and FLOPs, and with stacks also Python functions and layers."""
     both: list[tuple[pa.Table, pa.Table]] = []
 
     def compare(profiler: Any) -> None:
@@ -91,7 +91,8 @@ DEVICE_RUN = (
 
 
 def test_a_device() -> None:
-    """Launches and device work, as CUDA's own metadata has them: written down here, no device is needed."""
+    """Launches and device work have the metadata that CUDA records. They are written by hand, so no device is
+    needed."""
     found = columns(Results(DEVICE_RUN))
     assert_equal(found, plain_columns(Results(DEVICE_RUN)))
     assert found["correlation"].to_pylist() == [None, 77, 77, 78, 0, None]
@@ -107,7 +108,7 @@ def test_a_device() -> None:
     "broken", ['"Note": "say "hi""', '"a": 1}, {"b": 2', '"a": ', '"a": 1,', '"a": "\n"', "}", " "]
 )
 def test_metadata_that_is_no_json_is_kept_as_text(broken: str) -> None:
-    """Of its event alone, however many events it pretends to be."""
+    """Only the event with the invalid metadata is affected, even if the metadata looks like several events."""
     run = (*DEVICE_RUN, Activity(("cpu_op", "aten::add", 10, 11, 2000, 5, 6, 0, broken)), *DEVICE_RUN)
     found = columns(Results(run))
     assert_equal(found, plain_columns(Results(run)))
@@ -117,7 +118,7 @@ def test_metadata_that_is_no_json_is_kept_as_text(broken: str) -> None:
 
 @pytest.mark.parametrize("value", ["inf", "-nan", "1e400"])
 def test_a_number_that_json_does_not_have_is_kept_as_text(value: str) -> None:
-    """As in a file: the ids beside it keep their columns."""
+    """The result is the same as from a file, and the correlation ids keep their columns."""
     kernel = Activity(("kernel", "gemm", 1, 7, 1, 1, 5, 3, f'"stream": 7, "correlation": 5, "blocks": {value}'))
     (row,) = columns(Results((kernel,))).to_pylist()
     assert (row["stream"], row["correlation"], row["external"]) == (7, 5, 3)
@@ -142,7 +143,7 @@ def test_small_recordings_are_left_to_the_reference(monkeypatch: pytest.MonkeyPa
     monkeypatch.delitem(sys.modules, "perfkit_core.readers.scanner.scanner", raising=False)
     monkeypatch.setattr(live_events, "_BATCH", 6)
     assert_equal(columns(Results(DEVICE_RUN * 3)), plain_columns(Results(DEVICE_RUN * 3)))
-    assert read == [6]  # the third batch, the first two being less than 2,000 bytes
+    assert read == [6]  # the first two batches have less than 2,000 bytes
 
 
 def test_nothing_recorded() -> None:

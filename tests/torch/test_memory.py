@@ -1,4 +1,4 @@
-"""Memory views against torch: key_averages(), torch's own memory timeline, and replays of real GPU recordings."""
+"""Memory views compared with key_averages(), with torch's memory timeline, and with replays of real GPU recordings."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ GPU = ["h100-bert-small", "h100-vit", "h100-qwen05b", "mi300x-bert-small", "mi30
 
 @pytest.fixture
 def profiled() -> Callable[..., Any]:
-    """A small training in torch's profiler with memory events: the profiler."""
+    """Return the profiler of a small training with memory events."""
     torch = pytest.importorskip("torch", reason="needs torch: pip install 'perfkit[torch]'")
     from tests.support.torch_models import MODELS
 
@@ -43,7 +43,8 @@ def profiled() -> Callable[..., Any]:
 def test_memory_of_each_operator_is_that_of_key_averages(
     profiled: Callable[..., Any], tmp_path: Path, model: str
 ) -> None:
-    """Self CPU memory of every row; what lies in no host event too, which torch calls [memory]."""
+    """The self CPU memory of every row is equal, also of the row [memory], which has the events outside every host
+    event."""
     profiler = profiled(model, record_shapes=True)
     native = {row.key: row.self_cpu_memory_usage for row in profiler.key_averages() if row.self_cpu_memory_usage}
     profiler.export_chrome_trace(str(tmp_path / "trace.json"))
@@ -57,7 +58,8 @@ def test_memory_of_each_operator_is_that_of_key_averages(
 
 @pytest.mark.parametrize("model", ["mlp", "conv", "transformer"])
 def test_peak_is_that_of_torchs_own_timeline(profiled: Callable[..., Any], tmp_path: Path, model: str) -> None:
-    """torch follows tensors, we follow blocks: as many are made and freed, and as much is alive at the peak."""
+    """torch tracks tensors, and perfkit tracks blocks. The numbers of allocations and frees and the bytes at the peak
+    are equal."""
     profiler = profiled(model, record_shapes=True, with_stack=True)
     level = best = made = freed = 0
     for _, action, _, size in profiler._memory_profile().timeline:
@@ -76,7 +78,7 @@ def test_peak_is_that_of_torchs_own_timeline(profiled: Callable[..., Any], tmp_p
 
 
 def recorded(path: Path) -> list[dict[str, Any]]:
-    """Memory events of a file, in the order of their times, read by nothing of perfkit."""
+    """Return the memory events of a file in the order of their times, read without perfkit."""
     events = json.loads(gzip.decompress(path.read_bytes()))
     events = events["traceEvents"] if isinstance(events, dict) else events
     return sorted((e for e in events if e.get("name") == "[memory]"), key=lambda event: float(event["ts"]))
@@ -88,7 +90,7 @@ def host_device(event: dict[str, Any]) -> bool:
 
 @pytest.mark.parametrize("name", GPU)
 def test_a_real_gpu_recording_equals_a_replay_of_its_events(traces: Path, name: str) -> None:
-    """Allocations, frees, levels, the curve and what is alive at the peak of the GPU, event by event."""
+    """Allocations, frees, levels, the curve and the blocks at the peak are compared event by event."""
     path = traces / "torch" / f"{name}.json.gz"
     events = [event["args"] for event in recorded(path) if not host_device(event)]
     live: dict[int, int] = {}
@@ -124,7 +126,7 @@ def trace_devices(path: Path) -> int:
 
 
 def test_an_older_recording_without_totals_and_addresses(traces: Path) -> None:
-    """Sums and growth are there, levels are unknown, blocks cannot be matched."""
+    """Sums and growth are known. Levels are unknown, and blocks cannot be matched."""
     path = traces / "torch" / "pairs" / "resnet50-workers0.json.gz"
     sizes = [int(event["args"]["Bytes"]) for event in recorded(path) if not host_device(event)]
     trace = load(path)

@@ -1,4 +1,4 @@
-"""``annotate`` and ``describe`` in torch: labels in what the profiler records, numbers against torch's own."""
+"""``annotate`` and ``describe`` in torch: the recorded labels, and numbers compared with torch's."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ MADE_BY = {"ConvolutionBackward0": "Conv2d", "NativeBatchNormBackward0": "BatchN
 
 
 def record(run: Path, step: Callable[[], Any], steps: int = 2, **options: Any) -> Trace:
-    """``steps`` recorded steps, after one that is not."""
+    """Run ``steps`` recorded steps after one step that is not recorded."""
     schedule = torch.profiler.schedule(wait=1, warmup=1, active=steps, repeat=1)
     with torch.profiler.profile(schedule=schedule, on_trace_ready=trace_handler(run), **options) as profiler:
         for _ in range(steps + 2):
@@ -55,7 +55,7 @@ def net() -> Net:
 
 @pytest.fixture(scope="module")
 def recorded(net: Net, tmp_path_factory: pytest.TempPathFactory) -> Trace:
-    """Two steps; each parameter says in the trace when its gradient has been accumulated."""
+    """Record two steps. The trace shows when the gradient of each parameter has been accumulated."""
     handles = [
         p.register_post_accumulate_grad_hook(lambda _, name=name: _say(f"truth {name}"))
         for name, p in net.named_parameters()
@@ -76,12 +76,12 @@ def test_the_trace_is_sound_and_every_call_is_labelled(recorded: Trace) -> None:
     check_trace(recorded)
     table = perfkit.summarize(recorded, "modules").set_index("module")
     calls = {module: 2 for module in table.index if isinstance(module, str)} | {"shared": 4}
-    passed_on = {"attention.dropout", "attention.dropout1", "attention.dropout2"}  # return what they are given
+    passed_on = {"attention.dropout", "attention.dropout1", "attention.dropout2"}  # these layers return their input
     never = {
         "blocks",
         "unused",
         "attention.self_attn.out_proj",
-    }  # a list, a layer that is not called, a parameter's home
+    }  # an nn.ModuleList, an unused layer, and a layer that only holds parameters
     assert table["calls"].dropna().to_dict() == calls | dict.fromkeys(never, 0)
     assert table["backward_calls"].dropna().to_dict() == calls | dict.fromkeys(never | passed_on, 0)
     assert table.loc["blocks.0.body.2", "class"] == "ReLU"
@@ -101,14 +101,14 @@ def test_backward_nodes_belong_to_the_layer_that_made_them(recorded: Trace, net:
 
 
 def test_gradients_accumulate_in_the_layer_of_the_parameter(recorded: Trace, net: Net) -> None:
-    """The marks are torch's own hooks: what the label of a layer says is not asked."""
+    """The marks are hooks of torch, so the test does not depend on the labels of layers."""
     frame = recorded.to_pandas()
     marks = frame[frame["name"].str.startswith("truth ")]
     owners = {name: name.rpartition(".")[0] or "Net" for name, _ in net.named_parameters()}
-    assert len(marks) == 2 * (len(owners) - 2)  # the unused layer gets no gradient
+    assert len(marks) == 2 * (len(owners) - 2)  # the unused layer has no gradient
     wrong = [(m.name_, m.module) for m in marks.rename(columns={"name": "name_"}).itertuples()
              if owners[m.name_.removeprefix("truth ")] != m.module]  # fmt: skip
-    # the projection of the attention is a parameter's home: torch calls the whole attention, not this layer
+    # The output projection of the attention only holds parameters: torch calls the attention, not this layer.
     assert {name for name, _ in wrong} <= {f"truth attention.self_attn.out_proj.{kind}" for kind in ("weight", "bias")}
     assert {module for _, module in wrong} <= {"attention.self_attn"}
 
@@ -166,7 +166,7 @@ def test_a_first_layer_computes_no_gradient_of_its_input(tmp_path: Path) -> None
 
 
 def test_layers_know_both_passes_where_operators_count_one(tmp_path: Path) -> None:
-    """torch counts no backward pass of a convolution with its operators; its FlopCounterMode does."""
+    """torch's operators have no FLOPs for the backward pass of a convolution, but its FlopCounterMode counts them."""
     model = nn.Sequential(nn.Conv2d(3, 4, 3), nn.Flatten(), nn.Linear(4 * 6 * 6, 5))
     inputs = torch.randn(2, 3, 8, 8)
     with FlopCounterMode(display=False) as counter:
@@ -293,7 +293,7 @@ def test_gradients_are_those_without_labels() -> None:
         model(inputs)["logits"].square().sum().backward()
         return [p.grad.clone() for p in model.parameters() if p.grad is not None]
 
-    model.eval()  # running statistics stay
+    model.eval()  # so that running statistics do not change
     plain = gradients()
     with annotate(model), torch.profiler.profile():
         labelled = gradients()
@@ -346,7 +346,7 @@ def test_describe_counts_what_torch_counts(net: Net) -> None:
 
 
 def test_formulas_equal_torchs_counter_layer_by_layer() -> None:
-    """What a recording keeps is by formula, what describe says is counted."""
+    """The FLOPs in a recording follow from formulas, and the FLOPs of describe are counted."""
     from perfkit_torch.layers import FRAMEWORK
 
     model, inputs = Net(), picture()

@@ -1,4 +1,4 @@
-"""The handler keeps every cycle, however the profiler is driven, and never disturbs the training."""
+"""The handler stores every cycle for each way to use the profiler, and never disturbs the training."""
 
 from __future__ import annotations
 
@@ -36,7 +36,8 @@ def test_repeating_schedule_writes_a_file_a_cycle(tmp_path: Path) -> None:
 
 
 def test_a_loader_that_has_ended_is_no_step(tmp_path: Path) -> None:
-    """After the last iteration the loop asks its loader once more: the step opened for that never takes place."""
+    """After the last iteration the loop calls its loader once more. The step that was opened for this call does not
+    take place."""
     train("mlp", trace_handler(tmp_path), steps=7)
     trace = load(tmp_path)
     assert "enumerate(DataLoader)#_SingleProcessDataLoaderIter.__next__" in trace.codes("name").values
@@ -66,7 +67,7 @@ def test_a_loop_that_forgets_step_is_told(tmp_path: Path, caplog: pytest.LogCapt
 
 
 def test_callable_schedule_cut_off_in_the_middle(tmp_path: Path) -> None:
-    """A loop that ends inside an active window yields what was recorded; the step that it left open is empty."""
+    """A loop that ends within an active window keeps its recorded steps. The step that remains open is empty."""
     action = torch.profiler.ProfilerAction
     with torch.profiler.profile(
         schedule=lambda step: action.RECORD, on_trace_ready=trace_handler(tmp_path)
@@ -92,7 +93,8 @@ def test_exception_in_the_training_keeps_the_recording(tmp_path: Path) -> None:
 
 
 def test_other_callbacks_run_and_may_fail(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
-    """``also`` shares the profiler's one slot; the user's own export works, and a failing callback stops nobody."""
+    """Callbacks in ``also`` are called after perfkit's handler: the user's export works, and a callback that fails
+    affects nothing else."""
 
     def fail(profiler: Any) -> None:
         raise RuntimeError("mine")
@@ -125,20 +127,20 @@ def test_failed_cycle_marks_the_run(tmp_path: Path, monkeypatch: pytest.MonkeyPa
 @pytest.mark.parametrize("model", MODELS)
 @pytest.mark.parametrize("stacks", [False, True])
 def test_live_equals_the_exported_file(model: str, stacks: bool, tmp_path: Path) -> None:
-    """Cell by cell: what the handler takes from memory is what torch writes into its own file."""
+    """Every cell from the live profiler equals the cell from the file that torch exports."""
     exported = tmp_path / "own.json"
     handler = trace_handler(tmp_path, also=[lambda profiler: profiler.export_chrome_trace(str(exported))])
     train(model, handler, record_shapes=True, profile_memory=True, with_stack=stacks)
     live, file = load(handler.written[0]).events, load(exported).events
     assert live.num_rows == file.num_rows > 100
     for column in live.column_names:
-        if column != "name":  # the file mangles quotes and non-ASCII in names
+        if column != "name":  # torch's file changes quotes and non-ASCII characters in names
             assert live[column].to_pylist() == file[column].to_pylist(), column
 
 
 @pytest.mark.parametrize("model", MODELS)
 def test_fallback_extraction_agrees(model: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Where ``trace_activities`` is missing, ``events()`` gives the same operators, times, tree, steps and phases."""
+    """Without ``trace_activities``, ``events()`` gives the same operators, times, parents, steps and phases."""
     both: list[Trace] = []
 
     def extract_twice(profiler: Any) -> None:
@@ -189,7 +191,7 @@ torch.distributed.destroy_process_group()
 
 
 def test_ranks_of_torch_distributed(tmp_path: Path) -> None:
-    """Two processes, one folder: a file each, told apart by the rank that torch.distributed gives them."""
+    """Two processes write one file each into one folder, with the rank that torch.distributed returns."""
     command = [sys.executable, "-c", RANK_SCRIPT, str(tmp_path)]
     processes = [subprocess.Popen([*command, str(rank)], stderr=subprocess.DEVNULL) for rank in range(2)]
     assert [process.wait(120) for process in processes] == [0, 0]
@@ -203,7 +205,7 @@ def test_ranks_of_torch_distributed(tmp_path: Path) -> None:
 
 
 def test_threads_of_one_process_nest_apart(tmp_path: Path) -> None:
-    """Rows of one trace joined from two cycles keep their parents within their own cycle."""
+    """In a trace that joins two cycles, a parent and its children are in the same cycle."""
     handler = trace_handler(tmp_path)
     train("mlp", handler, steps=8)
     parts = [load(path) for path in handler.written]

@@ -1,4 +1,4 @@
-"""Every number of ``key_averages()`` is reproduced from the same run, to the nanosecond and byte, cell by cell."""
+"""Every number of ``key_averages()`` is computed from the same run and compared exactly, in ns and bytes."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ NATIVE = ViewRequest(native=True)
 
 
 def native(events: Any) -> pd.DataFrame:
-    """key_averages() as integers: times are floats of µs there, exact multiples of 1 ns."""
+    """Return key_averages() as integers. torch returns times as floats in µs, which are exact multiples of 1 ns."""
     return pd.DataFrame(
         [
             {
@@ -64,7 +64,7 @@ def native(events: Any) -> pd.DataFrame:
 
 
 def ours(trace: Trace, request: ViewRequest) -> pd.DataFrame:
-    """All rows of our tables that key_averages() has in its single one."""
+    """Return all rows of perfkit's tables that key_averages() has in its one table."""
     spans = [operators.table(trace, request), user_annotations.table(trace, request)]
     spans.append(span_table(trace, request, trace.rows("kind", "step", "python"), "kind"))
     table = pd.concat(spans)
@@ -73,7 +73,8 @@ def ours(trace: Trace, request: ViewRequest) -> pd.DataFrame:
 
 
 def compare(mine: pd.DataFrame, theirs: pd.DataFrame, keys: list[str], measures: list[str] = MEASURES) -> int:
-    """Assert that both hold the same rows and numbers (unknown is 0 natively); how many numbers were compared."""
+    """Assert that both tables have the same rows and numbers, where unknown numbers are 0 in torch. Return how many
+    numbers were compared."""
     mine = mine.groupby(keys, dropna=False)[measures].sum().sort_index()
     theirs = theirs.groupby(keys, dropna=False)[measures].sum().sort_index()
     assert list(mine.index) == list(theirs.index)
@@ -93,7 +94,8 @@ def record(name: str, options: dict[str, Any], folder: Path, **grouping: Any) ->
 @pytest.mark.parametrize("model", MODELS)
 @pytest.mark.parametrize("options", OPTIONS)
 def test_every_row_of_key_averages(model: str, options: str, tmp_path: Path) -> None:
-    """Also natively, where memory goes to every event around it in time: on one thread that is the same."""
+    """The native mode is also compared: it assigns memory to every event around it in time, which gives the same result
+    on one thread."""
     (trace,), (averages,) = record(model, OPTIONS[options], tmp_path)
     theirs = native(averages)
     mine = ours(trace, ViewRequest())
@@ -108,7 +110,7 @@ def test_every_row_of_key_averages(model: str, options: str, tmp_path: Path) -> 
 
 @pytest.mark.parametrize("model", MODELS)
 def test_shares_as_torch_prints_them(model: str, tmp_path: Path) -> None:
-    """The percentages of ``table()`` are to the self time of all rows."""
+    """The percentages in ``table()`` are shares of the self time of all rows."""
     (trace,), (averages,) = record(model, {}, tmp_path)
     printed = {}
     for line in averages.table(row_limit=-1, max_name_column_width=200).splitlines():
@@ -124,8 +126,9 @@ def test_shares_as_torch_prints_them(model: str, tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("model", MODELS)
 def test_with_stacks_only_ranges_that_overlap_differ(model: str, tmp_path: Path) -> None:
-    """With stacks, frames and labels overlap without nesting. The native self time subtracts such children twice and
-    turns negative; ours subtracts their union. Operators, calls and totals are equal all the same; natively all is."""
+    """With stacks, frames and labels overlap without nesting. torch subtracts such children twice, so its self time can
+    be negative; perfkit subtracts the union of the children. Operators, calls and totals are equal. With ``native``,
+    all numbers are equal."""
     (trace,), (averages,) = record(model, {"with_stack": True, "profile_memory": True}, tmp_path)
     mine, theirs = ours(trace, ViewRequest()), native(averages)
     operator_names = set(operators.table(trace, ViewRequest())["name"])
@@ -141,14 +144,14 @@ def test_with_stacks_only_ranges_that_overlap_differ(model: str, tmp_path: Path)
 
 @pytest.mark.parametrize("model", MODELS)
 def test_every_row_grouped_by_shape(model: str, tmp_path: Path) -> None:
-    """A list of tensors has shapes with us, and is [] natively."""
+    """For a list of tensors, perfkit records shapes and torch records []."""
     (trace,), (averages,) = record(model, OPTIONS["all"], tmp_path, group_by_input_shape=True)
     theirs = native(averages)
     mine = ours(trace, ViewRequest(by=("shape",)))
     mine["shapes"] = mine["shapes"].fillna("[]").map(_as_key_averages_prints)
     count = compare(mine, theirs[theirs["name"] != "[memory]"], ["name", "shapes"])
     natively = ours(trace, ViewRequest(by=("shape",), native=True))
-    natively["shapes"] = natively["shapes"].fillna("[]")  # of the row [memory]
+    natively["shapes"] = natively["shapes"].fillna("[]")  # null in the row [memory]
     count += compare(natively, theirs, ["name", "shapes"])
     print(f"{model}, by shape: {count} numbers equal")
     assert count > 500
@@ -170,7 +173,7 @@ def _config(**options: bool) -> Any:
 
 @pytest.mark.parametrize("model", MODELS)
 def test_every_row_grouped_by_overload(model: str, tmp_path: Path) -> None:
-    """With overloads captured, rows are merged over them by default, and apart where asked."""
+    """If overloads were recorded, rows are merged over overloads by default, and separate on request."""
     options = OPTIONS["all"] | {"experimental_config": _config(capture_overload_names=True)}
     (trace,), (averages,) = record(model, options, tmp_path, group_by_overload_name=True)
     theirs = native(averages)
@@ -190,8 +193,8 @@ def _frames(stack: str, count: int) -> str:
 @pytest.mark.parametrize("model", MODELS)
 @pytest.mark.parametrize("frames", [1, 4])
 def test_operators_grouped_by_stack(model: str, frames: int, tmp_path: Path) -> None:
-    """Cell by cell; frames of autograd left out as torch does. Natively backward operators get the stack of a forward
-    operator, ours is the recorded one."""
+    """Every cell is equal, without the frames of autograd, as in torch. torch gives backward operators the stack of a
+    forward operator; perfkit has the recorded stack."""
     options = {"with_stack": True, "profile_memory": True, "experimental_config": _config(verbose=True)}
     (trace,), (averages,) = record(model, options, tmp_path, group_by_stack_n=frames)
     mine, theirs = operators.table(trace, ViewRequest(by=("stack",), native=True)), native(averages)
@@ -206,7 +209,7 @@ def test_operators_grouped_by_stack(model: str, frames: int, tmp_path: Path) -> 
 
 
 def test_both_readers_of_a_live_profiler_tell_the_overload(tmp_path: Path) -> None:
-    """The older one, for versions of torch without trace_activities()."""
+    """One of the readers is for versions of torch without trace_activities()."""
     from perfkit_torch import live_events
 
     names: list[set[str]] = []
@@ -223,7 +226,7 @@ def test_both_readers_of_a_live_profiler_tell_the_overload(tmp_path: Path) -> No
 
 
 def covered(ranges: list[tuple[int, int]]) -> int:
-    """Union by the definition, one range after the other."""
+    """Return the union of the ranges by its definition, range by range."""
     total, reach = 0, 0
     for start, end in sorted(ranges):
         total += max(0, end - max(start, reach))
@@ -233,8 +236,8 @@ def covered(ranges: list[tuple[int, int]]) -> int:
 
 @pytest.mark.parametrize("model", MODELS)
 def test_overview_model_memcpy_device_equal_native_events(model: str, tmp_path: Path) -> None:
-    """Covered time of each kind, and the phases that torch names, from the profiler's own event list. That list leaves
-    out re-dispatches, which lie inside their operator: calls differ by them, covered time does not."""
+    """The covered time of each kind and the phases are computed from the profiler's event list. The list lacks
+    re-dispatches, which lie inside their operator: the calls differ, but the covered time does not."""
     lists: list[Any] = []
     handler = trace_handler(tmp_path, also=[lambda profiler: lists.append(list(profiler.events()))])
     train(model, handler)
@@ -259,7 +262,7 @@ def test_overview_model_memcpy_device_equal_native_events(model: str, tmp_path: 
 
 
 def _native_kind(event: Any) -> str:
-    """Our kind of a native event, told from its flags and name as torch documents them."""
+    """Return perfkit's kind of a native event from its flags and its name, as torch documents them."""
     if event.name.startswith("ProfilerStep"):
         return "step"
     if event.name.startswith("enumerate(DataLoader)"):

@@ -1,4 +1,4 @@
-"""``perfkit record`` over an unmodified torch script."""
+"""Tests of ``perfkit record`` with unmodified torch scripts."""
 
 from __future__ import annotations
 
@@ -31,7 +31,8 @@ def step_durations(trace: Trace) -> dict[int, int]:
 
 
 def test_a_step_lies_between_two_updates(tmp_path: Path) -> None:
-    """Five updates of the first optimizer are four iterations from end to end; the second optimizer makes no steps."""
+    """Five updates of the first optimizer give four complete iterations. Updates of the second optimizer do not end
+    steps."""
     recording = ScriptRecording(tmp_path, None, {})
     updates(5, optimizers=2)
     assert recording.finish() == 1
@@ -47,7 +48,7 @@ def test_recording_ends_after_its_steps_and_the_script_goes_on(tmp_path: Path) -
     trace = load(tmp_path)
     assert list(step_durations(trace)) == [0, 1]
     updates_seen = trace.rows("name", "Optimizer.step#SGD.step").sum()
-    assert 3 <= updates_seen <= 4  # three ended, and the begin of the one before which recording stopped
+    assert 3 <= updates_seen <= 4  # three complete updates, and the start of the update at which the recording stopped
 
 
 def test_a_script_without_an_optimizer_is_recorded_whole(tmp_path: Path) -> None:
@@ -73,7 +74,7 @@ sys.exit(int(sys.argv[2]))
 
 @pytest.mark.parametrize("code", [0, 7])
 def test_from_the_command_line(tmp_path: Path, code: int) -> None:
-    """Arguments reach the script, its exit code comes back, and the recording is kept either way."""
+    """The script receives its arguments, its exit code is returned, and the recording is kept in each case."""
     (tmp_path / "train.py").write_text(SCRIPT)
     command = [
         sys.executable,
@@ -94,7 +95,8 @@ def test_from_the_command_line(tmp_path: Path, code: int) -> None:
 
 
 def test_what_is_asked_for_is_recorded(tmp_path: Path) -> None:
-    """Of a linear layer, 4 inputs, 2 outputs, 3 samples: its shapes, 2·3·4·2 FLOPs, its output's bytes, the script."""
+    """A linear layer has 4 inputs, 2 outputs and 3 samples. Its shapes, its 2·3·4·2 FLOPs, the bytes of its output and
+    the stack are recorded."""
     (tmp_path / "train.py").write_text(SCRIPT)
     command = [sys.executable, "-m", "perfkit_core.cli", "record", "-o", "run", "--shapes", "--memory", "--stacks"]
     command += ["--flops", "train.py", "3", "0"]
@@ -120,7 +122,7 @@ def test_what_is_not_asked_for_is_not_recorded(tmp_path: Path) -> None:
 
 
 def test_a_profiler_of_the_script_is_not_disturbed(tmp_path: Path) -> None:
-    """Recording ends before it; what was recorded until then stays."""
+    """The recording ends before the script's profiler starts, and its events are kept."""
     recording = ScriptRecording(tmp_path, None, {})
     updates(3)
     with torch.profiler.profile() as own:
@@ -144,12 +146,12 @@ def test_a_profiler_of_the_script_may_follow_ours(tmp_path: Path) -> None:
 def test_what_torch_cannot_record_is_refused(tmp_path: Path) -> None:
     with pytest.raises(UsageError, match="torch cannot record moods; leave --moods out; torch can record shapes, mem"):
         ScriptRecording(tmp_path, None, {"shapes": True, "moods": True})
-    recording = ScriptRecording(tmp_path, None, {})  # nothing was left running
+    recording = ScriptRecording(tmp_path, None, {})  # no profiler is running
     assert recording.finish() == 1
 
 
 def test_the_demo(tmp_path: Path) -> None:
-    """Eight complete steps with every phase, and names for nearly all operator time."""
+    """The demo records eight complete steps with all phases, and nearly all operator time has a canonical name."""
     told: list[str] = []
     demo(tmp_path, told.append)
     trace = load(tmp_path)

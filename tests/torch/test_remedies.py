@@ -1,4 +1,4 @@
-"""PyTorch's remedies: every rule has one, the API is there, and the code does what it promises."""
+"""Remedies in PyTorch: every rule has a remedy, the named API exists, and the code has the promised effect."""
 
 from __future__ import annotations
 
@@ -33,8 +33,8 @@ NO_CODE = {
 }
 NOT_ON_A_CPU = {"device-sync"}
 pytestmark = [
-    pytest.mark.filterwarnings("ignore:.*torch.jit.script_method.*:DeprecationWarning"),  # torch's own, on compiling
-    pytest.mark.filterwarnings("ignore:This DataLoader will create:UserWarning"),  # more workers than cores here
+    pytest.mark.filterwarnings("ignore:.*torch.jit.script_method.*:DeprecationWarning"),  # from torch.compile
+    pytest.mark.filterwarnings("ignore:This DataLoader will create:UserWarning"),  # few cores
     pytest.mark.filterwarnings("ignore:.*pin_memory.*no accelerator:UserWarning"),
     pytest.mark.filterwarnings("ignore:.*use of fork.*:DeprecationWarning"),
 ]
@@ -49,7 +49,7 @@ def test_a_rule_without_code_says_why() -> None:
 def test_the_code_names_what_torch_has(remedy) -> None:
     code = filled(remedy)
     compile(code, remedy.rule, "exec")
-    list(names(code, "torch"))  # raises for a name that torch does not have
+    list(names(code, "torch"))  # raises an error if torch lacks the name
     assert unknown_arguments(code, "torch") == []
 
 
@@ -59,7 +59,8 @@ def test_since_is_a_version_that_is_out(remedy) -> None:
 
 
 def test_remedies_name_arguments_that_torchs_optimizers_have() -> None:
-    """``fused`` where the signature has it, else ``foreach``, else neither."""
+    """The remedy uses ``fused`` if the optimizer's signature has it, else ``foreach`` if the signature has it, else
+    neither."""
     known = {name for name, one in vars(torch.optim).items() if isinstance(one, type) and name != "Optimizer"}
     assert {"SGD", "AdamW", "LBFGS"} <= known
     for name in known:
@@ -84,7 +85,7 @@ def test_a_wrong_name_and_a_wrong_argument_are_found() -> None:
 
 @pytest.fixture
 def scope(monkeypatch: pytest.MonkeyPatch) -> Iterator[dict[str, Any]]:
-    """What the snippets assume to be there: a small training."""
+    """Return the variables that the code of remedies needs: those of a small training."""
     monkeypatch.setattr(os, "environ", os.environ.copy())
     torch.manual_seed(0)
     threads, precision = torch.get_num_threads(), torch.get_float32_matmul_precision()
@@ -110,7 +111,7 @@ def scope(monkeypatch: pytest.MonkeyPatch) -> Iterator[dict[str, Any]]:
 
 @pytest.fixture
 def one_process(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    """The environment that torchrun makes, for one process on the host."""
+    """Set the environment variables of torchrun for one process on the host."""
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
         port = free.getsockname()[1]
@@ -123,7 +124,7 @@ def one_process(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
 
 
 def ran(scope: dict[str, Any], rule: str) -> dict[str, Any]:
-    """What the code of a rule leaves behind."""
+    """Return the variables after the code of a rule has run."""
     exec(compile(filled(of(REMEDIES, rule)), rule, "exec"), scope)
     return scope
 
@@ -134,14 +135,14 @@ RUNS = [remedy for remedy in CODED if remedy.rule not in NOT_ON_A_CPU | SEVERAL]
 
 @pytest.mark.parametrize("remedy", RUNS, ids=ident)
 def test_the_code_runs_on_the_host(remedy: Remedy, scope: dict[str, Any]) -> None:
-    with torch.compiler.set_stance("force_eager"):  # what the compiler makes of it is torch's affair
+    with torch.compiler.set_stance("force_eager"):  # the compiled result is not under test
         exec(compile(filled(remedy), remedy.rule, "exec"), scope)
         check: Callable[[dict[str, Any]], Any] = CHECKS.get(ident(remedy), lambda left: True)
         assert check(scope) is not False
 
 
 def _attention(left: dict[str, Any]) -> bool:
-    weights = left["query"] @ left["key"].transpose(-2, -1) / 2  # the root of the width
+    weights = left["query"] @ left["key"].transpose(-2, -1) / 2  # 2 is the square root of the width
     weights = weights.masked_fill(torch.ones(3, 3).triu(1).bool(), float("-inf"))
     return torch.allclose(left["out"], weights.softmax(-1) @ left["value"], atol=1e-5)
 
@@ -151,7 +152,7 @@ def _no_gradients(left: dict[str, Any]) -> bool:
 
 
 def _same_update(left: dict[str, Any]) -> bool:
-    """One step of all tensors equals the loop over the parameters."""
+    """One step for all tensors equals the loop over the parameters."""
     model, twin = left["model"], torch.nn.Linear(8, 8)
     twin.load_state_dict(model.state_dict())
     plain = type(left["optimizer"])(twin.parameters(), lr=left["lr"], foreach=False)
@@ -169,7 +170,7 @@ def _steps(left: dict[str, Any]) -> bool:
 
 
 def _joint_attention(left: dict[str, Any]) -> bool:
-    """Two heads of four, out of one projection; what is handed over is a view of it."""
+    """Two heads of width 4 come from one projection. Query, key and value are views of the projection."""
     joint = left["joint"]
     parts = [part.reshape(2, 3, 2, 4).permute(0, 2, 1, 3).contiguous() for part in joint.chunk(3, dim=-1)]
     scores = (parts[0] @ parts[1].transpose(-2, -1) / 2).softmax(-1)
@@ -178,12 +179,12 @@ def _joint_attention(left: dict[str, Any]) -> bool:
 
 
 def _scaled(left: dict[str, Any]) -> bool:
-    """The optimizer has stepped on gradients of the parameters' own type."""
+    """The optimizer has made a step with gradients of the same type as the parameters."""
     return left["scaler"].is_enabled() and left["model"].weight.grad.dtype == torch.float32
 
 
 def _bias_is_lost(left: dict[str, Any]) -> bool:
-    """A bias before the norm changes nothing."""
+    """A bias before the norm does not change the result."""
     images = torch.randn(2, 3, 8, 8)
     conv = left["block"][0]
     return torch.allclose(left["block"](images), left["block"][1](conv(images) + 3.0), atol=1e-4)
@@ -260,7 +261,7 @@ def test_gradients_are_reduced_once_in_an_accumulation(scope: dict[str, Any], on
     model = torch.nn.parallel.DistributedDataParallel(scope["model"])
     reduced = []
 
-    def hook(state, bucket):  # torch looks at annotations, which are texts here
+    def hook(state, bucket):  # without annotations: torch would inspect them, and they are strings here
         reduced.append(bucket.index())
         done = torch.futures.Future()
         done.set_result(bucket.buffer())
@@ -269,11 +270,11 @@ def test_gradients_are_reduced_once_in_an_accumulation(scope: dict[str, Any], on
     model.register_comm_hook(None, hook)
     scope |= {"model": model, "loader": scope["loader"][:8], "compute_loss": lambda batch: model(batch).sum()}
     ran(scope, "accumulation-sync")
-    assert len(reduced) == 2  # 8 micro-steps, 4 an update, one bucket
+    assert len(reduced) == 2  # 8 micro-steps with 4 per update, and one bucket
 
 
 def test_a_recording_tells_its_threads(tmp_path: Path) -> None:
-    """So that the rule on threads has something to say: more than one process can use."""
+    """The rule about threads fires, because the recorded number of threads exceeds the cores."""
     before = torch.get_num_threads()
     torch.set_num_threads(1000)
     try:

@@ -1,4 +1,5 @@
-"""C11 in torch: any loader, the real training loop, and CUDA's events where there is CUDA (a stand-in here)."""
+"""Throughput in torch (C11): any loader, the real training loop, and CUDA's events, which are replaced by a stand-in if
+there is no CUDA."""
 
 from __future__ import annotations
 
@@ -17,7 +18,7 @@ torch = pytest.importorskip("torch")
 
 
 class Slow(torch.utils.data.Dataset):  # type: ignore[misc]
-    """Twelve samples that take 5 ns each to read."""
+    """Twelve samples. Reading a sample takes 5 ns."""
 
     def __init__(self, clock: Clock) -> None:
         self.clock = clock
@@ -31,7 +32,8 @@ class Slow(torch.utils.data.Dataset):  # type: ignore[misc]
 
 
 def test_C11_a_training_with_torchs_loader() -> None:
-    """Three epochs of three batches of 4 samples, 20 ns to read; each step computes 100 ns. Two steps of warm-up."""
+    """Three epochs have three batches of 4 samples. A batch takes 20 ns to read, and a step computes for 100 ns. Two
+    steps are warm-up."""
     clock = Clock()
     loader = torch.utils.data.DataLoader(Slow(clock), batch_size=4)
     model = torch.nn.Linear(3, 1)
@@ -81,7 +83,7 @@ def test_a_loader_with_workers() -> None:
 
 
 def test_samples_in_a_tensor_are_not_read(caplog: pytest.LogCaptureFixture) -> None:
-    """On a GPU that would wait for it."""
+    """On a GPU, reading the tensor would wait for the device."""
     with perfkit_torch.Throughput(warmup=0) as throughput:
         throughput.step(torch.tensor(4))
     assert "not an integer but Tensor" in caplog.text
@@ -89,7 +91,7 @@ def test_samples_in_a_tensor_are_not_read(caplog: pytest.LogCaptureFixture) -> N
 
 
 def test_looking_for_cuda_does_not_start_it(monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture) -> None:
-    """CUDA is there, but not yet in use: nothing but these two questions is asked."""
+    """CUDA is available but not initialised. Only these two functions may be called."""
     fake = SimpleNamespace(is_available=lambda: True, is_initialized=lambda: False)
     monkeypatch.setattr(torch, "cuda", fake)
     with perfkit_torch.Throughput(warmup=0) as throughput:
@@ -99,7 +101,8 @@ def test_looking_for_cuda_does_not_start_it(monkeypatch: pytest.MonkeyPatch, cap
 
 
 class Cuda:
-    """Stands for ``torch.cuda``: the device runs ``behind`` events behind the host, 2.5 ms an event."""
+    """Replacement for ``torch.cuda``. The device is ``behind`` events later than the host, and an event takes 2.5
+    ms."""
 
     def __init__(self, behind: int) -> None:
         self.behind, self.recorded, self.synchronized = behind, 0, 0
@@ -160,7 +163,7 @@ def test_on_a_gpu_steps_are_timed_by_its_events(monkeypatch: pytest.MonkeyPatch)
 
 
 def test_torchs_events_have_what_is_called() -> None:
-    """No device here: at least the names and arguments are torch's."""
+    """There is no device here, so only the names and arguments of torch's events are checked."""
     assert "enable_timing" in inspect.signature(torch.cuda.Event.__new__).parameters
     assert "stream" in inspect.signature(torch.cuda.Event.record).parameters
     for name in ("query", "elapsed_time", "synchronize"):
@@ -169,7 +172,7 @@ def test_torchs_events_have_what_is_called() -> None:
 
 @pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a GPU")
 def test_a_real_gpu_agrees_with_a_wait_for_the_device() -> None:
-    """The sum of the steps is the time between events that were recorded around the loop and waited for."""
+    """The sum of the steps equals the time between two events that were recorded around the loop and waited for."""
     data = torch.rand(4096, 4096, device="cuda")
     first, last = (torch.cuda.Event(enable_timing=True) for _ in range(2))
     with perfkit_torch.Throughput(warmup=0) as throughput:

@@ -1,4 +1,4 @@
-"""A name that torch cannot hand out as text (memory of a function that is gone) does not cost the recording."""
+"""An event whose name cannot be decoded, because it is memory of a freed function, does not prevent the recording."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def test_invalid_bytes_are_escaped_and_the_rest_is_kept() -> None:
 
 @pytest.mark.parametrize("activities", [True, False])
 def test_the_other_events_are_kept(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, activities: bool) -> None:
-    """One of the events that torch recorded has such a name, however the events are read."""
+    """One recorded event has such a name. All other events are kept by both readers."""
 
     def spoilt(read: Callable[[Any], str], events: Sequence[Any]) -> list[str]:
         return texts(lambda event: GONE.decode() if read(event) == "aten::ones" else read(event), events)

@@ -1,1 +1,2 @@
-"""perfkit for MindSpore: reads the timelines of its profiler. Importing this imports no framework."""
+"""perfkit for MindSpore: a reader for the timelines of MindSpore's profiler. The import of this package imports no
+framework."""

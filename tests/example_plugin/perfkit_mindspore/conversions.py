@@ -1,4 +1,5 @@
-"""What would a step save without conversions between tensor formats? A rule that the core does not have."""
+"""A rule that perfkit_core does not have: the time that a step would save without conversions between tensor
+formats."""
 
 from __future__ import annotations
 
@@ -15,7 +16,8 @@ NAME = "TransData"
 
 
 def find(facts: Facts) -> Sequence[Candidate]:
-    """The conversions of all steps, where there are any. Raises NotEvaluableError without work of a device."""
+    """Return the conversions of all steps, an empty list if there are none. Raises NotEvaluableError if no device work
+    was recorded."""
     facts.need_device()
     trace = facts.trace
     rows = np.flatnonzero(trace.rows("kind", KERNEL) & trace.rows("name", NAME))

@@ -1,4 +1,5 @@
-"""The MindSpore dialect of Chrome traces: every event ran on a stream of one Ascend device, and tid is the stream."""
+"""The MindSpore dialect of Chrome traces. Every event ran on a stream of one Ascend device, and ``tid`` is the number
+of the stream."""
 
 from __future__ import annotations
 
@@ -11,11 +12,11 @@ from perfkit_mindspore import names
 
 DEVICE = "npu"
 SUMMARY_PROCESS = 10000
-"""pid of the rows that only say when a stream worked in parallel to others."""
+"""The ``pid`` of summary rows, which only record when several streams worked at the same time."""
 
 
 class MindSporeDialect(Dialect):
-    """See :class:`perfkit_core.readers.chrome.dialect.Dialect`."""
+    """The :class:`perfkit_core.readers.chrome.dialect.Dialect` of MindSpore."""
 
     framework = "mindspore"
     arguments: ClassVar[Mapping[str, str]] = {"fullname": "module", "stream": "stream"}
@@ -37,7 +38,7 @@ class MindSporeDialect(Dialect):
 
 
 def with_stream(events: Iterable[ChromeEvent]) -> Iterator[ChromeEvent]:
-    """The events with their stream among the arguments, where a dialect looks for it."""
+    """Return the events with their stream as an argument, which is where a dialect reads the stream."""
     for event in events:
         event.args = {**(event.args or {}), "stream": event.tid}
         yield event

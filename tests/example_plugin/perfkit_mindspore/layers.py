@@ -1,4 +1,4 @@
-"""Which layers kept the device busy? A view that the core does not have, and the same as a file."""
+"""A view that perfkit_core does not have, the busy time of each layer, and an exporter of the same table."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from perfkit_core.plugins.contracts import Exporter, ExportOptions, View, ViewRe
 
 
 def table(trace: Trace, request: ViewRequest) -> pd.DataFrame:
-    """The layers of the graph; see :data:`COLUMNS`."""
+    """Return the layers of the graph. The columns are those of :data:`COLUMNS`."""
     modules = trace.codes("module")
     scopes, scope = np.unique([value.rpartition("/")[0] for value in modules.values], return_inverse=True)
     layer = modules.lookup(scope.astype(np.int64), -1)
@@ -41,7 +41,7 @@ VIEW = View(
 
 
 def write(trace: Trace, file: BinaryIO, options: ExportOptions) -> str:
-    """A line a layer: its name, a tab, its busy time in ns."""
+    """Write a line for each layer: its name, a tab, and its busy time in ns."""
     found = table(trace, ViewRequest()).query("calls > 0")
     for layer, busy in zip(found["layer"], found["busy_ns"], strict=True):
         file.write(f"{layer}\t{busy}\n".encode())

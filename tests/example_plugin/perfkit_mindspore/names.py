@@ -1,4 +1,4 @@
-"""What MindSpore's operator names mean in perfkit's vocabulary."""
+"""Mapping of MindSpore's operator names to perfkit's vocabulary."""
 
 from __future__ import annotations
 
@@ -37,12 +37,12 @@ _INSTANCE: Final = re.compile(r"-op\d+$")
 
 
 def clean_name(name: str) -> str:
-    """``Mul-op29`` → ``Mul``: the number only says which node of the graph it is."""
+    """Return "Mul" for "Mul-op29". The number only identifies a node of the graph."""
     return _INSTANCE.sub("", name)
 
 
 def operator_name(native: str) -> str | None:
-    """Canonical name of a MindSpore operator, None where unknown."""
+    """Return the canonical name of a MindSpore operator, None if the operator is unknown."""
     if native in _UPDATES:
         return "optimizer_update"
     forward = _FORWARD.get(native.removesuffix("Grad"))
@@ -50,7 +50,7 @@ def operator_name(native: str) -> str | None:
 
 
 def phase(full_name: str) -> str | None:
-    """Phase of a graph node from its scope: gradients and the optimizer have scopes of their own."""
+    """Return the phase of a graph node from its scope. Gradients and the optimizer have separate scopes."""
     if "/optimizer_" in full_name:
         return schema.OPTIMIZER
     if full_name.startswith("Gradients/"):

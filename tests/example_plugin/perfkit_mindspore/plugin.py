@@ -1,4 +1,4 @@
-"""What this package registers."""
+"""The plugin hooks of this package."""
 
 from __future__ import annotations
 

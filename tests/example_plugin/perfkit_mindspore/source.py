@@ -1,4 +1,4 @@
-"""Reads ``timeline_display_*.json`` of MindSpore's profiler."""
+"""Reader of the files ``timeline_display_*.json`` that MindSpore's profiler writes."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ _MARKS = (b'"DefaultFormat"', b'"NUMBER_TYPE_')
 
 
 def sniff(path: Path, head: bytes) -> int:
-    """2 for a list of events whose arguments are MindSpore tensors, else 0."""
+    """Return 2 for a list of events whose arguments are MindSpore tensors, else 0."""
     return 2 if head.lstrip()[:1] == b"[" and all(mark in head for mark in _MARKS) else 0
 
 
 def read(path: Path, partial: bool = False) -> Trace:
-    """The timeline as a Trace. Raises SourceError."""
+    """Return the Trace of a timeline. Raises SourceError."""
     file = ChromeFile(path, partial)
     recorder = Recorder(MindSporeDialect(), partial)
     for batch in file.batches():
