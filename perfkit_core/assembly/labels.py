@@ -141,15 +141,8 @@ def parse_collective_label(name: str) -> Collective | None:
     if not match:
         return None
     kind, elements, dtype, group, members, size, on = match.groups()
-    return Collective(
-        kind,
-        group or None,
-        members or None,
-        int(size) if size else None,
-        int(elements) if elements else None,
-        dtype or None,
-        on=on,
-    )
+    numbers = (int(number) if number else None for number in (size, elements))
+    return Collective(kind, group or None, members or None, *numbers, dtype or None, on=on)
 
 
 def with_labels(recorded: Recorded) -> Recorded:

@@ -223,23 +223,17 @@ def _forward_roots(trace: Trace, phase: PhaseArray) -> IntArray:
     proof = np.zeros(len(trace), np.bool_)
     proof[makers[around[makers] < 0]] = True
     proof &= operator
-    return _up_to_last_proof(trace, top, around >= 0, proof | nesting.holds(parent, proof))
-
-
-def _up_to_last_proof(trace: Trace, rows: IntArray, inside: BoolArray, proves: BoolArray) -> IntArray:
-    """Return the rows up to the last row that ``proves`` in each run of top-level operators. A row ``inside`` a marked
-    event, another thread or another step ends a run."""
-    thread, first = groupby.distinct(_thread_keys(trace, rows), len(rows))
+    proof |= nesting.holds(parent, proof)
+    # a marked event, another thread or another step ends a run of operators
+    thread, first = groupby.distinct(_thread_keys(trace, top), len(top))
     by_thread = groupby.stable_order(thread, len(first))
-    order, thread = rows[by_thread], thread[by_thread]
-    step = trace.ints("step")[order]
-    edge = inside[order] | np.append(True, (thread[1:] != thread[:-1]) | (step[1:] != step[:-1]))
-    run = np.cumsum(edge)
+    order, thread = top[by_thread], thread[by_thread]
+    step, marked = trace.ints("step")[order], around[order] >= 0
+    run = np.cumsum(marked | np.append(True, (thread[1:] != thread[:-1]) | (step[1:] != step[:-1])))
     last = np.full(len(order) + 1, -1, np.int64)
-    at = np.flatnonzero(proves[order])
+    at = np.flatnonzero(proof[order])
     np.maximum.at(last, run[at], at)
-    chosen = (np.arange(len(order)) <= last[run]) & ~inside[order]
-    return order[chosen]
+    return order[(np.arange(len(order)) <= last[run]) & ~marked]
 
 
 def _thread_keys(trace: Trace, rows: IntArray) -> list[IntArray]:

@@ -6,7 +6,7 @@ are unknown if neither a counter nor a formula exists; sums skip unknown values.
 
 from __future__ import annotations
 
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, Final, NamedTuple
@@ -56,16 +56,13 @@ class CallLog:
     """Counts of calls by layer path and signature. It has no lock: a race between threads can only lose a count."""
 
     def __init__(self) -> None:
-        self.calls: dict[str, Counter[Signature]] = {}
+        self.calls: defaultdict[str, Counter[Signature]] = defaultdict(Counter)
 
     def add(self, path: str, signature: Signature) -> None:
-        counts = self.calls.get(path)
-        if counts is None:
-            counts = self.calls[path] = Counter()
-        counts[signature] += 1
+        self.calls[path][signature] += 1
 
     def take(self) -> dict[str, Counter[Signature]]:
-        calls, self.calls = self.calls, {}
+        calls, self.calls = self.calls, defaultdict(Counter)
         return calls
 
 

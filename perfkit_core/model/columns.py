@@ -252,9 +252,6 @@ _SUFFIXES: Final[tuple[Unit, ...]] = ("bytes_per_s", "tflop_per_s", "gb_per_s", 
 _BARE: Final = {"ns": "Time", "bytes": "Size", "bytes_per_s": "Bandwidth", "ratio": "Share", "gb_per_s": "Bandwidth",
                 "tflop_per_s": "Operations"}  # fmt: skip
 _EXACT: Final = ("calls", "steps", "blocks", "allocations", "frees", "bytes", "flops")
-_EXTREMES: Final = frozenset(("min", "max", "peak"))
-_POSITIONS: Final = ("start_ns", "time_ns", "end_ns", "peak_time_ns")
-_MEASURES: Final = ("per_s", "calls", "steps")
 _SPELLED: Final = {"dur": "duration", "flops": "FLOPs"} | {
     word: word.upper() for word in ("cpu", "gpu", "npu", "id", "pid", "tid", "utc")
 }
@@ -286,9 +283,9 @@ def named(name: str) -> Column:
     if name in VOCABULARY:
         return VOCABULARY[name]
     unit: Unit = next((end for end in _SUFFIXES if name == end or name.endswith(f"_{end}")), "")
-    if name in _POSITIONS:
+    if name in ("start_ns", "time_ns", "end_ns", "peak_time_ns"):
         return Column(name, _title(name, unit), unit, POSITION, of_capture=name.startswith("peak"))
-    measures = unit != "" or name in _MEASURES
+    measures = unit != "" or name in ("per_s", "calls", "steps")
     merge: Any = {"min": MIN, "max": MAX, "avg": Average("total" + name[3:])}.get(name.split("_")[0], "")
     return Column(
         name,
@@ -297,7 +294,7 @@ def named(name: str) -> Column:
         MEASURE if measures else KEY,
         merge=merge if measures else "",
         exact=name.endswith(_EXACT),
-        of_capture=not _EXTREMES.isdisjoint(name.split("_")),
+        of_capture=not {"min", "max", "peak"}.isdisjoint(name.split("_")),
         place=DEVICE if "device" in name else HOST if "cpu" in name else "",
     )
 

@@ -42,16 +42,13 @@ KINDS: Final = (
 
 PHASES: Final = (DATALOADER, FORWARD, BACKWARD, OPTIMIZER, OTHER)
 """Values of the column ``phase``. The first four are also kinds of spans, which set the phase of all events inside."""
-
 NESTED_KINDS: Final = frozenset(
     {STEP, DATALOADER, FORWARD, BACKWARD, OPTIMIZER, OPERATOR, OPERATOR_DETAIL, PYTHON, ANNOTATION, RUNTIME, SYNC,
      COMMUNICATION}
 )  # fmt: skip
 """Kinds of events that occupy their host thread. They nest, and self times exclude them as children."""
-
 DEVICE_WORK: Final = (KERNEL, MEMCPY, MEMSET)
 """Kinds of events that occupy a device. Their union is the device's busy time."""
-
 OPERATOR_KINDS: Final = (OPERATOR, COMMUNICATION)
 
 CPU: Final = "cpu"

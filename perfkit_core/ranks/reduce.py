@@ -14,7 +14,7 @@ import pyarrow as pa
 from perfkit_core.algorithms.arrays import NO_ROW
 from perfkit_core.errors import PerfkitError, UsageError
 from perfkit_core.model import schema
-from perfkit_core.model.trace import Trace, concat_traces, with_rank
+from perfkit_core.model.trace import ROW_REFERENCES, Trace, concat_traces, with_rank
 from perfkit_core.plugins.contracts import View, ViewRequest, split_grouping
 from perfkit_core.plugins.manager import get_plugins
 from perfkit_core.ranks.plan import Facts, Failed, Job, Partial, RankFiles
@@ -23,7 +23,6 @@ from perfkit_core.system.paths import as_path
 from perfkit_core.views.merging import reduction
 from perfkit_core.views.select import step_numbers
 
-_REFERENCES: Final = ("parent", "launched_by")
 _LARGE_META: Final = ("extra", "thread_names")
 """Fields of the metadata that are not kept in partials, as only the views of a single rank need them."""
 
@@ -48,7 +47,7 @@ def split(trace: Trace) -> list[Trace]:
         # the additional last cell is for the reference -1 (no row)
         position = np.full(len(trace) + 1, NO_ROW, np.int64)
         position[rows] = np.arange(len(rows))
-        references = {name: pa.array(position[trace.ints(name)[rows]]) for name in _REFERENCES}
+        references = {name: pa.array(position[trace.ints(name)[rows]]) for name in ROW_REFERENCES}
         part = Trace(trace.events.take(pa.array(rows)), trace.meta, trace.quality)
         traces.append(part.with_columns(**references).with_meta(ranks=() if rank < 0 else (rank,)))
     return traces

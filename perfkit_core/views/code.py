@@ -95,9 +95,6 @@ def tree_of_frames(trace: Trace, counted: BoolArray) -> Frames:
 
 def tree_of_stacks(trace: Trace, counted: BoolArray) -> Frames:
     """Return the tree of the operators' stacks. The time of a frame is the time of its operators."""
-    if not trace.known("stack"):
-        nothing = np.empty(0, np.int64)
-        return Frames(Tree(nothing, nothing, np.full(len(trace), NO_ROW)), [], nothing, nothing, nothing)
     stack = trace.codes("stack")
     nodes: dict[tuple[int, str], int] = {}
     leaf = []  # node of each stack's innermost frame, which comes first in the text

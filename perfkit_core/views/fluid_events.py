@@ -51,20 +51,16 @@ def table(trace: Trace, request: ViewRequest) -> pd.DataFrame:
         "calls": calls,
         "total_ns": total,
         "cpu_ns": cpu_ns,
-        "cpu_ratio": _ratio(cpu_ns, total),
+        "cpu_ratio": tables.ratio(cpu_ns, total),
         "device_ns": device_ns,
-        "device_ratio": _ratio(device_ns, total),
+        "device_ratio": tables.ratio(device_ns, total),
         "min_ns": smallest,
         "max_ns": np.maximum(largest, 0),
         "avg_ns": tables.rounded_division(total, calls),
-        "ratio": _ratio(total, np.full(len(tree), total[tree.parent == arrays.NO_ROW].sum())),
+        "ratio": tables.ratio(total, total[tree.parent == arrays.NO_ROW].sum()),
     })  # fmt: skip
     weight = trees.heaviest_first(result["name"], result["total_ns"].to_numpy(np.int64))
     return result.iloc[trees.preorder(tree.parent, weight)].reset_index(drop=True)
-
-
-def _ratio(part: arrays.IntArray, whole: arrays.IntArray) -> np.ndarray:
-    return np.where(whole > 0, part / np.maximum(whole, 1), 0.0)
 
 
 def _labels(

@@ -143,10 +143,6 @@ def _label(trace: Trace, rows: IntArray, argument: str | None) -> pd.Categorical
     return texts_at(trace.codes("name"), nearest)
 
 
-def _scope(trace: Trace, rows: IntArray, argument: str | None) -> pd.Categorical:
-    return around(trace, rows, _is_label(trace), outermost_first=True)
-
-
 def _is_label(trace: Trace) -> BoolArray:
     return trace.host & trace.rows("kind", ANNOTATION)
 
@@ -158,7 +154,7 @@ _KEYS: Final[dict[str, tuple[str, Key]]] = {
     "stream": ("stream", _number("stream")),
     "overload": ("overload", lambda trace, rows, argument: calls.overloads(trace, rows)),
     "label": ("label", _label),
-    "scope": ("scope", _scope),
+    "scope": ("scope", lambda trace, rows, argument: around(trace, rows, _is_label(trace), outermost_first=True)),
     "module": ("module", _text("module")),
     "phase": ("phase", _text("phase")),
     "device": ("device", _text("device")),

@@ -7,6 +7,7 @@ matter.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, Final
 
@@ -18,7 +19,7 @@ from perfkit_core.algorithms.arrays import BoolArray, IntArray
 from perfkit_core.model.columns import APART, FIRST, MIN, SUM, Average, Column, Share, column
 from perfkit_core.model.trace import Trace
 from perfkit_core.plugins.contracts import MergedRows, Reduction, View, ViewRequest
-from perfkit_core.views.tables import Groups, group, integers, rounded_division, stacked
+from perfkit_core.views.tables import Groups, group, integers, ratio, rounded_division, stacked
 
 _DEPTH: Final = "depth"
 # Keys of a reduced rank: its table, and the denominators of its shares by column.
@@ -57,10 +58,9 @@ def _merged(view: View, how: MergedRows) -> Reduction:
         return {_TABLE: table, _WHOLES: wholes}
 
     def merge(partials: Sequence[Any], request: ViewRequest) -> pd.DataFrame:
-        wholes: dict[str, int] = {}
+        wholes: Counter[str] = Counter()
         for partial in partials:
-            for name, whole in partial[_WHOLES].items():
-                wholes[name] = wholes.get(name, 0) + whole
+            wholes.update(partial[_WHOLES])
         table = merge_tables([partial[_TABLE] for partial in partials], columns, how.weight, wholes)
         if how.finish is None or (table.empty and how.partial is None):
             return table
@@ -168,7 +168,7 @@ def _merged_share(
         whole = np.full(len(table), of[root].sum())
         whole = whole if not share.above else np.where(root, whole, part[tree.parent])
     known = np.bincount(tree.node, before.notna(), len(table)) > 0
-    values = np.where(whole == 0, 0, part / np.where(whole == 0, 1, whole))
+    values = ratio(part, whole)
     if isinstance(before.dtype, pd.Float64Dtype):
         return pd.arrays.FloatingArray(np.where(known, values, 0.0), ~known)
     return np.where(known, values, np.nan)

@@ -74,9 +74,10 @@ def lower_median(values: pd.Series[int]) -> int | None:
     return int(known[(len(known) - 1) // 2]) if len(known) else None
 
 
-def ratio(part: npt.ArrayLike, whole: int) -> npt.NDArray[np.float64]:
-    """Return part / whole, or 0 if whole is 0."""
-    return np.asarray(part, np.float64) / whole if whole else np.zeros(np.shape(part))
+def ratio(part: npt.ArrayLike, whole: npt.ArrayLike) -> npt.NDArray[np.float64]:
+    """Return part / whole, or 0 if whole is 0. The shapes are broadcast."""
+    divisor = np.asarray(whole, np.float64)
+    return np.where(divisor == 0, 0.0, np.asarray(part, np.float64) / np.where(divisor == 0, 1.0, divisor))
 
 
 def texts(codes: Codes, rows: npt.NDArray[Any]) -> pd.Categorical:

@@ -23,32 +23,23 @@ from perfkit_core.views.communication.instances import UNMATCHED
 
 SYNCHRONOUS: Final = ("all_reduce", "all_gather", "reduce_scatter", "all_to_all", "barrier")
 """Collectives that no rank can leave before the last rank has arrived."""
-
 MOST_CROSSING_NS: Final = 10**6
 """Largest accepted crossing of the bounds: how far the earliest offset exceeds the latest. If it is larger, the matched
 collectives differ, or the offset is not constant."""
-
 MOST_DRIFT_PPM: Final = 500
 """Largest rate at which systems slew a clock (adjtime). A faster drift is not corrected."""
-
 _FASTEST_DRIFT_PPM: Final = 10_000
 """No clock is wrong by 1 %. A faster change is no drift."""
-
 FOR_A_DRIFT: Final = 9
 """Minimum number of collectives to measure a drift: its first and last third have three collectives each."""
-
 _LEAST_SPAN_NS: Final = 10**9
 """Minimum time to measure a drift. Over a shorter time, the ends scatter more than clocks drift."""
-
 _CLEAR: Final = 10
 """Minimum ratio of the total drift over the recording to the scatter of the ends."""
-
 _LEAST_SCATTER_NS: Final = 1000
 """Minimum scatter of the ends, as some profilers round times to a microsecond."""
-
 _MOST_ROUNDS: Final = 32
 """Maximum number of rounds with different references. All rounds take equally long, and jobs have few bad clocks."""
-
 COLUMNS: Final = {
     "reference_rank": "Int64", "offset_ns": "Int64", "earliest_ns": "Int64", "latest_ns": "Int64", "matched": "int64",
     "residual_ns": "Int64", "max_residual_ns": "Int64", "drift_ppm": "Float64", "rate": "float64",

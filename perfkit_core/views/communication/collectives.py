@@ -15,7 +15,7 @@ import numpy as np
 import numpy.typing as npt
 import pandas as pd
 
-from perfkit_core.language.messages import Text, message
+from perfkit_core.language.messages import message
 from perfkit_core.model.columns import CALLS, MAX, MIN, added_by, count, duration, key, rate, size
 from perfkit_core.model.trace import Trace
 from perfkit_core.plugins.contracts import Reduction, View, ViewRequest
@@ -112,14 +112,10 @@ def size_class(size: pd.Series[int]) -> pd.Series[str]:
     return size.map(names).astype(object).where(size.notna(), None)
 
 
-def _explain(trace: Trace) -> Text:
-    if trace.rows("kind", "communication").any():
-        return message(
-            "collectives were called, but their execution was not recorded (a group of one rank transfers nothing)"
-        )
-    return message("no communication between processes was recorded")
-
-
+_NOT_EXECUTED: Final = message(
+    "collectives were called, but their execution was not recorded (a group of one rank transfers no data)"
+)
+_NOTHING: Final = message("no communication between processes was recorded")
 COLUMNS: Final = (
     *added_by(("rank", "step")),
     key("collective", "Collective"),
@@ -150,6 +146,6 @@ VIEW = View(
     columns=COLUMNS,
     groupings=GROUPINGS,
     order="total_ns",
-    explain_empty=_explain,
+    explain_empty=lambda trace: _NOT_EXECUTED if trace.rows("kind", "communication").any() else _NOTHING,
     reduction=Reduction(instances.reduce, merge),
 )
