@@ -61,22 +61,20 @@ def assemble(
 def _linked(
     draft: Trace, external: IntArray, parent: IntArray | None, operator_names: OperatorNames | None
 ) -> tuple[Trace, tuple[Finding, ...]]:
-    def named_tree() -> tuple[IntArray, IntArray, pa.ChunkedArray]:
-        return *_nested(draft, parent), _op_names(draft, operator_names)
-
     def linked() -> tuple[Trace, tuple[Finding, ...]]:
         launched_by, launch_findings = _launches(draft, external)
         with_launches = draft.with_columns(launched_by=pa.array(launched_by))
         step, step_findings = steps.assign_steps(with_launches)
         return with_launches.with_ints(step=step), launch_findings + step_findings
 
-    (parents, self_ns, op_name), (trace, findings) = parallel.both(named_tree, linked, len(draft))
+    ((parents, self_ns), op_name), (trace, findings) = parallel.both(
+        lambda: (_nested(draft, parent), _op_names(draft, operator_names)), linked, len(draft)
+    )
     return trace.with_columns(parent=pa.array(parents), op_name=op_name).with_ints(self_ns=self_ns), findings
 
 
 def _draft(recorded: Recorded, meta: TraceMeta, rank: int | None) -> tuple[Trace, IntArray | None]:
-    """Return a trace of the sorted events, and the row of each event's recorded parent. Columns that were not recorded
-    are null; row references are -1."""
+    """Return a trace of the sorted events, in which unrecorded columns are null, and the recorded parents."""
     columns, parent = recorded.taken(), recorded.parent
     count = len(columns["start_ns"])
     order = by_time(*(to_int64(columns[name].chunks, count, 0) for name in ("start_ns", "dur_ns")))
@@ -104,9 +102,8 @@ def _op_names(trace: Trace, operator_names: OperatorNames | None) -> pa.ChunkedA
 
 
 def _nested(trace: Trace, recorded_parent: IntArray | None) -> tuple[IntArray, IntArray]:
-    """Return the row of each event's parent (-1 if none) and its self time (-1 if the event does not nest). Both have
-    shape (rows,). Events that occupy a host thread nest; memory events have parents, but are no parents. If
-    ``recorded_parent`` is None, parents are computed from the times."""
+    """Return the row of each event's parent (-1 if none) and its self time (-1 if the event does not nest). Events that
+    occupy a host thread nest; memory events only have parents. If ``recorded_parent`` is None, compute the parents."""
     threaded = trace.ints("tid", NO_ROW) != NO_ROW
     occupies = trace.host & trace.rows("kind", *schema.NESTED_KINDS) & threaded
     inside = occupies | (trace.rows("kind", schema.MEMORY) & threaded)

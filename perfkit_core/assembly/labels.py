@@ -141,8 +141,8 @@ def parse_collective_label(name: str) -> Collective | None:
     if not match:
         return None
     kind, elements, dtype, group, members, size, on = match.groups()
-    numbers = (int(number) if number else None for number in (size, elements))
-    return Collective(kind, group or None, members or None, *numbers, dtype or None, on=on)
+    group_size, count = (int(number) if number else None for number in (size, elements))
+    return Collective(kind, group or None, members or None, group_size, count, dtype or None, on=on)
 
 
 def with_labels(recorded: Recorded) -> Recorded:
@@ -186,7 +186,7 @@ def _replaced(columns: pa.Table, name: str, mask: BoolArray, new: pa.Array) -> p
             pieces.append(piece)
         elif count * _FEW > len(piece):
             pieces.append(pc.replace_with_mask(piece, pa.array(here), values))
-        else:  # few rows: copying the stretches between them is faster than a mask
+        else:  # for few rows, copying the slices between the rows is faster than a mask
             parts, begin = [], 0
             for number, place in enumerate(np.flatnonzero(here).tolist()):
                 parts += [piece.slice(begin, place - begin), values.slice(number, 1)]

@@ -124,8 +124,7 @@ def _joined(parent: list[int], parts: list[str], known: dict[int, str]) -> list[
 
 
 def _assign_backward(trace: Trace, path: IntArray, mark: IntArray) -> IntArray:
-    """Return the path number of each backward node, shape (rows,). It is -1 for other events and nodes in no layer.
-    :class:`Calls` explains ``path`` and ``mark``."""
+    """Return the path number of each backward node, and NONE for other events and nodes in no layer, shape (rows,)."""
     if not (mark >= 0).any() and not trace.known("sequence"):  # nothing links a node to a forward pass
         return np.broadcast_to(np.int64(NONE), len(trace))
     parent = trace.ints("parent")
@@ -149,8 +148,7 @@ def _assign_backward(trace: Trace, path: IntArray, mark: IntArray) -> IntArray:
 
 
 def _by_number(trace: Trace, path: IntArray, rows: IntArray, around: IntArray) -> IntArray:
-    """Return the path number of the last operator before each node that has the node's sequence number, or UNKNOWN.
-    Shape (len(rows),)."""
+    """Return the path number of the last operator before each node with the same sequence number, or UNKNOWN."""
     sequence, parent = trace.ints("sequence"), trace.ints("parent")
     # The sequence number of a node is recorded on the node itself, or on an event inside it: use the first.
     inner = np.flatnonzero((sequence >= 0) & (around >= 0))
@@ -189,8 +187,7 @@ def _by_marks(
     order = np.lexsort((marks, owner))
     marks, owner = marks[order], owner[order]
     first = np.searchsorted(owner, np.arange(len(rows) + 1))
-    # Node names are numbered. Each distinct event name has a list of node numbers: `listed` holds all lists, and
-    # `start` has the start of each list.
+    # Each distinct event name has a list of node numbers: `listed` has all lists, `start` the start of each list.
     lists = [label.nodes if (label := parse_module_label(name)) else () for name in names.values]
     number = {node: code for code, node in enumerate(dict.fromkeys(node for nodes in lists for node in nodes))}
     listed = np.array([number[node] for nodes in lists for node in nodes], np.int64)
@@ -258,8 +255,7 @@ def _walk(fresh, first, mark, name, listed, start, wanted, known):  # type: igno
 
 @compiled
 def _longest_waiting(low, high, turn, begin, rest, node):  # type: ignore[no-untyped-def]
-    """Return the open call that lists the node and has waited longest, and the node's position in ``rest``. Both are -1
-    if no call lists the node."""
+    """Return the open call that lists the node and waited longest, and the node's position in ``rest``, or -1, -1."""
     best, slot = -1, -1
     for c in range(low, high):
         if best >= 0 and turn[c] >= turn[best]:

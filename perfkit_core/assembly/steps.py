@@ -67,8 +67,7 @@ def assign_steps(trace: Trace) -> tuple[IntArray, tuple[Finding, ...]]:
 
 
 def _step_at(time: IntArray, start: IntArray, end: IntArray, number: IntArray) -> IntArray:
-    """Return the number of the step that each time lies in, or -1. Of overlapping steps the one that began last is
-    used. Times and starts are sorted."""
+    """Return the number of the last step that began before each time, or -1 if the step has ended. Times are sorted."""
     begun = np.append(np.searchsorted(time, start), len(time))
     ended = np.clip(np.searchsorted(time, end), begun[:-1], begun[1:])
     edges = np.stack([begun[:-1], ended], axis=1).ravel()
@@ -89,8 +88,7 @@ def empty_last_step(trace: Trace) -> IntArray:
 
 
 def _worked_in(trace: Trace, rows: IntArray, loading: bool = False) -> BoolArray:
-    """Return the mask of the steps ``rows`` in which the host worked. Work in data loaders counts only if ``loading``
-    is set."""
+    """Return the mask of the steps ``rows`` in which the host worked. ``loading`` includes work in data loaders."""
     if not len(rows):
         return np.zeros(0, np.bool_)
     begin, end = trace.ints("start_ns")[rows], trace.end_ns[rows]

@@ -67,8 +67,7 @@ class CallLog:
 
 
 def tensors(value: Any, kind: type, depth: int = _DEEPEST) -> list[Any]:
-    """Return the tensors (instances of ``kind``) in an argument or result. Tuples, lists and dictionaries are
-    searched."""
+    """Return the tensors (instances of ``kind``) in an argument or result, including those in containers."""
     if isinstance(value, kind):
         return [value]
     if not depth or not isinstance(value, (tuple, list, dict)):
@@ -82,8 +81,8 @@ SEPARATOR: Final = "."
 
 
 class Parameter(msgspec.Struct, frozen=True, kw_only=True):
-    """A parameter of a layer. ``shape`` and ``bytes`` are None while a lazy layer is uninitialised. ``tied_to`` names
-    an earlier parameter that is the same tensor."""
+    """A parameter. ``shape`` and ``bytes`` are None while a lazy layer is uninitialised. ``tied_to`` names an earlier
+    parameter that is the same tensor."""
 
     name: str
     shape: tuple[int, ...] | None

@@ -161,8 +161,7 @@ class Trace:
         _cache: dict[Any, Any] | None = None,
         _columns: Columns | None = None,
     ) -> None:
-        """Create a trace. ``events`` and ``meta`` are required. ``dataclasses.replace`` passes ``_cache`` and
-        ``_columns``."""
+        """Create a trace. ``events`` and ``meta`` are required. Only ``dataclasses.replace`` passes the last two."""
         columns = _columns if events is None else events
         if columns is None or meta is None:
             raise TypeError("a Trace needs events and meta")
@@ -196,7 +195,7 @@ class Trace:
         return self._cached(("known", name), lambda: self._columns.known(name))
 
     def ints(self, column: str, missing: int = -1) -> IntArray:
-        """Return an integer column as int64, with ``missing`` instead of nulls. The array is read-only and cached."""
+        """Return an integer column as int64, with ``missing`` for nulls. The array is read-only and cached."""
         if not self.known(column):  # all empty columns share an array
             return self._cached(("ints", None, missing), lambda: _frozen(np.full(len(self), missing, np.int64)))
         return self._cached(
@@ -210,8 +209,7 @@ class Trace:
         return self._cached(("codes", column), lambda: Codes(*arrays.to_codes(self._columns.chunks(column), len(self))))
 
     def rows(self, column: str, *wanted: str) -> BoolArray:
-        """Return the mask of the rows in which a text column has a value in ``wanted``. The mask is read-only and
-        cached."""
+        """Return the mask of the rows with a text in ``wanted``. The mask is read-only and cached."""
         return self._cached(("rows", column, wanted), lambda: _frozen(self.codes(column).rows(*wanted)))
 
     @property
@@ -244,14 +242,12 @@ class Trace:
         return Trace(self._columns, meta, self.quality, self._known_without(()))
 
     def with_columns(self, **changes: pa.Array | pa.ChunkedArray) -> Trace:
-        """Return the trace with some columns replaced. They must have the types of the schema. Other columns stay
-        cached, or unread."""
+        """Return the trace with some columns replaced by columns of the same type. Other columns stay cached."""
         columns = ChangedColumns(self._columns, TableColumns(pa.table(changes)))
         return Trace(columns, self.meta, self.quality, self._known_without(changes))
 
     def with_ints(self, **changes: IntArray) -> Trace:
-        """Return the trace with some integer columns replaced. Negative values become null. The arrays become
-        read-only."""
+        """Return the trace with integer columns replaced. Negative values become null; the arrays become read-only."""
         changed = self.with_columns(**{name: nullable(values) for name, values in changes.items()})
         changed._cache.update({("ints", name, -1): _frozen(values) for name, values in changes.items()})
         return changed

@@ -66,8 +66,7 @@ def write(stored: Stored, path: Path) -> None:
 
 
 def to_extension(value: Any) -> Any:
-    """Return a DataFrame, numpy value or NA in a form that MessagePack can write. Raises NotImplementedError for other
-    types."""
+    """Return a DataFrame, numpy value or NA in a form that MessagePack can write, or raise NotImplementedError."""
     if isinstance(value, pd.DataFrame):
         objects = [str(name) for name, kind in value.dtypes.items() if kind == np.dtype(object)]
         table = pa.Table.from_pandas(value, preserve_index=False)
@@ -163,8 +162,7 @@ def _read(path: Path) -> Stored:
 
 
 def asked(stored: Stored, job: Job) -> Job:
-    """Return the job of the files, with the views of ``job``. Raises UsageError if the request of ``job`` differs, or
-    if the files lack a view."""
+    """Return the job of the files, with the views of ``job``. Raises UsageError if the request or the views differ."""
     for view in job.views:
         if view not in stored.job.views:
             raise UsageError(

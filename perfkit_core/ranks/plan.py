@@ -24,8 +24,7 @@ from perfkit_core.system.paths import PathLike, exists, is_folder, reaching, rea
 
 
 class RankFiles(msgspec.Struct, frozen=True):
-    """The files of one rank. ``rank`` is used for files that record no rank. It is None if the files record several
-    ranks."""
+    """The files of one rank. ``rank`` is used if the files record no rank. It is None if they record several ranks."""
 
     paths: tuple[str, ...]
     rank: int | None = None

@@ -84,8 +84,8 @@ def executor(workers: int = 1, scheduler: str | None = None) -> Iterator[Executo
 
 
 def _connected(work: Callable[[], T], address: str) -> T:
-    """Return the result of ``work``. Errors and timeouts become UsageError. Dask's time limits do not apply if a
-    service with another protocol answers at the address, so the work runs in a thread with a time limit."""
+    """Return the result of ``work``. Errors and timeouts become UsageError. The work runs in a thread with a time
+    limit, as Dask's time limits do not apply if a service with another protocol answers."""
     future: Future[T] = Future()
 
     def settle() -> None:
@@ -169,7 +169,7 @@ def tasks(ranks: Sequence[RankFiles]) -> list[list[RankFiles]]:
 
 
 def reduce_ranks(ranks: Sequence[RankFiles], job: Job) -> list[Answer]:
-    """Reduce several ranks. The first failure that aborts the run ends the loop."""
+    """Reduce several ranks, up to the first failure that aborts the run."""
     answers: list[Answer] = []
     with kept():
         for files in ranks:
@@ -185,7 +185,6 @@ def _aborts(failed: Failed, job: Job) -> bool:
 
 
 def error(failed: Failed) -> PerfkitError:
-    """Return the error for a rank that failed in another process."""
     return (UsageError if failed.usage else SourceError)(failed.message, failed.hint)
 
 

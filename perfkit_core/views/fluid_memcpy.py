@@ -53,7 +53,6 @@ def table(trace: Trace, request: ViewRequest) -> pd.DataFrame:
 
 
 def _finish(table: pd.DataFrame, request: ViewRequest) -> pd.DataFrame:
-    """Return the modes in the order of the view. The directions of a mode are sorted by time, the longest first."""
     place = table["name"].map({name: -number for number, name in enumerate(MODES)})
     depth = table["depth"].to_numpy(np.int64)
     weight = np.where(depth == 0, place.fillna(0).to_numpy(np.int64), table["total_ns"].to_numpy(np.int64))

@@ -119,8 +119,7 @@ def _launched(trace: Trace, root: IntArray) -> IntArray:
 
 
 def _covered(trace: Trace, root: IntArray, rows: IntArray, around: IntArray | None = None) -> int:
-    """Return the sum over threads of the unions of the rows. Each row is cut to its operator and to the event
-    ``around`` it."""
+    """Return the sum over threads of the unions of the rows, which are cut to their operators and to ``around``."""
     start, end, thread = (np.empty(len(rows), np.int64) for _ in range(3))
     outer = root if around is None else around
     _cut(rows, trace.ints("start_ns"), trace.end_ns, thread_numbers(trace)[0], root, outer, start, end, thread)
@@ -168,7 +167,6 @@ def computing(trace: Trace) -> BoolArray:
 
 
 def _finish(table: pd.DataFrame, request: ViewRequest) -> pd.DataFrame:
-    """Return the rows in the order of the view. The ratio is the share of the first row."""
     table = in_order_of(table, "name", OVERHEAD)
     return table.assign(ratio=ratio(table["total_ns"], int(table["total_ns"].iloc[0])))
 

@@ -60,7 +60,7 @@ def stacks(trace: Trace, rows: IntArray) -> pd.Categorical:
 
 
 def as_recorded(trace: Trace, rows: IntArray) -> pd.Categorical:
-    """Return the same as :func:`stacks`, but with addresses."""
+    """Return the Python stack of each row, as :func:`stacks` does, but with addresses."""
     recorded = trace.codes("stack")
     if (recorded.codes[rows] >= 0).any():
         return innermost(texts(recorded, rows), None)

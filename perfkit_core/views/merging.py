@@ -70,8 +70,7 @@ def _merged(view: View, how: MergedRows) -> Reduction:
 
 
 def _listed(table: Callable[[Trace, ViewRequest], pd.DataFrame]) -> Reduction:
-    """Return the reduction that lists the rows of all ranks. If the table has no column ``rank``, it is inserted
-    first."""
+    """Return the reduction that lists the rows of all ranks, with a first column ``rank`` if there is none."""
 
     def reduce(trace: Trace, request: ViewRequest) -> pd.DataFrame:
         rows = table(trace, request)
@@ -175,6 +174,5 @@ def _merged_share(
 
 
 def _numbers(values: pd.Series[Any]) -> tuple[IntArray, BoolArray]:
-    """Return integers (0 if unknown) and the mask of the known values."""
     known = values.notna().to_numpy(np.bool_)
     return values.where(known, 0).to_numpy(np.int64), known

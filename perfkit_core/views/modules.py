@@ -164,9 +164,8 @@ def event_counts(trace: Trace, request: ViewRequest, tree: ModuleTree) -> Counts
 
 
 def _flops_of_calls(tree: ModuleTree) -> tuple[IntArray, IntArray, BoolArray]:
-    """Return each layer's FLOPs per call, without the layers below, of the forward and the backward pass (0 if
-    unknown), and the mask of the layers with known FLOPs. The shape is (layers + 1,); the last item is for no layer.
-    The FLOPs are those that the handler stored: torch does not count the backward pass of convolutions."""
+    """Return each layer's stored FLOPs per call, without the layers below, of the forward and the backward pass (0 if
+    unknown), and the mask of the layers with known FLOPs. The last item is for no layer."""
     layers = tree.stored()
     calls = np.array([layer.calls or 0 if layer else 0 for layer in layers], np.int64)
     forward = np.array([layer.flops or 0 if layer else 0 for layer in layers], np.int64)
@@ -253,8 +252,7 @@ def _below_root(values: dict[Any, Any], layers: pd.DataFrame) -> pd.DataFrame:
 
 
 def _finish(table: pd.DataFrame, request: ViewRequest) -> pd.DataFrame:
-    """Return the layers sorted by device time (by host time, if there is no device time), with events in no layer last.
-    Groups keep their order."""
+    """Sort the layers by device time, or by host time without device time. Events in no layer come last in a group."""
     weight = table["total_device_ns"].fillna(0).to_numpy(np.int64)
     if not weight.any():
         weight = table["total_cpu_ns"].fillna(0).to_numpy(np.int64)

@@ -118,8 +118,7 @@ def rows_of_rank(trace: Trace, rank: int) -> IntArray | slice:
 
 @once
 def _rows_by_rank(trace: Trace) -> tuple[IntArray, IntArray, IntArray]:
-    """Return the ranks, the rows sorted by rank (empty for a single rank), and the bounds of the ranks in the sorted
-    rows."""
+    """Return the ranks, the rows sorted by rank (empty for a single rank), and the bounds of each rank's rows."""
     code, count = rank_codes(trace)
     order = groupby.stable_order(code, count) if count > 1 else np.empty(0, np.int64)
     bounds = np.append(0, np.cumsum(np.bincount(code, minlength=count)))

@@ -60,8 +60,7 @@ def integers(values: npt.NDArray[Any], known: BoolArray) -> pd.arrays.IntegerArr
 
 
 def rounded_division(total: npt.ArrayLike, count: npt.ArrayLike) -> npt.NDArray[np.int64]:
-    """Return total / count, rounded to the nearest integer, in integer arithmetic. The result is 0 if count is 0. The
-    shapes are broadcast."""
+    """Return total / count as the nearest integer, or 0 if count is 0, in integer arithmetic. Shapes are broadcast."""
     number = np.asarray(count, np.int64)
     safe = np.maximum(number, 1)
     quotient: npt.NDArray[np.int64] = (2 * np.asarray(total, np.int64) + safe) // (2 * safe)
@@ -86,7 +85,7 @@ def texts(codes: Codes, rows: npt.NDArray[Any]) -> pd.Categorical:
 
 
 def texts_at(codes: Codes, rows: IntArray) -> pd.Categorical:
-    """Return the same as :func:`texts`, but rows may be -1, for null."""
+    """Return the texts of ``rows`` as :func:`texts` does. A row that is -1 becomes null."""
     return texts(Codes(np.append(codes.codes, -1), codes.values), rows)
 
 

@@ -88,11 +88,8 @@ def bus_factors(collective: pd.Series[str], group_size: pd.Series[int]) -> npt.N
     n = group_size.astype("Float64").to_numpy(np.float64, na_value=np.nan)
     with np.errstate(invalid="ignore", divide="ignore"):
         others = np.where(n > 1, (n - 1) / n, np.nan)
-    factor = np.full(len(n), np.nan)
-    factor[collective.isin(_OF_OTHERS).to_numpy()] = others[collective.isin(_OF_OTHERS).to_numpy()]
-    factor[(collective == "all_reduce").to_numpy()] = 2 * others[(collective == "all_reduce").to_numpy()]
-    factor[collective.isin(_WHOLE).to_numpy() & ~(n == 1)] = 1.0
-    return factor
+    kinds = (collective.isin(_OF_OTHERS), collective.isin(["all_reduce"]), collective.isin(_WHOLE) & (n != 1))
+    return np.select([kind.to_numpy(np.bool_) for kind in kinds], [others, 2 * others, np.ones(len(n))], np.nan)
 
 
 _UNITS: Final = ("B", "KiB", "MiB", "GiB", "TiB")

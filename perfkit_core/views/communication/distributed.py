@@ -73,7 +73,6 @@ def merge(partials: Sequence[list[dict[str, Any]]], request: ViewRequest) -> pd.
 
 
 def _added(ranks: Sequence[Mapping[str, int]]) -> dict[str, int]:
-    """Sum each part over the ranks. A part may be missing: a rank counts computation on the host or on the device."""
     names = dict.fromkeys(name for parts in ranks for name in parts)
     return {name: sum(parts.get(name, 0) for parts in ranks) for name in names}
 

@@ -71,8 +71,8 @@ def counted_bytes(events: MemoryEvents) -> IntArray:
 
 
 def arguments(trace: Trace, rows: IntArray, keys: Sequence[Sequence[str]]) -> list[IntArray]:
-    """Return integers from the recorded arguments of the rows, one array of shape (len(rows),) for each item of
-    ``keys``, which is a list of alternative names. The integer is MISSING if the row has no such argument."""
+    """Return integers from the recorded arguments of the rows: an array of shape (len(rows),) for each of the ``keys``,
+    which are lists of alternative names. The integer is MISSING if a row has no such argument."""
     if not len(rows):  # even without rows, take() would concatenate the chunks of the column
         return [np.empty(0, np.int64) for _ in keys]
     texts = trace.pick("args", rows)

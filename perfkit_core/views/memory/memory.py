@@ -64,9 +64,8 @@ def table(trace: Trace, request: ViewRequest) -> pd.DataFrame:
 
 def _native_owners(trace: Trace, events: MemoryEvents) -> tuple[IntArray, IntArray]:
     """Return positions of memory events, and the row of the host event that each event counts for in Paddle's summary.
-    A host event counts the memory events directly in it. An operator also counts the memory events of its direct
-    children, so some events count twice. Events outside host events do not count. Inner parts of operators
-    (OperatorInner) have no row of their own."""
+    A host event counts the memory events directly in it. An operator also counts those of its direct children, so some
+    events count twice. Events outside host events do not count. Inner parts (OperatorInner) have no row."""
     parent, category = trace.ints("parent"), trace.codes("category")
     start, end, rows = trace.ints("start_ns"), trace.end_ns, events.row
     nearest = parent[rows]

@@ -45,8 +45,7 @@ def table(trace: Trace, request: ViewRequest) -> pd.DataFrame:
 
 
 def _staying(trace: Trace, ends: StepEnds) -> tuple[IntArray, IntArray]:
-    """Return the allocations of the listed blocks, as positions of memory events, and the rows of their steps in
-    ``ends``."""
+    """Return the allocations of the listed blocks (positions of memory events), and the rows of their steps."""
     change, made = memory.memory_events(trace).change, memory.blocks(trace)
     run_last = np.append(ends.run_last, -1)
     step = ends.of(made.allocation)
