@@ -1,4 +1,4 @@
-"""The order of the event table: by start, the longest first, then as recorded."""
+"""The order of the event table: events are sorted by start, then by descending duration, then by recorded order."""
 
 from __future__ import annotations
 

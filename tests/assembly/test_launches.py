@@ -1,4 +1,4 @@
-"""Device work finds its launch: by correlation, else by external id, else it is reported."""
+"""The launch of device work is found by correlation id, else by external id. Unlaunched work is reported."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from tests.support.events import codes, column, device, host, names_of_rows, tra
 
 
 def test_one_launch_may_have_thousands_of_kernels() -> None:
-    """A graph launch: every kernel points at it, and no other launch is touched."""
+    """All kernels of a graph launch refer to this launch. No other launch is affected."""
     graph = [device(f"k{i}", "kernel", 100 + i, 1, correlation=7) for i in range(1753)]
     found = trace(
         [
@@ -43,7 +43,7 @@ def test_work_without_a_launch_is_counted_in_a_finding() -> None:
 
 
 def test_the_first_call_with_a_correlation_id_launched() -> None:
-    """The runtime call encloses the driver call of the same id; the outer one came first."""
+    """The runtime call encloses the driver call with the same id. The outer call begins first and is used."""
     found = trace(
         [
             host("cudaLaunchKernel", "runtime", 0, 10, correlation=5),
@@ -55,7 +55,8 @@ def test_the_first_call_with_a_correlation_id_launched() -> None:
 
 
 def test_an_operator_with_the_same_id_is_no_launch() -> None:
-    """Only runtime calls and waits are matched by correlation: operators have ids of another kind."""
+    """Only runtime calls and synchronisations are matched by correlation id, as ids of operators have another
+    meaning."""
     found = trace([host("aten::mm", "operator", 0, 10, correlation=5), device("k", "kernel", 20, 5, correlation=5)])
     assert names_of_rows(found, "launched_by")["k"] is None
 
@@ -82,7 +83,7 @@ def test_without_device_work_there_is_a_finding_and_no_link() -> None:
 @pytest.mark.parametrize("apart", [1, 1_000_003])
 @given(st.lists(st.integers(-1, 9), max_size=12), st.lists(st.integers(-1, 11), max_size=12))
 def test_a_key_finds_the_first_row_that_has_it(apart: int, keys: list[int], wanted: list[int]) -> None:
-    """However many numbers lie between two ids; unknown ids (-1) find nothing."""
+    """The result does not depend on the distance between ids. Unknown ids (-1) match no row."""
     rows = 100 + 2 * np.arange(len(keys))
     expected = [int(rows[keys.index(key)]) if key in keys and key >= 0 else -1 for key in wanted]
     spread = [np.where(ids >= 0, ids * apart, -1) for ids in (np.array(wanted, np.int64), np.array(keys, np.int64))]

@@ -1,4 +1,4 @@
-"""Which layer an event belongs to, worked out by hand: from labels, and from calls that were recorded by themselves."""
+"""The layer of each event, computed by hand, from labels and from calls that the framework recorded itself."""
 
 from __future__ import annotations
 
@@ -28,7 +28,8 @@ def test_a_label_says_what_was_put_into_it(path: str, class_name: str, nodes: li
 
 @given(NAMES, NAMES)
 def test_a_label_survives_every_trace_file(path: str, class_name: str) -> None:
-    """Neither quotes nor backslashes nor anything beyond ASCII: torch and Paddle write names without escaping them."""
+    """Labels contain no quotes, no backslashes and only ASCII, as torch and Paddle write names without escaping
+    them."""
     name = backward_label(path, class_name, ["Node"])
     assert name.isascii()
     assert not set('"\\\n\t ') & set(name)
@@ -40,7 +41,7 @@ def test_other_names_are_no_labels(name: str) -> None:
 
 
 def forward(sequence: bool = True) -> list[dict[str, object]]:
-    """A model of two layers, and an operator of its own; a loss outside."""
+    """Return a model of two layers and an operator outside the layers, and a loss outside the model."""
     number = (lambda value: {"sequence": value}) if sequence else (lambda value: {})
     return [
         host(NET, "annotation", 0, 100, phase="forward"),
@@ -65,7 +66,7 @@ def test_host_events_take_the_nearest_call_kernels_the_launch() -> None:
 
 
 def test_backward_nodes_follow_sequence_numbers() -> None:
-    """The last operator before the node that had its number made it: ``view`` only came before ``conv``."""
+    """The last operator with the node's number before the node created it. ``view`` only precedes ``conv``."""
     rows = [
         *forward(),
         host("view", "operator", 5, 1, sequence=3),
@@ -97,7 +98,7 @@ def test_a_mark_goes_before_a_number() -> None:
 
 
 def backward(*nodes: tuple[str, str | None]) -> list[dict[str, object]]:
-    """A backward span of nodes without numbers, 10 ns each; with each node the mark inside it."""
+    """Return a backward span of nodes without sequence numbers, of 10 ns each. Marks lie inside their nodes."""
     rows = [host("Backward", "backward", 1000, 10 * len(nodes), phase="backward")]
     for place, (name, mark) in enumerate(nodes):
         start = 1000 + 10 * place
@@ -108,14 +109,14 @@ def backward(*nodes: tuple[str, str | None]) -> list[dict[str, object]]:
 
 
 def in_turn(rows: list[dict[str, object]]) -> list[str | None]:
-    """The layers of the nodes of the backward span, in time."""
+    """Return the layers of the nodes in the backward span, in the order of time."""
     found = trace([*forward(sequence=False), *rows])
     names, modules = found.events["name"].to_pylist(), found.events["module"].to_pylist()
     return [module for name, module in zip(names, modules, strict=True) if name.startswith("Global_")]
 
 
 def test_nodes_listed_by_a_mark_belong_to_it_in_any_branch_order() -> None:
-    """Two branches run breadth first: each unmarked node goes to the call that waited longest."""
+    """Two branches run breadth first. A node without a mark belongs to the call that waited longest."""
     first = backward_label("first", "Linear", ["Add", "Matmul"])
     second = backward_label("block.second", "Conv", ["Add", "Matmul"])
     nodes = [("Mean", None), ("Add", first), ("Add", second), ("Matmul", None), ("Matmul", None), ("Other", None)]
@@ -136,7 +137,7 @@ def test_what_a_mark_lists_ends_with_its_backward_pass() -> None:
 
 
 def test_a_call_inside_a_backward_pass_is_a_call_like_any_other() -> None:
-    """Activations that are computed again."""
+    """The backward pass recomputes activations."""
     rows = [
         *backward(("Checkpoint", backward_label("first", "Linear"))),
         host(SECOND, "annotation", 1004, 5),

@@ -1,4 +1,4 @@
-"""Which phase an event belongs to, from recorded spans and from sequence numbers."""
+"""The phase of each event, from recorded spans and from sequence numbers."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def test_a_span_gives_its_phase_to_descendants_and_kernels() -> None:
 
 
 def test_of_nested_spans_the_outermost_counts() -> None:
-    """A forward inside backward is recomputation, and belongs to backward."""
+    """A forward span inside a backward span is recomputation, and belongs to backward."""
     found = trace(
         [
             host("Backward", "backward", 0, 100, phase="backward"),
@@ -38,7 +38,7 @@ def test_of_nested_spans_the_outermost_counts() -> None:
 
 
 def test_work_of_a_closure_is_not_the_optimizers() -> None:
-    """Forward and backward in the closure are themselves; what starts after the last backward work is the update."""
+    """Forward and backward work in the closure keeps its phases. Events after the last backward work are the update."""
     found = trace(
         [
             host("Optimizer.step", "optimizer", 0, 1000, phase="optimizer"),
@@ -60,7 +60,8 @@ def test_work_of_a_closure_is_not_the_optimizers() -> None:
 
 
 def test_backward_of_a_closure_may_run_on_another_thread() -> None:
-    """As autograd's device threads do. Another process with an optimizer at the same time is not concerned."""
+    """Autograd runs backward work on device threads. An optimizer of another process at the same time is not
+    affected."""
     rows = [
         host("Optimizer.step", "optimizer", 0, 1000, phase="optimizer"),
         host("mm", "operator", 10, 20, sequence=1),
@@ -84,7 +85,8 @@ def test_an_optimizer_within_the_backward_pass_belongs_to_it() -> None:
 
 
 def test_forward_is_tied_to_backward_by_sequence_numbers() -> None:
-    """Operators up to the last proven one are forward; those after it (the loss print) are not."""
+    """Operators up to the last operator that is linked to backward are forward. Later operators (the printed loss) are
+    not."""
     rows = [
         host("input prep", "operator", 0, 5),
         host("mm", "operator", 10, 10, sequence=1),
@@ -104,8 +106,8 @@ def test_forward_is_tied_to_backward_by_sequence_numbers() -> None:
 
 
 def test_work_after_the_optimizer_is_not_the_next_forward() -> None:
-    """Its operators have the number of the node that the next step makes first, and so may have what comes before that
-    node. Without steps nothing tells it from the input preparation of the next one."""
+    """The operators after the optimizer have the sequence number of the first node of the next step. So may operators
+    before this node. Without steps, they cannot be distinguished from the input preparation of the next step."""
     rows = [
         host("mm", "operator", 10, 10, sequence=1),
         host("MmBackward", "operator", 30, 10, tid=2, sequence=1, phase="backward"),
@@ -125,8 +127,8 @@ def test_work_after_the_optimizer_is_not_the_next_forward() -> None:
 
 
 def labelled_steps() -> list[dict[str, Any]]:
-    """Two steps of a labelled layer, a loss outside of it, and what reads the loss behind the optimizer: that has the
-    number of the node that the layer of the next step makes."""
+    """Return two steps of a labelled layer, a loss outside the layer, and an operator after the optimizer that reads
+    the loss. This operator has the sequence number of the node that the layer of the next step creates."""
     rows = []
     for number in (0, 1):
         at, node = 1000 * number, 10 * number
@@ -154,8 +156,8 @@ def test_a_labelled_layer_is_no_evidence_for_earlier_operators() -> None:
 
 
 def test_recomputation_is_no_evidence_for_earlier_operators() -> None:
-    """A layer whose activations are computed again: the node that it makes there has the number of what reads the loss
-    before the backward pass."""
+    """The backward pass recomputes a layer's activations and creates a node. The node has the sequence number of the
+    operator that read the loss before the backward pass."""
     rows = [
         host("mm", "operator", 0, 10, sequence=0),
         host("item", "operator", 20, 10, sequence=1),

@@ -1,4 +1,4 @@
-"""Events belong to the step in which they start; device work to that of its launch."""
+"""An event belongs to the step in which it starts. Device work belongs to the step of its launch."""
 
 from __future__ import annotations
 
@@ -21,7 +21,8 @@ def two_steps(*more: dict[str, object]) -> list[dict[str, object]]:
 
 
 def test_an_event_is_in_the_step_in_which_it_starts() -> None:
-    """Half open: what starts when a step ends is in the next; what lies before or after all steps is in none."""
+    """Steps are half-open: an event at the end of a step belongs to the next step. Events before and after all steps
+    belong to no step."""
     rows = two_steps(
         host("before", "operator", 90, 200, tid=2),
         host("across", "operator", 190, 50, tid=2),
@@ -60,7 +61,8 @@ def test_a_last_step_in_which_nothing_took_place_is_no_step() -> None:
 
 
 def test_a_data_loader_that_has_ended_is_no_step() -> None:
-    """Whatever it computes before it says so, on its own thread; with something beside it the step is one."""
+    """The last step computes only inside the data loader, on the loader's thread. With other work in addition, it is a
+    step."""
     rows = [*two_steps(), host("step 5", "step", 300, 50, step=5), host("next", "dataloader", 310, 20)]
     shuffled = host("shuffle", "operator", 312, 10)
     assert "empty-last-step" in codes(trace([*rows, shuffled]))
@@ -87,7 +89,7 @@ def test_a_step_that_was_cut_off_is_reported_and_not_counted() -> None:
 
 
 def test_a_step_cut_off_before_any_event_is_empty() -> None:
-    """What lies before it, or begins when it ends, is not in it."""
+    """Events before the step, and an event that begins when it ends, are not in the step."""
     rows = [*two_steps(), host("before", "operator", 290, 20, tid=2), host("cut", "other", 300, 50, step=5)]
     found = trace([*rows, host("after", "operator", 350, 5)])
     assert "empty-last-step" in codes(found)
@@ -124,7 +126,7 @@ def test_a_repeated_step_number_is_a_finding() -> None:
 def test_a_time_is_in_the_last_step_that_began_and_has_not_ended(
     times: list[int], spans: list[tuple[int, int]]
 ) -> None:
-    """Overlapping, empty and endless steps, and several that begin together, included."""
+    """Steps may overlap, be empty or endless, and begin at the same time."""
     times, spans = sorted(times), sorted(spans)
     begun = [[i for i, (start, _) in enumerate(spans) if start <= time] for time in times]
     last = [found[-1] if found else None for found in begun]

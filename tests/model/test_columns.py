@@ -1,4 +1,4 @@
-"""Columns on demand: in memory, joined, changed or in a file, they say the same; and nothing is read unasked."""
+"""Columns in memory, joined, changed and in a file have the same values. Columns are read only on demand."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from tests.support.small_trace import small_trace
 
 @pytest.fixture
 def large(tmp_path: Path) -> tuple[Trace, Trace]:
-    """A trace in memory and the same from a file of several row groups."""
+    """Return a trace in memory, and the same trace from a file with several row groups."""
     rows = [
         host(f"op{i % 5}", "operator", 10 * i, 4, bytes=i if i % 3 else None, args=f'{{"i":{i}}}' if i % 2 else None)
         for i in range(200)
@@ -69,7 +69,7 @@ def test_a_stored_trace_reads_as_the_one_in_memory(large: tuple[Trace, Trace]) -
 
 
 def test_joined_traces_are_what_their_tables_are(large: tuple[Trace, Trace]) -> None:
-    """Row references of the second part are shifted by the rows of the first, by hand."""
+    """Row references of the second part are shifted by the number of rows of the first part."""
     made, stored = large
     small = small_trace()
     whole = concat_traces([stored, small])

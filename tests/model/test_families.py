@@ -1,4 +1,4 @@
-"""The vocabulary: every canonical name is of one family, gradients with their operators."""
+"""The vocabulary of operators: each canonical name belongs to one family, and a gradient to its operator's family."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from perfkit_core.operators.names import (
 
 
 def test_a_name_is_of_one_family() -> None:
-    """Else rows of one operator would lie in two families."""
+    """Otherwise rows of one operator would belong to two families."""
     names = Counter(name for members in FAMILIES.values() for name in members)
     assert [name for name, count in names.items() if count > 1] == []
     assert set(names) == CANONICAL
@@ -44,12 +44,12 @@ def test_a_name_is_of_one_family() -> None:
     ],
 )
 def test_the_family_of_a_name(name: str | None, expected: str | None) -> None:
-    """A gradient is of its operator's family; ``accumulate_grad`` is no gradient of an operator."""
+    """A gradient belongs to its operator's family. ``accumulate_grad`` is not the gradient of an operator."""
     assert family(name) == expected
 
 
 def test_no_family_takes_what_no_other_has() -> None:
-    """A family of the rest would make every coverage whole."""
+    """A family for all remaining operators would make every coverage 100 %."""
     assert {"other", "others", "unknown", "misc", "rest"} & set(FAMILIES) == set()
 
 
@@ -62,7 +62,7 @@ def test_containers_only_run_other_operators() -> None:
 
 @pytest.fixture
 def adapter(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[[str], str]:
-    """Writes an adapter's ``operator_names.toml``; returns the name of the package."""
+    """Return a function that writes an adapter's ``operator_names.toml`` and returns the name of the package."""
     monkeypatch.syspath_prepend(tmp_path)
 
     def write(text: str) -> str:

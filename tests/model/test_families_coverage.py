@@ -1,4 +1,4 @@
-"""How much of the time has a family, in every real recording?
+"""The share of operator time and kernel time that has a family, in all real recordings.
 
 Operator time is the time of the outermost operators. Each nanosecond of it belongs to the innermost operator that runs,
 and has the family of that operator, or of the nearest one above that has a canonical name. Kernel time is the sum of
@@ -24,7 +24,7 @@ OF_CONTAINERS = ("control_flow", "compiled_region", "custom_function")
 
 
 def _innermost_ns(trace: Trace, operators: IntArray) -> dict[int, int]:
-    """Operator row → its duration less that of the operators directly in it, by a plain walk."""
+    """Return the duration of each operator less the durations of the operators directly inside, by row."""
     parent, dur_ns = trace.ints("parent").tolist(), trace.ints("dur_ns").tolist()
     own = {row: dur_ns[row] for row in operators.tolist()}
     for row in own:
@@ -37,7 +37,8 @@ def _innermost_ns(trace: Trace, operators: IntArray) -> dict[int, int]:
 
 
 def _shares(trace: Trace) -> tuple[int, float, float, int, float]:
-    """Operator time, its share with a family and the part of that in containers; kernel time and its share."""
+    """Return operator time, its share with a family and the part of this share in containers; kernel time and its
+    share."""
     codes = event_families(trace)
     operators = np.flatnonzero(trace.host & trace.rows("kind", OPERATOR, COMMUNICATION))
     own = _innermost_ns(trace, operators)
@@ -73,6 +74,6 @@ def test_paddle(paddle_file: Path, capsys: pytest.CaptureFixture[str]) -> None:
 
 
 def test_all_recordings_are_looked_at(traces: Path) -> None:
-    """A folder that is empty would pass."""
+    """Without this test, an empty folder would pass."""
     assert len(list((traces / "torch").rglob("*.json*"))) > 30
     assert len(list((traces / "paddle").rglob("*.pb*"))) > 20

@@ -1,4 +1,4 @@
-"""Kernels by their names: of every library, compiler and template that the recordings and the frameworks have."""
+"""Families of kernels by their names, for all libraries, compilers and templates in recordings and frameworks."""
 
 from __future__ import annotations
 
@@ -171,18 +171,18 @@ KERNELS = {
     [pytest.param(f, name, id=f"{f}-{name[:60]}") for f, names in KERNELS.items() for name in names],
 )
 def test_a_kernel_is_of_the_family_of_what_it_computes(family: str, kernel: str) -> None:
-    """Decided by hand, kernel by kernel."""
+    """The family of each kernel was decided by hand."""
     assert kernel_family(kernel) == family
 
 
 @pytest.mark.parametrize("kernel", ["my_kernel", "void work<float>(float*)", "", "Kernel2", "main"])
 def test_a_name_that_does_not_tell_has_no_family(kernel: str) -> None:
-    """Nothing is guessed: the operator that launched it may tell."""
+    """Families are not guessed: the operator that launched the kernel may have a family."""
     assert kernel_family(kernel) is None
 
 
 def test_rules_name_families() -> None:
-    """A rule that named none would raise where it fires."""
+    """A rule that names an unknown family would raise when it matches."""
     rules = kernel_rules()
     assert {name for name, _ in (*rules.words, *rules.functions)} <= set(FAMILIES)
     assert [name for name, _ in rules.fused if not is_canonical(name)] == []
@@ -191,7 +191,7 @@ def test_rules_name_families() -> None:
 
 
 def test_a_fused_kernel_has_a_canonical_name() -> None:
-    """For the row of the host that launches it."""
+    """The host row that launches the kernel needs the name."""
     names = [fused_name(kernel) for kernels in KERNELS.values() for kernel in kernels if kernel.startswith("triton_")]
     assert len(names) > 5
     assert [name for name in names if name is None or not is_canonical(name)] == []

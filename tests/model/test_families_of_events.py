@@ -1,4 +1,4 @@
-"""The family of each event, worked out by hand, and again by a plain walk over real recordings."""
+"""The family of each event, computed by hand, and by a simple walk over real recordings."""
 
 from __future__ import annotations
 
@@ -23,7 +23,8 @@ def _families(found: Trace) -> dict[str, str | None]:
 
 
 def test_worked_out_by_hand() -> None:
-    """A row without a name has that of the nearest named operator above; a kernel's own name comes before both."""
+    """An event without a name has the family of the nearest named operator above. A kernel's own name takes
+    precedence."""
     rows = [
         host("user's label", "annotation", 0, 1000),
         host("region", "operator", 0, 900),
@@ -71,8 +72,9 @@ def test_worked_out_by_hand() -> None:
 
 
 def test_kernels_that_serve_many_ends() -> None:
-    """A product launched by a convolution is the convolution, one in a product inside of it stays; what adds up in an
-    activation is the activation; a layout change in a convolution is one."""
+    """A matrix product that a convolution launched belongs to the convolution, but a convolution in a product stays a
+    convolution. A sum in an activation belongs to the activation. A layout change in a convolution belongs to the
+    convolution."""
     rows = [
         host("conv", "operator", 0, 200),
         host("launch a", "runtime", 10, 5, correlation=1),
@@ -92,7 +94,7 @@ def test_kernels_that_serve_many_ends() -> None:
 
 
 def test_a_kernel_that_copies_for_a_cast_is_the_cast() -> None:
-    """Frameworks cast by a copy between types; a copy of the copy engine between places is none."""
+    """Frameworks cast by a copy between types. A copy of the copy engine between places is no cast."""
     kernel = "void at::native::elementwise_kernel<128, 4, at::native::direct_copy_kernel_cuda({})>"
     rows = [
         host("to", "operator", 0, 100),
@@ -117,7 +119,7 @@ def test_a_kernel_that_copies_for_a_cast_is_the_cast() -> None:
      "paddle/gpu-synthetic/gpu1.pb", "paddle/cpu-3.3.1/static_cond_guard/cycle0.pb"],
 )  # fmt: skip
 def test_a_plain_walk_finds_the_same(file: str, traces: Path) -> None:
-    """Event by event: up the parents to a name, and from device work over its launch."""
+    """The walk goes from each event up the parents to a named operator, and from device work to its launch."""
     found = perfkit.load(traces / file)
     frame = found.to_pandas()
     columns = {name: frame[name].tolist() for name in ("name", "kind", "parent", "launched_by", "op_name")}

@@ -1,4 +1,4 @@
-"""Paddle's operators in the vocabulary, and the same function in both frameworks under one name."""
+"""Paddle's operators in the vocabulary. The same function has the same canonical name in both frameworks."""
 
 from __future__ import annotations
 
@@ -22,14 +22,14 @@ UNMAPPED_AT_MOST = 0.01
 
 
 def _installed() -> list[str]:
-    """The operators of the installed Paddle: what its Python code calls, what static graphs hold, what has kernels."""
+    """Return the operators of the installed Paddle: Python calls, operators of static graphs, and kernels."""
     core = paddle.base.core
     calls = {name for name in dir(paddle._C_ops) if not name.startswith(("_", "get_core_ops_"))}
     return sorted(calls | set(core.get_all_op_names()) | set(core._get_all_register_op_kernels("phi")))
 
 
 def test_operators_of_the_installed_version_are_known(capsys: pytest.CaptureFixture[str]) -> None:
-    """The report lists those that no rule knows."""
+    """The report lists the operators that no rule names."""
     names = _installed()
     unmapped = [name for name in names if operator_name(name) is None]
     with capsys.disabled():
@@ -39,7 +39,7 @@ def test_operators_of_the_installed_version_are_known(capsys: pytest.CaptureFixt
 
 
 def test_gradients_are_of_the_family_of_their_operators() -> None:
-    """Paddle lists both: ``x`` and ``x_grad``."""
+    """Paddle lists both ``x`` and ``x_grad``."""
     names = set(_installed())
     pairs = [(name, f"{name}_grad") for name in names if f"{name}_grad" in names]
     assert len(pairs) > 300
@@ -48,7 +48,8 @@ def test_gradients_are_of_the_family_of_their_operators() -> None:
 
 
 def _functions(lib: Any, nn: Any) -> dict[str, Callable[[Any], Any]]:
-    """What both frameworks call by the same Python name, on a matrix of 4 by 4 between 0 and 1."""
+    """Return functions with the same Python name in both frameworks, called on a 4 by 4 matrix of numbers between 0 and
+    1."""
     plain = "exp log sqrt rsqrt abs sin cos tan floor ceil round sign sigmoid tanh square reciprocal sum mean max " \
             "min prod argmax sort any all diag tril isnan erf asin atan sinh cosh trunc"  # fmt: skip
     activations = "relu gelu silu leaky_relu elu softplus mish hardswish hardsigmoid selu softshrink"
@@ -82,7 +83,7 @@ PADDLE = _functions(paddle, paddle.nn.functional)
 
 
 def _names(run: Path, label: str) -> dict[str, set[str]]:
-    """Function → the canonical names of the operators in its label."""
+    """Return the canonical names of the operators in the label of each function."""
     frame = perfkit.load(run).to_pandas()
     parent, names = frame["parent"].to_numpy(), frame["name"].to_numpy(object)
     found: dict[str, set[str]] = {}
@@ -97,7 +98,7 @@ def _names(run: Path, label: str) -> dict[str, set[str]]:
 
 @pytest.fixture(scope="module")
 def both(tmp_path_factory: pytest.TempPathFactory) -> tuple[dict[str, set[str]], dict[str, set[str]]]:
-    """Each function once, recorded with the framework's own profiler, in a label of its own."""
+    """Record each function once in each framework, with the framework's own profiler, in a label of its own."""
     folder = tmp_path_factory.mktemp("functions")
     numbers = np.random.default_rng(0).random((4, 4), np.float32)
     with torch.profiler.profile(on_trace_ready=perfkit_torch.trace_handler(folder / "torch")):
@@ -114,7 +115,7 @@ def both(tmp_path_factory: pytest.TempPathFactory) -> tuple[dict[str, set[str]],
 
 @pytest.mark.parametrize("name", TORCH)
 def test_the_same_function_has_the_same_name(both: tuple[dict[str, set[str]], dict[str, set[str]]], name: str) -> None:
-    """Of the operators that each framework runs for it, at least one is the same; what differs is how it gets there."""
+    """The frameworks implement a function differently, but at least one canonical operator is the same."""
     of_torch, of_paddle = both[0][name], both[1][name]
     assert of_torch & of_paddle, f"torch: {of_torch}, paddle: {of_paddle}"
     assert not any(is_container(found) for found in of_torch | of_paddle)

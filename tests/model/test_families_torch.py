@@ -1,4 +1,4 @@
-"""PyTorch's operators in the vocabulary: decided by hand, and held against what PyTorch itself says of them."""
+"""PyTorch's operators in the vocabulary: decided by hand, and compared with PyTorch's tags."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from perfkit_core.operators.names import family, is_canonical, native_names
 from perfkit_torch.operator_names import operator_name
 
 UNMAPPED_AT_MOST = 0.03
-"""Of the operators on tensors: what a new version of PyTorch adds should be looked at when it comes to more."""
+"""Maximum number of unmapped operators on tensors. If a new version of PyTorch adds more, they must be reviewed."""
 
 
 @pytest.mark.parametrize(
@@ -83,12 +83,12 @@ UNMAPPED_AT_MOST = 0.03
     ],
 )
 def test_names_decided_by_hand(native: str, canonical: str | None) -> None:
-    """What says how an operator is written, and on what, does not change what it computes."""
+    """Variants of an operator's name (in place, overload, backend) compute the same."""
     assert operator_name(native) == canonical
 
 
 def test_tables_map_into_the_vocabulary() -> None:
-    """No name that other frameworks could not have."""
+    """The tables contain only names of the vocabulary, which all frameworks share."""
     table = native_names("perfkit_torch")
     by_pattern = [name for patterns in table.patterns.values() for name, _ in patterns]
     assert [name for name in (*table.names.values(), *by_pattern) if not is_canonical(name)] == []
@@ -102,15 +102,15 @@ print(*{s.name for s in schemas if any("Tensor" in str(part.type) for part in (*
 
 
 def _on_tensors() -> list[str]:
-    """The operators of the installed PyTorch that take or give a tensor: the others are TorchScript's own, of lists
-    and text. In a process of its own, where no other library has registered any."""
+    """Return the operators of the installed PyTorch that take or return a tensor. The other operators are TorchScript's
+    own operators on lists and text. A new process is used, in which no other library has registered operators."""
     done = subprocess.run([sys.executable, "-c", LIST], capture_output=True, text=True, check=True)
     names = done.stdout.split()
     return sorted(name for name in names if not name.startswith(("prim::", "_test::", "aten::_test_")))
 
 
 def test_operators_of_the_installed_version_are_known(capsys: pytest.CaptureFixture[str]) -> None:
-    """The report lists those that no rule knows."""
+    """The report lists the operators that no rule names."""
     names = _on_tensors()
     unmapped = [name for name in names if operator_name(name) is None]
     with capsys.disabled():
@@ -120,7 +120,8 @@ def test_operators_of_the_installed_version_are_known(capsys: pytest.CaptureFixt
 
 
 def _tagged(tag: torch.Tag) -> set[str]:
-    """Operators of aten that PyTorch tags so, without overloads; views as copies, and tests, left out."""
+    """Return the operators of aten with this tag, without overloads. Views tagged as copies, and tests, are left
+    out."""
     found = set()
     for name in torch._C._dispatch_get_all_op_names():
         operator, _, overload = name.removeprefix("aten::").partition(".")
@@ -141,8 +142,8 @@ def _tagged(tag: torch.Tag) -> set[str]:
     ],
 )
 def test_families_agree_with_the_tags_of_pytorch(tag: str, families: set[str]) -> None:
-    """PyTorch marks what works on each element, what reduces, and what draws random numbers. ``max`` and ``min`` are
-    both: of two tensors, and of one."""
+    """PyTorch tags operators that work on each element, reduce, or draw random numbers. ``max`` and ``min`` have two
+    tags: of two tensors they work on each element, of one tensor they reduce."""
     tagged = _tagged(getattr(torch.Tag, tag))
     found = {name: family(operator_name(name)) for name in tagged - {"aten::max", "aten::min"}}
     assert len(found) > 15
@@ -187,6 +188,6 @@ FUNCTIONS = {
 
 @pytest.mark.parametrize("name", FUNCTIONS)
 def test_nodes_of_autograd_are_gradients_of_their_operators(name: str) -> None:
-    """The name of the node that PyTorch makes, against the name that was asked for."""
+    """The name of the node that PyTorch creates is compared with the requested name."""
     result = FUNCTIONS[name](torch.rand(3, 4, requires_grad=True))
     assert operator_name(result.grad_fn.name()) == f"{name}_grad"

@@ -1,4 +1,4 @@
-"""A third framework needs hooks alone: MindSpore's timeline through the example plugin, number by number."""
+"""A third framework only needs hooks: the example plugin reads MindSpore's timeline, and all numbers are checked."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ EXAMPLE = ROOT / "tests" / "example_plugin"
 
 @pytest.fixture(scope="module")
 def plugins() -> Iterator[Plugins]:
-    """The core and the example alone: neither adapter of ours."""
+    """Load the core and the example plugin, without the adapters for torch and Paddle."""
     sys.path.insert(0, str(EXAMPLE))
     try:
         yield load_plugins([entry_point()])
@@ -45,7 +45,7 @@ def plugins() -> Iterator[Plugins]:
 
 
 def entry_point() -> EntryPoint:
-    """As the example's own pyproject.toml declares it."""
+    """Return the entry point that the example's ``pyproject.toml`` declares."""
     text = (EXAMPLE / "pyproject.toml").read_text(encoding="utf-8")
     name, value = re.search(r'\[project\.entry-points\.perfkit\]\n(\w+) = "([\w.]+)"', text).groups()
     return EntryPoint(name, value, "perfkit")
@@ -136,7 +136,8 @@ def test_it_exports_in_a_format_of_its_own(plugins: Plugins, found: Trace) -> No
 
 
 def test_it_gives_advice_by_a_rule_and_a_remedy_of_its_own(plugins: Plugins) -> None:
-    """A kernel from 5 to 55 µs, a conversion to 86, another kernel to 117; a synchronisation that returns 3 later."""
+    """A kernel runs from 5 to 55 µs, a conversion until 86 µs, and another kernel until 117 µs. A synchronisation
+    returns 3 µs later."""
     trace = made(
         [
             host("step", "step", 0, 130_000, step=0),

@@ -1,4 +1,5 @@
-"""Plugins: the built-ins use the hooks too, and a broken one is listed with its reason and takes nothing else down."""
+"""Plugins: built-ins also use the hooks. A broken plugin is listed with its reason and does not affect other
+plugins."""
 
 from __future__ import annotations
 
@@ -59,7 +60,8 @@ def perfkit_sources(wish):
 
 @pytest.fixture
 def points(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> list[EntryPoint]:
-    """Six plugins: one sound, five broken in different ways, and torch's."""
+    """Return the entry points of a sound plugin, of five plugins that are broken in different ways, and of torch's
+    adapter."""
     monkeypatch.syspath_prepend(tmp_path)
     broken = {"unimportable": "import no_such_module_anywhere", "unparsable": "def (:"}
     hooks = {"good": GOOD, "raises": RAISES, "unknown": UNKNOWN, "wrong_argument": WRONG_ARGUMENT}
@@ -127,7 +129,7 @@ def test_a_hook_that_returns_no_list_is_the_plugins_own_error(
 
 
 def test_the_surest_reader_is_taken(plugins: Plugins, tmp_path: Path) -> None:
-    """The good plugin is surer (3) of its file than any other."""
+    """The good plugin rates its file 3, higher than all other plugins."""
     path = tmp_path / "file"
     path.write_bytes(b"good")
     with pytest.raises(SourceError, match=re.escape(f"{path}: read by good")):

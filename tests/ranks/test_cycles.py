@@ -1,4 +1,4 @@
-"""Cycles that perfkit recorded in processes of unknown rank: a process is one rank, however many cycles it has."""
+"""Cycles of processes with unknown ranks: each process is one rank, even if it recorded several cycles."""
 
 from __future__ import annotations
 
@@ -24,14 +24,15 @@ SECOND = 10**9
 
 
 def cycles(starts: tuple[int, ...]) -> Iterator[Trace]:
-    """A step of 100 ns with an operator of 10 ns each; the steps of every cycle are numbered from 0, as in Paddle."""
+    """Return cycles with a step of 100 ns and an operator of 10 ns. The steps of each cycle are numbered from 0, as in
+    Paddle."""
     for start in starts:
         made = trace([host("step 0", "step", start, 100, step=0), host("op", "operator", start + 5, 10)])
         yield made.with_meta(source="live", ranks=(), clock="epoch", window_ns=(start, start + 100))
 
 
 def record(folder: Path, *starts: int) -> list[Path]:
-    """What the handler of one process writes that knows no rank."""
+    """Write the files of the handler of a process that does not know its rank."""
     made = cycles(starts)
 
     def take(profiler: Any, place: Place) -> Taken:

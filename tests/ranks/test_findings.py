@@ -1,4 +1,4 @@
-"""What is said of which ranks, where several are one profile."""
+"""Findings about the ranks of a profile of several ranks."""
 
 from __future__ import annotations
 
@@ -111,7 +111,7 @@ def test_ranks_of_several_jobs_are_told(
 
 @pytest.mark.parametrize("apart", [True, False])
 def test_ranks_whose_waiting_is_not_known_are_told(tmp_path: Path, apart: bool) -> None:
-    """Ranks 0 and 1 meet in a collective, rank 2 in none, and rank 3 was recorded while nothing took place."""
+    """Ranks 0 and 1 share a collective. Rank 2 has no collective, and rank 3 has no events."""
     told = {"Collective name": "allreduce", "Group size": 2, "Process Group Ranks": "[0, 1]", "Seq": 1}
     for rank in range(4):
         events = [chrome.event("ncclDevKernel_AllReduce_Sum_f32_RING_LL(x)", 0, 5, cat="kernel", args=told)]
@@ -130,7 +130,7 @@ def test_ranks_whose_waiting_is_not_known_are_told(tmp_path: Path, apart: bool) 
 
 @pytest.mark.parametrize("apart", [True, False])
 def test_waits_of_some_steps_do_not_tell_whose_are_not_known(tmp_path: Path, apart: bool) -> None:
-    """Rank 1's step holds no collective, but its collective outside the steps ties it to the others."""
+    """Rank 1's step has no collective, but a collective outside the steps connects rank 1 with the other ranks."""
     told = {"Collective name": "allreduce", "Group size": 3, "Process Group Ranks": "[0, 1, 2]", "Seq": 1}
     for rank, begin in enumerate((0, 100, 0)):
         step = chrome.event("ProfilerStep#1", begin, 20, cat="user_annotation")
@@ -173,7 +173,7 @@ def test_that_two_ranks_have_no_collectives_is_the_reason(tmp_path: Path, apart:
 
 
 def test_findings_of_recorded_ranks(traces: Path) -> None:
-    """Each rank read alone says what it says in the profile of all."""
+    """Each rank has the same findings, read alone and in the profile of all ranks."""
     files = sorted((traces / "torch" / "dlrm-8xv100").glob("rank*.json"))
     alone = [{one.message for one in load(file).quality} for file in files]
     whole = load(files).quality

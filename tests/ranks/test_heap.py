@@ -1,4 +1,4 @@
-"""Workers that give free memory back at once keep it while they reduce ranks, and no longer."""
+"""Workers that return free memory to the system immediately keep the memory while they reduce ranks."""
 
 from __future__ import annotations
 
@@ -28,11 +28,11 @@ with heap.kept():
 print(faults())
 """
 PAGES = 50 * (1 << 20) // 4096
-"""Of 50 arrays of 1 MB."""
+"""Number of pages of 50 arrays of 1 MB."""
 
 
 def faults(**settings: str) -> list[int]:
-    """Page faults of 50 arrays: before, in the block, behind it."""
+    """Return the page faults of 50 arrays: before the block, in the block, and after the block."""
     environment = {name: value for name, value in os.environ.items() if not name.startswith("MALLOC_")} | settings
     command = [sys.executable, "-c", SCRIPT]
     done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=120, check=True)

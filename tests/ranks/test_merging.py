@@ -1,4 +1,4 @@
-"""Merging ranks: the tables are those of all ranks in one trace, in any order of the ranks."""
+"""Merging ranks: the merged tables equal the tables of all ranks in one trace, in any order of the ranks."""
 
 from __future__ import annotations
 
@@ -18,7 +18,8 @@ from tests.support.events import device, host, trace
 
 VIEW = {view.name: view for view in VIEWS}
 LISTED = ("graph", "fluid_head")
-"""Views whose rows are numbers within a rank, or say what a rank is: there is no table of all ranks that they equal."""
+"""Views whose rows contain numbers within a rank, or describe a rank. They have no table of all ranks to compare
+with."""
 
 RANKS = [
     [
@@ -86,7 +87,7 @@ def test_a_share_of_the_steps_is_of_the_steps_of_all_ranks(two: list[Trace]) -> 
 
 
 def test_a_rank_without_rows_counts_in_the_whole() -> None:
-    """The second rank has no label: its step counts all the same."""
+    """The second rank has no label, but its step counts in the denominator."""
     labelled = [host("step 0", "step", 0, 1000, step=0), host("label", "annotation", 0, 500)]
     bare = [host("step 0", "step", 0, 3000, step=0), host("op", "operator", 0, 10)]
     found = merged(VIEW["annotations"], [trace(labelled, rank=0), trace(bare, rank=1)])
@@ -118,7 +119,7 @@ def real(traces: Path) -> list[Trace]:
 
 @pytest.mark.parametrize("view", VIEWS, ids=lambda view: view.name)
 def test_merged_ranks_are_the_table_of_one_trace_of_all(view: View, real: list[Trace]) -> None:
-    """Eight real ranks, against the same view over all events at once."""
+    """Compare eight merged real ranks with the same view of all events in one trace."""
     whole = concat_traces(real)
     for request in _requests(view):
         if view.name in LISTED or (view.name == "fluid_events" and request.by):
@@ -169,7 +170,7 @@ def _of_top(table: pd.DataFrame) -> pd.DataFrame:
 
 
 def same(one: pd.DataFrame, other: pd.DataFrame) -> None:
-    """Equal but for the order of rows that are equal in what the table is sorted by; shares within rounding."""
+    """Compare two tables. Rows with equal sort keys may be in any order, and shares may differ by rounding."""
     left, right = (_canonical(table) for table in (one, other))
     pd.testing.assert_frame_equal(left, right, check_exact=False, rtol=1e-12, atol=0)
 

@@ -1,4 +1,5 @@
-"""Which files are which rank; the same tables wherever ranks are read: here, in processes, on a cluster, in shares."""
+"""The ranks of files, and the reduction of ranks in this process, in several processes, on a cluster and in shards. All
+ways give the same tables."""
 
 from __future__ import annotations
 
@@ -52,7 +53,7 @@ JOB = Job(VIEWS, ViewRequest())
 
 
 def written(folder: Path, name: str, rank: int | None = None, start: int = 0, step: int | None = None) -> Path:
-    """A file with an operator of 10 µs, in a step of 20 µs where one is asked for."""
+    """Write a file with an operator of 10 µs, in a step of 20 µs if a step is requested."""
     folder.mkdir(parents=True, exist_ok=True)
     place = {} if rank is None else {"distributedInfo": {"backend": "nccl", "pg": [{"ranks": [7]}], "rank": rank}}
     events = [chrome.event("aten::mm", start, 10)]
@@ -211,7 +212,7 @@ def test_an_average_is_over_the_steps_of_all_ranks(tmp_path: Path) -> None:
 
 @pytest.fixture(scope="module")
 def many(traces: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Ten ranks: the eight real ones, and two of them again, with clocks and numbers of their own."""
+    """Return ten ranks: eight real ranks, and two of them again with other clocks and numbers."""
     folder = tmp_path_factory.mktemp("many")
     write_ranks(sorted((traces / "torch" / "dlrm-8xv100").glob("rank*.json")), 10, folder)
     return folder
@@ -256,7 +257,7 @@ def test_on_a_cluster_of_dask(many: Path, serial: Computed, tmp_path: Path, monk
 
 
 def test_in_shares(many: Path, serial: Computed, tmp_path: Path) -> None:
-    """Through files, as separate jobs write and merge them."""
+    """Separate jobs write partials to files, which are merged."""
     paths = []
     for number in (1, 2, 3):
         mine = plan([many]).share(number, 3)
@@ -287,7 +288,7 @@ def test_no_scheduler_is_one_line() -> None:
     ids=["silent", "another-protocol"],
 )
 def test_what_is_no_scheduler_is_one_line(greeting: bytes, reason: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A service that takes connections, but is not Dask: nothing hangs, nothing is allocated."""
+    """A service accepts connections, but is not Dask. The command must not hang or allocate much memory."""
     pytest.importorskip("distributed", reason="Dask is not installed: pip install 'perfkit[scale]'")
     monkeypatch.setattr(running, "CONNECT_SECONDS", 1)
     with socket.create_server(("127.0.0.1", 0)) as server:
@@ -301,7 +302,7 @@ def test_what_is_no_scheduler_is_one_line(greeting: bytes, reason: str, monkeypa
 
 
 def test_a_scheduler_without_workers_is_one_line(many: Path) -> None:
-    """In processes of their own, as users have them: what Dask starts stays behind in the one that starts it."""
+    """The scheduler runs in a process of its own, as Dask leaves threads and objects behind in its process."""
     pytest.importorskip("distributed", reason="Dask is not installed: pip install 'perfkit[scale]'")
     with socket.create_server(("127.0.0.1", 0)) as server:
         port = server.getsockname()[1]
@@ -338,8 +339,8 @@ def _greet(server: socket.socket, greeting: bytes) -> None:
 
 
 def test_a_page_of_many_ranks_is_one_of_one_trace(many: Path) -> None:
-    """Headline, facts and tables of the page are those of the ranks in one trace; only advice, and pictures of single
-    events, are had elsewhere."""
+    """Headline, facts and tables of the page equal those of the ranks in one trace. Advice and pictures of single
+    events are missing."""
     found, whole = run_report(opened([many])), run_report(load(many))
     assert rendered(found.headline)
     assert rendered(found.headline) == tuple(line for line in rendered(whole.headline) if not line[0].isdigit())
