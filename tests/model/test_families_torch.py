@@ -120,8 +120,7 @@ def test_operators_of_the_installed_version_are_known(capsys: pytest.CaptureFixt
 
 
 def _tagged(tag: torch.Tag) -> set[str]:
-    """Return the operators of aten with this tag, without overloads. Views tagged as copies, and tests, are left
-    out."""
+    """Return the names of aten's operators with an overload that has this tag. Test operators are left out."""
     found = set()
     for name in torch._C._dispatch_get_all_op_names():
         operator, _, overload = name.removeprefix("aten::").partition(".")

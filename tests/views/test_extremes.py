@@ -1,4 +1,5 @@
-"""Views of traces with very many of something: the numbers are right, and no view takes them one by one for each."""
+"""Views of traces with a very large number of one thing. The numbers are right, and the time does not grow
+quadratically."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Columns: what views return is what they declare, and names tell what nobody declared."""
+"""Columns of tables: views return the columns that they declare, and undeclared columns are interpreted by name."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Every view over one small trace, against numbers worked out by hand.
+"""All views over one small trace. The expected numbers were computed by hand.
 
 Two steps of 1,000 ns. In the first: loading, forward (two operators, two overlapping kernels), backward (a graph launch
 of three kernels), optimizer (one copy). In the second: one operator on another thread, its kernel running on beyond the
@@ -62,7 +62,7 @@ def table(found: Trace, view: str, **request: Any) -> pd.DataFrame:
 
 
 def by_name(found: Trace, view: str, columns: str, key: str = "name", **request: Any) -> dict[Any, tuple[Any, ...]]:
-    """Rows of a view as tuples of the wanted columns, by their key."""
+    """Return the rows of a view by their key, as tuples of the given columns."""
     frame = table(found, view, **request)
     return {
         row[key]: tuple(None if pd.isna(row[c]) else row[c] for c in columns.split()) for _, row in frame.iterrows()
@@ -94,7 +94,8 @@ def test_operators(small: Trace) -> None:
 
 
 def test_a_graph_launch_gives_its_kernels_to_its_operator(small: Trace) -> None:
-    """Three kernels under one correlation id, two of them overlapping: a sum over streams, as native tables have it."""
+    """Three kernels have the same correlation id, and two of them overlap. Times are sums over streams, as in native
+    tables."""
     assert by_name(small, "operators", "self_device_ns", pattern="^mm_bwd$") == {"mm_bwd": (50 + 20 + 50,)}
 
 
@@ -185,7 +186,7 @@ def test_copies_without_a_size_have_no_bandwidth() -> None:
 
 
 def test_overview(small: Trace) -> None:
-    """Unions: overlapping kernels and nested operators count once, launches without a step count too."""
+    """Times are unions: overlapping kernels and nested operators count once. Launches without a step also count."""
     found = by_name(small, "overview", "place calls time_ns", key="kind")
     assert found == {
         "step": ("host", 2, 2000),
@@ -204,7 +205,8 @@ def test_overview(small: Trace) -> None:
 
 
 def test_a_share_of_the_steps_is_of_what_runs_in_them() -> None:
-    """The first step launches more than it can run; the second one runs that, and what is left runs after both."""
+    """The first step launches more work than it can run. The second step runs a part of this work, and the rest runs
+    after both steps."""
     rows = [
         host("step 0", "step", 0, 100, step=0),
         host("op", "operator", 0, 50),
@@ -252,7 +254,8 @@ def test_device(small: Trace) -> None:
 
 @pytest.mark.parametrize("native", [False, True])
 def test_a_device_is_busy_with_work_of_an_earlier_step(native: bool) -> None:
-    """The kernel of step 0 runs from 900 to 1300, that of step 1 from 1900 to 2500: step 1 is from 1000 to 2000."""
+    """The kernel of step 0 runs from 900 to 1300, and the kernel of step 1 from 1900 to 2500. Step 1 lasts from 1000 to
+    2000."""
     rows = [host("s0", "step", 0, 1000), host("run", "operator", 10, 80),
             host("launch", "runtime", 20, 10, correlation=1),
             host("s1", "step", 1000, 1000), host("run", "operator", 1010, 80),
@@ -268,7 +271,7 @@ def test_a_device_is_busy_with_work_of_an_earlier_step(native: bool) -> None:
 
 
 def test_a_device_that_only_copies_has_no_busy_time() -> None:
-    """In the second step of the trace nothing but a copy ran on the device."""
+    """In the second step of the trace, only a copy ran on the device."""
     rows = [*ROWS[:-3], device("cpy", "memcpy", 1990, 10, correlation=5, bytes=1)]
     (row,) = table(trace(rows), "device", steps=(1,)).to_dict("records")
     assert (row["kernels"], row["busy_ns"]) == (0, 0)
@@ -337,13 +340,13 @@ def test_a_pattern_filters_by_name_or_is_a_usage_error(small: Trace, name: str) 
 
 
 def test_a_pattern_that_hangs_other_engines_does_not_hang() -> None:
-    """RE2 is linear in the name: this one takes longer than the universe with backtracking."""
+    """RE2 is linear in the length of the name. An engine with backtracking would practically never finish."""
     rows = [host("a" * 5000 + "!", "operator", 0, 1)]
     assert len(table(trace(rows), "operators", pattern="^(a+)+$")) == 0
 
 
 def test_ranks_are_added_up_and_never_united() -> None:
-    """Two ranks with the same clock readings: their times are two times, their steps two rows."""
+    """Two ranks have the same clock readings. Their times are added, and each step has two rows."""
     both = concat_traces([trace(ROWS, rank=0), trace(ROWS, rank=1)])
     assert by_name(both, "overview", "calls time_ns", key="kind")["kernel"] == (14, 720)
     assert by_name(both, "operators", "calls total_cpu_ns")["mm"] == (4, 600)
@@ -356,7 +359,7 @@ def test_ranks_are_added_up_and_never_united() -> None:
 
 
 def test_order_and_repetition_do_not_change_a_table(small: Trace) -> None:
-    """Rows in another order give the same tables."""
+    """A trace with rows in another order gives the same tables."""
     again = trace(list(reversed(ROWS)), names={"mm": "matmul", "mm_bwd": "matmul_grad", "add": "add"}.get)
     for view in VIEWS:
         left, right = (view.table(found, ViewRequest()) for found in (small, again))

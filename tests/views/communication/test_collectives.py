@@ -1,4 +1,4 @@
-"""Collectives, their clocks and their stragglers: two ranks whose numbers were worked out by hand.
+"""Collectives, clocks and stragglers of two ranks. The expected numbers were computed by hand.
 
 True times (ns). A, 1000 bytes: rank 0 from 100, rank 1 from 250, both to 300. B, 3000 bytes: rank 0 from 1000, rank 1
 from 900, both to 1100. So A is 50 long once rank 1 has come, and B 100 once rank 0 has. Rank 1's clock is 1000 ahead.
@@ -44,13 +44,15 @@ def rows(view: View, trace: Trace, columns: str, **request: Any) -> list[tuple[A
 
 
 def test_clock_of_the_second_rank() -> None:
-    """Ends differ by 1000. It began A at 1250, before 300 at latest; it ended B at 2100, after 1000 at earliest."""
+    """The ends differ by 1000. Rank 1 began A at 1250, and rank 0 ended A at 300. Rank 1 ended B at 2100, and rank 0
+    began B at 1000. These times bound the offset."""
     columns = "rank offset_ns earliest_ns latest_ns matched unmatched residual_ns max_residual_ns"
     assert rows(clocks.VIEW, both(), columns) == [(0, 0, 0, 0, 2, 0, 0, 0), (1, 1000, 950, 1100, 2, 0, 0, 0)]
 
 
 def test_collectives() -> None:
-    """A: 1000 bytes twice in 200 and 50; B: 3000 twice in 100 and 200. The factor of an all-reduce of two is 1."""
+    """A: 1000 bytes, 200 and 50 on the ranks. B: 3000 bytes, 100 and 200. The bus factor of an all-reduce of two ranks
+    is 1."""
     columns = (
         "message_bytes size calls total_ns min_ns median_ns max_ns algorithm_bandwidth_bytes_per_s "
         "bus_bandwidth_bytes_per_s known_transfers transfer_ns transfer_bus_bandwidth_bytes_per_s"
@@ -65,7 +67,7 @@ def test_collectives() -> None:
 
 
 def test_collectives_by_rank_and_size() -> None:
-    """One rank's own times; the transfer is known from the other rank all the same."""
+    """Times are those of one rank. The transfer time needs the other rank, which was recorded."""
     found = rows(collectives.VIEW, both(), "rank size total_ns transfer_ns", by=("rank", "size"))
     assert sorted(found) == [(0, 1000, 200, 50), (0, 3000, 100, 100), (1, 1000, 50, 50), (1, 3000, 200, 100)]
 
@@ -77,7 +79,7 @@ def test_one_rank_alone_has_no_transfer() -> None:
 
 
 def test_stragglers() -> None:
-    """Rank 0 waits 150 for rank 1 in A, rank 1 waits 100 for rank 0 in B."""
+    """Rank 0 waits 150 for rank 1 in A. Rank 1 waits 100 for rank 0 in B."""
     columns = "rank steps avg_step_ns collectives last last_ratio late_p50_ns late_max_ns waited_ns caused_wait_ns"
     assert rows(stragglers.VIEW, both(), columns) == [
         (1, 1, 6000, 2, 1, 0.5, 0, 150, 100, 150),
@@ -92,7 +94,7 @@ def test_stragglers() -> None:
 
 @pytest.mark.parametrize("view", VIEWS, ids=lambda view: view.name)
 def test_a_clock_changes_nothing_but_its_offset(view: View) -> None:
-    """What is told of the ranks is the same whatever their clocks, however far apart."""
+    """All other columns are the same, however far apart the clocks are."""
     far = concat_traces([first(), second(10**15)])
     changed = {"offset_ns", "earliest_ns", "latest_ns"}
     here, there = (
@@ -112,7 +114,7 @@ def test_views_keep_their_contract_and_merge_rank_by_rank(view: View) -> None:
 
 
 def test_a_third_rank_is_reached_through_the_second() -> None:
-    """Rank 2 shares a collective with rank 1 only: its clock is 300 behind that one's."""
+    """Rank 2 shares a collective only with rank 1. Its clock is 300 behind the clock of rank 1."""
     tie = {"group": "tp", "size": 8}
     one = rank(1, collective(100, 300), collective(400, 450, **tie), clock=1000, world=3)
     two = rank(2, collective(420, 450, **tie), clock=700, world=3)
@@ -121,7 +123,7 @@ def test_a_third_rank_is_reached_through_the_second() -> None:
 
 
 def test_collectives_that_differ_are_not_matched() -> None:
-    """The second ones have other sizes, so neither they nor what follows can be told to be the same."""
+    """The second collectives have different sizes, so they and all later collectives are not matched."""
     one = rank(0, collective(0, 100), collective(200, 300), collective(400, 500))
     two = rank(1, collective(0, 100), collective(200, 300, 8), collective(400, 500))
     assert rows(clocks.VIEW, concat_traces([one, two]), "matched unmatched") == [(1, 2), (1, 2)]
@@ -134,7 +136,7 @@ def test_library_numbers_match_a_recording_that_began_later() -> None:
 
 
 def test_a_clock_that_contradicts_itself_is_not_told() -> None:
-    """An all-to-all may differ in size, so only the times show that these are not the same ones."""
+    """Sizes of an all-to-all may differ, so only the times show that the collectives are different."""
     far = 5_000_000
     one = rank(0, collective(0, 100, name="all_to_all"), collective(2 * far, 2 * far + 100, name="all_to_all"))
     two = rank(1, collective(0, 100, name="all_to_all"), collective(far, far + 100, name="all_to_all"))
@@ -152,14 +154,14 @@ def test_an_unnamed_group_of_all_ranks_is_the_world() -> None:
 
 
 def test_sends_are_of_no_group() -> None:
-    """One rank sends, the other receives; what follows still matches."""
+    """One rank sends, and the other rank receives. The following collective still matches."""
     one = rank(0, collective(0, 10, name="send"), collective(100, 200))
     two = rank(1, collective(0, 10, name="recv"), collective(0, 10, name="recv"), collective(100, 200))
     assert rows(clocks.VIEW, concat_traces([one, two]), "matched unmatched") == [(1, 0), (1, 0)]
 
 
 def test_drift() -> None:
-    """Ten collectives over 9 s of a clock that gains 50 µs a second."""
+    """Ten collectives over 9 s. The clock gains 50 µs per second."""
     starts = [i * 10**9 for i in range(10)]
     one = rank(0, *(collective(at, at + 10**6) for at in starts))
     two = rank(1, *(collective(at, at + 10**6 + at // 20_000) for at in starts))
@@ -168,7 +170,8 @@ def test_drift() -> None:
 
 
 def drifting(ppm: int, count: int = 10, late: int = 0, took: int = 100_000) -> Trace:
-    """Two ranks that come at once, or rank 1 ``late``, to collectives every second; rank 1's clock runs fast."""
+    """Return two ranks with a collective every second. Rank 1 arrives at the same time or ``late``, and its clock is
+    fast."""
     times = [(i * 10**9, i * 10**9 + late, i * 10**9 + late + took) for i in range(count)]
     one = (collective(begun, end, sequence=end) for begun, _, end in times)
     two = (collective(_shown(come, ppm), _shown(end, ppm), sequence=end) for _, come, end in times)
@@ -181,7 +184,8 @@ def _shown(time: int, ppm: int) -> int:
 
 @pytest.mark.parametrize("ppm", [50, -50, 400])
 def test_a_drift_makes_nobody_wait(ppm: int) -> None:
-    """Over 9 s it is up to 3.6 ms, where a collective takes 0.1 ms; the offset is that at the end of the first one."""
+    """The drift is up to 3.6 ms over 9 s; a collective takes 0.1 ms. The offset holds at the end of the first
+    collective."""
     trace = drifting(ppm)
     ((_, offset, residual, note),) = rows(clocks.VIEW, trace, "rank offset_ns max_residual_ns note")[1:]
     assert (offset, residual) == (700 + _shown(10**5, ppm) - 10**5, pytest.approx(0, abs=1))
@@ -195,15 +199,16 @@ def test_a_late_rank_whose_clock_drifts_is_late_by_what_it_is() -> None:
 
 
 def test_a_drift_of_too_few_collectives_leaves_waits_open() -> None:
-    """Of 5 collectives over 4 s no drift is told: the offset is 50 or 100 µs off at four, twice in each direction, and
-    they take 50 µs each."""
+    """5 collectives over 4 s are too few to measure a drift. At four of them the constant offset is wrong by 50 or 100
+    µs, twice in each direction. Each collective takes 50 µs."""
     found = rows(stragglers.VIEW, drifting(50, count=5, took=50_000), "caused_wait_ns doubtful_ns")
     assert [caused for caused, _ in found] == pytest.approx([100_000, 100_000], abs=10)
     assert all(doubtful == caused for caused, doubtful in found)
 
 
 def test_what_changes_faster_than_clocks_drift_is_no_drift() -> None:
-    """Rank 1 has every second collective of rank 0: a line through the ends fits, of a clock twice as fast."""
+    """Rank 1 recorded every second collective of rank 0. The ends lie on a line, but the clock would be twice as
+    fast."""
     one = rank(0, *(collective(i * 10**9, i * 10**9 + 100) for i in range(12)))
     two = rank(1, *(collective(2 * i * 10**9, 2 * i * 10**9 + 100) for i in range(12)))
     ((offset, note),) = rows(clocks.VIEW, concat_traces([one, two]), "offset_ns note")[1:]
@@ -219,7 +224,8 @@ def test_what_changes_faster_than_clocks_drift_is_no_drift() -> None:
     ],
 )
 def test_why_numbered_collectives_have_no_offset(ends: list[int], told: str) -> None:
-    """2 ms in 10 s may be a drift that two collectives do not tell, 5 ms at once are none."""
+    """A change of 2 ms in 10 s may be a drift, which two collectives cannot show. A sudden change of 5 ms is no
+    drift."""
     one = rank(
         0, *(collective(at // 10**9 * 10**9, at // 10**9 * 10**9 + 100, sequence=i) for i, at in enumerate(ends))
     )
@@ -229,8 +235,8 @@ def test_why_numbered_collectives_have_no_offset(ends: list[int], told: str) -> 
 
 
 def meeting(clocks: dict[int, int], late: dict[int, int], world: int = 0, took: int = 10**6) -> Trace:
-    """Ranks that meet in five collectives 20 ms apart, each ``took`` long once all have come; a rank's clock is set by
-    ``clocks`` from the fourth one on, and ``late`` ones come so much later."""
+    """Return ranks that meet in five collectives, 20 ms apart. A collective takes ``took`` after the last arrival. From
+    the fourth collective on, a rank's clock is changed by ``clocks``. Ranks arrive later by ``late``."""
     last, size = max(late.values(), default=0), world or len(clocks)
     made = []
     for one, jump in clocks.items():
@@ -244,8 +250,8 @@ def meeting(clocks: dict[int, int], late: dict[int, int], world: int = 0, took: 
 
 
 def test_ends_of_a_collective_apart_leave_waits_open() -> None:
-    """Nobody is late. Rank 1's clock is set by 0.4 ms, which the bounds (1 ms) allow: at two collectives rank 0 seems
-    to wait for it, and to transfer for 0.6 ms, where rank 1 took 1 ms."""
+    """No rank is late. The change of rank 1's clock by 0.4 ms is within the bounds (1 ms). At two collectives, rank 0
+    seems to wait for rank 1 and to transfer for 0.6 ms, although rank 1 took 1 ms."""
     trace = meeting({0: 0, 1: 400_000}, {})
     assert rows(clocks.VIEW, trace, "offset_ns max_residual_ns")[1] == (0, 400_000)
     assert rows(stragglers.VIEW, trace, "rank caused_wait_ns doubtful_ns") == [(1, 800_000, 800_000), (0, 0, 0)]
@@ -254,8 +260,8 @@ def test_ends_of_a_collective_apart_leave_waits_open() -> None:
 
 
 def test_a_last_rank_that_seems_to_wait_itself_is_in_doubt() -> None:
-    """Rank 2 comes last, 0.3 ms late. At two collectives its clock hides that, and rank 1 seems to be last: rank 0
-    waits 0.1 ms for it and rank 2 0.2 ms, but rank 1 itself took 0.2 ms longer than rank 2."""
+    """Rank 2 arrives last, 0.3 ms late. At two collectives its clock hides the delay, and rank 1 seems to be last. Then
+    rank 0 waits 0.1 ms for rank 1, and rank 2 waits 0.2 ms. But rank 1 itself took 0.2 ms longer than rank 2."""
     found = rows(stragglers.VIEW, meeting({0: 0, 1: 0, 2: -400_000}, {1: 100_000, 2: 300_000}), "rank last doubtful_ns")
     assert found == [(2, 3, 0), (1, 2, 600_000), (0, 0, 0)]
 
@@ -266,7 +272,7 @@ def test_ends_that_scatter_leave_a_straggler() -> None:
 
 
 def test_ranks_that_agree_have_a_clock_despite_others() -> None:
-    """Whether the clock of the lowest rank is set, or those of a machine."""
+    """Either the clock of the lowest rank was set, or the clocks of all ranks of a machine."""
     columns = "rank reference_rank offset_ns"
     lowest = meeting({0: 5 * 10**6, 1: 0, 2: 0}, {2: 300_000})
     assert rows(clocks.VIEW, lowest, columns) == [(0, 1, None), (1, 1, 0), (2, 1, 0)]
@@ -283,7 +289,8 @@ def test_ranks_that_agree_have_a_clock_despite_others() -> None:
 
 
 def test_a_clock_that_was_set_does_not_block_ranks_after_it() -> None:
-    """Only rank 1, whose clock is set, meets rank 0; ranks 2 and 3 meet it and each other."""
+    """Only rank 1, whose clock was set, shares collectives with rank 0. Ranks 2 and 3 share collectives with rank 1 and
+    with each other."""
     ends = [i * 20 * 10**6 + 10**6 for i in range(6)]
     jumped = [end + 5 * 10**6 * (i > 2) for i, end in enumerate(ends)]
     own, all_three = {"group": "tp"}, {"group": "dp", "group_size": 3}
@@ -306,7 +313,7 @@ def test_two_that_contradict_each_other_are_told_once() -> None:
 
 
 def test_a_collective_without_all_of_its_ranks_is_incomplete() -> None:
-    """Of three ranks two were read; so are all that were, where nothing tells the size of the group."""
+    """Two of three ranks were read. If the group size is unknown, all ranks of the job are expected."""
     assert rows(stragglers.VIEW, meeting({0: 0, 1: 0}, {}), "incomplete") == [(0,), (0,)]
     assert rows(stragglers.VIEW, meeting({0: 0, 1: 0}, {}, world=3), "incomplete") == [(5,), (5,)]
     for world, count in ((2, 0), (3, 1)):
@@ -316,14 +323,15 @@ def test_a_collective_without_all_of_its_ranks_is_incomplete() -> None:
 
 @pytest.mark.parametrize("took", [100_000, 4 * 10**6])
 def test_an_even_drift_that_is_not_taken_away_is_told(took: int) -> None:
-    """600 ppm over 9 s, whether or not the bounds allow an offset."""
+    """The clock drifts by 600 ppm over 9 s. The bounds may or may not allow an offset."""
     ((note, drift),) = rows(clocks.VIEW, drifting(600, took=took), "note drift_ppm")[1:]
     assert note == "its clock drifts by more than 500 ppm, so the drift is not corrected"
     assert drift == pytest.approx(600, abs=1)
 
 
 def pipeline() -> Trace:
-    """Two stages of two ranks each, that share no collective; rank 3 comes 150 late; rank 4 has none at all."""
+    """Return two stages of two ranks that share no collective. Rank 3 arrives 150 late, and rank 4 has no
+    collectives."""
     stages = [(0, "dp0", 0), (1, "dp0", 0), (2, "dp1", 0), (3, "dp1", 150)]
     made = [
         rank(one, collective(100 + late, 300, group=group), clock=1000 * one, world=5) for one, group, late in stages
@@ -340,7 +348,7 @@ def test_ranks_without_ties_have_their_own_clock() -> None:
 
 
 def test_a_lowest_rank_that_only_broadcasts_blocks_no_clock() -> None:
-    """A broadcast ends on its root before others have come: it ties nobody."""
+    """A broadcast can end on its root before other ranks arrive, so it does not connect the ranks."""
     ranks = [rank(0, collective(0, 10, name="broadcast"))]
     ranks += [rank(one, collective(0, 10, name="broadcast"), collective(100, 300), clock=one) for one in (1, 2)]
     assert rows(clocks.VIEW, concat_traces(ranks), "rank reference_rank offset_ns") == [
@@ -367,7 +375,7 @@ def test_the_clock_of_most_ranks_is_taken() -> None:
 
 @pytest.mark.parametrize("ppm", [50, -50])
 def test_times_of_a_drifting_clock_pass_as_on_the_other(ppm: int) -> None:
-    """What follows without a gap still does, and nothing that takes time gets longer than what it is in."""
+    """Events without a gap still have no gap, and no event becomes longer than the event that contains it."""
     moved = aligned(drifting(ppm))
     found = rows(clocks.VIEW, moved, "offset_ns max_residual_ns")
     assert max(abs(value) for row in found for value in row) <= 1
@@ -379,7 +387,7 @@ def test_times_of_a_drifting_clock_pass_as_on_the_other(ppm: int) -> None:
 
 
 def test_why_there_is_nothing_is_said_of_all_ranks() -> None:
-    """Not of the one that has nothing itself."""
+    """The reason is not that of the single rank without rows."""
     request = ViewRequest()
     for view, said in ((clocks.VIEW, "align the clocks"), (stragglers.VIEW, "matched and aligned")):
         assert view.reduction
@@ -429,7 +437,7 @@ def test_only_the_chosen_step_is_counted_but_all_align() -> None:
 
 
 def test_partials_are_plain() -> None:
-    """Small enough to be sent: tables and numbers, no trace."""
+    """Partials contain tables and numbers, no trace. They are small enough to be sent."""
     part = instances.reduce(first(), ViewRequest())
     assert {type(value) for value in part.values()} <= {pd.DataFrame, int}
     assert len(part["collectives"]) == 2

@@ -1,4 +1,5 @@
-"""Communication, computation and overlap: numbers worked out by hand, ours and Paddle's."""
+"""Communication, computation and overlap as perfkit and Paddle count them. The expected numbers were computed by
+hand."""
 
 from __future__ import annotations
 
@@ -44,8 +45,9 @@ def parts(found: Trace, columns: str, **request: Any) -> dict[str, tuple[Any, ..
 
 
 def test_ours_by_hand() -> None:
-    """Communication: pack 120–140 and ring 140–340, launched by all_reduce; the barrier 900–950, which launched
-    nothing; 980–1000 of the kernel that its name tells. Computation: 260–300 and 330–430. Only the step counts."""
+    """Communication: pack 120–140 and ring 140–340, launched by all_reduce; the barrier 900–950, which launched no
+    kernels; and 980–1000 of the kernel that has a collective's name. Computation: 260–300 and 330–430. Only time in the
+    step counts."""
     assert parts(trace(ROWS), "host_calls device_calls time_ns bytes") == {
         "step": (None, None, 1000, None),
         "communication": (2, 3, 220 + 50 + 20, 4096),
@@ -63,9 +65,9 @@ def test_exposed_communication_is_that_of_the_partition() -> None:
 
 
 def test_native_by_hand() -> None:
-    """Paddle's: calls that launch count, broadcast_tensors by its name, the recording beyond the step too. The kernel
-    pack lies below all_reduce, but below an operator: communication and computation. The one whose launch has no
-    host event around it counts nowhere."""
+    """Paddle counts calls that launch kernels, broadcast_tensors by its name, and time after the step. The kernel pack
+    lies below all_reduce, but also below an operator: it counts as communication and as computation. The kernel whose
+    launch lies in no host event does not count."""
     assert parts(trace(ROWS), "host_calls device_calls time_ns", native=True) == {
         "step": (None, None, 1000),
         "communication": (4, 3, (340 - 100) + 50),
@@ -121,7 +123,7 @@ def test_nothing_communicates() -> None:
 
 @pytest.mark.parametrize("of_kernel", [None, 4096], ids=["by-its-call", "by-both"])
 def test_a_message_counts_once_whoever_tells_its_size(of_kernel: int | None) -> None:
-    """Two all-reduces of 4096 and 1000 bytes; the one that runs after the step does not count."""
+    """Two all-reduces of 4096 and 1000 bytes. The all-reduce after the step does not count."""
     size = {} if of_kernel is None else {"bytes": of_kernel}
     rows = [
         host("step 0", "step", 0, 1000, step=0),

@@ -1,8 +1,8 @@
-"""The report of Paddle 1.x over a small trace, against numbers worked out by hand.
+"""The report of Paddle 1.x over a small trace. The expected numbers were computed by hand.
 
 Thread 1: two convolutions with recorded phases, a kernel of 50 ns. Thread 2: an addition without phases that copies for
 30 ns and runs a kernel of 20 ns, and a product that allocates. Outside of operators: a synchronous copy of 7 ns, and
-one of 3 ns whose launch was not recorded.
+a copy of 3 ns whose launch was not recorded.
 """
 
 from __future__ import annotations
@@ -61,7 +61,7 @@ def rows(frame: pd.DataFrame, *columns: str) -> list[tuple[Any, ...]]:
 
 
 def overhead(found: Trace, **request: Any) -> dict[str, tuple[int, int]]:
-    """CPU and device time of each row."""
+    """Return the CPU time and the device time of each row."""
     frame = table(found, "overhead", **request)
     return {name: (cpu, gpu) for name, cpu, gpu in rows(frame, "name", "cpu_ns", "device_ns")}
 
@@ -73,7 +73,8 @@ def test_the_views_keep_the_contract_of_views(small: Trace, name: str) -> None:
 
 
 def test_overhead(small: Trace) -> None:
-    """Host: 150 + 30 + 100; the compute phases 50 (60 less the launch) + 30, the leaf 30 − 5 − 2, the product 100."""
+    """Host total: 150 + 30 + 100. Computation: the compute phases 50 (60 less the launch) and 30, the leaf 30 − 5 − 2,
+    and the product 100."""
     assert overhead(small) == {
         "total time": (280, 100),
         "computation": (80 + 23 + 100, 100),
@@ -101,7 +102,8 @@ def test_device_time_of_copies_outside_computation_is_overhead() -> None:
 
 
 def test_a_wrapper_is_overhead_except_for_its_computation() -> None:
-    """conv → conv → conv: the innermost one computes, with what it allocates; the reshaping one is no arithmetic."""
+    """A conv calls a conv, which calls a conv. The innermost conv computes, including its allocations. The reshape is
+    no arithmetic."""
     found = trace(
         [
             host("view", "operator", 0, 100),
@@ -123,7 +125,8 @@ def test_an_unknown_operator_computes_unless_one_inside_does() -> None:
 
 
 def test_overlaps_are_united_and_overhead_is_not_negative() -> None:
-    """Two operators that overlap without nesting cover 150; two kernels on one stream 60, one on another 40."""
+    """Two operators that overlap without nesting cover 150. Two kernels on one stream cover 60, and a kernel on another
+    stream 40."""
     found = trace(
         [
             host("add", "operator", 0, 100),
@@ -192,7 +195,7 @@ def test_events(small: Trace) -> None:
 
 
 def test_events_by_thread(small: Trace) -> None:
-    """Numbered as they appear: the convolutions come first."""
+    """Threads are numbered by their first event: the thread of the convolutions is the first."""
     names = table(small, "events", by=("thread",))["name"].tolist()
     assert names == [f"thread{0 if 'conv' in name else 1}::{name}" for _, name, *_ in EVENTS]
 
@@ -247,7 +250,7 @@ def test_a_step_and_a_pattern_restrict_what_counts() -> None:
 
 
 def test_a_pattern_selects_operators_and_their_parts(small: Trace) -> None:
-    """As in the overhead: what matches outside of the chosen operators has no row."""
+    """Events that match outside the selected operators have no row, as in the view of the overhead."""
     assert rows(table(small, "events", pattern="^conv$|compute$"), "name") == [("conv",), ("conv compute",)]
     assert table(small, "events", pattern="compute$").empty
     assert table(small, "overhead", pattern="compute$").empty

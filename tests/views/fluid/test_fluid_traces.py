@@ -1,4 +1,5 @@
-"""The report of Paddle 1.x on every real trace: it keeps its contract; its totals equal sums made by times alone."""
+"""The report of Paddle 1.x on all real traces: views keep their contract, and totals equal sums computed from times
+alone."""
 
 from __future__ import annotations
 
@@ -42,7 +43,8 @@ def check(trace: Trace) -> None:
 
 
 def outermost(frame: pd.DataFrame) -> tuple[int, int]:
-    """Time of the outermost operators, and of the device work launched while one of them ran on the same thread."""
+    """Return the time of the outermost operators, and of the device work launched on the same thread during an
+    operator."""
     frame = frame.fillna(dict.fromkeys(THREAD, -1)).assign(end=frame["start_ns"] + frame["dur_ns"])
     work = frame[frame["kind"].isin(DEVICE_WORK) & (frame["launched_by"] >= 0)]
     launch = frame.iloc[work["launched_by"]][[*THREAD, "start_ns"]].assign(ns=work["dur_ns"].to_numpy())
@@ -59,7 +61,7 @@ def outermost(frame: pd.DataFrame) -> tuple[int, int]:
 
 
 def disjoint(rows: pd.DataFrame) -> list[tuple[int, int]]:
-    """Operators of a thread that lie in no other one."""
+    """Return the operators of a thread that lie in no other operator."""
     spans: list[tuple[int, int]] = []
     ordered = rows.sort_values(["start_ns", "end"], ascending=[True, False])
     for start, end in ordered[["start_ns", "end"]].itertuples(index=False):

@@ -1,4 +1,4 @@
-"""The memory views over small traces, against numbers worked out by hand."""
+"""The memory views over small traces. The expected numbers were computed by hand."""
 
 from __future__ import annotations
 
@@ -21,7 +21,8 @@ A, B, C, D, OLD = 0x1000, 0x2000, 0x3000, 0x4000, 0x5000
 
 
 def mem(start: int, change: int, address: int | None, total: int | None = None, **more: Any) -> dict[str, Any]:
-    """An allocation (or free, negative) by process 1 on the host; ``total`` is what the framework says afterwards."""
+    """Return an allocation, or a free if negative, of process 1 on the host. ``total`` is the total that the framework
+    records."""
     place = {"bytes": change, "address": address, "total_bytes": total, "device": "cpu", "pid": 1, "tid": 1}
     return {"name": "[memory]", "kind": "memory", "start_ns": start, "dur_ns": 0, **place, **more}
 
@@ -59,7 +60,7 @@ def small() -> Trace:
 
 
 def rows(found: Trace, view: str, columns: str, **request: Any) -> list[tuple[Any, ...]]:
-    """The wanted columns of all rows; None is NA."""
+    """Return the given columns of all rows. NA is None."""
     table = VIEW[view].table(found, ViewRequest(**request))
     return [tuple(None if pd.isna(cell) else cell for cell in row) for row in table[columns.split()].to_numpy(object)]
 
@@ -151,7 +152,7 @@ NATIVE = [
 
 
 def test_native_operators_include_children_and_inner_parts() -> None:
-    """8 bytes count twice, 4 bytes (two levels below the operator) not at all, nor does what lies outside."""
+    """8 bytes count twice. 4 bytes, two levels below the operator, and events outside do not count."""
     found = trace(NATIVE)
     assert set(rows(found, "memory", COUNTS, native=True)) == {
         ("add dygraph", 2, 0, 10, 0, 10),
@@ -221,7 +222,7 @@ def reserve(text: str) -> str:
 
 
 def test_the_reserve_of_an_allocator_is_counted_apart() -> None:
-    """A chunk of 4,096 bytes is reserved, 64 of it are allocated at its very beginning, then both are given back."""
+    """A chunk of 4,096 bytes is reserved, and its first 64 bytes are allocated. Then both are freed."""
     cuda = {"device": "cuda:0"}
     found = trace(
         [
@@ -274,7 +275,7 @@ def test_alive_at_the_peak_by_step_and_phase(small: Trace) -> None:
 
 @pytest.mark.parametrize("recorded", [True, False])
 def test_alive_at_the_peak_by_stack(recorded: bool) -> None:
-    """As recorded with the operator, or from the frames around it."""
+    """The stack was recorded with the operator, or consists of the frames around the operator."""
     stack = {"stack": "net.py(9): forward"} if recorded else {}
     frame = [] if recorded else [host("net.py(9): forward", "python", 0, 100)]
     found = trace([*frame, host("mm", "operator", 10, 50, **stack), host("empty", "operator", 12, 8), mem(15, 8, A)])
@@ -305,7 +306,8 @@ def test_checks_of_the_small_trace(small: Trace) -> None:
 
 
 def test_what_the_events_do_not_explain_has_a_row_of_its_own() -> None:
-    """At the peak of 30 only the second block at the address is alive: 10 bytes were freed unseen, says the address."""
+    """At the peak of 30 only the second block at the address is alive. The free of 10 bytes was not recorded, as the
+    repeated address shows."""
     assert rows(trace(ODD), "memory_peak", "name blocks bytes") == [("mm", 1, 20), (UNEXPLAINED, None, 10)]
 
 
@@ -334,8 +336,8 @@ def test_what_each_step_leaves(small: Trace) -> None:
 
 
 def train(steps: list[int], leak: int = 0, queue: int = 0) -> Trace:
-    """Steps of 100 ns with these numbers. Each replaces the gradient (16 bytes) of the one before, keeps ``leak`` more
-    bytes, and takes ``queue`` bytes while it frees as many from before the recording."""
+    """Return steps of 100 ns with these numbers. Each step replaces the gradient (16 bytes) of the previous step and
+    keeps ``leak`` more bytes. It allocates ``queue`` bytes, and frees as many bytes from before the recording."""
     rows, total = [], 500
     for at, number in enumerate(steps):
         begin, address = 100 * at, 1000 * (at + 1)
@@ -375,7 +377,8 @@ def test_a_queue_longer_than_the_recording_is_no_leak() -> None:
 
 
 def test_blocks_are_followed_to_the_end_of_a_run_of_steps_only() -> None:
-    """Two cycles of a profiler: what the last step of the first one keeps is freed between them, unseen."""
+    """Between two cycles of a profiler, the block of the first cycle's last step is freed. The free was not
+    recorded."""
     found = train([0, 1, 8, 9], leak=40)
     assert rows(found, "memory_steps", "step alive_next_blocks alive_last_blocks") == [
         (0, 1, 1), (1, None, 2), (8, 1, 1), (9, None, 2),
@@ -399,7 +402,7 @@ def test_ranks_have_their_own_memory() -> None:
 
 
 def test_blocks_equal_a_replay_event_by_event() -> None:
-    """The matching of 2,000 random events, against a dictionary of live addresses."""
+    """Compare the blocks of 2,000 random events with a dictionary of the addresses in use."""
     random = np.random.default_rng(7)
     events = [
         (at, int(random.integers(1, 9)) * (1 if random.random() < 0.5 else -1), int(random.integers(0, 40)))

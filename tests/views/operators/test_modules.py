@@ -1,4 +1,4 @@
-"""The view of layers over a small trace, against numbers worked out by hand; and over every real trace."""
+"""The view of layers over a small trace, with numbers computed by hand, and over all real traces."""
 
 from __future__ import annotations
 
@@ -24,8 +24,8 @@ from tests.support.events import device, host, trace
 
 
 def step(number: int, start: int) -> list[dict[str, Any]]:
-    """A step of 1,000 ns: a model with a layer a (a copy and a product, one kernel), a layer b.c inside a list b, an
-    operator of its own; a loss; backward of both layers; one kernel without a launch."""
+    """Return a step of 1,000 ns: a model with a layer a (a copy and a product, one kernel), a layer b.c inside a list
+    b, and an operator outside the layers; a loss; backward of both layers; and one kernel without a launch."""
     layer = {"phase": "forward"}
     rows = [
         host(f"step {number}", "step", 0, 1000, step=number),
@@ -73,7 +73,7 @@ def small() -> Trace:
 
 @pytest.fixture(scope="module")
 def kept(small: Trace) -> Trace:
-    """With what a handler keeps of the model."""
+    """Return the trace with the model that a handler stores."""
     return Trace(small.events, msgspec.structs.replace(small.meta, extra=to_extra([architecture()])), small.quality)
 
 
@@ -212,7 +212,7 @@ def test_without_layers_the_table_is_empty_and_says_why() -> None:
 
 
 def check_totals(path: Path | None) -> None:
-    """What the layers sum to equals a count over the events that knows no layers."""
+    """Compare the sums of the layers with counts over the events that ignore layers."""
     found = perfkit.load(path)
     table = modules.table(found, ViewRequest())
     if table.empty:
@@ -238,7 +238,7 @@ def test_totals_of_paddle_files(paddle_file: Path) -> None:
 
 
 def test_a_recomputed_resnet_is_one_tree(traces: Path) -> None:
-    """Torch's own module events: 69 layers in 5 wrappers, each recomputed one at its first place."""
+    """Torch's own module events have 69 layers in 5 wrappers. A recomputed layer stays at its first place."""
     table = perfkit.summarize(traces / "torch" / "mi300x-resnet-act-checkpoint-steps.json.gz", "modules")
     layers = table[table["module"].notna()]
     assert list(layers.loc[layers["depth"] == 0, "name"]) == ["DistributedDataParallel_0"]
@@ -249,7 +249,7 @@ def test_a_recomputed_resnet_is_one_tree(traces: Path) -> None:
 
 
 def test_the_layers_of_real_backward_kernels(traces: Path) -> None:
-    """Almost all kernels of a backward pass have a layer, by sequence numbers; those of the loss have none."""
+    """Sequence numbers give almost all kernels of a backward pass a layer. Kernels of the loss have no layer."""
     found = perfkit.load(traces / "torch" / "mi300x-ddp-resnet18-train.json.gz")
     backward = found.rows("kind", "kernel") & found.rows("phase", "backward")
     known = found.codes("module").codes >= 0
