@@ -26,7 +26,7 @@ _FUSED: Final = re.compile(r"^triton_(?:(poi|per|red|tem|for|split_scan)_)?(?:fu
 _REDUCES: Final = ("per", "red")
 """Kinds of TorchInductor kernels that contain a reduction."""
 _LIGHT: Final = ("elementwise", "activation", "cast", "copy", "layout")
-"""Families whose operators take less time in a fused kernel than a reduction does."""
+"""Families of operators that take less time than a reduction in the same fused kernel."""
 
 _FAMILIES_FILE: Final = "perfkit_core.operators/families.toml"
 _Groups = dict[str, tuple[str, ...]]

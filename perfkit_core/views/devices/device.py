@@ -53,7 +53,7 @@ def _devices(trace: Trace, request: ViewRequest) -> Iterator[dict[str, object]]:
     pairs, pair = groupby.ranked(codes.codes[work] * np.int64(ranks) + rank[work], len(codes.values) * ranks)
     device, pair_rank = pairs // ranks, pairs % ranks
 
-    # The steps of a rank are repeated for each device of the rank: number of the pair, start and end.
+    # Repeat the step intervals of each rank for every device that the rank uses.
     step_rank, first, last = intervals.union_by(spans[0], ranks, *spans[1:])
     size = np.bincount(step_rank, minlength=ranks)[pair_rank]
     step_pair = np.repeat(np.arange(len(pairs)), size)

@@ -1,4 +1,4 @@
-"""View ``kernels``: calls and device time of each kernel. Also: the operators that launched device work.
+"""View ``kernels``: calls and device time of each kernel.
 
 Times are sums over streams, as in Paddle's kernel summary and torch's device rows. Kernels without a recorded launch
 count too.
@@ -16,7 +16,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from perfkit_core.algorithms import nesting
-from perfkit_core.algorithms.arrays import NO_ROW, IntArray
+from perfkit_core.algorithms.arrays import NO_ROW, TEXT, IntArray
 from perfkit_core.language.messages import message
 from perfkit_core.model.columns import CALLS, DEVICE, DEVICE_NAME, NAME, ON_DEVICE, RATIO, Share, added_by, key
 from perfkit_core.model.schema import KERNEL
@@ -24,7 +24,7 @@ from perfkit_core.model.trace import Trace
 from perfkit_core.plugins.contracts import MergedRows, View, ViewRequest
 from perfkit_core.views import attribution, grouping, select
 from perfkit_core.views.operators.calls import operator_names
-from perfkit_core.views.tables import group, integers, plain, ratio, texts, texts_at
+from perfkit_core.views.tables import group, plain, ratio, texts, texts_at
 
 GROUPINGS: Final = ("operator", "stream", "device", "launch", "module", "phase", "step", "rank")
 LAUNCH: Final = "launch"
@@ -71,32 +71,18 @@ def parameters(trace: Trace, rows: IntArray) -> dict[str, Any]:
     """Return the launch parameters of kernels as columns of shape (len(rows),): grid and block (``x,y,z``), registers
     (per thread), shared_bytes (per block) and occupancy_ratio. A parameter that was not recorded is null."""
     encoded = trace.pick("args", rows).dictionary_encode()
-    args = encoded.dictionary
-    code = pc.fill_null(encoded.indices, -1).to_numpy(zero_copy_only=False)
-    percent = _extracted(args, _OCCUPANCY).cast(pa.float64()).to_numpy(zero_copy_only=False)
+
+    def extracted(pattern: str, kind: pa.DataType) -> Any:
+        values = pc.struct_field(pc.extract_regex(encoded.dictionary.cast(pa.string()), pattern), "value").cast(kind)
+        return values.take(encoded.indices).to_pandas(types_mapper={pa.int64(): pd.Int64Dtype()}.get)
+
     return {
-        "grid": _triples(_extracted(args, _GRID.format("grid")), code),
-        "block": _triples(_extracted(args, _GRID.format("block")), code),
-        "registers": _integers(_extracted(args, _NUMBER.format("registers per thread")), code),
-        "shared_bytes": _integers(_extracted(args, _NUMBER.format("shared memory")), code),
-        "occupancy_ratio": np.append(percent, np.nan)[code] / 100,
+        "grid": extracted(_GRID.format("grid"), TEXT),
+        "block": extracted(_GRID.format("block"), TEXT),
+        "registers": extracted(_NUMBER.format("registers per thread"), pa.int64()),
+        "shared_bytes": extracted(_NUMBER.format("shared memory"), pa.int64()),
+        "occupancy_ratio": extracted(_OCCUPANCY, pa.float64()) / 100,
     }
-
-
-def _extracted(args: pa.Array, pattern: str) -> pa.Array:
-    return pc.struct_field(pc.extract_regex(args.cast(pa.string()), pattern), "value")
-
-
-def _triples(values: pa.Array, code: IntArray) -> pd.Categorical:
-    encoded = values.dictionary_encode()
-    codes = np.append(pc.fill_null(encoded.indices, -1).to_numpy(zero_copy_only=False), -1)
-    return pd.Categorical.from_codes(codes[code], categories=encoded.dictionary.to_pylist())
-
-
-def _integers(values: pa.Array, code: IntArray) -> pd.arrays.IntegerArray:
-    distinct = pc.fill_null(values.cast(pa.int64()), -1).to_numpy(zero_copy_only=False)
-    numbers = np.append(distinct, -1)[code]
-    return integers(np.maximum(numbers, 0), numbers >= 0)
 
 
 COLUMNS: Final = (

@@ -13,11 +13,10 @@ from typing import Final
 import numpy as np
 import pandas as pd
 
-from perfkit_core.algorithms import nesting
+from perfkit_core.algorithms import groupby, nesting
 from perfkit_core.algorithms.arrays import NO_ROW, BoolArray, Codes, IntArray, matches
 from perfkit_core.model.schema import DEVICE_WORK, NESTED_KINDS, OPERATOR_DETAIL, OPERATOR_KINDS
 from perfkit_core.model.trace import Trace, once
-from perfkit_core.runtime.compile import compiled
 from perfkit_core.views import attribution
 from perfkit_core.views.tables import texts
 
@@ -65,29 +64,18 @@ def outermost(trace: Trace) -> IntArray:
 
 @once
 def survivors(trace: Trace) -> IntArray:
-    """Return for each event the row of the call that the event is part of: for a re-dispatched event the outermost
-    event of its chain, for other events their own row. Shape (rows,)."""
+    """Return for each event the row of the call that the event is part of. This is the outermost event of a chain of
+    re-dispatches, and the event itself in all other cases. Shape (rows,)."""
     return nesting.nearest_on_path(trace.ints("parent"), is_call(trace))
 
 
 @once
 def is_call(trace: Trace) -> BoolArray:
     """Return the mask of all events except the inner events of re-dispatches, shape (rows,)."""
-    mask = np.ones(len(trace), np.bool_)
-    name = operator_names(trace).codes
-    _unmark_inner(trace.ints("parent"), is_nested(trace), name, np.zeros(len(trace), np.int32), mask)
+    nested, parent, name = is_nested(trace), trace.ints("parent"), operator_names(trace).codes
+    has_one_child = groupby.sums(parent, len(trace), nested) == 1
+    mask: BoolArray = ~(nested & (parent != NO_ROW) & has_one_child[parent] & (name == name[parent]))
     return mask
-
-
-@compiled
-def _unmark_inner(parent, nested, name, children, call):  # type: ignore[no-untyped-def]
-    for i in range(len(parent)):
-        if nested[i] and parent[i] >= 0:
-            children[parent[i]] += 1
-    for i in range(len(parent)):
-        p = parent[i]
-        if nested[i] and p >= 0 and children[p] == 1 and name[i] == name[p]:
-            call[i] = False
 
 
 def is_nested(trace: Trace) -> BoolArray:
@@ -162,8 +150,8 @@ def _self_device_ns(trace: Trace, events: BoolArray) -> IntArray:
 
 @once
 def worked_on(trace: Trace) -> Codes:
-    """Return the device of each event, shape (rows,). The device of a host event is the device of all work launched in
-    the event, ``several`` if there are more devices, the host if the event launched no work."""
+    """Return the device of each event, shape (rows,). For a host event, this is the device of the work launched in the
+    event, ``several`` if the work ran on more than one device, the host if no work was launched."""
     place = trace.codes("device")
     owner = attribution.owners(trace)
     work = trace.rows("kind", *DEVICE_WORK) & (owner != NO_ROW)
@@ -179,8 +167,8 @@ def worked_on(trace: Trace) -> Codes:
 
 
 def on_device(trace: Trace, pattern: str | None) -> BoolArray:
-    """Return the mask of events for which ``pattern`` matches their device or the device of the work launched in them.
-    Raises UsageError."""
+    """Return the mask of events whose device matches ``pattern`` or that launched work on a matching device. All events
+    match if ``pattern`` is None. Raises UsageError."""
     if pattern is None:
         return np.ones(len(trace), np.bool_)
     mask = np.zeros(len(trace), np.bool_)

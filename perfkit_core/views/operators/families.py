@@ -55,9 +55,8 @@ def table(trace: Trace, request: ViewRequest) -> pd.DataFrame:
     rows = pd.concat([roots.assign(depth=0), leaves.assign(depth=1)], ignore_index=True)
     above = np.full(len(rows), NO_ROW)
     above[len(roots) :] = families.code[np.unique(inner.code, return_index=True)[1]]
-    place = np.empty(len(rows), np.int64)
-    place[in_order(rows).index.to_numpy()[::-1]] = np.arange(len(rows))
-    return rows.iloc[trees.preorder(above, place)][["depth", *roots.columns]].reset_index(drop=True)
+    weight = np.argsort(in_order(rows).index.to_numpy()[::-1])
+    return rows.iloc[trees.preorder(above, weight)][["depth", *roots.columns]].reset_index(drop=True)
 
 
 def in_order(rows: pd.DataFrame) -> pd.DataFrame:
@@ -117,7 +116,7 @@ def event_families(trace: Trace) -> Codes:
     for code in np.unique(names.codes[kernels]):
         by_name[code] = _number(kernel_family(names.values[code]))
     by_work = np.where(by_kind >= 0, by_kind, np.where(kernels, names.lookup(by_name, -1), -1))
-    inherits = np.zeros((len(FAMILIES) + 1, len(FAMILIES) + 1), np.bool_)  # [family of the kernel, of the operator]
+    inherits = np.zeros((len(FAMILIES) + 1, len(FAMILIES) + 1), np.bool_)  # indexes: kernel's and operator's family
     for of_kernel, of_operators in _GENERIC.items():
         inherits[_NUMBER[of_kernel], [_NUMBER[name] for name in of_operators]] = True
     device = np.flatnonzero(trace.rows("kind", *schema.DEVICE_WORK))

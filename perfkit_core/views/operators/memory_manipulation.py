@@ -43,7 +43,7 @@ def table(trace: Trace, request: ViewRequest) -> pd.DataFrame:
     rows = np.flatnonzero(manipulates & trace.host & select.selected(trace, request))
     keys: dict[str, Any] = {"name": texts(names, rows), "kind": texts(trace.codes("kind"), rows)}
     groups = group(keys | grouping.keys(trace, request, rows, GROUPINGS))
-    # Runtime calls are rows here. Attribution assigns no device work to runtime calls, so it is added up from launches.
+    # Device work is added up from its launches, because attribution assigns none to runtime calls, which are rows here.
     launched_by, launched_ns = trace.ints("launched_by"), np.zeros(len(trace), np.int64)
     work = trace.rows("kind", *DEVICE_WORK) & (launched_by != arrays.NO_ROW)
     np.add.at(launched_ns, launched_by[work], trace.ints("dur_ns")[work])

@@ -38,7 +38,8 @@ def table(trace: Trace, request: ViewRequest) -> pd.DataFrame:
     code = np.where(codes.codes[rows] < 0, len(codes.values), codes.codes[rows])
     kind = categorical(code, [*codes.values, "other"])
     kinds, inner = group({"name": kind} | keys), group({"kind": kind, "name": name} | keys)
-    times = {
+    values = {
+        "calls": np.ones(len(rows), np.int64),
         "self_cpu_ns": calls.self_cpu_ns(trace)[rows],
         "total_cpu_ns": trace.ints("dur_ns")[rows],
         "self_device_ns": calls.self_device_ns(trace, np.zeros(len(trace), np.bool_))[rows],
@@ -47,11 +48,11 @@ def table(trace: Trace, request: ViewRequest) -> pd.DataFrame:
     parent, all_threads = nesting.nearest_above(trace.ints("parent"), counted), threads(trace)
     by_thread = rows[groupby.stable_order(all_threads.code[rows], len(all_threads))]
     outermost = _is_outermost(parent, codes.codes, by_thread, len(trace), len(codes.values))[rows]
-    parts = [_sums(kinds, 0, times, outermost), _sums(inner, 1, times, np.ones(len(rows), np.bool_))]
+    totals = {name: np.where(outermost, values[name], 0) for name in ("calls", "total_cpu_ns", "total_device_ns")}
+    parts = [_sums(kinds, 0, values | totals), _sums(inner, 1, values)]
     for reason, work in operators.unowned(trace, request).items():
-        groups = operators.named_groups(trace, request, reason, work)
-        device_ns = groups.sum(trace.ints("dur_ns")[work])
-        parts.append(_complete(groups, 0, {"self_device_ns": device_ns, "total_device_ns": device_ns}))
+        device_ns = dict.fromkeys(("self_device_ns", "total_device_ns"), trace.ints("dur_ns")[work])
+        parts.append(_sums(operators.named_groups(trace, request, reason, work), 0, device_ns))
     above = np.full(sum(map(len, parts)), arrays.NO_ROW)
     above[len(kinds) : len(kinds) + len(inner)] = kinds.code[np.unique(inner.code, return_index=True)[1]]
     result = pd.concat(parts, ignore_index=True)
@@ -64,20 +65,13 @@ def table(trace: Trace, request: ViewRequest) -> pd.DataFrame:
     return plain(result.iloc[trees.preorder(above, weight)].reset_index(drop=True))
 
 
-def _sums(groups: Groups, depth: int, times: dict[str, arrays.IntArray], outermost: arrays.BoolArray) -> pd.DataFrame:
-    """Return the sums of each group. Calls and total times count only the ``outermost`` rows."""
-    sums = {"calls": groups.sum(outermost)}
-    for name, values in times.items():
-        sums[name] = groups.sum(np.where(outermost, values, 0) if name.startswith("total_") else values)
-    return _complete(groups, depth, sums)
-
-
-def _complete(groups: Groups, depth: int, sums: dict[str, arrays.IntArray]) -> pd.DataFrame:
+def _sums(groups: Groups, depth: int, values: dict[str, arrays.IntArray]) -> pd.DataFrame:
+    """Return the sums of the values of each group. Columns without values are NA."""
     known, missing = np.ones(len(groups), np.bool_), integers(np.zeros(len(groups)), np.zeros(len(groups), np.bool_))
-    values: dict[str, Any] = {"depth": np.full(len(groups), depth)}
-    values |= dict(plain(groups.keys.drop(columns="kind", errors="ignore")))
-    values |= {name: integers(sums[name], known) if name in sums else missing for name in _SUMS}
-    return pd.DataFrame(values)
+    cells: dict[str, Any] = {"depth": np.full(len(groups), depth)}
+    cells |= dict(plain(groups.keys.drop(columns="kind", errors="ignore")))
+    cells |= {name: integers(groups.sum(values[name]), known) if name in values else missing for name in _SUMS}
+    return pd.DataFrame(cells)
 
 
 @compiled

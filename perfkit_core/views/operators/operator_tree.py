@@ -45,7 +45,7 @@ def table(trace: Trace, request: ViewRequest) -> pd.DataFrame:
     cells |= dict(groupings.iloc[top[root_of]].reset_index(drop=True))
     cells["calls"] = integers(nodes.calls(), row != NO_ROW)
 
-    root_group = np.zeros(len(tree), np.int64)  # roots of a group have one denominator
+    root_group = np.zeros(len(tree), np.int64)  # roots of the same group have a common denominator
     if request.native and len(groupings.columns):
         root_group = np.where(root, group(dict(groupings)).code[np.maximum(top, 0)], 0)
     on_host = np.arange(len(events.row)) < events.host

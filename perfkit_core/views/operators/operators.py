@@ -1,9 +1,9 @@
 """View ``operators``: host time, device time, memory and FLOPs by operator name and groupings (shape, stack, thread …).
 
-A total is the sum over all calls and includes the operators called inside. A self value excludes the operators called
-inside. Device work that no operator launched has separate rows, so the self device times add up to all device work. A
-memory event counts for the innermost host event that encloses it on its thread. A native table counts a memory event
-for every host event of any thread during which it occurs, and has a separate row for the other memory events.
+Totals are sums over all calls and include nested operators. Self values exclude nested operators. Device work that no
+operator launched has separate rows, so the self device times add up to all device work. A memory event counts for the
+innermost host event that encloses it on its thread. A native table counts a memory event for every host event of any
+thread during which it occurs, and has a separate row for the other memory events.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from typing import Any, Final
 import numpy as np
 import pandas as pd
 
-from perfkit_core.algorithms import intervals, nesting
+from perfkit_core.algorithms import nesting
 from perfkit_core.algorithms.arrays import NO_ROW, BoolArray, IntArray
 from perfkit_core.language.messages import message
 from perfkit_core.model import columns, schema
@@ -142,8 +142,8 @@ def keys(trace: Trace, request: ViewRequest, rows: IntArray) -> dict[str, Any]:
 
 
 def unowned(trace: Trace, request: ViewRequest) -> dict[str, IntArray]:
-    """Return the rows of the selected device work that no operator launched, by the reason, which is the name of their
-    table row. Empty for native requests and for requests that filter by name or kind."""
+    """Return the rows of the selected device work that no operator launched, in a mapping from the reason (the name of
+    the table row) to the rows. The mapping is empty if the request is native or filters by name or kind."""
     if request.native or request.pattern is not None or request.kind is not None:
         return {}
     work = np.flatnonzero(trace.rows("kind", *schema.DEVICE_WORK) & select.selected(trace, request))
@@ -199,11 +199,9 @@ def uncovered(trace: Trace) -> BoolArray:
     mask: BoolArray = trace.rows("kind", schema.MEMORY) & (_changes(trace, True) + _changes(trace, False) != 0)
     start, end = trace.ints("start_ns"), trace.end_ns
     for code in range(count):
-        mine = nested & (rank == code)
-        starts, ends = intervals.union(start[mine], end[mine] + 1)
-        rows = np.flatnonzero(mask & (rank == code))
-        before = np.searchsorted(starts, start[rows], side="right") - 1
-        mask[rows] = (before < 0) | (start[rows] >= np.append(ends, 0)[before])
+        mine, rows = nested & (rank == code), np.flatnonzero(mask & (rank == code))
+        begun = np.searchsorted(start[mine], start[rows], side="right")
+        mask[rows] = begun == np.searchsorted(np.sort(end[mine]), start[rows], side="left")  # as many have ended
     return mask
 
 
@@ -222,7 +220,7 @@ def _native_self_ns(trace: Trace, request: ViewRequest, table: pd.DataFrame) -> 
 
 
 def _outermost_ns(trace: Trace, request: ViewRequest, table: pd.DataFrame) -> int:
-    """Return the denominator of total_cpu_ratio, from the row with the largest share."""
+    """Return the denominator of total_cpu_ratio, computed from the row with the largest share."""
     if request.native:
         return calls.native_self_sum_ns(trace)
     shares = table["total_cpu_ratio"].to_numpy(np.float64, na_value=0)

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from perfkit_core.algorithms import intervals
+from perfkit_core.algorithms import groupby, intervals
 from perfkit_core.algorithms.arrays import BoolArray, IntArray
 from perfkit_core.algorithms.intervals import Intervals
 from perfkit_core.model import schema
@@ -94,22 +94,14 @@ def _union(trace: Trace, rows: IntArray) -> Intervals:
 
 def _less_inner(trace: Trace, outer: IntArray, inner: IntArray) -> Intervals:
     """Subtract the ``inner`` rows from the ``outer`` rows on each thread. Return the union over all threads."""
-    start, end, thread = trace.ints("start_ns"), trace.end_ns, threads(trace).code
-    mixed = np.isin(thread[outer], thread[inner])
-    alone, outer = _union(trace, outer[~mixed]), outer[mixed]
-    # All threads are subtracted in one pass over a time axis on which they follow one another. The axis has positions
-    # in the sorted list of all starts and ends, because nanoseconds of many threads would not fit into 64 bits.
-    edges = np.unique(np.concatenate([part[rows] for rows in (outer, inner) for part in (start, end)]))
-    width = len(edges) + 1
-
-    def on_one_axis(rows: IntArray) -> Intervals:
-        base = thread[rows] * width
-        return intervals.union(base + np.searchsorted(edges, start[rows]), base + np.searchsorted(edges, end[rows]))
-
-    first, last = intervals.subtract(on_one_axis(outer), on_one_axis(inner))
-    return intervals.union(
-        np.concatenate([alone[0], edges[first % width]]), np.concatenate([alone[1], edges[last % width]])
-    )
+    thread = threads(trace).code
+    inner_threads = np.unique(thread[inner])
+    mixed = np.isin(thread[outer], inner_threads)
+    sets, outer = [_union(trace, outer[~mixed])], outer[mixed]
+    by_thread = (groupby.parts(np.searchsorted(inner_threads, thread[r]), len(inner_threads)) for r in (outer, inner))
+    for outer_part, inner_part in zip(*by_thread, strict=True):
+        sets.append(intervals.subtract(_union(trace, outer[outer_part]), _union(trace, inner[inner_part])))
+    return intervals.union(*(np.concatenate(edges) for edges in zip(*sets, strict=True)))
 
 
 def exclusive_ns(layers: Sequence[Intervals], starts: IntArray, ends: IntArray) -> IntArray:

@@ -1,7 +1,7 @@
 """View ``ranks``: the steps of all ranks of a job, side by side.
 
-If ranks wait for each other, a step takes every rank as long as it takes the slowest rank. The ranks then differ only
-in their time outside communication: the step time less ``exposed_communication``. A median is taken over the ranks that
+If ranks wait for each other, a step takes as long on every rank as on the slowest rank. The ranks then differ only in
+their time outside communication: the step time less ``exposed_communication``. A median is taken over the ranks that
 recorded the step. If the number of ranks is even, the median is the lower of the two middle values.
 """
 

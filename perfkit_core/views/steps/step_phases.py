@@ -29,7 +29,6 @@ from perfkit_core.model.columns import CALLS, CPU, DEVICE, HOST, ON_DEVICE, Shar
 from perfkit_core.model.schema import DATALOADER, DEVICE_WORK, KERNEL, NESTED_KINDS, OTHER, PHASES, STEP
 from perfkit_core.model.trace import Trace, once
 from perfkit_core.plugins.contracts import MergedRows, View, ViewRequest
-from perfkit_core.runtime.compile import compiled
 from perfkit_core.views import attribution, tables
 from perfkit_core.views.select import in_steps, marked, rank_codes, threads, union_ns
 from perfkit_core.views.steps.step_rows import chosen_steps, native_steps, position, step_rows
@@ -93,8 +92,8 @@ def segments(trace: Trace, chosen: BoolArray, within_step: bool = True) -> Segme
 
 
 def _interrupted(trace: Trace, rows: IntArray, phase: npt.NDArray[np.int8]) -> BoolArray:
-    """Return whether another phase begins on the same rank between the previous event and each event, shape (rows,).
-    Data loaders do not count, as they prefetch on separate threads."""
+    """Return for each event whether another phase begins on the same rank between the previous event and this event,
+    shape (rows,). Data loaders do not count, as they prefetch on separate threads."""
     rank = np.unique(trace.ints("rank")[rows], return_inverse=True)[1]
     start, end = trace.ints("start_ns")[rows], trace.end_ns[rows]
     width = int((end - start.min(initial=0)).max(initial=0)) + 1
@@ -117,19 +116,12 @@ def _phase_index(trace: Trace) -> npt.NDArray[np.int8]:
 @once
 def _roots(trace: Trace) -> IntArray:
     """Return the rows of host events in a phase whose parent is not in the same phase, sorted by thread and time."""
-    phase = _phase_index(trace)
+    phase, parent = _phase_index(trace), trace.ints("parent")
     phased = trace.host & trace.rows("kind", *NESTED_KINDS) & (phase >= 0) & (phase != PHASES.index(OTHER))
-    _drop_inner(trace.ints("parent"), phase, phased)
-    rows, all_threads = np.flatnonzero(phased), threads(trace)
+    rows = np.flatnonzero(phased & ((parent == NO_ROW) | (phase[parent] != phase)))
+    all_threads = threads(trace)
     ordered: IntArray = rows[groupby.stable_order(all_threads.code[rows], len(all_threads))]
     return ordered
-
-
-@compiled
-def _drop_inner(parent, phase, mask):  # type: ignore[no-untyped-def]
-    for i in range(len(parent)):
-        if mask[i] and parent[i] >= 0 and phase[parent[i]] == phase[i]:
-            mask[i] = False
 
 
 def table(trace: Trace, request: ViewRequest) -> pd.DataFrame:
@@ -195,8 +187,8 @@ def row(
     cpu_total: int | None = None,
 ) -> dict[str, Any]:
     """Return a row with :data:`COLUMNS` except the ratios, from the host and device times of the calls, in ns. Give a
-    total only if it is not the sum over the calls. Averages are totals divided by the number of calls. Values of a side
-    without times are None."""
+    total only if it is not the sum over the calls. Averages are totals divided by the number of calls. Values that do
+    not follow from the arguments are None."""
     result: dict[str, Any] = {"phase": phase, "calls": None if cpu is None else len(cpu)}
     for side, times, total in (("cpu", cpu, cpu_total), ("device", device, device_total)):
         numbers: tuple[int | None, ...] = (total, None, None, None)
@@ -208,7 +200,8 @@ def row(
 
 
 def model_table(rows: Sequence[dict[str, Any]], steps_cpu_ns: int, steps_device_ns: int) -> pd.DataFrame:
-    """Return a table of the rows with their shares of the host and device time of the steps, NA for an unknown time."""
+    """Return a table of the rows with their shares of the host and device time of the steps. The share of an unknown
+    time is NA."""
     result = pd.DataFrame(list(rows), columns=["phase", *_INTEGERS]).astype(dict.fromkeys(_INTEGERS, "Int64"))
     for side, step_ns in (("cpu", steps_cpu_ns), ("device", steps_device_ns)):
         part = result[f"total_{side}_ns"].astype("Float64")

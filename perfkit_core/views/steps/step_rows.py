@@ -71,8 +71,8 @@ def native_steps(trace: Trace, chosen: BoolArray) -> BoolArray:
 
 
 def position(trace: Trace, steps: IntArray, rank: IntArray, step: IntArray) -> IntArray:
-    """Return for each pair of ``rank`` and ``step`` number its index in ``steps`` (event rows of steps), -1 if
-    ``steps`` has no such step, the first index if several steps of a rank have this number. Shape (len(step),)."""
+    """Look up pairs of ``rank`` and ``step`` number among the event rows ``steps``. Return the index of the first match
+    of each pair, -1 if there is no match. Shape (len(step),)."""
     ranks, code = np.unique(trace.ints("rank")[steps], return_inverse=True)
     number = trace.ints("step")[steps]
     low, high = int(number.min(initial=0)), int(number.max(initial=0))
@@ -106,7 +106,8 @@ def _look_up(table, ranks, low, rank, step, indices):  # type: ignore[no-untyped
 def ratios(
     trace: Trace, request: ViewRequest, cpu_ns: npt.ArrayLike, device_ns: npt.ArrayLike
 ) -> tuple[Floats, Floats]:
-    """Return host and device times as shares of the time of the chosen steps (of all events if no step was recorded).
+    """Return host and device times as shares of the time of the chosen steps (or of all events if no step was
+    recorded).
 
     Device shares are NaN if no device work was recorded. The native step time includes :func:`cut_off_rows`, and the
     native denominator of device times is only the work launched on the threads of the steps.

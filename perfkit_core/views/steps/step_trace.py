@@ -13,6 +13,7 @@ from typing import Final
 import numpy as np
 import pandas as pd
 
+from perfkit_core.algorithms import groupby
 from perfkit_core.language.messages import message
 from perfkit_core.model.columns import duration, text, words
 from perfkit_core.model.schema import BACKWARD, FORWARD, PHASES
@@ -21,7 +22,6 @@ from perfkit_core.plugins.contracts import View, ViewRequest
 from perfkit_core.views.steps import step_phases, step_rows
 
 PARTS: Final = ("interval", "forward_backward", "tail")
-_LATE, _EARLY = np.iinfo(np.int64).max, np.iinfo(np.int64).min
 
 
 def _by_step(trace: Trace, request: ViewRequest) -> pd.DataFrame:
@@ -29,12 +29,10 @@ def _by_step(trace: Trace, request: ViewRequest) -> pd.DataFrame:
     steps = step_rows.chosen_steps(trace, request)
     segments = step_phases.segments(trace, np.ones(len(trace), np.bool_))
     step = step_rows.position(trace, steps, segments.rank, segments.step)
-    forward_start, backward_end = np.full(len(steps), _LATE), np.full(len(steps), _EARLY)
-    forward = (segments.phase == PHASES.index(FORWARD)) & (step >= 0)
-    backward = (segments.phase == PHASES.index(BACKWARD)) & (step >= 0)
-    np.minimum.at(forward_start, step[forward], segments.start_ns[forward])
-    np.maximum.at(backward_end, step[backward], segments.end_ns[backward])
-    no_forward, no_backward = forward_start == _LATE, backward_end == _EARLY
+    forward, backward = (np.where(segments.phase == PHASES.index(name), step, -1) for name in (FORWARD, BACKWARD))
+    forward_start = groupby.extremes(forward, len(steps), segments.start_ns)[0]
+    backward_end = groupby.extremes(backward, len(steps), segments.end_ns)[1]
+    no_forward, no_backward = forward_start == np.iinfo(np.int64).max, backward_end == np.iinfo(np.int64).min
     unknown = no_forward | no_backward | (backward_end < forward_start)
 
     result, start, end = step_rows.step_frame(trace, steps), trace.ints("start_ns")[steps], trace.end_ns[steps]
