@@ -1,4 +1,4 @@
-"""Kernels, copies and memory manipulation by what launched them and how, against numbers worked out by hand."""
+"""The views ``kernels``, ``memcpy`` and ``memory_manipulation``, against numbers worked out by hand."""
 
 from __future__ import annotations
 
@@ -70,8 +70,8 @@ def test_native_kernels_merge_devices_and_drop_parameters(small: Trace) -> None:
     ]
 
 
-def test_a_hostile_name_does_not_hang_the_cut() -> None:
-    """Backtracking engines need the cube of the length for it."""
+def test_a_hostile_name_is_shortened_in_linear_time() -> None:
+    """A backtracking regular expression engine would take time that grows with the cube of the name's length."""
     name = "<" * 3000 + "(" * 3000
     table = kernels.table(trace([device(name, "kernel", 0, 1)]), ViewRequest(native=True))
     assert table["name"].tolist() == [name]
@@ -85,7 +85,8 @@ def test_copies_by_operator(small: Trace) -> None:
 
 
 def test_memory_manipulation(small: Trace) -> None:
-    """An operator that copies, its runtime call, a detail and a label that say so; device time that each launched."""
+    """The table has an operator that copies, its runtime call, and a detail and a label with such a name, each with the
+    device time that it launched."""
     table = memory_manipulation.table(small, ViewRequest())
     found = {
         row["name"]: (row["kind"], row["total_cpu_ns"], row["total_device_ns"]) for row in table.to_dict("records")
@@ -101,7 +102,7 @@ def test_memory_manipulation(small: Trace) -> None:
     }  # fmt: skip
 
 
-def test_operators_that_only_sound_like_copies_are_none() -> None:
+def test_operators_with_similar_names_are_not_copies() -> None:
     names = ["lib::copyright", "lib::photocopy_x", "lib::to", "lib::detach"]
     found = trace([host(name, "operator", 100 * i, 10) for i, name in enumerate(names)])
     assert memory_manipulation.table(found, ViewRequest()).empty

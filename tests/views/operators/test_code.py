@@ -1,4 +1,5 @@
-"""The code view: frames as events, as stacks of operators, and the names of lines; numbers worked out by hand."""
+"""The view ``code``, against numbers worked out by hand: frames from events, frames from operator stacks, and the parts
+of frame names."""
 
 from __future__ import annotations
 
@@ -49,7 +50,7 @@ def rows(found: Trace, columns: str, **request: Any) -> list[tuple[Any, ...]]:
     return [tuple(None if pd.isna(row[name]) else row[name] for name in columns.split()) for _, row in table.iterrows()]
 
 
-def test_frames_that_are_events() -> None:
+def test_frames_recorded_as_events() -> None:
     columns = "depth name calls total_cpu_ns self_cpu_ns total_device_ns self_device_ns"
     assert rows(trace(FRAMES), columns) == [
         (0, "train.py(3): main", 2, 500, 340, 100, 0),
@@ -59,7 +60,7 @@ def test_frames_that_are_events() -> None:
     ]
 
 
-def test_only_what_is_counted() -> None:
+def test_filters_by_step_and_name() -> None:
     columns = "depth name calls total_cpu_ns total_device_ns"
     assert rows(trace(FRAMES), columns, steps=(1,)) == [(0, "train.py(3): main", 1, 100, 0)]
     assert rows(trace(FRAMES), columns, pattern="net|k") == [
@@ -69,7 +70,7 @@ def test_only_what_is_counted() -> None:
     ]
 
 
-LONG = [  # main and loop begin before the steps and run in all of them, as does a thread
+LONG = [  # main, loop and a function of another thread begin before the steps and run during all of them
     host(MAIN, "python", 0, 1000),
     host("loop.py(1): loop", "python", 10, 980),
     host("thread.py(1): run", "python", 20, 970, tid=2),
@@ -82,7 +83,7 @@ LONG = [  # main and loop begin before the steps and run in all of them, as does
 ]
 
 
-def test_frames_begun_before_the_step_have_their_calls_in_it() -> None:
+def test_frames_begun_before_the_step_count_the_calls_in_the_step() -> None:
     columns = "depth name calls total_cpu_ns self_cpu_ns total_cpu_ratio"
     assert rows(trace(LONG), columns, steps=(0,)) == [
         (0, "train.py(3): main", 0, 100, 0, 100 / 120),
@@ -104,12 +105,12 @@ def test_sums_of_the_displayed_frames_of_a_step() -> None:
     ]
 
 
-def test_frames_of_equal_weight_are_in_the_order_of_the_alphabet() -> None:
+def test_frames_of_equal_weight_are_in_alphabetical_order() -> None:
     made = [host(f"{name}.py(1): f", "python", 10 * at, 5) for at, name in enumerate("cab")]
     assert rows(trace(made), "file") == [("a.py",), ("b.py",), ("c.py",)]
 
 
-def test_stacks_that_operators_hold() -> None:
+def test_frames_from_the_stacks_of_operators() -> None:
     columns = "depth name calls total_cpu_ns self_cpu_ns total_device_ns total_cpu_ratio"
     assert rows(trace(STACKS), columns) == [
         (0, "train.py(3): main", 1, 157, 7, 70, 1.0),
@@ -117,7 +118,7 @@ def test_stacks_that_operators_hold() -> None:
     ]
 
 
-def test_methods_of_many_objects_are_one() -> None:
+def test_methods_of_different_objects_are_one_frame() -> None:
     made = [host(f"<built-in method to of Tensor object at 0x7f{i}a>", "python", 10 * i, 5) for i in range(4)]
     assert rows(trace(made), "name calls") == [("<built-in method to of Tensor object>", 4)]
 
@@ -142,7 +143,7 @@ def test_file_line_and_function(name: str, parts: tuple[Any, ...]) -> None:
     )
 
 
-def test_without_stacks_it_says_how_to_record_them() -> None:
+def test_without_stacks_the_view_explains_how_to_record_them() -> None:
     found = trace([host("mm", "operator", 0, 10)])
     assert code.table(found, ViewRequest()).empty
     assert "with_stack" in str(code.VIEW.explain_empty(found))

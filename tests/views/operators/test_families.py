@@ -1,4 +1,4 @@
-"""The view families: numbers worked out by hand, and sums held against the other views of real recordings."""
+"""The view ``families``: numbers worked out by hand, and sums of real recordings compared with other views."""
 
 from __future__ import annotations
 
@@ -47,8 +47,8 @@ def _rows(table: pd.DataFrame, columns: str) -> list[tuple[Any, ...]]:
 COLUMNS = "name calls self_cpu_ns device_calls device_ns"
 
 
-def test_worked_out_by_hand() -> None:
-    """Host time is what no operator inside takes, less launches; device time by the kernels themselves."""
+def test_times_and_shares() -> None:
+    """Host time is self time, which excludes launches. The names of the kernels determine the device times."""
     found = _table(_rank(0, 1))
     assert _rows(found, COLUMNS) == [
         ("matmul", 2, (50 - 5) + 30, 2, 113),
@@ -63,7 +63,7 @@ def test_worked_out_by_hand() -> None:
 
 
 def test_families_open_into_operators() -> None:
-    """Device work is below the operator that launched it, in the family of the work."""
+    """Device work is in the family of the work, below the operator that launched it."""
     found = _table(_rank(0, 1), by=("operator",))
     assert _rows(found, "depth " + COLUMNS) == [
         (0, "matmul", 2, 75, 2, 113),
@@ -83,7 +83,8 @@ def test_families_open_into_operators() -> None:
 
 @pytest.mark.parametrize("by", [(), ("operator",), ("device",), ("operator", "device")])
 def test_ranks_are_added(by: tuple[str, ...]) -> None:
-    """Twice the times on the second rank: three times those of one; as the table of both at once."""
+    """The second rank has twice the times of the first, so the merged times are three times those of the first rank.
+    The merged table equals the table of the joined trace."""
     ranks = [_rank(0, 1), _rank(1, 2)]
     how, request = reduction(VIEW), ViewRequest(by=by)
     merged = how.merge([how.reduce(one, request) for one in ranks], request)
@@ -94,8 +95,8 @@ def test_ranks_are_added(by: tuple[str, ...]) -> None:
     pd.testing.assert_frame_equal(merged[list(both)], both, check_dtype=False)
 
 
-def test_without_device_work_the_host_orders_the_rows() -> None:
-    """Unknown is not 0."""
+def test_without_device_work_rows_are_sorted_by_host_time() -> None:
+    """Device times are unknown, not 0."""
     found = _table(trace([host("mm", "operator", 0, 5), host("conv", "operator", 10, 50)], names=NAMES))
     assert found["name"].tolist() == ["conv", "matmul"]
     assert found[["device_calls", "device_ns", "device_ratio"]].isna().all(axis=None)
@@ -107,7 +108,8 @@ def test_without_device_work_the_host_orders_the_rows() -> None:
      "paddle/gpu-synthetic/gpu1.pb", "paddle/cpu-3.3.1/to_static/cycle0.pb"],
 )  # fmt: skip
 def test_sums_are_those_of_the_other_views(file: str, traces: Path) -> None:
-    """Self times of the operators; kernels, copies and fills of the event table. Every split keeps them."""
+    """Host time sums to the self time of the view ``operators``. Device time sums to the kernels, memcpy and memset of
+    the event table. Groupings do not change the sums."""
     found = perfkit.load(traces / file)
     of_operators = perfkit.summarize(found, "operators")["self_cpu_ns"].sum()
     frame = found.to_pandas()

@@ -1,4 +1,4 @@
-"""The dataflow graph of a small trace whose edges are worked out by hand."""
+"""The view ``graph`` on a small trace, against edges worked out by hand."""
 
 from __future__ import annotations
 
@@ -52,7 +52,8 @@ def test_nodes_of_the_first_step() -> None:
 
 
 def test_what_comes_before_a_node() -> None:
-    """Sequence 4 is made by t and 5 by addmm, both inside linear: their backward nodes belong to node 0."""
+    """The operators with the sequence numbers 4 (t) and 5 (addmm) are inside linear, so the forward node of their
+    backward nodes is node 0."""
     assert rows(trace(ROWS), "node after after_on_stream forward forward_by") == [
         (0, None, None, None, None),
         (1, 0, None, None, None),
@@ -83,9 +84,9 @@ def test_edges() -> None:
 NAMES = {"mm": "matmul", "mm_b": "matmul_grad", "add": "add", "add_b": "add_grad"}.get
 
 
-def test_without_sequence_numbers_order_ties_backward_to_forward() -> None:
-    """Two forward calls of mm and two backward ones: the first backward is of the last forward. One add of two has a
-    backward call: which one cannot be told."""
+def test_without_sequence_numbers_the_order_of_calls_links_backward_to_forward() -> None:
+    """mm has two forward and two backward calls, and the first backward call belongs to the last forward call. add has
+    two forward calls but one backward call, so its forward call is unknown."""
     forward = [host(name, "operator", 10 * i, 5) for i, name in enumerate(["mm", "add", "mm", "add"])]
     backward = [
         host(name, "operator", 100 + 10 * i, 5, phase="backward") for i, name in enumerate(["mm_b", "add_b", "mm_b"])
@@ -98,7 +99,7 @@ def test_without_sequence_numbers_order_ties_backward_to_forward() -> None:
     ]
 
 
-def test_nothing_and_a_grouping_that_it_does_not_have() -> None:
+def test_an_empty_trace_and_an_unknown_grouping() -> None:
     empty = trace([host("step 0", "step", 0, 10, step=0)])
     assert graph.table(empty, ViewRequest()).empty
     assert graph.table(empty, ViewRequest(by=("edge",))).empty

@@ -1,4 +1,4 @@
-"""What operators are made of, against numbers worked out by hand."""
+"""The views ``operator_tree`` and ``operator_kinds``, against numbers worked out by hand."""
 
 from __future__ import annotations
 
@@ -73,7 +73,7 @@ def test_shares_are_of_the_row_above(small: Trace) -> None:
 
 
 def test_natively_every_operator_is_a_root(small: Trace) -> None:
-    """And what lies below is no operator; what no operator launched is left out."""
+    """Rows below a root are not operators. Device work that no operator launched is left out."""
     columns = "depth name calls total_cpu_ns total_device_ns"
     assert lines(operator_tree.VIEW, small, columns, native=True) == [
         (0, "linear", 2, 150, 40),
@@ -88,7 +88,7 @@ def test_natively_every_operator_is_a_root(small: Trace) -> None:
     assert found["linear"] == pytest.approx(150 / 270)
 
 
-def test_by_thread_roots_and_their_trees_are_apart(small: Trace) -> None:
+def test_grouping_by_thread_separates_roots_and_denominators(small: Trace) -> None:
     found = lines(operator_tree.VIEW, small, "depth name tid cpu_ratio", by=("thread",), native=True)
     assert [(row[0], row[1]) for row in found if row[2] == 2] == [(0, "custom")]
     assert {row[1]: row[3] for row in found if row[0] == 0} == pytest.approx(
@@ -96,14 +96,15 @@ def test_by_thread_roots_and_their_trees_are_apart(small: Trace) -> None:
     )
 
 
-def test_a_name_begins_the_tree_at_its_operators(small: Trace) -> None:
+def test_a_name_filter_makes_the_matching_operators_roots(small: Trace) -> None:
     found = lines(operator_tree.VIEW, small, "depth name calls", pattern="^mm$")
     assert found[0] == (0, "mm", 2)
     assert {row[1] for row in found if row[0] == 0} == {"mm"}
 
 
 def test_kinds(small: Trace) -> None:
-    """mm inside linear is of the same kind: the kind has two calls of 150 ns, and all self time of both."""
+    """mm lies inside linear and has the same canonical name. The row of this name counts the two calls of linear (150
+    ns together), and the self time of both linear and mm."""
     columns = "depth name calls self_cpu_ns total_cpu_ns self_device_ns total_device_ns"
     assert lines(operator_kinds.VIEW, small, columns) == [
         (0, "matmul", 2, 40 + 30 + 55 + 15, 150, 40, 40),
@@ -121,21 +122,22 @@ def test_kinds(small: Trace) -> None:
 
 @pytest.mark.parametrize("name", ["operator_tree", "fluid_events"])
 def test_equal_times_are_sorted_by_name(name: str) -> None:
-    """Not in that of the numbers that the names happen to have."""
+    """The order does not depend on the order in which the names first occur."""
     rows = [host(each, "operator", 20 * at, 10) for at, each in enumerate(("b", "c", "a", "d"))]
     rows += [host(each, "operator_detail", 1 + 2 * at, 1) for at, each in enumerate(("z", "x", "y"))]
     orders = [summarize(trace(found), name)["name"].to_list() for found in (rows, rows[::-1])]
     assert orders == [["a", "b", "x", "y", "z", "c", "d"]] * 2
 
 
-def test_what_no_operator_owns_has_no_share_of_the_host() -> None:
+def test_unowned_device_work_has_no_share_of_host_time() -> None:
     table = operator_kinds.table(trace([device("k", "kernel", 0, 5)]), ViewRequest())
     assert table["self_cpu_ratio"].isna().all()
     assert table["self_device_ratio"].tolist() == [1.0]
 
 
-def test_a_kind_within_another_is_outermost_again() -> None:
-    """add in matmul in add: the inner add lies in one of its kind, whatever is between."""
+def test_nested_calls_of_a_canonical_name_count_once() -> None:
+    """The inner add lies in matmul, which lies in the outer add. The inner add does not count for the canonical name,
+    although matmul is in between."""
     found = trace([
         host("add", "operator", 0, 100), host("mm", "operator", 10, 80), host("add", "operator", 20, 10),
         host("x", "operator", 95, 1),

@@ -1,4 +1,4 @@
-"""The operator table against numbers worked out by hand: memory, FLOPs, shares, groupings, device work of none."""
+"""The view ``operators``, against numbers worked out by hand: memory, FLOPs, shares, groupings, unowned device work."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ def test_the_view_keeps_its_contract(small: Trace) -> None:
     check_view(user_annotations.VIEW, small)
 
 
-def test_overloads_are_one_row_unless_asked_for(small: Trace) -> None:
+def test_overloads_share_one_row_unless_grouped_by_overload(small: Trace) -> None:
     assert rows(small, "op_name calls total_cpu_ns")["lib::add"] == ("add", 2, 90)
     table = operators.table(small, ViewRequest(by=("overload",))).set_index(["name", "overload"])
     assert table.loc[("lib::add", "Tensor"), "total_cpu_ns"] == 50
@@ -68,13 +68,14 @@ def test_a_redispatch_to_another_overload_is_one_call() -> None:
     assert rows(trace(found), "calls self_cpu_ns total_cpu_ns") == {"lib::to": (1, 100, 100)}
 
 
-def test_a_label_that_looks_like_an_overload_stays_itself() -> None:
+def test_a_label_that_looks_like_an_overload_keeps_its_name() -> None:
     found = trace([host("lib::to.mine", "annotation", 0, 100), host("lib::to.dtype", "operator", 10, 80)])
     assert user_annotations.table(found, ViewRequest())["name"].tolist() == ["lib::to.mine"]
 
 
 def test_time_of_details_belongs_to_their_operator(small: Trace) -> None:
-    """mm: 100 ns less 50 of add; the detail of 15 is its own, the runtime call in it (5) is not."""
+    """The self time of mm is 100 ns less add (50 ns) and less the runtime call inside its detail (5 ns). The other time
+    of the detail counts as self time of mm."""
     assert rows(small, "self_cpu_ns total_cpu_ns")["mm"] == (100 - 50 - 5, 100)
     assert rows(small, "self_device_ns total_device_ns")["mm"] == (20, 30)
 
@@ -89,7 +90,8 @@ def test_memory_and_flops(small: Trace) -> None:
 
 
 def test_shares(small: Trace) -> None:
-    """Self 45 + (40 + 40) of 125; total to the outermost, 100 + 40; device to all work, 10 + 20 + 5 + 3."""
+    """The denominators are 45 + (40 + 40) for self time, 100 + 40 (the outermost operators) for total time, and 10 + 20
+    + 5 + 3 (all device work) for device time."""
     found = rows(small, "self_cpu_ratio total_cpu_ratio self_device_ratio")
     assert found["mm"] == pytest.approx((45 / 125, 100 / 140, 20 / 38))
     assert found["lib::add"] == pytest.approx((80 / 125, 90 / 140, 10 / 38))
@@ -102,7 +104,7 @@ def test_self_device_times_add_up_to_all_device_work(small: Trace) -> None:
     assert operators.table(small, ViewRequest())["self_device_ns"].sum() == 10 + 20 + 5 + 3
 
 
-def test_operators_of_a_name_have_no_rest(small: Trace) -> None:
+def test_filtered_and_native_tables_have_no_rows_of_unowned_work(small: Trace) -> None:
     assert set(rows(small, "calls", pattern="mm")) == {"mm"}
     assert set(rows(small, "calls", native=True)) == {"mm", "lib::add"}
 
@@ -118,7 +120,7 @@ def test_by_label_and_by_scope(small: Trace) -> None:
     }
 
 
-def test_by_device_is_where_its_work_ran(small: Trace) -> None:
+def test_the_device_of_an_operator_is_where_its_work_ran(small: Trace) -> None:
     table = operators.table(small, ViewRequest(by=("device",)))
     assert set(zip(table["name"], table["device"], table["total_device_ns"], strict=True)) == {
         ("mm", "several", 30),
@@ -132,8 +134,9 @@ def test_by_device_is_where_its_work_ran(small: Trace) -> None:
     }  # fmt: skip
 
 
-def test_native_memory_goes_by_time_whatever_the_thread() -> None:
-    """Natively an event takes what is allocated while it runs, both ends included; what no event covers has a row."""
+def test_native_memory_counts_by_time_on_any_thread() -> None:
+    """Natively, memory counts for every event that runs at the time of the allocation, start and end included. A
+    separate row has the memory that was allocated while no event ran."""
     found = trace([
         host("mm", "operator", 0, 100),
         host("add", "operator", 10, 20, tid=2),
@@ -148,7 +151,7 @@ def test_native_memory_goes_by_time_whatever_the_thread() -> None:
 
 
 def test_native_self_time_subtracts_each_child() -> None:
-    """Two frames that overlap in an operator: their union is 60, their sum 90."""
+    """Two frames overlap inside an operator. Their union is 60 ns and their sum is 90 ns."""
     found = trace([
         host("mm", "operator", 0, 70), host("a", "python", 5, 45), host("b", "python", 20, 45),
     ])  # fmt: skip
@@ -174,6 +177,6 @@ def test_labels_have_shares_of_the_steps() -> None:
     assert row["total_device_ratio"] == pytest.approx(30 / 40)
 
 
-def test_what_it_does_not_know_is_a_usage_error(small: Trace) -> None:
+def test_an_unknown_grouping_is_a_usage_error(small: Trace) -> None:
     with pytest.raises(UsageError, match="cannot be grouped by 'colour'"):
         operators.table(small, ViewRequest(by=("colour",)))

@@ -1,8 +1,8 @@
-"""Operator tables of real GPU traces against a slow recomputation from the JSON itself, in plain Python.
+"""Operator tables of real GPU traces, against a slow computation in plain Python from the JSON file.
 
-Host events nest by time on their thread. A kernel belongs to the innermost operator around the runtime call
-with its correlation id. A second, independent way is the external id: the profiler itself writes the operator's id into
-the kernel, which is what torch's own device columns are made from.
+Host events nest by time on their thread. A kernel belongs to the innermost operator around the runtime call with the
+same correlation id. A second, independent test uses the external id: the operator id that the profiler writes into the
+kernel. torch computes its device columns from external ids.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ COLUMNS = ("calls", "self_cpu_ns", "total_cpu_ns", "self_device_ns", "total_devi
 
 
 class Event:
-    """A host event with what lies in it."""
+    """A host event with its children, the durations of its kernels, and its allocated bytes."""
 
     def __init__(self, raw: dict[str, Any]) -> None:
         self.name, self.cat, self.args = raw["name"], raw["cat"], raw.get("args", {})
@@ -42,7 +42,8 @@ class Event:
 
     @property
     def operator(self) -> bool:
-        """A row of the operator table: the profiler's own bookkeeping, loader and optimizer spans are none."""
+        """Whether the operator table has a row for the event. The profiler's bookkeeping and the spans of data loaders
+        and optimizers have no row."""
         bookkeeping = ("profiler::", "aten::is_leaf", "aten::output_nr", "aten::_version")
         labels = ("Optimizer.", "enumerate(Data", "ProfilerStep")
         counted = self.cat == "cpu_op" or self.name.startswith("nccl:")
@@ -66,7 +67,7 @@ def read(path: Path) -> list[dict[str, Any]]:
 
 
 def nested(raw: list[dict[str, Any]]) -> list[Event]:
-    """Host events in their trees."""
+    """Return the host events, linked as trees."""
     events = [Event(each) for each in raw if each.get("cat") in HOST and not each["name"].startswith("profiler::")]
     threads: dict[Any, list[Event]] = defaultdict(list)
     for event in events:
@@ -90,7 +91,8 @@ def nearest(event: Event | None) -> Event | None:
 
 
 def attach(events: list[Event], raw: list[dict[str, Any]]) -> int:
-    """Kernels to operators by correlation, memory to the innermost event; the time of kernels that find none."""
+    """Assign kernels to operators by correlation id, and memory to the innermost event. Return the time of kernels
+    without an operator."""
     calls = {
         e.args["correlation"]: e for e in events if e.cat in ("cuda_runtime", "cuda_driver") and "correlation" in e.args
     }
@@ -116,7 +118,8 @@ def _allocate(events: list[Event], raw: dict[str, Any]) -> None:
 
 
 def rows(events: list[Event]) -> dict[str, list[int]]:
-    """The table: a chain of calls of one name, each with one child, is one call."""
+    """Return the rows of the table. A chain of events of one name, each the only child of the previous one, is one
+    call."""
     found: dict[str, list[int]] = defaultdict(lambda: [0] * len(COLUMNS))
     for event in events:
         parent = event.parent
@@ -153,7 +156,8 @@ def test_every_number_recomputed_from_the_file(name: str, traces: Path) -> None:
 
 @pytest.mark.parametrize("name", FILES)
 def test_self_device_time_by_the_ids_in_kernels(name: str, traces: Path) -> None:
-    """In these recordings every kernel of an operator has one. A label has none: its kernels go to what is around."""
+    """In these recordings, every kernel launched in an operator has the operator's external id. Labels have no external
+    id, so their kernels count for the enclosing operator."""
     path = traces / "torch" / f"{name}.json.gz"
     raw = read(path)
     names = {each["args"]["External id"]: each["name"] for each in raw if each.get("cat") == "cpu_op"}

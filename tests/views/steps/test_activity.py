@@ -1,4 +1,4 @@
-"""Exclusive time equals a count of single nanoseconds."""
+"""Exclusive and covered times of windows, against a count of single nanoseconds."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ def arrays(pairs: Pairs) -> intervals.Intervals:
 
 
 def first(layers: list[Pairs], time: int) -> int:
-    """The first layer that holds the nanosecond; their number when none does."""
+    """Return the index of the first layer that covers the time, the number of layers if none does."""
     for index, pairs in enumerate(layers):
         if any(start <= time < end for start, end in pairs):
             return index
@@ -26,7 +26,7 @@ def first(layers: list[Pairs], time: int) -> int:
 
 
 @given(st.lists(PAIRS, max_size=4), PAIRS)
-def test_each_nanosecond_goes_to_the_first_layer_that_holds_it(layers: list[Pairs], windows: Pairs) -> None:
+def test_each_nanosecond_belongs_to_the_first_layer_that_covers_it(layers: list[Pairs], windows: Pairs) -> None:
     found = exclusive_ns([intervals.union(*arrays(pairs)) for pairs in layers], *arrays(windows))
     assert found.shape == (len(windows), len(layers) + 1)
     for row, (start, end) in zip(found.tolist(), windows, strict=True):

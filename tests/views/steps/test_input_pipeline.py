@@ -1,4 +1,4 @@
-"""Waiting for input and copying it: numbers worked out by hand."""
+"""Input wait and input copies of steps, against numbers worked out by hand."""
 
 from __future__ import annotations
 
@@ -36,9 +36,10 @@ def rows(events: list[dict[str, Any]]) -> list[dict[str, Any]]:
     return [{key: None if pd.isna(value) else value for key, value in row.items()} for row in table.to_dict("records")]
 
 
-def test_by_hand() -> None:
-    """Two loaders on the thread of the steps; nested calls are one; what another thread prefetches is no waiting.
-    Copies to the device 350–450 and 400–500, of which a kernel hides 350–400; the one back does not count."""
+def test_wait_and_copies_of_each_step() -> None:
+    """Two loaders run on the step's thread. Nested loader calls count once. Prefetching on another thread is not input
+    wait. The copies to the device run at 350–450 and 400–500, and a kernel hides 350–400. The copy to the host does not
+    count."""
     first, second = rows(ROWS)
     assert first == {
         "rank": None, "step": 0, "dur_ns": 1000, "loader": f"Other, {LOADER}", "loads": 2, "input_wait_ns": 150,
@@ -50,19 +51,19 @@ def test_by_hand() -> None:
     }  # fmt: skip
 
 
-def test_no_loader_is_unknown_and_not_zero() -> None:
+def test_without_a_loader_input_wait_is_unknown() -> None:
     without = [row for row in ROWS if row["kind"] != "dataloader"]
     first, _ = rows(without)
     assert (first["loader"], first["loads"], first["input_wait_ns"], first["input_ratio"]) == (None,) * 4
     assert first["copies"] == 2
 
 
-def test_copies_that_do_not_tell_their_size() -> None:
-    silent = [row | {"bytes": None} for row in ROWS]
-    assert rows(silent)[0]["copied_bytes"] is None
+def test_copies_without_a_recorded_size() -> None:
+    without_size = [row | {"bytes": None} for row in ROWS]
+    assert rows(without_size)[0]["copied_bytes"] is None
 
 
-def test_why_it_is_empty() -> None:
+def test_an_empty_table_is_explained() -> None:
     steps_only = trace([ROWS[0], host("mm", "operator", 10, 10)])
     assert input_pipeline.table(steps_only, ViewRequest()).empty
     assert "data loader" in str(input_pipeline.VIEW.explain_empty(steps_only))

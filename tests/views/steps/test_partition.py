@@ -1,4 +1,5 @@
-"""The partition of steps: hand-worked traces, random traces against a count of single nanoseconds, real traces."""
+"""The partition of steps: small traces worked out by hand, random traces against a count of single nanoseconds, and
+real traces."""
 
 from __future__ import annotations
 
@@ -40,7 +41,7 @@ ON_GPU = [
 
 
 def wide(some: Trace, **request: Any) -> list[dict[str, Any]]:
-    """Rows by step, without the ``_ns``."""
+    """Return the rows of the table by step, without ``_ns`` in the column names."""
     table = partition.table(some, ViewRequest(by=("step",), **request))
     return [{key.removesuffix("_ns"): value for key, value in row.items()} for row in table.to_dict("records")]
 
@@ -50,13 +51,20 @@ def parts(row: dict[str, Any], names: tuple[str, ...] = ON_DEVICE) -> tuple[int,
 
 
 def test_with_a_device() -> None:
-    """Compute 200–350 and 990–1000. Communication: the kernel that all_reduce launched, 350–500, and the host barrier,
-    900–940, which launched nothing; the host call of all_reduce is not it. Copy 500–540. Input 0–100. Host: forward
-    120–200 (the rest of it is hidden) and the other thread's loading 540–600."""
+    """The first step has these parts:
+
+    - Compute runs at 200–350 and 990–1000.
+    - Communication is the kernel that all_reduce launched (350–500) and the host barrier (900–940), which launched
+      nothing. The host call of all_reduce only launches communication.
+    - The exposed copy runs at 500–540, and the input wait lasts from 0 to 100.
+    - Host work is forward at 120–200 (later, kernels hide it) and the other thread's data loading at 540–600.
+
+    In the second step, a kernel without a launch counts where it runs, and a kernel with the name of a collective is
+    communication.
+    """
     first, second = wide(trace(ON_GPU))
     assert parts(first) == (150 + 10, 150 + 40, 40, 100, 80 + 60, 370)
     assert sum(parts(first)) == first["dur"] == 1000
-    # a kernel of nobody's launch counts where it runs, a kernel with the name of a collective is one
     assert parts(second) == (20, 30, 0, 0, 10, 440)
 
 
@@ -87,14 +95,19 @@ ON_CPU = [
 
 
 def test_without_a_device() -> None:
-    """Compute: mm 200–300, hook 500–520 and 580–600, the operator on another thread 80–120, which goes before input.
-    Communication 520–580 and 600–700. Input 0–80. Framework: the Python frame around mm, 150–200 and 300–450."""
+    """The step has these parts:
+
+    - Compute is mm (200–300), hook (500–520 and 580–600) and the operator on another thread (80–120), which takes
+      precedence over input wait.
+    - Communication runs at 520–580 and 600–700, and the input wait lasts from 0 to 80.
+    - Framework time is the Python frame around mm (150–200 and 300–450).
+    """
     (row,) = wide(trace(ON_CPU))
     assert parts(row, ON_HOST) == (100 + 40 + 40, 160, 80, 200, 380)
     assert sum(parts(row, ON_HOST)) == 1000
 
 
-def test_a_canonical_collective_is_communication_its_name_is_not() -> None:
+def test_an_operator_is_communication_only_by_its_canonical_name() -> None:
     rows = [
         host("step 0", "step", 0, 100, step=0),
         host("c_allreduce_sum", "operator", 0, 30),
@@ -114,7 +127,7 @@ def test_ranks_have_their_own_time() -> None:
     assert table.loc[(0, "device_compute"), "total_ns"] == 180
 
 
-def test_overlapping_steps_are_whole_each() -> None:
+def test_each_of_two_overlapping_steps_counts_all_its_time() -> None:
     rows = [
         host("step 0", "step", 0, 100, step=0),
         host("step 1", "step", 50, 100, step=1),
@@ -130,15 +143,13 @@ def test_chosen_steps() -> None:
         wide(trace(ON_GPU), steps=(9,))
 
 
-def test_no_steps_no_partition() -> None:
+def test_without_steps_the_table_is_empty() -> None:
     found = trace([host("mm", "operator", 0, 10)])
     assert partition.table(found, ViewRequest()).empty
     assert "step()" in str(partition.VIEW.explain_empty(found))
     check_view(partition.VIEW, trace(ON_GPU))
     check_view(partition.VIEW, trace(ON_CPU))
 
-
-# -- random traces, nanosecond by nanosecond -----------------------------------------------------------------------
 
 TIMES = st.tuples(st.integers(0, 40), st.integers(0, 25))
 HOST_KINDS = ("dataloader", "operator", "annotation", "python", "runtime", "overhead", "forward", "memory")
@@ -147,7 +158,7 @@ DEVICE_KINDS = ("kernel", "memcpy", "memset", "nccl")
 
 @st.composite
 def rows_of_a_run(draw: st.DrawFn) -> list[dict[str, Any]]:
-    """Steps side by side, host events on two threads, device work that nobody launched."""
+    """Return rows of steps, of host events on two threads, and of device work without a launch."""
     starts = sorted(draw(st.sets(st.integers(0, 60), min_size=1, max_size=4)))
     rows = [host(f"step {i}", "step", start, 8, step=i) for i, start in enumerate(starts)]
     for kind in draw(st.lists(st.sampled_from(HOST_KINDS), max_size=8)):
@@ -168,7 +179,7 @@ def at(rows: list[dict[str, Any]], time: int, *kinds: str, tid: int | None = Non
 
 
 def category(rows: list[dict[str, Any]], time: int) -> str:
-    """By the definition, for traces with device work."""
+    """Return the category of one nanosecond of a trace with device work, according to the definition."""
     if at(rows, time, "kernel"):
         return "device_compute"
     if at(rows, time, "nccl"):
@@ -193,9 +204,6 @@ def test_random_traces(rows: list[dict[str, Any]]) -> None:
             start = steps[row["step"]]["start_ns"]
             expected = [category(rows, time) for time in range(start, start + 8)]
             assert {name: row[name] for name in ON_DEVICE} == {name: expected.count(name) for name in ON_DEVICE}
-
-
-# -- real traces ---------------------------------------------------------------------------------------------------
 
 
 def _sums_to_the_steps(path: Path) -> None:

@@ -1,4 +1,4 @@
-"""Ranks side by side: by hand, and against the views that tell the same of a whole job."""
+"""The view ``ranks``: numbers worked out by hand, and consistency with the views ``partition`` and ``steps``."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from perfkit_core.views.steps import partition, ranks
 from tests.support.ranks import collective, rank
 
 
-def test_own_time_is_the_step_without_what_others_are_waited_for() -> None:
+def test_time_outside_communication_excludes_waiting_for_other_ranks() -> None:
     first = rank(0, collective(1000, 3000), step_ns=5000)
     second = rank(1, collective(2500, 3000), step_ns=7000)
     third = rank(2, collective(2000, 3000), step_ns=6000)
@@ -25,7 +25,7 @@ def test_own_time_is_the_step_without_what_others_are_waited_for() -> None:
     assert found["own_time_over_median_ns"].tolist() == [-2000, 1500, 0]
 
 
-def test_of_an_even_number_the_smaller_middle_is_the_median() -> None:
+def test_the_median_of_an_even_number_is_the_lower_middle_value() -> None:
     found = ranks.table(
         concat_traces([rank(number, collective(1000, 3000), step_ns=5000 + 2000 * number) for number in (0, 1)]),
         ViewRequest(),
@@ -33,7 +33,7 @@ def test_of_an_even_number_the_smaller_middle_is_the_median() -> None:
     assert found["dur_over_median_ns"].tolist() == [0, 2000]
 
 
-def test_a_step_of_one_rank_is_compared_with_nothing() -> None:
+def test_a_step_that_one_rank_recorded_has_no_median() -> None:
     partials = [partition.by_step(rank(number, collective(1000, 3000)), ViewRequest()) for number in (0, 1)]
     partials[1] = pd.concat([partials[1], partials[1].assign(step=8)], ignore_index=True)
     found = ranks.merge(partials, ViewRequest())
@@ -41,14 +41,14 @@ def test_a_step_of_one_rank_is_compared_with_nothing() -> None:
     assert found["own_time_ns"].notna().all()
 
 
-def test_one_rank_alone_is_not_compared() -> None:
+def test_a_single_rank_has_no_rows() -> None:
     alone = rank(0, collective(1000, 3000))
     assert ranks.table(alone, ViewRequest()).empty
     assert "only one rank" in str(ranks.VIEW.explain_empty(alone))
 
 
 @pytest.mark.parametrize("file", ["dlrm-8xv100"])
-def test_parts_of_real_steps_sum_to_them_and_to_the_partition(traces: Path, file: str) -> None:
+def test_parts_of_real_steps_sum_to_the_steps_and_to_the_partition(traces: Path, file: str) -> None:
     trace = perfkit_core.load(traces / "torch" / file)
     found = ranks.table(trace, ViewRequest())
     parts = found.iloc[:, 6:]

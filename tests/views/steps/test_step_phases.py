@@ -1,4 +1,4 @@
-"""Phases of the step: unions on the device, work without a launch, and Paddle's sums. Numbers worked out by hand."""
+"""Phases of the step, against numbers worked out by hand: unions of device time, unlaunched work, Paddle's sums."""
 
 from __future__ import annotations
 
@@ -49,8 +49,9 @@ def phases(found: Trace, columns: str, **request: Any) -> dict[str, tuple[Any, .
 
 
 def test_device_time_is_a_union() -> None:
-    """Forward: a 150–250, b 200–300, c 280–320 and the fill up to 330: 180; its segments 150, 50 and 0. With d,
-    290–390, the first step has 240. The step without work is none; the launch outside the steps is in none."""
+    """Forward launches a (150–250), b (200–300), c (280–320) and the fill (320–330). Their union is 180; the unions of
+    its three segments are 150, 50 and 0. With d (290–390), the union of the first step is 240. The last step is empty
+    and does not count. The launch outside the steps belongs to no step."""
     assert phases(trace(ROWS), "calls total_device_ns avg_device_ns min_device_ns max_device_ns") == {
         "step": (2, 240 + 30, 135, 30, 240),
         "forward": (3, 180, 60, 0, 150),
@@ -65,16 +66,16 @@ def test_device_time_is_a_union() -> None:
 
 def test_host_time_of_parallel_phases_leaves_no_negative_rest() -> None:
     found = phases(trace(ROWS), "calls total_cpu_ns min_cpu_ns max_cpu_ns")
-    assert found["forward"] == (3, 300 + 100 + 450, 100, 450)  # the last is cut at the end of its step
+    assert found["forward"] == (3, 300 + 100 + 450, 100, 450)  # the last segment is cut at the end of its step
     assert found["other"] == (None, 1500 - 300 - 500, None, None)
 
 
-def test_a_chosen_step_has_no_work_of_no_step() -> None:
+def test_a_chosen_step_has_no_row_of_unlaunched_work() -> None:
     assert set(phases(trace(ROWS), "calls", steps=(0,))) == {"step", "forward", "backward", "other"}
 
 
 def test_native_sums_calls_and_kernels_and_counts_the_empty_step() -> None:
-    """Others = step time less the sums, on both sides."""
+    """The time of ``other`` is the step time less the sum of the phases, on the host and on the device."""
     assert phases(trace(ROWS), "calls total_cpu_ns min_cpu_ns total_device_ns min_device_ns", native=True) == {
         "step": (3, 1520, 20, 100 + 100 + 40 + 100 + 30, 0),
         "forward": (3, 900, 100, 240, 0),
@@ -83,7 +84,7 @@ def test_native_sums_calls_and_kernels_and_counts_the_empty_step() -> None:
     }
 
 
-def test_native_rest_turns_negative_with_threads() -> None:
+def test_native_other_time_is_negative_if_threads_overlap() -> None:
     rows = [
         ROWS[0],
         host("fwd", "forward", 0, 900, phase="forward"),
@@ -101,7 +102,8 @@ def test_ranks_are_added() -> None:
 
 
 def test_native_overview() -> None:
-    """Phases as the table of phases sums them, nothing launched outside a host event, the empty step too."""
+    """Phases have the sums of the view ``model``. Work launched outside host events does not count, and the empty step
+    counts."""
     table = overview.table(trace(ROWS), ViewRequest(native=True))
     found = {(row["category"], row["place"]): (row["calls"], row["time_ns"]) for _, row in table.iterrows()}
     assert found == {
@@ -131,8 +133,9 @@ def test_native_overview_of_communication() -> None:
     assert found[("Operator", "host")] == (1, 40)
 
 
-def test_native_utilisation_is_of_what_was_launched() -> None:
-    """Ours counts all kernels over the two steps; Paddle's leaves out e and lost, and has the empty step as well."""
+def test_native_utilisation_counts_only_launched_kernels() -> None:
+    """Our table counts all kernels and divides by the two steps. Paddle's leaves out the kernels e and lost, and also
+    counts the empty step."""
     (ours,) = device_view.table(trace(ROWS), ViewRequest()).to_dict("records")
     (theirs,) = device_view.table(trace(ROWS), ViewRequest(native=True)).to_dict("records")
     assert (ours["kernels"], ours["busy_ns"], ours["span_ns"]) == (7, 240 + 30 + 30 + 10, 1500)
@@ -140,9 +143,9 @@ def test_native_utilisation_is_of_what_was_launched() -> None:
     assert theirs["utilisation_ratio"] == pytest.approx(270 / 1520)
 
 
-def test_backward_on_its_own_thread_ends_at_another_phase() -> None:
-    """Two iterations without steps: 20 + 5 + 20 of forward, each backward pass from its first to its last node. What
-    the loader does ahead cuts nothing; the gap of 10 in a pass belongs to it."""
+def test_a_backward_segment_ends_where_another_phase_begins() -> None:
+    """The trace has two iterations without steps. A forward segment lasts 20 + 5 + 20 ns. A backward segment lasts from
+    the first to the last node of the pass and includes the gap of 10 ns. The prefetching loader does not split it."""
     rows = []
     for at, number in ((0, 1), (1000, 3)):
         rows += [

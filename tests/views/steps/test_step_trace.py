@@ -1,4 +1,4 @@
-"""Steps cut into interval, forward and backward, tail: numbers worked out by hand."""
+"""Steps divided into interval, forward and backward, and tail, against numbers worked out by hand."""
 
 from __future__ import annotations
 
@@ -47,9 +47,9 @@ def by_step(found: Trace) -> dict[int, tuple[Any, ...]]:
     }
 
 
-def test_each_step_by_hand() -> None:
-    """Backward of step 0 ends on another thread, that of step 3 goes on into step 4 and is cut there. Step 5 was cut
-    off by the end of the recording: it is reported, and no step."""
+def test_the_parts_of_each_step() -> None:
+    """The backward pass of step 0 ends on another thread. The backward pass of step 3 continues in step 4 and is cut
+    there. Step 5 was cut off by the end of the recording: it is reported and does not count."""
     found = trace(ROWS)
     nothing = (None, None, None)
     assert by_step(found) == {
@@ -67,7 +67,7 @@ def test_each_step_by_hand() -> None:
     assert "empty-last-step" in codes(found)
 
 
-def test_over_the_steps_that_could_be_cut() -> None:
+def test_the_table_of_parts_counts_the_divided_steps() -> None:
     table = step_trace.table(trace(ROWS), ViewRequest()).set_index("part")
     columns = ["steps", "total_ns", "avg_ns", "min_ns", "max_ns"]
     assert {part: table.loc[part, columns].tolist() for part in table.index} == {
@@ -79,11 +79,11 @@ def test_over_the_steps_that_could_be_cut() -> None:
     assert table.loc["interval", "ratio"] == pytest.approx(150 / 1300)
 
 
-def test_steps_that_all_can_be_cut_need_no_reason() -> None:
+def test_the_column_of_reasons_is_absent_if_all_steps_are_divided() -> None:
     assert WHY not in step_trace.table(trace(ROWS[:7]), ViewRequest(by=("step",)))
 
 
-def test_why_it_is_empty() -> None:
+def test_an_empty_table_is_explained() -> None:
     assert step_trace.table(trace(ROWS[10:12]), ViewRequest()).empty
     assert "forward and a backward" in str(step_trace.VIEW.explain_empty(trace(ROWS[10:12])))
     assert "step()" in str(step_trace.VIEW.explain_empty(trace(ROWS[4:5])))
