@@ -1,10 +1,9 @@
-"""The waits of the training for batches that others make ahead of it.
+"""Waits of the training for batches that worker processes or a reading thread make in advance.
 
-Worker processes of a data loader, and a thread of it that reads ahead, work at their own pace: their batch arrives no
-earlier because the training asks for it earlier. So where the training waited, it goes on no sooner than the batch
-was recorded to arrive; where it did not wait, the batch was ready. What the training makes itself is ordinary work,
-also within a call of the loader: where operators rebuild the batch in it, the wait ends with the last of them.
-"""
+Workers work at their own pace, so a batch does not arrive earlier because the training asks for it earlier. If the
+training waited for a batch, it goes on no sooner than the recorded arrival of the batch. If it did not wait, the batch
+was ready. Batches that the training itself makes are ordinary work. If operators rebuild a batch within a call of the
+loader, the wait ends before the last of these operators."""
 
 from __future__ import annotations
 
@@ -23,21 +22,22 @@ from perfkit_core.replay.host_segments import Segments, matching
 
 _LONG: Final = 0.5
 _LONGEST: Final = 0.9
-"""Waits are long from this share of such a quantile of them on."""
+"""A wait is long if it takes at least ``_LONG`` of the quantile ``_LONGEST`` of all waits."""
 _EQUAL: Final = 3
-"""This many equal distances are no chance; two, where there are no others."""
+"""With this many equal distances, waits recur. Two equal distances are enough if there are no other distances."""
 _MANY: Final = 2
-"""Distances are many from this ratio of their number to their length on: each part of the recording has some."""
+"""The mean distance is used if the number of distances is at least this multiple of the mean distance."""
 _MOST: Final = 64
-"""Waits that are further apart are not those of workers that take turns."""
+"""Largest distance, in calls, between waits for workers that take turns."""
 
 
 def period(waited_ns: IntArray, begins: BoolArray) -> int:
-    """Return how many calls long waits are apart, 1 where they do not recur: workers that are too few make their
-    batches at the same time, so one of as many calls as there are workers has a long wait.
+    """Return the distance in calls between long waits; 1 if long waits do not recur. Too few workers make their batches
+    at the same time, so one of as many calls as there are workers has a long wait.
 
-    ``waited_ns`` is how long each call (or step) waits (0: not at all), ``begins`` the mask of those in which an epoch
-    begins, both of shape (n,). The result is the distance of most long waits, or the mean of very many."""
+    ``waited_ns`` is the wait of each call or step (0 if none), and ``begins`` is the mask of the calls in which an
+    epoch begins; shape (n,). The result is the median distance if most distances are equal to it, else the mean
+    distance if there are many."""
     waits = waited_ns > 0
     if not waits.any():
         return 1
@@ -55,30 +55,33 @@ def period(waited_ns: IntArray, begins: BoolArray) -> int:
 
 _IN_WORKERS: Final = re.compile(r"multi[-_ ]?process", re.IGNORECASE)
 _IN_THREAD: Final = re.compile(r"DataLoaderIterSingleProcess")
-"""The loader of this name makes batches in a thread beside the training; that of the other framework, whose name has
-the same words in another order, in the training's own thread."""
+"""The loader with this name makes batches in a thread next to the training. The loader of the other framework, whose
+name has the same words in another order, makes them in the thread of the training."""
 _BEGINS: Final = re.compile(r"(^|::)random_$")
-"""The operator that draws the seed of the workers when the iteration over a loader begins. It is outside all other
+"""The operator that draws the seed of the workers when the iteration over a loader begins. It lies outside all other
 operators."""
 _ENTERED_NS: Final = 50_000
-"""Operators that begin this soon in a call are those of the profiler that marks it: a batch is rebuilt later."""
+"""Operators that begin within this time after the beginning of a call come from the profiler's label of the call.
+Operators that rebuild a batch begin later."""
 _HANDED_OVER_NS: Final = 2_000_000
-"""Getting a batch that is ready takes no longer, except for what operators rebuild: it is unpickled and pinned."""
+"""Longest time to unpickle and pin a batch that is ready. Operators that rebuild the batch come in addition."""
 _HANDED_OVER: Final = 0.1
-"""Quantile of the calls of a loader that wait least: they show what getting a batch takes that is ready."""
+"""Quantile of the waits of a loader's calls. Calls at this quantile get a ready batch, so they show how long getting it
+takes."""
 _WORKERS: Final = 2
 _AHEAD: Final = 2
-"""Each worker has this many batches to make: when one is handed over, the next one is asked for. Only the rhythm of the
-waits shows how many workers there are; otherwise ``_WORKERS`` are assumed."""
+"""Each worker has ``_AHEAD`` batches to make: when a batch is handed over, the next batch is requested. The number of
+workers follows from recurring waits; otherwise ``_WORKERS`` workers are assumed."""
 _LEAST_NS: Final = 500_000
 _LEAST_SHARE: Final = 0.05
-"""A call that takes this much longer than getting a batch waits, in ns and of the median step: less is variation."""
+"""A call waits if it exceeds the time of getting a ready batch by ``_LEAST_NS`` and by ``_LEAST_SHARE`` of the median
+step. Smaller differences are variation."""
 
 
 @dataclass(frozen=True, slots=True)
 class BatchWaits:
-    """Segments in which the training waits for a batch, ``node``, and what each takes when the batch is ready,
-    ``busy_ns``, of shape (waits,); ``edges`` let what follows them begin when the batch arrives."""
+    """Segments in which the training waits for a batch, arrays of shape (waits,): ``node`` is the segment, ``busy_ns``
+    its time if the batch is ready. ``edges`` let the next segments begin when the batches arrive."""
 
     node: IntArray
     busy_ns: IntArray
@@ -86,24 +89,25 @@ class BatchWaits:
 
 
 def loads(trace: Trace) -> IntArray:
-    """Return the rows of the calls of data loaders on the host, without those within another."""
+    """Return the rows of the outermost data loader calls on the host."""
     loading = trace.rows("kind", DATALOADER)
     return np.flatnonzero(trace.host & loading & ~nesting.lies_in(trace.ints("parent"), loading))
 
 
 def in_workers(trace: Trace, rows: IntArray) -> BoolArray:
-    """Return the mask of the calls that get batches made by worker processes."""
+    """Return the mask of the calls that get batches from worker processes."""
     return matching(trace, "name", _IN_WORKERS)[rows]
 
 
 def in_thread(trace: Trace, rows: IntArray) -> BoolArray:
-    """Return the mask of the calls that get batches that a thread of the process makes ahead of the training."""
+    """Return the mask of the calls that get batches from a thread of the training process that reads ahead."""
     return matching(trace, "name", _IN_THREAD)[rows]
 
 
 def begins_epoch(trace: Trace, rows: IntArray) -> BoolArray:
-    """Return the mask of the calls (all of a recording) in steps in which an epoch begins: the loader is called once
-    more than in other steps, because it has come to its end, or its iteration begins anew."""
+    """Return the mask of the calls in steps in which an epoch begins. ``rows`` are all calls of the recording. In such
+    steps, the loader is called once more than in other steps, because it has come to its end, or its iteration begins
+    again."""
     mask = np.zeros(len(rows), np.bool_)
     rank, step = trace.ints("rank"), trace.ints("step")
     in_steps = np.flatnonzero(step[rows] >= 0)
@@ -123,7 +127,7 @@ def begins_epoch(trace: Trace, rows: IntArray) -> BoolArray:
 
 
 def batch_waits(trace: Trace, segments: Segments, leads: BoolArray) -> BatchWaits:
-    """Return the waits of the threads that run the steps (``leads``, shape (threads,))."""
+    """Return the waits for batches on the threads that run the steps (``leads``, shape (threads,))."""
     rows = loads(trace)
     begins = begins_epoch(trace, rows)
     kept = segments.first[rows] >= 0
@@ -154,8 +158,8 @@ def batch_waits(trace: Trace, segments: Segments, leads: BoolArray) -> BatchWait
 
 
 def waited(graph: Graph) -> tuple[IntArray, IntArray]:
-    """Return the nodes of a recording that wait for a batch, and how long beyond their time with a ready batch, in
-    ns."""
+    """Return the nodes of a recording that wait for a batch, and the time of each wait in ns. Getting a ready batch
+    does not count."""
     links = graph.edges
     until = links.dst[links.cause == BATCH]
     node = until - 1
@@ -163,9 +167,9 @@ def waited(graph: Graph) -> tuple[IntArray, IntArray]:
 
 
 def _idle_calls(trace: Trace, segments: Segments, rows: IntArray) -> IntArray:
-    """Return for each segment the position of the call that may wait in it: nothing else happens in it, and operators
-    that rebuild the batch, if the call has any, are still to come. -1: no call."""
-    call = np.full(len(trace) + 1, -1, np.int64)  # the last item is that of no event
+    """Return for each segment the position of the call that may wait in the segment; -1 if none. Nothing else happens
+    in such a segment. If operators rebuild the batch in the call, the segment lies before the last of them."""
+    call = np.full(len(trace) + 1, -1, np.int64)  # index -1, for segments without an event, is the last item
     call[rows] = np.arange(len(rows))
     call[:-1] = nesting.first_on_path(trace.ints("parent"), call[:-1])
     start = trace.ints("start_ns")
@@ -182,9 +186,10 @@ def _idle_calls(trace: Trace, segments: Segments, rows: IntArray) -> IntArray:
 def _since(
     segments: Segments, rows: IntArray, begins: BoolArray, node: IntArray, call: IntArray, waited_ns: IntArray
 ) -> IntArray:
-    """Return for each wait (``node``, of the ``call``) the segment from which the making of its batch is counted, the
-    latest of these: the first one of the thread; the first call of the epoch, which starts the workers; the end of the
-    call with which the batch was asked for; the end of the wait before, since which the workers are behind."""
+    """Return for each wait (``node`` in the ``call``) the segment with which making the batch begins. This is the
+    latest of four segments: the first segment of the thread; the first call of the epoch, which starts the workers; the
+    segment after the call that requested the batch; the segment after the previous wait, because the workers were late.
+    """
     thread = segments.thread[segments.first[rows]]
     since = np.searchsorted(segments.thread, thread)
     waits = np.zeros(len(rows), np.int64)

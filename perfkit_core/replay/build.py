@@ -1,14 +1,13 @@
-"""The graph that replays a trace: segments of host threads and device work as nodes, with the waits between them.
+"""Build the graph of a trace: the nodes are segments of host threads and device work, the edges are waits between them.
 
-A thread that begins to work inside one stretch of another thread's time was woken by it; if it is done shortly before
-that stretch ends, the other thread waited for it. So autograd's threads work while the thread that called ``backward``
-waits, whatever either of them recorded meanwhile. Threads that go on working after the stretch run beside it, and
-nothing waits for them (``handoffs``).
+A thread that begins to work inside one segment of another thread was woken by the other thread. If it finishes shortly
+before this segment ends, the other thread waited for it. For example, the threads of autograd work while the thread
+that called ``backward`` waits. A thread that works on after the segment runs in parallel, and nothing waits for it
+(``handoffs``).
 
-A collective that another host thread carries out is started early and waited for later, so the stretch that waits is
-not the one in which it began. It is the stretch in which it ends, if the step goes on shortly afterwards and no
-operator is at work (``joined``).
-"""
+A collective on another host thread is started early and waited for later, so it does not begin in the segment that
+waits for it. The waiting segment is the one in which the collective ends, if the step goes on shortly afterwards and no
+operator is running (``joined``)."""
 
 from __future__ import annotations
 
@@ -29,18 +28,18 @@ from perfkit_core.replay.waits import stream_waits, sync_records, waits
 from perfkit_core.views.communication.instances import communication
 
 RETURN_NS: Final = 200_000
-"""A thread that waited goes on at most this long after the other was done, or after ``RETURN_SHARE`` of its wait."""
+"""A thread waited for another thread if it goes on within this time after the other thread has finished, or within
+``RETURN_SHARE`` of the wait."""
 RETURN_SHARE: Final = 0.05
 
 
 @dataclass(frozen=True, slots=True)
 class Handoffs:
-    """Bursts of work of one thread inside a segment of another, arrays of shape (bursts,).
+    """Bursts of work of one thread inside a segment of another thread, arrays of shape (bursts,).
 
-    ``waiter`` is the segment of the other thread, ``first`` and ``last`` the segments of the burst (all of Segments),
-    ``idle`` the segment before it, in which its thread had nothing to do (-1: none). ``returns``: the waiter goes on
-    when the burst is over.
-    """
+    ``waiter`` is the segment of the other thread, ``first`` and ``last`` are the first and the last segment of the
+    burst, and ``idle`` is the segment before the burst, in which its thread had nothing to do (-1 if none). These are
+    indices into Segments. ``returns``: whether the waiter goes on when the burst ends."""
 
     waiter: IntArray
     first: IntArray
@@ -53,9 +52,9 @@ class Handoffs:
 
 
 def handoffs(segments: Segments, leaders: BoolArray, rank: IntArray, batches: IntArray) -> Handoffs:
-    """Return the bursts of other threads inside segments of the ``leaders`` (threads that run the steps) of the same
-    ``rank``, in the order of the waiters and of time. ``batches`` are segments that wait for a batch: batches are not
-    begun because of the wait."""
+    """Return the bursts of other threads inside segments of the ``leaders`` (mask of the threads that run the steps) of
+    the same ``rank``, sorted by waiter and time. ``batches`` are segments that wait for a batch. They are left out,
+    because the wait does not cause the batch to be made."""
     parts = [
         _bursts(segments, leader, other)
         for leader in np.flatnonzero(leaders).tolist()
@@ -69,9 +68,10 @@ def handoffs(segments: Segments, leaders: BoolArray, rank: IntArray, batches: In
 
 
 def _bursts(segments: Segments, leader: int, other: int) -> IntArray:
-    """Return the fields of Handoffs for the bursts of one thread in the segments of another, shape (5, bursts)."""
+    """Return the fields of Handoffs for the bursts of the thread ``other`` in the segments of the thread ``leader``,
+    shape (5, bursts)."""
     theirs, own = (np.searchsorted(segments.thread, [thread, thread + 1]) for thread in (leader, other))
-    low, high = int(own[0]), int(own[1]) - 1  # without the empty one at the end
+    low, high = int(own[0]), int(own[1]) - 1  # without the empty segment at the end
     at = np.arange(low, high)
     idle = (segments.row[at] < 0) & (segments.end_ns[at] > segments.start_ns[at])
     begins = np.unique(np.append(at[idle] + 1, low))
@@ -85,7 +85,7 @@ def _bursts(segments: Segments, leader: int, other: int) -> IntArray:
     woken = within & (idle_since <= segments.start_ns[np.maximum(waiter, 0)])
     begins, waiter = begins[woken], waiter[woken]
     until = segments.end_ns[waiter]
-    # The last segment of a burst is the last with work that ends within the waiter.
+    # a burst ends with the last segment with work that ends within the waiter
     latest = np.maximum.accumulate(np.where(segments.row[low:high] >= 0, at, -1))
     last = np.searchsorted(segments.end_ns[low:high], until, side="right") - 1
     last = np.maximum(latest[np.maximum(last, 0)], begins)
@@ -98,10 +98,8 @@ def _bursts(segments: Segments, leader: int, other: int) -> IntArray:
 
 
 def host_graph(segments: Segments, busy_ns: IntArray, bursts: Handoffs) -> Graph:
-    """Return the segments as nodes of the same numbers, followed by one node for each burst: the rest of its waiter.
-
-    ``busy_ns`` is what each segment takes without waiting for a device, shape (segments,).
-    """
+    """Return a graph of the segments, which keep their numbers, and of one more node for each burst: the rest of its
+    waiter. ``busy_ns`` is the time of each segment without waits for a device, shape (segments,)."""
     count, extra = len(segments), np.arange(len(segments), len(segments) + len(bursts))
     begin, end = segments.start_ns[bursts.first], segments.end_ns[bursts.last]
     same = bursts.waiter[1:] == bursts.waiter[:-1]
@@ -117,7 +115,7 @@ def host_graph(segments: Segments, busy_ns: IntArray, bursts: Handoffs) -> Graph
     dur[bursts.waiter[is_first]] = (begin - segments.start_ns[bursts.waiter])[is_first]
     dur[bursts.idle[bursts.idle >= 0]] = 0
     woken_by = np.where(is_first, bursts.waiter, extra - 1)
-    source = np.arange(count)  # what follows a waiter starts after the rest of it
+    source = np.arange(count)  # what follows a waiter starts after its rest
     source[bursts.waiter[is_last]] = extra[is_last]
     follows = np.flatnonzero(segments.thread[1:] == segments.thread[:-1])
     chain = edges(CHAIN, source[follows], follows + 1)
@@ -131,13 +129,13 @@ def host_graph(segments: Segments, busy_ns: IntArray, bursts: Handoffs) -> Graph
 
 
 def joined(trace: Trace, graph: Graph, leads: BoolArray, after: IntArray) -> Graph:
-    """Return the graph with stretches of the threads that run the steps (``leads``, shape (threads,)) cut where a
-    collective ends that they wait for: the first part is waiting and takes no time of its own. ``after``: see
-    :class:`perfkit_core.replay.graph.Replay`."""
+    """Return the graph in which the threads that run the steps (``leads``, shape (threads,)) wait for collectives of
+    other host threads. The node that waits is cut where the collective ends, and its first part takes no time.
+    ``after``: see :class:`perfkit_core.replay.graph.Replay`."""
     calls = np.flatnonzero(communication(trace).host & (after >= 0))
     calls = calls[~leads[graph.lane[after[calls]]]]
     rank, at_work = trace.ints("rank"), trace.rows("kind", OPERATOR, RUNTIME, SYNC)
-    waiter = np.full(len(calls), -1, np.int64)  # the node that waits for each collective; -1: none
+    waiter = np.full(len(calls), -1, np.int64)  # the node that waits for each collective (-1 if none)
     for lane in np.flatnonzero(leads).tolist():
         nodes = np.flatnonzero((graph.lane == lane) & (graph.dur_ns > 0))
         nodes = nodes[np.argsort(graph.start_ns[nodes], kind="stable")]
@@ -166,7 +164,7 @@ def joined(trace: Trace, graph: Graph, leads: BoolArray, after: IntArray) -> Gra
 
 
 def build(trace: Trace) -> Replay:
-    """Return the graph of a trace: of one rank, or of several that wait for each other in their collectives."""
+    """Return the graph of a trace. If it has several ranks, they wait for each other in their collectives."""
     segments = host_segments(trace)
     rank = _ranks(trace, segments.row, segments.thread, segments.threads)
     leads = leaders(trace, segments, rank)
@@ -199,8 +197,8 @@ def build(trace: Trace) -> Replay:
 
 
 def leaders(trace: Trace, segments: Segments, rank: IntArray) -> BoolArray:
-    """Return the mask of threads that run the steps; of a rank without steps the thread with the most events. Shape
-    (threads,), as ``rank`` of each."""
+    """Return the mask of the threads that run the steps, shape (threads,). For a rank without steps, this is the thread
+    with the most events. ``rank`` is the rank of each thread."""
     leads = np.zeros(segments.threads, np.bool_)
     rows = np.flatnonzero(trace.rows("kind", STEP) & (segments.first >= 0))
     leads[segments.thread[segments.first[rows]]] = True
@@ -211,7 +209,7 @@ def leaders(trace: Trace, segments: Segments, rank: IntArray) -> BoolArray:
 
 
 def _ranks(trace: Trace, row: IntArray, lane: IntArray, lanes: int) -> IntArray:
-    """Return the rank of each thread or stream, shape (lanes,), given the row (-1: none) and lane of its nodes."""
+    """Return the rank of each thread or stream, shape (lanes,). ``row`` (-1 if none) and ``lane`` are of the nodes."""
     rank = np.full(lanes, -1, np.int64)
     rank[lane[row >= 0]] = trace.ints("rank")[row[row >= 0]]
     return rank

@@ -1,4 +1,4 @@
-"""The dependency graph of a recording: nodes that take time, edges that make them wait, and the simulation of both."""
+"""The dependency graph of a recording: nodes that take time, edges that make nodes wait, and its playback."""
 
 from __future__ import annotations
 
@@ -14,21 +14,22 @@ from perfkit_core.model.trace import Trace
 from perfkit_core.runtime.compile import compiled
 
 # Causes of edges:
-CHAIN: Final = 0  # what a thread does next
-LAUNCH: Final = 1  # device work after the call that launched it
-STREAM: Final = 2  # device work after the work before it in its stream
-EVENT: Final = 3  # device work after work of another stream
-WAIT: Final = 4  # a thread that waits for device work
-QUEUE: Final = 5  # a thread that waits for room in the queue of a device
-HANDOFF: Final = 6  # a thread that waits for another thread
-MEETING: Final = 7  # ranks that wait for each other in a collective
-BATCH: Final = 8  # a thread that waits for a batch from the data loader
+CHAIN: Final = 0  # a thread continues with its next node
+LAUNCH: Final = 1  # device work follows the call that launched it
+STREAM: Final = 2  # device work follows the previous work of its stream
+EVENT: Final = 3  # device work waits for work of another stream
+WAIT: Final = 4  # a thread waits for device work
+QUEUE: Final = 5  # a thread waits for room in the launch queue of a device
+HANDOFF: Final = 6  # a thread waits for another thread
+MEETING: Final = 7  # a rank waits for other ranks in a collective
+BATCH: Final = 8  # a thread waits for a batch of the data loader
 
 
 @dataclass(frozen=True, slots=True)
 class Edges:
-    """``dst`` starts no earlier than ``lag_ns`` after the end (or the start, where ``from_start``) of ``src``; arrays
-    of shape (edges,). ``owner`` is the row of the event that causes the edge (-1: none) and is removed with it."""
+    """Edges of a graph, arrays of shape (edges,). Node ``dst`` starts no earlier than ``lag_ns`` after the end of node
+    ``src``, or after the start of ``src`` if ``from_start`` is set. ``owner`` is the row of the event that causes the
+    edge (-1 if none); the edge is removed with this event."""
 
     src: IntArray
     dst: IntArray
@@ -41,7 +42,6 @@ class Edges:
         return len(self.src)
 
     def only(self, mask: BoolArray) -> Edges:
-        """Return the edges of the mask."""
         return Edges(*(getattr(self, name)[mask] for name in self.__slots__))
 
 
@@ -49,7 +49,7 @@ def edges(
     cause: int, src: IntArray, dst: IntArray, lag_ns: IntArray | int = 0, owner: IntArray | int = -1,
     from_start: bool = False,
 ) -> Edges:  # fmt: skip
-    """Return edges of one cause."""
+    """Return edges that have the same cause."""
     count = len(src)
     return Edges(
         src.astype(np.int64, copy=False), dst.astype(np.int64, copy=False),
@@ -59,14 +59,14 @@ def edges(
 
 
 def all_edges(parts: Sequence[Edges]) -> Edges:
-    """Return several sets of edges as one."""
+    """Return several sets of edges as one set."""
     nothing = edges(CHAIN, np.empty(0, np.int64), np.empty(0, np.int64))
     return Edges(*(np.concatenate([getattr(part, name) for part in (nothing, *parts)]) for name in Edges.__slots__))
 
 
 @dataclass(frozen=True, slots=True)
 class Waits:
-    """Calls that wait, arrays of shape (calls,): the ``row`` of each and ``busy_ns``, what it takes without waiting.
+    """Calls that wait, arrays of shape (calls,): ``row`` is the call, ``busy_ns`` the time of the call without waiting.
     ``edges`` lead to the nodes after the calls."""
 
     row: IntArray
@@ -76,12 +76,11 @@ class Waits:
 
 @dataclass(frozen=True, slots=True)
 class Graph:
-    """Nodes as arrays of shape (nodes,), and edges between them.
+    """Nodes as arrays of shape (nodes,), and the edges between the nodes.
 
-    ``dur_ns`` is what a node takes once it has started, ``row`` the event that the time belongs to (-1: none),
-    ``lane`` its thread or stream, ``start_ns`` the recorded start, which only counts for nodes without edges into
-    them. Lanes below ``threads`` are host threads.
-    """
+    ``dur_ns`` is the time that a node takes once it has started, ``row`` the event that the time belongs to (-1 if
+    none), and ``lane`` the thread or stream. ``start_ns`` is the recorded start, which is used only for nodes without
+    edges into them. Lanes below ``threads`` are host threads, the other lanes are streams."""
 
     dur_ns: IntArray
     row: IntArray
@@ -95,25 +94,21 @@ class Graph:
 
     @property
     def on_host(self) -> BoolArray:
-        """The mask of nodes of host threads."""
+        """The mask of the nodes on host threads."""
         return self.lane < self.threads
-
-    def with_durations(self, dur_ns: IntArray) -> Graph:
-        """Return the graph with other durations of the nodes."""
-        return replace(self, dur_ns=dur_ns)
 
     def with_nodes(
         self, dur_ns: IntArray, row: IntArray, lane: IntArray, start_ns: IntArray, links: Sequence[Edges]
     ) -> Graph:
-        """Return the graph with further nodes, numbered after its own, and further edges."""
+        """Return the graph with more nodes and edges. The new nodes are numbered after the existing nodes."""
         return Graph(
             np.append(self.dur_ns, dur_ns), np.append(self.row, row), np.append(self.lane, lane),
             np.append(self.start_ns, start_ns), self.threads, all_edges([self.edges, *links]),
         )  # fmt: skip
 
     def continued(self, node: IntArray, rest: IntArray) -> Graph:
-        """Return the graph with nodes that take no time: what waited for their ends waits for those of ``rest``, nodes
-        that the caller adds."""
+        """Return the graph in which the nodes ``node`` take no time, and in which edges from their ends begin at the
+        ends of the nodes ``rest`` instead. The caller adds the nodes ``rest``."""
         ends_with, dur = np.arange(len(self)), self.dur_ns.copy()
         ends_with[node], dur[node] = rest, 0
         links = self.edges
@@ -123,13 +118,15 @@ class Graph:
 
 @dataclass(frozen=True, slots=True)
 class Replay:
-    """A trace as a graph. ``first`` and ``after`` are the nodes that begin with each host event and with its end,
-    ``work`` the node of each piece of device work, shape (rows,), -1 where there is none.
+    """A trace as a graph, and the nodes of its events.
 
-    ``tied`` counts the collectives (one on each rank) that wait for other ranks, ``apart`` those that are replayed as
-    recorded; both are 0 for a recording of one rank. ``rank`` of each thread and stream, and ``ahead_ns``, by how much
-    its clock in the trace is ahead of the common clock of the graph, have shape (lanes,).
-    """
+    ``first`` is the node that begins with each host event, ``after`` the node that begins with the end of the event,
+    and ``work`` the node of each piece of device work; shape (rows,), -1 if there is no such node.
+
+    ``tied`` is the number of collectives, counted on each rank, that wait for other ranks. ``apart`` is the number of
+    collectives that are replayed as recorded. Both are 0 for a recording of one rank. ``rank`` is the rank of each
+    thread and stream, and ``ahead_ns`` the time by which the clock of this rank is ahead of the common clock of the
+    graph; shape (lanes,)."""
 
     trace: Trace
     graph: Graph
@@ -142,21 +139,22 @@ class Replay:
     ahead_ns: IntArray
 
     def recorded_ns(self, nodes: IntArray) -> IntArray:
-        """Return the recorded start of nodes on the clock of the trace, shape (len(nodes),)."""
+        """Return the recorded start of the nodes in ns on the clock of the trace, shape (len(nodes),)."""
         return self.graph.start_ns[nodes] + self.ahead_ns[self.graph.lane[nodes]]
 
     def hosts(self, rank: int) -> IntArray:
-        """Return the nodes of the host threads of a rank."""
+        """Return the nodes on host threads of a rank."""
         return np.flatnonzero(self.graph.on_host & (self.rank[self.graph.lane] == rank))
 
 
 class CyclicGraphError(PerfkitError):
-    """Nodes wait for each other: a transform put a node before one that it needs."""
+    """Nodes wait for each other, because a transform put a node before a node that it depends on."""
 
 
 def play(graph: Graph) -> IntArray:
-    """Return the start of each node in ns, shape (nodes,): as early as all edges into it allow; without edges, as
-    recorded. Takes time linear in nodes and edges. Raises CyclicGraphError."""
+    """Return the start of each node in ns, shape (nodes,). A node starts as early as the edges into it allow, and as
+    recorded if there are no such edges. The run time is linear in the number of nodes and edges. Raises
+    CyclicGraphError."""
     edges = graph.edges
     order = np.argsort(edges.src, kind="stable")
     first = np.searchsorted(edges.src[order], np.arange(len(graph) + 1))
@@ -173,16 +171,17 @@ def play(graph: Graph) -> IntArray:
 
 @compiled
 def _play(first, dst, lag, from_start, dur, waits_for, start):  # type: ignore[no-untyped-def]
-    """Set ``start`` and return how many nodes could start. ``waits_for`` counts the open edges of each node."""
+    """Fill ``start`` and return the number of nodes that could start. ``waits_for`` is the number of edges into each
+    node whose source has not started."""
     count = len(dur)
     ready = np.empty(count, np.int64)
-    known = 0
+    ready_count = 0
     for node in range(count):
         if waits_for[node] == 0:
-            ready[known] = node
-            known += 1
+            ready[ready_count] = node
+            ready_count += 1
     at = 0
-    while at < known:
+    while at < ready_count:
         node = ready[at]
         at += 1
         for edge in range(first[node], first[node + 1]):
@@ -194,6 +193,6 @@ def _play(first, dst, lag, from_start, dur, waits_for, start):  # type: ignore[n
                 start[target] = begin
             waits_for[target] -= 1
             if waits_for[target] == 0:
-                ready[known] = target
-                known += 1
+                ready[ready_count] = target
+                ready_count += 1
     return at

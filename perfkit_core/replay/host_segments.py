@@ -1,8 +1,7 @@
-"""The time of host threads as segments: their events, cut where the innermost one changes.
+"""The time of host threads as segments, which are cut where the innermost event changes.
 
-The segments of a thread follow each other without a gap: time outside of all events is a segment of its own. The time
-of events that overlap without nesting belongs to the event that began last.
-"""
+The segments of a thread follow each other without gaps; time outside of all events is a segment, too. If events overlap
+without nesting, their common time belongs to the event that began last."""
 
 from __future__ import annotations
 
@@ -21,12 +20,11 @@ from perfkit_core.views.select import threads
 
 @dataclass(frozen=True, slots=True)
 class Segments:
-    """Segments in the order of threads and time, arrays of shape (segments,): ``row`` is the innermost event (-1:
-    none). The last segment of each thread is empty and represents its end.
+    """Segments, sorted by thread and time, arrays of shape (segments,). ``row`` is the innermost event (-1 if none).
+    The last segment of each thread is empty and represents the end of the thread.
 
-    ``first`` is the segment that begins with each event, ``after`` the segment that begins with its end, shape (rows,),
-    -1 for events that are on no host thread.
-    """
+    ``first`` is the segment that begins with each event, and ``after`` the segment that begins with the end of the
+    event, shape (rows,); -1 for events that are not on a host thread."""
 
     start_ns: IntArray
     end_ns: IntArray
@@ -56,7 +54,8 @@ def host_segments(trace: Trace) -> Segments:
 
 @compiled
 def _cut(rows, code, start_ns, end_ns, start, end, owner, thread, first, after):  # type: ignore[no-untyped-def]
-    """Fill the arrays of segments and return their number. Rows are in the order of threads, then of the table."""
+    """Fill the arrays of segments and return the number of segments. The rows are sorted by thread, then in table
+    order."""
     count, depth, now = 0, 0, 0
     stack, least = np.empty(len(rows) + 1, np.int64), np.empty(len(rows) + 1, np.int64)
     for k in range(len(rows)):
@@ -86,8 +85,8 @@ def _cut(rows, code, start_ns, end_ns, start, end, owner, thread, first, after):
 
 @compiled
 def _close(stack, least, depth, now, until, end_ns, code, count, start, end, owner, thread, after):  # type: ignore[no-untyped-def]
-    """Close the events that end by ``until``. ``least`` is the first end among each event of the stack and those below
-    it: an event that overlaps without nesting ends below others."""
+    """Close the events that end by ``until``. ``least`` is, for each event on the stack, the earliest end of this event
+    and of the events below it: an event that overlaps without nesting may end before events above it."""
     while depth and least[depth - 1] <= until:
         over = least[depth - 1]
         if over > now:
@@ -105,7 +104,7 @@ def _close(stack, least, depth, now, until, end_ns, code, count, start, end, own
 
 
 def matching(trace: Trace, column: str, pattern: re.Pattern[str]) -> BoolArray:
-    """Return the mask of events whose text in a column contains a match, shape (rows,)."""
+    """Return the mask of the events whose text in a column matches the pattern anywhere, shape (rows,)."""
     codes = trace.codes(column)
     mask: BoolArray = codes.lookup(np.array([bool(pattern.search(text)) for text in codes.values], np.bool_), False)
     return mask

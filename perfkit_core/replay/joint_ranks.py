@@ -1,14 +1,13 @@
-"""The joint replay of ranks: a collective transfers once its last rank has arrived, on one clock for all ranks.
+"""Joint replay of several ranks on one clock: a collective transfers once its last rank has arrived.
 
-A collective that no rank leaves before the last one has arrived (``clock_model.SYNCHRONOUS``) is cut in two on each
-rank: its arrival, which takes no time of its own, and the transfer, which takes what it was recorded to take after the
-last arrival. Other collectives, unmatched ones, and those of ranks with an unknown clock stay as recorded.
+A collective that no rank leaves before the last rank has arrived (``clock_model.SYNCHRONOUS``) is cut in two on each
+rank: the arrival, which takes no time, and the transfer, which takes the recorded time after the last arrival. Other
+collectives, unmatched collectives, and collectives of ranks with an unknown clock stay as recorded.
 
-Work of one stream that waits for a collective, or the reverse, is recognised where the wait made something late. The
-last rank to arrive never waits, so its recording shows nothing; but all ranks run one program, and the same work of
-another rank shows it. Work is the same if it has the same name and the same place in its stream, counted from the
-launch of the collective. Work that began too early did not wait.
-"""
+A wait between a collective and work of another stream is recognised if it made something late. The last rank to arrive
+never waits, so its recording does not show the wait. But all ranks run the same program, so another rank shows it. Work
+of two ranks is the same if it has the same name and the same place in its stream, counted from the launch of the
+collective. Work that began before the supposed wait was over did not wait."""
 
 from __future__ import annotations
 
@@ -30,8 +29,9 @@ from perfkit_core.views.select import ranks
 def shown_elsewhere(
     trace: Trace, steps_graph: graph.Graph, work: DeviceWork, nodes: IntArray, node: IntArray, match: IntArray
 ) -> graph.Edges:
-    """Return the waits between collectives and other work that another rank shows, on all ranks where the same work
-    exists and can have waited. ``nodes`` are those of the work; ``node`` and ``match`` of each collective."""
+    """Return edges for waits between collectives and other work that the recording of some rank shows. The edges are
+    added on all ranks on which the same work exists and can have waited. ``nodes`` are the nodes of the work, ``node``
+    and ``match`` the node and the number of each collective."""
     position = np.full(len(steps_graph), -1, np.int64)
     position[nodes] = np.arange(len(work))
     on_device = position[node] >= 0
@@ -42,7 +42,7 @@ def shown_elsewhere(
     members["rank"] = places.rank[members["at"]]
     links = steps_graph.edges.only(steps_graph.edges.cause == graph.EVENT)
     src, dst = position[links.src], position[links.dst]
-    for into in (False, True):  # other work waits for collectives; collectives wait for other work
+    for into in (False, True):  # False: other work waits for collectives; True: collectives wait for other work
         ends = pd.DataFrame({"at": dst if into else src, "other": src if into else dst})
         ends = ends[(ends >= 0).all(axis=1)].merge(members, on="at")
         other = ends["other"].to_numpy(np.int64)
@@ -64,8 +64,8 @@ def shown_elsewhere(
 
 
 class _Places:
-    """The places of work in its streams, arrays of shape (work,); ``first`` is the first work of each lane, and the end
-    of the last one."""
+    """Positions of work in its streams, arrays of shape (work,). ``first`` is the first work of each lane; its last
+    item is the number of all work."""
 
     def __init__(self, trace: Trace, work: DeviceWork) -> None:
         launched_by, start = trace.ints("launched_by")[work.row], trace.ints("start_ns")
@@ -79,12 +79,12 @@ class _Places:
         self._lanes = self._lanes[~self._lanes.index.duplicated(keep=False)]
 
     def lane_of(self, rank: IntArray, stream: IntArray) -> IntArray:
-        """Return the lane of a stream; -1 where a rank has none or several of that number."""
+        """Return the lane of each stream; -1 if the rank has no stream, or several streams, of this number."""
         wanted = pd.MultiIndex.from_arrays([rank, stream])
         return self._lanes.reindex(wanted).fillna(-1).to_numpy(np.int64)
 
     def launched_after(self, lane: IntArray, at: IntArray) -> IntArray:
-        """Return the first work of a lane that was launched after the work ``at``."""
+        """Return the first work of each lane that was launched after the work ``at``."""
         position = np.empty(len(at), np.int64)
         for number in np.unique(lane):
             here, low, high = lane == number, self.first[number], self.first[number + 1]
@@ -95,30 +95,31 @@ class _Places:
 
 @dataclass(frozen=True, slots=True)
 class _Members:
-    """Collectives that meet, arrays of shape (members,): ``node`` of each and ``match``, numbered from 0 on."""
+    """Collectives that wait for each other, arrays of shape (members,): ``node`` of each member, and ``match``, the
+    number of the collective, counted from 0."""
 
     node: IntArray
     match: IntArray
 
     def only(self, mask: BoolArray) -> _Members:
-        """Return the members of the mask, without collectives of which a single rank is left."""
+        """Return the members of the mask. Collectives that keep a single rank are left out."""
         match, node = self.match[mask], self.node[mask]
         several = np.bincount(match)[match] > 1 if len(match) else np.empty(0, np.bool_)
         return _Members(node[several], np.unique(match[several], return_inverse=True)[1].astype(np.int64))
 
 
 def meet(replay: graph.Replay, work: DeviceWork, leads: BoolArray) -> graph.Replay:
-    """Return the replay of a trace with its ranks tied together, on one clock. ``leads``: the threads that run the
-    steps, shape (threads,)."""
+    """Return the replay with all ranks on one clock, and with edges between ranks that wait for each other. ``leads``
+    is the mask of the threads that run the steps, shape (threads,)."""
     trace, steps_graph = replay.trace, replay.graph
     if len(ranks(trace)) < 2:
         return replay
     collectives = matched(instances(trace), trace.meta.world_size)
     clocks = clock_offsets(collectives)
-    offsets = clocks["constant_ns"]  # without a drift, which would change what nodes take
+    offsets = clocks["constant_ns"]  # without drift, which would change the durations of nodes
     ahead_ns = np.asarray(offsets.reindex(replay.rank).fillna(0), np.int64)
     steps_graph = replace(steps_graph, start_ns=steps_graph.start_ns - ahead_ns[steps_graph.lane])
-    # A collective waits in its work on the device, else in the longest stretch of its call.
+    # a collective waits in its device work, else in the longest segment of its call
     rows = collectives["row"].to_numpy(np.int64)
     node = replay.work[rows].copy()
     for at in np.flatnonzero((node < 0) & (replay.first[rows] >= 0)).tolist():
@@ -129,7 +130,7 @@ def meet(replay: graph.Replay, work: DeviceWork, leads: BoolArray) -> graph.Repl
     members = _members(steps_graph, node, np.asarray(meeting, np.int64), usable.to_numpy(np.bool_), leads)
     shown = shown_elsewhere(trace, steps_graph, work, replay.work[work.row], members.node, members.match)
     steps_graph = replace(steps_graph, edges=graph.all_edges([steps_graph.edges, shown]))
-    # All members, or else those that do not go back in time: these cannot wait for each other in a circle.
+    # if all members form a cycle, keep those that do not go back in time, which cannot form a cycle
     early = _early_ns(steps_graph, members) > 0
     for those in (members, members.only(~np.isin(members.match, members.match[early]))):
         tied = _tied(steps_graph, those)
@@ -143,8 +144,8 @@ def meet(replay: graph.Replay, work: DeviceWork, leads: BoolArray) -> graph.Repl
 def _members(
     steps_graph: graph.Graph, node: IntArray, match: IntArray, usable: BoolArray, leads: BoolArray
 ) -> _Members:
-    """Return the collectives that can wait for each other: a node belongs to one collective, no thread that runs steps
-    waits there for another of its threads, and no rank leaves long before the last one arrives."""
+    """Return the collectives that can wait for each other. Their node belongs to one collective, no thread that runs
+    steps waits in this node for another thread of its rank, and no rank leaves long before the last rank arrives."""
     usable = usable & (node >= 0)
     links, hosts = steps_graph.edges, steps_graph.on_host[node]
     usable[hosts] &= ~(
@@ -157,21 +158,23 @@ def _members(
 
 
 def _arrival_ns(steps_graph: graph.Graph, members: _Members) -> IntArray:
-    """Return the arrival of the last rank at each collective, shape (collectives,)."""
+    """Return the time at which the last rank arrives at each collective, shape (collectives,)."""
     arrival = np.full(int(members.match.max(initial=-1)) + 1, np.iinfo(np.int64).min)
     np.maximum.at(arrival, members.match, steps_graph.start_ns[members.node])
     return arrival
 
 
 def _early_ns(steps_graph: graph.Graph, members: _Members) -> IntArray:
-    """Return by how much each member ends before the last rank arrives (clocks are inexact), negative if after it."""
+    """Return the time from the end of each member to the arrival of the last rank, shape (members,). It is negative if
+    the member ends later, as it should, and positive only because clocks are inexact."""
     end = steps_graph.start_ns[members.node] + steps_graph.dur_ns[members.node]
     return _arrival_ns(steps_graph, members)[members.match] - end
 
 
 def _tied(steps_graph: graph.Graph, members: _Members) -> graph.Graph:
-    """Return the graph with a further node for each meeting and for each transfer: arrivals → meeting → transfers. What
-    began with the end of a collective begins with that of its transfer."""
+    """Return the graph with one more node for each collective, its meeting, and one more node for each member, its
+    transfer. Edges lead from the arrivals to the meeting, and from the meeting to the transfers. Edges from the end of
+    a member begin at the end of its transfer instead."""
     node, count = members.node, len(members.node)
     arrival, early = _arrival_ns(steps_graph, members), _early_ns(steps_graph, members)
     meeting = len(steps_graph) + members.match

@@ -1,4 +1,4 @@
-"""The times of steps when a graph is played, and how well the unchanged graph repeats the recording."""
+"""Step times of a played graph, and how well the unchanged graph repeats the recording."""
 
 from __future__ import annotations
 
@@ -18,10 +18,9 @@ from perfkit_core.views.communication.instances import communication
 
 @dataclass(frozen=True, slots=True)
 class Steps:
-    """Steps of a recording, arrays of shape (steps,): ``number`` and ``rank`` of each, the nodes that begin with it and
-    with its end, and its recorded time. Without recorded steps: the whole of the thread with the most events, number
-    -1.
-    """
+    """Steps of a recording, arrays of shape (steps,): ``number``, ``rank``, ``first`` (the node that begins with the
+    step), ``after`` (the node that begins with its end), and ``recorded_ns``. Without recorded steps, the only step is
+    the time of the thread with the most events; its number is -1."""
 
     number: IntArray
     rank: IntArray
@@ -33,18 +32,17 @@ class Steps:
         return len(self.number)
 
     def only(self, mask: BoolArray) -> Steps:
-        """Return the steps of the mask, shape (steps,)."""
         return Steps(*(getattr(self, name)[mask] for name in self.__slots__))
 
     def played_ns(self, start_ns: IntArray) -> IntArray:
-        """Return the time of each step, given the starts of the nodes."""
+        """Return the time of each step in ns, given the start of each node."""
         return start_ns[self.after] - start_ns[self.first]
 
     def lasting_ns(self, replay: Replay, graph: Graph, start_ns: IntArray, period: int = 1) -> IntArray:
-        """Return the time of each step in a long training. A host that no longer waits for its device gets ahead of it
-        by some steps at most, so a step takes no less than its work on the busiest stream, or than recorded where that
-        is shorter. Where steps wait for their device once in a ``period``, the last one waits for all: the result is
-        then that of :meth:`of_periods`."""
+        """Return the time of each step in a long training, in ns. A host that does not wait for its device can be ahead
+        of it by a few steps at most. So a step takes at least the time of its work on the busiest stream, or the
+        recorded time if it is shorter. If steps wait for their device only once in a ``period``, the last of these
+        steps waits for the work of all, so the result is the mean of each period (see :meth:`of_periods`)."""
         played, stream, recorded = (
             self.of_periods(times, period)
             for times in (self.played_ns(start_ns), self._stream_ns(replay, graph), self.recorded_ns)
@@ -52,8 +50,8 @@ class Steps:
         return np.maximum(played, np.minimum(stream, recorded))
 
     def of_periods(self, step_ns: IntArray, period: int) -> IntArray:
-        """Return the mean time of each ``period`` steps in a row of a rank, counted from its first one, without an
-        incomplete period at the end. Shape (periods,)."""
+        """Return the mean time of each ``period`` consecutive steps of a rank, counted from the first step, shape
+        (periods,). An incomplete period at the end is left out."""
         if period == 1:
             return step_ns
         at = np.searchsorted(np.unique(self.number), self.number) // period
@@ -65,10 +63,11 @@ class Steps:
         return mean
 
     def _stream_ns(self, replay: Replay, graph: Graph) -> IntArray:
-        """Return the time of each step's work on its busiest stream, without communication, which may wait for others.
+        """Return the time of each step's work on its busiest stream, in ns. Communication is left out, because it may
+        wait for other ranks.
 
-        Work without a recorded launch belongs to the step in which it ran. But what a stream does before the first work
-        with a recorded launch was launched before the recording."""
+        Work without a recorded launch belongs to the step in which it ran. Work that precedes all work of its stream
+        with a recorded launch belongs to no step, because it was launched before the recording."""
         trace = replay.trace
         work = np.flatnonzero(~graph.on_host & (graph.row >= 0))
         work = work[~communication(trace).device[graph.row[work]]]
@@ -92,7 +91,7 @@ class Steps:
         return most
 
     def position(self, trace: Trace, rows: IntArray) -> IntArray:
-        """Return the position of the step of each row (-1: none)."""
+        """Return the position of the step of each row; -1 if the row lies in no step."""
         if len(self) == 1 and self.number[0] < 0:
             return np.zeros(len(rows), np.int64)
         columns = (self.rank, "rank"), (self.number, "step")
@@ -122,25 +121,25 @@ def steps(replay: Replay) -> Steps:
 
 
 def step_errors(replay: Replay, steps: Steps) -> FloatArray:
-    """Return |played − recorded| ÷ recorded time of each step, shape (steps,). Steps of no length have no error."""
+    """Return the error |played − recorded| ÷ recorded of each step time, shape (steps,)."""
     off = np.abs(steps.played_ns(play(replay.graph)) - steps.recorded_ns)
     errors: FloatArray = off / np.maximum(steps.recorded_ns, 1)
     return errors
 
 
 _USUAL: Final = 0.1
-"""Quantile of the lags of a cause that is usual for it."""
+"""Quantile of the lags of a cause that counts as usual."""
 _TYPICAL_NS: Final = 5_000
-"""A lag that is added to the recorded ones, so that a single lag does not count as usual for lack of others."""
+"""A lag that is added to the recorded lags, so that a single long lag does not count as usual."""
 
 
 def unexplained_ratio(replay: Replay) -> float | None:
-    """Return the share of the time of device work whose start nothing recorded explains: it starts more than
-    ``UNEXPLAINED_NS`` later than usual after the last node that it waits for, or waits for nothing at all. None without
+    """Return the share of device work, by time, whose start nothing recorded explains. Such work starts more than
+    ``UNEXPLAINED_NS`` later than usual after the last node that it waits for, or it waits for nothing. None without
     device work.
 
-    The likeliest cause of such a start has the whole recorded lag. The graph still repeats the recording to the
-    nanosecond, but would repeat that lag whatever is changed: the share measures how much of it is merely copied."""
+    The likeliest cause of such a start gets the whole recorded lag. So the graph still repeats the recording to the
+    nanosecond, but it also keeps this lag after every transform. The share measures how much is merely copied."""
     graph, links = replay.graph, replay.graph.edges
     work = np.flatnonzero(~graph.on_host)
     total = int(graph.dur_ns[work].sum())

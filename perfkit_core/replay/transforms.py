@@ -1,8 +1,7 @@
-"""The transforms of a replay: changes of a recording before it is played again, all plain data.
+"""Transforms of a replay: changes of its graph, as plain data.
 
-Rows are those of the trace. A transform changes the nodes of its rows and, with ``below``, of everything inside them:
-host events with their children, and the device work that those launched.
-"""
+Rows are rows of the trace. A transform changes the nodes of its rows. With ``below``, a transform also changes the
+nodes of the host events inside these rows, and of the device work that these events launched."""
 
 from __future__ import annotations
 
@@ -23,8 +22,8 @@ from perfkit_core.views.steps.activity import covered_ns
 
 
 class Case(Enum):
-    """Which value of every uncertain number is taken: the value with the shortest steps, the likely one, the value with
-    the longest steps."""
+    """The value that is used of every uncertain number: the value with the shortest steps, the likely value, or the
+    value with the longest steps."""
 
     SHORT = "p10"
     LIKELY = "p50"
@@ -33,8 +32,8 @@ class Case(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Quantity:
-    """An uncertain time in ns, factor or count as 10th, 50th and 90th percentile, low being the one with the shortest
-    steps, and its source: "recorded", "calibrated on this machine", or a citation."""
+    """An uncertain time in ns, factor or count: three percentiles and their source. ``low`` is the value with the
+    shortest steps. The source is "recorded", "calibrated on this machine", or a citation."""
 
     low: float
     mid: float
@@ -42,7 +41,7 @@ class Quantity:
     source: Text
 
     def at(self, case: Case) -> float:
-        """Return the value in one case."""
+        """Return the value in a case."""
         return {Case.SHORT: self.low, Case.LIKELY: self.mid, Case.LONG: self.high}[case]
 
 
@@ -50,22 +49,21 @@ Number = int | float | Quantity
 
 
 def value(number: Number, case: Case) -> float:
-    """Return a number in one case; an exact number is the same in all."""
+    """Return the value of a number in a case. An exact number has the same value in all cases."""
     return number.at(case) if isinstance(number, Quantity) else number
 
 
 class Transform(Protocol):
-    """A transform of the graph, as plain data (a frozen dataclass of numbers, quantities and arrays of rows)."""
+    """A change of the graph, as a frozen dataclass of numbers, quantities and arrays of rows."""
 
     def apply(self, replay: Replay, graph: Graph, case: Case) -> Graph:
-        """Return the changed graph; nodes keep their numbers, new ones follow."""
+        """Return the changed graph. Existing nodes keep their numbers, and new nodes follow."""
         ...
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class InCases:
-    """``change``, in ``cases`` alone; in the others the graph is unchanged. For a change of which the recording does
-    not show whether it will take place."""
+    """A ``change`` that is applied only in ``cases``: the recording does not show whether it will take place."""
 
     change: Transform
     cases: tuple[Case, ...]
@@ -75,7 +73,7 @@ class InCases:
 
 
 def transformed(replay: Replay, changes: Sequence[Transform], case: Case = Case.LIKELY) -> Graph:
-    """Return the graph with all changes, applied in their order."""
+    """Return the graph with all changes, which are applied in their order."""
     graph = replay.graph
     for change in changes:
         graph = change.apply(replay, graph, case)
@@ -83,8 +81,8 @@ def transformed(replay: Replay, changes: Sequence[Transform], case: Case = Case.
 
 
 def chosen_rows(replay: Replay, rows: IntArray, below: bool) -> BoolArray:
-    """Return the mask of the rows, and with ``below`` of all inside them and of the device work of those, shape (rows
-    of the trace,)."""
+    """Return the mask of the rows; with ``below``, also of the events inside them and of the device work that these
+    events launched. Shape (rows of the trace,)."""
     trace = replay.trace
     mask = marked(trace, rows)
     if below:
@@ -95,13 +93,14 @@ def chosen_rows(replay: Replay, rows: IntArray, below: bool) -> BoolArray:
 
 
 def nodes_of(replay: Replay, graph: Graph, rows: IntArray, below: bool) -> BoolArray:
-    """Return the mask of nodes whose time belongs to the rows, shape (nodes,)."""
+    """Return the mask of the nodes whose time belongs to :func:`chosen_rows`, shape (nodes,)."""
     mask: BoolArray = (graph.row >= 0) & chosen_rows(replay, rows, below)[graph.row]
     return mask
 
 
 def inclusive_ns(replay: Replay, graph: Graph, rows: IntArray, inside: BoolArray) -> IntArray:
-    """Return the time of the nodes ``inside`` within each of the rows, which do not overlap, shape (len(rows),)."""
+    """Return the time of the nodes ``inside`` that lie within each of the rows, shape (len(rows),). The rows must not
+    overlap."""
     owner = np.full(len(replay.trace), -1, np.int64)
     owner[rows] = np.arange(len(rows))
     owner = nesting.first_on_path(replay.trace.ints("parent"), owner)
@@ -113,8 +112,8 @@ def inclusive_ns(replay: Replay, graph: Graph, rows: IntArray, inside: BoolArray
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Scale:
-    """Events take ``factor`` times as long: on the host, on the device, or both. ``most_ns``: what each takes at most
-    then, shape (rows,); None: no limit."""
+    """Events take ``factor`` times as long on the host, on the device, or on both. ``most_ns`` is the longest time that
+    each row may take afterwards, shape (rows,) (None: no limit)."""
 
     rows: IntArray
     factor: Number
@@ -131,12 +130,12 @@ class Scale:
             most = np.full(len(replay.trace) + 1, np.iinfo(np.int64).max)
             most[self.rows] = self.most_ns
             scaled = np.minimum(scaled, most[graph.row])
-        return graph.with_durations(np.where(chosen, scaled, graph.dur_ns))
+        return replace(graph, dur_ns=np.where(chosen, scaled, graph.dur_ns))
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Insert:
-    """Each of the rows takes this much longer: on the host, before what it does; on the device, its own work."""
+    """Each row takes longer: by ``host_ns`` at the beginning of a host event, and by ``device_ns`` in device work."""
 
     rows: IntArray
     host_ns: Number = 0
@@ -146,13 +145,13 @@ class Insert:
         dur = graph.dur_ns.copy()
         for nodes, added in ((replay.first[self.rows], self.host_ns), (replay.work[self.rows], self.device_ns)):
             np.add.at(dur, nodes[nodes >= 0], round(value(added, case)))
-        return graph.with_durations(dur)
+        return replace(graph, dur_ns=dur)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Shorten:
-    """The time of the host threads of each rank within its ``gaps`` (disjoint, on its clock in the trace) is multiplied
-    by ``factor``. Gaps must not contain work of other threads of the rank."""
+    """The time of host threads within ``gaps`` is multiplied by ``factor``. ``gaps`` maps a rank to disjoint intervals
+    on the clock of this rank in the trace. Other threads of the rank must not work within its gaps."""
 
     gaps: Mapping[int, intervals.Intervals]
     factor: Number
@@ -160,22 +159,22 @@ class Shorten:
     def apply(self, replay: Replay, graph: Graph, case: Case) -> Graph:
         dur = graph.dur_ns.copy()
         for rank, gaps in self.gaps.items():
-            nodes = replay.hosts(rank)  # the recorded nodes, without those that other transforms added
+            nodes = replay.hosts(rank)  # only recorded nodes: other transforms may have added nodes
             start = replay.recorded_ns(nodes)
             within = covered_ns(gaps, start, start + replay.graph.dur_ns[nodes])
             less = np.rint(within * (1 - value(self.factor, case))).astype(np.int64)
             dur[nodes] -= np.minimum(less, dur[nodes])
-        return graph.with_durations(dur)
+        return replace(graph, dur_ns=dur)
 
 
 _PASSED_ON: Final = (CHAIN, LAUNCH, STREAM)
-"""Removed events take no time, but their neighbours keep their order: nothing after them begins before what precedes
-them."""
+"""Causes of edges that remain when an event is removed. Removed events take no time, but the order of their neighbours
+remains."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Remove:
-    """Events do not take place, nor what they launched; nothing waits for them."""
+    """Events and the work that they launched do not take place, and nothing waits for them."""
 
     rows: IntArray
     below: bool = True
@@ -193,8 +192,8 @@ class Remove:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Unblock:
-    """Calls take place but wait for no device work: copies of pinned memory, ``non_blocking``. Each takes ``most_ns``
-    at most on the host; None: what it was recorded to take without waiting."""
+    """Calls take place, but do not wait for device work, as copies from pinned memory with ``non_blocking``. Each call
+    takes at most ``most_ns`` on the host (None: its recorded time without waiting)."""
 
     rows: IntArray
     most_ns: Number | None = None
@@ -211,18 +210,18 @@ class Unblock:
 
 
 LAUNCH_NS = 5_000
-"""From a launch to its work on an idle stream: typical of CUDA devices."""
+"""Time from a launch to its work on an idle stream, typical of CUDA devices."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Move:
-    """Operators run on the host instead of a device (``to_host``) or on a device instead of the host.
+    """Operators run on the host instead of a device (``to_host``), or on a device instead of the host.
 
-    To the host: the work that they launched does not take place, and each takes ``host_ns`` on the host. To a device:
-    the host takes ``host_ns`` for the launch, and work of ``device_ns`` follows the work queued before it on the
-    busiest stream of the rank. ``copies_gone`` are calls of copies and synchronisations that the move makes needless;
-    ``copies_added`` copies of ``copy_ns`` each, which block the host, are needed before each operator.
-    """
+    On the host, each operator takes ``host_ns``, and the work that it launched does not take place. On a device, each
+    operator takes ``host_ns`` on the host for its launch, and then work of ``device_ns`` on the busiest stream of the
+    rank, after the work that is queued there. ``copies_gone`` are the calls of copies and synchronisations that become
+    unnecessary. ``copies_added`` is the number of new copies before each operator, which block the host for ``copy_ns``
+    each."""
 
     rows: IntArray
     to_host: bool
@@ -262,12 +261,11 @@ class Move:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Batch:
-    """Launches become one: a captured graph, a fused kernel's launch. The host events ``rows`` take ``host_ns``
-    together (on the first), and their work follows without gaps beyond ``gap_ns``.
+    """Several launches become one launch, such as a captured graph or a fused kernel. The host events ``rows`` take
+    ``host_ns`` in total, when the first of them begins, and their device work has gaps of at most ``gap_ns``.
 
-    ``group`` of each row, shape (rows,): rows of equal groups become one launch each, such as the launches of each
-    step. None: all become one.
-    """
+    ``group`` has a value for each row. Rows with equal values become one launch, such as the launches of each step.
+    None: all rows become one launch."""
 
     rows: IntArray
     host_ns: Number
@@ -291,8 +289,8 @@ class Batch:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Overlap:
-    """Another thread runs the host events while theirs goes on: it begins at the start of each event, and only
-    ``until`` (rows; -1: nothing) waits for it."""
+    """Another thread runs the host events while their thread goes on. It starts each event when its thread reaches the
+    event. Only the matching event of ``until`` (row, or -1 if nothing waits) waits for the end."""
 
     rows: IntArray
     until: IntArray
@@ -306,22 +304,22 @@ class Overlap:
         waits = self.until >= 0
         links = [edges(CHAIN, first, new, from_start=True), edges(CHAIN, new[waits], after[waits])]
         dur = np.rint(total * value(self.factor, case)).astype(np.int64)
-        graph = graph.with_durations(np.where(inside, 0, graph.dur_ns))
+        graph = replace(graph, dur_ns=np.where(inside, 0, graph.dur_ns))
         return graph.with_nodes(dur, self.rows, graph.lane[first], graph.start_ns[first], links)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Load:
-    """Batches come from ``workers`` processes of each rank. ``rows`` are the events in which the training gets its
-    batches, those of a rank in the order of time. Making a batch takes ``batch_ns`` (None: as long as it was recorded
-    to take in the training's own process), getting it ``handover_ns``. With ``batch_ns``, batches were already made by
-    others: getting one takes what it was recorded to take besides the wait, and ``handover_ns`` at most for the wait.
+    """Batches come from ``workers`` processes of each rank.
 
-    Recorded waits are dropped: these workers replace whatever made the batches.
+    ``rows`` are the events in which the training gets its batches, sorted by time within each rank. Getting a batch
+    takes ``handover_ns``. Making a batch takes ``batch_ns``; None means the recorded time in the training's own
+    process. If ``batch_ns`` is given, other processes or threads made the recorded batches. Then getting a batch takes
+    its recorded time without the wait, plus at most ``handover_ns`` for the wait.
 
-    The workers together deliver a batch every ``batch_ns`` ÷ ``workers``, and work at most ``ahead`` batches for each
-    worker in advance. The first batch is ready: the steps are those of a loader that has been running.
-    """
+    Recorded waits are dropped, because the workers replace the recorded source of batches. Together, the workers
+    deliver a batch every ``batch_ns`` ÷ ``workers``. Each worker is at most ``ahead`` batches ahead of the training.
+    The first batch is ready, as in a loader that has been running."""
 
     rows: IntArray
     workers: Number

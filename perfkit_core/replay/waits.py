@@ -1,13 +1,13 @@
-"""The waits for devices: calls of the host that wait for device work, and streams that wait for other streams.
+"""Waits for devices: host calls that wait for device work, and streams that wait for other streams.
 
-A call that waits ends just after work that had been launched before it. What it can wait for is known from its name
-(``sync_calls``) and from the records of the device, where there are any (``sync_records``); else it is the work that
-ends last within the call. Copies block where their work ends within the call, as those of pageable memory do.
+A call that waits ends just after work that was launched before it. The name of the call shows the scope of the wait
+(``sync_calls``), and records of the device show the stream and the event (``sync_records``). Without a record, a
+call waits for the work that ends last within it. Copies block if their work ends within the call, as copies of
+pageable memory do.
 
-CUPTI writes one record for each call that synchronises (``cuda_sync`` in Chrome traces): an event on the device that is
-linked to its call, with the stream and, for events, the stream and the call that recorded them. The calls alone do not
-show which streams wait for each other.
-"""
+CUPTI writes one record for each call that synchronises (``cuda_sync`` in Chrome traces). The record is an event on the
+device that is linked to its call. It contains the stream; for a wait for an event, it also contains the stream and the
+call that recorded the event. Calls alone do not show which streams wait for each other."""
 
 from __future__ import annotations
 
@@ -29,14 +29,15 @@ _STREAM: Final = "wait_on_stream"
 _RECORDED_BY: Final = "wait_on_cuda_event_record_corr_id"
 _WAITS_ON_DEVICE: Final = "Stream Wait Event"
 _NO_STREAM: Final = 0xFFFFFFFF
-"""-1, as a profiler of 2023 writes it."""
+"""The stream -1 in traces of a profiler of 2023."""
 
 
 @dataclass(frozen=True, slots=True)
 class SyncRecords:
-    """Arrays of shape (records,): ``call`` is the row of the host's call, ``device`` a code of the column, ``stream``
-    that of the record, ``of_stream`` the stream that is waited for (-1: not recorded), ``recorded_by`` the row of the
-    call that recorded the event (-1), ``on_device`` whether a stream waits and not the host."""
+    """Records of synchronisations, arrays of shape (records,). ``call`` is the row of the host call, ``device`` the
+    code of the device, ``stream`` the stream of the record, ``of_stream`` the stream that is waited for (-1 if not
+    recorded), ``recorded_by`` the row of the call that recorded the event (-1 if not recorded), and ``on_device`` is
+    true if a stream waits and false if the host waits."""
 
     call: IntArray
     device: IntArray
@@ -47,7 +48,7 @@ class SyncRecords:
 
 
 def sync_records(trace: Trace) -> SyncRecords:
-    """Return all records of a trace that are linked to a call."""
+    """Return all records of synchronisations that are linked to a call."""
     rows = np.flatnonzero(~trace.host & trace.rows("kind", SYNC) & (trace.ints("launched_by") != NO_ROW))
     args = [_decoded(text) for text in trace.pick("args", rows).to_pylist()]
     rank, correlation = trace.ints("rank"), trace.ints("correlation")
@@ -79,8 +80,8 @@ def _number(args: dict[str, Any], key: str) -> int:
 
 
 def stream_waits(trace: Trace, work: DeviceWork, nodes: IntArray, records: SyncRecords) -> graph.Edges:
-    """Return the edges from the last work before an event was recorded to the first work launched after the call that
-    let a stream wait for the event."""
+    """Return the edges of streams that wait for an event. An edge leads from the last work launched before the event
+    was recorded to the first work launched after the call that lets the stream wait."""
     complete = np.flatnonzero(records.on_device & (records.of_stream >= 0) & (records.recorded_by >= 0))
     if not len(complete) or not len(work):
         return graph.all_edges([])
@@ -109,8 +110,8 @@ _STREAM_WAITS: Final = re.compile(r"Stream_?Wait_?Event", re.IGNORECASE)
 
 
 def waits_for_unrecorded_events(trace: Trace) -> int:
-    """Return the number of calls that let a stream wait for an event, of ranks that have work on several streams and no
-    record of the device that names the event."""
+    """Return the number of calls that make a stream wait for an event, on ranks that have work on several streams and
+    no device records of such waits."""
     rank, calls = trace.ints("rank"), np.flatnonzero(trace.host & matching(trace, "name", _STREAM_WAITS))
     if not len(calls):
         return 0
@@ -129,11 +130,11 @@ _OF_DEVICE: Final = re.compile(
 )
 _OF_EVENT: Final = re.compile(r"Event_?Synchronize", re.IGNORECASE)
 _FREES: Final = re.compile(r"^(cuda|hip|cu|musa|acl\w*)Free(?!Async)", re.IGNORECASE)
-"""Freeing device memory waits until the device is idle."""
+"""Calls that free device memory, which wait until the device is idle."""
 
 
 def sync_calls(trace: Trace) -> tuple[IntArray, ByteArray]:
-    """Return the rows of the calls of the host that synchronise, and the scope of each: DEVICE, STREAM or EVENT."""
+    """Return the rows of the host calls that synchronise, and the scope of each call: DEVICE, STREAM or EVENT."""
     calls = trace.rows("kind", SYNC) | (trace.rows("kind", RUNTIME) & matching(trace, "name", _FREES))
     scope = np.where(matching(trace, "name", _OF_EVENT), EVENT, STREAM).astype(np.int8)
     scope[matching(trace, "name", _OF_DEVICE)] = DEVICE
@@ -142,13 +143,13 @@ def sync_calls(trace: Trace) -> tuple[IntArray, ByteArray]:
 
 
 BUSY_NS: Final = 2_000
-"""What a call takes at most on its own when it waits for a device."""
+"""Longest time of a call that waits for a device, not counting the wait."""
 RETURN_NS: Final = 5_000
-"""From the end of the work to the return of the call, where nothing was waited for."""
+"""Longest time from the end of the work to the return of a call that did not wait for this work."""
 
 
 def waits(trace: Trace, work: DeviceWork, segments: Segments, nodes: IntArray, records: SyncRecords) -> graph.Waits:
-    """Return all calls that wait for device work. ``nodes`` are those of the work."""
+    """Return all calls that wait for device work. ``nodes`` are the nodes of the work."""
     copy_calls, copies, staged = _copies(trace, work, segments)
     sync, awaited = _synchronised(trace, work, segments, records)
     call, done = np.append(copy_calls, sync), np.append(copies, awaited)
@@ -173,34 +174,35 @@ _ASYNC: Final = re.compile("async", re.IGNORECASE)
 
 
 def _copies(trace: Trace, work: DeviceWork, segments: Segments) -> tuple[IntArray, IntArray, IntArray]:
-    """Return the calls that return after their copy, their work, and what they take before it can begin: the staging of
-    pageable memory. While the stream is busy with earlier work, they wait."""
+    """Return the calls that return after their copy, the positions of their copies, and the time of each call before
+    its copy can begin, in which pageable memory is staged. Waiting for earlier work of the stream does not count."""
     call = trace.ints("launched_by")[work.row]
     at = np.flatnonzero(trace.rows("kind", MEMCPY)[work.row] & (call >= 0))
     at = at[segments.after[call[at]] >= 0]
     start, end = trace.ints("start_ns"), trace.end_ns
     copied, call = work.row[at], call[at]
-    # Copies inside a device and asynchronous copies of pinned memory never block.
+    # copies within a device and asynchronous copies of pinned memory never block
     pinned = matching(trace, "copy_kind", _PINNED)[copied] & matching(trace, "name", _ASYNC)[call]
     blocks = (end[copied] <= end[call]) & ~matching(trace, "copy_kind", _IN_DEVICE)[copied] & ~pinned
     at, copied, call = at[blocks], copied[blocks], call[blocks]
     free = np.where(work.before[at] >= 0, end[work.row[work.before[at]]], start[call])
     staged = np.maximum(start[copied] - np.maximum(start[call], free), 0)
-    # Copies to the host have nothing to stage: the time until they begin is waiting.
+    # copies to the host stage nothing: they wait until they begin
     return call, at, np.where(matching(trace, "copy_kind", _TO_HOST)[copied], np.minimum(staged, BUSY_NS), staged)
 
 
 def _synchronised(
     trace: Trace, work: DeviceWork, segments: Segments, records: SyncRecords
 ) -> tuple[IntArray, IntArray]:
-    """Return pairs of a synchronising call and the position of work that it waits for, at most one of each stream."""
+    """Return pairs of a synchronising call and the position of work that it waits for, at most one pair for each
+    stream."""
     calls, scope = sync_calls(trace)
     placed = segments.after[calls] >= 0
     calls, scope = calls[placed], scope[placed]
     if not len(calls) or not len(work):
         return np.empty(0, np.int64), np.empty(0, np.int64)
     queued, start, rank = Queued(trace, work), trace.ints("start_ns"), trace.ints("rank")[calls]
-    # Work counts that was launched before the call, or before the recording of its event.
+    # a call waits for work that was launched before the call, or before its event was recorded
     until, stream = start[calls].copy(), np.full(len(calls), -1, np.int64)
     record = np.full(len(trace), -1, np.int64)
     record[records.call[~records.on_device]] = np.flatnonzero(~records.on_device)
@@ -210,13 +212,13 @@ def _synchronised(
     by_event = recorded.copy()
     by_event[recorded] = records.recorded_by[record[recorded]] >= 0
     until[by_event] = start[records.recorded_by[record[by_event]]]
-    stream[scope == DEVICE] = -1  # whatever number its record has
+    stream[scope == DEVICE] = -1  # even if the record names a stream
     heads = np.searchsorted(work.lane, np.arange(work.lanes))  # the first work of each lane
     lanes = enumerate(queued.rank[heads].tolist())
     last = np.stack([np.where(rank == number, queued.ends_last(lane, until), -1) for lane, number in lanes])
     never = np.iinfo(np.int64).min
     ends = np.where(last >= 0, queued.end_ns[last], never)
-    ends[ends > trace.end_ns[calls]] = never  # work that ends after the call was not waited for
+    ends[ends > trace.end_ns[calls]] = never  # a call does not wait for work that ends after the call
     ends[(stream >= 0) & (trace.ints("stream")[work.row[heads]][:, None] != stream)] = never
     chosen = np.zeros(ends.shape, np.bool_)
     chosen[ends.argmax(axis=0), np.arange(len(calls))] = True
@@ -231,8 +233,8 @@ def _synchronised(
 
 
 def _last_within(trace: Trace, queued: Queued, calls: IntArray) -> tuple[IntArray, IntArray]:
-    """Return the calls that end after work launched before them, and the last of this work that ends within each. Used
-    for waits for an event without a record."""
+    """Return the calls that end after work launched before them, and the last of this work that ends within each call.
+    This is used for waits for an event without a record."""
     last = np.full(len(calls), -1, np.int64)
     rank = trace.ints("rank")[calls]
     for number in np.unique(rank):

@@ -252,7 +252,7 @@ class Once:
     def apply(self, replay: Replay, graph: Graph, case: Case) -> Graph:
         dur, first = graph.dur_ns.copy(), replay.first[rows(replay.trace, self.name)[:1]]
         dur[first] = np.where(dur[first] == replay.graph.dur_ns[first], 0, dur[first] + self.more_ns)
-        return graph.with_durations(dur)
+        return replace(graph, dur_ns=dur)
 
 
 def test_what_costs_time_beside_a_larger_saving_stays_out() -> None:
