@@ -326,7 +326,7 @@ def test_two_ranks_are_one_profile(perfkit, tmp_path: Path) -> None:
         (("RUN", "--threshold", "loader_share=nan"), "loader_share=nan: must be a finite number of 0 or more"),
         (("RUN", "--threshold", "luck=1"), "unknown threshold: luck"),
         (("RUN", "--what-if", "loader-workers"), "'loader-workers' has no value"),
-        (("RUN", "--what-if", "loader-workers=0"), "not a number of workers"),
+        (("RUN", "--what-if", "loader-workers=0"), "not a number from 1 to 1024"),
         (("RUN", "--what-if", "more-workers=4"), "more-workers takes no --what-if value"),
         (("RUN", "--what-if", "loader-workers=4", "--explain", "x"), "cannot be combined"),
         (("RUN", "--what-if", "loader-workers=4", "--rule", "loader-workers"), "and --what-if cannot be combined"),

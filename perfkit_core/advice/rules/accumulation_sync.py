@@ -64,7 +64,7 @@ def find(facts: Facts) -> list[Candidate]:
             message("the optimizer runs only after the last backward pass"),
         ),
         vetoes=(message("an optimizer step after every backward pass"),),
-        risks=(message("Ranks drift apart until the last pass, where its collective waits for the slowest rank."),),
+        risks=(message("Ranks drift apart until the last backward pass; its collective waits for the slowest rank."),),
         fill={"micro_steps": str(count)},
     )]  # fmt: skip
 

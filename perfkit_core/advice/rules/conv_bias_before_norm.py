@@ -26,8 +26,8 @@ def find(facts: Facts) -> list[Candidate]:
         return []
     return [Candidate(
         facts.plural(
-            "{count:count} convolution {per_step} adds a bias that a batch norm subtracts again: {time}.",
-            "{count:count} convolutions {per_step} add a bias that a batch norm subtracts again: {time}.",
+            "{count:count} convolution {per_step} adds a bias that a batch norm subtracts again. This takes {time}.",
+            "{count:count} convolutions {per_step} add a bias that a batch norm subtracts again. This takes {time}.",
             facts.per_step(count), time=facts.of_step(spent),
         ),
         evidence={**facts.part("bias", spent), "convolutions": count},

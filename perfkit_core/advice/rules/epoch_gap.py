@@ -19,10 +19,10 @@ from perfkit_core.replay import batches, transforms
 _SLOW: Final = re.compile(r"DataLoaderIterMultiProcess", re.IGNORECASE)
 """Loaders whose persistent workers need half a second to begin a new epoch."""
 _AGAIN_NS: Final = transforms.Quantity(
-    3_000_000, 8_000_000, 30_000_000, message("measured on a CPU with torch 2.13, 1 and 4 persistent workers")
+    3_000_000, 8_000_000, 30_000_000, message("measured on a CPU with torch 2.13 and 1 or 4 persistent workers")
 )
 _SLOW_NS: Final = transforms.Quantity(
-    500_000_000, 505_000_000, 515_000_000, message("measured on a CPU with paddle 3.3, 1 and 4 persistent workers")
+    500_000_000, 505_000_000, 515_000_000, message("measured on a CPU with paddle 3.3 and 1 or 4 persistent workers")
 )
 
 

@@ -19,8 +19,7 @@ from perfkit_core.replay.transforms import Quantity, Scale
 from perfkit_core.views.communication import instances, stragglers
 from perfkit_core.views.steps.activity import activities, covered_ns
 
-_LIKELY: Final = 0.5
-"""Share of the possible overlap that a change is likely to reach."""
+_LIKELY_OVERLAP: Final = 0.5
 _OVERLAP: Final = message("prior: between no overlap and all the overlap that the computation of the step allows")
 
 
@@ -37,7 +36,7 @@ def find(facts: Facts) -> list[Candidate]:
     if not facts.exceeds(exposed, facts.thresholds.exposed_share):
         return []
     hidden = min(exposed, median["room_ns"]) / median["transfer_ns"]
-    factor = Quantity(max(1 - hidden, 0.0), max(1 - _LIKELY * hidden, 0.0), 1.0, _OVERLAP)
+    factor = Quantity(max(1 - hidden, 0.0), max(1 - _LIKELY_OVERLAP * hidden, 0.0), 1.0, _OVERLAP)
     waits, uncounted = message("waits for the last rank are not counted"), None
     if not facts.replay.tied:
         waits = message("waits and transfers cannot be separated, because only one rank was recorded")

@@ -15,7 +15,7 @@ from perfkit_core.replay.transforms import Move, Quantity
 
 _FILLS: Final = ("fill", "arange", "random", "triangular", "one_hot")
 _DIRECTLY_NS: Final = 100_000
-"""A copy that begins later after the fill is assumed to copy other data."""
+"""A copy that begins later than this after the fill is assumed to copy other data."""
 _ASSUMED_ELEMENT_BYTES: Final = 4
 _WRITE_NS_PER_BYTE: Final = Quantity(1 / 2000, 1 / 800, 1 / 250, message("prior: a device writes 0.25 to 2 TB/s"))
 
@@ -48,9 +48,9 @@ def find(facts: Facts) -> list[Candidate]:
     return [Candidate(
         facts.plural(
             "{count:count} tensor {per_step} is filled on the host by {names} and then copied to the device "
-            "({size:bytes}): {time}.",
+            "({size:bytes}). This takes {time}.",
             "{count:count} tensors {per_step} are filled on the host by {names} and then copied to the device "
-            "({size:bytes}): {time}.",
+            "({size:bytes}). This takes {time}.",
             count, names=listed(names), size=facts.per_step(total), time=facts.of_step(spent),
         ),
         evidence={

@@ -75,8 +75,8 @@ def _not_fetched(facts: Facts, copies: transfers.Transfers, how: Text) -> Candid
         changes += [Unblock(many.call), Remove(many.syncs, below=False)]
     return Candidate(
         facts.plural(
-            "The host fetches {count:count} result {per_step} ({names}) and waits for it: {time}.{how}",
-            "The host fetches {count:count} results {per_step} ({names}) and waits for them: {time}.{how}",
+            "The host fetches {count:count} result {per_step} ({names}) and waits for it. This takes {time}.{how}",
+            "The host fetches {count:count} results {per_step} ({names}) and waits for them. This takes {time}.{how}",
             count, names=listed(names) if names else message("copies"), time=facts.of_step(spent), how=how,
         ),
         evidence={

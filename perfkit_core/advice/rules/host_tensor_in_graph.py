@@ -1,6 +1,6 @@
 """Rule 2, host-tensor-in-graph: compiled or captured code copies numbers from the host in every run. The rule fires on
 copies of at most ``tiny_bytes`` to the device that are launched inside a compiled region. The transform removes the
-copies and the waits for them; in the worst case only the waits."""
+copies and the waits for them; in the worst case, it removes only the waits."""
 
 from __future__ import annotations
 
@@ -23,10 +23,10 @@ def find(facts: Facts) -> list[Candidate]:
     spent, count = facts.mean_ns(copies.everything), facts.per_step(len(copies))
     return [Candidate(
         facts.plural(
-            "{region} copies {count:count} number from the host to the device {per_step}: {time}. Such copies prevent "
-            "the capture of {region} as a graph.",
-            "{region} copies {count:count} numbers from the host to the device {per_step}: {time}. Such copies prevent "
-            "the capture of {region} as a graph.",
+            "{region} copies {count:count} number from the host to the device {per_step}. This takes {time}, and "
+            "prevents the capture of {region} as a graph.",
+            "{region} copies {count:count} numbers from the host to the device {per_step}. This takes {time}, and "
+            "prevents the capture of {region} as a graph.",
             count, region=region, time=facts.of_step(spent),
         ),
         evidence={"copies_per_step": count, "copies_ns": round(spent), "step_ns": facts.step_ns, "region": region},

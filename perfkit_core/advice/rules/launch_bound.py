@@ -20,7 +20,7 @@ from perfkit_core.replay.transforms import Batch, Quantity, Shorten
 
 _KERNEL_NS: Final = Quantity(
     300, 2_500, 6_000,
-    message("prior for each kernel: a graph node (best), half a compiled launch (likely), a plain launch (worst)"),
+    message("prior per kernel: a graph node (best), a compiled launch of two kernels (likely), a plain launch (worst)"),
 )  # fmt: skip
 _BETWEEN: Final = Quantity(
     0.0, 0.3, 0.8, message("prior: between Python that is skipped and Python that runs nearly as before")

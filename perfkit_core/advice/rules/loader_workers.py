@@ -1,6 +1,6 @@
 """Rule 10, loader-workers: the training process makes its batches itself, on the training thread or on another thread.
 The rule fires if a loader without worker processes takes more than ``loader_share`` of the step. The transform makes
-the batches in worker processes. ``--what-if loader-workers=N`` predicts the step with N of them."""
+the batches in worker processes. ``--what-if loader-workers=N`` predicts the step with N workers."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ def what_if(facts: Facts, workers: float) -> Candidate:
     """Return the candidate for this number of workers. Raises NotEvaluableError, and UsageError for an invalid
     number."""
     if not 1 <= workers <= _MOST_WORKERS or workers % 1:
-        raise UsageError(f"loader-workers={workers:g}: not a number of workers", f"ask for 1 to {_MOST_WORKERS}")
+        raise UsageError(f"loader-workers={workers:g}: not a number from 1 to {_MOST_WORKERS}", "give a whole number")
     rows, waiting = facts.batch_rows, facts.loading_ns
     if in_workers(facts.trace, rows).any():
         raise NotEvaluableError(

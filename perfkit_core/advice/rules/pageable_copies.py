@@ -46,8 +46,8 @@ def find(facts: Facts) -> list[Candidate]:
     size, count = facts.per_step(int(np.maximum(pageable.bytes, 0).sum())), facts.per_step(len(pageable))
     return [Candidate(
         facts.plural(
-            "{count:count} copy {per_step} from pageable memory ({size:bytes}) blocks the host: {time}.",
-            "{count:count} copies {per_step} from pageable memory ({size:bytes}) block the host: {time}.",
+            "{count:count} copy {per_step} from pageable memory ({size:bytes}) blocks the host for {time}.",
+            "{count:count} copies {per_step} from pageable memory ({size:bytes}) block the host for {time}.",
             count, size=size, time=facts.of_step(spent),
         ),
         evidence={

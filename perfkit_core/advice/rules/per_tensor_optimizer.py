@@ -24,8 +24,7 @@ from perfkit_core.model.trace import Trace
 from perfkit_core.replay.transforms import Quantity, Scale, Transform
 from perfkit_core.views.select import marked
 
-_SMALL_NS: Final = 10_000
-"""Shorter operators are mostly call overhead."""
+_CALL_OVERHEAD_NS: Final = 10_000
 _MANY: Final = 6
 """With at least this many operators per tensor, the factors ``_MANY_SMALL`` and ``_MANY_LARGE`` apply."""
 _CPU: Final = message("measured on a CPU with torch 2.13: complete optimizer steps, fused compared with a loop")
@@ -56,9 +55,9 @@ _BATCHED: Final = re.compile(r"foreach|fused|merged|multi_?tensor", re.IGNORECAS
 _MOST_PER_TENSOR: Final = 4
 """No optimizer of the frameworks calls an operator more often for one tensor."""
 _NEARLY_ALL: Final = 5 / 6
-"""Least share of the calls that the number of tensors must explain. Momentum calls two operators twice per tensor and
-one operator once; twice the number of tensors explains only 4/5 of these calls. Operators that are called for half of
-the tensors, such as weight decay, have at most 1/7 of the calls."""
+"""A number of tensors is accepted if the operators whose number of calls it divides have this share of all calls.
+Momentum calls two operators twice per tensor and one operator once: twice the number of tensors divides only 4/5 of the
+calls. Operators for half of the tensors, such as weight decay, have at most 1/7 of the calls."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -152,14 +151,15 @@ def _updated_together(facts: Facts, parts: IntArray, loop: Loop) -> list[Candida
     host = float(np.median(part))
     if len(kernels):
         part = part + facts.totals(kernels, dur[kernels])
-        of_kernels = _KERNELS_SMALL if float(np.median(dur[kernels])) < _SMALL_NS else _KERNELS_LARGE
+        of_kernels = _KERNELS_SMALL if float(np.median(dur[kernels])) < _CALL_OVERHEAD_NS else _KERNELS_LARGE
         changes.append(Scale(kernels, of_kernels, below=False, host=False))
         assumptions += assume(kernel_factor=of_kernels)
     return [Candidate(
         plural(
-            "The optimizer calls {n} operator for each of {tensors:count} tensors, one tensor after the other: {time}.",
-            "The optimizer calls {n} operators for each of {tensors:count} tensors, one tensor after the other: "
-            "{time}.",
+            "The optimizer calls {n} operator for each of {tensors:count} tensors, one tensor after the other. This "
+            "takes {time}.",
+            "The optimizer calls {n} operators for each of {tensors:count} tensors, one tensor after the other. This "
+            "takes {time}.",
             int(loop.operators), tensors=loop.tensors, time=facts.of_step(host),
         ),
         evidence={
@@ -183,7 +183,7 @@ def _host_factor(loop: Loop) -> Quantity | None:
     """Return the time factor of an optimizer step on a CPU; None if a fused update saves nothing."""
     if loop.whole:
         return _MERGED if _ADAM.search(loop.name) else None
-    small = loop.operator_ns < _SMALL_NS
+    small = loop.operator_ns < _CALL_OVERHEAD_NS
     if not _FUSED.search(loop.name):
         return _FOREACH if small else None
     if loop.operators >= _MANY:

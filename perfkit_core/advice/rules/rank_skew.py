@@ -28,14 +28,12 @@ _MOST_OF_IT: Final = {
     HOST: message(", mostly in host work"),
 }
 _WORTH: Final = 0.25
-"""A part is the reason if the speed of the median rank in this part saves at least this share of the skew."""
+"""A part explains the skew if the speed of the median rank in this part saves at least this share of the skew."""
 _SOURCE: Final = message("recorded: the fastest rank, the median rank, and half the difference to the median rank")
 
 
 @dataclass(frozen=True, slots=True)
 class _Reason:
-    """A part of the slow rank's steps that takes longer than on the median rank. Times are in ns per step."""
-
     part: str
     own_ns: float
     usual_ns: float
@@ -86,7 +84,7 @@ def find(facts: Facts) -> list[Candidate]:
         transforms=() if best is None else (best.transform,),
         ceiling_ns=round(skew),
         preconditions=(
-            message("the collectives in which ranks wait for each other were matched"),
+            message("the collectives in which ranks wait for each other were matched across ranks"),
             message("these collectives align the clocks of the ranks"),
         ),
         vetoes=(coincidence,),
@@ -104,7 +102,7 @@ def _alone_ns(facts: Facts, *changes: Transform) -> pd.DataFrame:
 
 
 def _reason(facts: Facts, times: pd.DataFrame, slow: int, part: str) -> _Reason | None:
-    """Return the saving if a part takes the time of the median rank; None if the part takes no longer already."""
+    """Return the saving if a part takes the time of the median rank; None if the part already takes no longer."""
     trace, graph = facts.trace, facts.replay.graph
     # the mean time of the part in a step of each rank, without waits
     chosen = np.zeros(len(trace), np.bool_)

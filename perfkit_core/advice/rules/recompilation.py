@@ -21,7 +21,7 @@ from perfkit_core.views.select import rank_codes
 _COMPILES: Final = re.compile(
     r"(?<![a-z])(re)?compil(e|ation|ing)(?![a-z])|\(dynamo_timed\)$|^dynamo$|create_new_interpreter", re.IGNORECASE
 )
-"""Names of compilation events in general, of TorchDynamo, and of Paddle's executor of static graphs."""
+"""Names of compilation events: general names, and the names of TorchDynamo and of Paddle's executor."""
 _RESUMES: Final = re.compile(r"dynamo_resume_in_")
 """Names of TorchDynamo functions that resume after a graph break. Paddle's profiler does not record Python."""
 _FUNCTIONS: Final = 8

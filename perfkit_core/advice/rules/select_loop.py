@@ -26,8 +26,7 @@ _SELECTING_FACTOR: Final = Quantity(
 )  # fmt: skip
 _LONGEST: Final = 24
 """Most operators per iteration. A hand-written recurrent cell has about 20, a transformer layer has more."""
-_SELECTS: Final = 4
-"""Most selections per iteration."""
+_MOST_SELECTS: Final = 4
 _SELECTS_BY_NAME: Final = re.compile(r"select|slice|narrow", re.IGNORECASE)
 """The canonical name is not enough, because frameworks themselves also take strided views."""
 _AROUND: Final = (STEP, ANNOTATION, FORWARD, BACKWARD, OPTIMIZER, DATALOADER)
@@ -111,7 +110,7 @@ def find_rounds(trace: Trace, least: float) -> Rounds:
     token = np.random.default_rng(0).integers(1, 1 << 40, len(names.values) + 1)
     body = np.diff(np.append(0, np.cumsum(token[names.codes[roots]]))[selects], append=0)
     each, begins = np.zeros(len(selects), np.int64), np.zeros(len(selects), np.bool_)
-    for period in range(1, min(_SELECTS, len(selects) - 2) + 1):
+    for period in range(1, min(_MOST_SELECTS, len(selects) - 2) + 1):
         # a selection repeats if the same few operators follow it in the next iteration, at the same place
         here, later, after = place[: -period - 1], place[period:-1], place[period + 1 :]
         repeats = (here == later) & (later == after) & (body[: -period - 1] == body[period:-1])

@@ -49,8 +49,10 @@ def find(facts: Facts) -> list[Candidate]:
         return []
     return [Candidate(
         facts.plural(
-            "Attention runs as separate products and softmax {count:count} time {per_step}: {time} on the device.",
-            "Attention runs as separate products and softmax {count:count} times {per_step}: {time} on the device.",
+            "Attention runs as separate products and softmax {count:count} time {per_step}. This takes {time} on the "
+            "device.",
+            "Attention runs as separate products and softmax {count:count} times {per_step}. This takes {time} on the "
+            "device.",
             facts.per_step(count), time=facts.of_step(spent),
         ),
         evidence={"chains": count, **facts.part("device", spent), "kernels": len(work)},

@@ -47,7 +47,7 @@ def find(facts: Facts) -> list[Candidate]:
     batched = np.append(matching(trace, "name", _FOREACH.search), False)[parent[fills]]
     changes: list[Transform] = [Remove(np.unique(np.where(batched, parent[fills], fills)))]
     if len(adds):
-        # first: the share of additions that are the first to their gradient; these become a takeover of the gradient
+        # first: the share of additions that are the first to a gradient, which is then taken over instead
         first, average = min(len(fills) / len(adds), 1.0), max(float(dur[adds].mean()), 1.0)
         taken = (_TAKEN_NS.low, _TAKEN_NS.mid, _TAKEN_NS.high)
         low, mid, high = (1 - first * (1 - min(ns / average, 1.0)) for ns in taken)
@@ -55,8 +55,8 @@ def find(facts: Facts) -> list[Candidate]:
         changes.append(Scale(adds, Quantity(1 - first, 1 - first, 1.0, _GONE.source), host=False))
     return [Candidate(
         facts.plural(
-            "{tensors:count} gradient {per_step} is filled with zeros, and a new gradient is added to it: {time}.",
-            "{tensors:count} gradients {per_step} are filled with zeros, and new gradients are added to them: {time}.",
+            "{tensors:count} gradient {per_step} is set to zero, and a new gradient is added. This takes {time}.",
+            "{tensors:count} gradients {per_step} are set to zero, and new gradients are added. This takes {time}.",
             tensors, tensors=tensors, time=facts.of_step(spent),
         ),
         evidence={
