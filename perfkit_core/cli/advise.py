@@ -19,8 +19,7 @@ if TYPE_CHECKING:
     from perfkit_core.model.trace import Trace
     from perfkit_core.plugins.contracts import Renderer
 
-_SHOWN_SOURCES: Final = 3
-"""Maximum number of sources that a suggested command spells out."""
+_MAX_SOURCES_IN_HINT: Final = 3
 
 
 @click.command(epilog="Example: perfkit advise runs/baseline --what-if loader-workers=4")
@@ -82,7 +81,7 @@ def advise(
         trace = loaded(sources, partial).with_meta(source=source)
         with working("replaying"):
             advices = _advices(trace, questions, options.names(rules), numbers)
-        command = shlex.join(places) if len(places) <= _SHOWN_SOURCES else "SOURCE"
+        command = shlex.join(places) if len(places) <= _MAX_SOURCES_IN_HINT else "SOURCE"
         _show(replace(advices, source=command), trace, explain, ledger, chosen, output)
     say_written(output)
 

@@ -18,7 +18,6 @@ if TYPE_CHECKING:
 
 _COMMANDS: Final = ("record", "summary", "report", "advise", "verify", "calibrate", "compare", "export", "runs", "demo",
                     "plugins")  # fmt: skip
-"""Modules of this package. Each module has a command of the same name."""
 
 
 @hookimpl

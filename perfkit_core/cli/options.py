@@ -72,7 +72,20 @@ language = click.option("--lang", type=click.Choice(LANGUAGES), default=LANGUAGE
                         callback=lambda context, _, value: context.with_resource(speaking(value)),
                         help="Language of the output: English (en) or Chinese (zh).  [default: en]")  # fmt: skip
 """The option ``--lang NAME``. Its value is not passed to the command."""
-_OF_MANY_RANKS: Final = (
+
+
+def adding(*given: Callable[[Any], Any]) -> Callable[[Command], Command]:
+    """Return a decorator that adds several options to a command."""
+
+    def add(command: Command) -> Command:
+        for option in reversed(given):
+            command = option(command)
+        return command
+
+    return add
+
+
+many_ranks = adding(
     click.option("--workers", type=Whole(1), default=1, metavar="N",
                  help="Number of processes that read ranks in parallel.  [default: 1]"),
     click.option("--scheduler", metavar="ADDRESS", help="Read the ranks on a Dask cluster. ADDRESS is the address of "
@@ -93,13 +106,6 @@ def limit_option(default: str) -> Callable[[Command], Command]:
     """Return the option ``--limit N``. ``default`` describes the default for the help."""
     text = f"Maximum number of rows per table; 0 shows all rows.  [default: {default}]"
     return click.option("--limit", type=Whole(), metavar="N", help=text)
-
-
-def many_ranks(command: Command) -> Command:
-    """Add the options ``--workers``, ``--scheduler`` and ``--shard`` to a command."""
-    for option in reversed(_OF_MANY_RANKS):
-        command = option(command)
-    return command
 
 
 def names(values: Iterable[str]) -> list[str]:

@@ -179,11 +179,10 @@ def imported_by(script: Path, wanted: Collection[str]) -> list[str]:
 
 
 _PROFILERS = ("profile", "Profiler")
-_UNCERTAIN = (
+_MAY_NOT_RUN = (
     ast.FunctionDef, ast.AsyncFunctionDef, ast.Lambda, ast.If, ast.IfExp, ast.BoolOp, ast.Match, ast.Try, ast.For,
     ast.While, ast.comprehension,
 )  # fmt: skip
-"""Syntax nodes whose content may not run."""
 
 
 def profiles_itself(script: Path, frameworks: Collection[str]) -> bool:
@@ -215,7 +214,7 @@ def profiles_itself(script: Path, frameworks: Collection[str]) -> bool:
 def _certain(node: ast.AST) -> Iterator[ast.AST]:
     """Yield the descendants of a node that always run if the node runs."""
     for child in ast.iter_child_nodes(node):
-        if not isinstance(child, _UNCERTAIN):
+        if not isinstance(child, _MAY_NOT_RUN):
             yield child
             yield from _certain(child)
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import click
 
@@ -11,9 +10,6 @@ from perfkit_core.cli import options
 from perfkit_core.cli.output import FOR_PEOPLE, emit, refuse_overwriting_below, renderer, say_written, working
 from perfkit_core.language.messages import say
 from perfkit_core.system.paths import as_path, readable
-
-if TYPE_CHECKING:
-    import pandas as pd
 
 
 @click.command(epilog="Example: perfkit runs runs/")
@@ -46,7 +42,13 @@ def runs(folder: Path, read_files: bool, limit: int | None, format_name: str | N
         if not read_files and bool(intact["events"].isna().any()):
             note.append(say("Trace files were not read. Use --read-files to read them and show their figures."))
     if chosen.name in FOR_PEOPLE:
-        table = _for_people(table, folder)
+        table["path"] = [str(as_path(path).relative_to(as_path(readable(folder)))) for path in table["path"]]
+        table["recorded_at"] = table["recorded_at"].dt.strftime("%Y-%m-%d %H:%M:%S").astype(object)
+        # The heading says whether the date is the start of a recording or the modification time of an unread file.
+        read = table["events"].notna()[table["recorded_at"].notna()]
+        date = "recorded_utc" if read.all() else "recorded_or_written_utc" if read.any() else "written_utc"
+        table = table.rename(columns={"recorded_at": date, "error": "why_not_read"})
+        table = table.dropna(axis="columns", how="all") if len(table) else table
     elif limit:
         table = table.head(limit)
     place = readable(folder)
@@ -54,15 +56,3 @@ def runs(folder: Path, read_files: bool, limit: int | None, format_name: str | N
     section = model.Section("runs", say("Runs"), table, " ".join(note), empty, limit or None, columns=run_list.COLUMNS)
     emit(model.Report(say("Runs in {folder}", folder=place), (), (section,), data={"source": place}), chosen, output)
     say_written(output)
-
-
-def _for_people(table: pd.DataFrame, folder: Path) -> pd.DataFrame:
-    """Return the table with relative paths, dates to the second and without empty columns. The heading of the date
-    says whether it is the start of the recording, or the time when an unread file was written."""
-    table = table.copy()
-    table["path"] = [str(as_path(path).relative_to(as_path(readable(folder)))) for path in table["path"]]
-    table["recorded_at"] = table["recorded_at"].dt.strftime("%Y-%m-%d %H:%M:%S").astype(object)
-    read = table["events"].notna()[table["recorded_at"].notna()]
-    date = "recorded_utc" if read.all() else "recorded_or_written_utc" if read.any() else "written_utc"
-    table = table.rename(columns={"recorded_at": date, "error": "why_not_read"})
-    return table.dropna(axis="columns", how="all") if len(table) else table

@@ -15,7 +15,7 @@ from perfkit_core.language.units import family, parse_quantity
 from perfkit_core.plugins.contracts import ViewRequest
 
 DEFAULT_VIEWS: Final = ("partition", "model", "operators")
-_FILTERS: Final = (
+filters = options.adding(
     click.option("--by", multiple=True, metavar="GROUPING", help="Split the rows of views by this grouping: shape, "
                  "stack, stack=N (the N innermost frames), overload, thread, label, scope, module, phase, step, "
                  "device, rank, operator, stream, launch, category, … 'perfkit plugins' lists the groupings of each "
@@ -48,16 +48,8 @@ _FILTERS: Final = (
     click.option("--unit", type=click.Choice(["ns", "us", "ms", "s"]), help="Use this unit for all times in text and "
                  "markdown."),
 )  # fmt: skip
-"""Options of the fields of a ViewRequest and a Display."""
 _DISPLAY: Final = ("sort", "ascending", "show", "hide", "start", "trim", "depth", "displayed_only", "average", "unit")
 """Fields of a Display that have the same names and values as their options."""
-
-
-def filters(command: options.Command) -> options.Command:
-    """Add the options that select the counted events and the displayed rows to a command."""
-    for option in reversed(_FILTERS):
-        command = option(command)
-    return command
 
 
 @click.command(epilog="Example: perfkit summary runs/baseline --view operators --sort self_device_ns --by shape")

@@ -29,10 +29,9 @@ VERSION: Final = 1
 OWN_CATEGORY: Final = "perfkit."
 """Prefix of the categories of events that perfkit adds for viewers."""
 
-_BATCH: Final = 1 << 14
-"""Number of rows that are formatted together. It limits the memory of the writer."""
-_OF_LANE: Final = ("rank", "pid", "tid", "stream")
-_OWN_MEMBERS: Final = ("name", "category", "start_ns", "dur_ns", "device", "args", *_OF_LANE)
+_ROWS_PER_BATCH: Final = 1 << 14
+OF_LANE: Final = ("rank", "pid", "tid", "stream")
+_OWN_MEMBERS: Final = ("name", "category", "start_ns", "dur_ns", "device", "args", *OF_LANE)
 _UNKNOWN: Final = np.iinfo(np.int64).min
 _NS_DIGITS: Final = 3
 
@@ -75,8 +74,8 @@ def _pieces(trace: Trace, timeline: Lanes, base: int) -> Iterator[bytes]:
     position = np.empty(len(order), np.int64)
     position[order] = np.arange(len(order))
     events, added = Events(trace, timeline, base), extras(trace, timeline, base, position)
-    for begin in range(0, len(order), _BATCH):
-        end = min(begin + _BATCH, len(order))
+    for begin in range(0, len(order), _ROWS_PER_BATCH):
+        end = min(begin + _ROWS_PER_BATCH, len(order))
         lines, at = [events.lines(order[begin:end])], [np.arange(begin, end)]
         for extra in added:
             some = np.arange(*np.searchsorted(extra.position, (begin, end)))

@@ -17,7 +17,7 @@ from perfkit_core.algorithms.arrays import NO_ROW, IntArray
 from perfkit_core.algorithms.decimals import check_fits, span_ns
 from perfkit_core.errors import SourceError
 from perfkit_core.exporters import CHROME_FORMAT
-from perfkit_core.exporters.chrome import OWN_CATEGORY, VERSION
+from perfkit_core.exporters.chrome import OF_LANE, OWN_CATEGORY, VERSION
 from perfkit_core.exporters.lanes import Lane
 from perfkit_core.model import schema
 from perfkit_core.model.meta import Finding, StoredFinding, TraceMeta
@@ -27,9 +27,8 @@ from perfkit_core.readers.chrome.reader import ChromeFile, cut_off, mistimed, sk
 
 _SPANS: Final = ("X", "i")
 _REFERENCES: Final = ("parent", "launched_by")
-_OF_LANE: Final = ("rank", "pid", "tid", "stream")
 _ARGUMENTS: Final = tuple(
-    c for c in schema.COLUMNS if c.name not in ("name", "category", "start_ns", "dur_ns", "args", *_OF_LANE)
+    c for c in schema.COLUMNS if c.name not in ("name", "category", "start_ns", "dur_ns", "args", *OF_LANE)
 )
 
 
@@ -125,7 +124,7 @@ class _Rows:
         of_distinct = np.array([number.get((p, t), -1) for p, t in distinct.tolist()], np.int64)
         index = of_distinct[code.reshape(-1)]
         indices = pa.array(index, mask=index < 0)
-        for name in _OF_LANE:
+        for name in OF_LANE:
             columns[name] = pa.array([getattr(lane, name) for lane in lanes], pa.int64()).take(indices)
         device = pa.array([lane.device for lane in lanes], pa.string()).take(indices)
         named = events["device"].cast(pa.string()).combine_chunks()

@@ -28,7 +28,6 @@ from perfkit_core.views.steps.activity import covered_ns
 
 _GZIP: Final = ".gz"
 _GZIP_LEVEL: Final = 2
-"""The default level of isal, which has the levels 0 to 3."""
 
 
 def export(

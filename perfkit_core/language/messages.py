@@ -85,22 +85,17 @@ def read(language: str) -> gettext.GNUTranslations:
     if compiled.exists() and not (source.exists() and source.stat().st_mtime > compiled.stat().st_mtime):
         with compiled.open("rb") as file:
             return gettext.GNUTranslations(file)
-    return gettext.GNUTranslations(BytesIO(_compiled(source)))
-
-
-def _compiled(source: Path) -> bytes:
-    """Return the compiled form of a catalogue, for a source checkout without an up-to-date ``.mo`` file."""
-    try:
+    try:  # a source checkout may have no up-to-date .mo file
         from babel.messages.mofile import write_mo
         from babel.messages.pofile import read_po
     except ImportError:
         problem = f"the translations of {source.stem} are not compiled"
         raise UsageError(problem, "install Babel (pip install Babel), or reinstall perfkit") from None
-    compiled = BytesIO()
+    memory = BytesIO()
     with source.open("rb") as file:
-        write_mo(compiled, read_po(file, locale=source.stem, charset="utf-8"))
-    compiled.seek(0)
-    return compiled.read()
+        write_mo(memory, read_po(file, locale=source.stem, charset="utf-8"))
+    memory.seek(0)
+    return gettext.GNUTranslations(memory)
 
 
 @dataclass(frozen=True, slots=True)

@@ -13,7 +13,7 @@ import math
 import numbers
 import re
 import statistics
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import Any, Final, NamedTuple
@@ -27,8 +27,7 @@ _LARGE: Final = 10_000.0
 """A unit suits a column if its median is at least ``_SMALL`` and its maximum is below ``_LARGE``."""
 _LOST: Final = 0.01
 """A column gets a smaller unit than its group if its median is below this value and its maximum is below 1."""
-_PLAIN_DECIMALS: Final = 6
-"""Maximum number of decimals of a number without a unit."""
+_MAX_PLAIN_DECIMALS: Final = 6
 
 Values = Sequence[Any]
 
@@ -74,7 +73,6 @@ _ALIASES: Final[Mapping[str, Mapping[str, float]]] = {
     RATES.suffix: {f"{name}/s": size for name, size in _DECIMAL_SIZES.items()},
     OPERATIONS.suffix: _THOUSANDS,
 }
-"""Additional spellings that the parser accepts."""
 _EXAMPLES: Final = {
     TIMES.suffix: ("a duration", "20 ms"),
     SIZES.suffix: ("a size", "64 MiB"),
@@ -98,7 +96,7 @@ def format_count(count: float) -> str:
         return str(count)
     if float(count).is_integer():
         return _fixed(count, 0)
-    return _without_zeros(_fixed(count, min(_decimals(count), _PLAIN_DECIMALS)))
+    return _without_zeros(_fixed(count, min(_decimals(count), _MAX_PLAIN_DECIMALS)))
 
 
 def format_quantity(value: float, family: Family, signed: bool = False) -> str:
@@ -176,7 +174,7 @@ def column_format(
         return ColumnFormat(unit, 0, separated)
     quarter = sizes[len(sizes) // 4]
     if unit is None:
-        return ColumnFormat(None, min(_decimals(quarter), _PLAIN_DECIMALS), separated)
+        return ColumnFormat(None, min(_decimals(quarter), _MAX_PLAIN_DECIMALS), separated)
     return ColumnFormat(unit, min(_decimals(quarter / unit.size), unit.decimals, most), separated)
 
 
@@ -187,11 +185,11 @@ def column_units(groups: Sequence[Sequence[Values]], family: Family) -> list[lis
     they have one unit. Different groups share a unit if the unit suits their numbers. A column gets another unit than
     its group if its numbers would be too small (see ``_LOST``).
     """
-    middles = [middle for group in groups if (middle := _middle(group))]
+    middles = [middle for group in groups if (middle := _largest(group, statistics.median))]
     shared = _largest_within(statistics.median(middles or [0.0]), family)
     units = []
     for group in groups:
-        middle = _middle(group)
+        middle = _largest(group, statistics.median)
         suits = not middle or (middle / shared.size >= _SMALL and _largest(group) / shared.size < _LARGE)
         unit = shared if suits or family is SHARES else group_unit(group, family)
         of_group = []
@@ -207,7 +205,7 @@ def group_unit(group: Iterable[Values], family: Family) -> Unit:
     """Return one unit for columns that readers compare: the unit of the largest median, or a larger unit if a number
     would reach ``_LARGE``."""
     group = list(group)
-    unit, largest = _largest_within(_middle(group), family), _largest(group)
+    unit, largest = _largest_within(_largest(group, statistics.median), family), _largest(group)
     larger = family.units[family.units.index(unit) :]
     return next((unit for unit in larger if largest / unit.size < _LARGE), larger[-1])
 
@@ -222,12 +220,8 @@ def is_number(value: Any) -> bool:
     return isinstance(value, numbers.Real) and not isinstance(value, bool)
 
 
-def _middle(group: Iterable[Values]) -> float:
-    return max((statistics.median(sizes) for sizes in map(magnitudes, group) if sizes), default=0.0)
-
-
-def _largest(group: Iterable[Values]) -> float:
-    return max((max(sizes) for sizes in map(magnitudes, group) if sizes), default=0.0)
+def _largest(group: Iterable[Values], statistic: Callable[[list[float]], float] = max) -> float:
+    return max((statistic(sizes) for sizes in map(magnitudes, group) if sizes), default=0.0)
 
 
 def _largest_within(size: float, family: Family) -> Unit:

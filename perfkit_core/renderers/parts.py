@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
-from typing import Final
+from typing import Final, NamedTuple
 
 import pandas as pd
 
@@ -73,8 +72,7 @@ BESIDE: Final = 3
 _SOURCE: Final = mark("Source")
 
 
-@dataclass(frozen=True, slots=True)
-class Fact:
+class Fact(NamedTuple):
     """A fact with the value of each source. ``same`` is set if all values are equal."""
 
     name: str
@@ -90,8 +88,7 @@ def source_facts(report: Report) -> list[Fact]:
     return [Fact(name, values, same=len(set(values)) == 1) for name, values in rows]
 
 
-@dataclass(frozen=True, slots=True)
-class SourcesFinding:
+class SourcesFinding(NamedTuple):
     """A finding with the labels of the sources that it concerns. The label is "" if the report has one source."""
 
     label: str

@@ -83,8 +83,7 @@ def common_unit(column: Column, cells: Iterable[units.Values]) -> units.Unit | N
 
 
 _DEPTH: Final = "depth"
-_COMPARED: Final = ("ns", "bytes")
-"""Base units of the columns that may get bars, in order of preference."""
+_UNITS_WITH_BARS: Final = ("ns", "bytes")
 
 
 @dataclass(frozen=True, slots=True)
@@ -188,10 +187,10 @@ def _with_bars(shown: list[ShownColumn]) -> list[ShownColumn]:
         return shown
     candidates = []
     for at, one in enumerate(shown):
-        if one.declared.unit in _COMPARED and one.declared.kind != POSITION:
+        if one.declared.unit in _UNITS_WITH_BARS and one.declared.kind != POSITION:
             numbers = {float(value) for value in one.order if value}
             if len(one.order) > 2 and len(numbers) > 1 and min(numbers) >= 0:
-                candidates.append((_COMPARED.index(one.declared.unit), at))
+                candidates.append((_UNITS_WITH_BARS.index(one.declared.unit), at))
     if not candidates:
         return shown
     _, at = min(candidates)

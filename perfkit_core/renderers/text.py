@@ -18,11 +18,9 @@ from perfkit_core.renderers.table_columns import ShownColumn, columns
 from perfkit_core.report.model import Report, Section
 
 GAP: Final = "   "
-_LONGEST: Final = 80
-"""Maximum width of a text column if the output is not a terminal."""
-_SHORTEST: Final = 24
-"""Minimum width to which names are shortened."""
-_KEY: Final = 8
+_MAX_TEXT_WIDTH: Final = 80
+_MIN_NAME_WIDTH: Final = 24
+_SHORT_TEXT_WIDTH: Final = 8
 """Maximum width of a short text column, such as a device. Longer text columns are left out before numbers."""
 
 
@@ -33,15 +31,17 @@ def fitting(shown: Sequence[ShownColumn], width: int | None) -> tuple[list[Shown
     """
     if width is None:
         return list(shown), []
-    later = [column for column in shown if not column.numeric and max(map(cell_len, column.cells), default=0) > _KEY][
-        1:
-    ]
+    later = [
+        column
+        for column in shown
+        if not column.numeric and max(map(cell_len, column.cells), default=0) > _SHORT_TEXT_WIDTH
+    ][1:]
     wanted = [*(column for column in shown if column not in later), *later]
     needed = -len(GAP)
     names: set[str] = set()
     for column in wanted:
         size = full_width(column)
-        needed += len(GAP) + (size if column.numeric else min(size, _SHORTEST))
+        needed += len(GAP) + (size if column.numeric else min(size, _MIN_NAME_WIDTH))
         if needed > width and len(names) > 1:
             break
         names.add(column.name)
@@ -51,15 +51,15 @@ def fitting(shown: Sequence[ShownColumn], width: int | None) -> tuple[list[Shown
 def name_width(shown: Sequence[ShownColumn], width: int | None) -> int:
     """Return the maximum width of a text column. The text columns share the width that the numbers leave."""
     if width is None:
-        return _LONGEST
+        return _MAX_TEXT_WIDTH
     names = sorted(full_width(column) for column in shown if not column.numeric)
     free = width - len(GAP) * (len(shown) - 1) - sum(full_width(column) for column in shown if column.numeric)
     for index, size in enumerate(names):  # short columns get their full width; long columns share the rest
         share = free // (len(names) - index)
         if size > share:
-            return max(_SHORTEST, share)
+            return max(_MIN_NAME_WIDTH, share)
         free -= size
-    return max(names, default=_LONGEST)
+    return max(names, default=_MAX_TEXT_WIDTH)
 
 
 def full_width(column: ShownColumn) -> int:
@@ -67,8 +67,7 @@ def full_width(column: ShownColumn) -> int:
     return max(map(cell_len, (visible(column.label), *column.cells)))
 
 
-_NOTE: Final = "note"
-"""The column with sentences, which are not shortened."""
+_SENTENCES: Final = "note"
 
 
 def render(report: Report, terminal_width: int | None = None) -> str:
@@ -118,7 +117,7 @@ def _table(shown: list[ShownColumn], width: int | None) -> Iterator[str]:
     for column in shown:
         texts = [visible(column.label), *column.cells]
         if not column.numeric:
-            uncut = column.name == _NOTE and width is None
+            uncut = column.name == _SENTENCES and width is None
             texts = [cut(text, full_width(column) if uncut else longest) for text in texts]
         size = max(map(cell_len, texts))
         if column.numeric:

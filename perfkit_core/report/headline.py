@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
-from typing import Final
+from typing import Final, NamedTuple
 
 import pandas as pd
 
@@ -14,9 +13,8 @@ from perfkit_core.model.meta import EDGES, spelled
 
 _MANY_STEPS: Final = 10
 """Minimum number of steps for which the 10th and 90th percentile are given instead of the minimum and maximum."""
-_SMALL_SHARE: Final = 0.01
-"""Minimum share that a sentence mentions."""
-_WORDS: Final = {
+_MIN_SHARE: Final = 0.01
+_CATEGORY_NAMES: Final = {
     "device_compute": mark("device compute"),
     "compute": mark("operators"),
     "exposed_communication": mark("exposed communication"),
@@ -26,7 +24,6 @@ _WORDS: Final = {
     "framework": mark("host work outside operators"),
     "idle": mark("idle (nothing recorded)"),
 }
-"""Names of the categories of the view partition."""
 
 
 def headline(tables: Mapping[str, pd.DataFrame]) -> tuple[Message, ...]:
@@ -50,12 +47,12 @@ def headline(tables: Mapping[str, pd.DataFrame]) -> tuple[Message, ...]:
         sentences = [message(text, **values, low=times.quantile(0.1), high=times.quantile(0.9))]
     parts: dict[str, float] = {}
     if partition is not None and len(partition):
-        large = partition[(partition["ratio"] >= _SMALL_SHARE).fillna(False)]
+        large = partition[(partition["ratio"] >= _MIN_SHARE).fillna(False)]
         large = large.sort_values("ratio", ascending=False, kind="stable")
         parts = dict(zip(large["category"], large["ratio"], strict=True))
     if parts:
         texts = [
-            message("{share:ratio} {what}", share=share, what=message(_WORDS.get(category, category)))
+            message("{share:ratio} {what}", share=share, what=message(_CATEGORY_NAMES.get(category, category)))
             for category, share in parts.items()
         ]
         sentences.append(message("Step time: {parts:list}.", parts=texts))
@@ -63,27 +60,20 @@ def headline(tables: Mapping[str, pd.DataFrame]) -> tuple[Message, ...]:
     if "input_wait" not in parts and model is not None and len(model) and "step" in set(model["phase"]):
         for share in model.loc[model["phase"] == "dataloader", "cpu_ratio"].dropna():
             sentences.append(message("Data loading takes {share:ratio} of the step time.", share=share))
-    return (*sentences, *_busy_devices(tables.get("device")))
-
-
-def _busy_devices(table: pd.DataFrame | None) -> Iterator[Message]:
-    if table is None or table.empty:
-        return
-    busy = table[table["busy_ns"].notna() & table["busy_in_steps_ratio"].notna()]
+    devices = tables.get("device")
+    if devices is None or devices.empty:
+        return tuple(sentences)
+    busy = devices[devices["busy_ns"].notna() & devices["busy_in_steps_ratio"].notna()]
     shares = busy["busy_in_steps_ratio"]
     if len(busy) == 1:
-        yield message(
-            "{device} is busy for {share:ratio} of the step time, communication included.",
-            device=busy["device"].iloc[0],
-            share=shares.iloc[0],
-        )
+        text = mark("{device} is busy for {share:ratio} of the step time, communication included.")
+        sentences.append(message(text, device=busy["device"].iloc[0], share=shares.iloc[0]))
     elif len(busy):
         least, most = format_ratio(shares.min()), format_ratio(shares.max())
-        yield message(
-            "The {count} devices are busy for {share} of the step time, communication included.",
-            count=len(busy),
-            share=least if least == most else message("{low} to {high}", low=least, high=most),
-        )
+        share = least if least == most else message("{low} to {high}", low=least, high=most)
+        text = mark("The {count} devices are busy for {share} of the step time, communication included.")
+        sentences.append(message(text, count=len(busy), share=share))
+    return tuple(sentences)
 
 
 MEMORY_DEVICES: Final = 4
@@ -99,7 +89,7 @@ def alive_at_peak(peak: pd.DataFrame) -> Iterator[Message]:
     for rank, device in places.sort_values(ascending=False, kind="stable").head(MEMORY_DEVICES).index:
         of_rank = peak["rank"].isna() if pd.isna(rank) else peak["rank"] == rank
         rows = peak[of_rank.fillna(False) & (peak["device"] == device)]
-        largest = rows[(rows["ratio"] >= _SMALL_SHARE).fillna(False)].nlargest(MEMORY_NAMES, "ratio", keep="first")
+        largest = rows[(rows["ratio"] >= _MIN_SHARE).fillna(False)].nlargest(MEMORY_NAMES, "ratio", keep="first")
         names = [
             message("{name} {share:ratio}", name=worded(name), share=share)
             for name, share in zip(largest["name"], largest["ratio"].tolist(), strict=True)
@@ -107,9 +97,8 @@ def alive_at_peak(peak: pd.DataFrame) -> Iterator[Message]:
         if names and (pd.isna(rank) or len(places) == 1):
             yield message("Memory at the peak of {device}: {names:list}.", device=device, names=names)
         elif names:
-            yield message(
-                "Memory at the peak of rank {rank}, {device}: {names:list}.", rank=rank, device=device, names=names
-            )
+            text = mark("Memory at the peak of rank {rank}, {device}: {names:list}.")
+            yield message(text, rank=rank, device=device, names=names)
 
 
 MATTERS: Final = 0.01
@@ -122,8 +111,7 @@ NAMED_RANKS: Final = 3
 """Maximum number of ranks with a sentence."""
 
 
-@dataclass(frozen=True, slots=True)
-class Stragglers:
+class Stragglers(NamedTuple):
     """The ranks to highlight, with the worst rank first, and sentences on the ranks."""
 
     ranks: tuple[int, ...]
@@ -160,27 +148,20 @@ def stragglers(ranks: pd.DataFrame, waiting: pd.DataFrame) -> Stragglers:
     at_least = bool(waiting["incomplete"].sum() > EDGES * waiting["collectives"].sum())
     lines = [*_late(late, whole, at_least)]
     for row in unsure.head(NAMED_RANKS)[["rank", "caused_wait_ns"]].to_dict("records"):
-        lines.append(
-            message(
-                "It is unknown whether other ranks wait for rank {rank}: clock errors could explain most of the "
-                "apparent wait of {time:ns}.",
-                rank=row["rank"],
-                time=row["caused_wait_ns"],
-            )
+        text = mark(
+            "It is unknown whether other ranks wait for rank {rank}: clock errors could explain most of the apparent "
+            "wait of {time:ns}."
         )
+        lines.append(message(text, rank=row["rank"], time=row["caused_wait_ns"]))
     lines = lines or [_no_straggler(known, whole, bool(unknown), at_least)]
     stragglers = tuple(int(rank) for rank in late["rank"].tolist())
     lines += _own_times(own, [rank for rank in stragglers if rank in own])
     if unknown:
-        lines.append(
-            message(
-                "The waiting times of {unknown} of {count} ranks are unknown ({ranks}), because their clocks cannot be "
-                "compared with the clocks of other ranks.",
-                unknown=len(unknown),
-                count=len(own),
-                ranks=spelled(unknown),
-            )
+        text = mark(
+            "The waiting times of {unknown} of {count} ranks are unknown ({ranks}), because their clocks cannot be "
+            "compared with the clocks of other ranks."
         )
+        lines.append(message(text, unknown=len(unknown), count=len(own), ranks=spelled(unknown)))
     return Stragglers(stragglers, tuple(lines))
 
 
@@ -245,23 +226,17 @@ def _slower_on_their_own(own: Mapping[int, tuple[float, float]]) -> Stragglers:
     distances = sorted(abs(over) for _, over in own.values())
     least = max(SLOWER, OUTLYING * distances[(len(distances) - 1) // 2])
     slow = sorted((rank for rank, (_, over) in own.items() if over >= least), key=lambda rank: -own[rank][0])
-    lines = [
-        message(
+    if slow:
+        text = mark(
             "Rank {rank} is slower than the other ranks: without exposed communication, its steps take {time:ns}, "
-            "which is {more:ratio} more than the steps of the median rank.",
-            rank=rank,
-            time=own[rank][0],
-            more=own[rank][1],
+            "which is {more:ratio} more than the steps of the median rank."
         )
-        for rank in slow[:NAMED_RANKS]
-    ]
-    if not lines:
-        times = [time for time, _ in own.values()]
-        text = message(
+        lines = [message(text, rank=rank, time=own[rank][0], more=own[rank][1]) for rank in slow[:NAMED_RANKS]]
+    else:
+        text = mark(
             "No rank is much slower than the other ranks: without exposed communication, their steps take {low:ns} to "
-            "{high:ns}.",
-            low=min(times),
-            high=max(times),
+            "{high:ns}."
         )
-        lines = [text]
+        times = [time for time, _ in own.values()]
+        lines = [message(text, low=min(times), high=max(times))]
     return Stragglers(tuple(slow), tuple(lines))

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
-from typing import Any, Literal
+from typing import Any, Literal, NamedTuple
 
 import pandas as pd
 
@@ -17,8 +17,7 @@ from perfkit_core.model.columns import Column, column
 from perfkit_core.model.meta import Finding
 
 
-@dataclass(frozen=True, slots=True)
-class Part:
+class Part(NamedTuple):
     """A step of the timeline, or the entire recording. Times are ns since the start of the timeline."""
 
     name: str
@@ -26,8 +25,7 @@ class Part:
     end_ns: int
 
 
-@dataclass(frozen=True, slots=True)
-class Row:
+class Row(NamedTuple):
     """A thread or stream of the timeline. ``group`` is the name of its process or device."""
 
     group: str

@@ -52,7 +52,8 @@ def timeline_section(trace: Trace, most: int = MOST_BOXES) -> Section:
         more = mark("The page omits {count} events. perfkit export -o trace.json.gz exports all events.")
         note = f"{note} {say(more, count=left_out)}"
     if len(table) > MOST_ROWS:
-        note = f"{note} {say('The table shows the first {most} of {count} rows.', most=MOST_ROWS, count=len(table))}"
+        first = say("The table shows the first {most} of {count} rows.", most=MOST_ROWS, count=len(table))
+        note = f"{note} {first}"
     empty, table = say("no events with a duration were recorded"), table.head(MOST_ROWS)
     return Section("timeline", say("Timeline"), table, note, empty, 20, timeline=drawn, columns=_TIMELINE_COLUMNS)
 
@@ -165,8 +166,7 @@ def memory_section(trace: Trace) -> Section:
 RANKS_VIEW: Final = "ranks"
 MOST_CELLS: Final = 5000
 """Maximum number of rows of the view ranks (one per rank and step) on a page."""
-_PARTS: Final = 6
-"""Index of the first column of the view ranks with a part of the step."""
+_FIRST_PART_COLUMN: Final = 6
 
 
 def with_ranks(section: Section, tables: Mapping[str, pd.DataFrame]) -> Section:
@@ -178,7 +178,7 @@ def with_ranks(section: Section, tables: Mapping[str, pd.DataFrame]) -> Section:
     if section.table.empty:
         return section
     late = stragglers(section.table, tables.get("stragglers", pd.DataFrame()))
-    parts = tuple(map(str, section.table.columns[_PARTS:]))
+    parts = tuple(map(str, section.table.columns[_FIRST_PART_COLUMN:]))
     if section.table["step"].nunique() == 1:
         chart = Chart("heatmap", "", parts, by="rank", marked=late.ranks)
         return replace(section, lines=late.lines, chart=chart)

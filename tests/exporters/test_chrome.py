@@ -223,7 +223,7 @@ def test_a_step_keeps_what_runs_on_the_device_meanwhile(tmp_path: Path) -> None:
     whole, read = (summarize(one, "partition", steps=[1]).to_dict() for one in (found, part))
     assert read == whole
     (message,) = [finding.message for finding in part.quality if finding.code == "launched-outside-steps"]
-    assert message.startswith("2 pieces")
+    assert message.startswith("2 kernels")
 
 
 def test_an_export_with_a_damaged_time_gives_the_other_events(tmp_path: Path) -> None:
@@ -251,7 +251,8 @@ def test_a_cut_export_gives_its_beginning(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(("old", "new", "said"), [
-    (b'"version":1', b'"version":2', "newer perfkit"), (b'"lanes":[', b'"lanes":5,"x":[', "damaged perfkit header"),
+    (b'"version":1', b'"version":2', "newer version of perfkit"),
+    (b'"lanes":[', b'"lanes":5,"x":[', "damaged perfkit header"),
 ])  # fmt: skip
 def test_a_header_that_cannot_be_read_is_refused(old: bytes, new: bytes, said: str, tmp_path: Path) -> None:
     export(small_trace(), tmp_path / "t.json")

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
-from typing import Final
+from typing import Final, NamedTuple
 
 from perfkit_core.language.messages import say
 from perfkit_core.language.units import Unit, format_in, format_ratio, with_unit
@@ -20,8 +19,7 @@ _ENDS: Final = 3
 Ends = tuple[float | None, float | None, float | None]
 
 
-@dataclass(frozen=True, slots=True)
-class Mark:
+class Mark(NamedTuple):
     """One interval. ``left`` is the low end. All numbers are in percent of the width of the chart."""
 
     left: float
@@ -29,8 +27,7 @@ class Mark:
     width: float
 
 
-@dataclass(frozen=True, slots=True)
-class Row:
+class Row(NamedTuple):
     """One row of a chart of intervals. ``marks`` has an item per interval, None if unknown. ``joined`` is (left, width)
     of the line that joins the middles of the first two intervals. ``key`` is the row's ``id``, or "". ``said`` is the
     text with the numbers."""
@@ -42,8 +39,7 @@ class Row:
     said: str
 
 
-@dataclass(frozen=True, slots=True)
-class Spans:
+class Spans(NamedTuple):
     """A chart of intervals. ``ticks`` are (position, text). ``left_out`` is the number of rows that are not drawn."""
 
     names: tuple[str, ...]
@@ -138,8 +134,7 @@ COLOURS: Final = 8
 """Number of colours in the style sheet. The colours repeat if a bar has more parts."""
 
 
-@dataclass(frozen=True, slots=True)
-class Part:
+class Part(NamedTuple):
     """One part of a bar. ``width`` is in percent. ``colour`` is the number of a colour in the style sheet."""
 
     label: str

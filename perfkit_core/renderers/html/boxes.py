@@ -22,8 +22,7 @@ MOST_NODES: Final = 1500
 
 SHORT: Final = 46
 """Maximum length of the name of a bar, in characters."""
-_LEVEL: Final = 24
-"""Height of a level of nested boxes, in pixels."""
+_LEVEL_PIXELS: Final = 24
 
 Numbers = npt.NDArray[np.float64]
 
@@ -55,7 +54,7 @@ def hierarchy(section: model.Section, chart: model.Chart) -> dict[str, Any] | No
     labels = [visible(worded(str(plain(name)))) for name in table[chart.x][kept].to_list()]
     return {
         "kind": chart.kind,
-        "height": min(max(_LEVEL * levels, 160), 900) if chart.kind == "icicle" else 420,
+        "height": min(max(_LEVEL_PIXELS * levels, 160), 900) if chart.kind == "icicle" else 420,
         "labels": labels,
         "short": [] if chart.kind == "icicle" else [cut(name, SHORT) for name in labels],
         "parents": np.where(above[kept] < 0, -1, number[above[kept]]).tolist(),
@@ -83,8 +82,7 @@ def _enclosing(above: npt.NDArray[np.int64], sizes: Numbers) -> Numbers:
     return drawn
 
 
-_ROW: Final = 26
-"""Height of a row of a heat map, in pixels."""
+_ROW_PIXELS: Final = 26
 AROUND: Final = 80
 _TALLEST: Final = 900
 
@@ -119,7 +117,7 @@ def heatmap(section: model.Section, chart: model.Chart) -> dict[str, Any] | None
         weights.append({"name": say("Time"), "unit": unit.name if unit else "", "values": matrix})
     return {
         "kind": chart.kind,
-        "height": min(AROUND + _ROW * max(len(rows), 3), _TALLEST),
+        "height": min(AROUND + _ROW_PIXELS * max(len(rows), 3), _TALLEST),
         "rows": escaped(rows),
         "row_title": heading(section.column(chart.by)),
         "marked": [position for position, row in enumerate(rows) if row in chart.marked],

@@ -3,7 +3,7 @@ the data of trees and heat maps."""
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection, Iterator
 from dataclasses import replace
 from typing import Any, Final
 
@@ -11,7 +11,6 @@ import pandas as pd
 
 from perfkit_core.language.messages import worded
 from perfkit_core.language.units import format_in, with_unit
-from perfkit_core.model.columns import Column
 from perfkit_core.renderers.cells import cut, plain, visible
 from perfkit_core.renderers.html.boxes import AROUND, SHORT, escaped, heatmap, hierarchy, scaled
 from perfkit_core.renderers.table_columns import common_unit, heading, values
@@ -19,10 +18,8 @@ from perfkit_core.report.model import Chart, Section
 
 NAMED: Final = 5
 """Maximum number of marked values in a lane for which the chart shows names."""
-_LANE: Final = 76
-"""Height of a lane in pixels."""
-_SHORT_DISTRIBUTIONS: Final = 24
-"""Maximum length of the name of a lane, in characters."""
+_LANE_PIXELS: Final = 76
+_LANE_NAME_CHARACTERS: Final = 24
 
 
 def distribution(section: Section, chart: Chart) -> dict[str, Any]:
@@ -39,7 +36,7 @@ def distribution(section: Section, chart: Chart) -> dict[str, Any]:
         marked = [bool(outlying) for outlying in group["outlying"]]
         lanes.append({
             "name": name,
-            "short": cut(name, _SHORT_DISTRIBUTIONS),
+            "short": cut(name, _LANE_NAME_CHARACTERS),
             "values": scaled(group[value], unit),
             "labels": [visible(str(plain(step))) for step in group["step"]],
             "marked": marked,
@@ -49,7 +46,7 @@ def distribution(section: Section, chart: Chart) -> dict[str, Any]:
         })  # fmt: skip
     return {
         "kind": chart.kind,
-        "height": AROUND + _LANE * len(lanes),
+        "height": AROUND + _LANE_PIXELS * len(lanes),
         "unit": unit.name if unit else "",
         "title": heading(section.column(value)),
         "band": [edge / size for edge in chart.band] if chart.band else None,
@@ -57,8 +54,7 @@ def distribution(section: Section, chart: Chart) -> dict[str, Any]:
     }
 
 
-_BAR: Final = 22
-"""Height of a bar in pixels."""
+_BAR_PIXELS: Final = 22
 _AROUND_WATERFALLS: Final = 60
 
 
@@ -76,7 +72,7 @@ def waterfall(section: Section, chart: Chart) -> dict[str, Any]:
             texts.append(f"{'+' if change > 0 else ''}{format_in(change, unit)}")
     return {
         "kind": chart.kind,
-        "height": _AROUND_WATERFALLS + _BAR * len(table),
+        "height": _AROUND_WATERFALLS + _BAR_PIXELS * len(table),
         "names": names,
         "short": [cut(name, SHORT) for name in names],
         "unit": unit.name if unit else "",
@@ -101,9 +97,8 @@ SCRIPTS: Final = {
 """Script → the kinds of charts that it draws."""
 HEIGHTS: Final = {"ranking": 380, "share": 110}
 """Kind of chart → height in pixels. Other series have a height of 300 pixels."""
-_WIDE: Final = 100
-"""Maximum length of a line of a tooltip, in characters."""
-_LINES: Final = 12
+_TOOLTIP_CHARACTERS: Final = 100
+_TOOLTIP_LINES: Final = 12
 
 
 def figure(section: Section) -> dict[str, Any] | None:
@@ -129,20 +124,7 @@ def figure(section: Section) -> dict[str, Any] | None:
         return None
     if chart.kind == "ranking":
         section = replace(section, table=table.nlargest(RANKED, names[0], keep="first"))
-    return _series(section, chart, [section.column(name) for name in names])
-
-
-def scripts(kinds: Collection[str]) -> Iterator[str]:
-    """Yield the scripts for these kinds of charts. The order matters, because a script uses the previous scripts."""
-    if not kinds:
-        return
-    yield "charts_style.js"
-    yield from (name for name, drawn in SCRIPTS.items() if not set(drawn).isdisjoint(kinds))
-    yield from ("charts_controls.js", "charts.js")
-
-
-def _series(section: Section, chart: Chart, columns: Sequence[Column]) -> dict[str, Any]:
-    table = section.table
+    table, columns = section.table, [section.column(name) for name in names]
     unit = common_unit(columns[0], [values(table[column.name]) for column in columns])
     axis: dict[str, Any]
     positions, across = table[chart.x], section.column(chart.x)
@@ -152,8 +134,8 @@ def _series(section: Section, chart: Chart, columns: Sequence[Column]) -> dict[s
         axis = {"title": title, "values": scaled(positions, time)}
         axis |= {"unit": time.name if time else "", "continuous": True}
     else:
-        names = escaped([worded(str(plain(value)), across) for value in positions.to_list()])
-        axis = {"title": heading(across), "values": names, "continuous": False}
+        labels = escaped([worded(str(plain(value)), across) for value in positions.to_list()])
+        axis = {"title": heading(across), "values": labels, "continuous": False}
     return {
         "kind": chart.kind,
         "height": HEIGHTS.get(chart.kind, 300),
@@ -165,6 +147,15 @@ def _series(section: Section, chart: Chart, columns: Sequence[Column]) -> dict[s
         ],
         "stacked": chart.kind == "bar" and len(columns) > 1,
     }
+
+
+def scripts(kinds: Collection[str]) -> Iterator[str]:
+    """Yield the scripts for these kinds of charts. The order matters, because a script uses the previous scripts."""
+    if not kinds:
+        return
+    yield "charts_style.js"
+    yield from (name for name, drawn in SCRIPTS.items() if not set(drawn).isdisjoint(kinds))
+    yield from ("charts_controls.js", "charts.js")
 
 
 def _names(section: Section, chart: Chart) -> dict[str, list[str]]:
@@ -181,6 +172,6 @@ def _names(section: Section, chart: Chart) -> dict[str, list[str]]:
             short = [f"{name} · {cut(addition, SHORT // 3)}" for name, addition in zip(short, more, strict=True)]
     full = []
     for name in names:
-        lines = [name[at : at + _WIDE] for at in range(0, len(name), _WIDE)]
-        full.append("<br>".join(escaped([*lines[:_LINES], *(["…"] if lines[_LINES:] else [])])))
+        lines = [name[at : at + _TOOLTIP_CHARACTERS] for at in range(0, len(name), _TOOLTIP_CHARACTERS)]
+        full.append("<br>".join(escaped([*lines[:_TOOLTIP_LINES], *(["…"] if lines[_TOOLTIP_LINES:] else [])])))
     return {"short": escaped(short), "full": full}

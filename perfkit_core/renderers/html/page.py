@@ -16,8 +16,7 @@ from perfkit_core.report.model import Report
 if TYPE_CHECKING:
     import jinja2
 
-_PLAIN: Final = 500
-"""Maximum number of table rows that are written as HTML. Further rows are compressed."""
+_MAX_HTML_ROWS: Final = 500
 TIMELINE: Final = tuple(
     f"timeline{part}.js"
     for part in ("_data", "_view", "_drawing", "_texts", "_search", "_saving", "_walking", "_input", "")
@@ -56,7 +55,7 @@ def render(report: Report) -> str:
             scripts=[_resource(name) for name in scripts],
             longest=sections.LONGEST,
             shortest=sections.SHORTEST,
-            plain=_PLAIN,
+            plain=_MAX_HTML_ROWS,
             language=language(),
             texts={text: said for name in scripts for text, said in texts_of(_resource(name)).items()},
             units=[kind.units for kind in FAMILIES] if "units.js" in scripts else None,

@@ -59,7 +59,7 @@ page.charts.controls = (() => {
     }
     line.append(select, back, finder((text) => { state.text = text; redraw(); }));
     line.append(page.say("Click a box or a bar to open it."));
-    if (figure.left_out) line.append(` ${page.say("The table contains {count} smaller rows that are not drawn.", { count: figure.left_out })}`);
+    if (figure.left_out) line.append(" ", page.say("The table contains {count} smaller rows that are not drawn.", { count: figure.left_out }));
   };
 
   // A click opens a bar. Plotly opens boxes and rings itself; then the list is updated.

@@ -23,6 +23,7 @@
 
   const nested = (figure, state, tools) => {
     const weight = figure.weights[state.weight], { colour, layout, escaped, cut } = tools;
+    const share = page.say("{share} of the total", { share: "%{customdata[1]}" });
     const all = weight.sizes.reduce((sum, size, row) => (figure.parents[row] < 0 ? sum + size : sum), 0) || 1;
     const traces = [{
       type: figure.kind === "icicle" ? "icicle" : "sunburst",
@@ -36,7 +37,7 @@
       customdata: weight.values.map((value, row) => [page.units.quantity(value, figure.unit), page.units.share(weight.sizes[row] / all)]),
       marker: { colors: colours(figure, state, tools), line: { width: 1, color: colour("--card") } },
       textfont: { color: colour("--ink") }, insidetextfont: { color: colour("--ink") }, pathbar: { textfont: { color: colour("--ink") } },
-      hovertemplate: `%{hovertext}<br>${weight.name}: %{customdata[0]}<br>${page.say("{share} of the total", { share: "%{customdata[1]}" })}<extra></extra>`,
+      hovertemplate: `%{hovertext}<br>${weight.name}: %{customdata[0]}<br>${share}<extra></extra>`,
     }];
     return [traces, layout({ margin: { l: 4, r: 4, t: 24, b: 4 }, uniformtext: { minsize: 9, mode: "hide" } })];
   };
