@@ -1,1 +1,1 @@
-"""What perfkit costs, beside the tools that do the same: ``python -m benchmarks --help``."""
+"""Benchmarks of perfkit against other tools for the same tasks: ``python -m benchmarks --help``."""

@@ -1,8 +1,8 @@
 """Run the benchmarks: ``python -m benchmarks [--quick] [--only NAME] [--write docs/performance.md]``
 
-Prints every benchmark against its targets. The figures are kept in ``results.json`` of the benchmark folder
-($PERFKIT_BENCH_DIR), with date and machine; a benchmark that is run again replaces its own figures there, so that
-``--write`` can put a page together of several runs.
+The command prints the results of every benchmark and compares them with the targets. The results are saved in
+``results.json`` of the benchmark folder ($PERFKIT_BENCH_DIR), with date and machine. A benchmark that runs again
+replaces only its own results, so ``--write`` can combine several runs into one page.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from benchmarks.suites import SUITES, Options
 
 
 def main() -> str | None:
-    """Run what is asked for; what failed, in one line, None when nothing did."""
+    """Run the selected benchmarks. Return a line that names the failed benchmarks, or None if all succeeded."""
     options = _parser().parse_args()
     chosen = options.only or list(SUITES)
     here = machine()
@@ -32,18 +32,18 @@ def main() -> str | None:
 
 
 def _run(name: str, asked: Options, here: Machine) -> bool:
-    """One benchmark; a failure of its own takes no other down."""
+    """Run one benchmark. An error in one benchmark does not stop the others."""
     try:
         section = SUITES[name](asked)
     except Exception as error:
         console.progress(f"{name} failed: {type(error).__name__}: {error}")
         return False
     if asked.quick:
-        section = replace(section, checks=())  # targets are meant for the full sizes
+        section = replace(section, checks=())  # the targets apply only to full sizes
     console.show(section)
     if asked.quick or kept.keep(folder(), name, section, here):
         return True
-    console.progress(f"{name}: nothing was measured; figures that were kept stay")
+    console.progress(f"{name}: nothing was measured; the saved results are unchanged")
     return False
 
 
@@ -51,14 +51,18 @@ def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
         prog="python -m benchmarks", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
-    parser.add_argument("--quick", action="store_true", help="small inputs, one round: to try the benchmarks; not kept")
-    parser.add_argument("--only", action="append", choices=list(SUITES), help="one benchmark, repeatable")
-    parser.add_argument("--rounds", type=int, help="how often all take their turn (3)")
     parser.add_argument(
-        "--huge", action="store_true", help="a file of 2 GB and a run of 100 M events too: needs 8 GB of disk"
+        "--quick",
+        action="store_true",
+        help="use small inputs and one round, to try the benchmarks; results are not saved",
     )
-    parser.add_argument("--write", type=Path, metavar="PAGE", help="put the kept figures into this page")
-    parser.add_argument("--no-run", action="store_true", help="run nothing, only write the page")
+    parser.add_argument("--only", action="append", choices=list(SUITES), help="run only this benchmark; repeatable")
+    parser.add_argument("--rounds", type=int, help="number of rounds (default: 3)")
+    parser.add_argument(
+        "--huge", action="store_true", help="also use a file of 2 GB and a run of 100 M events; needs 8 GB of disk"
+    )
+    parser.add_argument("--write", type=Path, metavar="PAGE", help="write the saved results into this page")
+    parser.add_argument("--no-run", action="store_true", help="write the page without running benchmarks")
     return parser
 
 

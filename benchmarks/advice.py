@@ -1,8 +1,9 @@
-"""From a trace to advice: graph, all rules, predictions, and what they save together: ``python -m benchmarks.advice``
+"""Time and memory from a trace to advice (graph, all rules, predictions and combined saving): ``python -m
+benchmarks.advice``
 
-A real training is repeated in memory, one copy after the other in time, as one long recording of one rank. Each size is
-a process of its own; what is compiled was compiled before, and nothing else of the trace was computed. The median of
-the rounds counts.
+The events of a real training are repeated in memory, as one long recording of one rank. Each size runs in a separate
+process. Functions are compiled before the measurement, and the trace has no computed columns. The numbers are medians
+of the rounds.
 """
 
 from __future__ import annotations
@@ -25,7 +26,8 @@ SECONDS, MEGABYTES = 10.0, 1_000.0
 
 
 def once(events: int, rounds: int) -> dict[str, float]:
-    """Seconds and CPU seconds to advice, peak memory on top of the trace, and how many rules found something."""
+    """Return the seconds and CPU seconds to the advice, the peak memory on top of the trace, and the number of rules
+    with advice."""
     from benchmarks.views import repeated
     from perfkit_core.advice.engine import advise
     from perfkit_core.readers.load import load
@@ -46,13 +48,13 @@ def once(events: int, rounds: int) -> dict[str, float]:
 
 
 def section(sizes: Sequence[int], rounds: int, say: Callable[[str], None]) -> Section:
-    """Each size, and the targets of the one that has some."""
+    """Return the results for each size, with the targets of the size that has targets."""
     asked = [(f"{size:,} events", ["-m", "benchmarks.advice", "--one", str(size), str(rounds)], 1) for size in sizes]
     results = take_turns(asked, 1, say)
     checks = tuple(
         check for size, one in zip(sizes, results, strict=True) if size == TARGET for check in _checks(size, one)
     )
-    columns = ("", "s", "CPU s, the trace too", "peak MB, the trace too", "findings")
+    columns = ("", "s", "CPU s, including the trace", "peak MB, including the trace", "findings")
     tables = (Table("From a trace to advice", columns, tuple(map(_row, results)), reasons(results)),)
     about = (__doc__ or "").split("\n\n")[1]
     return Section("Advice", about, tables, checks, {one.name: one.samples or one.reason for one in results})
@@ -77,7 +79,9 @@ def _row(result: Result) -> tuple[str, ...]:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--events", type=int, action="append", help="size, repeatable (100,000 and a million)")
+    parser.add_argument(
+        "--events", type=int, action="append", help="number of events; repeatable (default: 100,000 and 1,000,000)"
+    )
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--one", nargs=2, type=int, help=argparse.SUPPRESS)
     options = parser.parse_args()

@@ -1,8 +1,8 @@
-"""What all views cost, on a million events and on ten: ``python -m benchmarks.all_views [--events N]``
+"""Time and memory of all views for one million and ten million events: ``python -m benchmarks.all_views [--events N]``
 
-A real trace is repeated in memory, one copy after the other in time, as one long recording of one rank. Each size is a
-process of its own; the views run one after the other on a trace of which nothing was computed before, and what views
-share is computed once, as in a report. The median of the rounds counts.
+The events of a real trace are repeated in memory, as one long recording of one rank. Each size runs in a separate
+process. The views run one after the other on a trace without computed columns. Data that several views need is computed
+once, as in a report. The numbers are medians of the rounds.
 """
 
 from __future__ import annotations
@@ -23,7 +23,8 @@ _SHOWN = 12
 
 
 def once(events: int, rounds: int) -> dict[str, float]:
-    """Seconds of each view (medians), of all of them (``seconds``), and peak memory on top of the trace."""
+    """Return the median seconds of each view and of all views (``seconds``), and the peak memory on top of the
+    trace."""
     from benchmarks.views import one_after_the_other, repeated
     from perfkit_core.plugins.manager import get_plugins
     from perfkit_core.readers.load import load
@@ -42,7 +43,7 @@ def once(events: int, rounds: int) -> dict[str, float]:
 
 
 def section(sizes: Sequence[int], rounds: int, say: Callable[[str], None]) -> Section:
-    """All views on each size, against its target, and the slowest ones by name."""
+    """Return the results of all views for each size, compared with the target, and the slowest views by name."""
     asked = [(f"{size:,} events", ["-m", "benchmarks.all_views", "--one", str(size), str(rounds)], 1) for size in sizes]
     results = take_turns(asked, 1, say)
     checks = tuple(_check(size, result) for size, result in zip(sizes, results, strict=True) if size in TARGETS_S)
@@ -63,13 +64,15 @@ def _slowest(result: Result) -> Table:
     each = {name: seconds for name, seconds in sample.items() if name not in ("seconds", "cpu_seconds", "peak_bytes")}
     top = sorted(each.items(), key=lambda item: -item[1])[:_SHOWN]
     rows = tuple((name, number(seconds * 1e3), number(100 * seconds / sample["seconds"])) for name, seconds in top)
-    title = f"{result.name}: the slowest views of {len(each)}; the first to need something that views share pays for it"
+    title = f"{result.name}: slowest of {len(each)} views; shared data counts for the first view"
     return Table(title, ("view", "ms", "% of all"), rows)
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--events", type=int, action="append", help="size, repeatable (1 and 10 million)")
+    parser.add_argument(
+        "--events", type=int, action="append", help="number of events; repeatable (default: 1 and 10 million)"
+    )
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--one", nargs=2, type=int, help=argparse.SUPPRESS)
     options = parser.parse_args()

@@ -1,8 +1,9 @@
-"""What does ``annotate`` cost a training? Step time with a model annotated, as a ratio to the same model without.
+"""Cost of ``annotate`` in training: the step time with an annotated model, as a ratio to the step time without.
 
-    python benchmarks/annotate.py [torch|paddle] [ROUNDS]
+python benchmarks/annotate.py [torch|paddle] [ROUNDS]
 
-Interleaved, medians: without a profiler (where the ratio should be 1: there are no hooks then), and while one records.
+Runs with and without annotation alternate. The ratio is measured without a profiler, where it should be 1 because there
+are no hooks, and while a profiler records. The numbers are medians.
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ from contextlib import contextmanager
 from typing import Any
 
 LAYERS, WIDTH, STEPS = 60, 32, 20
-"""Many small layers: what a call costs shows most where the layer itself does little."""
+"""Many small layers, because the cost per call is largest relative to the work of a small layer."""
 
 
 def torch_step() -> tuple[Any, Callable[[], None]]:
@@ -61,7 +62,7 @@ def no_profiler() -> Iterator[None]:
 
 
 def step_ns(step: Callable[[], None], profiler: Callable[[], Any]) -> float:
-    """Median step of one round."""
+    """Return the median step time of one round in ns."""
     with profiler():
         step()
         times = []
@@ -73,7 +74,7 @@ def step_ns(step: Callable[[], None], profiler: Callable[[], Any]) -> float:
 
 
 def ratio(framework: Any, make: Any, profiler: Callable[[], Any], rounds: int) -> tuple[float, float]:
-    """Median over the rounds of annotated ÷ plain, and the plain step in µs."""
+    """Return the median ratio of annotated to plain step time over the rounds, and the plain step time in µs."""
     model, step = make()
     plain, annotated = [], []
     for number in range(2 * rounds):
@@ -96,7 +97,7 @@ def main(wanted: str | None, rounds: int) -> None:
     ):
         if wanted not in (None, name):
             continue
-        for what, context in (("without a profiler", no_profiler), ("while it records", profiler)):
+        for what, context in (("without a profiler", no_profiler), ("while a profiler records", profiler)):
             found, plain_us = ratio(framework, make, context, rounds)
             print(f"{name}, {what}: annotated ÷ plain = {found:.3f} (plain step {plain_us:.0f} µs, {LAYERS} layers)")
 

@@ -1,7 +1,7 @@
-"""What the command line costs its user: ``python -m benchmarks.command [--rounds N]``
+"""Cost of the command line for its user: ``python -m benchmarks.command [--rounds N]``
 
-From pressing return to the prompt, with everything that is imported, in a process that has just begun. Caches are warm:
-byte code, compiled code, files. All commands take turns; medians count.
+The time runs from the start of the process to its end, including all imports. Byte code, compiled functions and files
+are cached. The commands alternate, and the numbers are medians.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ COLD, REPORT = "summary of 1 MB", "report of 100 MB"
 
 
 def timed(arguments: list[str]) -> dict[str, float]:
-    """Run ``perfkit`` with these arguments: seconds, CPU seconds and peak memory of the whole process."""
+    """Run ``perfkit`` with these arguments. Return the seconds, CPU seconds and peak memory of the process."""
     command = [sys.executable, "-c", _PERFKIT, *arguments]
     with tempfile.TemporaryFile("w+") as said:
         start = time.perf_counter()
@@ -42,7 +42,7 @@ def timed(arguments: list[str]) -> dict[str, float]:
 
 
 def section(rounds: int, say: Callable[[str], None], large_mb: int = 100) -> Section:
-    """Each command in turns, against its target."""
+    """Return the results of each command, compared with its target. The commands alternate."""
     small, big = megabyte(), large(large_mb)
     with tempfile.TemporaryDirectory() as folder:
         page = str(Path(folder) / "report.html")

@@ -1,4 +1,4 @@
-"""Sections on a terminal, and progress beside them."""
+"""Output of sections and progress on a terminal."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ _MARK = {True: "yes", False: "no", None: "?"}
 
 
 def progress(line: str) -> None:
-    """Say on stderr what goes on, so that stdout holds the results alone."""
+    """Print a line to stderr, so that stdout contains only results."""
     print(line, file=sys.stderr, flush=True)
 
 
@@ -31,7 +31,7 @@ def show(section: Section) -> None:
 
 
 def checks_table(checks: tuple[Check, ...]) -> Table:
-    """Targets as a table."""
+    """Return the targets as a table."""
     rows = tuple((one.what, one.target, one.measured, _MARK[one.holds]) for one in checks)
     return Table("Targets", ("", "target", "measured", "holds"), rows)
 

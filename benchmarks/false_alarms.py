@@ -1,8 +1,8 @@
-"""How often does the gate fail although nothing changed? ``python -m benchmarks.false_alarms [--runs N] [--limit %]``.
+"""Rate at which the gate fails although nothing changed: ``python -m benchmarks.false_alarms [--runs N] [--limit %]``.
 
-Records a small training N times for each installed framework, each time in a fresh process, and puts the gate
-``step_time > 3%`` to equal runs: each run against the one before it (single captures), and three against three
-others (captures that are pooled). It also prints by how much the median steps of equal processes differ.
+A small training is recorded N times for each installed framework, each time in a new process. The gate ``step_time >
+3%`` then compares equal runs: each run with the previous run (single captures), and groups of three runs with the next
+three runs (pooled captures). The benchmark also prints the difference between the median steps of equal processes.
 """
 
 from __future__ import annotations
@@ -57,7 +57,7 @@ with paddle.profiler.Profiler(scheduler=({WARMUP}, {WARMUP + STEPS}), on_trace_r
 
 
 def recorded(framework: str, runs: int, folder: Path) -> list[Capture]:
-    """The steps of equal trainings, each recorded in a process of its own."""
+    """Return the steps of equal trainings, each recorded in a separate process."""
     found = []
     for number in range(runs):
         place = folder / framework / str(number)
@@ -67,7 +67,7 @@ def recorded(framework: str, runs: int, folder: Path) -> list[Capture]:
 
 
 def alarms(pairs: Sequence[tuple[Sequence[Capture], Sequence[Capture]]], limit: float) -> int:
-    """How many of the pairs (base, other) a gate at ``limit`` fails."""
+    """Return the number of pairs (base, other) for which a gate at ``limit`` fails."""
     return sum(_fails(base, other, limit) for base, other in pairs)
 
 
@@ -78,7 +78,7 @@ def _fails(base: Sequence[Capture], other: Sequence[Capture], limit: float) -> b
 
 
 def report(framework: str, found: Sequence[Capture], limit: float) -> str:
-    """The figures of one framework."""
+    """Return the results of one framework as text."""
     middle = np.array([np.median(one.step_ns) for one in found])
     single = [([a], [b]) for a, b in itertools.pairwise(found)]
     draw = np.random.default_rng(1)
@@ -94,11 +94,11 @@ def report(framework: str, found: Sequence[Capture], limit: float) -> str:
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
-    """Record and print."""
+    """Record the runs and print the results."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--runs", type=int, default=21)
-    parser.add_argument("--limit", type=float, default=3.0, help="of the gate, in %%")
-    parser.add_argument("--keep", type=Path, help="folder for the runs; else they are removed")
+    parser.add_argument("--limit", type=float, default=3.0, help="limit of the gate in %%")
+    parser.add_argument("--keep", type=Path, help="keep the runs in this folder; without this option they are removed")
     given = parser.parse_args(arguments)
     with tempfile.TemporaryDirectory() as temporary:
         for framework in filter(find_spec, _SCRIPTS):

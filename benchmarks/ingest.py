@@ -1,9 +1,9 @@
-"""perfkit and the tools that people use instead, on the same file: ``python -m benchmarks.ingest [FILE ...]``
+"""perfkit and other tools that read the same trace file: ``python -m benchmarks.ingest [FILE ...]``
 
-Each measurement is a fresh process with the file in the page cache. The clock runs from the file to the result;
-imports are done before, and compiled code comes from its cache. "Again" is the second time in the same process.
-"× stored run" is how often perfkit goes from the file to a stored run in that time; "of simdjson" compares with the
-fastest parser there is, which keeps nothing. All take turns; medians count.
+Each measurement is a new process, and the file is in the page cache. The time runs from the file to the result. It
+excludes imports, and compiled functions come from the cache. "Again" is the second read in the same process. "× stored
+run" is the time as a multiple of the time that perfkit takes from the file to a stored run. "of simdjson" compares with
+the fastest available parser, which keeps no result. The tools alternate, and the numbers are medians.
 """
 
 from __future__ import annotations
@@ -28,20 +28,23 @@ _COLUMNS = (
 
 
 def measure(file: Path, readers: Sequence[Reader], rounds: int, say: Callable[[str], None]) -> list[Result]:
-    """All readers on one file, in turns."""
+    """Return the results of all readers for one file. The readers alternate."""
     contenders, too_large = [], []
     for one in readers:
         if one.most_mb and file.stat().st_size > one.most_mb * _MB:
-            too_large.append(Result(one.name, {}, f"not run: above {one.most_mb} MB its memory does not suffice"))
+            too_large.append(
+                Result(one.name, {}, f"not run: it would need too much memory for more than {one.most_mb} MB")
+            )
             continue
         arguments = ["-m", "benchmarks.measure", one.name, str(file)]
         contenders.append((one.name, arguments, rounds))
-    run(["-m", "benchmarks.measure", MEMORY, str(file)])  # compiles, and brings the file into the page cache
+    run(["-m", "benchmarks.measure", MEMORY, str(file)])  # compiles functions and loads the file into the page cache
     return [*take_turns(contenders, rounds, say), *too_large]
 
 
 def table(file: Path, results: Sequence[Result]) -> Table:
-    """One row a reader: time, speed, memory, and how much longer than perfkit it takes to a stored run."""
+    """Return a table with one row per reader: time, speed, memory, and the time as a multiple of perfkit's time to a
+    stored run."""
     by_name = {result.name: result for result in results}
     rows = tuple(_row(result, file.stat().st_size, by_name) for result in results)
     title = f"{file.name}, {file.stat().st_size / _MB:,.0f} MB"
@@ -49,7 +52,7 @@ def table(file: Path, results: Sequence[Result]) -> Table:
 
 
 def checks(file: Path, results: Sequence[Result]) -> tuple[Check, ...]:
-    """The targets that concern reading a file."""
+    """Return the targets for reading a file."""
     by_name = {result.name: result for result in results}
     where = f"{file.stat().st_size / _MB:,.0f} MB, file → stored run"
 
@@ -63,8 +66,8 @@ def checks(file: Path, results: Sequence[Result]) -> tuple[Check, ...]:
     return (
         faster("HolisticTraceAnalysis", "HolisticTraceAnalysis", 60),
         faster("duckdb to the same run", "duckdb, the same run", 4),
-        faster("duckdb to Parquet, nine arguments as columns", "duckdb, one event a line → Parquet", 4),
-        faster("duckdb to memory, arguments as text", "duckdb, one event a line", 4),
+        faster("duckdb to Parquet, nine arguments as columns", "duckdb, one event per line → Parquet", 4),
+        faster("duckdb to memory, arguments as text", "duckdb, one event per line", 4),
         faster("orjson", "orjson → Arrow", 12),
         faster("simdjson's DOM", FLOOR, 1),
         at_most("table in memory ÷ file", 0.6, memory / file.stat().st_size if memory else None, ""),
@@ -72,7 +75,7 @@ def checks(file: Path, results: Sequence[Result]) -> tuple[Check, ...]:
 
 
 def section(files: Sequence[Path], readers: Sequence[Reader], rounds: int, say: Callable[[str], None]) -> Section:
-    """Every reader on every file; the targets are those of the largest file."""
+    """Return the results of every reader for every file, with the targets of the largest file."""
     tables, numbers = [], {}
     found: tuple[Check, ...] = ()
     for file in sorted(files, key=lambda one: one.stat().st_size):
@@ -80,7 +83,7 @@ def section(files: Sequence[Path], readers: Sequence[Reader], rounds: int, say: 
         tables.append(table(file, results))
         numbers[file.name] = {result.name: result.samples or result.reason for result in results}
         found = checks(file, results)
-    tables.append(Table("What each does", ("", "does"), tuple((one.name, one.does) for one in readers)))
+    tables.append(Table("What each reader does", ("", "does"), tuple((one.name, one.does) for one in readers)))
     return Section("From a file to a table", (__doc__ or "").split("\n\n")[1], tuple(tables), found, numbers)
 
 
@@ -105,7 +108,7 @@ def _row(result: Result, size: int, by_name: dict[str, Result]) -> tuple[str, ..
 
 
 def _again(result: Result, seconds: float) -> str:
-    """Those that are slow are read once."""
+    """Return the number of reads of a reader; slow readers read only once."""
     again = result.median("again_seconds")
     return "-" if again is None or again == seconds else number(again)
 
@@ -117,10 +120,16 @@ def _ratio(one: Result | None, other: Result | None, key: str = "seconds") -> st
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("files", nargs="*", type=Path, metavar="FILE", help="traces; without, one of --size-mb is made")
-    parser.add_argument("--size-mb", type=int, default=100, help="size of the input that is made (100)")
-    parser.add_argument("--rounds", type=int, default=3, help="how often all take their turn (3)")
-    parser.add_argument("--only", action="append", help="a reader by the start of its name, repeatable")
+    parser.add_argument(
+        "files",
+        nargs="*",
+        type=Path,
+        metavar="FILE",
+        help="trace files; without a file, a trace of --size-mb is created",
+    )
+    parser.add_argument("--size-mb", type=int, default=100, help="size of the created trace in MB (default: 100)")
+    parser.add_argument("--rounds", type=int, default=3, help="number of rounds (default: 3)")
+    parser.add_argument("--only", action="append", help="run only readers whose name starts with this text; repeatable")
     options = parser.parse_args()
     readers = [one for one in READERS if not options.only or one.name.startswith(tuple(options.only))]
     files = options.files or [large(options.size_mb)]

@@ -1,8 +1,8 @@
-"""Large traces for benchmarks, made of a real one: its events again and again, one after the other in time.
+"""Large traces for benchmarks: the events of a real trace, repeated one after the other in time.
 
-``python benchmarks/inputs.py TRACE OUT SIZE_MB`` writes a Chrome trace of about SIZE_MB. Each copy has its own times,
-correlation ids, flow ids, sequence numbers and step numbers, as one long recording would have. Inputs that a benchmark
-makes for itself lie in $PERFKIT_BENCH_DIR, else in the folder for temporary files, and are made once.
+``python benchmarks/inputs.py TRACE OUT SIZE_MB`` writes a Chrome trace of about SIZE_MB. Each copy has different times,
+correlation ids, flow ids, sequence numbers and step numbers, like one long recording. Inputs of benchmarks are created
+once, in $PERFKIT_BENCH_DIR or in the folder for temporary files.
 """
 
 from __future__ import annotations
@@ -23,16 +23,17 @@ _NUMBER = re.compile(
 _ROOT = Path(__file__).resolve().parent.parent
 TRACES = Path(os.environ.get("PERFKIT_TRACES", _ROOT.parent / "shared" / "traces"))
 REAL, SMALL = TRACES / "torch" / "v100-ns-resolution.json.gz", _ROOT / "tests" / "data" / "torch-mlp.json.gz"
-"""What is replicated: a training on a V100 with nanosecond times, else the recording of a small model on a CPU."""
+"""The traces that are repeated: a training on a V100 with nanosecond times, or the recording of a small model on a CPU
+if the first trace is missing."""
 MEGABYTE = TRACES / "torch" / "h100-bert-small.json.gz"
-"""A real trace that is 1 MB long as it is."""
+"""A real trace of 1 MB."""
 
 _TIME, _LINK, _INDEX, _STEP = range(4)
 
 
 class Template:
-    """A trace cut at the numbers that differ from copy to copy. ``kinds[i]`` says what ``numbers[i]`` is; it stands
-    behind ``texts[i]``; the last text ends the events."""
+    """A trace, split at the numbers that differ between copies. ``kinds[i]`` is the kind of ``numbers[i]``, which
+    follows ``texts[i]``. The last text ends the events."""
 
     def __init__(self, data: bytes) -> None:
         begin = data.index(b"[", data.index(b'"traceEvents"')) + 1
@@ -58,7 +59,7 @@ class Template:
         return (max(values) - min(values) if kind == _TIME else max(values)) + 1
 
     def copy(self, index: int) -> bytes:
-        """The events once more, as the ``index``-th copy."""
+        """Return the text of the events of copy number ``index``."""
         shift = [index * period for period in self.period]
         pieces: list[bytes] = []
         for text, number, kind in zip(self.texts, self.numbers, self.kinds, strict=False):
@@ -67,7 +68,7 @@ class Template:
 
 
 def replicated(source: Path, size_bytes: int) -> Iterator[bytes]:
-    """The text of a trace of about ``size_bytes``, in pieces."""
+    """Yield the text of a trace of about ``size_bytes`` in pieces."""
     with open_bytes(source) as file:
         template = Template(file.read())
     yield template.head
@@ -80,7 +81,7 @@ def replicated(source: Path, size_bytes: int) -> Iterator[bytes]:
 
 
 def make(source: Path, out: Path, size_mb: int) -> Path:
-    """Write the input unless it is there already."""
+    """Write the input unless it exists."""
     if not out.exists():
         temporary = out.with_suffix(".tmp")
         with temporary.open("wb") as file:
@@ -90,7 +91,7 @@ def make(source: Path, out: Path, size_mb: int) -> Path:
 
 
 def folder() -> Path:
-    """Where inputs and results of benchmarks lie; made when it is not there."""
+    """Return the folder for inputs and results of benchmarks. The folder is created if it does not exist."""
     chosen = os.environ.get("PERFKIT_BENCH_DIR")
     found = Path(chosen) if chosen else Path(tempfile.gettempdir()) / "perfkit-bench"
     found.mkdir(parents=True, exist_ok=True)
@@ -98,12 +99,12 @@ def folder() -> Path:
 
 
 def large(size_mb: int) -> Path:
-    """A trace of about ``size_mb``, made of a real one unless it is there already."""
+    """Return a trace of about ``size_mb``. It is created from a real trace if it does not exist."""
     return _made(REAL if REAL.exists() else SMALL, size_mb)
 
 
 def megabyte() -> Path:
-    """A trace of about 1 MB."""
+    """Return a trace of about 1 MB."""
     return _made(MEGABYTE if MEGABYTE.exists() else SMALL, 1)
 
 

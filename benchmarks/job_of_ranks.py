@@ -1,8 +1,10 @@
-"""A job of many ranks on more than one process: ``python -m benchmarks.job_of_ranks [--ranks N] [--rounds N]``
+"""A job of many ranks in one process, in threads, in several processes and on a cluster: ``python -m
+benchmarks.job_of_ranks [--ranks N] [--rounds N]``
 
-A real job of eight ranks again and again, each rank with clocks and numbers of its own. Every rank is reduced by itself
-and the rest merged: in one process, in threads, in two processes and on a Dask cluster of two workers, in turns. The
-tables are equal, cell by cell, or the benchmark fails. All is warm, as on a cluster that stays up; medians count.
+A real job of eight ranks is repeated, with different clocks and numbers for each rank. Every rank is reduced
+separately, and the results are merged: in one process, in threads, in two processes, and on a Dask cluster of two
+workers. These alternate. The benchmark fails unless all tables are equal. Caches are warm, as on a permanent cluster,
+and the numbers are medians.
 """
 
 from __future__ import annotations
@@ -25,16 +27,17 @@ _ONCE = (
 
 
 def section(ranks: int, rounds: int, say: Callable[[str], None]) -> Section:
-    """Each way in turns, as a part of the time in one process. Raises RuntimeError where it cannot be measured."""
+    """Return the time of each method as a share of the time in one process. Raises RuntimeError if it cannot be
+    measured."""
     if not REAL_JOB.is_dir():
-        raise RuntimeError(f"there is no real job at {REAL_JOB}: set PERFKIT_TRACES")
+        raise RuntimeError(f"no real job at {REAL_JOB}; set PERFKIT_TRACES")
     say(f"{ranks} ranks, {rounds} rounds")
     seconds = run(["-c", _ONCE, str(ranks), str(rounds)])
     if isinstance(seconds, str):
         raise RuntimeError(seconds)
     parts = {name: _part(times, seconds[SERIAL]) for name, times in seconds.items()}
     rows = tuple(_row(name, statistics.median(times), parts[name], ranks) for name, times in seconds.items())
-    table = Table(f"{ranks} ranks", ("", "s", "of one process", "ms a rank"), rows)
+    table = Table(f"{ranks} ranks", ("", "s", "of one process", "ms per rank"), rows)
     check = at_most(f"{ranks} ranks on 2 Dask workers ÷ one process", MOST_OF_SERIAL, parts.get(DASK), "")
     return Section("Many ranks", (__doc__ or "").split("\n\n")[1], (table,), (check,), seconds)
 

@@ -1,4 +1,4 @@
-"""The figures of earlier runs: one JSON file, a section a benchmark, each with its date and machine."""
+"""Results of earlier runs: one JSON file with a section per benchmark, each with date and machine."""
 
 from __future__ import annotations
 
@@ -11,15 +11,15 @@ from benchmarks.results import Section
 
 
 class Kept(msgspec.Struct):
-    """A section and where it was measured."""
+    """A section with the date and machine of its measurement."""
 
     section: Section
     machine: Machine
 
 
 def keep(folder: Path, name: str, section: Section, machine: Machine) -> bool:
-    """Write a section beside those of other benchmarks, instead of its own earlier one. False, and nothing is done,
-    where no target of it could be measured."""
+    """Save a section, replacing the earlier section of the same benchmark. Do nothing and return False if no target
+    could be measured."""
     if section.checks and all(check.holds is None for check in section.checks):
         return False
     file = folder / "results.json"
@@ -31,7 +31,7 @@ def keep(folder: Path, name: str, section: Section, machine: Machine) -> bool:
 
 
 def all_of(folder: Path, names: list[str]) -> list[tuple[Section, Machine]]:
-    """What is kept of these benchmarks, in their order."""
+    """Return the saved sections of these benchmarks, in the order of the names."""
     found = _read(folder / "results.json")
     return [(found[name].section, found[name].machine) for name in names if name in found]
 

@@ -1,7 +1,8 @@
-"""Views of a stored run that is larger than one likes to hold: ``python -m benchmarks.large_runs [--events N]``
+"""Views of a large stored run: ``python -m benchmarks.large_runs [--events N]``
 
-A stored trace is repeated on disk, one copy after the other in time. ``perfkit summary RUN --view …`` reads the columns
-that the view needs and no other; each is a process of its own, imports and all, medians of the rounds.
+The events of a stored trace are repeated on disk, one copy after the other in time. ``perfkit summary RUN --view …``
+reads only the columns that the view needs. Each view runs in a separate process, the times include imports, and the
+numbers are medians of the rounds.
 """
 
 from __future__ import annotations
@@ -20,23 +21,23 @@ _MAKE = "from benchmarks import large_runs; import sys; print(large_runs.make(in
 
 
 def made(events: int) -> Path:
-    """Where the run of so many events lies."""
+    """Return the path of the run with this number of events."""
     return folder() / f"run-{events}"
 
 
 def make(events: int) -> int:
-    """Make the run unless it is there; returns the bytes of its files."""
+    """Create the run unless it exists. Return the size of its files in bytes."""
     from benchmarks.stored_runs import make as write
     from perfkit_core.readers.load import load
 
     out = made(events)
-    if not any(out.glob("*.parquet")):  # what was broken off has another suffix
+    if not any(out.glob("*.parquet")):  # an interrupted file has another suffix
         write(load(large(20)), out, events)
     return sum(file.stat().st_size for file in out.glob("*.parquet"))
 
 
 def section(events: int, rounds: int, say: Callable[[str], None]) -> Section:
-    """Each view of the run, in turns."""
+    """Return the results of each view of the run. The views alternate."""
     title = f"A stored run of {events / 1e6:g} M events"
     say(f"making {made(events)}")
     size = run(["-c", _MAKE, str(events)])
@@ -49,7 +50,7 @@ def section(events: int, rounds: int, say: Callable[[str], None]) -> Section:
     results = take_turns(contenders, rounds, say)
     about = (__doc__ or "").split("\n\n")[1] + f" The files take {size / 1e6:,.0f} MB."
     rows = tuple(_row(result, events) for result in results)
-    columns = ("view", "s", "CPU s", "peak MB", "M events a second")
+    columns = ("view", "s", "CPU s", "peak MB", "M events per second")
     numbers = {result.name: result.samples or result.reason for result in results}
     return Section(title, about, (Table("", columns, rows, reasons(results)),), (), numbers)
 
@@ -63,7 +64,7 @@ def _row(result: Result, events: int) -> tuple[str, ...]:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--events", type=int, default=20_000_000, help="size of the run (20 million)")
+    parser.add_argument("--events", type=int, default=20_000_000, help="number of events (default: 20 million)")
     parser.add_argument("--rounds", type=int, default=3)
     options = parser.parse_args()
     console.show(section(options.events, options.rounds, console.progress))

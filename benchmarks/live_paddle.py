@@ -1,11 +1,12 @@
-"""A recorded Paddle training: our handler and Paddle's own ways, ``python -m benchmarks.live_paddle [--events N]``.
+"""From a recorded Paddle training to a result, with perfkit's handler and with Paddle's own methods: ``python -m
+benchmarks.live_paddle [--events N]``.
 
-Each measurement is a fresh process that trains a small model on the CPU, recorded as Paddle's profiler does it without
-options, and once more with ``profile_memory=True``. The clock runs from the profiler's callback to the result: a stored
-run, the printed tables of ``summary()``, the written JSON (which nothing has read yet). "Held" is how long the training
-waits. Memory is what comes on top of the finished profiler. All take turns; medians count. The parts are CPU time, one
-after the other: Paddle's own ``save`` (into memory), the scan of the protobuf, its columns, the assembly of the event
-table, the Parquet file.
+Each measurement is a new process that trains a small model on the CPU and records it with Paddle's profiler, once
+without options and once with ``profile_memory=True``. The time runs from the profiler's callback to the result: a
+stored run, the printed tables of ``summary()``, or the written JSON file (which is not read). "Held" is the time that
+the training waits. Memory is the memory on top of the finished profiler. The methods alternate, and the numbers are
+medians. The parts are the CPU times of Paddle's ``save`` into memory, the scan of the protobuf, its columns, the
+assembly of the event table, and the Parquet file.
 """
 
 from __future__ import annotations
@@ -28,12 +29,12 @@ WAYS: Final = {
 FASTER_THAN_SUMMARY: Final = 25
 MOST_US_AN_EVENT: Final = 2.5
 _COLUMNS = (
-    "", "events", "s", "CPU s", "CPU µs an event", "held, s", "memory, GB", "result, MB", "× perfkit", "× in CPU time",
+    "", "events", "s", "CPU s", "CPU µs per event", "held, s", "memory, GB", "result, MB", "× perfkit", "× in CPU time",
 )  # fmt: skip
 
 
 def measure(events: int, memory: bool, rounds: int, say: Callable[[str], None]) -> dict[str, Result]:
-    """All ways in turns."""
+    """Return the results of all methods. The methods alternate."""
     options = ["memory"] if memory else []
     contenders = [
         (way, ["-m", "benchmarks.live_paddle_run", way, str(events), *options], rounds) for way in (*WAYS, PARTS)
@@ -42,7 +43,7 @@ def measure(events: int, memory: bool, rounds: int, say: Callable[[str], None]) 
 
 
 def section(events: int, rounds: int, say: Callable[[str], None]) -> Section:
-    """The benchmark as a section of the page."""
+    """Return the benchmark as a section of the page."""
     tables: list[Table] = []
     checks: tuple[Check, ...] = ()
     numbers = {}
@@ -76,7 +77,7 @@ def _row(result: Result, ours: Result) -> tuple[str, ...]:
 
 
 def _parts(result: Result, told: str) -> Table:
-    title = f"Where our time goes{told}, CPU µs an event"
+    title = f"Parts of perfkit's time{told}, CPU µs per event"
     if not result.samples:
         return Table(title, ("",), ((result.reason,),))
     values = {key: result.median(key) or 0.0 for key in next(iter(result.samples.values()))}
@@ -94,7 +95,7 @@ def _checks(results: dict[str, Result], told: str) -> tuple[Check, ...]:
     aside = "" if less is None else f" ({number(less)}× in CPU time)"
     faster = f"Paddle{told}, callback → stored run: faster than summary()"
     return (
-        at_most(f"Paddle{told}, callback → stored run: CPU time of an event", MOST_US_AN_EVENT, each, "µs"),
+        at_most(f"Paddle{told}, callback → stored run: CPU time per event", MOST_US_AN_EVENT, each, "µs"),
         at_least(faster, FASTER_THAN_SUMMARY, wall, aside=aside),
     )
 
@@ -106,8 +107,10 @@ def main(arguments: Sequence[str] | None = None) -> None:
         description=__doc__,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
-    parser.add_argument("--events", type=int, default=500_000, help="about how many events are recorded (500000)")
-    parser.add_argument("--rounds", type=int, default=3, help="how often all take their turn (3)")
+    parser.add_argument(
+        "--events", type=int, default=500_000, help="approximate number of recorded events (default: 500000)"
+    )
+    parser.add_argument("--rounds", type=int, default=3, help="number of rounds (default: 3)")
     options = parser.parse_args(arguments)
     console.show(section(options.events, options.rounds, console.progress))
 

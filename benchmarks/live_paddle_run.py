@@ -1,10 +1,10 @@
-"""A recorded Paddle training out of its profiler: ``python -m benchmarks.live_paddle_run WAY EVENTS [memory]``.
+"""One measurement of a recorded Paddle training: ``python -m benchmarks.live_paddle_run WAY EVENTS [memory]``.
 
-Trains a small model on the CPU, as Paddle's profiler records it without options or with ``profile_memory``, until
-about EVENTS events are recorded; then does what a user's ``on_trace_ready`` does, and prints one line of JSON:
-``seconds`` until the result is there, ``held_seconds`` until the training may go on, ``cpu_seconds``, and
-``peak_bytes``, the most memory on top of that before the callback. The way ``parts`` prints the CPU seconds of each
-part of our own way instead.
+The program trains a small model on the CPU until about EVENTS events are recorded, with Paddle's profiler without
+options or with ``profile_memory``. It then does the work of a user's ``on_trace_ready`` and prints one line of JSON:
+``seconds`` until the result exists, ``held_seconds`` until training can continue, ``cpu_seconds``, and ``peak_bytes``,
+the peak memory on top of the memory before the callback. The way ``parts`` prints the CPU seconds of each part of
+perfkit's handler instead.
 """
 
 from __future__ import annotations
@@ -24,14 +24,14 @@ from typing import Any, Final
 from benchmarks import process
 
 Way = Callable[[Any, Path], Callable[[], object]]
-"""What a callback does with the profiler and a folder; what it returns waits until the result is there."""
+"""A callback with the profiler and a folder. It returns a function that waits until the result exists."""
 
 _EVENTS_A_STEP: Final = {False: 312, True: 410}
-"""Without and with memory."""
+"""Events per step, without and with memory events."""
 
 
 def perfkit(profiler: Any, folder: Path) -> Callable[[], object]:
-    """Our handler: a run folder."""
+    """Write a run folder with perfkit's handler."""
     from perfkit_paddle import trace_handler
 
     handler = trace_handler(folder)
@@ -40,7 +40,7 @@ def perfkit(profiler: Any, folder: Path) -> Callable[[], object]:
 
 
 def summary(profiler: Any, folder: Path) -> Callable[[], object]:
-    """Paddle's own tables, as its documentation prints them."""
+    """Print Paddle's own tables, as in Paddle's documentation."""
     with contextlib.redirect_stdout(io.StringIO()) as printed:
         profiler.summary()
     (folder / "summary.txt").write_text(printed.getvalue(), encoding="utf-8")
@@ -48,7 +48,7 @@ def summary(profiler: Any, folder: Path) -> Callable[[], object]:
 
 
 def export_chrome_tracing(profiler: Any, folder: Path) -> Callable[[], object]:
-    """Paddle's own JSON, which nothing has read yet."""
+    """Write Paddle's own JSON file, which is not read."""
     profiler.export(str(folder / "trace.json"), format="json")
     return lambda: None
 
@@ -57,7 +57,8 @@ BY_NAME: Final[dict[str, Way]] = {way.__name__: way for way in (perfkit, summary
 
 
 def profiled(steps: int, memory: bool) -> Any:
-    """A stopped profiler that has recorded so many steps, with ``memory`` memory events among them."""
+    """Return a stopped profiler that has recorded this number of steps, including memory events if ``memory`` is
+    set."""
     import paddle
     from paddle import nn
 
@@ -68,7 +69,7 @@ def profiled(steps: int, memory: bool) -> Any:
     profiler = paddle.profiler.Profiler(
         targets=[paddle.profiler.ProfilerTarget.CPU],
         profile_memory=memory,
-        on_trace_ready=lambda _: None,  # its own one writes a JSON file into the working directory
+        on_trace_ready=lambda _: None,  # Paddle's default handler writes a JSON file into the working directory
     )
     profiler.start()
     for step in range(steps):
@@ -83,8 +84,8 @@ def profiled(steps: int, memory: bool) -> Any:
 
 
 def measure(way: Way, events: int, memory: bool) -> dict[str, float]:
-    """The numbers of the module's docstring. A small recording goes first: what is compiled or imported late is there
-    by then, as it is from the second cycle on."""
+    """Return the numbers that the module's docstring lists. A small recording comes first, so that functions are
+    compiled and modules are imported, as in all cycles after the first one."""
     with tempfile.TemporaryDirectory() as folder:
         way(profiled(2, memory), Path(folder))()
     with tempfile.TemporaryDirectory() as folder:
@@ -108,7 +109,7 @@ def measure(way: Way, events: int, memory: bool) -> dict[str, float]:
 
 
 def parts(events: int, memory: bool) -> dict[str, float]:
-    """CPU seconds of the parts of our way, one after the other; the first, small recording is not counted."""
+    """Return the CPU seconds of the parts of perfkit's handler. A small recording comes first and is not counted."""
     _parts(profiled(2, memory))
     return _parts(_recorded(events, memory))
 
@@ -142,7 +143,7 @@ def _parts(profiler: Any) -> dict[str, float]:
 
 
 def _count(profiler: Any) -> int:
-    """Events of the recording, counted by our reader of what Paddle saves."""
+    """Return the number of events of the recording, according to perfkit's reader."""
     from perfkit_paddle.on_trace_ready import saved
     from perfkit_paddle.pb_wire import scan
 

@@ -1,9 +1,10 @@
-"""A recorded torch training: our handler and torch's own ways, ``python -m benchmarks.live_torch [--events N]``.
+"""From a recorded torch training to a result, with perfkit's handler and with torch's own methods: ``python -m
+benchmarks.live_torch [--events N]``.
 
-Each measurement is a fresh process that trains a small model on the CPU with shapes and memory recorded. The clock
-runs from the profiler's callback to the result: a stored run, the printed table of ``key_averages()``, the written
-file of ``export_chrome_trace()`` (which nothing has read yet). "Held" is how long the training waits. Memory is what
-comes on top of the finished profiler. All take turns; medians count.
+Each measurement is a new process that trains a small model on the CPU and records shapes and memory. The time runs from
+the profiler's callback to the result: a stored run, the printed table of ``key_averages()``, or the written file of
+``export_chrome_trace()`` (which is not read). "Held" is the time that the training waits. Memory is the memory on top
+of the finished profiler. The methods alternate, and the numbers are medians.
 """
 
 from __future__ import annotations
@@ -24,11 +25,12 @@ WAYS: Final = {
 }
 FASTER_THAN_KEY_AVERAGES: Final = 8
 MOST_GB_A_MILLION: Final = 1.2
-_COLUMNS = ("", "events", "s", "CPU s", "CPU µs an event", "held, s", "memory, GB", "result, MB", "× perfkit, CPU")
+_COLUMNS = ("", "events", "s", "CPU s", "CPU µs per event", "held, s", "memory, GB", "result, MB", "× perfkit, CPU")
 
 
 def measure(events: int, rounds: int, say: Callable[[str], None]) -> list[Result]:
-    """All ways in turns; ``key_averages()``, which takes minutes, in the first round only."""
+    """Return the results of all methods. The methods alternate; ``key_averages()`` takes minutes and runs only in the
+    first round."""
     contenders = [
         (way, ["-m", "benchmarks.live_torch_run", way, str(events)], 1 if way == "key_averages" else rounds)
         for way in WAYS
@@ -37,7 +39,7 @@ def measure(events: int, rounds: int, say: Callable[[str], None]) -> list[Result
 
 
 def section(events: int, rounds: int, say: Callable[[str], None]) -> Section:
-    """The benchmark as a section of the page."""
+    """Return the benchmark as a section of the page."""
     results = {result.name: result for result in measure(events, rounds, say)}
     rows = tuple(_row(result, results[OURS]) for result in results.values())
     numbers = {result.name: result.samples or result.reason for result in results.values()}
@@ -73,7 +75,7 @@ def _checks(results: dict[str, Result]) -> tuple[Check, ...]:
         at_least(
             "torch, callback → stored run: faster than key_averages()", FASTER_THAN_KEY_AVERAGES, wall, aside=aside
         ),
-        at_most("torch, memory on top of the profiler, of a million events", MOST_GB_A_MILLION, gigabytes, "GB"),
+        at_most("torch, memory on top of the profiler for a million events", MOST_GB_A_MILLION, gigabytes, "GB"),
     )
 
 
@@ -84,8 +86,10 @@ def main(arguments: Sequence[str] | None = None) -> None:
         description=__doc__,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
-    parser.add_argument("--events", type=int, default=1_000_000, help="about how many events are recorded (1000000)")
-    parser.add_argument("--rounds", type=int, default=3, help="how often all take their turn (3)")
+    parser.add_argument(
+        "--events", type=int, default=1_000_000, help="approximate number of recorded events (default: 1000000)"
+    )
+    parser.add_argument("--rounds", type=int, default=3, help="number of rounds (default: 3)")
     options = parser.parse_args(arguments)
     console.show(section(options.events, options.rounds, console.progress))
 

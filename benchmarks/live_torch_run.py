@@ -1,8 +1,9 @@
-"""One way to get a recorded torch training out of its profiler: ``python -m benchmarks.live_torch_run WAY EVENTS``.
+"""One measurement of a recorded torch training: ``python -m benchmarks.live_torch_run WAY EVENTS``.
 
-Trains a small model on the CPU, with shapes and memory recorded, until about EVENTS events are recorded; then does what
-a user's ``on_trace_ready`` does, and prints one line of JSON: ``seconds`` until the result is there, ``held_seconds``
-until the training may go on, ``cpu_seconds``, and ``peak_bytes``, the most memory on top of that before the callback.
+The program trains a small model on the CPU, with shapes and memory recorded, until about EVENTS events are recorded. It
+then does the work of a user's ``on_trace_ready`` and prints one line of JSON: ``seconds`` until the result exists,
+``held_seconds`` until training can continue, ``cpu_seconds``, and ``peak_bytes``, the peak memory on top of the memory
+before the callback.
 """
 
 from __future__ import annotations
@@ -21,13 +22,13 @@ import torch
 from benchmarks import process
 
 Way = Callable[[Any, Path], Callable[[], object]]
-"""What a callback does with the profiler and a folder; what it returns waits until the result is there."""
+"""A callback with the profiler and a folder. It returns a function that waits until the result exists."""
 
 _EVENTS_A_STEP: Final = 1500
 
 
 def perfkit(profiler: Any, folder: Path) -> Callable[[], object]:
-    """Our handler: a run folder."""
+    """Write a run folder with perfkit's handler."""
     from perfkit_torch import trace_handler
 
     handler = trace_handler(folder)
@@ -36,13 +37,13 @@ def perfkit(profiler: Any, folder: Path) -> Callable[[], object]:
 
 
 def key_averages(profiler: Any, folder: Path) -> Callable[[], object]:
-    """torch's own table, as its documentation prints it."""
+    """Print torch's own table, as in torch's documentation."""
     (folder / "table.txt").write_text(profiler.key_averages().table(sort_by="self_cpu_time_total", row_limit=10))
     return lambda: None
 
 
 def export_chrome_trace(profiler: Any, folder: Path) -> Callable[[], object]:
-    """torch's own file, which nothing has read yet."""
+    """Write torch's own file, which is not read."""
     profiler.export_chrome_trace(str(folder / "trace.json"))
     return lambda: None
 
@@ -51,7 +52,8 @@ BY_NAME: Final[dict[str, Way]] = {way.__name__: way for way in (perfkit, key_ave
 
 
 def profiled(steps: int) -> Any:
-    """A stopped profiler that has recorded so many steps (about 1,500 events each) with shapes and memory."""
+    """Return a stopped profiler that has recorded this number of steps (about 1,500 events each) with shapes and
+    memory."""
     torch.manual_seed(0)
     layer = torch.nn.TransformerEncoderLayer(32, 4, 64, batch_first=True)
     net = torch.nn.Sequential(layer, torch.nn.Linear(32, 8))
@@ -70,8 +72,8 @@ def profiled(steps: int) -> Any:
 
 
 def measure(way: Way, events: int) -> dict[str, float]:
-    """The numbers of the module's docstring. A small recording goes first: what is compiled or imported late is
-    there by then, as it is from the second cycle on."""
+    """Return the numbers that the module's docstring lists. A small recording comes first, so that functions are
+    compiled and modules are imported, as in all cycles after the first one."""
     with tempfile.TemporaryDirectory() as folder:
         way(profiled(2), Path(folder))()
     with tempfile.TemporaryDirectory() as folder:

@@ -1,4 +1,4 @@
-"""The machine that a figure was measured on, and the versions of what was measured."""
+"""The machine of a measurement, and the versions of the measured programs."""
 
 from __future__ import annotations
 
@@ -17,7 +17,8 @@ LIBRARIES = (
 
 @dataclass(frozen=True, slots=True)
 class Machine:
-    """Where and when. ``load`` is the one-minute load average before the benchmarks began, None where unknown."""
+    """The machine and date of a measurement. ``load`` is the one-minute load average before the benchmarks began, or
+    None if unknown."""
 
     date: str
     cpu: str
@@ -30,7 +31,7 @@ class Machine:
 
 
 def machine() -> Machine:
-    """This machine, now."""
+    """Return the current machine and date."""
     return Machine(
         date=datetime.now(UTC).strftime("%Y-%m-%d"),
         cpu=_cpu(),
@@ -44,8 +45,8 @@ def machine() -> Machine:
 
 
 def sentence(found: Machine) -> str:
-    """One sentence for people."""
-    load = "" if found.load is None else f"; load before it began: {found.load:g}"
+    """Return a sentence on the machine."""
+    load = "" if found.load is None else f"; load before the benchmarks: {found.load:g}"
     memory = f"{found.memory_bytes / 2**30:.0f} GiB"
     return f"{found.date}, {found.cores} cores of {found.cpu}, {memory}, {found.system}, {found.python}{load}."
 

@@ -1,9 +1,9 @@
-"""Many ranks: how long does a rank take, and what do more workers bring?
+"""Time per rank for a job of many ranks, with one process and with more workers.
 
-``python -m benchmarks.many_ranks [RANKS] [ROUNDS] [VIEW,VIEW,…]`` writes the ranks (real ones again and again, with
-clocks and numbers of their own), then reduces and merges them in this process, in two processes, and on a Dask cluster
-of two workers in turns, and prints the medians and their ratios to the first. Everything is warm: workers have imported
-what they need, as on a cluster that stays up.
+``python -m benchmarks.many_ranks [RANKS] [ROUNDS] [VIEW,VIEW,…]`` writes the ranks, which are copies of real ranks with
+different clocks and numbers. It then reduces and merges the ranks in one process, in two processes, and on a Dask
+cluster of two workers. These alternate. The program prints the medians and their ratios to one process. The workers
+have already imported all modules, as on a permanent cluster.
 """
 
 from __future__ import annotations
@@ -32,19 +32,19 @@ DEFAULT_VIEWS = "partition,model,operators"
 
 
 def main(count: int = 64, rounds: int = 5, views: str = DEFAULT_VIEWS) -> None:
-    """Measure and print."""
+    """Measure and print the results."""
     report(measure(count, rounds, views), count)
 
 
 def measure(count: int, rounds: int, views: str = DEFAULT_VIEWS) -> dict[str, list[float]]:
-    """Seconds of each round, by executor; the tables of all executors are equal, or it raises AssertionError."""
+    """Return the seconds of each round per executor. Raises AssertionError if the executors return different tables."""
     real = sorted((TRACES / "torch" / "dlrm-8xv100").glob("rank*.json"))
     with tempfile.TemporaryDirectory() as folder, ExitStack() as stack:
         write_ranks(real, count, Path(folder))
         planned = plan([folder])
         names = tuple(view.name for view in choose_views(views.split(",")))
         running = {name: stack.enter_context(make()) for name, make in EXECUTORS.items()}
-        tables = {name: once(one, planned, names).tables for name, one in running.items()}  # warms up, too
+        tables = {name: once(one, planned, names).tables for name, one in running.items()}  # also warms up the executor
         check_equal(tables)
         seconds: dict[str, list[float]] = {name: [] for name in running}
         for _ in range(rounds):
@@ -56,14 +56,14 @@ def measure(count: int, rounds: int, views: str = DEFAULT_VIEWS) -> dict[str, li
 
 
 def once(running: Executor, planned: Plan, views: tuple[str, ...]) -> Computed:
-    """The views of all ranks."""
+    """Return the tables of the views over all ranks."""
     job = Job(views, ViewRequest())
     partials, _ = run(running, planned, job)
     return merge(partials, choose_views(views), job)
 
 
 def check_equal(tables: dict[str, dict[str, pd.DataFrame]]) -> None:
-    """Every executor has the same tables, cell by cell."""
+    """Raise AssertionError unless every executor has the same tables."""
     first, *others = tables.values()
     for other in others:
         for name, table in first.items():
@@ -71,18 +71,18 @@ def check_equal(tables: dict[str, dict[str, pd.DataFrame]]) -> None:
 
 
 def report(seconds: dict[str, list[float]], count: int) -> None:
-    """A line an executor."""
+    """Return one line per executor."""
     medians = {name: statistics.median(times) for name, times in seconds.items()}
     serial = medians["this process"]
     for name, median in medians.items():
         print(
-            f"{name:28} {median:7.2f} s  {median / serial:5.2f} of one process  {1000 * median / count:6.1f} ms a rank"
+            f"{name:28} {median:7.2f} s  {median / serial:5.2f} of 1 process  {1000 * median / count:6.1f} ms per rank"
         )
 
 
 @contextmanager
 def dask_cluster() -> Iterator[Executor]:
-    """Two workers of Dask in processes of their own, one thread each."""
+    """Yield an executor with two Dask workers in separate processes with one thread each."""
     from distributed import LocalCluster
 
     with (
@@ -97,13 +97,13 @@ def dask_cluster() -> Iterator[Executor]:
 
 @contextmanager
 def serial() -> Iterator[Executor]:
-    """This process."""
+    """Yield an executor that uses the current process."""
     yield Serial()
 
 
 @contextmanager
 def threads() -> Iterator[Executor]:
-    """Threads of this process."""
+    """Yield an executor that uses threads of the current process."""
     from concurrent.futures import ThreadPoolExecutor
 
     with ThreadPoolExecutor(WORKERS) as pool:
@@ -113,7 +113,7 @@ def threads() -> Iterator[Executor]:
 EXECUTORS: dict[str, Callable[[], object]] = {
     "this process": serial,
     "2 threads": threads,
-    "2 processes, started before": lambda: executor(WORKERS),
+    "2 processes, already started": lambda: executor(WORKERS),
     "2 Dask workers": dask_cluster,
 }
 

@@ -1,4 +1,4 @@
-"""Sections as Markdown, for docs/performance.md."""
+"""Benchmark sections as Markdown for docs/performance.md."""
 
 from __future__ import annotations
 
@@ -10,29 +10,29 @@ from benchmarks.machine import Machine, sentence
 from benchmarks.results import Section, Table, running_text
 
 WIDTH = 120
-"""Columns of prose in the documentation."""
+"""Line width of prose in the documentation."""
 
 BEGIN, END = "<!-- figures: begin -->", "<!-- figures: end -->"
 
 
 def page(found: list[tuple[Section, Machine]]) -> str:
-    """All sections, the targets of all of them first."""
+    """Return all sections as Markdown. The targets of all sections come first."""
     checks = tuple(check for section, _ in found for check in section.checks)
     parts = ["## Targets", _table(checks_table(checks)), *(_section(section, at) for section, at in found)]
     return "\n\n".join(part for part in parts if part) + "\n"
 
 
 def write_into(path: Path, text: str) -> None:
-    """Replace what stands between the marks of a page. Raises ValueError where the marks are missing."""
+    """Replace the text between the marks of a page. Raises ValueError if the page has no marks."""
     whole = path.read_text(encoding="utf-8")
     begin, end = whole.find(BEGIN), whole.find(END)
     if begin < 0 or end < begin:
-        raise ValueError(f"{path}: no place for the figures: it needs {BEGIN} and {END}")
+        raise ValueError(f"{path}: the page needs the marks {BEGIN} and {END}")
     path.write_text(f"{whole[:begin]}{BEGIN}\n{text}{whole[end:]}", encoding="utf-8")
 
 
 def versions(machine: Machine) -> str:
-    """What was measured, with versions."""
+    """Return the names and versions of the measured programs."""
     return ", ".join(f"{name} {version}" for name, version in machine.libraries.items())
 
 

@@ -1,8 +1,8 @@
-"""One reader, one file, in this process: ``python -m benchmarks.measure READER FILE`` prints one line of JSON.
+"""Measure one reader on one file in this process: ``python -m benchmarks.measure READER FILE`` prints one line of JSON.
 
-``seconds`` and ``cpu_seconds`` run from the file to the result, imports done before; ``peak_bytes`` is the most memory
-on top of the interpreter and the imports. ``again_seconds`` is the same once more in the same process, where what is
-loaded late (compiled code, mostly) is there already.
+``seconds`` and ``cpu_seconds`` run from the file to the result, without imports. ``peak_bytes`` is the peak memory on
+top of the interpreter and the imports. ``again_seconds`` is the time of a second read in the same process, in which
+compiled functions are already loaded.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from benchmarks.readers.contract import Outcome, Reader
 
 @dataclass(frozen=True, slots=True)
 class Sample:
-    """One measurement. ``result_bytes`` is the result in memory, or on disk where it is written."""
+    """One measurement. ``result_bytes`` is the size of the result in memory, or on disk if the result is a file."""
 
     seconds: float
     cpu_seconds: float
@@ -34,7 +34,7 @@ class Sample:
 
 
 def measure(one: Reader, file: Path) -> Sample:
-    """Read in this process; what is not slow, twice."""
+    """Read the file in this process, twice unless the reader is slow."""
     for module in one.modules:
         importlib.import_module(module)
     process.reset_peak()

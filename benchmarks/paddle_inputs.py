@@ -1,6 +1,6 @@
-"""Large recordings of Paddle for benchmarks: the events of a real one again and again, as its JSON and as its protobuf.
+"""Large Paddle recordings for benchmarks: the events of a real recording, repeated, as JSON and as protobuf.
 
-The copies have the same times: what is measured is reading, not what the events mean. Made once, like ``inputs``.
+All copies have the same times, because only the time to read is measured. The files are created once, as in ``inputs``.
 """
 
 from __future__ import annotations
@@ -17,16 +17,16 @@ from perfkit_paddle.pb_source import Pieces
 _DATA: Final = Path(__file__).resolve().parent.parent / "tests" / "data"
 _REAL: Final = TRACES / "paddle" / "cpu-3.3.1" / "mlp_medium"
 _LAST: Final = re.compile(rb",\s*\{\}\s*$|,\s*$")
-"""Paddle ends its list of events with an empty one."""
+"""The empty event with which Paddle ends its list of events."""
 
 
 def large_json(size_mb: int) -> Path:
-    """A JSON file of about ``size_mb``."""
+    """Return a JSON file of about ``size_mb``."""
     return _made(_first(_REAL / "cycle0.json.gz", _DATA / "paddle-mlp.json.gz"), size_mb, ".json")
 
 
 def large_protobuf(size_mb: int) -> Path:
-    """A protobuf of about ``size_mb``."""
+    """Return a protobuf file of about ``size_mb``."""
     return _made(_first(_REAL / "cycle0.pb.gz", _DATA / "paddle-mlp.pb"), size_mb, ".pb")
 
 

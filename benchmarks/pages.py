@@ -1,8 +1,8 @@
-"""What the HTML page costs: ``python -m benchmarks --only pages``
+"""Cost of the HTML page: ``python -m benchmarks --only pages``
 
-A recording of about 100,000 events is read, its report is made, and chromium opens the page: seconds to its first
-picture by the browser's own entry ``first-contentful-paint``, and until all scripts have been read. A new window each
-time. Chromium is what ``CHROMIUM`` names, else the first that starts (tools/browser.py).
+A recording of about 100,000 events is read, its report is created, and Chromium opens the page in a new window. The
+benchmark measures the seconds until the browser's ``first-contentful-paint``, and until all scripts are loaded. The
+browser is ``CHROMIUM``, or the first browser that starts (see tools/browser.py).
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ Numbers = dict[str, list[float]]
 
 
 def section(size_mb: int, rounds: int, say: Callable[[str], None]) -> Section:
-    """One recording; making and opening its page, each so many times."""
+    """Return the results for one recording: the time to create its page, and the time to open the page."""
     trace = perfkit_core.load(large(size_mb))
     say(f"{len(trace):,} events")
     with tempfile.TemporaryDirectory() as folder:
@@ -48,7 +48,7 @@ def section(size_mb: int, rounds: int, say: Callable[[str], None]) -> Section:
 
 
 def _made(trace: Trace, page: Path) -> float:
-    """Seconds from the loaded recording to the written page."""
+    """Return the seconds from the loaded recording to the written page."""
     start = time.perf_counter()
     page.write_text(render(run_report(trace)), encoding="utf-8")
     return time.perf_counter() - start
@@ -66,7 +66,7 @@ def _opened(page: Path, rounds: int, say: Callable[[str], None]) -> Numbers:
 
 @contextmanager
 def _browser() -> Iterator[Any]:
-    """Chromium without a screen. Raises ImportError or LookupError where there is none."""
+    """Return a headless Chromium. Raises ImportError or LookupError if there is none."""
     from playwright.sync_api import sync_playwright
 
     with sync_playwright() as playwright:

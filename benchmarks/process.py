@@ -1,4 +1,4 @@
-"""What a process has used so far: memory now, at its peak, and CPU time."""
+"""Memory and CPU time of the current process."""
 
 from __future__ import annotations
 
@@ -10,12 +10,12 @@ _STATUS, _CLEAR = Path("/proc/self/status"), Path("/proc/self/clear_refs")
 
 
 def resident_bytes() -> int:
-    """Resident memory now; where the system has no ``/proc``, the peak so far."""
+    """Return the resident memory, or the peak so far on systems without ``/proc``."""
     return _field("VmRSS") if _STATUS.exists() else peak_bytes()
 
 
 def peak_bytes() -> int:
-    """The most resident memory since the start, or since :func:`reset_peak`."""
+    """Return the peak resident memory since the start of the process, or since :func:`reset_peak`."""
     if _STATUS.exists():
         return _field("VmHWM")
     peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
@@ -23,7 +23,7 @@ def peak_bytes() -> int:
 
 
 def reset_peak() -> None:
-    """Forget the peak of the imports, where the system lets us."""
+    """Reset the peak resident memory, if the system allows this."""
     try:
         _CLEAR.write_text("5")
     except OSError:
@@ -31,7 +31,7 @@ def reset_peak() -> None:
 
 
 def cpu_seconds() -> float:
-    """User and system time of all threads, with that of children that have ended."""
+    """Return the user and system time of all threads and of all children that have ended."""
     mine, children = (resource.getrusage(who) for who in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN))
     return mine.ru_utime + mine.ru_stime + children.ru_utime + children.ru_stime
 

@@ -1,4 +1,4 @@
-"""What a benchmark hands over: tables for people, checks against the targets, and the numbers themselves."""
+"""The results of a benchmark: tables for people, checks of targets, and exact numbers."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Any
 
 @dataclass(frozen=True, slots=True)
 class Table:
-    """A table as it is printed: all cells are text. ``note`` is what a reader must know to read it right."""
+    """A table whose cells are text. ``note`` explains how to read the table."""
 
     title: str
     columns: tuple[str, ...]
@@ -18,7 +18,8 @@ class Table:
 
 @dataclass(frozen=True, slots=True)
 class Check:
-    """A target, what was measured, and whether it holds; ``holds`` is None where it could not be measured."""
+    """A target, the measured value, and whether the target is met. ``holds`` is None if the value could not be
+    measured."""
 
     what: str
     target: str
@@ -28,7 +29,8 @@ class Check:
 
 @dataclass(frozen=True, slots=True)
 class Section:
-    """One benchmark: ``about`` says what is measured and how; ``numbers`` is the same unrounded, for scripts."""
+    """The results of a benchmark. ``about`` describes the measurement. ``numbers`` are the unrounded numbers for
+    scripts."""
 
     title: str
     about: str
@@ -38,23 +40,23 @@ class Section:
 
 
 def running_text(about: str) -> str:
-    """A docstring as one paragraph with Markdown's code marks."""
+    """Return a docstring as one paragraph of Markdown."""
     return " ".join(about.replace("``", "`").split())
 
 
 def at_least(what: str, target: float, measured: float | None, aside: str = "") -> Check:
-    """A ratio that should be ``target`` or more; ``aside`` stands behind what was measured."""
+    """Return the check of a ratio that should be at least ``target``. ``aside`` follows the measured value."""
     found = _check(what, "≥", target, measured, "×")
     return replace(found, measured=f"{found.measured}{aside}") if aside and measured is not None else found
 
 
 def at_most(what: str, target: float, measured: float | None, unit: str) -> Check:
-    """A figure that should be ``target`` or less."""
+    """Return the check of a value that should be at most ``target``."""
     return _check(what, "≤", target, measured, unit)
 
 
 def number(value: float) -> str:
-    """Three significant digits, no exponent."""
+    """Return a number with three significant digits and without an exponent."""
     if value >= 100:
         return f"{value:,.0f}"
     return f"{value:.1f}" if value >= 10 else f"{value:.2f}"

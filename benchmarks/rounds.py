@@ -1,5 +1,5 @@
-"""Taking turns: every contender in a process of its own, round after round, so that what else the machine does hits
-all of them alike."""
+"""Alternating measurements: every contender runs in a separate process, round after round, so that other load on the
+machine affects all contenders alike."""
 
 from __future__ import annotations
 
@@ -18,35 +18,35 @@ from benchmarks.results import number
 
 ROOT = Path(__file__).resolve().parent.parent
 LONGEST_S = 1800
-"""A process that takes longer is ended, and listed with that reason."""
+"""Time limit of a process in seconds. A process that takes longer is ended, and the table gives this reason."""
 
 
 @dataclass(frozen=True, slots=True)
 class Result:
-    """What one contender gave: a dict of numbers for each round it took part in, or why it gave none."""
+    """The result of a contender: a dict of numbers per round, or the reason why there are none."""
 
     name: str
     samples: dict[int, dict[str, float]]
     reason: str = ""
 
     def median(self, key: str) -> float | None:
-        """Median over the rounds; None where nothing was measured."""
+        """Return the median over the rounds, or None if nothing was measured."""
         values = [sample[key] for sample in self.samples.values()]
         return statistics.median(values) if values else None
 
     def ratio(self, other: Result, key: str = "seconds") -> float | None:
-        """Median over the common rounds of ``self`` ÷ ``other``."""
+        """Return the median over the common rounds of the ratio ``self`` / ``other``."""
         common = self.samples.keys() & other.samples.keys()
         ratios = [self.samples[at][key] / other.samples[at][key] for at in common if other.samples[at][key]]
         return statistics.median(ratios) if ratios else None
 
 
 Contender = tuple[str, list[str], int]
-"""Name, arguments of python, and in how many rounds it takes part at most."""
+"""(name, arguments of python, maximum number of rounds)"""
 
 
 def costs(result: Result) -> tuple[str, ...]:
-    """A row of a table: name, s, CPU s, peak MB."""
+    """Return a table row: name, seconds, CPU seconds and peak memory in MB."""
     seconds, cpu, peak = (result.median(key) for key in ("seconds", "cpu_seconds", "peak_bytes"))
     if seconds is None or cpu is None or peak is None:
         return result.name, "-", "-", "-"
@@ -54,12 +54,12 @@ def costs(result: Result) -> tuple[str, ...]:
 
 
 def reasons(results: Sequence[Result]) -> str:
-    """Why some gave nothing; empty when all did."""
+    """Return the reasons why contenders have no numbers, or "" if all have numbers."""
     return "; ".join(f"{result.name}: {result.reason}" for result in results if result.reason)
 
 
 def take_turns(contenders: Sequence[Contender], rounds: int, say: Callable[[str], None]) -> list[Result]:
-    """Run all of them in turns. Each prints its numbers as JSON on its last line."""
+    """Run all contenders alternately. Each process prints its numbers as JSON on its last line."""
     samples: dict[str, dict[int, dict[str, float]]] = {name: {} for name, _, _ in contenders}
     failed: dict[str, str] = {}
     for at in range(rounds):
@@ -77,8 +77,8 @@ def take_turns(contenders: Sequence[Contender], rounds: int, say: Callable[[str]
 
 
 def run(arguments: Sequence[str]) -> Any:
-    """What a Python process prints as JSON on its last line; text that says why where it fails. It keeps byte code, as
-    an installed package has it."""
+    """Return the JSON that a Python process prints on its last line, or a text with the reason if the process fails.
+    Byte code is kept, as in an installed package."""
     command = [sys.executable, *arguments]
     environment = {name: value for name, value in os.environ.items() if name != "PYTHONDONTWRITEBYTECODE"}
     try:

@@ -1,8 +1,8 @@
-"""Large stored runs for benchmarks, made of a stored trace: its events again and again, one after the other in time.
+"""Large stored runs for benchmarks: the events of a stored trace, repeated one after the other in time.
 
-``python benchmarks/stored_runs.py TRACE OUT EVENTS`` writes a run folder OUT with one file of at least EVENTS events;
-TRACE is whatever perfkit reads. Each copy has its own times, steps, correlation ids and sequence numbers, and its row
-references stay inside it. Memory is that of one copy.
+``python benchmarks/stored_runs.py TRACE OUT EVENTS`` writes a run folder OUT with one file of at least EVENTS events.
+TRACE is any file or folder that perfkit reads. Each copy has different times, steps, correlation ids and sequence
+numbers, and its row references stay within the copy. The program needs the memory of one copy.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ _ROW_GROUP = 1 << 18
 
 
 def copies(trace: Trace, count: int) -> Iterator[pa.Table]:
-    """The event table of each copy."""
+    """Yield the event table of each copy."""
     period = int(trace.end_ns.max() - trace.ints("start_ns").min()) + 1
     numbers = [name for name in _COUNTED if trace.known(name)]
     distance = {name: int(trace.ints(name).max()) + 1 for name in numbers}
@@ -42,12 +42,12 @@ def copies(trace: Trace, count: int) -> Iterator[pa.Table]:
 
 
 def _shifted(values: IntArray, by: int) -> IntArray:
-    """Negative numbers stay what they are: none."""
+    """Add ``by`` to the values. Negative values mean "none" and are unchanged."""
     return np.where(values >= 0, values + by, -1)
 
 
 def make(trace: Trace, folder: Path, events: int) -> Path:
-    """Write the run unless it is there already; returns its folder."""
+    """Write the run unless it exists. Return its folder."""
     file = folder / f"rank00000-cycle00000{SUFFIX}"
     if file.exists():
         return folder

@@ -1,8 +1,8 @@
-"""Files of any size in the same memory: ``python -m benchmarks.streaming [--huge]``
+"""Memory for streaming files of different sizes: ``python -m benchmarks.streaming [--huge]``
 
-``perfkit export FILE -o x.perfkit.parquet --stream`` writes the events of a trace file as it reads them, and holds
-neither the file nor the table. Each size is a process of its own. What counts is the memory on top of the interpreter
-with its modules and compiled code. Medians of the rounds.
+``perfkit export FILE -o x.perfkit.parquet --stream`` writes the events of a trace file while reading them, and never
+holds the entire file or table. Each size runs in a separate process. The benchmark measures the memory on top of the
+interpreter with its modules and compiled functions. The numbers are medians of the rounds.
 """
 
 from __future__ import annotations
@@ -28,13 +28,13 @@ SIZES_MB, HUGE_MB = (100, 500), 2000
 
 
 def streamed(file: Path, folder: Path) -> dict[str, float]:
-    """Stream a file: seconds, CPU seconds, and the most memory on top of what was in use before."""
+    """Stream a file. Return the seconds, the CPU seconds, and the peak memory on top of the memory in use before."""
     import pyarrow as pa
 
     from perfkit_core.readers.load import stream
 
     _load_code(file, folder)
-    pa.set_memory_pool(pa.system_memory_pool())  # as the command line does
+    pa.set_memory_pool(pa.system_memory_pool())  # like the command line
     gc.collect()
     reset_peak()
     before, start, cpu = resident_bytes(), time.perf_counter(), cpu_seconds()
@@ -48,7 +48,7 @@ def streamed(file: Path, folder: Path) -> dict[str, float]:
 
 
 def _load_code(file: Path, folder: Path) -> None:
-    """Import and load what streaming such a file needs on its way."""
+    """Import and load all code that streaming such a file needs."""
     from perfkit_core.readers.load import stream
     from perfkit_core.readers.scanner import chunks  # noqa: F401
     from perfkit_core.readers.scanner.scanner import Scanner, padded
@@ -61,7 +61,7 @@ def _load_code(file: Path, folder: Path) -> None:
 
 
 def section(sizes_mb: Sequence[int], rounds: int, say: Callable[[str], None]) -> Section:
-    """Each size of torch's files, and one of each of Paddle's, in turns."""
+    """Return the results for each size of torch files, and for one file of each Paddle format. The files alternate."""
     files = [*_of_paddle(sizes_mb), *(large(size) for size in sizes_mb)]
     contenders = [(file.name, ["-m", "benchmarks.streaming", "--one", str(file)], rounds) for file in files]
     results = take_turns(contenders, rounds, say)
@@ -77,7 +77,7 @@ def section(sizes_mb: Sequence[int], rounds: int, say: Callable[[str], None]) ->
 
 
 def _of_paddle(sizes_mb: Sequence[int]) -> list[Path]:
-    """A JSON file and a protobuf of the largest usual size."""
+    """Return a JSON file and a protobuf file of the largest usual size."""
     size = min(max(sizes_mb), SIZES_MB[-1])
     return [large_json(size), large_protobuf(size)]
 
@@ -94,7 +94,7 @@ def _row(file: Path, result: Result) -> tuple[str, ...]:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--huge", action="store_true", help="a file of 2 GB too")
+    parser.add_argument("--huge", action="store_true", help="also stream a file of 2 GB")
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--one", type=Path, metavar="FILE", help="stream one file and print its cost as JSON")
     options = parser.parse_args()

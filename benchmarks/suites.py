@@ -1,4 +1,4 @@
-"""All benchmarks by name, each with the sizes for a full and a quick run."""
+"""All benchmarks by name, with the sizes of a full run and a quick run."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from benchmarks.results import Section
 
 @dataclass(frozen=True, slots=True)
 class Options:
-    """How much is asked for."""
+    """The extent of a run."""
 
     quick: bool
     rounds: int

@@ -1,8 +1,9 @@
-"""What does ``Throughput`` cost a step? ``python benchmarks/throughput.py [--steps N] [--rounds N]``
+"""Cost of ``Throughput`` per step: ``python benchmarks/throughput.py [--steps N] [--rounds N]``
 
-Nanoseconds a step of a loop over a list, less those of the empty loop: ours with and without a reader, for each
-framework that is installed, and Paddle's own ``timer_only`` timer with the calls its DataLoader makes. All take turns
-in every round; the median over the rounds counts. Recording device events is not in it: that needs a device.
+The benchmark measures the ns per step of a loop over a list, minus the ns per step of the empty loop. It compares
+perfkit's ``Throughput`` with and without a reader, for each installed framework, and Paddle's ``timer_only`` timer with
+the calls of its DataLoader. The loops alternate in every round, and the numbers are medians over the rounds. The
+recording of device events is not measured, because it needs a device.
 """
 
 from __future__ import annotations
@@ -49,7 +50,8 @@ def paddle_reader(batches: list[int]) -> None:
 
 
 def paddle_loader(batches: list[int]) -> None:
-    """As with Paddle's DataLoader, which calls the benchmark's hooks: Paddle's own timer hook is part of it."""
+    """Yield batches like Paddle's DataLoader, which calls Paddle's benchmark hooks. The time of Paddle's own timer hook
+    is included."""
     from paddle.profiler.timer import benchmark
 
     import perfkit_paddle
@@ -63,7 +65,7 @@ def paddle_loader(batches: list[int]) -> None:
 
 
 def native_timer(batches: list[int]) -> None:
-    """Paddle's own, with the calls of its DataLoader."""
+    """Use Paddle's own timer, with the calls of Paddle's DataLoader."""
     from paddle.profiler import Profiler
     from paddle.profiler.timer import benchmark
 
@@ -91,7 +93,7 @@ def ns_per_step(loop: Loop, batches: list[int]) -> float:
 
 
 def measure(steps: int, rounds: int) -> dict[str, float]:
-    """Median nanoseconds a step, by the name of the loop; "empty loop" is the first."""
+    """Return the median ns per step by the name of the loop. "empty loop" is the first loop."""
     loops: dict[str, Loop] = {"empty loop": empty}
     loops |= {name: loop for name, (loop, needs) in LOOPS.items() if importlib.util.find_spec(needs)}
     batches = list(range(steps))
@@ -113,7 +115,7 @@ def main() -> None:
     found = measure(options.steps, options.rounds)
     nothing = found.pop("empty loop")
     native = found.get("Paddle's timer_only: its loader and step()")
-    print(f"{'':<44}{'ns a step':>10}{'of native':>11}   (empty loop of {nothing:.0f} ns taken off)")
+    print(f"{'':<44}{'ns per step':>10}{'of native':>11}   (minus the empty loop of {nothing:.0f} ns)")
     for name, value in found.items():
         ratio = f"{(value - nothing) / (native - nothing):.2f}" if native else "-"
         print(f"{name:<44}{value - nothing:>10.0f}{ratio:>11}")

@@ -1,8 +1,9 @@
-"""What does each view cost? ``python benchmarks/views.py SOURCE [SOURCE ...] [--events N] [--rounds N] [--view NAME]``
+"""Cost of each view: ``python benchmarks/views.py SOURCE [SOURCE ...] [--events N] [--rounds N] [--view NAME]``
 
-Prints what each view takes alone on a fresh trace and after all views before it (what views share is computed once),
-medians of the rounds, the total as a part of loading, and the peak memory. With ``--events`` the events of the sources
-are repeated in memory, one copy after the other in time, until there are N: one long recording of one rank.
+The program prints the time of each view alone on a new trace, and the time after all previous views, when shared data
+is already computed. The times are medians of the rounds. It also prints the total as a share of the loading time, and
+the peak memory. With ``--events``, the events of the sources are repeated in memory until there are N events, as one
+long recording of one rank.
 """
 
 from __future__ import annotations
@@ -26,19 +27,19 @@ from perfkit_core.plugins.manager import get_plugins
 from perfkit_core.readers.load import load
 
 NUMBERED = ("correlation", "sequence", "step")
-"""Columns whose numbers tell one copy from the next."""
+"""Columns with numbers that must differ between copies."""
 REFERENCES = ("parent", "launched_by")
 
 
 def repeated(trace: Trace, count: int) -> Trace:
-    """The first ``count`` events of copies of a trace, each later by the extent of the trace, with its own
-    correlations, sequence numbers and steps. Distinct texts stay as few as they are."""
+    """Return the first ``count`` events of repeated copies of a trace. Each copy is shifted by the extent of the trace,
+    and has different correlation ids, sequence numbers and steps. The number of distinct texts does not grow."""
     shifts = {name: int(trace.ints(name).max()) + 1 for name in NUMBERED} | dict.fromkeys(REFERENCES, len(trace))
     shifts["start_ns"] = int(trace.end_ns.max() - trace.ints("start_ns").min()) + 1
     events = trace.events.unify_dictionaries().combine_chunks()
     copies = -(-count // len(trace))
     columns = {name: _column(events[name], shifts.get(name, 0), copies).slice(0, count) for name in schema.COLUMN_NAMES}
-    for name in REFERENCES:  # what the cut leaves without its other end
+    for name in REFERENCES:  # references to events that were cut off
         columns[name] = pc.if_else(pc.less(columns[name], count), columns[name], NO_ROW)
     table = pa.table(columns, schema=events.schema)
     return Trace(table, trace.meta, trace.quality)
@@ -46,42 +47,42 @@ def repeated(trace: Trace, count: int) -> Trace:
 
 def _column(values: pa.ChunkedArray, shift: int, copies: int) -> pa.ChunkedArray:
     chunks = [chunk for copy in range(copies) for chunk in _later(values, copy * shift).chunks]
-    if pa.types.is_string(values.type):  # beyond 2 GiB it cannot be one chunk
+    if pa.types.is_string(values.type):  # a text column of more than 2 GiB cannot be a single chunk
         return pa.chunked_array(chunks, values.type)
     return pa.chunked_array([pa.concat_arrays(chunks)], values.type)
 
 
 def _later(values: pa.ChunkedArray, shift: int) -> pa.ChunkedArray:
-    """Unknown and no row stay as they are."""
+    """Add ``shift`` to the values, except to unknown values and -1."""
     return pc.if_else(pc.less(values, 0), values, pc.add(values, shift)) if shift else values
 
 
 def seconds(call: Callable[[], Any]) -> float:
-    """How long one call takes."""
+    """Return the duration of one call."""
     start = time.perf_counter()
     call()
     return time.perf_counter() - start
 
 
 def alone(trace: Trace, view: View) -> float:
-    """Seconds of one view on a trace of which nothing was computed before."""
+    """Return the seconds of one view on a trace without computed columns."""
     fresh = replace(trace, _cache={})
     return seconds(lambda: view.table(fresh, ViewRequest()))
 
 
 def one_after_the_other(trace: Trace, views: Sequence[View]) -> list[float]:
-    """Seconds of each view, on one trace."""
+    """Return the seconds of each view on one trace."""
     fresh = replace(trace, _cache={})
     return [seconds(lambda view=view: view.table(fresh, ViewRequest())) for view in views]  # type: ignore[misc]
 
 
 def peak_mb() -> int:
-    """Most memory that this process held so far."""
+    """Return the peak memory of this process."""
     return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss // 1024
 
 
 def main() -> None:
-    """Loads (which compiles what has to be compiled), repeats, and measures."""
+    """Load the sources (which compiles functions), repeat the events, and measure."""
     options = _options()
     views = [view for name, view in get_plugins().views().items() if not options.view or name in options.view]
     one_after_the_other(load(options.sources), views)
@@ -104,9 +105,9 @@ def main() -> None:
 def _options() -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("sources", nargs="+")
-    parser.add_argument("--events", type=int, help="repeat the events until there are so many")
+    parser.add_argument("--events", type=int, help="repeat the events until there are N events")
     parser.add_argument("--rounds", type=int, default=3)
-    parser.add_argument("--view", action="append", help="only this view (may be given again)")
+    parser.add_argument("--view", action="append", help="run only this view; repeatable")
     return parser.parse_args()
 
 

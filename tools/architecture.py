@@ -1,4 +1,4 @@
-"""Draw docs/architecture.svg, the picture of the data flow and of the floors: ``python tools/architecture.py``.
+"""Draw docs/architecture.svg, the picture of the data flow and the layers: ``python tools/architecture.py``.
 
 Edit ``BOXES``, ``ARROWS`` and ``FLOORS`` when a package moves. ``--check`` returns 1 if the file is out of date.
 """
@@ -25,7 +25,7 @@ STYLE = """
 
 @dataclass(frozen=True)
 class Box:
-    """A box of the data flow: its style, its left upper corner, its name and what it holds."""
+    """A box of the data flow, with its style, the position of its upper left corner, its name and a note."""
 
     style: str
     x: int
@@ -75,7 +75,7 @@ FLOORS = (
     ("language", "messages, translations, the only formatter and parser of numbers and units"),
     ("algorithms, runtime, system, errors", "intervals, trees; compiled loops; paths, machine"),
 )
-"""From the top down. A floor imports only from floors below it."""
+"""The layers of the core, from top to bottom. A layer imports only from layers below it."""
 
 
 def draw() -> str:
@@ -106,7 +106,8 @@ def _box(box: Box) -> str:
 
 
 def _arrow(start: Box, end: Box) -> str:
-    """A curve from the right side to the left side of two boxes, or a line between boxes of one column."""
+    """Return a curve from the right side of one box to the left side of another, or a line between boxes of one
+    column."""
     if start.x == end.x:
         down = start.y < end.y
         x, y1, y2 = start.x + start.width // 2, start.y + start.height * down, end.y + end.height * (not down)

@@ -1,4 +1,4 @@
-"""The browser that pages are tested in: ``python tools/browser.py`` finds one, else installs one."""
+"""The browser for tests of pages: ``python tools/browser.py`` finds a browser, or installs one if there is none."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _CONNECTION_MILLISECONDS: Final = 10_000
 
 
 def launch(playwright: Playwright) -> Browser:
-    """Return a browser without a screen: the first candidate that starts. Raises LookupError where none does."""
+    """Return a headless browser: the first candidate that starts. Raises LookupError if no candidate starts."""
     from playwright.sync_api import Error
 
     for program in _candidates():
@@ -31,7 +31,7 @@ def launch(playwright: Playwright) -> Browser:
 
 
 def _candidates() -> list[str | None]:
-    """Paths of programs; None for the browser that playwright has downloaded."""
+    """Return paths of browsers. None stands for the browser that playwright has downloaded."""
     named = os.environ.get("CHROMIUM")
     if named:
         return [named]
@@ -39,7 +39,7 @@ def _candidates() -> list[str | None]:
 
 
 def _version() -> str | None:
-    """Return the version of the browser that starts, None where none does."""
+    """Return the version of the browser that starts, or None if no browser starts."""
     from playwright.sync_api import sync_playwright
 
     with sync_playwright() as playwright:
@@ -53,13 +53,13 @@ def _version() -> str | None:
 
 
 def _download() -> None:
-    """Download playwright's own browser, which starts on systems that have the libraries of a browser."""
+    """Download playwright's own browser, which works on systems with the libraries of a browser."""
     timeout = {"PLAYWRIGHT_DOWNLOAD_CONNECTION_TIMEOUT": str(_CONNECTION_MILLISECONDS)}
     _run([sys.executable, "-m", "playwright", "install", "--only-shell", "chromium"], timeout)
 
 
 def _install_package() -> None:
-    """Install Debian's package, as root."""
+    """Install Debian's package as root."""
     if not shutil.which("apt-get") or os.geteuid() != 0:
         return
     quiet = {"DEBIAN_FRONTEND": "noninteractive"}
@@ -68,7 +68,7 @@ def _install_package() -> None:
 
 
 def _run(command: list[str], environment: dict[str, str]) -> None:
-    """Print the command, and where it fails the last line that it wrote."""
+    """Run and print the command. If it fails, print the last line of its output."""
     print(f"browser: {' '.join(command)}", flush=True)
     try:
         done = subprocess.run(
@@ -83,7 +83,7 @@ def _run(command: list[str], environment: dict[str, str]) -> None:
 
 
 def main() -> int:
-    """Print the version of the browser. Return 1, after one line of help, where none starts."""
+    """Print the version of the browser. If no browser starts, print a hint and return 1."""
     version = _version()
     for install in (_download, _install_package):
         if version is None and not os.environ.get("CHROMIUM"):

@@ -56,7 +56,7 @@ LIMITS: Mapping[str, float] = {
     "file circles, all imports": 0,
     "root files": 0,
 }
-"""What ``--check`` accepts at most; shares are fractions."""
+"""The maximum values that ``--check`` accepts. Shares are fractions."""
 
 Function = ast.FunctionDef | ast.AsyncFunctionDef
 Graph = Mapping[str, set[str]]
@@ -78,7 +78,8 @@ class Module:
 
 @dataclass(frozen=True)
 class Measure:
-    """One row of the table: a number or a share (``of`` is not 0), and what it counts where that is a short list."""
+    """A row of the table: a number, or a share of ``of`` if ``of`` is not 0. ``examples`` lists what was counted, if
+    the list is short."""
 
     name: str
     value: int
@@ -190,7 +191,7 @@ def import_lines(tree: ast.Module) -> int:
 
 
 def own_line_comments(text: str) -> int:
-    """Return the number of comments that have a line of their own."""
+    """Return the number of comments on lines without code."""
     tokens = tokenize.generate_tokens(io.StringIO(text).readline)
     return sum(token.type == tokenize.COMMENT and not token.line[: token.start[1]].strip() for token in tokens)
 
@@ -207,7 +208,7 @@ def repeated_basenames(paths: Iterable[Path]) -> list[str]:
 
 
 def import_graph(modules: Sequence[Module], top_level: bool = True) -> dict[str, set[str]]:
-    """Return for each module the product modules that it imports, at its top level or anywhere."""
+    """Return the product modules that each module imports, either at the top level or anywhere."""
     known = {module.name for module in modules}
     graph = {}
     for module in modules:
@@ -239,7 +240,7 @@ def _top_level_imports(body: Iterable[ast.stmt]) -> Iterator[ast.Import | ast.Im
 
 
 def _absolute(node: ast.ImportFrom, module: Module) -> str:
-    """Return the dotted name that a ``from`` import names, relative ones resolved."""
+    """Return the dotted name in a ``from`` import, with relative names resolved."""
     if not node.level:
         return node.module or ""
     package = module.path.parts[: len(module.path.parts) - node.level]
@@ -260,7 +261,7 @@ def package_graph(imports: Graph) -> dict[str, set[str]]:
 
 
 def circles(graph: Graph) -> list[list[str]]:
-    """Return the strongly connected components of more than one member, the largest first."""
+    """Return the strongly connected components with more than one member, the largest first."""
     reachable = {name: _reachable(graph, name) for name in graph}
     components = {
         tuple(sorted(other for other in reachable[name] if name in reachable.get(other, ()))) for name in graph
@@ -280,7 +281,7 @@ def _reachable(graph: Graph, start: str) -> set[str]:
 
 
 def table(measures: Sequence[Measure], details: bool) -> str:
-    """Return the table as text; with ``details``, each row is followed by what it counts."""
+    """Return the table as text. With ``details``, the counted items follow each row."""
     lines = [f"{'':<37}{'now':>14}{'limit':>9}"]
     for row in measures:
         now = f"{row.value:,} ({row.amount:.1%})" if row.of else f"{row.value:,}"
@@ -293,7 +294,7 @@ def table(measures: Sequence[Measure], details: bool) -> str:
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Print the table; with ``--check`` return 1 where a limit is exceeded."""
+    """Print the table. With ``--check``, return 1 if a limit is exceeded."""
     parser = argparse.ArgumentParser(description="Measure the structure of the product code.")
     parser.add_argument("--check", action="store_true", help="exit with 1 where a limit is exceeded")
     parser.add_argument("--details", action="store_true", help="list the circles, basenames and root files")

@@ -1,4 +1,4 @@
-"""Every way of reading a trace file that is measured: perfkit's, the tools people use instead, and the floor."""
+"""All measured readers of a trace file: perfkit, other tools, and lower bounds."""
 
 from __future__ import annotations
 
@@ -11,5 +11,5 @@ READERS: tuple[Reader, ...] = (
 
 
 def reader(name: str) -> Reader:
-    """The reader of this name. Raises KeyError."""
+    """Return the reader with this name. Raises KeyError."""
     return {one.name: one for one in READERS}[name]

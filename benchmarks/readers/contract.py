@@ -1,4 +1,4 @@
-"""What a measured reader is."""
+"""The interface of a measured reader."""
 
 from __future__ import annotations
 
@@ -8,12 +8,12 @@ from pathlib import Path
 from typing import Any, Literal
 
 COLUMNS = ("name", "cat", "ph", "ts", "dur", "pid", "tid", "args")
-"""What every peer has to deliver of an event, as far as it can; ``does`` says where it cannot."""
+"""The columns of an event that every other tool should deliver. ``does`` names exceptions."""
 
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """What a reader made: rows, the bytes that the result takes in memory or on disk, and the result itself."""
+    """The result of a reader: the number of rows, the size of the result in memory or on disk, and the result."""
 
     rows: int
     bytes: int
@@ -22,11 +22,11 @@ class Outcome:
 
 @dataclass(frozen=True, slots=True)
 class Reader:
-    """One way of reading a trace file.
+    """A reader of trace files.
 
     ``read(file, folder)`` reads ``file`` and may write into the empty ``folder``. ``modules`` are imported before the
-    clock starts. ``does`` says in one line what the time buys. ``slow`` ones are not read a second time in the same
-    process. Files over ``most_mb`` are not given to it, because its memory would not suffice.
+    measurement. ``does`` describes the result in one line. ``slow`` readers do not read a second time in the same
+    process. Files larger than ``most_mb`` are skipped, because the reader would need too much memory.
     """
 
     name: str

@@ -1,7 +1,7 @@
 """Table engines that read JSON: duckdb, polars and Arrow.
 
-None of them is fast on one object with a long list inside, as a trace is: they are made for one event a line. So the
-file is first rewritten that way, which is part of the time.
+These engines are made for files with one event per line and are slow on a single object with a long list, which a trace
+is. So the file is first rewritten with one event per line. This time is included.
 """
 
 from __future__ import annotations
@@ -14,11 +14,12 @@ from benchmarks.readers.contract import COLUMNS, Outcome, Reader
 _STRUCT = "name VARCHAR, cat VARCHAR, ph VARCHAR, ts DOUBLE, dur DOUBLE, pid VARCHAR, tid VARCHAR, args JSON"
 _INTEGERS = ("External id", "correlation", "stream", "device", "Sequence number", "Fwd thread id", "bytes")
 _TEXTS = ("Input Dims", "Input type")
-"""Arguments that are columns then: those that an analysis of launches, steps and shapes begins with."""
+"""Arguments that become columns, because an analysis of launches, steps and shapes needs them."""
 
 
 def lines(file: Path, folder: Path) -> Path:
-    """The events of a trace, one a line: cut by msgspec, the fastest way there is from Python."""
+    """Return the events of a trace with one event per line. msgspec splits the file, which is the fastest method in
+    Python."""
     import msgspec
 
     trace = msgspec.defstruct("File", [("traceEvents", list[msgspec.Raw])])
@@ -49,8 +50,8 @@ def _duckdb_stored(file: Path, folder: Path) -> Outcome:
 
 
 def cells(column: str, path: str) -> tuple[str, str]:
-    """SQL for arguments as columns: all of them of a row as a list ``found``, and the columns out of that list. All in
-    one call: a fifth faster than a call for each."""
+    """Return SQL for arguments as columns: an expression that extracts all arguments of a row into a list ``found``,
+    and the columns from this list. A single extraction is a fifth faster than one extraction per argument."""
     keys = ", ".join(f"""'{path}"{key}"'""" for key in (*_INTEGERS, *_TEXTS))
     columns = [f'found[{n}]::BIGINT AS "{key}"' for n, key in enumerate(_INTEGERS, 1)]
     columns += [f'found[{n}] AS "{key}"' for n, key in enumerate(_TEXTS, len(_INTEGERS) + 1)]
@@ -94,14 +95,14 @@ def _arrow(file: Path, folder: Path) -> Outcome:
 
 READERS = (
     Reader(
-        "duckdb, one event a line",
+        "duckdb, one event per line",
         "peer",
-        "rewritten one event a line by msgspec, read_json with types; args as JSON text, times float64",
+        "rewritten by msgspec with one event per line, read_json with types; args as JSON text, times float64",
         ("msgspec", "duckdb", "pyarrow"),
         _duckdb,
     ),
     Reader(
-        "duckdb, one event a line → Parquet",
+        "duckdb, one event per line → Parquet",
         "peer",
         "the same, nine arguments as columns beside the text (17 in all), written to Parquet with zstd",
         ("msgspec", "duckdb", "pyarrow.parquet"),
@@ -117,16 +118,16 @@ READERS = (
         most_mb=200,
     ),
     Reader(
-        "polars, one event a line",
+        "polars, one event per line",
         "peer",
-        "rewritten one event a line by msgspec, read_ndjson with types (faster than inferring); args as JSON text",
+        "one event per line (by msgspec), read_ndjson with types (faster than inferring); args as JSON text",
         ("msgspec", "polars"),
         _polars,
     ),
     Reader(
-        "pyarrow.json, one event a line",
+        "pyarrow.json, one event per line",
         "peer",
-        "rewritten one event a line by msgspec, read_json with types; three args; no pid, tid: numbers and text mixed",
+        "rewritten by msgspec with one event per line, read_json with types; three args; no pid and tid (mixed types)",
         ("msgspec", "pyarrow.json"),
         _arrow,
     ),

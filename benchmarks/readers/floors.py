@@ -1,4 +1,4 @@
-"""What a reader cannot beat, or hardly: parsing without keeping anything, and reading the bytes."""
+"""Lower bounds for a reader: parsing without keeping anything, and reading the bytes."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ READERS = (
     Reader(
         "simdjson, DOM only",
         "floor",
-        "pysimdjson: the C++ parser builds its tape of the whole file; no column is made, no event is looked at",
+        "pysimdjson: the C++ parser builds its tape of the whole file; no columns are created and no events are read",
         ("simdjson",),
         _simdjson,
     ),

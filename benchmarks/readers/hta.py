@@ -1,4 +1,4 @@
-"""HolisticTraceAnalysis: as its users start, and its parser alone."""
+"""HolisticTraceAnalysis: the usual first call of its users, and only its parser."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Imports what numba puts off until the first compiled function is loaded: most of itself."""
+"""Modules that numba imports only when the first compiled function is loaded."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""perfkit itself: a file to a Trace in memory, to a stored run, and streamed to Parquet."""
+"""perfkit: from a file to a trace in memory, to a stored run, and streamed to Parquet."""
 
 from __future__ import annotations
 
@@ -12,14 +12,14 @@ _MODULES = (
     "perfkit_core.storage.store", "perfkit_paddle.plugin", "perfkit_torch.plugin",
     "perfkit_torch.source",
 )  # fmt: skip
-"""All that is imported on the way, some of it as late as it is needed."""
+"""All modules that perfkit imports in this process, including late imports."""
 
 
 def _trace(file: Path, folder: Path) -> Outcome:
     from perfkit_core.readers.load import load
 
     trace = load(file)
-    return Outcome(len(trace), trace.events.get_total_buffer_size(), trace)  # shared memory counts once
+    return Outcome(len(trace), trace.events.get_total_buffer_size(), trace)  # shared memory is counted once
 
 
 def _stored(file: Path, folder: Path) -> Outcome:
@@ -50,7 +50,7 @@ READERS = (
     Reader(
         "perfkit, streamed",
         "perfkit",
-        "written to Parquet while it is read, all args kept; links, parents and steps are worked out when it is opened",
+        "written to Parquet while reading, with all args; links, parents and steps are computed on loading",
         _MODULES,
         _streamed,
     ),

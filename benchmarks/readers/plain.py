@@ -1,4 +1,4 @@
-"""JSON decoders from Python: the file decoded whole, then put into columns."""
+"""JSON decoders in Python: the entire file is decoded and then converted to columns."""
 
 from __future__ import annotations
 
@@ -76,7 +76,7 @@ READERS = (
     Reader(
         "orjson → Arrow",
         "peer",
-        "orjson.loads, a comprehension a column; args as JSON text, times float64",
+        "orjson.loads, a comprehension per column; args as JSON text, times float64",
         ("orjson", "pyarrow.pandas_compat"),
         _orjson,
         slow=True,
@@ -84,7 +84,7 @@ READERS = (
     Reader(
         "msgspec typed → Arrow",
         "peer",
-        "decoded into typed structs, a comprehension a column; args as the bytes they were, times float64",
+        "decoded into typed structs, a comprehension per column; args as raw bytes, times float64",
         ("msgspec", "pyarrow.pandas_compat"),
         _msgspec,
     ),

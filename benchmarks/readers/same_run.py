@@ -1,9 +1,9 @@
-"""What duckdb takes to make what perfkit's stored run holds: exact times in their order, launches, parents, self times,
-steps. The other rows of duckdb stop at a table of what the file says.
+"""The contents of perfkit's stored run, created by duckdb: exact times in order, launches, parents, self times and
+steps. The other duckdb readers only create a table of the contents of the file.
 
-Its reader of JSON makes a float64 of every number, which is too coarse for the times of a trace (their unit is a
-quarter of a microsecond, since 1970): they are cut out of the text of each line. The query is for traces in which the
-events of a thread nest, which perfkit does not need.
+duckdb's JSON reader converts every number to float64, which is too imprecise for the times of a trace: in µs since
+1970, a float64 has a resolution of a quarter of a microsecond. So the query extracts the times from the text of each
+line. The query requires that the events of a thread nest; perfkit does not.
 """
 
 from __future__ import annotations
@@ -73,8 +73,8 @@ COPY (
 
 
 def written(file: Path, folder: Path) -> Path:
-    """The events of a trace with what they say of each other: ``row``, ``start_ns`` (without the base of the file),
-    ``dur_ns``, ``self_ns``, ``launched_by``, ``parent``, ``step``."""
+    """Write the events of a trace with ``row``, ``start_ns`` (relative to the base of the file), ``dur_ns``,
+    ``self_ns``, ``launched_by``, ``parent`` and ``step``."""
     import duckdb
 
     found, columns = cells("event", "$.args.")

@@ -1,4 +1,5 @@
-"""The pairs of this folder: which rule of ``perfkit advise`` leads from FRAMEWORK/NAME_before.py to NAME_after.py."""
+"""The pairs of scripts in this folder. A rule of ``perfkit advise`` suggests the change from FRAMEWORK/NAME_before.py
+to NAME_after.py."""
 
 from __future__ import annotations
 
@@ -16,21 +17,21 @@ RULES = {
 
 @dataclass(frozen=True)
 class Pair:
-    """A script, the same with one change, and the rule that should ask for the change."""
+    """A script, the same script with one change, and the rule that should suggest the change."""
 
     framework: str
     name: str
 
     @property
     def rule(self) -> str:
-        """Id of the rule."""
+        """The id of the rule."""
         return RULES[self.name]
 
     def command(self, which: str, steps: int) -> str:
-        """The command of "before" or "after", from this folder."""
+        """Return the command that runs the script "before" or "after" in this folder."""
         return f"python {self.framework}/{self.name}_{which}.py --steps {steps}"
 
 
 def pairs(frameworks: tuple[str, ...], names: tuple[str, ...]) -> list[Pair]:
-    """All pairs of some frameworks and names; no names: all."""
+    """Return the pairs with these frameworks and names. No names select all pairs."""
     return [Pair(framework, name) for framework in frameworks for name in RULES if not names or name in names]

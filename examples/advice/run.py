@@ -1,8 +1,8 @@
-"""Takes pairs from recording to verdict: records "before", asks for advice, and measures whether it was right.
+"""Verify the advice for the pairs: record "before", get the advice, and measure whether its prediction is correct.
 
-python run.py                                    all pairs, outcomes into ledger.jsonl
-python run.py --framework torch --pair loader    one pair
-perfkit advise --ledger ledger.jsonl             how often predictions were right
+python run.py                                    verify all pairs, append outcomes to ledger.jsonl
+python run.py --framework torch --pair loader    verify one pair
+perfkit advise --ledger ledger.jsonl             show the outcomes of predictions
 """
 
 from __future__ import annotations
@@ -50,12 +50,12 @@ def advised(pair: Pair, folder: Path) -> str | None:
         for one in found["not_evaluable"]:
             print(f"{one['rule']}: {one['why']}", flush=True)
         for advice in found["without_saving"]:
-            print(f"less than the noise of the recording: {said(advice)}", flush=True)
+            print(f"the saving is smaller than the noise of the recording: {said(advice)}", flush=True)
     return None
 
 
 def asked(pair: Pair, run: Path, file: Path) -> dict[str, Any]:
-    """What the rule of the pair says of a new recording of "before"."""
+    """Return the advice of the pair's rule for a new recording of "before"."""
     call(f"{pair.command('before', STEPS)} --record {shlex.quote(str(run))}")
     call(f"perfkit advise {shlex.quote(str(run))} --rule {pair.rule} --format json -o {shlex.quote(str(file))}")
     found: dict[str, Any] = json.loads(file.read_text(encoding="utf-8"))
@@ -63,23 +63,23 @@ def asked(pair: Pair, run: Path, file: Path) -> dict[str, Any]:
 
 
 def said(advice: dict[str, Any]) -> str:
-    """What is predicted, in a line."""
+    """Return the prediction in one line."""
     numbers = advice["prediction"]
     if numbers["p50_ns"] is None:
-        return f"{advice['id']}: no number is predicted"
+        return f"{advice['id']}: no prediction"
     base, low, mid, high = (numbers[name] / 1e6 for name in ("base_ns", "p10_ns", "p50_ns", "p90_ns"))
     return f"{advice['id']}: a step of {base:.1f} ms becomes {mid:.1f} ms ({low:.1f} to {high:.1f})"
 
 
 def verify(pair: Pair, advice: str | None, rounds: int, ledger: Path) -> None:
-    """Measure the pair. Exit codes 0, 1 and 3 are verdicts."""
+    """Measure the pair with perfkit verify, whose exit codes 0, 1 and 3 are verdicts."""
     words = ["perfkit", "verify", "--base", pair.command("before", STEPS), "--change", pair.command("after", STEPS)]
     words += ["--metric", METRIC, "--rounds", str(rounds), "--ledger", str(ledger)]
     call(shlex.join(words + (["--advice", advice] if advice else [])), verdicts=(0, 1, 3))
 
 
 def call(command: str, verdicts: tuple[int, ...] = (0,)) -> None:
-    """Run a command here, with this Python first on the PATH. Ends the program when it fails."""
+    """Run a command in this folder, with this Python first on the PATH. Exit the program if the command fails."""
     path = os.pathsep.join([str(Path(sys.executable).parent), os.environ.get("PATH", "")])
     done = subprocess.run(command, shell=True, cwd=HERE, env={**os.environ, "PATH": path}, check=False)
     if done.returncode not in verdicts:

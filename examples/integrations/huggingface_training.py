@@ -1,4 +1,4 @@
-"""Trains a small BERT with the Hugging Face Trainer and records steps 3 to 7 into ``runs/huggingface``.
+"""Train a small BERT with the Hugging Face Trainer and record steps 3 to 7 into ``runs/huggingface``.
 
 Needs: pip install "perfkit[torch]" transformers accelerate
 Then: perfkit summary runs/huggingface

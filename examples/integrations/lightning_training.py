@@ -1,4 +1,4 @@
-"""Trains a small model with Lightning and records steps 5 to 9 into ``runs/lightning``.
+"""Train a small model with Lightning and record steps 5 to 9 into ``runs/lightning``.
 
 Needs: pip install "perfkit[torch]" lightning
 Then: perfkit summary runs/lightning

@@ -1,4 +1,4 @@
-"""Trains a small model with paddle.Model and records steps 5 to 9 into ``runs/hapi``.
+"""Train a small model with paddle.Model and record steps 5 to 9 into ``runs/hapi``.
 
 Needs: pip install "perfkit[paddle]"
 Then: perfkit summary runs/hapi
@@ -13,7 +13,7 @@ from perfkit_paddle.integrations.hapi import PerfkitCallback
 
 
 class Rows(paddle.io.Dataset):
-    """Random rows of ten classes."""
+    """Random rows with ten classes."""
 
     def __getitem__(self, index: int) -> tuple[np.ndarray, np.ndarray]:
         random = np.random.RandomState(index)

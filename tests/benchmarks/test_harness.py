@@ -119,6 +119,6 @@ def test_kept_figures_make_the_page(bench_dir: Path) -> None:
 def test_a_page_without_a_place_for_figures_is_left_alone(bench_dir: Path) -> None:
     page = bench_dir / "page.md"
     page.write_text("text", encoding="utf-8")
-    with pytest.raises(ValueError, match="no place for the figures"):
+    with pytest.raises(ValueError, match="the page needs the marks"):
         markdown.write_into(page, "figures")
     assert page.read_text(encoding="utf-8") == "text"

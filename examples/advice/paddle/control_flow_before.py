@@ -1,4 +1,4 @@
-"""A state that follows a sequence: a loop that selects the next element of a tensor in every round."""
+"""Update a state from a sequence. Every iteration of the loop selects an element of a tensor."""
 
 from __future__ import annotations
 

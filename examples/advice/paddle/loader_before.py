@@ -1,4 +1,4 @@
-"""Samples that take a while to read (here: 4 ms each), read by the training itself."""
+"""Load slow samples (4 ms each) in the training process."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ BATCH, ROWS, WIDTH = 8, 32, 256
 
 
 class SlowFiles(Dataset):
-    """Samples from something slow: a network file system, a decoder."""
+    """Samples from a slow source, such as a network file system or a decoder."""
 
     def __len__(self) -> int:
         return 100_000

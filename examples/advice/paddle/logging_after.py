@@ -1,4 +1,4 @@
-"""The gradients of one step in a hundred, logged as histograms: fetched to numpy and counted in Python."""
+"""Log histograms of the gradients of every hundredth step, computed in Python from numpy arrays."""
 
 from __future__ import annotations
 

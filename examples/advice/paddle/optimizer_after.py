@@ -1,4 +1,4 @@
-"""An optimizer that updates 256 small tensors in one call."""
+"""Train 256 small tensors with an optimizer that updates all tensors in one call."""
 
 from __future__ import annotations
 

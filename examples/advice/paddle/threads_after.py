@@ -1,4 +1,4 @@
-"""Four workers whose numpy has one thread each."""
+"""Load data with four worker processes, with one numpy thread per worker."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Four workers whose numpy has eight threads each, whatever the machine has."""
+"""Load data with four worker processes, with eight numpy threads per worker on any machine."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A state that follows a sequence, which is taken apart once, before the loop."""
+"""Update a state from a sequence. The sequence is split into elements once, before the loop."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The gradients of every step, logged as histograms: fetched to numpy and counted in Python."""
+"""Log histograms of the gradients of every step, computed in Python from numpy arrays."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What all pairs share: run the steps, print the mean time of one, and record some if asked to.
+"""Functions for all pairs: run the steps, print the mean step time, and optionally record some steps.
 
 python loader_before.py --steps 60                  prints: step_ms: 25.31
 python loader_before.py --steps 60 --record runs/x  records steps 10 to 29 as well
@@ -21,7 +21,8 @@ WARMUP, RECORDED = 10, 20
 
 
 def layers(count: int, width: int) -> torch.nn.Sequential:
-    """Linear layers that keep the size of numbers: very small ones would be slow to compute with."""
+    """Return linear layers that preserve the magnitude of numbers, because very small numbers are slow to compute
+    with."""
     found = torch.nn.Sequential(*[torch.nn.Linear(width, width) for _ in range(count)])
     for layer in found:
         torch.nn.init.xavier_uniform_(layer.weight)
@@ -29,7 +30,7 @@ def layers(count: int, width: int) -> torch.nn.Sequential:
 
 
 def measured(batches: Iterable[Any], train: Callable[[Any], None]) -> None:
-    """Train on so many batches as the command line asks for, again and again those that there are."""
+    """Train for the number of steps that the command line gives. The batches repeat."""
     asked = argparse.ArgumentParser()
     asked.add_argument("--steps", type=int, default=60)
     asked.add_argument("--record", metavar="DIR")

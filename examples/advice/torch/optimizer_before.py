@@ -1,4 +1,4 @@
-"""An optimizer that updates 256 small tensors one by one."""
+"""Train 256 small tensors with an optimizer that updates the tensors one by one."""
 
 from __future__ import annotations
 

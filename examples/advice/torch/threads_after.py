@@ -1,4 +1,4 @@
-"""Operators of as many threads as there are cores, but one for everything else."""
+"""Run operators with one thread per available core."""
 
 from __future__ import annotations
 

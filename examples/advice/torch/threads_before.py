@@ -1,4 +1,4 @@
-"""Operators of 32 threads: the cores of the node, not those that the container may use."""
+"""Run operators with 32 threads: the number of cores of the node, not of the cores that the container may use."""
 
 from __future__ import annotations
 

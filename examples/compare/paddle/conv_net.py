@@ -1,4 +1,4 @@
-"""A small convolutional network for pictures. ../torch/conv_net.py is the same model.
+"""A small convolutional network for images. ../torch/conv_net.py is the same model.
 
 python conv_net.py --record runs/base
 python conv_net.py --record runs/planted --plant layer
@@ -16,11 +16,11 @@ from training import main
 BATCH, SIDE, CHANNELS, CLASSES = 32, 32, 16, 10
 LAYERS = 2
 LEARNING_RATE = 0.001
-"""At 0.01 the loss rises first, and rounding errors grow a thousandfold within ten steps."""
+"""With 0.01, the loss rises at first, and rounding errors grow by a factor of 1000 in ten steps."""
 
 
 class Block(nn.Layer):
-    """Convolution, normalisation, activation."""
+    """A convolution, a normalisation and an activation."""
 
     def __init__(self, plant: str | None) -> None:
         super().__init__()
@@ -34,7 +34,7 @@ class Block(nn.Layer):
 
 
 class ConvNet(nn.Layer):
-    """Convolutions of equal size, then classes."""
+    """Convolutions of equal size, followed by a classifier."""
 
     def __init__(self, plant: str | None) -> None:
         super().__init__()

@@ -31,7 +31,7 @@ class Block(nn.Layer):
 
 
 class MLP(nn.Layer):
-    """Layers of equal width between the first and the last."""
+    """A multilayer perceptron with hidden layers of equal width."""
 
     def __init__(self, plant: str | None) -> None:
         super().__init__()

@@ -1,4 +1,4 @@
-"""What the models of this folder share: command line, equal weights, training, recording.
+"""Functions for all models of this folder: command line, equal weights, training and recording.
 
 ../torch/training.py is the same for torch.
 """
@@ -27,9 +27,11 @@ def main(
     samples: Callable[[str | None], Any],
     learning_rate: float = LEARNING_RATE,
 ) -> None:
-    """Train what ``build`` makes on what ``samples`` holds, each with the regression that the command line plants."""
+    """Train the model that ``build`` returns on ``samples``, with the regression that the command line selects."""
     asked = argparse.ArgumentParser()
-    asked.add_argument("--steps", type=int, default=10, help=f"steps after the first {WARMUP}, which are not recorded")
+    asked.add_argument(
+        "--steps", type=int, default=10, help=f"number of steps after the first {WARMUP} steps, which are not recorded"
+    )
     asked.add_argument("--record", metavar="DIR", help="run folder for the recording")
     asked.add_argument("--annotate", action="store_true", help="label the layers of the model")
     asked.add_argument("--plant", choices=PLANTS, help="a regression")
@@ -46,7 +48,7 @@ def main(
 
 
 def equal_weights(model: nn.Layer) -> None:
-    """The weights that ../torch starts with as well, whose Linear has them transposed."""
+    """Set the same initial weights as in ../torch, where Linear has transposed weights."""
     random = np.random.RandomState(0)
     for layer in model.sublayers(include_self=True):
         for name, parameter in layer.named_parameters(include_sublayers=False):
@@ -62,7 +64,7 @@ def equal_weights(model: nn.Layer) -> None:
 def train(
     model: nn.Layer, loss_of: nn.Layer, loader: DataLoader, steps: int, learning_rate: float, run_dir: str | None
 ) -> None:
-    """So many steps; prints the loss of each."""
+    """Train for this number of steps. Print the loss of each step."""
     optimizer = paddle.optimizer.SGD(learning_rate, parameters=model.parameters())
     handler = trace_handler(run_dir) if run_dir else None
     losses = []

@@ -1,4 +1,4 @@
-"""The regressions that a model of this folder can be given, and the data with one of them.
+"""Regressions that can be planted in the models of this folder, and the data loader.
 
 ../paddle/planted.py is the same for Paddle.
 """
@@ -21,19 +21,20 @@ SLEEP_S = 0.2
 
 
 def copied(activations: torch.Tensor, plant: str | None) -> torch.Tensor:
-    """Planted "copy": the activations are copied, often enough to be seen on a busy machine."""
+    """Return the activations. The regression "copy" copies them, often enough to be visible on a busy machine."""
     for _ in range(COPIES if plant == "copy" else 0):
         activations = activations.clone()
     return activations
 
 
 def activation(fast: nn.Module, plant: str | None) -> nn.Module:
-    """Planted "activation": one that is made of elementary operators."""
+    """Return an activation. The regression "activation" composes it from elementary operators."""
     return ComposedGELU() if plant == "activation" else fast
 
 
 class ComposedGELU(nn.Module):
-    """x/2 · (1 + tanh(√(2/π) · (x + 0.044715 x³))) with tanh(u) = 1 − 2/(1 + exp(2u)), an operator after the other."""
+    """x/2 · (1 + tanh(√(2/π) · (x + 0.044715 x³))) with tanh(u) = 1 − 2/(1 + exp(2u)), computed by separate
+    operators."""
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
         inner = math.sqrt(2.0 / math.pi) * (x + 0.044715 * torch.pow(x, 3.0))
@@ -42,12 +43,12 @@ class ComposedGELU(nn.Module):
 
 
 def layers(count: int, plant: str | None) -> range:
-    """Planted "layer": one more."""
+    """Return the number of layers. The regression "layer" adds one layer."""
     return range(count + (plant == "layer"))
 
 
 class Batches(IterableDataset[Any]):
-    """The same batch again and again. Planted "loader": each takes a while."""
+    """The same batch, repeated. The regression "loader" makes each batch slow to load."""
 
     def __init__(self, inputs: np.ndarray, labels: np.ndarray, plant: str | None) -> None:
         self.batch = (inputs, labels)

@@ -1,4 +1,4 @@
-"""A small transformer that tells the next token. ../paddle/transformer.py is the same model.
+"""A small transformer that predicts the next token. ../paddle/transformer.py is the same model.
 
 python transformer.py --annotate --record runs/base
 python transformer.py --annotate --record runs/planted --plant activation
@@ -19,7 +19,7 @@ LAYERS = 2
 
 
 class Attention(nn.Module):
-    """Every token looks at every token, as matrix products."""
+    """Attention of every token to every token, as matrix products."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -33,12 +33,12 @@ class Attention(nn.Module):
 
 
 def heads(x: torch.Tensor) -> torch.Tensor:
-    """Shape (batch, heads, length, width of a head)."""
+    """Return the input with shape (batch, heads, length, head width)."""
     return x.reshape(BATCH, LENGTH, HEADS, WIDTH // HEADS).transpose(1, 2)
 
 
 class Block(nn.Module):
-    """Attention, and two layers for each token."""
+    """Attention, followed by two linear layers."""
 
     def __init__(self, plant: str | None) -> None:
         super().__init__()
@@ -54,7 +54,7 @@ class Block(nn.Module):
 
 
 class Transformer(nn.Module):
-    """Which token comes next, for each token."""
+    """A transformer that predicts the next token at each position."""
 
     def __init__(self, plant: str | None) -> None:
         super().__init__()
