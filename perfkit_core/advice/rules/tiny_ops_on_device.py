@@ -133,7 +133,7 @@ def _tiny(facts: Facts, order: transfers.OuterOperators) -> BoolArray:
     kernels = np.flatnonzero(trace.rows("kind", KERNEL) & (launched_by >= 0))
     at = order.of[launched_by[kernels]]
     kernels, at = kernels[at >= 0], at[at >= 0]
-    grid = parameters(trace, kernels)["grid"]
+    grid = parameters(trace, kernels)["grid"].cat
     single = [all(part.strip() == "1" for part in text.split(",")) for text in grid.categories]
     recorded, is_single = np.asarray(grid.codes) >= 0, np.append(np.array(single, np.bool_), False)[grid.codes]
     blocks = np.where(order.kernels == 0, -1, 1)
