@@ -23,7 +23,7 @@ def table(trace: Trace, request: ViewRequest) -> pd.DataFrame:
     were labelled by the user, ranges of other kinds by the framework. Raises UsageError."""
     counted = trace.host & trace.rows("kind", *LABELLED)
     if not request.native:
-        # The view ``modules`` shows the labels of ``annotate``. The frameworks' own tables list them with the others.
+        # Labels of ``annotate`` are rows of the view ``modules``. Only native tables list them here.
         layers = labelled(trace)
         counted &= ~((layers.path >= 0) | (layers.mark >= 0))
     result = span_table(trace, request, counted, "kind")

@@ -140,7 +140,7 @@ def entries(trace: Trace, request: ViewRequest) -> Entries:
 
 
 def _shares_by_groupings(table: pd.DataFrame, request: ViewRequest) -> pd.DataFrame:
-    """Return a merged native table with the shares of roots recomputed: each group of roots has its own denominator."""
+    """Recompute the shares of roots in a merged native table, with a separate denominator for each group of roots."""
     groupings = [column.name for column in COLUMNS if column.by and column.name in table]
     if not (request.native and groupings):
         return table

@@ -199,9 +199,10 @@ def uncovered(trace: Trace) -> BoolArray:
     mask: BoolArray = trace.rows("kind", schema.MEMORY) & (_changes(trace, True) + _changes(trace, False) != 0)
     start, end = trace.ints("start_ns"), trace.end_ns
     for code in range(count):
-        mine, rows = nested & (rank == code), np.flatnonzero(mask & (rank == code))
-        begun = np.searchsorted(start[mine], start[rows], side="right")
-        mask[rows] = begun == np.searchsorted(np.sort(end[mine]), start[rows], side="left")  # as many have ended
+        in_rank, rows = nested & (rank == code), np.flatnonzero(mask & (rank == code))
+        begun = np.searchsorted(start[in_rank], start[rows], side="right")
+        ended = np.searchsorted(np.sort(end[in_rank]), start[rows], side="left")
+        mask[rows] = begun == ended
     return mask
 
 

@@ -57,8 +57,8 @@ def table(trace: Trace, request: ViewRequest) -> pd.DataFrame:
     step, first, last = intervals.union_by(step, steps_count, start[rows], end[rows])
     ranks, code = np.unique(trace.ints("rank")[steps][step], return_inverse=True)
     hidden = np.zeros(steps_count, np.int64)
-    for rank, mine in zip(ranks.tolist(), groupby.parts(code, len(ranks)), strict=True):
-        np.add.at(hidden, step[mine], covered_ns(acts.of(trace, rank).compute, first[mine], last[mine]))
+    for rank, in_rank in zip(ranks.tolist(), groupby.parts(code, len(ranks)), strict=True):
+        np.add.at(hidden, step[in_rank], covered_ns(acts.of(trace, rank).compute, first[in_rank], last[in_rank]))
     return result.assign(hidden_copy_ns=hidden)
 
 

@@ -2,8 +2,8 @@
 
 Time is a union over threads and streams, and rows of different kinds can overlap. If steps are chosen, calls and time
 count the events that start in these steps and the device work that the steps launch. The share is the part of the step
-time during which an event of the row runs, so it is at most 1. Grouped by category, the rows are the framework's own
-event types instead of kinds. The ``native`` table is Paddle's overview.
+time during which an event of the row runs, so it is at most 1. Grouped by category, the table has a row per event type
+of the framework instead of a row per kind. The native table is Paddle's overview.
 """
 
 from __future__ import annotations
@@ -66,8 +66,8 @@ def measured(trace: Trace, request: ViewRequest) -> pd.DataFrame:
     span_rank, first, last = intervals.union_by(span_rank, ranks, first, last)
     running = np.zeros(2 * kinds, np.int64)
     for number, rows in enumerate(groupby.parts(group % ranks, ranks)):
-        mine = span_rank == number
-        np.add.at(running, group[rows] // ranks, covered_ns((first[mine], last[mine]), start[rows], end[rows]))
+        in_rank = span_rank == number
+        np.add.at(running, group[rows] // ranks, covered_ns((first[in_rank], last[in_rank]), start[rows], end[rows]))
     result[RUNNING_NS] = running
     result["ratio"] = ratio(running, _step_time_ns(trace, request, result))
     return result[result["calls"] > 0].reset_index(drop=True)

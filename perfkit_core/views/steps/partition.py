@@ -52,9 +52,9 @@ def partition(trace: Trace, steps: IntArray) -> IntArray:
     result = np.zeros((len(steps), len(ON_DEVICE if activity.on_device else ON_HOST)), np.int64)
     start, end, rank = trace.ints("start_ns")[steps], trace.end_ns[steps], trace.ints("rank")[steps]
     for number in np.unique(rank).tolist():
-        mine, sets = rank == number, activity.of(trace, number)
+        in_rank, sets = rank == number, activity.of(trace, number)
         on_device = [sets.compute, sets.communication, *([sets.copy] if activity.on_device else [])]
-        result[mine] = exclusive_ns([*on_device, sets.loading, sets.host], start[mine], end[mine])
+        result[in_rank] = exclusive_ns([*on_device, sets.loading, sets.host], start[in_rank], end[in_rank])
     return result
 
 

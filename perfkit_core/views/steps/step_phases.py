@@ -149,10 +149,10 @@ def table(trace: Trace, request: ViewRequest) -> pd.DataFrame:
 
     rows = []
     for index, name in enumerate(PHASES):
-        mine = phase_segments.phase == index
-        if mine.any():
+        in_phase = phase_segments.phase == index
+        if in_phase.any():
             device = intervals.union_length_by(np.where(phase == index, group, -1), count, start, end)
-            rows.append(row(name, phase_segments.dur_ns[mine], segment_device_ns[mine], int(device.sum())))
+            rows.append(row(name, phase_segments.dur_ns[in_phase], segment_device_ns[in_phase], int(device.sum())))
     denominators = sum(r["total_cpu_ns"] for r in rows), sum(r["total_device_ns"] for r in rows)
     if len(steps):
         device = intervals.union_length_by(group, count, start, end)
@@ -235,11 +235,11 @@ def phase_rows(trace: Trace, chosen: BoolArray) -> list[dict[str, Any]]:
     in_segments = groupby.sums(phase_segments.of_rows(trace, kernels), len(phase_segments.phase), dur_ns[kernels])
     rows = []
     for index, name in enumerate(PHASES):
-        calls, mine = np.flatnonzero(chosen & outermost & trace.rows("kind", name)), phase_segments.phase == index
+        calls, in_phase = np.flatnonzero(chosen & outermost & trace.rows("kind", name)), phase_segments.phase == index
         if name != OTHER and len(calls):
             rows.append(row(name, dur_ns[calls], in_calls[calls]))
-        elif name != OTHER and mine.any():
-            rows.append(row(name, phase_segments.dur_ns[mine], in_segments[mine]))
+        elif name != OTHER and in_phase.any():
+            rows.append(row(name, phase_segments.dur_ns[in_phase], in_segments[in_phase]))
     return rows
 
 

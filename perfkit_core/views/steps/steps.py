@@ -28,8 +28,10 @@ def table(trace: Trace, request: ViewRequest) -> pd.DataFrame:
     unknown = np.full(len(steps), not len(segments.phase))
     for index, name in enumerate(PHASES):
         if name != OTHER:
-            mine = segments.phase == index
-            time = intervals.union_length_by(step[mine], len(steps), segments.start_ns[mine], segments.end_ns[mine])
+            in_phase = segments.phase == index
+            time = intervals.union_length_by(
+                step[in_phase], len(steps), segments.start_ns[in_phase], segments.end_ns[in_phase]
+            )
             result[f"{name}_ns"] = pd.Series(pd.arrays.IntegerArray(time, unknown))
     work = trace.rows("kind", *DEVICE_WORK) & (trace.ints("step") >= 0)
     step = step_rows.position(trace, steps, trace.ints("rank")[work], trace.ints("step")[work])
