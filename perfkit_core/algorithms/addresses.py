@@ -1,5 +1,5 @@
 """Memory access by address in compiled code: unaligned loads and stores, copies, and reordering of strings. Importing
-this module loads numba. Nothing is checked: the caller keeps the memory alive and knows its layout."""
+this module loads numba. No access is checked: the caller must keep the memory alive and pass valid addresses."""
 
 from __future__ import annotations
 
@@ -20,9 +20,10 @@ from perfkit_core.runtime import compile
 WORD: Final = 8
 
 by_address = functools.partial(compile.compiled_at_once, error_model="numpy", _nrt=False)
-"""Compile without reference counting: nothing is allocated, and the caller keeps the memory alive."""
+"""Compile a function that allocates no memory, without reference counting."""
 inlined = functools.partial(by_address, forceinline=True)
-"""The same for small functions and those called once: numba returns tuples through memory unless inlined."""
+"""Compile a function likewise and inline it. Used for small functions and for functions with a single caller, because
+numba returns tuples through memory unless the function is inlined."""
 
 
 def _loader(bits: int, result: Any) -> Any:
@@ -57,7 +58,8 @@ def _pointer(builder: Any, args: Any, bits: int) -> Any:
 
 
 byte, put_byte = _loader(8, types.uint8), _storer(8, types.uint8)
-"""``byte(address, index)`` and ``put_byte(address, index, value)``; the index counts items. The others are alike."""
+"""``byte(address, index)`` returns the item with this index of an array of bytes at ``address``, and
+``put_byte(address, index, value)`` sets it. The functions below do the same for arrays of larger items."""
 int32, put_int32 = _loader(32, types.int32), _storer(32, types.int32)
 int64, put_int64 = _loader(64, types.int64), _storer(64, types.int64)
 uint64, put_uint64 = _loader(64, types.uint64), _storer(64, types.uint64)
@@ -65,13 +67,14 @@ uint64, put_uint64 = _loader(64, types.uint64), _storer(64, types.uint64)
 
 @inlined
 def load8(address, index):  # type: ignore[no-untyped-def]
-    """Return the little-endian 64-bit word at byte ``index``, of any alignment."""
+    """Return the little-endian 64-bit word that begins at byte ``index``, which need not be aligned."""
     return uint64(address + index, 0)
 
 
 @inlined
 def put_bytes(out, to, buffer, start, end):  # type: ignore[no-untyped-def]
-    """Copy a slice word by word. Reads and writes up to seven bytes past the end."""
+    """Copy the bytes ``start`` to ``end`` of ``buffer`` to byte ``to`` of ``out``, word by word. Up to seven bytes past
+    the end are read and written too."""
     while start < end:
         put_uint64(out + to, 0, load8(buffer, start))
         to += WORD
@@ -79,9 +82,9 @@ def put_bytes(out, to, buffer, start, end):  # type: ignore[no-untyped-def]
 
 
 def reordered(texts: pa.Array, order: IntArray, instead: Mapping[int, str | None] | None = None) -> pa.Array:
-    """Return the strings of the rows ``order``, shape (len(order),); ``instead`` replaces strings by row of ``texts``.
-    No row may occur twice, as memory is allocated for each text once. Raises ValueError if the result exceeds one
-    string array."""
+    """Return the strings of the rows ``order``, shape (len(order),). ``instead`` maps rows of ``texts`` to strings that
+    replace their own. No row may occur twice in ``order``, because memory is allocated for each string only once.
+    Raises ValueError if the result does not fit one string array."""
     rows = np.array(sorted(instead or ()), np.int64)
     others = pa.array([instead[row] for row in rows.tolist()] if instead else [], texts.type)
     replaced = np.zeros(len(texts) if instead else 0, np.bool_)
@@ -90,15 +93,15 @@ def reordered(texts: pa.Array, order: IntArray, instead: Mapping[int, str | None
     other_ends, other_cells = _ends_and_bytes(others)
     size = int(ends[-1] - ends[0]) + int(other_ends[-1] - other_ends[0])
     if size > OFFSETS_END:
-        raise ValueError(f"{size} bytes of text, more than the {OFFSETS_END} of one array")
+        raise ValueError(f"{size} bytes of text exceed the limit of {OFFSETS_END} for one array")
     new_ends, new_cells = allocate(len(order) + 1, np.int32), allocate(size + WORD, np.uint8)
     text, other_text, new_text = (part.ctypes.data for part in (cells, other_cells, new_cells))
     _copy(text, len(cells), ends, replaced, rows, other_text, len(other_cells), other_ends, order, new_text, new_ends)
     bits = None
     if texts.null_count or others.null_count:
-        known = valid(texts)
-        known[rows] = valid(others)
-        bits = pa.py_buffer(np.packbits(known[order], bitorder="little"))
+        mask = valid(texts)
+        mask[rows] = valid(others)
+        bits = pa.py_buffer(np.packbits(mask[order], bitorder="little"))
     return pa.Array.from_buffers(
         texts.type, len(order), [bits, pa.py_buffer(new_ends), pa.py_buffer(new_cells[: new_ends[-1]])]
     )
@@ -129,7 +132,8 @@ def _copy(
 
 @inlined
 def _put(out: Any, to: Any, text: Any, size: Any, first: Any, last: Any) -> Any:
-    """Copy one string word by word; the next string or the spare word overwrites what is copied after its end."""
+    """Copy one string, and return the position after it. Bytes that are copied past its end are overwritten by the next
+    string, or lie in the spare word at the end of ``out``."""
     if last + WORD <= size:
         put_bytes(out, to, text, first, last)
     else:

@@ -1,4 +1,5 @@
-"""Arrow columns and numpy arrays: nulls as a number and back, dictionaries, lookups, memory for large arrays."""
+"""Arrow columns and numpy arrays: conversion between nulls and a number that stands for them, dictionary columns,
+lookups, and memory for large arrays."""
 
 from __future__ import annotations
 
@@ -18,11 +19,8 @@ from perfkit_core.errors import UsageError
 NO_ROW: Final = -1
 
 IntArray = npt.NDArray[np.int64]
-
 BoolArray = npt.NDArray[np.bool_]
-
 FloatArray = npt.NDArray[np.float64]
-
 ByteArray = npt.NDArray[np.int8]
 
 TEXT: Final = pa.dictionary(pa.int32(), pa.string())
@@ -30,18 +28,18 @@ TEXT: Final = pa.dictionary(pa.int32(), pa.string())
 
 @dataclass(frozen=True, slots=True)
 class Codes:
-    """A dictionary-encoded column: ``codes[i]`` indexes ``values``; -1 is null."""
+    """A dictionary-encoded column. ``codes`` has shape (rows,) and holds indexes of ``values``, -1 for null."""
 
     codes: npt.NDArray[np.int32]
     values: list[str]
 
     def rows(self, *wanted: str) -> BoolArray:
-        """Return the mask of rows with a value in ``wanted``."""
+        """Return the mask of rows whose value is one of ``wanted``, shape (rows,)."""
         return self.lookup(np.array([value in wanted for value in self.values], dtype=np.bool_), False)
 
     def lookup(self, per_value: npt.NDArray[Any], missing: Any) -> npt.NDArray[Any]:
-        """Return the item of each row's value; ``per_value`` has one per distinct value, ``missing`` is for nulls.
-        Raises ValueError if the numbers of items and values differ."""
+        """Return for each row the item of ``per_value`` that belongs to its value, or ``missing`` if the value is null.
+        Raises ValueError unless ``per_value`` has one item for each of ``values``."""
         if len(per_value) != len(self.values):
             raise ValueError(f"{len(per_value)} items for {len(self.values)} values")
         table = np.append(np.asarray(per_value), np.asarray([missing], dtype=np.asarray(per_value).dtype))
@@ -49,29 +47,27 @@ class Codes:
 
 
 MISSING: Final = -1
-"""Default replacement of null in integer arrays."""
+"""The number that replaces null in integer arrays by default."""
 OFFSETS_END: Final = 2**31 - 1
-"""Limit of one Arrow string array."""
+"""Largest number of bytes of text in one Arrow string array, whose offsets have 32 bits."""
 BLOCK: Final = 1 << 16
-"""Rows of a block: lookups go block by block, and columns of one repeated value hold a single block in memory."""
+"""Rows of a block. Lookups go block by block. A column of one repeated value holds a single block in memory."""
 LONGEST_PATTERN: Final = 10_000
-
-
 SMALL_BYTES: Final = 1 << 20
 
 
 def allocate(count: int, kind: Any) -> npt.NDArray[Any]:
-    """Return an uninitialised array of shape (count,). Untouched pages take no memory.
+    """Return an uninitialised array of shape (count,). Pages that are never written take no memory.
 
-    Large arrays bypass malloc, so that their memory returns to the system when the last array that uses it is freed. In
-    large recordings the first touch of memory costs most, and numpy requests huge pages from 4 MB on, which take up to
-    five times as long on virtual machines that return free memory to their host (docs/decisions/0010). Raises
-    MemoryError.
+    Large arrays bypass malloc, so that their memory returns to the system when the last array that uses it is freed.
+    They also avoid huge pages. Reading a large recording spends most of its time on the first write to each page. Numpy
+    requests huge pages for arrays from 4 MB on, and on virtual machines that return free memory to their host the first
+    write then takes up to five times as long (docs/decisions/0010). Raises MemoryError.
     """
     size = count * np.dtype(kind).itemsize
     if size <= SMALL_BYTES:
         return np.empty(count, kind)
-    # Private: Python's default is shared memory, which the kernel backs by a file.
+    # By default, Python maps shared memory, which the kernel backs by a file.
     private = {"flags": mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS} if hasattr(mmap, "MAP_PRIVATE") else {}
     try:
         return np.frombuffer(mmap.mmap(-1, size, **private), kind, count)
@@ -86,7 +82,7 @@ def filled(count: int, value: int, kind: Any = np.int64) -> npt.NDArray[Any]:
 
 
 def joined(column: pa.ChunkedArray) -> pa.Array:
-    """Return a column in one piece, without a copy if at most one piece has rows."""
+    """Return a column as a single array. The array shares the column's memory if at most one chunk has rows."""
     pieces = [chunk for chunk in column.chunks if len(chunk)] or column.chunks[:1]
     if len(pieces) == 1:
         return pieces[0]
@@ -94,7 +90,8 @@ def joined(column: pa.ChunkedArray) -> pa.Array:
 
 
 def picked(column: pa.ChunkedArray, rows: np.ndarray[Any, np.dtype[np.int64]]) -> pa.Array:
-    """Return ascending ``rows`` of a column in one piece. Arrow's own ``take`` first joins all pieces of text."""
+    """Return the ascending ``rows`` of a column as a single array. Arrow's own ``take`` would first join all chunks of
+    a text column."""
     ends = np.cumsum([len(piece) for piece in column.chunks])
     cuts = np.searchsorted(rows, np.append(0, ends)).tolist()
     starts = (ends - [len(piece) for piece in column.chunks]).tolist()
@@ -107,10 +104,11 @@ def picked(column: pa.ChunkedArray, rows: np.ndarray[Any, np.dtype[np.int64]]) -
 
 
 def constant(value: int | None, of_type: pa.DataType, count: int) -> pa.ChunkedArray:
-    """Return a column of one value (None: null) that takes the memory of one block."""
-    whole, rest = divmod(count, BLOCK)
+    """Return a column of ``count`` rows with one value, null if it is None. The column takes the memory of one
+    block."""
+    blocks, rest = divmod(count, BLOCK)
     block = _block(value, of_type)
-    return pa.chunked_array([block] * whole + ([block.slice(0, rest)] if rest else []), of_type)
+    return pa.chunked_array([block] * blocks + ([block.slice(0, rest)] if rest else []), of_type)
 
 
 @functools.lru_cache(16)
@@ -119,7 +117,7 @@ def _block(value: int | None, of_type: pa.DataType) -> pa.Array:
 
 
 def nullable(values: np.ndarray[Any, np.dtype[Any]]) -> pa.ChunkedArray:
-    """Return integers as a column that shares their memory; negative ones are null."""
+    """Return integers as a column that shares their memory. Negative integers become null."""
     known = values >= 0
     count, of_type = len(values), pa.from_numpy_dtype(values.dtype)
     nulls = count - int(np.count_nonzero(known))
@@ -131,7 +129,8 @@ def nullable(values: np.ndarray[Any, np.dtype[Any]]) -> pa.ChunkedArray:
 
 
 def texts(codes: np.ndarray[Any, np.dtype[np.int32]], values: Sequence[str]) -> pa.ChunkedArray:
-    """Return a text column of codes that index ``values``, sharing their memory; negative ones are null."""
+    """Return a text column of codes that index ``values``. The column shares the memory of the codes. Negative codes
+    become null."""
     indices = nullable(codes)
     if indices.null_count == len(codes):
         return constant(None, TEXT, len(codes))
@@ -139,12 +138,13 @@ def texts(codes: np.ndarray[Any, np.dtype[np.int32]], values: Sequence[str]) -> 
 
 
 def spread(table: np.ndarray[Any, Any], numbers: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
-    """Return the cells of ``table`` at ``numbers`` (negative ones count from the end), shape (numbers,). Not
-    range-checked. Goes block by block, as numpy first converts all numbers to 64 bits in fresh memory. Mode "wrap"
-    avoids the second buffer that numpy uses to check the range."""
+    """Return the items of ``table`` at the indexes ``numbers``, shape (len(numbers),). Negative indexes count from the
+    end; the range is not checked."""
     if len(numbers) <= BLOCK or table.dtype.hasobject:
         return table.take(numbers)
     cells = allocate(len(numbers), table.dtype)
+    # Block by block, as numpy first converts all indexes to 64 bits in new memory. Mode "wrap" avoids the second buffer
+    # that numpy uses to check the range.
     for begin in range(0, len(numbers), BLOCK):
         here = slice(begin, begin + BLOCK)
         np.take(table, numbers[here], out=cells[here], mode="wrap")
@@ -162,7 +162,7 @@ def valid(values: pa.Array) -> np.ndarray[Any, np.dtype[np.bool_]]:
 
 
 def to_int64(chunks: Iterable[pa.Array], count: int, missing: int) -> np.ndarray[Any, np.dtype[np.int64]]:
-    """Return integers as one read-only array of shape (count,), nulls replaced by ``missing``."""
+    """Return the integers of all chunks as one read-only array of shape (count,). ``missing`` replaces nulls."""
     values: np.ndarray[Any, np.dtype[np.int64]] | None = None
     at = 0
     for chunk in chunks:
@@ -179,8 +179,8 @@ def to_int64(chunks: Iterable[pa.Array], count: int, missing: int) -> np.ndarray
 
 
 def _filled(chunk: pa.Array, missing: int) -> np.ndarray[Any, np.dtype[Any]]:
-    """Return integers with nulls replaced by ``missing``, without a copy if the cells of nulls hold that number
-    already."""
+    """Return integers with ``missing`` for nulls. The memory is shared if the cells of all nulls already hold
+    ``missing``."""
     if not chunk.null_count:
         return cast("npt.NDArray[Any]", chunk.to_numpy())
     held = np.frombuffer(chunk.buffers()[1], chunk.type.to_pandas_dtype())[chunk.offset : chunk.offset + len(chunk)]
@@ -190,7 +190,8 @@ def _filled(chunk: pa.Array, missing: int) -> np.ndarray[Any, np.dtype[Any]]:
 
 
 def to_codes(chunks: Iterable[pa.Array], count: int) -> tuple[np.ndarray[Any, np.dtype[np.int32]], list[str]]:
-    """Return texts as read-only codes of shape (count,), -1 for null, and the distinct values that they index."""
+    """Return the texts of all chunks as read-only codes of shape (count,), and the distinct texts that the codes index.
+    The code of null is -1."""
     codes: np.ndarray[Any, np.dtype[np.int32]] | None = None
     number: dict[str, int] = {}
     at, last, common = 0, None, np.empty(0, np.int32)
@@ -212,13 +213,15 @@ def to_codes(chunks: Iterable[pa.Array], count: int) -> tuple[np.ndarray[Any, np
 
 
 def matches(values: Sequence[str | None], pattern: str) -> BoolArray:
-    """Return the mask of texts that contain a match, shape (len(values),); null never does. Raises UsageError. Uses
-    RE2, which takes linear time and bounded memory, so that no user's pattern can hang."""
+    """Return the mask of texts that contain a match of ``pattern``, shape (len(values),); False for null. Raises
+    UsageError if the pattern is too long or not valid. RE2 takes linear time and bounded memory, so that no user's
+    pattern can hang."""
     if len(pattern) > LONGEST_PATTERN:
         raise UsageError(f"a regular expression of {len(pattern)} characters", f"at most {LONGEST_PATTERN} are allowed")
     try:
         hits = pc.match_substring_regex(pa.array(values, pa.string()), pattern)
     except pa.ArrowInvalid as error:
-        raise UsageError(f"not a regular expression: {pattern!r} ({error})", "RE2 syntax, see --help") from None
+        hint = "write it in RE2 syntax, see --help"
+        raise UsageError(f"not a regular expression: {pattern!r} ({error})", hint) from None
     mask: BoolArray = np.asarray(pc.fill_null(hits, False).to_numpy(zero_copy_only=False), np.bool_)
     return mask

@@ -1,4 +1,4 @@
-"""Exact conversion of decimal text to integer nanoseconds. A float loses up to 253 ns of an epoch time in µs."""
+"""Exact conversion of decimal text to integer nanoseconds. A float64 of an epoch time in µs is off by up to 253 ns."""
 
 from __future__ import annotations
 
@@ -17,9 +17,9 @@ _LONG = decimal.Context(prec=80, rounding=decimal.ROUND_HALF_EVEN)
 
 
 def to_ns(texts: Sequence[bytes | str | None], place: Callable[[int], str] = lambda at: "") -> IntArray:
-    """Return decimal texts of µs (``b"1419247332500.684"``, also quoted) in ns, rounded half to even; None is 0. Raises
-    SourceError for text that is not a number or does not fit 64 bits; ``place`` returns where the text with that index
-    is in the source."""
+    """Convert decimal texts in µs (``b"1419247332500.684"``, also in quotes) to ns, rounded half to even; None becomes
+    0. Raises SourceError if a text is not a number or does not fit 64 bits. For this error, ``place`` describes where
+    in the source the text with a given index is."""
     try:
         return _integers(texts)
     except pa.ArrowInvalid:
@@ -34,7 +34,8 @@ def to_ns(texts: Sequence[bytes | str | None], place: Callable[[int], str] = lam
 
 
 def span_ns(start_ns: IntArray, dur_ns: IntArray) -> tuple[int, int]:
-    """Return the first start and last end of one or more events, as Python integers, as the end may overflow int64."""
+    """Return the first start and the last end of one or more events. They are Python integers, because the end may not
+    fit 64 bits."""
     first, last = int(start_ns.min()), int(start_ns.max())
     for begin in range(0, len(start_ns), BLOCK):
         start, duration = start_ns[begin : begin + BLOCK], dur_ns[begin : begin + BLOCK]
@@ -64,13 +65,13 @@ def _integers(texts: Sequence[bytes | str | None]) -> IntArray:
     ns = pa.decimal128(38, _DIGITS)
     try:
         numbers = strings.cast(ns)
-    except pa.ArrowInvalid:  # digits below 1 ns, or not a number
+    except pa.ArrowInvalid:  # a text has digits below 1 ns, or is not a number
         try:
             finer = strings.cast(pa.decimal128(38, _DIGITS + 9))
             numbers = pc.round(finer, _DIGITS).cast(ns, safe=False)
-        except pa.ArrowInvalid:  # floats printed with all their digits, as 2.7700000209733844
+        except pa.ArrowInvalid:  # a text is a float printed with all its digits, such as 2.7700000209733844
             numbers = pa.array([_rounded(text) for text in strings.to_pylist()], ns)
-    # The two 64-bit words of each decimal: the high one only repeats the sign.
+    # Each decimal consists of two 64-bit words. If the number fits 64 bits, the high word only repeats the sign.
     words = np.frombuffer(numbers.buffers()[1], np.int64)[2 * numbers.offset :][: 2 * len(numbers)]
     low, high = words[::2], words[1::2]
     if not np.array_equal(low >> 63, high):

@@ -14,8 +14,9 @@ from perfkit_core.runtime.compile import compiled
 
 
 def distinct(columns: Iterable[Any], rows: int) -> tuple[IntArray, IntArray]:
-    """Return the group of each row, numbered by first appearance, shape (rows,), and the first row of each group.
-    Columns are integer, boolean, float or object arrays, categoricals or nullable integers. Missing is a value too."""
+    """Return the group of each row, shape (rows,), and the first row of each group. Groups are numbered by first
+    appearance. Columns are integer, boolean, float or object arrays, categoricals or nullable integers. Rows with a
+    missing value are a group too."""
     key, width = np.zeros(rows, np.int64), 1
     for column in columns:
         code, count = _codes(column)
@@ -32,8 +33,8 @@ def distinct(columns: Iterable[Any], rows: int) -> tuple[IntArray, IntArray]:
 
 
 def by_appearance(key: IntArray, width: int) -> tuple[IntArray, IntArray]:
-    """Return keys 0 ≤ k < width renumbered by first appearance, and the first row of each. Negative keys stay -1 if
-    :func:`is_dense`."""
+    """Return the keys 0 ≤ k < width renumbered by first appearance, shape (rows,), and the first row of each new
+    number. Negative keys are allowed if ``width`` :func:`is_dense`; they become -1."""
     if not is_dense(width, len(key)):
         code = pd.factorize(key)[0].astype(np.int64, copy=False)
         return code, np.flatnonzero(np.diff(np.maximum.accumulate(code), prepend=-1))
@@ -43,15 +44,16 @@ def by_appearance(key: IntArray, width: int) -> tuple[IntArray, IntArray]:
 
 
 def sums(code: npt.NDArray[Any], width: int, values: npt.NDArray[Any]) -> IntArray:
-    """Return the sum of the values of each code 0 ≤ c < width, shape (width,). Negative codes are ignored."""
+    """Return the sum of the values of each code 0 ≤ c < width, shape (width,). Rows with a negative code are
+    ignored."""
     total = np.zeros(width, np.int64)
     _add(code, values, total)
     return total
 
 
 def extremes(code: npt.NDArray[Any], width: int, values: IntArray) -> tuple[IntArray, IntArray]:
-    """Return the least and greatest value of each code 0 ≤ c < width, shape (width,); without values the greatest and
-    least int64. Negative codes are ignored."""
+    """Return the least and the greatest value of each code 0 ≤ c < width, each of shape (width,). If a code has no
+    rows, they are the greatest and the least int64. Rows with a negative code are ignored."""
     limits = np.iinfo(np.int64)
     least, most = np.full(width, limits.max), np.full(width, limits.min)
     _limit(code, values, least, most)
@@ -59,14 +61,14 @@ def extremes(code: npt.NDArray[Any], width: int, values: IntArray) -> tuple[IntA
 
 
 def first_rows(key: IntArray, width: int) -> IntArray:
-    """Return the first row of each key 0 ≤ k < width, shape (width,); ``len(key)`` for keys without rows."""
+    """Return the first row of each key 0 ≤ k < width, shape (width,); ``len(key)`` if a key has no rows."""
     first = np.full(width, len(key), np.int64)
-    first[key[::-1]] = np.arange(len(key) - 1, -1, -1)  # the last write wins: that of the first row
+    first[key[::-1]] = np.arange(len(key) - 1, -1, -1)  # written from the last row to the first, so the first row stays
     return first
 
 
 def is_dense(width: int, rows: int) -> bool:
-    """Return whether a table of ``width`` numbers is in proportion to the rows; otherwise keys are hashed."""
+    """Return whether a table of ``width`` items is small enough for this number of rows. Otherwise keys are hashed."""
     return width <= max(4 * rows, 1 << 16)
 
 
@@ -80,7 +82,8 @@ def sorted_codes(columns: Iterable[IntArray], rows: int) -> tuple[IntArray, IntA
 
 
 def stable_order(key: IntArray, width: int) -> IntArray:
-    """Return the rows sorted by keys 0 ≤ k < width, stable; a linear-time radix sort for up to 2¹⁶ keys."""
+    """Return the rows in a stable order by their keys 0 ≤ k < width. Up to 2¹⁶ keys take a radix sort of linear
+    time."""
     return np.argsort(key.astype(np.uint16) if width <= 1 << 16 else key, kind="stable")
 
 
@@ -90,7 +93,7 @@ def parts(key: IntArray, width: int) -> list[IntArray]:
 
 
 def ranked(key: IntArray, width: int) -> tuple[IntArray, IntArray]:
-    """Return the distinct keys 0 ≤ k < width in ascending order, and the position of each row's key among them."""
+    """Return the distinct keys 0 ≤ k < width in ascending order, and the position of each row's key in this order."""
     if not is_dense(width, len(key)):
         distinct_keys, position = np.unique(key, return_inverse=True)
         return distinct_keys, position.astype(np.int64, copy=False)
@@ -122,8 +125,8 @@ def _codes(column: Any) -> tuple[IntArray, int]:
 
 @compiled
 def _by_appearance(key, number, code, first):  # type: ignore[no-untyped-def]
-    """Set ``code`` of each row (-1 for negative keys) and the ``first`` row of each code; return the number of codes.
-    ``number`` maps key to code, -1 on entry."""
+    """Write the code of each row to ``code``, -1 for negative keys, and the first row of each code to ``first``. Return
+    the number of codes. ``number`` maps keys to codes; the caller fills it with -1."""
     count = 0
     for i in range(len(key)):
         if key[i] < 0:

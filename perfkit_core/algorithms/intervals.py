@@ -1,5 +1,5 @@
-"""Algebra of half-open time intervals [start, end) in integer nanoseconds. A set is a pair of int64 arrays, shape (n,),
-sorted and disjoint, as :func:`union` returns it."""
+"""Algebra of half-open time intervals [start, end) in integer nanoseconds. A set of intervals is a pair of int64
+arrays, the starts and the ends, each of shape (n,). Its intervals are sorted and disjoint."""
 
 from __future__ import annotations
 
@@ -14,7 +14,8 @@ EMPTY: Intervals = (np.empty(0, np.int64), np.empty(0, np.int64))
 
 
 def union(starts: IntArray, ends: IntArray) -> Intervals:
-    """Merge intervals that overlap or touch. Empty and reversed ones (end ≤ start) are ignored."""
+    """Return the set that the intervals cover: intervals that overlap or touch are merged. Intervals with end ≤ start
+    are ignored."""
     starts, ends = _by_start(starts, ends)
     return _united_rows(np.arange(len(starts)), starts, ends)
 
@@ -54,7 +55,7 @@ def union_by(groups: IntArray, count: int, starts: IntArray, ends: IntArray) -> 
 def intersect(a: Intervals, b: Intervals) -> Intervals:
     if not len(a[0]) or not len(b[0]):
         return EMPTY
-    edges = np.concatenate([a[1], b[1], a[0], b[0]])  # ends before starts: touching sets share nothing
+    edges = np.concatenate([a[1], b[1], a[0], b[0]])  # ends come before equal starts: touching sets have no overlap
     order = np.argsort(edges, kind="stable")
     depth = np.cumsum(np.where(order < len(a[1]) + len(b[1]), -1, 1))
     edges = edges[order]
@@ -93,7 +94,7 @@ def _covered(groups, starts, ends, total):  # type: ignore[no-untyped-def]
 def _merged(groups, starts, ends, count):  # type: ignore[no-untyped-def]
     current = np.full(count, -1, np.int64)
     group, start, end = np.empty_like(starts), np.empty_like(starts), np.empty_like(starts)
-    found = 0
+    merged = 0
     for i in range(len(groups)):
         if groups[i] < 0 or ends[i] <= starts[i]:
             continue
@@ -101,10 +102,10 @@ def _merged(groups, starts, ends, count):  # type: ignore[no-untyped-def]
         if at >= 0 and starts[i] <= end[at]:
             end[at] = max(end[at], ends[i])
         else:
-            current[groups[i]] = found
-            group[found], start[found], end[found] = groups[i], starts[i], ends[i]
-            found += 1
-    return group[:found], start[:found], end[:found]
+            current[groups[i]] = merged
+            group[merged], start[merged], end[merged] = groups[i], starts[i], ends[i]
+            merged += 1
+    return group[:merged], start[:merged], end[:merged]
 
 
 @compiled
@@ -117,14 +118,15 @@ def _is_sorted(starts, rows):  # type: ignore[no-untyped-def]
 
 @compiled
 def _united(rows, starts, ends, first, last):  # type: ignore[no-untyped-def]
-    """Set the intervals of the union, whose rows must be sorted by start, and return their number."""
-    found = 0
+    """Write the union of the intervals in ``rows``, which must be sorted by start, to ``first`` (starts) and ``last``
+    (ends). Return the number of intervals."""
+    merged = 0
     for i in rows:
         if ends[i] <= starts[i]:
             continue
-        if found and starts[i] <= last[found - 1]:
-            last[found - 1] = max(last[found - 1], ends[i])
+        if merged and starts[i] <= last[merged - 1]:
+            last[merged - 1] = max(last[merged - 1], ends[i])
         else:
-            first[found], last[found] = starts[i], ends[i]
-            found += 1
-    return found
+            first[merged], last[merged] = starts[i], ends[i]
+            merged += 1
+    return merged

@@ -1,15 +1,16 @@
 """Nesting of host events, self times, and sums and lookups along the paths of a tree.
 
-B is inside A if both are on one thread, A.start ≤ B.start < A.end and B.end ≤ A.end; the parent is the enclosing event
-that started last. Events that overlap without nesting are siblings. Self time is the duration less the union of the
-direct children, so it is never negative.
+B is inside A if both are on one thread, A.start ≤ B.start < A.end and B.end ≤ A.end. The parent of B is the enclosing
+event that started last. Events that overlap without nesting are siblings. The self time of an event is its duration
+minus the union of its direct children, so it is never negative.
 
-A tree is the parent's row of each row, -1 for roots. All functions after :func:`self_times_in_order` need parent < row
-and return arrays of shape (rows,).
+A tree is an array that holds the row of each row's parent, -1 for roots. All functions after
+:func:`self_times_in_order` require that every parent precedes its children, and return arrays of shape (rows,).
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any, Final, TypeVar
 
 import numpy as np
@@ -18,15 +19,18 @@ import numpy.typing as npt
 from perfkit_core.algorithms.arrays import BoolArray, IntArray, allocate, filled
 from perfkit_core.runtime.compile import compiled
 
-_ROOM: Final = 64
-"""Initial slots of the hash table of threads, a power of two; it is enlarged when half full."""
+_INITIAL_SLOTS: Final = 64
+"""Initial slots of the hash table of threads, a power of two. The table is enlarged when it is half full."""
 _FACTOR: Final = 0x1E3779B97F4A7C15
 
+F = TypeVar("F")
 N = TypeVar("N", bound="np.integer[Any]")
+_compiled: Callable[[F], F] = compiled
 
 
 def nest(thread: IntArray, start_ns: IntArray, end_ns: IntArray) -> IntArray:
-    """Return the parent of each row, shape (n,). ``thread`` may be any integer key; O(n log n)."""
+    """Return the row of each event's parent, -1 for roots, shape (rows,). ``thread`` may hold any integer keys. Takes
+    O(n log n) time."""
     order = np.lexsort((-end_ns, start_ns, thread))
     parent = np.full(len(order), -1, np.int64)
     parent[order] = _enclosing(order, thread[order], start_ns[order], end_ns[order])
@@ -36,103 +40,117 @@ def nest(thread: IntArray, start_ns: IntArray, end_ns: IntArray) -> IntArray:
 def nest_in_order(
     inside: BoolArray, process: IntArray, thread: IntArray, start_ns: IntArray, end_ns: IntArray
 ) -> IntArray:
-    """Return the parents as :func:`nest` of the rows ``inside`` of a table sorted by start, then longest first; -1 for
-    other rows. ``process`` and ``thread`` together are the key, any integers. O(n), as threads are hashed."""
-    parent, room = filled(len(inside), -1), _ROOM
-    while not _nest_in_order(inside, process, thread, start_ns, end_ns, parent, np.full((3, room), -1, np.int64)):
-        room = min(_ROOM * room, 2 << len(inside).bit_length())  # no more threads than rows
+    """Return the same parents as :func:`nest` for the rows in the mask ``inside`` of a table that is sorted by start,
+    then longest first; -1 for other rows. ``process`` and ``thread`` together identify a thread and may be any
+    integers. Takes O(n) time, because threads are looked up in a hash table."""
+    parent, slots = filled(len(inside), -1), _INITIAL_SLOTS
+    while not _nest_in_order(inside, process, thread, start_ns, end_ns, parent, np.full((3, slots), -1, np.int64)):
+        slots = min(_INITIAL_SLOTS * slots, 2 << len(inside).bit_length())  # there are at most as many threads as rows
     return parent
 
 
 def renumbered(parent: IntArray, order: IntArray) -> IntArray:
-    """Return the parents of the rows in another ``order``, as rows of it; -1 for a parent that is not before its
-    child."""
+    """Return the parents of the rows ``order``, as positions in ``order``; -1 if the parent does not precede its child
+    there."""
     row, parents = allocate(len(order), np.int64), allocate(len(order), np.int64)
     _renumbered(parent, order, row, parents)
     return parents
 
 
 def self_times(parent: IntArray, start_ns: IntArray, end_ns: IntArray) -> IntArray:
-    """Return the duration of each row less the union of its direct children, shape (n,)."""
+    """Return the self time of each row: its duration minus the union of its direct children. Shape (rows,), in ns."""
     order = np.lexsort((-end_ns, start_ns))
     return _self_times(order, parent, start_ns, end_ns)
 
 
 def self_times_in_order(wanted: BoolArray, parent: IntArray, start_ns: IntArray, end_ns: IntArray) -> IntArray:
-    """Return :func:`self_times` of the rows ``wanted`` of a table sorted by start, then longest first; -1 for other
-    rows, which are subtracted from their parents too."""
+    """Return the same as :func:`self_times` for the rows in the mask ``wanted`` of a table that is sorted by start,
+    then longest first. Other rows are -1, but they too are subtracted from their parents."""
     own, covered = allocate(len(parent), np.int64), allocate(len(parent), np.int64)
     _self_times_in_order(wanted, parent, start_ns, end_ns, own, covered)
     return own
 
 
 def sum_up(parent: IntArray, values: npt.NDArray[Any]) -> IntArray:
-    """Return inclusive sums: the value of each row plus those of its descendants."""
+    """Return the value of each row plus the values of its descendants."""
     total = values.astype(np.int64)
     _sum_up(parent, total)
     return total
 
 
 def sum_down(parent: IntArray, values: npt.NDArray[Any]) -> IntArray:
-    """Return the value of each row plus those of its ancestors."""
+    """Return the value of each row plus the values of its ancestors."""
     total = values.astype(np.int64)
     _sum_down(parent, total)
     return total
 
 
 def first_on_path(parent: IntArray, own: npt.NDArray[N]) -> npt.NDArray[N]:
-    """Return the value ≥ 0 nearest to the root on each row's path, -1 without one, in the type of ``own``."""
+    """Return for each row the value ≥ 0 nearest to the root on the path from the root to the row, or -1 if there is
+    none. The result has the type of ``own``, which holds the value of each row."""
     values = own.copy()
     _first_on_path(parent, values)
     return values
 
 
 def last_on_path(parent: IntArray, own: npt.NDArray[N]) -> npt.NDArray[N]:
-    """Return the value ≥ 0 nearest to each row on its path, itself included; -1 without one, in the type of ``own``."""
+    """Return for each row the value ≥ 0 nearest to the row on the path from the root to the row, or -1 if there is
+    none. The result has the type of ``own``, which holds the value of each row."""
     values = own.copy()
     _last_on_path(parent, values)
     return values
 
 
-def nearest_on_path(parent: IntArray, wanted: np.ndarray) -> IntArray:
-    """Return the row of the nearest ancestor-or-self in the mask ``wanted``, -1 without one."""
+def nearest_on_path(parent: IntArray, wanted: BoolArray) -> IntArray:
+    """Return for each row the row itself if the mask ``wanted`` contains it, otherwise its nearest ancestor in the
+    mask, or -1 if there is none."""
     rows = np.empty(len(parent), np.int64)
     _nearest_on_path(parent, wanted, rows)
     return rows
 
 
-def nearest_above(parent: IntArray, wanted: np.ndarray) -> IntArray:
-    """Return the row of the nearest ancestor in the mask ``wanted``, -1 without one."""
+def nearest_above(parent: IntArray, wanted: BoolArray) -> IntArray:
+    """Return the row of each row's nearest ancestor in the mask ``wanted``, or -1 if there is none."""
     rows = np.empty(len(parent), np.int64)
     _nearest_above(parent, wanted, rows)
     return rows
 
 
-def outermost(parent: IntArray, wanted: np.ndarray) -> IntArray:
-    """Return the row of the ancestor-or-self nearest to the root in the mask ``wanted``, -1 without one."""
+def outermost(parent: IntArray, wanted: BoolArray) -> IntArray:
+    """Return for each row the row nearest to the root that is in the mask ``wanted``, among the row and its ancestors,
+    or -1 if there is none."""
     rows = np.empty(len(parent), np.int64)
     _outermost(parent, wanted, rows)
     return rows
 
 
-def lies_in(parent: IntArray, wanted: np.ndarray) -> BoolArray:
+@_compiled
+def lies_in(parent: IntArray, wanted: BoolArray) -> BoolArray:
     """Return the mask of rows with an ancestor in the mask ``wanted``."""
     mask = np.empty(len(parent), np.bool_)
-    _lies_in(parent, wanted, mask)
+    for i in range(len(parent)):
+        p = parent[i]
+        mask[i] = p >= 0 and (wanted[p] or mask[p])
     return mask
 
 
-def holds(parent: IntArray, wanted: np.ndarray) -> BoolArray:
+@_compiled
+def holds(parent: IntArray, wanted: BoolArray) -> BoolArray:
     """Return the mask of rows with a descendant in the mask ``wanted``."""
     mask = np.zeros(len(parent), np.bool_)
-    _holds(parent, wanted, mask)
+    for i in range(len(parent) - 1, -1, -1):
+        if parent[i] >= 0 and (wanted[i] or mask[i]):
+            mask[parent[i]] = True
     return mask
 
 
+@_compiled
 def is_own(rows: IntArray) -> BoolArray:
-    """Return the mask of the rows that hold their own row number, in an array that :func:`outermost` returned."""
+    """Return the mask of positions i with ``rows[i] == i``. In a result of :func:`outermost` these are the outermost
+    rows."""
     own = np.empty(len(rows), np.bool_)
-    _is_own(rows, own)
+    for i in range(len(rows)):
+        own[i] = rows[i] == i
     return own
 
 
@@ -156,13 +174,13 @@ def _enclosing(row, thread, start, end):  # type: ignore[no-untyped-def]
 
 @compiled
 def _nest_in_order(inside, process, thread, start, end, parent, table):  # type: ignore[no-untyped-def]
-    """Set ``parent``; return False if ``table`` has too few slots. Its rows are process, thread and last event (-1:
-    free)."""
+    """Set ``parent``. Return False if ``table`` has too few slots. Its three rows hold the process, the thread and the
+    thread's last event, -1 if the slot is free."""
     last, free = table.shape[1] - 1, table.shape[1] // 2
     for i in range(len(inside)):
         if not inside[i]:
             continue
-        mixed = (thread[i] * _FACTOR ^ process[i]) * _FACTOR  # numbers are often consecutive, or multiples of 2**n
+        mixed = (thread[i] * _FACTOR ^ process[i]) * _FACTOR  # ids are often consecutive, or multiples of 2**n
         slot = (mixed ^ (mixed >> 32)) & last
         while table[2, slot] >= 0 and (table[0, slot] != process[i] or table[1, slot] != thread[i]):
             slot = (slot + 1) & last
@@ -173,19 +191,19 @@ def _nest_in_order(inside, process, thread, start, end, parent, table):  # type:
             free -= 1
             table[0, slot], table[1, slot] = process[i], thread[i]
         while p >= 0 and (start[i] >= end[p] or end[i] > end[p]):
-            p = parent[p]  # the stack of open events is the chain of parents
+            p = parent[p]  # the open events of the thread are the chain of parents
         parent[i] = p
         table[2, slot] = i
     return True
 
 
 @compiled
-def _renumbered(parent, order, row, found):  # type: ignore[no-untyped-def]
+def _renumbered(parent, order, row, parents):  # type: ignore[no-untyped-def]
     for i in range(len(order)):
         row[order[i]] = i
     for i in range(len(order)):
         above = parent[order[i]]
-        found[i] = row[above] if above >= 0 and row[above] < i else -1
+        parents[i] = row[above] if above >= 0 and row[above] < i else -1
 
 
 @compiled
@@ -217,7 +235,7 @@ def _self_times_in_order(wanted, parent, start, end, own, covered):  # type: ign
                 covered[p] = finish
 
 
-# The functions below write into arrays of the caller, which decides how they are allocated.
+# The functions below write into arrays that the caller allocates: numpy uses huge pages, numba does not.
 
 
 @compiled
@@ -235,57 +253,37 @@ def _sum_down(parent, total):  # type: ignore[no-untyped-def]
 
 
 @compiled
-def _first_on_path(parent, found):  # type: ignore[no-untyped-def]
+def _first_on_path(parent, values):  # type: ignore[no-untyped-def]
     for i in range(len(parent)):
-        if parent[i] >= 0 and found[parent[i]] >= 0:
-            found[i] = found[parent[i]]
+        if parent[i] >= 0 and values[parent[i]] >= 0:
+            values[i] = values[parent[i]]
 
 
 @compiled
-def _last_on_path(parent, found):  # type: ignore[no-untyped-def]
+def _last_on_path(parent, values):  # type: ignore[no-untyped-def]
     for i in range(len(parent)):
-        if found[i] < 0:
-            found[i] = found[parent[i]] if parent[i] >= 0 else -1
+        if values[i] < 0:
+            values[i] = values[parent[i]] if parent[i] >= 0 else -1
 
 
 @compiled
-def _nearest_on_path(parent, wanted, found):  # type: ignore[no-untyped-def]
+def _nearest_on_path(parent, wanted, rows):  # type: ignore[no-untyped-def]
     for i in range(len(parent)):
         if wanted[i]:
-            found[i] = i
+            rows[i] = i
         else:
-            found[i] = found[parent[i]] if parent[i] >= 0 else -1
+            rows[i] = rows[parent[i]] if parent[i] >= 0 else -1
 
 
 @compiled
-def _nearest_above(parent, wanted, found):  # type: ignore[no-untyped-def]
+def _nearest_above(parent, wanted, rows):  # type: ignore[no-untyped-def]
     for i in range(len(parent)):
         p = parent[i]
-        found[i] = p if p < 0 or wanted[p] else found[p]
+        rows[i] = p if p < 0 or wanted[p] else rows[p]
 
 
 @compiled
-def _outermost(parent, wanted, found):  # type: ignore[no-untyped-def]
+def _outermost(parent, wanted, rows):  # type: ignore[no-untyped-def]
     for i in range(len(parent)):
-        above = found[parent[i]] if parent[i] >= 0 else -1
-        found[i] = i if above < 0 and wanted[i] else above
-
-
-@compiled
-def _lies_in(parent, wanted, found):  # type: ignore[no-untyped-def]
-    for i in range(len(parent)):
-        p = parent[i]
-        found[i] = p >= 0 and (wanted[p] or found[p])
-
-
-@compiled
-def _is_own(found, own):  # type: ignore[no-untyped-def]
-    for i in range(len(found)):
-        own[i] = found[i] == i
-
-
-@compiled
-def _holds(parent, wanted, found):  # type: ignore[no-untyped-def]
-    for i in range(len(parent) - 1, -1, -1):
-        if parent[i] >= 0 and (wanted[i] or found[i]):
-            found[parent[i]] = True
+        above = rows[parent[i]] if parent[i] >= 0 else -1
+        rows[i] = i if above < 0 and wanted[i] else above

@@ -1,5 +1,6 @@
-"""Statistics of samples: percentile bootstrap intervals of medians and means, and outliers. Efron and Tibshirani, An
-Introduction to the Bootstrap (1993), chapter 13. Draws are seeded, so results repeat."""
+"""Statistics of samples: percentile bootstrap intervals of medians and means, and outliers. The bootstrap follows Efron
+and Tibshirani, An Introduction to the Bootstrap (1993), chapter 13. The random numbers are seeded, so results
+repeat."""
 
 from __future__ import annotations
 
@@ -14,9 +15,9 @@ from perfkit_core.algorithms.arrays import BoolArray
 DRAWS: Final = 2000
 _SEED: Final = 20_201
 _CELLS: Final = 1 << 22
-"""Most samples drawn in one array, which bounds memory."""
+"""Largest number of samples drawn into one array. Bounds the memory."""
 LEAST_TIMES: Final = 5
-"""Fewer times have no outliers."""
+"""Smallest number of times among which outliers are looked for."""
 _SIGMA: Final = 1.4826
 """Standard deviation of a normal distribution divided by its median absolute deviation."""
 
@@ -25,24 +26,27 @@ Samples = Sequence[float] | npt.NDArray[Any]
 
 
 def median_interval(samples: Samples, level: float = 0.95) -> tuple[float, float]:
-    """Return the interval that holds the median with probability ``level``. One sample is its own interval. Raises
-    ValueError without samples."""
+    """Return the ends of the interval that contains the median with probability ``level``. Both ends are the sample if
+    there is only one. Raises ValueError if there are no samples."""
     return interval(medians(np.asarray(samples, np.float64), np.random.default_rng(_SEED)), level)
 
 
 def means(samples: Samples) -> FloatArray:
-    """Return the means of samples drawn with replacement, shape (DRAWS,). Raises ValueError without samples."""
+    """Return the mean of each of DRAWS resamples, which are drawn with replacement; shape (DRAWS,). Raises ValueError
+    if there are no samples."""
     return medians(np.asarray(samples, np.float64), np.random.default_rng(_SEED), np.mean)
 
 
 def two_medians(base: Samples, other: Samples) -> tuple[FloatArray, FloatArray]:
-    """Return the medians of both, drawn independently, shape (DRAWS,) each. Raises ValueError without samples."""
+    """Return the medians of DRAWS resamples of ``base`` and of as many independent resamples of ``other``, each of
+    shape (DRAWS,). Raises ValueError if either has no samples."""
     draw = np.random.default_rng(_SEED)
     return medians(np.asarray(base, np.float64), draw), medians(np.asarray(other, np.float64), draw)
 
 
 def medians(samples: FloatArray, draw: np.random.Generator, of: Callable[..., Any] = np.median) -> FloatArray:
-    """Return the statistic ``of`` samples drawn with replacement, shape (DRAWS,). Raises ValueError without samples."""
+    """Return the median of each of DRAWS resamples, which are drawn with replacement; shape (DRAWS,). ``of`` may be
+    another statistic than the median. Raises ValueError if there are no samples."""
     if not len(samples):
         raise ValueError("no samples")
     rows = max(_CELLS // len(samples), 1)
@@ -54,14 +58,15 @@ def medians(samples: FloatArray, draw: np.random.Generator, of: Callable[..., An
 
 
 def interval(values: FloatArray, level: float) -> tuple[float, float]:
-    """Return the central interval that holds the share ``level`` of the values."""
+    """Return the ends of the central interval that contains the share ``level`` of the values."""
     low, high = np.quantile(values, [(1 - level) / 2, (1 + level) / 2])
     return float(low), float(high)
 
 
 def outlying(times: npt.NDArray[Any], sigmas: float, share: float) -> BoolArray:
-    """Return the mask of times above the median by more than ``sigmas`` standard deviations (from the median absolute
-    deviation) and by more than ``share`` of it, shape (times,). All False for fewer than :data:`LEAST_TIMES`."""
+    """Return the mask of outliers, shape (times,). An outlier exceeds the median by more than ``sigmas`` standard
+    deviations, estimated from the median absolute deviation, and by more than ``share`` times the median. No time is an
+    outlier if there are fewer than :data:`LEAST_TIMES`."""
     if len(times) < LEAST_TIMES:
         return np.zeros(len(times), np.bool_)
     median = float(np.median(times))

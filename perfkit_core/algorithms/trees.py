@@ -1,4 +1,5 @@
-"""Trees of merged events: events with equal paths of keys from the root are one node. Parents precede children."""
+"""Trees of merged events. Events whose keys are equal all along the path from the root are merged into one node. Every
+parent precedes its children."""
 
 from __future__ import annotations
 
@@ -16,7 +17,8 @@ from perfkit_core.runtime.compile import compiled
 
 @dataclass(frozen=True, slots=True)
 class Tree:
-    """``parent`` (-1: root) and ``key`` of each node, shape (nodes,); ``node`` of each event (-1: none)."""
+    """A tree of merged events. ``parent`` and ``key`` have shape (nodes,); the parent is -1 for roots. ``node`` has
+    shape (events,) and holds the node of each event, -1 if there is none."""
 
     parent: IntArray
     key: IntArray
@@ -29,37 +31,38 @@ class Tree:
         return nesting.sum_down(self.parent, (self.parent != NO_ROW).astype(np.int64))
 
     def own(self, values: npt.NDArray[Any]) -> IntArray:
-        """Return the sum of ``values`` (shape (rows,)) over the events of each node, shape (nodes,)."""
+        """Return the sum of the values of each node's events, shape (nodes,). ``values`` has shape (events,)."""
         return groupby.sums(self.node, len(self), values)
 
     def inclusive(self, values: IntArray) -> IntArray:
-        """Return :meth:`own` plus that of all descendants."""
+        """Return the sum of the values of each node's events and of all its descendants' events, shape (nodes,)."""
         return nesting.sum_up(self.parent, self.own(values))
 
 
 def merge(parent: IntArray, key: IntArray, member: BoolArray) -> Tree:
-    """Return the tree of the events in the mask ``member`` by the path of their ``key`` ≥ 0, skipping other events
-    between them. Needs parent < row. Nodes are numbered by depth, then parent, then key, so the numbers do not depend
-    on order."""
+    """Return the tree of the events in the mask ``member``. Events are one node if the keys (≥ 0) on their paths from
+    the root are equal; events outside the mask are skipped on these paths. Every parent must precede its children.
+    Nodes are numbered by depth, then parent, then key, so their numbers do not depend on the order of the events."""
     node = np.empty(len(parent), np.int64)
-    above, keys = _found(parent, key, member, node)
+    above, keys = _merge_paths(parent, key, member, node)
     level = nesting.sum_down(above, (above != NO_ROW).astype(np.int64))
     by_level = groupby.stable_order(level, int(level.max(initial=0)) + 1)
-    number = np.full(len(above) + 1, NO_ROW, np.int64)
+    number = np.full(len(above) + 1, NO_ROW, np.int64)  # the last item stands for NO_ROW itself
     count = 0
     for nodes in np.split(by_level, np.flatnonzero(np.diff(level[by_level])) + 1):
         nodes = nodes[np.lexsort((keys[nodes], number[above[nodes]]))]
         number[nodes] = np.arange(count, count + len(nodes))
         count += len(nodes)
     order = np.argsort(number[:-1])
-    _renumbered(node, member, number)
-    return Tree(number[above[order]], keys[order], node)
+    node[~member] = NO_ROW
+    return Tree(number[above[order]], keys[order], number[node])
 
 
 @compiled(steps=5)
-def _found(parent, key, member, node):  # type: ignore[no-untyped-def]
-    """Set ``node`` of each member to a number of its path, of other events to that of the nearest member above. Return
-    the parent and the key of each node. Paths are looked up in a hash table with open addressing."""
+def _merge_paths(parent, key, member, node):  # type: ignore[no-untyped-def]
+    """Number the distinct paths. Write the number of its path to ``node`` for each member, and the number of the
+    nearest member above for each other event. Return the parent and the key of each number. Paths are looked up in a
+    hash table with open addressing."""
     slots = np.full(1024, -1, np.int64)
     above, keys, count = np.empty(512, np.int64), np.empty(512, np.int64), 0
     for i in range(len(parent)):
@@ -85,7 +88,8 @@ def _found(parent, key, member, node):  # type: ignore[no-untyped-def]
 
 @compiled
 def _slot(above, key, size):  # type: ignore[no-untyped-def]
-    """Return the first slot of a node. Both numbers count up from 0, so their bits need mixing."""
+    """Return the slot at which the search for a node begins. Parents and keys are numbered from 0, so their bits need
+    mixing."""
     mixed = (np.uint64(above + 1) * np.uint64(0x9E3779B97F4A7C15)) ^ (np.uint64(key) * np.uint64(0xC2B2AE3D27D4EB4F))
     mixed ^= mixed >> np.uint64(29)
     mixed *= np.uint64(0xBF58476D1CE4E5B9)
@@ -94,7 +98,7 @@ def _slot(above, key, size):  # type: ignore[no-untyped-def]
 
 @compiled
 def _spread(above, keys, count):  # type: ignore[no-untyped-def]
-    """Return the hash table of ``count`` nodes, at most half full."""
+    """Return a hash table of the first ``count`` nodes that is at most half full."""
     slots = np.full(2 * len(above), -1, np.int64)
     for n in range(count):
         slot = _slot(above[n], keys[n], len(slots))
@@ -104,14 +108,9 @@ def _spread(above, keys, count):  # type: ignore[no-untyped-def]
     return slots
 
 
-@compiled
-def _renumbered(node, member, number):  # type: ignore[no-untyped-def]
-    for i in range(len(node)):
-        node[i] = number[node[i]] if member[i] else -1
-
-
 def parents(depth: IntArray) -> IntArray:
-    """Return the row of the parent of each row (-1: root) from the depths of trees in preorder, shape (rows,)."""
+    """Return the row of each row's parent, -1 for roots, shape (rows,). ``depth`` holds the depths of the nodes of one
+    or more trees in preorder."""
     parent = np.full(len(depth), -1, np.int64)
     for level in range(1, int(depth.max(initial=0)) + 1):
         above, rows = np.flatnonzero(depth == level - 1), np.flatnonzero(depth == level)
@@ -120,7 +119,7 @@ def parents(depth: IntArray) -> IntArray:
 
 
 def preorder(parent: IntArray, weight: IntArray) -> IntArray:
-    """Return the nodes in preorder, the heaviest sibling first. Needs parent < node."""
+    """Return the nodes in preorder, with the heaviest sibling first. Every parent must precede its children."""
     order = np.lexsort((np.arange(len(parent)), -weight, parent))
     size = nesting.sum_up(parent, np.ones(len(parent), np.int64))
     before = np.cumsum(size[order]) - size[order]
@@ -132,8 +131,8 @@ def preorder(parent: IntArray, weight: IntArray) -> IntArray:
 
 
 def heaviest_first(names: Iterable[object], *weights: IntArray) -> IntArray:
-    """Return a weight of each node for :func:`preorder`: by the first of ``weights``, then the next, then the name, so
-    that the order does not depend on the numbering of nodes."""
+    """Return the weight of each node for :func:`preorder`. Nodes are compared by the first of ``weights``, then the
+    next, then by name, so that their order does not depend on how they are numbered."""
     place = np.unique(np.array([str(name) for name in names], object), return_inverse=True)[1]
     rank = np.empty(len(place), np.int64)
     rank[np.lexsort((-place, *weights[::-1]))] = np.arange(len(place))

@@ -1,1 +1,1 @@
-"""Readers of sources, one format a file, and what they share."""
+"""Readers of sources, with one module or package for each format, and the code that they have in common."""

@@ -1,4 +1,4 @@
-"""Joining of sources that are ranks, or cycles, of one job."""
+"""Joining of traces into one trace, if they are recordings of ranks or cycles of one job."""
 
 from __future__ import annotations
 
@@ -17,29 +17,31 @@ from perfkit_core.model.schema import STEP
 from perfkit_core.model.trace import Trace, concat_traces, with_rank
 
 _RANK: Final = re.compile(r"(?<![A-Za-z])(?:rank|worker)[-_]?(\d{1,6})(?!\d)", re.IGNORECASE)
-"""A rank in a file name. Other numbers in it are processes, hosts, devices and times."""
+"""Matches the rank in a file name. Other numbers in file names are processes, hosts, devices and times."""
 
 BY_ORDER: Final = "ranks-by-order"
 BY_NAME: Final = "ranks-by-name"
 
 
 def one_job(traces: Sequence[Trace]) -> Trace:
-    """Join traces, each of a rank or of some of its cycles. Unstated ranks are taken from the file names, or numbered
-    in the given order, with a finding. Raises SourceError if the sources cannot be of one job: different frameworks, a
-    rank's steps or times twice, or recordings of unknown rank that followed one another."""
+    """Join traces, each of which holds one or more ranks or cycles. If a trace does not state its rank, the rank is
+    taken from the file name or numbered in the given order, and a finding reports this. Raises SourceError if the
+    traces cannot be of one job: they differ in framework, repeat steps or times of a rank, or do not state their rank
+    and were not recorded at the same time."""
     if len(traces) == 1:
         return traces[0]
     metas = [trace.meta for trace in traces]
     check_frameworks(metas)
-    processes: dict[tuple[str, bool], list[TraceMeta]] = {}  # of unknown rank; a source without a recording is alone
+    # the processes that do not state a rank; a source without a recording id counts as a process
+    processes: dict[tuple[str, bool], list[TraceMeta]] = {}
     for meta in metas:
         if not meta.ranks:
             processes.setdefault((meta.recording or meta.source, meta.recording is None), []).append(meta)
-    known = {rank for meta in metas for rank in meta.ranks}
-    if len(processes) == 1 and not known:
+    stated = {rank for meta in metas for rank in meta.ranks}
+    if len(processes) == 1 and not stated:
         check_apart(traces)
         return concat_traces(sorted(traces, key=in_time))
-    numbers, findings = numbered_processes({meta.source: meta.recording for meta in metas if not meta.ranks}, known)
+    numbers, findings = numbered_processes({meta.source: meta.recording for meta in metas if not meta.ranks}, stated)
     if any(finding.code == BY_ORDER for finding in findings):
         windows = (hull([meta.window_ns for meta in cycles if meta.window_ns]) for cycles in processes.values())
         first = (min(cycles, key=lambda meta: meta.window_ns or (0, 0)) for cycles in processes.values())
@@ -54,23 +56,24 @@ def in_time(trace: Trace) -> tuple[tuple[int, int], int]:
     return trace.meta.window_ns or (0, 0), trace.meta.cycle or 0
 
 
-def numbered(sources: Sequence[str], known: Iterable[int]) -> tuple[Mapping[str, int], tuple[Finding, ...]]:
-    """Return the rank of each source that does not state it, and a finding: the ranks in their names if all have one
-    that is not ``known``, otherwise free numbers in the given order."""
+def numbered(sources: Sequence[str], stated: Iterable[int]) -> tuple[Mapping[str, int], tuple[Finding, ...]]:
+    """Return the rank of each of ``sources``, which do not state their rank, and a finding about it. The ranks are
+    taken from the file names if every name contains a rank that is not in ``stated``. Otherwise free ranks are assigned
+    in the given order."""
     if not sources:
         return {}, ()
-    taken, names = set(known), [rank_of_name(source) for source in sources]
+    taken, names = set(stated), [rank_of_name(source) for source in sources]
     by_name = {source: rank for source, rank in zip(sources, names, strict=True) if rank is not None}
     if len(by_name) == len(sources) and not taken & set(by_name.values()):
         text = plural(
-            "1 source does not state its rank: taken from the file name",
-            "{n} sources do not state their rank: taken from the file names",
+            "1 source does not state its rank; the rank is taken from the file name",
+            "{n} sources do not state their rank; the ranks are taken from the file names",
             len(sources),
         )
         return by_name, (Finding(BY_NAME, text),)
     text = plural(
-        "1 source does not state its rank: numbered in the order given",
-        "{n} sources do not state their rank: numbered in the order given",
+        "1 source does not state its rank; it is numbered in the given order",
+        "{n} sources do not state their rank; they are numbered in the given order",
         len(sources),
     )
     free = (rank for rank in itertools.count() if rank not in taken)
@@ -78,21 +81,22 @@ def numbered(sources: Sequence[str], known: Iterable[int]) -> tuple[Mapping[str,
 
 
 def numbered_processes(
-    recordings: Mapping[str, str | None], known: Collection[int]
+    recordings: Mapping[str, str | None], stated: Collection[int]
 ) -> tuple[Mapping[str, int], tuple[Finding, ...]]:
-    """Return ranks as :func:`numbered`, the same for all cycles of a process. ``recordings`` maps each source to the
-    recording of which it is a cycle (None: separate). A single process gets no number if none is ``known``."""
+    """Return the same as :func:`numbered`, with one rank for all cycles of a process. ``recordings`` maps each source
+    to the id of its recording, None if the source is a recording by itself. The result is empty if there is a single
+    process and ``stated`` is empty."""
     process = {source: recording or source for source, recording in recordings.items()}
     first = {name: source for source, name in reversed(process.items())}
     sources = [first[name] for name in dict.fromkeys(process.values())]
-    if len(sources) == 1 and not known:
+    if len(sources) == 1 and not stated:
         return {}, ()
-    numbers, findings = numbered(sources, known)
+    numbers, findings = numbered(sources, stated)
     return {source: numbers[first[name]] for source, name in process.items()}, findings
 
 
 def rank_of_name(source: str) -> int | None:
-    """Return the rank in a file name (``rank3.json``, ``run_worker-12.pt.trace.json``), None without one."""
+    """Return the rank in a file name (``rank3.json``, ``run_worker-12.pt.trace.json``), None if there is no rank."""
     ranks = _RANK.findall(PurePath(source).name)
     return int(ranks[0]) if len(set(ranks)) == 1 else None
 
@@ -100,15 +104,15 @@ def rank_of_name(source: str) -> int | None:
 def check_frameworks(metas: Iterable[TraceMeta]) -> None:
     frameworks = sorted({str(meta.framework) for meta in metas})
     if len(frameworks) > 1:
-        named = " and ".join(frameworks)
-        raise SourceError(f"cannot merge {named} sources into one run", "use perfkit compare to compare two runs")
+        names = " and ".join(frameworks)
+        raise SourceError(f"cannot merge {names} sources into one run", "use perfkit compare to compare two runs")
 
 
-def check_one_time(unknown: Iterable[TraceMeta]) -> None:
-    """Raise SourceError for recordings of unknown rank that were not made at the same time, as ranks of a job are. Only
-    epoch clocks can be compared. Intervals share a moment exactly if no two are disjoint; the error names the two that
-    are farthest apart."""
-    timed = [(meta.window_ns, meta) for meta in unknown if meta.clock == "epoch" and meta.window_ns]
+def check_one_time(metas: Iterable[TraceMeta]) -> None:
+    """Raise SourceError if recordings that do not state their rank were not made at the same time. The ranks of a job
+    are recorded at the same time. Only epoch clocks can be compared. The error names the two recordings that are
+    farthest apart."""
+    timed = [(meta.window_ns, meta) for meta in metas if meta.clock == "epoch" and meta.window_ns]
     if not timed:
         return
     (_, end), first = min(timed, key=lambda item: item[0][1])
@@ -122,8 +126,8 @@ def check_one_time(unknown: Iterable[TraceMeta]) -> None:
 
 
 def check_apart(traces: Iterable[Trace]) -> None:
-    """Raise SourceError for traces with the same steps or times of one rank, or the same cycle of one recording.
-    Different cycles of one recording may have equal step numbers."""
+    """Raise SourceError if two traces contain the same steps or times of one rank, or the same cycle of one recording.
+    Different cycles of a recording may have equal step numbers."""
     cycles: dict[object, TraceMeta] = {}
     by_rank: dict[int, list[Trace]] = {}
     for trace in traces:
@@ -134,12 +138,12 @@ def check_apart(traces: Iterable[Trace]) -> None:
             by_rank.setdefault(rank, []).append(trace)
     for rank, of_rank in by_rank.items():
         if all(_other_cycle(of_rank[0].meta, trace.meta) for trace in of_rank[1:]):
-            continue  # avoids reading the steps of stored files
+            continue  # the steps of stored files need not be read
         steps: dict[object, TraceMeta] = {}
         for trace in of_rank:
             for step in set(trace.ints("step")[trace.rows("kind", STEP)].tolist()):
                 _check_new(steps, step, trace.meta)
-        # cycles of a rank do not overlap; only epoch clocks can be compared
+        # The cycles of a rank do not overlap. Only epoch clocks can be compared.
         metas = (trace.meta for trace in of_rank)
         timed = [(meta.window_ns, meta) for meta in metas if meta.clock == "epoch" and meta.window_ns]
         for ((_, end), a), ((start, _), b) in itertools.pairwise(sorted(timed, key=lambda item: item[0])):

@@ -1,4 +1,4 @@
-"""Loading of sources (trace files, run folders) as a Trace, and streaming of a trace file to a stored run."""
+"""Loading of sources (trace files and run folders) as a Trace, and streaming of a trace file to a stored file."""
 
 from __future__ import annotations
 
@@ -21,17 +21,17 @@ from perfkit_core.storage.stored_file import PARQUET_MAGIC
 from perfkit_core.system import paths
 
 _OWN_PAGE = b'<meta name="generator" content="perfkit">'
-"""Found at the start of pages that perfkit rendered."""
+"""Tag near the beginning of every HTML page of perfkit."""
 
 
 def load(
     sources: paths.PathLike | Sequence[paths.PathLike], *, partial: bool = False, plugins: Plugins | None = None
 ) -> Trace:
-    """Read a trace file, a run folder or a folder of trace files, or several (one a rank), as one Trace.
+    """Read a trace file, a run folder or a folder of trace files, or several of these, one for each rank, as one Trace.
 
-    A source is a path, or the address of a store that fsspec supports (``s3://…``, ``gs://…``, ``https://…``).
-    ``partial`` keeps the readable parts of damaged files, with a finding. ``plugins`` (default: the installed ones)
-    provide the readers. Raises SourceError.
+    A source is a path, or a URL of a store that fsspec supports (``s3://…``, ``gs://…``, ``https://…``). With
+    ``partial``, the readable parts of damaged files are kept, and a finding reports the loss. ``plugins`` (default: the
+    installed plugins) provide the readers. Raises SourceError.
     """
     given = list(sources) if isinstance(sources, Sequence) and not isinstance(sources, str) else [sources]
     files, findings = files_of(given, plugins or get_plugins(), partial)
@@ -55,7 +55,8 @@ def load(
 def files_of(
     sources: Sequence[paths.PathLike], plugins: Plugins, partial: bool = False
 ) -> tuple[list[Path], tuple[Finding, ...]]:
-    """Return the files and run folders to read, with folders of trace files expanded. Raises SourceError."""
+    """Return the files and run folders to read, and findings about them. A folder of trace files is replaced by its
+    files. Raises SourceError."""
     places = [paths.as_path(source) for source in sources]
     if not places:
         raise SourceError("no source given", "give a run folder or a trace file")
@@ -75,9 +76,10 @@ def files_of(
 
 
 def check_rereadable(path: Path) -> None:
-    """Raise SourceError for a pipe or device: detecting the format reads it once, the reader again."""
+    """Raise SourceError for a pipe or device, because a source is read once to detect its format and once more by the
+    reader."""
     if not paths.is_remote(path) and path.exists() and not (path.is_dir() or path.is_file()):
-        raise SourceError(f"{path}: a pipe or a device, which cannot be read twice", "write it to a file first")
+        raise SourceError(f"{path}: a pipe or a device, which cannot be read twice", "write the data to a file first")
 
 
 def load_one(path: Path, partial: bool = False, plugins: Plugins | None = None) -> Trace:
@@ -93,7 +95,7 @@ def load_one(path: Path, partial: bool = False, plugins: Plugins | None = None) 
 
 
 def named(trace: Trace, path: Path) -> Trace:
-    """Return a trace whose source is the path in printable form, without secrets of a web address."""
+    """Return the trace with the path as its source, in printable form and without the secrets of a web address."""
     return trace.with_meta(source=paths.without_secrets(path))
 
 
@@ -113,7 +115,8 @@ def naming(path: Path) -> Iterator[None]:
 
 
 def reader(path: Path, start: bytes, plugins: Plugins) -> Source:
-    """Return the best reader for a path, by its name and first bytes. Raises SourceError."""
+    """Return the best reader for a path, judged by its name and by its first bytes ``start``. Raises SourceError if
+    there is no reader."""
     rated = [(source.sniff(path, start), source) for source in plugins.sources()]
     best = max((rating for rating, _ in rated), default=0)
     if best:
@@ -121,25 +124,25 @@ def reader(path: Path, start: bytes, plugins: Plugins) -> Source:
     if path.name.endswith(PARTIAL_SUFFIX):
         raise SourceError(
             f"{path}: contains partials, which have no events; perfkit summary and perfkit report merge them",
-            "give the profile that they were made from",
+            "give the profile from which they were made",
         )
     if _OWN_PAGE in start:
         raise SourceError(
             f"{path}: an HTML page of perfkit, which contains no events",
-            "give the run folder or the trace that it was made from",
+            "give the run folder or the trace from which the page was made",
         )
-    known = ", ".join(source.description for _, source in rated)
-    raise SourceError(f"{path}: unknown profile format", f"perfkit reads {known}")
+    formats = ", ".join(source.description for _, source in rated)
+    raise SourceError(f"{path}: unknown profile format", f"perfkit reads {formats}")
 
 
 def stream(
     source: str | os.PathLike[str], to: str | os.PathLike[str], *, partial: bool = False, plugins: Plugins | None = None
 ) -> int:
-    """Write the events of a trace file to a Parquet file as they are read; return their number.
+    """Write the events of a trace file to a Parquet file while the trace file is read. Return the number of events.
 
-    Neither the file nor its events are in memory as a whole. What depends on all events (nesting, launches, steps,
-    phases) is computed when the file is loaded. Raises SourceError for unreadable files, UsageError for formats that
-    cannot be streamed and for an unwritable target.
+    The events are never all in memory. The properties that depend on all events (nesting, launches, steps, phases) are
+    computed when the Parquet file is loaded. Raises SourceError if the trace file cannot be read, and UsageError if its
+    format cannot be streamed or the target cannot be written.
     """
     path, target = paths.as_path(source), paths.as_path(to)
     check_rereadable(path)
@@ -153,7 +156,7 @@ def stream(
         raise UsageError(f"{path}: already in Parquet", "omit --stream")
     chosen = reader(path, start, plugins or get_plugins())
     if chosen.stream is None:
-        text = f"{path}: {chosen.description} cannot be streamed: parts of it depend on the whole file"
+        text = f"{path}: {chosen.description} cannot be streamed, because its events depend on the rest of the file"
         raise UsageError(text, "omit --stream")
     completed_by = chosen.name if chosen.complete is not None else ""
     try:

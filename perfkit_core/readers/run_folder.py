@@ -1,7 +1,7 @@
 """Reader of run folders, which the handlers write, and of single files in them. A folder may hold recordings of several
-processes. Processes that recorded at the same time are ranks of one job, numbered in order if they state no rank. Ranks
-may also have recorded one after the other, if they state different ranks of an equally large world. Of other
-consecutive recordings only the latest is the run; older ones are reported."""
+processes. Recordings made at the same time are ranks of one job; they are numbered in order if they do not state their
+rank. Recordings made one after the other are also ranks of one job if they state different ranks and the same world
+size. Otherwise only the latest recording is read, and a finding reports the older ones."""
 
 from __future__ import annotations
 
@@ -23,14 +23,16 @@ TRACE_SUFFIXES = (".json", ".json.gz", ".pb", ".pb.gz")
 
 
 def sniff(path: Path, start: bytes) -> int:
-    """Return 2 for a folder with recorded cycles and for a Parquet file, 1 for any other folder."""
+    """Return how well this reader fits the path: 2 for a folder with recorded cycles and for a Parquet file, 1 for any
+    other folder, 0 for any other file."""
     if start or not is_folder(path):
         return 2 if start.startswith(stored_file.PARQUET_MAGIC) else 0
     return 2 if any(path.glob(f"*{store.SUFFIX}")) else 1
 
 
 def read(path: Path, partial: bool = False) -> Trace:
-    """Return the run as one Trace: every cycle of every rank. Raises SourceError, also if they cannot be of one job."""
+    """Return all cycles of all ranks of the run as one Trace. Raises SourceError if a file cannot be read, or if the
+    files cannot be of one job."""
     if not is_folder(path):
         return store.read_stored(path).with_meta(source=str(path))
     files, findings = cycles(path)
@@ -44,22 +46,26 @@ def peek(path: Path) -> int | None:
 
 
 def recording(path: Path) -> str | None:
-    """Return the id that the cycles of a process share, None for a file that is not stored or has none."""
+    """Return the id of the recording that a stored file belongs to, None if the file has no id or is not a stored
+    file."""
     return _meta(path).recording if bytestream.head(path).startswith(stored_file.PARQUET_MAGIC) else None
 
 
 def cycles(path: Path) -> tuple[list[Path], tuple[Finding, ...]]:
-    """Return the files of a folder's run, ordered by rank and cycle, and findings about the folder. Reads only
-    metadata. Raises SourceError."""
-    files, lost = sorted(path.glob(f"*{store.SUFFIX}")), _lost(path)
+    """Return the files of a folder's run, ordered by rank and cycle, and findings about the folder. Only the metadata
+    of the files is read. Raises SourceError."""
+    files, lost, mark = sorted(path.glob(f"*{store.SUFFIX}")), [], path / store.INCOMPLETE_MARK
+    if mark.exists():
+        lost = mark.read_text(encoding="utf-8", errors="replace").splitlines()
+        lost = lost or ["the reason could not be saved either"]  # on a full disk the mark is empty
     if not files:
         raise _no_recordings(path, lost)
     metas = {file: _meta(file) for file in files}
     chosen, findings = _latest(metas)
     if lost:
-        text = message("{count} cycles could not be saved, the first: {why}", count=len(lost), why=lost[0])
+        text = message("{count} cycles could not be saved. The first failure: {why}", count=len(lost), why=lost[0])
         findings.append(Finding("incomplete-run", text))
-    numbers: dict[str, set[int]] = {}  # processes number their cycles from 0
+    numbers: dict[str, set[int]] = {}  # each process numbers its cycles from 0
     for file in chosen:
         meta = metas[file]
         if meta.recording and meta.cycle is not None:
@@ -80,9 +86,10 @@ def _no_recordings(path: Path, lost: list[str]) -> SourceError:
             f"give one of these folders; perfkit runs {path} lists what is inside",
         )
     if lost:
-        return SourceError(f"{path}: no cycle could be saved, the first: {lost[0]}", "fix that, and record again")
+        text = f"{path}: no cycle could be saved. The first failure: {lost[0]}"
+        return SourceError(text, "remove the cause of the failure and record again")
     return SourceError(
-        f"{path}: a folder without recordings (*{store.SUFFIX}) and trace files ({', '.join(TRACE_SUFFIXES)})",
+        f"{path}: the folder contains no recordings (*{store.SUFFIX}) and no trace files ({', '.join(TRACE_SUFFIXES)})",
         f"give the folder that was passed to trace_handler, or a folder of trace files; perfkit runs {path} searches "
         f"subfolders",
     )
@@ -97,19 +104,19 @@ def _meta(file: Path) -> TraceMeta:
 
 
 def numbered(metas: Mapping[str, TraceMeta]) -> tuple[Mapping[str, int], tuple[Finding, ...]]:
-    """Return the ranks of files that do not state one, and a finding about how they were numbered."""
-    known = {rank for meta in metas.values() for rank in meta.ranks}
-    return numbered_processes({file: meta.recording for file, meta in metas.items() if not meta.ranks}, known)
+    """Return the ranks of the files that do not state their rank, and a finding about how they were numbered."""
+    stated = {rank for meta in metas.values() for rank in meta.ranks}
+    return numbered_processes({file: meta.recording for file, meta in metas.items() if not meta.ranks}, stated)
 
 
 def _latest(metas: Mapping[Path, TraceMeta]) -> tuple[list[Path], list[Finding]]:
-    """Return the files of the latest run, ordered by rank and cycle."""
+    """Return the files of the latest run, ordered by rank and cycle, and a finding about older recordings."""
     recordings: dict[str, list[TraceMeta]] = {}
     files: dict[str, list[Path]] = {}
     for file, meta in metas.items():
         recordings.setdefault(meta.recording or file.name, []).append(meta)
         files.setdefault(meta.recording or file.name, []).append(file)
-    # (end, start) of each recording, in this order to sort by the end; 0 if its files do not state it
+    # The end and the start of each recording, 0 if its files do not state them. The end comes first, to sort by it.
     spans: dict[str, tuple[int, int]] = {}
     for name, cycles in recordings.items():
         windows = [meta.window_ns or (meta.recorded_at_ns or 0,) * 2 for meta in cycles]
@@ -128,13 +135,5 @@ def _latest(metas: Mapping[Path, TraceMeta]) -> tuple[list[Path], list[Finding]]
     older = len(recordings) - len(chosen)
     if not older:
         return ordered, []
-    text = message("older recordings in the same folder are left out ({count}): use one folder per run", count=older)
+    text = message("older recordings in the same folder are left out ({count}); use one folder per run", count=older)
     return ordered, [Finding("older-recordings", text)]
-
-
-def _lost(path: Path) -> list[str]:
-    mark = path / store.INCOMPLETE_MARK
-    if not mark.exists():
-        return []
-    # on a full disk the mark is empty
-    return mark.read_text(encoding="utf-8", errors="replace").splitlines() or ["the reason could not be saved either"]

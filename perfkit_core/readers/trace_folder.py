@@ -1,4 +1,4 @@
-"""Selection of the files to read in a folder of trace files, one or more for each rank."""
+"""Selection of the files to read in a folder of trace files. The folder holds one or more files for each rank."""
 
 from __future__ import annotations
 
@@ -16,18 +16,18 @@ from perfkit_core.storage import bytestream, store
 from perfkit_core.system.paths import is_file, is_folder, readable
 
 _EXACT_FIRST: Final = (".pb", ".pb.gz", ".json", ".json.gz")
-"""Formats of one recording, the most exact first."""
+"""Formats in which a recording may be saved, the most exact first."""
 
 
 def expanded(path: Path, readers: Sequence[Source], partial: bool = False) -> tuple[list[Path], list[Finding]]:
-    """Return the trace files of a folder, and findings about the files that are left out. Other sources are returned
-    unchanged: files, run folders, and folders without trace files, whose reader reports the problem. Raises SourceError
-    for a file that is named like a rank but is not a profile; ``partial`` leaves it out."""
+    """Return the trace files of a folder, and findings about the files that are left out. Any other source is returned
+    as it is: a file, a run folder, or a folder without trace files, for which the reader raises an error. A file that
+    is named like a rank but is not a profile is left out if ``partial`` is set; otherwise it raises SourceError."""
     if not is_folder(path) or any(path.glob(f"*{store.SUFFIX}")):
         return [path], []
     named = (file for file in path.iterdir() if file.name.lower().endswith(run_folder.TRACE_SUFFIXES) and is_file(file))
     files = sorted((file for file in named if not file.name.startswith(".")), key=_natural_order)
-    # an empty or damaged file counts as a profile: reading it reports what is wrong
+    # An empty or damaged file counts as a profile, so that its reader reports what is wrong.
     heads = {file: bytestream.head(file) for file in files}
     profiles = [
         file for file, start in heads.items() if not start or any(reader.sniff(file, start) for reader in readers)
@@ -60,7 +60,7 @@ def expanded(path: Path, readers: Sequence[Source], partial: bool = False) -> tu
 
 
 def once(files: Iterable[Path]) -> list[Path]:
-    """Return the most exact of files that differ only in their format."""
+    """Return one file of each recording: the most exact of the files whose names differ only in the format."""
     best: dict[str, Path] = {}
     for file in files:
         stem, suffix = _parts(file)
@@ -77,7 +77,7 @@ def _parts(file: Path) -> tuple[str, str]:
 
 
 def _check_missing(others: Iterable[Path], profiles: Iterable[Path]) -> None:
-    """Raise SourceError for a file named like a rank, or a cycle, that has no profile."""
+    """Raise SourceError if one of ``others`` is named like a rank or cycle for which there is no profile."""
     stems = {_parts(file)[0] for file in profiles}
     ranks, series = {join_ranks.rank_of_name(stem) for stem in stems}, set(map(_series, stems))
     for file in others:
@@ -85,7 +85,7 @@ def _check_missing(others: Iterable[Path], profiles: Iterable[Path]) -> None:
         rank = join_ranks.rank_of_name(stem)
         if stem not in stems and (_series(stem) in series or (rank is not None and rank not in ranks)):
             raise SourceError(
-                f"{file}: named like the other profiles, but in an unknown format",
+                f"{file}: the file is named like the other profiles, but its format is unknown",
                 "move it elsewhere, or leave it out with --partial",
             )
 
@@ -100,5 +100,5 @@ def _names(folder: Path, files: Sequence[Path]) -> dict[str, Any]:
 
 
 def _natural_order(file: Path) -> tuple[tuple[str, int], ...]:
-    """Return a key that sorts rank2 before rank10."""
+    """Return a sort key by which ``rank2`` precedes ``rank10``."""
     return tuple((text, int(number or -1)) for text, number in re.findall(r"(\D*)(\d{0,18})", file.name))

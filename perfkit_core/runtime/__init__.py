@@ -1,1 +1,1 @@
-"""perfkit_core.runtime"""
+"""Compilation with numba, and parallel threads."""

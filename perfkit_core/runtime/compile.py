@@ -1,6 +1,6 @@
-"""Functions that numba compiles once there is enough work for them (docs/decisions/0011). Loading numba takes a third
-of a second, so a process begins in Python, and switches to numba for good after as many array cells as take that time.
-Both ways return the same results."""
+"""Functions that numba compiles once a process has enough work for them (docs/decisions/0011). Loading numba takes a
+third of a second. Therefore each process begins by running these functions in Python. After ENOUGH_CELLS array cells it
+loads numba and runs compiled functions from then on. Both ways return the same results."""
 
 from __future__ import annotations
 
@@ -14,27 +14,29 @@ from typing import Any, Final
 import numpy as np
 
 ENOUGH_CELLS: Final = 2_000_000
-"""Array cells that take Python as long as loading numba does, at 0.1 to 0.2 µs each."""
+"""Number of array cells for which Python takes as long as loading numba takes, at 0.1 to 0.2 µs per cell."""
 
-_OWN: Final = __name__.partition(".")[0] + "."
-_watching: list[Callable[[bool], None]] = []
+_PACKAGE_PREFIX: Final = __name__.partition(".")[0] + "."
+_listeners: list[Callable[[bool], None]] = []
 
 
 class Interpreted:
-    """Number of cells that this process has handled without numba; at least ENOUGH_CELLS once numba is loaded."""
+    """``cells`` counts the array cells that this process has handled in Python. Once numba is loaded, ``cells`` is at
+    least ENOUGH_CELLS."""
 
     cells = 0
 
 
 @contextmanager
-def watched(tell: Callable[[bool], None]) -> Iterator[None]:
-    """Call ``tell(True)``, in any thread, when a compilation begins within the block, and ``tell(False)`` when the last
-    one ends, for a progress display. Functions in numba's cache are not compiled."""
-    _watching.append(tell)
+def watched(listener: Callable[[bool], None]) -> Iterator[None]:
+    """Report compilations within the block, for a progress display. ``listener(True)`` is called, in any thread, when
+    the first of several simultaneous compilations begins, and ``listener(False)`` when the last of them ends. Functions
+    in numba's cache are not compiled."""
+    _listeners.append(listener)
     try:
         yield
     finally:
-        _watching.remove(tell)
+        _listeners.remove(listener)
 
 
 @functools.cache
@@ -48,42 +50,42 @@ def listen() -> None:
         def on_start(self, _: event.Event) -> None:
             self.depth += 1
             if self.depth == 1:
-                _tell(True)
+                self.report(True)
 
         def on_end(self, _: event.Event) -> None:
             self.depth -= 1
             if self.depth == 0:
-                _tell(False)
+                self.report(False)
+
+        def report(self, begun: bool) -> None:
+            for listener in list(_listeners):
+                listener(begun)
 
     event.register("numba:compile", Compiling())
 
 
-def _tell(begun: bool) -> None:
-    for tell in list(_watching):
-        tell(begun)
-
-
 def compiled(function: Any = None, *, steps: int = 1) -> Any:
-    """Compile a function once numba is worth loading.
+    """Decorate a function that is compiled once numba is worth loading.
 
-    The function must be at module level, take positional arguments, and loop over arrays with work in proportion to
-    their cells. Integers wrap around in both forms. It may call other ``compiled`` functions, but not itself.
-    ``steps``: cells that each cell counts for, if the loop searches or hashes.
+    The function must be defined at module level, take positional arguments, and loop over arrays with work in
+    proportion to their cells. It may call other ``compiled`` functions, but not itself. Integers wrap around in Python
+    as in compiled code. For a loop that searches or hashes, ``steps`` is the number of cells that each cell counts for.
     """
     return functools.partial(_Function, steps=steps) if function is None else _Function(function, steps)
 
 
 def compiled_at_once(function: Any, **options: Any) -> Any:
-    """Compile a function at its first call, to run without Python's lock. ``options`` are those of ``numba.njit``.
-    numba caches it beside the module, in the user's cache or in ``NUMBA_CACHE_DIR``. If none is writable (a system's
-    Python, a container without a home), every process compiles again."""
+    """Compile a function at its first call. The compiled function runs without Python's lock. ``options`` are options
+    of ``numba.njit``. numba caches the code next to the module, in the user's cache folder, or in ``NUMBA_CACHE_DIR``.
+    If none of these is writable (the system's Python in a container without a home folder), every process compiles the
+    function again."""
     from numba import njit
 
     Interpreted.cells = ENOUGH_CELLS
     listen()
     try:
         dispatcher = njit(cache=True, nogil=True, **options)(function)
-    except RuntimeError:  # numba has no error of its own for "no locator available"
+    except RuntimeError:  # numba raises this if no cache folder is writable
         return njit(nogil=True, **options)(function)
     file = _cache_file(dispatcher)
     if file is not None:
@@ -92,17 +94,20 @@ def compiled_at_once(function: Any, **options: Any) -> Any:
 
 
 def _cache_file(dispatcher: Any) -> Any:
-    """Return the cache file of a compiled function, None if numba's internals differ."""
+    """Return numba's cache file of a compiled function, None if this version of numba has other internals."""
     file = getattr(getattr(dispatcher, "_cache", None), "_cache_file", None)
     return file if hasattr(file, "_source_stamp") else None
 
 
 def _digest(function: Any) -> str:
-    """Digest the constants and compiled functions that a function uses from its module and other modules of perfkit.
-    Part of the cache's stamp, as numba itself invalidates only by the text of the function's own module."""
+    """Return a digest of the constants and compiled functions that a function uses from its module and from other
+    modules of perfkit. The digest is a part of the cache's stamp, because numba itself only notices changes in the text
+    of the module that defines the function."""
     names = function.__code__.co_names
     used = [function.__globals__[name] for name in names if name in function.__globals__]
-    modules = [vars(value) for value in used if isinstance(value, ModuleType) and value.__name__.startswith(_OWN)]
+    modules = [
+        vars(value) for value in used if isinstance(value, ModuleType) and value.__name__.startswith(_PACKAGE_PREFIX)
+    ]
     parts: list[Any] = []
     for value in used + [module[name] for module in modules for name in names if name in module]:
         if isinstance(value, int | float | bytes | str | tuple | np.generic):
@@ -129,8 +134,7 @@ class _Function:
 
     @functools.cached_property
     def _interpreted(self) -> Any:
-        """The function in Python. It calls the interpreted forms of other compiled functions, which do not count
-        cells."""
+        """The function in Python. It calls the Python form of other compiled functions, whose cells are not counted."""
         code, names = self._function.__code__, self._function.__globals__
         called = {name: names[name] for name in code.co_names if isinstance(names.get(name), _Function)}
         own = names | {name: function._interpreted for name, function in called.items()}

@@ -1,4 +1,5 @@
-"""Work in parallel threads: numpy, Arrow and compiled loops release Python's lock."""
+"""Work in parallel threads. The threads run in parallel because numpy, Arrow and compiled loops release Python's
+lock."""
 
 from __future__ import annotations
 
@@ -14,21 +15,22 @@ _Made = TypeVar("_Made")
 _Other = TypeVar("_Other")
 
 WORTH_ROWS: Final = 1 << 16
-"""Rows from which starting a thread pays off."""
-_MOST_THREADS: Final = 4
-"""The work is bound by memory bandwidth; more threads only take cores from others."""
+"""Smallest number of rows for which starting a thread pays off."""
+_MAX_THREADS: Final = 4
+"""More threads would not be faster, because the work is bound by memory bandwidth."""
 
 
 def threads() -> int:
-    return min(os.cpu_count() or 1, _MOST_THREADS)
+    return min(os.cpu_count() or 1, _MAX_THREADS)
 
 
 def in_order(
     make: Callable[[_Item], _Made], items: Collection[_Item], count: int | None = None, ahead: int | None = None
 ) -> Iterator[_Made]:
-    """Yield ``make`` of each item in order, made by ``count`` threads (default :func:`threads`), the calling one
-    included. At most ``ahead`` results wait beside the next one (None: no limit). Errors of ``make`` are raised in
-    their turn. During the interpreter's shutdown no thread can be started, so the calling thread makes all results."""
+    """Yield ``make(item)`` for each item, in order. The results are made by ``count`` threads (default:
+    :func:`threads`), one of which is the calling thread. At most ``ahead`` results wait while the consumer uses another
+    (None: no limit). An error of ``make`` is raised when its result is due. During the interpreter's shutdown no thread
+    can be started, so the calling thread makes all results."""
     count = min(count or threads(), len(items))
     if count < 2:
         for item in items:
@@ -38,12 +40,13 @@ def in_order(
     pool = ThreadPoolExecutor(count - 1, thread_name_prefix="perfkit-parallel")
     try:
         for item in items:
-            # Not the pool's future, as the pool keeps tasks that it cannot start: the thread that claims it runs it.
+            # The first thread that claims this future runs the task. The pool's future cannot be claimed: the pool
+            # keeps tasks for which it could not start a thread.
             future: Future[_Made] = Future()
             with contextlib.suppress(RuntimeError):  # no thread can be started
-                pool.submit(_claimed, future, make, item)
+                pool.submit(_run_if_unclaimed, future, make, item)
             waiting.append((item, future))
-            del future  # a result must not outlive its turn
+            del future  # otherwise this variable would keep the result alive after its use
             if ahead is not None and len(waiting) > ahead:
                 yield _first(waiting, make)
         while waiting:
@@ -53,13 +56,14 @@ def in_order(
 
 
 def both(one: Callable[[], _Made], other: Callable[[], _Other], rows: int) -> tuple[_Made, _Other]:
-    """Return the results of two functions that process ``rows`` rows; in parallel from :data:`WORTH_ROWS` on."""
+    """Return the results of two functions that process ``rows`` rows. They run in parallel if there are at least
+    :data:`WORTH_ROWS` rows."""
     jobs: tuple[Callable[[], Any], ...] = (one, other)
     first, second = in_order(lambda job: job(), jobs, threads() if rows >= WORTH_ROWS else 1)
     return first, second
 
 
-def _claimed(future: Future[_Made], make: Callable[[_Item], _Made], item: _Item) -> None:
+def _run_if_unclaimed(future: Future[_Made], make: Callable[[_Item], _Made], item: _Item) -> None:
     if not future.set_running_or_notify_cancel():
         return
     try:
@@ -71,13 +75,14 @@ def _claimed(future: Future[_Made], make: Callable[[_Item], _Made], item: _Item)
 
 
 def _first(waiting: deque[tuple[_Item, Future[_Made]]], make: Callable[[_Item], _Made]) -> _Made:
-    """Return the first result. Until it is ready, the calling thread makes results that no other has started."""
+    """Remove and return the first result. Until it is ready, the calling thread makes results that no other thread has
+    begun."""
     for place, (item, future) in enumerate(waiting):
         if waiting[0][1].done():
             break
         if future.cancel():  # not started
             waiting[place] = item, Future()
-            _claimed(waiting[place][1], make, item)
+            _run_if_unclaimed(waiting[place][1], make, item)
     future = waiting.popleft()[1]
     try:
         return future.result()

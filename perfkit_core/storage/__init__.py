@@ -1,1 +1,1 @@
-"""Stored runs: Parquet files, their metadata, and atomic writing."""
+"""Stored runs: Parquet files, their metadata, and the writing of complete files."""

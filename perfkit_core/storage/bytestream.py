@@ -1,4 +1,4 @@
-"""Bytes of a trace file, plain or gzip, read through a sliding window."""
+"""Reading of trace files, plain or compressed with gzip, through a sliding window."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ CHUNK_BYTES = 1 << 20
 _GZIP_ONLY: Final = 31
 GZIP_MAGIC = b"\x1f\x8b"
 DAMAGED: Final = (EOFError, OSError, zlib.error, cast("type[Exception]", igzip_lib.IsalError))
-"""Errors of reading a damaged or truncated gzip file."""
+"""Errors that are raised while a damaged or truncated gzip file is read."""
 
 
 class Gunzip(io.RawIOBase):
-    """Decompresses through isal. Unlike isal's own reader, returns everything before damage, then raises
-    :data:`DAMAGED`."""
+    """A reader that decompresses gzip with isal. Unlike isal's own reader, it returns all data before a damaged place
+    and then raises one of :data:`DAMAGED`."""
 
     def __init__(self, file: BinaryIO) -> None:
         self._file = file
@@ -30,7 +30,8 @@ class Gunzip(io.RawIOBase):
         self._member: Any = None
 
     def read(self, count: int = -1) -> bytes:
-        """Return ``count`` bytes, fewer only at the end or before damage; if negative all, unless damaged."""
+        """Return ``count`` bytes, or fewer at the end of the file or before a damaged place. Return all bytes if
+        ``count`` is negative; a damaged place then raises immediately."""
         if self._damage:
             raise self._damage
         pieces: list[bytes] = []
@@ -54,15 +55,15 @@ class Gunzip(io.RawIOBase):
             self._member = self._member or isal_zlib.decompressobj(wbits=_GZIP_ONLY)
             piece: bytes = self._member.decompress(self._pending, count)
             self._pending = self._member.unconsumed_tail
-            if self._member.eof:  # another member, or padding with zeros, may follow
+            if self._member.eof:  # another gzip member, or zero bytes as padding, may follow
                 self._pending = self._member.unused_data.lstrip(b"\0")
                 self._member = None
             if piece:
                 return piece
-            if self._member and not self._pending:  # isal has returned all that it holds
+            if self._member and not self._pending:  # isal has no more output for the input so far
                 self._pending = self._file.read(CHUNK_BYTES // 4)
                 if not self._pending:
-                    raise EOFError("it ended before its end-of-stream marker")
+                    raise EOFError("the file ends before the end-of-stream marker")
 
     def readinto(self, room: Any) -> int:
         piece = self.read(len(room))
@@ -75,7 +76,8 @@ class Gunzip(io.RawIOBase):
 
 
 def open_bytes(path: Path) -> BinaryIO:
-    """Open a file for reading, decompressed if it starts like gzip. Raises SourceError."""
+    """Open a file for reading. The file is decompressed if it begins like a gzip file. Raises SourceError if it cannot
+    be opened."""
     try:
         file = open_binary(path)
         compressed = file.peek(2)[:2] == GZIP_MAGIC
@@ -85,7 +87,8 @@ def open_bytes(path: Path) -> BinaryIO:
 
 
 def head(path: Path, count: int = 4096) -> bytes:
-    """Return the first decompressed bytes, to detect a format; fewer if the file is short, none if it is damaged."""
+    """Return the first ``count`` decompressed bytes, for detecting the format: fewer if the file is shorter, none if it
+    is damaged."""
     try:
         with open_bytes(path) as file:
             return file.read(count)
@@ -94,9 +97,9 @@ def head(path: Path, count: int = 4096) -> bytes:
 
 
 class Window:
-    """A growing and sliding buffer over a file. ``data`` holds the bytes that were read and not yet dropped; ``base``
-    is their (decompressed) offset in the file. ``finished``: the file has ended. ``damage``: why no more compressed
-    data can be read. ``sparing`` asks readers to use little memory."""
+    """A buffer that slides over a file. ``data`` holds the bytes that have been read and not yet dropped, and ``base``
+    is their offset in the decompressed file. ``finished`` is True after the last byte. ``damage`` describes the damage
+    that ends the compressed data, "" if there is none. ``sparing`` asks readers to use little memory."""
 
     def __init__(self, path: Path, sparing: bool = False) -> None:
         self.path = path
@@ -109,7 +112,7 @@ class Window:
         self._file = open_bytes(path)
 
     def more(self, count: int = CHUNK_BYTES) -> bool:
-        """Read up to ``count`` more bytes; return False at the end or at damage."""
+        """Read up to ``count`` more bytes. Return False at the end of the file or at a damaged place."""
         if self.finished:
             return False
         try:
@@ -123,7 +126,8 @@ class Window:
         return bool(piece)
 
     def read_into(self, room: memoryview) -> int:
-        """Read the bytes after ``data`` into ``room``; return their number, 0 at the end or at damage."""
+        """Read the bytes after ``data`` into ``room``. Return their number, 0 at the end of the file or at a damaged
+        place."""
         if self.finished:
             return 0
         try:

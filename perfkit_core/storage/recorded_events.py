@@ -1,6 +1,7 @@
-"""Recorded events on disk, written while a source reads them, so that files may exceed the memory. The file is Parquet
-of stage "recorded": rows in the order of the source, only the columns that a source can record. What is known only at
-the end (metadata, rank, origin of the clock) is in the footer. ``read_stored`` assembles it."""
+"""Recorded events in a Parquet file, which is written while a source is read, so that the source may be larger than the
+memory. The file has the stage "recorded": its rows are in the order of the source, and it has only the columns that a
+source can record. The footer holds the metadata, the rank and the origin of the clock, which are known only at the end.
+``read_stored`` assembles the events into a Trace."""
 
 from __future__ import annotations
 
@@ -29,27 +30,29 @@ from perfkit_core.storage.writer import encoding
 from perfkit_core.system.paths import arrow_input, readable
 
 Complete = Callable[[Recorded, TraceMeta], tuple[Recorded, tuple[Finding, ...]]]
-"""Computes, from all events of a streamed file, what its reader cannot know from parts."""
-_WORKED_OUT: Final = frozenset({"self_ns", "rank", "launched_by", "parent", "op_name"})
+"""A function that completes the events of a streamed file with values that depend on all events, and returns findings
+about them."""
+_ASSEMBLED_COLUMNS: Final = frozenset({"self_ns", "rank", "launched_by", "parent", "op_name"})
 _REQUIRED: Final = ("name", "kind", "start_ns", "dur_ns", "device")
 SCHEMA: Final = pa.schema(
-    [pa.field(c.name, c.type, c.name not in _REQUIRED) for c in schema.COLUMNS if c.name not in _WORKED_OUT]
+    [pa.field(c.name, c.type, c.name not in _REQUIRED) for c in schema.COLUMNS if c.name not in _ASSEMBLED_COLUMNS]
     + [pa.field("external", pa.int64()), pa.field("layer", schema.SCHEMA.field("name").type)]
     + [pa.field("parent", pa.int64()), pa.field("node", pa.int64()), pa.field("offset_ns", pa.int64())]
 )
-"""Columns of a recorded file. ``parent`` is the row of the recorded parent or, if the file has any, its number in
-``node``; null throughout if the source has no tree. ``offset_ns`` is a second, finer clock of the source. See
-:class:`perfkit_core.assembly.draft.Recorded`."""
+"""Columns of a recorded file. ``parent`` is the row of the recorded parent. If ``node`` is not empty, ``parent`` is the
+number of the parent in ``node`` instead. ``parent`` is null in all rows if the source records no tree. ``offset_ns`` is
+the time of a second, finer clock of the source. See :class:`perfkit_core.assembly.draft.Recorded`."""
 ROW_GROUP: Final = 1 << 14
 _PAGE_BYTES: Final = 1 << 16
 
 
 class RecordedWriter:
-    """Writes recorded events in batches, in the memory of two row groups: a thread encodes one while the next is
-    filled. As a context manager it removes the file if the block fails or does not :meth:`close` it."""
+    """Writes recorded events in batches. It holds two row groups in memory: a thread encodes one while the next is
+    filled. The context manager removes the file if the block fails or does not call :meth:`close`."""
 
     def __init__(self, path: Path, reader: str = "") -> None:
-        """``reader``: name of the source, if it has more to compute when the file is loaded. Raises OSError."""
+        """``reader`` names the source that completes the events when the file is loaded, "" if none is needed. Raises
+        OSError."""
         self.path = path
         self.reader = reader
         self.rows = 0
@@ -62,8 +65,8 @@ class RecordedWriter:
         self._writing: Future[None] | None = None
 
     def write(self, batch: pa.RecordBatch) -> None:
-        """Write events: columns of :data:`SCHEMA`, in any order; missing ones are null. Dictionaries may differ between
-        batches. Raises OSError."""
+        """Write events. The batch has columns of :data:`SCHEMA` in any order; missing columns become null. Dictionaries
+        may differ between batches. Raises OSError."""
         self.rows += batch.num_rows
         if batch.num_rows:
             times = self._span_ns + decimals.span_ns(batch["start_ns"].to_numpy(), batch["dur_ns"].to_numpy())
@@ -80,11 +83,11 @@ class RecordedWriter:
     def close(
         self, meta: TraceMeta, quality: tuple[Finding, ...] = (), rank: int | None = None, base_ns: int = 0
     ) -> None:
-        """Complete the file. ``base_ns`` is added to every start when it is read. Raises OSError, and SourceError if a
-        start or an end then does not fit 64 bits."""
+        """Complete the file. ``base_ns`` is added to every start when the file is read. Raises OSError. Raises
+        SourceError if the sum of ``base_ns`` and a start or an end does not fit 64 bits."""
         decimals.check_fits(base_ns + time for time in self._span_ns)
         self._flush()
-        self._written()
+        self._wait()
         stored = Stored(
             schema_version=schema.SCHEMA_VERSION,
             meta=msgspec.structs.replace(meta, source=readable(meta.source)),
@@ -112,12 +115,12 @@ class RecordedWriter:
             self.path.unlink(missing_ok=True)
 
     def _flush(self) -> None:
-        self._written()
+        self._wait()
         if self._held:
             self._writing = self._thread.submit(self._encode, self._held)
         self._held, self._held_rows = [], 0
 
-    def _written(self) -> None:
+    def _wait(self) -> None:
         if self._writing is not None:
             self._writing.result()
             self._writing = None
@@ -130,8 +133,8 @@ class RecordedWriter:
 def read_recorded(
     path: Path, stored: Stored, operator_names: OperatorNames | None, complete: Complete | None = None
 ) -> Trace:
-    """Assemble a recorded file, after ``complete`` has computed what its reader could not know from parts. Raises
-    SourceError for missing columns, OSError, pyarrow.ArrowException."""
+    """Assemble the events of a recorded file into a Trace, after ``complete`` has completed them. Raises SourceError if
+    columns are missing. Raises OSError and pyarrow.ArrowException if the file cannot be read."""
     with arrow_input(path) as file:
         table = pq.ParquetFile(file).read().unify_dictionaries()
     missing = [name for name in SCHEMA.names if name not in table.column_names]
@@ -149,14 +152,15 @@ def read_recorded(
 
 
 def _parents(table: pa.Table) -> arrays.IntArray | None:
-    """Return the row of each row's recorded parent, NO_ROW unless it precedes the row; None: no tree."""
+    """Return the row of each row's recorded parent, NO_ROW if no parent precedes the row; None if the source recorded
+    no tree."""
     parent, node = (
         arrays.to_int64(column.chunks, len(column), arrays.NO_ROW) if column.null_count < len(column) else None
         for column in (table["parent"], table["node"])
     )
     if parent is None or node is None:
         return parent
-    # parents are numbers of nodes: find the first row that has each number
+    # The parents are numbers of nodes. Look up the first row with each number.
     rows = np.flatnonzero(node != arrays.NO_ROW)
     rows = rows[np.argsort(node[rows], kind="stable")]
     at = rows[np.minimum(np.searchsorted(node[rows], parent), len(rows) - 1)]

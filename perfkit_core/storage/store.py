@@ -1,6 +1,6 @@
-"""Run folders: one Parquet file for each cycle of each process, complete as soon as it has its name. Files are plain
-Parquet (zstd, dictionaries), readable by pandas, polars and duckdb. perfkit's metadata is JSON under the key
-``perfkit`` of the footer. A run folder in which a cycle is missing has a mark."""
+"""Run folders. A run folder contains one Parquet file for each cycle of each process. A file gets its name only when it
+is complete. pandas, polars and duckdb can read the files (zstd, dictionaries). perfkit's metadata is in the footer, as
+JSON under the key ``perfkit``. If a cycle could not be saved, the folder contains a file that says so."""
 
 from __future__ import annotations
 
@@ -27,14 +27,14 @@ from perfkit_core.system import failures, paths
 SUFFIX: Final = ".perfkit.parquet"
 PARTIAL_SUFFIX: Final = ".perfkit.partial"
 INCOMPLETE_MARK: Final = "INCOMPLETE"
-"""Name of the file in a run folder that says which cycles are missing and why."""
+"""Name of the file in a run folder that lists the cycles that could not be saved, and the reasons."""
 _ROW_GROUP: Final = 1 << 18
 _BACKGROUND_WRITER: Final = "perfkit_core.recording.background"
 
 
 def write_trace(trace: Trace, path: Path) -> Path:
-    """Write a trace to one file, atomically. Raises OSError. A file that a store refuses is kept on this machine; the
-    error gives its path."""
+    """Write a trace to one file, atomically. Raises OSError. If a store refuses the file, the file is kept on this
+    machine, and the error names its path."""
     with paths.replacing(path, keep=True) as temporary, temporary.open("wb") as file:
         write_table(trace, file)
     return path
@@ -52,12 +52,13 @@ def write_table(trace: Trace, file: BinaryIO) -> None:
 
 
 def write_cycle(trace: Trace, run_dir: Path) -> Path:
-    """Write one cycle of one process into a run folder, under a name that no other process or cycle can have."""
+    """Write one cycle of one process into a run folder. No other process or cycle can have the same file name."""
     return write_trace(trace, run_dir / cycle_name(trace.meta))
 
 
 def cycle_name(meta: TraceMeta) -> str:
-    """Return the file name of a cycle: rank and cycle for people, host and recording id for uniqueness."""
+    """Return the file name of a cycle. The rank and the cycle are for people; the host name and the id of the recording
+    make the name unique."""
     rank = f"rank{meta.ranks[0]:05d}" if meta.ranks else "rank-"
     host = re.sub(r"[^A-Za-z0-9-]+", "-", meta.hostname or socket.gethostname())[:40]
     recording = meta.recording or new_recording()
@@ -65,13 +66,14 @@ def cycle_name(meta: TraceMeta) -> str:
 
 
 def new_recording() -> str:
-    """Return an id that all cycles of one process share and no other process has."""
+    """Return a new id of a recording. All cycles of the recording have this id, and no other recording has it."""
     return f"{os.getpid()}-{uuid.uuid4().hex[:12]}"
 
 
 def read_stored(path: Path) -> Trace:
-    """Read a file that :func:`write_trace` or a ``RecordedWriter`` wrote. Raises SourceError for any other file. Reads
-    only the footer of a trace; its columns follow on demand. Recorded events are assembled immediately."""
+    """Read a file that :func:`write_trace` or a ``RecordedWriter`` wrote. For a trace, only the footer is read
+    immediately, and columns are read on demand. Recorded events are read and assembled immediately. Raises SourceError
+    for any other file."""
     try:
         with paths.arrow_input(path) as file:
             footer = pq.read_metadata(file)
@@ -79,7 +81,7 @@ def read_stored(path: Path) -> Trace:
         if stored.stage == "trace":
             quality = tuple(finding.finding() for finding in stored.quality)
             return Trace(stored_columns(path, footer, stored.empty), stored.meta, quality)
-        from perfkit_core.plugins.manager import get_plugins  # here, as the built-in plugins read stored files
+        from perfkit_core.plugins.manager import get_plugins  # the built-in plugins import this module
 
         operator_names = get_plugins().operator_names(stored.meta.framework)
         return recorded_events.read_recorded(path, stored, operator_names, _complete(stored.reader, path))
@@ -100,23 +102,23 @@ def _complete(reader: str, path: Path) -> recorded_events.Complete | None:
 
 
 def flush(path: Path | None = None, timeout: float | None = None) -> bool:
-    """Wait until the cycles taken so far are on disk: those of ``path``, below and above it, or all. ``timeout`` is in
-    seconds (None: unlimited). Returns False on timeout. A process that has recorded nothing returns immediately,
-    without importing the writer."""
+    """Wait until the cycles that have been taken so far are on disk. If ``path`` is given, only the cycles for this
+    path and for folders above and below it are considered. ``timeout`` is in seconds, None for no limit. Return False
+    on timeout. In a process that has recorded nothing, the function returns True without importing the writer."""
     background = sys.modules.get(_BACKGROUND_WRITER)
     return True if background is None else bool(background.shared().flush(path, timeout))
 
 
 def mark_incomplete(run_dir: Path, cycle: int, error: BaseException) -> None:
-    """Record in the run folder that a cycle of this process is missing, and why. Never raises."""
+    """Write to the run folder that a cycle of this process could not be saved, and why. Never raises."""
     mark = run_dir / INCOMPLETE_MARK
-    line = f"process {os.getpid()}, cycle {cycle}: {failures.told(error)}\n"
+    line = f"process {os.getpid()}, cycle {cycle}: {failures.one_line(error)}\n"
     try:
-        if paths.is_remote(mark):  # stores cannot append
+        if paths.is_remote(mark):  # stores cannot append to a file
             mark.write_text((mark.read_text(encoding="utf-8") if mark.exists() else "") + line, encoding="utf-8")
             return
         mark.parent.mkdir(parents=True, exist_ok=True)
         with mark.open("a", encoding="utf-8") as file:
             file.write(line)
-    except Exception as failure:  # drivers of stores have their own error classes
+    except Exception as failure:  # each driver of a store has its own error classes
         failures.tell(f"{run_dir} cannot be written: {failure}", logging.DEBUG)

@@ -1,6 +1,6 @@
-"""A stored Parquet file: perfkit's metadata in its footer (JSON under the key ``perfkit``), and its columns on demand.
-Files are not kept open, so that thousands of ranks do not exhaust file handles; a file that changed meanwhile is
-refused."""
+"""Reading of stored Parquet files. perfkit's metadata is in the footer, as JSON under the key ``perfkit``. Columns are
+read on demand. Files are not kept open, so that thousands of ranks do not exhaust the file handles. If a file has
+changed since its footer was read, reading a column raises SourceError."""
 
 from __future__ import annotations
 
@@ -27,9 +27,10 @@ PARQUET_MAGIC: Final = b"PAR1"
 
 
 class Stored(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """Metadata in the footer. A file of stage "recorded" holds events that are not yet assembled: ``rank`` and
-    ``base_ns`` (added to all starts) are known only at its end, ``reader`` is the source that completes them ("":
-    nothing is left to do). ``empty`` names the columns that contain only nulls, None where unknown."""
+    """perfkit's metadata in the footer. A file of stage "recorded" holds events that are not yet assembled. ``rank`` is
+    the rank of these events, ``base_ns`` is added to their starts, and ``reader`` names the source that completes them,
+    "" if they are complete. ``empty`` names the columns that contain only nulls, None if they have not been
+    recorded."""
 
     schema_version: int
     meta: TraceMeta
@@ -49,38 +50,38 @@ def is_ours(footer: pa.Schema | pq.FileMetaData) -> bool:
 
 
 def read_metadata(footer: pa.Schema | pq.FileMetaData, path: Path) -> Stored:
-    """Return perfkit's metadata of a Parquet file. Raises SourceError if it is missing or written by a newer perfkit.
-    Pass the footer (``pyarrow.parquet.read_metadata``) if the file may be of stage "recorded": a schema lacks what was
-    written at the end."""
+    """Return perfkit's metadata of a Parquet file. Raises SourceError if the file has none, or was written by a newer
+    perfkit. If the file may have the stage "recorded", ``footer`` must be what ``pyarrow.parquet.read_metadata``
+    returns, because the schema lacks the metadata that was written last."""
     raw = (footer.metadata or {}).get(KEY)
     if raw is None:
-        raise SourceError(f"{path}: a Parquet file, but not written by perfkit", "give a run folder or a trace file")
+        raise SourceError(f"{path}: the Parquet file was not written by perfkit", "give a run folder or a trace file")
     try:
         stored = msgspec.json.decode(raw, type=Stored)
     except msgspec.DecodeError as error:
-        raise SourceError(f"{path}: damaged perfkit metadata ({error})", "record the run again") from None
+        raise SourceError(f"{path}: perfkit's metadata is damaged ({error})", "record the run again") from None
     if stored.schema_version > schema.SCHEMA_VERSION:
         raise SourceError(f"{path}: written by a newer perfkit", "upgrade perfkit: pip install -U perfkit")
     return stored
 
 
 _AHEAD: Final = 2
-"""Row groups that are decoded while the previous one is used."""
+"""Number of row groups that are decoded in advance."""
 
 
 @dataclass(frozen=True, slots=True)
 class StoredColumns(Columns):
-    """Columns of the file at ``path`` with this footer. Raises SourceError if they cannot be read."""
+    """The columns of a stored file. Reading a column raises SourceError if this fails. ``position`` maps the names of
+    columns to their positions in the file. ``empty`` names the columns that contain only nulls, None if this is not
+    recorded. ``stamp`` is the size and the modification time of the file when its footer was read. ``content`` holds
+    all bytes of a file in a store, where each column would be a separate request; it is None for a local file."""
 
     path: Path
     footer: pq.FileMetaData
     position: dict[str, int]
     empty: tuple[str, ...] | None
-    """Columns that contain only nulls, None where unknown."""
     stamp: tuple[int, int]
-    """Size and modification time of the file when it was opened."""
     content: pa.Buffer | None = None
-    """All bytes of a file in a store, where each column would be a separate request; None: read from ``path``."""
 
     @property
     def num_rows(self) -> int:
@@ -121,15 +122,15 @@ class StoredColumns(Columns):
 
     def table(self) -> pa.Table:
         table = self._read(list(range(self.footer.num_row_groups)), list(schema.COLUMN_NAMES))
-        known = {name: table.column(name).cast(schema.SCHEMA.field(name).type) for name in schema.COLUMN_NAMES}
+        columns = {name: table.column(name).cast(schema.SCHEMA.field(name).type) for name in schema.COLUMN_NAMES}
         empty = {name: self.column(name) for name in schema.COLUMN_NAMES if not self.known(name)}
-        return pa.Table.from_pydict(known | empty, schema=schema.SCHEMA)
+        return pa.Table.from_pydict(columns | empty, schema=schema.SCHEMA)
 
     def _read(self, groups: list[int], names: list[str]) -> pa.Table:
         try:
             if _stamp(self.path) != self.stamp:
                 raise SourceError(f"{self.path}: the file was changed while it was being read", "load it again")
-            # opened by each call: an open file is not safe to share between threads
+            # Each call opens the file, because threads must not share an open file.
             source = arrow_input(self.path) if self.content is None else pa.BufferReader(self.content)
             with source as opened, pq.ParquetFile(opened, metadata=self.footer) as file:
                 return file.read_row_groups(groups, columns=names, use_threads=len(names) > 1)
@@ -138,7 +139,7 @@ class StoredColumns(Columns):
 
 
 def stored_columns(path: Path, footer: pq.FileMetaData, empty: tuple[str, ...] | None) -> StoredColumns:
-    """Return the columns of a file with this footer. Raises SourceError if columns of the schema are missing."""
+    """Return the columns of the file with this footer. Raises SourceError if columns of the schema are missing."""
     position = {footer.schema.column(i).path: i for i in range(footer.num_columns)}
     missing = [name for name in schema.COLUMN_NAMES if name not in position]
     if missing:
@@ -148,7 +149,6 @@ def stored_columns(path: Path, footer: pq.FileMetaData, empty: tuple[str, ...] |
 
 
 def _stamp(path: Path) -> tuple[int, int]:
-    """Return size and modification time; zeros for a file in a store, whose bytes are in memory."""
     if is_remote(path):
         return 0, 0
     stat = path.stat()

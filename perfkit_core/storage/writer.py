@@ -1,11 +1,12 @@
-"""Parquet writing with row groups encoded on several cores, where Arrow's writer uses one.
+"""Writing of Parquet files whose row groups are encoded on several cores. Arrow's own writer uses one core.
 
-Each row group is encoded as a file in memory; its pages are appended to the output, and its footer, relocated, is
-merged into the common footer. The result equals Arrow's byte for byte. Arrow before 18 repeats parts of the footer
-between the pages, where they cannot be relocated, so there Arrow writes alone.
+Each row group is encoded as a file in memory. Its pages are appended to the output, and its footer is merged into the
+output's footer after the offsets in it have been changed. The output is the same as Arrow's, byte for byte. Arrow
+before version 18 repeats parts of the footer between the pages. There the offsets cannot be changed, so Arrow's own
+writer is used.
 
-Footers use Thrift's compact protocol with the definitions of Apache Parquet (parquet.thrift): integers have variable
-length, and structures no length, so that integers can be replaced in place.
+Footers use Thrift's compact protocol with the definitions of Apache Parquet (parquet.thrift). Integers have a variable
+length, and structures do not state their length, so that integers can be replaced without other changes.
 """
 
 from __future__ import annotations
@@ -21,14 +22,15 @@ from perfkit_core.runtime import parallel
 from perfkit_core.storage.stored_file import PARQUET_MAGIC
 
 _FEW_VALUES: Final = frozenset({"rank", "pid", "tid", "stream", "step"})
-"""Integers with few distinct values, for which a dictionary is smaller than differences."""
-_VALUES_AT_ONCE: Final = 1 << 16
+"""Integer columns with few distinct values. Dictionaries store these columns in less space than differences."""
+_BATCH_VALUES: Final = 1 << 16
 
 
 def encoding(columns: pa.Schema) -> dict[str, Any]:
-    """Return options of ``pyarrow.parquet.write_table`` and ``ParquetWriter``, measured to be small and fast. Integers
-    are stored as differences (times, row references and ids mostly ascend), repeated texts as dictionaries, other texts
-    plain. Only integers have statistics: those of texts are unused and take a quarter of the writing time."""
+    """Return options for ``pyarrow.parquet.write_table`` and ``ParquetWriter`` that make small files quickly. Integers
+    are stored as differences, because times, row references and ids mostly ascend. Repeated texts are stored as
+    dictionaries, and other texts without encoding. Statistics are written for integers only, because statistics of
+    texts are not used and would take a quarter of the writing time."""
     integers = [field.name for field in columns if pa.types.is_integer(field.type)]
     repeated = [field.name for field in columns if pa.types.is_dictionary(field.type)]
     options = {
@@ -37,11 +39,11 @@ def encoding(columns: pa.Schema) -> dict[str, Any]:
         "use_dictionary": [*repeated, *(name for name in integers if name in _FEW_VALUES)],
         "column_encoding": {name: "DELTA_BINARY_PACKED" for name in integers if name not in _FEW_VALUES},
         "write_statistics": integers,
-        "write_batch_size": _VALUES_AT_ONCE,
-        "write_page_index": False,  # with an index, row groups that are written separately could not be joined
+        "write_batch_size": _BATCH_VALUES,
+        "write_page_index": False,  # row groups with an index could not be merged
     }
     if "max_rows_per_page" in inspect.signature(pq.ParquetWriter.__init__).parameters:
-        # pages as large as their bytes allow: the pages of few rows that newer Arrows write are slower
+        # Newer versions of Arrow write pages of few rows by default, which takes longer.
         options["max_rows_per_page"] = 1 << 20
     return options
 
@@ -49,25 +51,26 @@ def encoding(columns: pa.Schema) -> dict[str, Any]:
 _Path = tuple[int, ...]
 
 _GROUP: Final = (4,)
-"""Path of the row groups: field 4 of FileMetaData. Elements of a list add nothing to a path."""
+"""Path of the row groups, which are the list in field 4 of FileMetaData. A path consists of field numbers."""
 _CHUNK: Final = (*_GROUP, 1)
 _ORDINAL: Final = (*_GROUP, 7)
 _OFFSETS: Final = frozenset({(*_GROUP, 5), (*_CHUNK, 2), (*_CHUNK, 3, 9), (*_CHUNK, 3, 10), (*_CHUNK, 3, 11)})
-"""File offsets: of a row group; of a column chunk, its data, index and dictionary page."""
-_ELSEWHERE: Final = frozenset({(*_CHUNK, 3, 14), (*_CHUNK, 4), (*_CHUNK, 6)})
-"""Offsets of bloom filters and page indexes, which follow all row groups and contain offsets themselves."""
+"""Paths of the file offsets of a row group, a column chunk, and its data, index and dictionary pages."""
+_UNSUPPORTED: Final = frozenset({(*_CHUNK, 3, 14), (*_CHUNK, 4), (*_CHUNK, 6)})
+"""Paths of the file offsets of bloom filters and page indexes, which come after all row groups and contain offsets."""
 _STOP, _TRUE, _FALSE, _BYTE, _DOUBLE, _BINARY, _LIST, _SET, _MAP, _STRUCT = 0, 1, 2, 3, 7, 8, 9, 10, 11, 12
 _INTEGERS: Final = frozenset({4, 5, 6})
 
 
 def relocated(footer: bytes, by: int, ordinal: int) -> bytes:
-    """Return the footer (FileMetaData) of one row group, moved by ``by`` bytes and numbered ``ordinal``. Offset 0 means
-    none. Raises ValueError for a malformed footer, a page index or a bloom filter."""
+    """Return the footer (FileMetaData) of a file with one row group for a file in which the row group is ``by`` bytes
+    further on and has the number ``ordinal``. Offset 0 means that there is none. Raises ValueError if the footer is
+    malformed, or has a page index or a bloom filter."""
     pieces: list[bytes] = []
     copied = 0
     try:
         for path, begin, end, value in _Reader(footer).integers():
-            if path in _ELSEWHERE:
+            if path in _UNSUPPORTED:
                 raise ValueError("a Parquet file with a page index or a bloom filter")
             if path in _OFFSETS and value:
                 pieces += footer[copied:begin], _zigzag(value + by)
@@ -81,13 +84,14 @@ def relocated(footer: bytes, by: int, ordinal: int) -> bytes:
 
 
 class _Reader:
-    """A single pass over a structure of Thrift's compact protocol."""
+    """Reads a structure in Thrift's compact protocol once."""
 
     def __init__(self, data: bytes) -> None:
         self._data, self._at = data, 0
 
     def integers(self, path: _Path = ()) -> Iterator[tuple[_Path, int, int, int]]:
-        """Yield each integer: the field numbers that lead to it, its begin and end, its value."""
+        """Yield (path, begin, end, value) for each integer. The path holds the field numbers that lead to the
+        integer."""
         field = 0
         while header := self._byte():
             field = field + (header >> 4) if header >> 4 else self._integer()
@@ -104,7 +108,7 @@ class _Reader:
             header = self._byte()
             kind = header & 15
             count = self._varint() if header >> 4 == 15 else header >> 4
-            if kind in (_TRUE, _FALSE):  # in a list each takes a byte
+            if kind in (_TRUE, _FALSE):  # each boolean in a list takes one byte
                 self._at += count
                 return
             for _ in range(count):
@@ -114,7 +118,7 @@ class _Reader:
             self._at += size
         elif kind in (_BYTE, _DOUBLE):
             self._at += 1 if kind == _BYTE else 8
-        elif kind not in (_TRUE, _FALSE):  # the type of a boolean is its value; no footer has maps
+        elif kind not in (_TRUE, _FALSE):  # a boolean has no bytes besides its type; footers have no maps
             raise ValueError(f"a Parquet footer with a field of the unknown type {kind}")
 
     def _byte(self) -> int:
@@ -147,11 +151,12 @@ def _zigzag(value: int) -> bytes:
 
 
 _RELOCATABLE: Final = int(pa.__version__.partition(".")[0]) >= 18
-"""Whether only the footer contains offsets of pages."""
+"""Whether this version of Arrow writes the offsets of pages only to the footer."""
 
 
 def write(table: pa.Table, file: BinaryIO, rows: int, options: Mapping[str, Any]) -> None:
-    """Write a table in groups of ``rows`` rows, with the options of ``pyarrow.parquet.write_table``. Raises OSError."""
+    """Write a table in row groups of ``rows`` rows. ``options`` are options of ``pyarrow.parquet.write_table``. Raises
+    OSError."""
     if len(table) <= rows or not _RELOCATABLE:
         pq.write_table(table, file, row_group_size=rows, **options)
         return
@@ -165,7 +170,7 @@ def write(table: pa.Table, file: BinaryIO, rows: int, options: Mapping[str, Any]
     file.write(magic)
     footer: pq.FileMetaData | None = None
     before = 0
-    # Bounds memory: encoded groups in memory are at most the number of threads plus two.
+    # With ``ahead``, at most two more encoded groups than threads are in memory.
     groups = parallel.in_order(encode, range(0, len(table), rows), ahead=parallel.threads())
     for number, data in enumerate(groups):
         end = len(data) - len(magic) - 4
@@ -178,7 +183,7 @@ def write(table: pa.Table, file: BinaryIO, rows: int, options: Mapping[str, Any]
             footer.append_row_groups(group)
         file.write(pages)
         before += len(pages)
-    assert footer is not None  # there is at least one group
+    assert footer is not None  # there is at least one row group
     out = pa.BufferOutputStream()
     footer.write_metadata_file(out)
     file.write(out.getvalue()[len(magic) :])

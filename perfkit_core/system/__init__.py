@@ -1,1 +1,1 @@
-"""perfkit_core.system"""
+"""Access to the operating system, the machine, stores, and installed packages."""

@@ -1,6 +1,6 @@
-"""Step times measured on a device, without waiting for it. The host launches work faster than the device runs it. So at
-the end of each step an event is queued after the work, and the time between two events that the device has passed is
-the time of a step."""
+"""Step times measured on a device without waiting for the device. The host often launches the work of several steps
+before the device has finished the first. Therefore an event is queued on the device after the work of each step, and
+the step time is the time between two events that the device has passed."""
 
 from __future__ import annotations
 
@@ -10,7 +10,8 @@ from typing import Any, Protocol
 
 
 class DeviceClock(Protocol):
-    """A device's own clock. Only ``wait`` may block. Marks are passed in the order in which they were queued."""
+    """The clock of a device. The device passes marks in the order in which they were queued. Only ``wait`` may
+    block."""
 
     name: str
 
@@ -21,15 +22,15 @@ class DeviceClock(Protocol):
         """Return whether the device has finished the work before the mark."""
 
     def elapsed_ns(self, start: Any, end: Any) -> int:
-        """Return the time between two passed marks."""
+        """Return the time between two marks that the device has passed."""
 
     def wait(self, mark: Any) -> None:
-        """Block until the mark is passed."""
+        """Block until the device has passed the mark."""
 
 
 class EventClock:
-    """The :class:`DeviceClock` of frameworks with timing events, on the current stream of its creation. ``device`` is
-    the framework's module with ``Event`` and ``current_stream``."""
+    """A :class:`DeviceClock` for frameworks with timing events. The events are queued on the stream that is current
+    when the clock is created. ``device`` is the framework's module that provides ``Event`` and ``current_stream``."""
 
     def __init__(self, name: str, device: Any) -> None:
         self.name = name
@@ -45,7 +46,7 @@ class EventClock:
         return bool(mark.query())
 
     def elapsed_ns(self, start: Any, end: Any) -> int:
-        # Frameworks return milliseconds as a float; CUDA as one of 32 bits, in steps of about half a microsecond.
+        # Frameworks return milliseconds as a float. CUDA returns a 32-bit float with a resolution of about 0.5 µs.
         return round(float(start.elapsed_time(end)) * 1e6)
 
     def wait(self, mark: Any) -> None:
@@ -53,13 +54,13 @@ class EventClock:
 
 
 class DeviceSteps:
-    """Times of the steps that a device has finished, in ns, in ``finished_ns``. ``earlier``: times of the steps before
-    the device was first used, on the host's clock."""
+    """Collects the times of the steps that a device has finished in ``finished_ns``. ``earlier`` are the times of the
+    steps before the device was first used, measured by the host's clock, in ns."""
 
     def __init__(self, clock: DeviceClock, earlier: array[int]) -> None:
         self.clock = clock
         self.finished_ns = array("q", earlier)
-        self._marks: deque[tuple[Any, bool]] = deque()  # with whether it ends a step
+        self._marks: deque[tuple[Any, bool]] = deque()  # each mark, and whether it ends a step
         self._last: Any = None
 
     def begin(self) -> None:
@@ -71,7 +72,7 @@ class DeviceSteps:
         self.collect()
 
     def collect(self) -> None:
-        """Add the times of all finished steps, without waiting."""
+        """Add the times of all steps that the device has finished. Does not wait."""
         clock, marks = self.clock, self._marks
         while marks and clock.passed(marks[0][0]):
             mark, ends_step = marks.popleft()
@@ -80,7 +81,7 @@ class DeviceSteps:
             self._last = mark
 
     def drain(self) -> None:
-        """Wait until the device has finished all steps, and add their times."""
+        """Wait until the device has finished all steps, then add their times."""
         if self._marks:
             self.clock.wait(self._marks[-1][0])
             self.collect()

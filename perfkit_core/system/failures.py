@@ -1,4 +1,4 @@
-"""Log messages of failures within a training: one line each, with the traceback at level DEBUG."""
+"""Log messages about failures during a training. Each message has one line; the traceback is logged at level DEBUG."""
 
 from __future__ import annotations
 
@@ -12,26 +12,27 @@ from perfkit_core.system.paths import is_remote, why_unwritable_store
 logger = logging.getLogger("perfkit")
 
 
-def told(error: BaseException) -> str:
+def one_line(error: BaseException) -> str:
     if isinstance(error, OSError) and error.strerror:
         return f"{error.filename}: {error.strerror}" if error.filename else error.strerror
     return " ".join(f"{type(error).__name__}: {error}".split())
 
 
 def log(text: str, error: BaseException) -> None:
-    tell(f"{text} ({told(error)})")
+    tell(f"{text} ({one_line(error)})")
     tell(text, logging.DEBUG, error)
 
 
 def tell(text: str, level: int = logging.ERROR, error: BaseException | None = None) -> None:
-    """Log one line. Never raises, as handlers of the logger belong to the training."""
+    """Log one line. Never raises, because the logger's handlers belong to the training and may fail."""
     with contextlib.suppress(Exception):
         logger.log(level, "perfkit: %s", text, exc_info=error)
 
 
 def why_unwritable(folder: Path) -> str | None:
-    """Return why no file can be written in a folder, which may not exist yet; None if one can. Creates an unnamed
-    temporary file in the nearest existing folder, or uploads and removes an empty file in a store."""
+    """Return the reason why no file can be written in a folder, None if a file can be written. The folder need not
+    exist yet. Creates an unnamed temporary file in the nearest existing parent; in a store, uploads and removes an
+    empty file."""
     if is_remote(folder):
         return why_unwritable_store(folder)
     try:

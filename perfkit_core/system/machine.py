@@ -1,4 +1,4 @@
-"""The machine of a measurement: processor, usable cores, configured threads."""
+"""The machine on which a measurement runs: its processor, its usable cores, and the configured numbers of threads."""
 
 from __future__ import annotations
 
@@ -14,7 +14,8 @@ THREADS: Final = ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS", 
 
 @dataclass(frozen=True, slots=True)
 class Machine:
-    """``cpu`` is the model; ``cpus`` numbers the usable ones; ``threads`` holds the values of :data:`THREADS`."""
+    """``cpu`` is the model name of the processor, ``cpus`` holds the numbers of the usable logical processors, and
+    ``threads`` the values of the environment variables in :data:`THREADS`."""
 
     cpu: str
     cpus: tuple[int, ...]
@@ -35,8 +36,8 @@ def cpu_model() -> str:
 
 
 def usable_cpus() -> tuple[int, ...]:
-    """Return the numbers of the logical processors that this process may use; all of them if the system does not report
-    it."""
+    """Return the numbers of the logical processors that this process may use. If the system does not report this, all
+    logical processors are returned."""
     if hasattr(os, "sched_getaffinity"):
         return tuple(sorted(os.sched_getaffinity(0)))
     return tuple(range(os.cpu_count() or 1))

@@ -1,4 +1,4 @@
-"""Imports on first use, a hook that runs after an import, and TOML files of packages."""
+"""Imports on first use, a hook that runs after a module's first import, and TOML files inside packages."""
 
 from __future__ import annotations
 
@@ -14,7 +14,8 @@ T = TypeVar("T")
 
 
 def later(module: str, name: str) -> Callable[..., Any]:
-    """Return the function ``name`` of ``module``, imported at its first call, so that registering it is cheap."""
+    """Return a function that calls the function ``name`` of ``module``. The module is imported at the first call, so
+    that registering the function is cheap."""
 
     def call(*args: Any, **kwargs: Any) -> Any:
         return getattr(importlib.import_module(module), name)(*args, **kwargs)
@@ -24,9 +25,9 @@ def later(module: str, name: str) -> Callable[..., Any]:
 
 
 def exported(package: str, name: str, homes: Mapping[str, str], extra: str) -> Any:
-    """Return the object ``name`` from the module ``homes[name]`` of ``package``, for its ``__getattr__``. Raises
-    AttributeError for an unknown name, and ImportError with the ``extra`` of perfkit to install if the framework is
-    missing."""
+    """Return the object ``name`` of the module ``homes[name]`` in ``package``. Used by the package's ``__getattr__``.
+    Raises AttributeError for an unknown name. Raises ImportError if the framework is missing; the message names the
+    ``extra`` of perfkit to install."""
     if name not in homes:
         raise AttributeError(f"module {package!r} has no attribute {name!r}")
     try:
@@ -36,13 +37,13 @@ def exported(package: str, name: str, homes: Mapping[str, str], extra: str) -> A
 
 
 class FirstImport:
-    """A finder for ``sys.meta_path`` that calls ``found(name)`` once, after the first successful import of a module in
-    ``wanted``. The modules' own loaders load them."""
+    """A finder for ``sys.meta_path`` that calls ``callback(name)`` once, after the first successful import of one of
+    ``modules``. The modules are loaded by their regular loaders."""
 
-    def __init__(self, wanted: Collection[str], found: Callable[[str], None]) -> None:
-        self._wanted = frozenset(wanted)
-        self._found = found
-        self._looking = False
+    def __init__(self, modules: Collection[str], callback: Callable[[str], None]) -> None:
+        self._modules = frozenset(modules)
+        self._callback = callback
+        self._searching = False
 
     def __enter__(self) -> FirstImport:
         sys.meta_path.insert(0, self)
@@ -55,14 +56,14 @@ class FirstImport:
     def find_spec(
         self, fullname: str, path: Sequence[str] | None, target: ModuleType | None = None
     ) -> ModuleSpec | None:
-        """Return the spec of the other finders, with its loader wrapped."""
-        if self._looking or fullname not in self._wanted:
+        """Return the spec that the other finders return, with its loader wrapped; None for other modules."""
+        if self._searching or fullname not in self._modules:
             return None
-        self._looking = True
+        self._searching = True
         try:
             spec = importlib.util.find_spec(fullname)
         finally:
-            self._looking = False
+            self._searching = False
         loader: Any = spec and spec.loader
         if not hasattr(loader, "exec_module"):
             return spec
@@ -73,14 +74,14 @@ class FirstImport:
             execute(module)
             if self in sys.meta_path:
                 self.__exit__()
-                self._found(fullname)
+                self._callback(fullname)
 
         loader.exec_module = exec_module
         return spec
 
 
 def read_toml(package: str, name: str) -> dict[str, Any]:
-    """Return the content of a TOML file in an importable package. Raises ValueError if it is not valid TOML."""
+    """Return the content of a TOML file in an importable package. Raises ValueError if the file is not valid TOML."""
     import tomllib
     from importlib.resources import files
 
@@ -92,8 +93,8 @@ def read_toml(package: str, name: str) -> dict[str, Any]:
 
 
 def convert(value: object, to: type[T], where: str) -> T:
-    """Return a part of a TOML file as the type ``to``. Raises ValueError, prefixed with ``where``, if it does not
-    fit."""
+    """Convert a part of a TOML file to the type ``to``. Raises ValueError if the part does not fit the type; the
+    message begins with ``where``."""
     import msgspec
 
     try:

@@ -1,6 +1,6 @@
 """Local files (pathlib) and files in the stores that fsspec supports (``s3://``, ``https://``, …). A URL becomes a path
-of universal-pathlib, which has the methods of pathlib, so that readers need not distinguish them. Users install the
-drivers of their stores (s3fs, gcsfs, aiohttp, …) themselves."""
+of universal-pathlib. This path has the methods of pathlib, so that readers need not distinguish the two. Users install
+the drivers of their stores (s3fs, gcsfs, aiohttp, …) themselves."""
 
 from __future__ import annotations
 
@@ -25,20 +25,20 @@ PathLike = str | os.PathLike[str]
 
 _URL: Final = re.compile(r"([A-Za-z][A-Za-z0-9+.-]+)(?:::[^/]*)?://")
 _WEB: Final = ("http", "https")
-_LONGEST: Final = 200
-"""Most characters of a reason; some drivers list every path where they looked for a library."""
+_MAX_REASON_CHARACTERS: Final = 200
+"""Limit for the reason in an error message, because some drivers list every path where they looked for a library."""
 
-_MISTAKES: Final = (TypeError, AttributeError, NameError, LookupError, AssertionError, ArithmeticError)
-"""Programming errors. Drivers have their own error classes for failures of stores and networks."""
+_PROGRAMMING_ERRORS: Final = (TypeError, AttributeError, NameError, LookupError, AssertionError, ArithmeticError)
+"""Errors that are not reported as failures of a store. Each driver has its own classes for such failures."""
 
 
 def as_path(place: PathLike) -> Path:
-    """Return a text or path as a path. A URL other than ``file://`` becomes a path of its store, typed as Path. The
-    path of a store is created anew, without its connection. Raises UsageError if no installed driver supports the
-    URL."""
+    """Return a text or path as a path. A ``file://`` URL becomes a local path; any other URL becomes a path of
+    universal-pathlib, typed as Path. A path of universal-pathlib is copied without its connection. Raises UsageError if
+    no installed driver supports the URL."""
     if hasattr(place, "protocol"):  # a path of universal-pathlib
         store = cast("Any", place)
-        return cast("Path", type(store)(str(place), **store.storage_options))  # some texts lack the host
+        return cast("Path", type(store)(str(place), **store.storage_options))  # some stores omit the host in str()
     match = _URL.match(place) if isinstance(place, str) else None
     if match is None:
         return Path(place)
@@ -60,7 +60,7 @@ def as_path(place: PathLike) -> Path:
         raise UsageError(f"{url}: unsupported URL scheme {protocol}://", "fsspec has no driver for it") from None
     try:
         path = UPath(url)
-        str(path)  # some addresses are checked only here
+        str(path)  # some drivers check the URL only here
     except (ValueError, TypeError) as error:
         raise UsageError(f"{url}: not the URL of a file ({_reason(error)})", "check the URL") from None
     return cast("Path", path)
@@ -71,38 +71,39 @@ def is_remote(path: Path) -> bool:
 
 
 def exists(path: Path) -> bool:
-    """Return whether the path exists. Raises the driver's error if the store does not answer."""
+    """Return whether the path exists. Raises an error of the driver if the store does not answer."""
     return bool(_store(path).fs.exists(str(path), strict=True)) if _on_web(path) else path.exists()
 
 
 def is_folder(path: Path) -> bool:
-    """Return whether the path is a folder; on the web, whether the address ends in ``/``, as every page is a file."""
+    """Return whether the path is a folder. A web address is a folder if it ends in ``/``."""
     return str(path).endswith("/") if _on_web(path) else path.is_dir()
 
 
 def is_file(path: Path) -> bool:
-    """Return whether the path is a regular file; on the web, whether the address does not end in ``/``."""
+    """Return whether the path is a regular file. A web address is a file unless it ends in ``/``."""
     return not str(path).endswith("/") if _on_web(path) else path.is_file()
 
 
 def absolute(place: PathLike) -> PathLike:
-    """Return the same path for a process in another working directory."""
+    """Return a path that is also valid in a process with another working directory."""
     path = as_path(place)
     return place if is_remote(path) else path.absolute()
 
 
 def identity(path: Path) -> str:
-    """Return a text that is equal for all spellings of a path."""
-    return str(path) if is_remote(path) else os.path.realpath(path)  # pathlib's resolve fails on circular links
+    """Return a text that is the same for all spellings of a path."""
+    return str(path) if is_remote(path) else os.path.realpath(path)  # Path.resolve fails for circular links
 
 
 def readable(value: object) -> str:
-    """Return a path or name as printable text, with bytes that are not UTF-8 escaped."""
+    """Return a path or name as printable text. Bytes that are not UTF-8 are escaped."""
     return str(value).encode("utf-8", "surrogateescape").decode("utf-8", "backslashreplace")
 
 
 def without_secrets(path: Path) -> str:
-    """Return the path for a report; web addresses lose their query and credentials, which may be secret."""
+    """Return the path as text for a report. The query and the credentials of a web address are removed, because they
+    may be secret."""
     text = readable(path)
     if not _on_web(path):
         return text
@@ -111,18 +112,19 @@ def without_secrets(path: Path) -> str:
 
 
 def open_binary(path: Path) -> io.BufferedReader:
-    """Open a file for sequential reading. Raises OSError, and SourceError if a store fails, now or while reading."""
+    """Open a file for sequential reading. Raises OSError. Opening and reading raise SourceError if a store fails."""
     if not is_remote(path):
         return path.open("rb")
     with reaching(path):
-        streamed = {"block_size": 0} if _on_web(path) else {}  # not every web server serves byte ranges
+        streamed = {"block_size": 0} if _on_web(path) else {}  # some web servers do not serve byte ranges
         file = _store(path).fs.open(_store(path).path, "rb", **streamed)
     return io.BufferedReader(_StoreFile(path, file), 1 << 20)
 
 
 def arrow_input(path: Path) -> pa.NativeFile:
-    """Open a file for random access by Arrow: local files memory-mapped, files of stores by ranges, of the web in
-    whole. Raises OSError, and SourceError if a store fails, now or while reading."""
+    """Open a file for random access by Arrow. Local files are memory-mapped, files on the web are downloaded
+    completely, and files in other stores are read by byte ranges. Raises OSError. Opening and reading raise SourceError
+    if a store fails."""
     import pyarrow as pa
 
     if not is_remote(path):
@@ -142,10 +144,10 @@ def fetched(path: Path) -> pa.Buffer:
 
 @contextlib.contextmanager
 def reaching(path: Path) -> Iterator[None]:
-    """Turn errors of a store and its driver into a one-line SourceError; errors of local files pass unchanged."""
+    """Convert errors of a store and its driver to a SourceError of one line. Errors of local files pass unchanged."""
     try:
         yield
-    except (PerfkitError, *_MISTAKES):
+    except (PerfkitError, *_PROGRAMMING_ERRORS):
         raise
     except Exception as error:
         if not is_remote(path):
@@ -157,8 +159,8 @@ def reaching(path: Path) -> Iterator[None]:
 
 
 def walk_store(root: Path) -> Iterator[tuple[Path, list[str], list[str]]]:
-    """Yield each folder with the names of its folders and files. Removing folder names prunes the walk, as in
-    ``os.walk``."""
+    """Yield each folder with the names of its folders and of its files. The caller may remove folder names to skip
+    these folders, as with ``os.walk``."""
     store = _store(root)
     for folder, folders, files in store.fs.walk(store.path):
         below = folder.removeprefix(store.path).strip("/")
@@ -166,7 +168,7 @@ def walk_store(root: Path) -> Iterator[tuple[Path, list[str], list[str]]]:
 
 
 def modified_ns(path: Path) -> int | None:
-    """Return the modification time in ns since 1970, None if the store does not provide it."""
+    """Return the modification time in ns since 1970, None if the store does not report it."""
     if not is_remote(path):
         return path.stat().st_mtime_ns
     try:
@@ -176,23 +178,23 @@ def modified_ns(path: Path) -> int | None:
 
 
 def put(file: Path, path: Path) -> None:
-    """Upload a local file to a store, in one put. Raises OSError."""
+    """Upload a local file to a store in a single operation. Raises OSError."""
     try:
         _store(path).fs.put_file(str(file), _store(path).path)
-    except _MISTAKES:
+    except _PROGRAMMING_ERRORS:
         raise
     except Exception as error:
         raise OSError(None, _reason(error), str(path)) from error
 
 
 def why_unwritable_store(folder: Path) -> str | None:
-    """Return why a store refuses files, None if it accepts one."""
+    """Return the reason why a store refuses an empty file, None if the store accepts the file."""
     probe = _store(folder / ".perfkit-probe")
     try:
         probe.fs.pipe_file(probe.path, b"")
-    except Exception as error:  # every driver has its own errors
+    except Exception as error:  # every driver has its own error classes
         return _reason(error)
-    with contextlib.suppress(Exception):  # permission to write does not include deleting
+    with contextlib.suppress(Exception):  # users who may write may not always delete
         probe.fs.rm_file(probe.path)
     return None
 
@@ -202,13 +204,12 @@ def _reason(error: Exception) -> str:
     if isinstance(error, NotImplementedError):
         text = "this store is read-only"
     text = text.strip() or type(error).__name__
-    if len(text) > _LONGEST:
+    if len(text) > _MAX_REASON_CHARACTERS:
         text = text.splitlines()[0]
-    return textwrap.shorten(text, _LONGEST, placeholder=" …")
+    return textwrap.shorten(text, _MAX_REASON_CHARACTERS, placeholder=" …")
 
 
-def _store(path: Path) -> Any:
-    """Return the path, typed to have ``fs`` and ``path``, which paths of pathlib lack."""
+def _store(path: Any) -> Any:  # paths of universal-pathlib have attributes that Path lacks
     return path
 
 
@@ -217,7 +218,7 @@ def _on_web(path: Path) -> bool:
 
 
 class _StoreFile(io.RawIOBase):
-    """A file of a store. Failures to read it raise SourceError."""
+    """An open file in a store. If reading fails, SourceError is raised."""
 
     def __init__(self, path: Path, file: Any) -> None:
         self._path = path
@@ -234,7 +235,6 @@ class _StoreFile(io.RawIOBase):
         return self._can_seek
 
     def readinto(self, buffer: Any) -> int:
-        """Read what the store returns in one call; 0 bytes only at the end."""
         with reaching(self._path):
             piece = self._file.read(len(buffer))
         buffer[: len(piece)] = piece
@@ -249,18 +249,19 @@ class _StoreFile(io.RawIOBase):
 
     def close(self) -> None:
         if not self.closed:
-            with contextlib.suppress(Exception):  # failing to close loses nothing that was read
+            with contextlib.suppress(Exception):  # the data has been read, so a failure to close loses nothing
                 self._file.close()
         super().close()
 
 
 @contextlib.contextmanager
 def replacing(path: Path, keep: bool = False) -> Iterator[Path]:
-    """Yield a local file to write that replaces ``path`` when the block ends, so that readers see all or nothing.
+    """Yield the path of a local file to write. It replaces ``path`` when the block ends, so that readers never see a
+    part of the file.
 
-    The file is deleted if the block fails. The folder of ``path`` is created. A store receives the complete file in one
-    put. Pipes and terminals cannot be replaced and are written directly. Raises OSError; with ``keep``, a file that a
-    store refuses is kept on this machine, and the error gives its path.
+    The file is deleted if the block fails. The folder of ``path`` is created. A file in a store is uploaded in a single
+    operation. Pipes and terminals cannot be replaced and are written directly. Raises OSError. If a store refuses the
+    file and ``keep`` is set, the file is kept on this machine, and the error names its path.
     """
     import tempfile
     import uuid
@@ -288,7 +289,8 @@ def replacing(path: Path, keep: bool = False) -> Iterator[Path]:
 
 
 def check_replaceable(path: Path) -> None:
-    """Raise OSError if :func:`replacing` could not write, so that long work fails early. Stores are not checked."""
+    """Raise OSError if :func:`replacing` could not write ``path``. Called before long work, so that it fails early.
+    Stores are not checked."""
     import tempfile
 
     if is_remote(path) or path.is_char_device() or path.is_fifo():
@@ -305,7 +307,7 @@ def _kept(file: Path, error: OSError) -> OSError:
     import tempfile
 
     folder = _kept_folder(os.getpid())
-    folder.mkdir(mode=0o700, parents=True, exist_ok=True)  # a cleaner may have removed it
+    folder.mkdir(mode=0o700, parents=True, exist_ok=True)  # temporary folders may be cleaned up at any time
     if (folder / file.name).exists():
         folder = Path(tempfile.mkdtemp(dir=folder))
     place = shutil.move(file, folder / file.name)
@@ -314,7 +316,8 @@ def _kept(file: Path, error: OSError) -> OSError:
 
 @functools.cache
 def _kept_folder(pid: int) -> Path:
-    """Return the folder of all files that a process keeps; cached by pid, so that a forked child has its own."""
+    """Return the folder for all files that a process keeps. Cached by pid, so that a forked child has another
+    folder."""
     import tempfile
 
     return Path(tempfile.mkdtemp(prefix="perfkit-kept-"))

@@ -92,7 +92,7 @@ def test_texts_that_no_single_array_holds_come_in_pieces(monkeypatch: pytest.Mon
 def test_more_text_than_an_array_holds_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(addresses, "OFFSETS_END", 5)
     assert reordered(pa.array(["abc", "de"]), np.array([1, 0])).to_pylist() == ["de", "abc"]
-    with pytest.raises(ValueError, match="6 bytes of text, more than the 5 of one array"):
+    with pytest.raises(ValueError, match="6 bytes of text exceed the limit of 5 for one array"):
         reordered(pa.array(["abc", "def"]), np.array([1, 0]))
 
 

@@ -100,7 +100,7 @@ def test_a_pipe_is_refused_in_words(tmp_path: Path, command: str) -> None:
     both = "$1 $1" if command == "compare" else "$1"
     ran = shell(f"perfkit {command} {both}", tmp_path / "fifo.json", tmp_path)
     assert (ran.returncode, ran.stderr.count("\n")) == (2, 1)
-    assert "fifo.json: a pipe or a device, which cannot be read twice; write it to a file first" in ran.stderr
+    assert "fifo.json: a pipe or a device, which cannot be read twice; write the data to a file first" in ran.stderr
 
 
 @pytest.mark.parametrize("command", [("summary",), ("advise",), ("export", "--to", "chrome"), ("compare", "other")])

@@ -275,7 +275,7 @@ def test_partials_are_for_summary_and_report(perfkit, folder: Path, tmp_path: Pa
     (share,) = shares(perfkit, folder, count=1)
     told = (
         f"perfkit: error: {share}: contains partials, which have no events; perfkit summary and perfkit report merge "
-        "them; give the profile that they were made from\n"
+        "them; give the profile from which they were made\n"
     )
     assert perfkit("compare", share, folder) == (2, "", told)
     assert perfkit("export", share, "-o", tmp_path / "x.json") == (2, "", told)

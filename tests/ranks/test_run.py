@@ -91,7 +91,7 @@ def test_names_tell_where_files_do_not_and_count_as_numbers(tmp_path: Path) -> N
     found = load(tmp_path)
     assert found.meta.ranks == (0, 2, 10)
     (finding,) = (finding for finding in found.quality if finding.code == "ranks-by-name")
-    assert finding.message == "3 sources do not state their rank: taken from the file names"
+    assert finding.message == "3 sources do not state their rank; the ranks are taken from the file names"
     assert "ranks-by-name" in {finding.code for finding in computed(tmp_path).quality}
 
 

@@ -119,7 +119,7 @@ def test_processes_without_a_rank_at_one_time_are_numbered(tmp_path: Path) -> No
     assert found.meta.ranks == (0, 1)
     assert found.ints("rank").tolist() == [0] * (len(found) // 2) + [1] * (len(found) // 2)
     (finding,) = (finding for finding in found.quality if finding.code == "ranks-by-order")
-    assert finding.message == "2 sources do not state their rank: numbered in the order given"
+    assert finding.message == "2 sources do not state their rank; they are numbered in the given order"
 
 
 @pytest.mark.parametrize("apart", [True, False])

@@ -64,7 +64,7 @@ def test_what_is_called_like_a_rank_and_is_none_ends_it(
         profile(tmp_path / name)
     chrome.raw(tmp_path / missing, content)
     for read in (load, lambda folder: opened([folder])):
-        with pytest.raises(SourceError, match="named like the other profiles") as caught:
+        with pytest.raises(SourceError, match="the file is named like the other profiles") as caught:
             read(tmp_path)
         assert str(tmp_path / missing) in caught.value.message
     assert told(tmp_path, "files-left-out") == [f"1 file in {tmp_path} is not a profile and was left out: {missing}"]

@@ -152,4 +152,4 @@ def test_a_handler_that_was_called_has_nothing_to_say(tmp_path: Path, caplog: py
     ],
 )
 def test_an_error_in_a_line(error: Exception, text: str) -> None:
-    assert failures.told(error) == text
+    assert failures.one_line(error) == text

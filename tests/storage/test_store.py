@@ -114,7 +114,7 @@ def test_processes_have_different_recordings() -> None:
 def test_a_foreign_parquet_file_is_refused(tmp_path: Path) -> None:
     path = tmp_path / "t.parquet"
     pq.write_table(pa.table({"a": [1]}), path)
-    with pytest.raises(SourceError, match="not written by perfkit"):
+    with pytest.raises(SourceError, match="was not written by perfkit"):
         store.read_stored(path)
 
 

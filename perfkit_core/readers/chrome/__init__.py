@@ -1,1 +1,1 @@
-"""perfkit_core.readers.chrome"""
+"""Reading of Chrome traces, the JSON format that torch and Paddle export."""

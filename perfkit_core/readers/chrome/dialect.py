@@ -1,5 +1,5 @@
-"""Base class of dialects: the part of a Chrome-trace reader that an adapter writes. A dialect gives recorded events
-their kind, phase and device, equally for files and live captures."""
+"""Base class of dialects. A dialect is the part of a Chrome-trace reader that an adapter provides. It assigns kinds,
+phases and devices to recorded events, for files and for live captures alike."""
 
 from __future__ import annotations
 
@@ -19,8 +19,8 @@ from perfkit_core.model import schema
 
 
 class ChromeEvent(msgspec.Struct, gc=False):
-    """One event as the reference decodes it. ``ts`` and ``dur`` stay text, so that no digit is lost; a missing ``ts``
-    is empty."""
+    """One event as the reference reader decodes it. ``ts`` and ``dur`` remain text, so that no digit is lost. ``ts`` is
+    empty if the event has none."""
 
     ph: Any = None
     name: Any = None
@@ -37,8 +37,8 @@ UNDECODABLE: Final = (msgspec.DecodeError, UnicodeDecodeError, RecursionError)
 
 
 def timed_events(events: Sequence[ChromeEvent], partial: bool) -> tuple[list[int], tuple[IntArray, IntArray]]:
-    """Return the indexes of the events with valid times, and their :func:`event_times`. Without ``partial``, an invalid
-    time raises SourceError."""
+    """Return the indexes of the events with valid times, and the :func:`event_times` of these events. Unless
+    ``partial`` is set, an invalid time raises SourceError."""
     timed = list(range(len(events)))
     try:
         return timed, event_times(events)
@@ -54,8 +54,8 @@ def timed_events(events: Sequence[ChromeEvent], partial: bool) -> tuple[list[int
 
 
 def event_times(events: Sequence[ChromeEvent]) -> tuple[IntArray, IntArray]:
-    """Return start (0 if missing) and duration in ns, each of shape (events,). Raises SourceError, which names the
-    event."""
+    """Return the starts and the durations in ns, each of shape (events,). The start is 0 if the event has none. Raises
+    SourceError for an invalid time; the message names the event."""
     starts, durations = [bytes(event.ts) or None for event in events], [bytes(event.dur) for event in events]
 
     def place(field: str, at: int) -> str:
@@ -68,8 +68,9 @@ _DIGITS: Final = re.compile(r"-?\d{1,18}")
 
 
 class Label(NamedTuple):
-    """Meaning of an event's category and name. ``phase`` applies to the whole subtree; ``step`` numbers a step;
-    ``backend`` is the device type (None: host); ``layer`` is the part that a call adds to the path of its layer."""
+    """The meaning of an event's category and name. ``phase`` applies to the event and all its descendants. ``step`` is
+    the number of a step. ``backend`` is the device type, None for the host. ``layer`` is what the event appends to the
+    module path of the event around it."""
 
     kind: str
     phase: str | None = None
@@ -81,17 +82,20 @@ class Label(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class ScanRules:
-    """Facts about an adapter's files that let the scanner read events without calling the dialect for each.
+    """Properties of an adapter's files that let the scanner read events without calling the dialect for each event.
 
-    The ``label`` and ``device`` of a dialect with rules must depend on their arguments only, and ``keeps`` and
-    ``refine`` must change nothing but what is declared here.
+    If a dialect has rules, the results of its ``label`` and ``device`` must depend on their arguments only. Its
+    ``keeps`` and ``refine`` must have no effect on events other than the exceptions, which the reference reader passes
+    through the dialect one by one. These are the exceptions:
 
-    ``needs_reference(category, name)``: such events pass through the dialect one by one (``keeps``, ``refine``).
-    ``glued_durations``: span names end with their duration, which ``clean_name`` removes; a span without one passes
-    through the dialect. ``dropped`` arguments are ignored, as are those of ``dropped_if_empty`` if an event has all of
-    them and they are empty; other such events pass through the dialect, as do events with a negative argument of
-    ``not_negative``. ``device`` uses ``device_arguments`` only (at most three). ``offset_argument``: a start as text,
-    ``"12.345 us"``, for the column ``offset_ns``.
+    - events for which ``needs_reference(category, name)`` is true;
+    - with ``glued_durations``, spans whose name does not end with their duration. ``clean_name`` removes this duration;
+    - events that have some of the arguments ``dropped_if_empty``, but not all of them, or not all of them empty;
+    - events in which an argument of ``not_negative`` is negative.
+
+    The scanner ignores the arguments ``dropped``, and the arguments ``dropped_if_empty`` if all are present and empty.
+    ``device`` may use only ``device_arguments``, at most three. ``offset_argument`` is the argument with a start as
+    text, such as ``"12.345 us"``, for the column ``offset_ns``.
     """
 
     needs_reference: Callable[[str, str], bool] | None = None
@@ -104,16 +108,18 @@ class ScanRules:
 
 
 class Dialect:
-    """Base class: override what differs. One instance reads one file."""
+    """Base class of dialects. Each instance reads one file. Subclasses override the methods that differ."""
 
     framework: ClassVar[str] = ""
     arguments: ClassVar[Mapping[str, str]] = {}
-    """Event argument → column of the schema, or ``external``: an id that an operator shares with its launches."""
+    """Maps arguments of events to columns of the schema, or to ``external``, an id that an operator shares with its
+    launches."""
     scan_rules: ClassVar[ScanRules | None] = None
-    """With rules the scanner reads files and live texts where possible; without, the reference does."""
+    """If set, the scanner reads files and live captures where possible. If None, the reference reader reads them."""
 
     def label(self, category: str, name: str) -> Label:
-        """Return the meaning of a category and (clean) name. Called once for each distinct pair."""
+        """Return the meaning of a category and a name as :meth:`clean_name` returned it. Called once for each distinct
+        pair."""
         return Label(schema.OTHER)
 
     def refine(self, label: Label, args: Mapping[str, Any]) -> Label:
@@ -121,16 +127,15 @@ class Dialect:
         return label
 
     def keeps(self, event: ChromeEvent) -> bool:
-        """Return False for events that describe the recording rather than the run. The dialect may note their
-        content."""
+        """Return False if the event describes the recording instead of the run. The dialect may store its content."""
         return True
 
     def clean_name(self, name: str) -> str:
-        """Return the name without parts that differ between equal calls."""
+        """Return the name without the parts that differ between calls of the same function."""
         return name
 
     def thread(self, tid: Any) -> int | None:
-        """Return the operating system thread from the ``tid`` field of a host event."""
+        """Return the operating system's thread id from the ``tid`` field of a host event, None if there is none."""
         return integer(tid)
 
     def device(self, label: Label, pid: Any, args: Mapping[str, Any]) -> str:
@@ -139,27 +144,29 @@ class Dialect:
         return f"{label.backend or schema.CPU}:{0 if index is None else index}" if label.backend else schema.CPU
 
     def communicates(self, name: str, kind: str) -> bool:
-        """Return whether events of this name and kind may be collectives, to be :meth:`described` one by one."""
+        """Return whether events of this name and kind may be collectives. If so, :meth:`described` is called for each
+        of them."""
         return False
 
     def described(
         self, name: str, args: str | None, shapes: str | None, dtypes: str | None
     ) -> tuple[Collective | None, int]:
-        """Return the collective of an event, from its cells, and the bytes of its message, -1 if unknown."""
+        """Return the collective that an event belongs to, None if it belongs to none, and the size of its message in
+        bytes, -1 if unknown. The arguments are the event's values in these columns."""
         return None, -1
 
 
 SCAN_FROM_BYTES: Final = 4 << 20
-"""Bytes that one process reads by the reference before loading the compiled code pays off."""
+"""Number of bytes that a process must read before it pays off to load the scanner's compiled code."""
 
 
 def integer(value: Any) -> int | None:
-    """Return a JSON number or a string of digits as an int, None for other values."""
+    """Return the integer in a JSON number or a string of digits, None for any other value."""
     if isinstance(value, bool):
         return None
     if isinstance(value, int):
         if 2**63 <= value < 2**64:
-            return value - 2**64  # an unsigned address becomes the int64 with the same bits
+            return value - 2**64  # the int64 with the same bits as this unsigned address
         return value if -(2**63) <= value < 2**63 else None
     if isinstance(value, float) and value.is_integer() and abs(value) < 2**63:
         return int(value)

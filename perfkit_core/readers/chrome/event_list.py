@@ -1,6 +1,6 @@
-"""The list of events of a Chrome trace, read in batches by the scanner or by the reference. The reference cuts about 1
-MB after an event and decodes it with msgspec in one call. The cut is proven: ``[`` + bytes + ``]`` is valid JSON only
-if the bytes end between two events."""
+"""The list of events of a Chrome trace, which the scanner or the reference reader reads in batches. The reference
+reader cuts about 1 MB of text at the end of an event and decodes it with msgspec in one call. A wrong cut is always
+detected: ``[`` + text + ``]`` is valid JSON only if the text ends between two events."""
 
 from __future__ import annotations
 
@@ -21,17 +21,17 @@ if TYPE_CHECKING:
 
 WINDOW_BYTES = CHUNK_BYTES
 MAX_VALUE_BYTES: Final = 64 << 20
-"""Largest event or header value that is read; a larger one counts as damage."""
+"""Size limit of an event or a header value. A larger event or value counts as damage."""
 _CUTS_TRIED: Final = 8
 _GAP: Final = re.compile(rb"[\s,]*")
 _AFTER_EVENT: Final = re.compile(rb"\s*(?:,\s*\{|\]|,\s*\])")
 
 
 class EventList:
-    """Reader of the lists of events in a file. ``repaired`` and ``skipped`` count events that were not valid JSON or
-    nested too deep, ``strays`` places with other text between events. Without ``partial``, damage that cannot be
-    repaired raises SourceError. ``sparing``: use little memory. ``position``, of the next byte, indexes
-    ``window.data``."""
+    """Reader of the lists of events in a file. ``repaired`` counts events that were not valid JSON and could be
+    repaired, ``skipped`` events that could not be repaired or are nested too deep, and ``strays`` places with other
+    text between events. Unless ``partial`` is set, damage that cannot be repaired raises SourceError. With ``sparing``,
+    less memory is used. ``position`` is the index of the next byte in ``window.data``."""
 
     def __init__(self, path: Path, partial: bool = False, sparing: bool = False) -> None:
         self.path, self.partial = path, partial
@@ -40,7 +40,8 @@ class EventList:
         self.position = 0
 
     def events(self, dialect: Dialect | None) -> Iterator[list[ChromeEvent] | Portion]:
-        """Yield the events of a list after its opening bracket, and leave the position after the list."""
+        """Yield the events of the list whose opening bracket precedes the position. Afterwards the position is behind
+        the list."""
         turns = Turns(self.window, dialect) if dialect is not None and dialect.scan_rules else None
         while True:
             self.drop()
@@ -66,7 +67,7 @@ class EventList:
         return self.window.base + self.position
 
     def skip(self, pattern: re.Pattern[bytes]) -> None:
-        """Move past a match of the pattern, reading on as needed."""
+        """Move the position past a match of the pattern. More of the file is read if the match may continue."""
         while True:
             match = pattern.match(self.window.data, self.position)
             if match:
@@ -75,28 +76,28 @@ class EventList:
                 return
 
     def peek(self) -> bytes:
-        """Return the next byte, none at the end."""
+        """Return the next byte, or ``b""`` at the end of the file."""
         return self.window.data[self.position : self.position + 1]
 
     def drop(self) -> None:
         self.window.drop(self.position)
         self.position = 0
 
-    def broken(self, what: str) -> SourceError:
+    def broken(self, problem: str) -> SourceError:
         self.check_damage()
         return SourceError(
-            f"{self.path}: {what} (byte {self.offset})",
+            f"{self.path}: {problem} (byte {self.offset})",
             "the file is truncated or damaged: record it again, or read the intact part with --partial",
         )
 
     def check_damage(self) -> None:
-        """Raise SourceError if compressed data is damaged, which explains why the rest is missing."""
+        """Raise SourceError if the compressed data is damaged. This is then the cause of any other problem."""
         if self.window.damage:
             hint = "copy or record the file again, or read the intact part with --partial"
             raise SourceError(f"{self.path}: {self.window.damage}", hint)
 
     def _resume(self) -> None:
-        """Move to the next event or the end of the list."""
+        """Move the position to the next event or the end of the list."""
         window = self.window
         while self.partial:
             held = len(window.data) - self.position
@@ -108,11 +109,11 @@ class EventList:
                 return
             if last:
                 break
-            window.more(max(held, WINDOW_BYTES))  # doubled, so that the search takes linear time
-        raise self.broken("not an event")
+            window.more(max(held, WINDOW_BYTES))  # doubling the window keeps the search linear
+        raise self.broken("the text here is not an event")
 
     def _batch(self) -> list[ChromeEvent] | None:
-        """Return the events up to the last provable cut in the window, None without one."""
+        """Return the events before the last place in the window where a cut is valid, None if there is none."""
         data, cut = self.window.data, min(len(self.window.data), self.position + WINDOW_BYTES)
         for _ in range(_CUTS_TRIED):
             cut = data.rfind(b"}", self.position, cut)
@@ -129,16 +130,16 @@ class EventList:
         return None
 
     def _salvage(self) -> list[ChromeEvent]:
-        """Return events decoded one at a time, over the part of the window that is not valid JSON."""
+        """Decode and repair events one at a time, at a place where the window is not valid JSON."""
         event = self._next_event()
         while event is None and not self.window.finished:
             held = len(self.window.data) - self.position
             if held >= MAX_VALUE_BYTES:
                 break
-            self.window.more(max(held, WINDOW_BYTES))  # doubled, so that the search takes linear time
+            self.window.more(max(held, WINDOW_BYTES))  # doubling the window keeps the search linear
             event = self._next_event()
         if event is None:
-            raise self.broken("an event is not valid JSON or does not end")
+            raise self.broken("an event is not valid JSON or has no end")
         batch: list[ChromeEvent] = []
         while event is not None and len(batch) < 4096:
             text, end, was_repaired = event
@@ -148,8 +149,7 @@ class EventList:
             except UNDECODABLE as error:
                 if not self.partial:
                     deep = isinstance(error, RecursionError)
-                    what = "an event is nested too deep" if deep else "an event is not valid JSON"
-                    raise self.broken(what) from None
+                    raise self.broken(f"an event is {'nested too deep' if deep else 'not valid JSON'}") from None
                 self.skipped += 1
             self.position = end
             gap = _GAP.match(self.window.data, self.position)
@@ -158,31 +158,31 @@ class EventList:
         return batch
 
     def _next_event(self) -> tuple[bytes, int, bool] | None:
-        window = self.window
-        return repair.next_event(window.data, self.position, window.finished)
+        return repair.next_event(self.window.data, self.position, self.window.finished)
 
 
-_LOADED_FROM_BYTES: Final = 1 << 16
-"""The reference always reads smaller files."""
-_WORTH_BYTES: Final = 16 << 20
-_MOST_BATCHES: Final = 64
+_MIN_SCAN_BYTES: Final = 1 << 16
+"""Smaller files are always read by the reference reader."""
+_LONG_SCAN_BYTES: Final = 16 << 20
+_MAX_BATCHES: Final = 64
 
 
 class Turns:
-    """Alternation between scanner and reference. After the scanner stops, the reference reads a batch, and twice as
-    many batches each time the scanner stops soon again."""
+    """Decides whether the scanner or the reference reader reads next. When the scanner stops, the reference reader
+    reads one batch if the scanner has read at least _LONG_SCAN_BYTES, otherwise twice as many batches as the last
+    time."""
 
     small_bytes = 0
-    """Bytes that this process has read from files too small to load the compiled code."""
+    """Number of bytes that this process has read from files for which the compiled code was not loaded."""
 
     def __init__(self, window: Window, dialect: Dialect) -> None:
         self._window, self._dialect = window, dialect
-        self._enough = min(max(SCAN_FROM_BYTES - Turns.small_bytes, _LOADED_FROM_BYTES), SCAN_FROM_BYTES)
-        self._batches, self._patience = 0, 1
+        self._enough = min(max(SCAN_FROM_BYTES - Turns.small_bytes, _MIN_SCAN_BYTES), SCAN_FROM_BYTES)
+        self._batches, self._next_batches = 0, 1
         self._ahead: ScanAhead | None = None
 
     def scan_next(self) -> bool:
-        """Return whether the scanner continues from here."""
+        """Return whether the scanner reads next."""
         if self._ahead is None:
             while (missing := self._enough - len(self._window.data)) > 0 and self._window.more(missing):
                 pass
@@ -193,12 +193,11 @@ class Turns:
         return self._batches < 0
 
     def portions(self) -> Iterator[Portion]:
-        """Yield what the scanner reads from the beginning of the window."""
+        """Yield the events that the scanner reads from the beginning of the window."""
         from perfkit_core.readers.scanner.chunks import ScanAhead
 
         self._ahead = self._ahead or ScanAhead(self._dialect)
         begin = self._window.base
         yield from self._ahead.portions(self._window)
-        far = self._window.base - begin >= _WORTH_BYTES
-        self._patience = 1 if far else min(2 * self._patience, _MOST_BATCHES)
-        self._batches = self._patience
+        long = self._window.base - begin >= _LONG_SCAN_BYTES
+        self._batches = self._next_batches = 1 if long else min(2 * self._next_batches, _MAX_BATCHES)

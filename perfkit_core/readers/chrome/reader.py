@@ -1,5 +1,6 @@
-"""Reader of Chrome-trace JSON files in batches of events; the rest of the file is its header. Format: Google's "Trace
-Event Format"; the top level is an object with ``traceEvents`` or the list of events itself."""
+"""Reader of Chrome-trace JSON files, in batches of events. The format is Google's "Trace Event Format": the top level
+is the list of events, or an object that contains the list as ``traceEvents``. The other members of the object are
+called the header."""
 
 from __future__ import annotations
 
@@ -31,8 +32,9 @@ _KEY: Final = re.compile(rb'\s*,?\s*"((?:[^"\\]|\\.)*)"\s*:\s*')
 
 
 class ChromeFile(EventList):
-    """One pass over a file: iterate :meth:`batches` or :meth:`portions`, then read ``header`` and the counters.
-    ``truncated_at`` is the byte at which the file is cut off, ``more_at`` that at which text follows the document."""
+    """One pass over a file. ``header`` and the counters are complete after an iteration over :meth:`batches` or
+    :meth:`portions`. ``truncated_at`` is the offset of the byte at which the file is cut off, and ``more_at`` the
+    offset at which other text follows the document; each is None if this is not the case."""
 
     header: dict[str, Any]
     truncated_at: int | None = None
@@ -45,7 +47,7 @@ class ChromeFile(EventList):
             yield batch
 
     def portions(self, dialect: Dialect | None) -> Iterator[list[ChromeEvent] | scanned_rows.Portion]:
-        """Yield all events in file order, as scanned columns where the dialect's rules and the text allow it."""
+        """Yield all events in file order. Events that the scanner could read are columns, other events are lists."""
         self.header = {}
         window = self.window
         try:
@@ -54,13 +56,13 @@ class ChromeFile(EventList):
             if opening not in (b"[", b"{"):
                 self.check_damage()
                 if not opening:
-                    raise SourceError(
-                        f"{self.path}: the file is empty", "the profiler may have been interrupted before writing it"
-                    )
-                raise SourceError(f"{self.path}: not JSON (starts with {opening!r})", "perfkit reads Chrome-trace JSON")
+                    hint = "the profiler may have been interrupted before it wrote the file"
+                    raise SourceError(f"{self.path}: the file is empty", hint)
+                text = f"{self.path}: the file is not JSON (it starts with {opening!r})"
+                raise SourceError(text, "perfkit reads Chrome-trace JSON")
             self.position += 1
             yield from self.events(dialect) if opening == b"[" else self._object(dialect)
-            self._end()
+            self._check_end()
             self.position = len(window.data)
             while window.more():
                 window.drop(len(window.data))
@@ -84,12 +86,12 @@ class ChromeFile(EventList):
         self.position += 1
         if not has_events:
             raise SourceError(
-                f"{self.path}: a JSON file without traceEvents (keys: {', '.join(list(self.header)[:5]) or 'none'})",
-                "perfkit reads what a profiler exported as a Chrome trace",
+                f"{self.path}: the JSON has no traceEvents (its keys: {', '.join(list(self.header)[:5]) or 'none'})",
+                "perfkit reads files that a profiler exported as a Chrome trace",
             )
 
-    def _end(self) -> None:
-        """Check the text after the document. More events there mean that damage has closed the list."""
+    def _check_end(self) -> None:
+        """Check the text after the document. If more events follow, damage has closed the list."""
         self.skip(_SPACE)
         if not self.peek():
             return
@@ -99,8 +101,8 @@ class ChromeFile(EventList):
             raise self.broken("the list of events ends inside an event")
         if not self.partial:
             raise SourceError(
-                f"{self.path}: the document has ended, but the file goes on (byte {offset})",
-                "were two files written into one? Read each by itself, or the first one with --partial",
+                f"{self.path}: the document has ended, but the file continues (byte {offset})",
+                "two files may have been written into one: split the file, or read the first part with --partial",
             )
         self.more_at = offset
 
@@ -123,18 +125,18 @@ class ChromeFile(EventList):
         while True:
             raw = window.data[self.position : self.position + size]
             try:
-                # latin-1 has one character a byte, so that the end is an offset in bytes
+                # In latin-1 each byte is a character, so that the end is an offset in bytes.
                 _, end = json.JSONDecoder(strict=False).raw_decode(raw.decode("latin-1"))
             except RecursionError:
                 raise self.broken("a header value is nested too deep") from None
             except json.JSONDecodeError as error:
                 end = repair.value_end(raw) if repair.NO_JSON_NUMBER.match(raw, error.pos) else None
-            if end is not None and end < len(raw):  # a number that ends with the text may continue after it
+            if end is not None and end < len(raw):  # a number at the end of the text may continue after it
                 break
             if window.finished and self.position + size >= len(window.data):
                 raise self.broken("the file ends inside a header value")
             if size > MAX_VALUE_BYTES:
-                raise self.broken("a header value does not end")
+                raise self.broken("a header value has no end")
             size *= 2
             while len(window.data) - self.position < size and window.more():
                 pass
@@ -147,7 +149,6 @@ class ChromeFile(EventList):
 
 
 def _decoded(raw: bytes) -> Any:
-    """Return a value, with non-JSON numbers as text. Raises ValueError, RecursionError."""
     text = raw.decode("utf-8", "replace")
     try:
         return json.loads(text, strict=False, parse_float=_number, parse_constant=str)
@@ -156,13 +157,12 @@ def _decoded(raw: bytes) -> Any:
 
 
 def _number(text: str) -> float | str:
-    """Return a float, or the text of a number outside its range."""
     value = float(text)
     return value if math.isfinite(value) else text
 
 
 class Reading(Generic[AnyDialect]):
-    """One pass over a file into ``recorder``. Header and findings are complete at the end."""
+    """One pass over a file, which collects its events in ``recorder``. The header is complete at the end."""
 
     def __init__(self, path: Path, dialect: AnyDialect, partial: bool, sparing: bool = False) -> None:
         self.file = ChromeFile(path, partial, sparing)
@@ -175,7 +175,7 @@ class Reading(Generic[AnyDialect]):
             self.recorder.add(portion)
 
     def stream(self, writer: RecordedWriter) -> None:
-        """Read the file into the writer, a row group at a time. Raises SourceError."""
+        """Read the file into the writer, one row group at a time. Raises SourceError."""
         for portion in self.file.portions(self.dialect):
             self.recorder.add(portion)
             if self.recorder.held >= ROW_GROUP:
@@ -190,7 +190,8 @@ class Reading(Generic[AnyDialect]):
             writer.write(batch)
 
     def see(self, events: pa.Table) -> None:
-        """Collect what is needed of all events at the end. Called with the events of each row group."""
+        """Called with the events of each row group, before they are written. A subclass may collect values that depend
+        on all events."""
 
 
 def file_findings(file: ChromeFile, recorder: Recorder) -> tuple[Finding, ...]:
@@ -204,15 +205,15 @@ def file_findings(file: ChromeFile, recorder: Recorder) -> tuple[Finding, ...]:
     if file.skipped:
         findings.append(Finding("skipped-events", skipped(file.skipped)))
     if recorder.untimed:
-        text = message("{count} events have no start time and are missing", count=recorder.untimed)
+        text = message("{count} events were left out because they have no start time", count=recorder.untimed)
         findings.append(Finding("events-without-start", text))
     if recorder.mistimed:
         findings.append(mistimed(recorder.mistimed))
     if recorder.reversed:
         findings.append(negative_durations(recorder.reversed))
     if recorder.unknown:
-        kinds = ", ".join(f"{count} of type {ph!r}" for ph, count in sorted(recorder.unknown.items()))
-        text = message("events of types that carry no duration were not read: {types}", types=kinds)
+        types = ", ".join(f"{count} of type {ph!r}" for ph, count in sorted(recorder.unknown.items()))
+        text = message("events whose type has no duration were not read: {types}", types=types)
         findings.append(Finding("unread-events", text))
     return tuple(findings)
 
@@ -224,16 +225,16 @@ def cut_off(at: int) -> Message:
 def strays(file: ChromeFile) -> list[Finding]:
     findings = []
     if file.more_at is not None:
-        text = message("the file continues after the end of the document, at byte {at}: not read", at=file.more_at)
+        text = message("the document ends at byte {at}, but the file continues; the rest was not read", at=file.more_at)
         findings.append(Finding("more-behind", text))
     if file.strays:
-        text = message("in {count} places, text between the events is not an event and was ignored", count=file.strays)
+        text = message("text that is not an event was ignored in {count} places between events", count=file.strays)
         findings.append(Finding("stray-text", text))
     return findings
 
 
 def mistimed(count: int) -> Finding:
-    text = message("{count} events have a start or duration that is not a time and are missing", count=count)
+    text = message("{count} events were left out because their start or duration is not a time", count=count)
     return Finding("events-without-start", text)
 
 

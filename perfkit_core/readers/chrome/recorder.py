@@ -1,4 +1,5 @@
-"""Collection of recorded events as columns: events read one by one, scanned portions, and texts of live captures."""
+"""Collection of recorded events as columns. The events come one by one from the reference reader, as portions from the
+scanner, or as text from live captures."""
 
 from __future__ import annotations
 
@@ -22,24 +23,24 @@ from perfkit_core.readers.chrome.dialect import (
     timed_events,
 )
 from perfkit_core.readers.chrome.rows import ARGUMENT_TEXTS, NULL, Numbers, Origins, Rows, Vocabulary
-from perfkit_core.readers.chrome.scanned_rows import Portion, Translation, Words
+from perfkit_core.readers.chrome.scanned_rows import Portion, Translation
 
 if TYPE_CHECKING:
     from perfkit_core.readers.scanner.scanner import Scanner
 
-_REMEMBERED: Final = 1 << 8
-"""Most descriptions of collectives that are cached for equal events."""
+_MAX_CACHED_DESCRIPTIONS: Final = 1 << 8
 _TIMED: Final = frozenset("XiIRC")
-"""The ``ph`` of spans, instants and counters."""
+"""Values of ``ph`` for spans, instants and counters."""
 _FLOWS: Final = frozenset("stf")
 
 
 class Recorder:
-    """Takes the events of one file or capture, in order; :meth:`recorded` returns the input of ``assemble``.
+    """Collects the events of one file or capture, in order. :meth:`recorded` returns the input of ``assemble``.
 
-    ``thread_names`` come from metadata events. ``unknown`` counts events by unsupported ``ph``, ``untimed`` those
-    without a start and ``mistimed`` those whose start or duration is not a time, both left out, ``reversed`` those with
-    a negative duration, set to 0. Without ``partial``, a mistimed event raises SourceError.
+    ``thread_names`` are read from metadata events. ``unknown`` counts the events with an unsupported ``ph``, by ``ph``.
+    ``untimed`` counts events without a start, and ``mistimed`` events whose start or duration is not a time; both are
+    left out. ``reversed`` counts events with a negative duration, which is set to 0. Unless ``partial`` is set, a
+    mistimed event raises SourceError.
     """
 
     def __init__(self, dialect: Dialect, partial: bool = False) -> None:
@@ -53,7 +54,7 @@ class Recorder:
         self._origins = Origins()
         self._vocabularies = {column: Vocabulary() for column in ARGUMENT_TEXTS}
         self._communicates = Numbers(np.bool_)
-        """Of each origin, whether its events may be collectives."""
+        """Whether the events of an origin may be collectives, for each origin."""
         self._described: dict[tuple[str | None, ...], tuple[str | None, int]] = {}
         self._translations: dict[int, Translation] = {}
         self._rows = row_table.Gathering()
@@ -65,8 +66,8 @@ class Recorder:
         return self._rows.count
 
     def add(self, events: Sequence[ChromeEvent] | Portion, times: tuple[IntArray, IntArray] | None = None) -> None:
-        """Take events, or a scanned portion. ``times``: start and duration in ns, each of shape (events,), if known
-        already (live captures)."""
+        """Add events, or a scanned portion. Live captures give the starts and durations as ``times``, in ns, each of
+        shape (events,)."""
         if isinstance(events, Portion):
             self._add_scanned(events)
         else:
@@ -74,10 +75,11 @@ class Recorder:
             self._gather(lists.rows(start_ns, dur_ns, self._origins, self._vocabularies))
 
     def add_text(self, text: bytes, times: tuple[IntArray, IntArray]) -> None:
-        """Take the body of a JSON array of events, with their start and duration in ns, each of shape (events,). Raises
-        ValueError, without taking any, if the text is no such body or has another number of events."""
+        """Add events from the text between the brackets of a JSON array. ``times`` are their starts and durations in
+        ns, each of shape (events,). Raises ValueError if the text is not valid or has another number of events; then no
+        event is added."""
         self._text_bytes += len(text)
-        # loading the compiled code takes as long as the reference takes for the first few megabytes
+        # Loading the compiled code takes as long as the reference reader takes for the first few megabytes.
         loaded = self._text_bytes >= SCAN_FROM_BYTES or "perfkit_core.readers.scanner.scanner" in sys.modules
         if loaded and self._dialect.scan_rules and text.startswith(b"{"):
             from perfkit_core.readers.scanner import chunks, events
@@ -91,17 +93,17 @@ class Recorder:
                 return
         decoded = DECODER.decode(b"[" + text + b"]")
         if len(decoded) != len(times[0]):
-            raise ValueError(f"{len(decoded)} events, but times of {len(times[0])}")
+            raise ValueError(f"{len(decoded)} events, but times of {len(times[0])} events")
         self.add(decoded, times)
 
     def recorded(self, base_ns: int = 0, in_order: bool = True) -> draft.Recorded:
-        """Return the events so far and forget them. ``base_ns`` is added to their starts. They are sorted as the event
-        table unless ``in_order`` is False."""
+        """Return the events that were added since the last call. ``base_ns`` is added to their starts. With
+        ``in_order``, the events are sorted like the event table."""
         table = row_table.RowTable(self._rows.taken(), self._origins, self._vocabularies, base_ns, in_order)
         return draft.Recorded(table.table(compact=True))
 
     def taken(self) -> pa.Table:
-        """Return the events so far as a table, and forget them."""
+        """Return the events that were added since the last call, as a table in the order of the source."""
         table = row_table.RowTable(self._rows.taken(), self._origins, self._vocabularies, 0, in_order=False)
         return table.table(compact=False)
 
@@ -111,21 +113,19 @@ class Recorder:
             here = slice(first, first + stretch.rows)
             first += stretch.rows
             at = np.array([row for row, _, _ in stretch.slow], np.int64)
-            known = None if times is None else (times[0][here], times[1][here])
-            slow_times = None if known is None else (known[0][at], known[1][at])
-            lists, (start_ns, dur_ns), kept = self._one_by_one(events, slow_times)  # not all of them are rows
-            part = self._translation(stretch.words).rows(stretch, lists, at[kept])
-            if known is not None:
-                part.integers |= {"start_ns": known[0], "dur_ns": known[1]}
+            part_times = None if times is None else (times[0][here], times[1][here])
+            slow_times = None if part_times is None else (part_times[0][at], part_times[1][at])
+            lists, (start_ns, dur_ns), kept = self._one_by_one(events, slow_times)  # some events may not become rows
+            words = stretch.words
+            if id(words) not in self._translations:  # a translation keeps its words alive, so ids are not reused
+                self._translations[id(words)] = Translation(words, self._dialect, self._origins, self._vocabularies)
+            part = self._translations[id(words)].rows(stretch, lists, at[kept])
+            if part_times is not None:
+                part.integers |= {"start_ns": part_times[0], "dur_ns": part_times[1]}
             if kept:
                 part.put(at[kept], lists.rows(start_ns, dur_ns, self._origins, self._vocabularies))
             for rows in part.without(np.delete(at, kept)):
                 self._gather(rows)
-
-    def _translation(self, words: Words) -> Translation:
-        if id(words) not in self._translations:  # translations keep the words alive, so ids are not reused
-            self._translations[id(words)] = Translation(words, self._dialect, self._origins, self._vocabularies)
-        return self._translations[id(words)]
 
     def _gather(self, part: Rows) -> None:
         untimed = np.flatnonzero(part.integers["start_ns"] == NULL)
@@ -139,8 +139,8 @@ class Recorder:
             self._rows.add(rows)
 
     def _describe(self, part: Rows) -> None:
-        """Add descriptions of collectives to ``args`` (:mod:`perfkit_core.assembly.labels`), and message sizes to
-        ``bytes`` where none was recorded. Done during collection, while the texts are available."""
+        """Add descriptions of collectives to ``args`` (:mod:`perfkit_core.assembly.labels`), and their message sizes to
+        ``bytes`` if no size was recorded."""
         for origin in self._origins.known[len(self._communicates) :]:
             self._communicates.append(self._dialect.communicates(origin.name or "", origin.kind or ""))
         at = np.flatnonzero(self._communicates.array()[part.origin])
@@ -158,7 +158,7 @@ class Recorder:
         args, sizes = [], []
         for key in zip(names, part.arguments(at), *texts, strict=True):
             if key not in self._described:
-                if len(self._described) >= _REMEMBERED:
+                if len(self._described) >= _MAX_CACHED_DESCRIPTIONS:
                     self._described.clear()
                 collective, size = self._dialect.described(*key)
                 self._described[key] = labels.with_description(key[1], collective), size
@@ -175,9 +175,9 @@ class Recorder:
     def _one_by_one(
         self, events: Sequence[ChromeEvent], times: tuple[IntArray, IntArray] | None = None
     ) -> tuple[reference_rows.RowLists, tuple[IntArray, IntArray], list[int]]:
-        """Return the cells of events, their times, and which of the events are rows. The only Python loop over
-        events."""
-        kept = [i for i, event in enumerate(events) if self._wanted(event)]
+        """Return the cells of the events that become rows, their starts and durations, and their positions in
+        ``events``. This is the only Python loop over events."""
+        kept = [i for i, event in enumerate(events) if self._is_row(event)]
         if times is not None:
             start_ns, dur_ns = times[0][kept], times[1][kept]
         else:
@@ -190,8 +190,8 @@ class Recorder:
             lists.take(events[i])
         return lists, (start_ns, dur_ns), kept
 
-    def _wanted(self, event: ChromeEvent) -> bool:
-        """Return whether an event is a row; note metadata and unsupported types."""
+    def _is_row(self, event: ChromeEvent) -> bool:
+        """Return whether the event becomes a row. Collect metadata, and count unsupported types."""
         ph = event.ph if isinstance(event.ph, str) or event.ph is None else repr(event.ph)
         if ph in _TIMED:
             return self._dialect.keeps(event)
@@ -200,6 +200,6 @@ class Recorder:
             name = event.args.get("name") if isinstance(event.args, dict) else None
             if event.name == "thread_name" and pid is not None and tid is not None and isinstance(name, str):
                 self.thread_names.setdefault(f"{pid}:{tid}", name.strip())
-        elif ph is not None and ph not in _FLOWS:  # {} ends Paddle's list; flows repeat correlation ids
+        elif ph is not None and ph not in _FLOWS:  # Paddle's list ends with {}; flows only repeat correlation ids
             self.unknown[ph] = self.unknown.get(ph, 0) + 1
         return False

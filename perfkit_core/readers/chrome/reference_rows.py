@@ -1,4 +1,5 @@
-"""The reference reader: events one by one through the dialect. It defines every cell; the scanner must agree."""
+"""The reference reader, which passes events through the dialect one by one. Its result is authoritative: the scanner
+must produce the same cells."""
 
 from __future__ import annotations
 
@@ -19,7 +20,7 @@ _INTEGERS: Final = ("offset_ns", *rows.ARGUMENT_INTEGERS)
 
 
 class RowLists:
-    """Cells of some events, in one Python list a column."""
+    """The cells of some events, in one Python list for each column."""
 
     def __init__(self, dialect: Dialect, labels: dict[tuple[str, str], Label]) -> None:
         self._dialect, self._labels = dialect, labels
@@ -46,12 +47,12 @@ class RowLists:
         pid, tid = (integer(event.pid), dialect.thread(event.tid)) if on_host else (None, None)
         self.origins.append(of_label(label, category, name, device, pid, tid))
         values: dict[str, Any] = {}
-        rest = {}  # arguments without a column stay JSON
+        rest = {}  # the arguments without a column, which are stored as JSON
         for key, value in args.items():
             column = dialect.arguments.get(key)
-            if column == "stream" and on_host:  # a launch names the stream of its work, not its own
+            if column == "stream" and on_host:  # a host call names the stream of the work that it launches
                 column = None
-            # not a 64-bit integer, or the value of NULL
+            # the value is not a 64-bit integer, or is the integer that stands for null
             unfit = column in _INTEGERS and value is not None and integer(value) in (None, rows.NULL)
             if column is None or values.get(column) is not None or unfit:
                 rest[key] = value
@@ -80,7 +81,7 @@ class RowLists:
 
 
 def of_label(label: Label, category: str, name: str, device: str, pid: int | None, tid: int | None) -> rows.Origin:
-    """Return the origin of an event. Empty texts become None, except the name."""
+    """Return the origin of an event. Empty texts other than the name become None."""
     return rows.Origin(
         name, as_text(label.kind), as_text(category), as_text(device), as_text(label.phase), as_text(label.layer),
         as_text(label.copy_kind), pid, tid, integer(label.step),
@@ -88,7 +89,7 @@ def of_label(label: Label, category: str, name: str, device: str, pid: int | Non
 
 
 def as_text(value: Any) -> str | None:
-    """Return the value of a text column: strings unchanged, other values as JSON, None for an empty value."""
+    """Return the cell of a text column for a value: a string as it is, any other value as JSON, None if it is empty."""
     if value is None or value == "" or isinstance(value, str):
         return value or None
     return msgspec.json.encode(value).decode()

@@ -1,7 +1,7 @@
 """Repair of events that a profiler wrote as invalid JSON. Kineto and Paddle do not escape quotes, backslashes and line
-breaks in names. A name ends where the event's next key begins, so it can be found and escaped. Numbers that JSON lacks
-(``inf``, ``nan``) are kept as text. No other damage is repaired or hidden: a repaired name contains no key of an event,
-and a repaired event does not extend into the next."""
+breaks in names. The end of such a name is where the event's next key begins, so the name can be escaped. Numbers that
+JSON does not allow (``inf``, ``nan``) become text. No other damage is repaired: a repaired name must not contain a key
+of an event, and a repaired event must not extend into the next event."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ _STRING: Final = rb'"(?:[^"\\\x00-\x1f]|\\.)*"'
 _ESCAPE = re.compile(
     rb"\\u[dD][89abAB][0-9a-fA-F]{2}\\u[dD][c-fC-F][0-9a-fA-F]{2}|(\\u[dD][89a-fA-F][0-9a-fA-F]{2})|\\.", re.DOTALL
 )
-"""A surrogate pair, a lone surrogate (the group), any other escape."""
+"""Matches a pair of surrogates, a lone surrogate (group 1), or any other escape."""
 _NO_FINITE: Final = rb"[iI]nf(?:inity)?|[nN]a[nN]"
 NO_JSON_NUMBER: Final = re.compile(rb"-?(?:" + _NO_FINITE + rb")")
 _NUMBER: Final = rb"-?(?:\d[\d.eE+-]*|" + _NO_FINITE + rb")"
@@ -38,14 +38,14 @@ _OPEN_STRING = re.compile(rb'"(?:[^"\\\x00-\x1f]|\\.)*\\?')
 _CLOSED_BY: Final = {b"{": b"}", b"[": b"]"}
 _END = re.compile(rb"\}(?=\s*(?:,\s*\{|,?\s*\]))")
 _BEGINNING = re.compile(rb'[^\s\[:]\s*(\{\s*"(?:ph|cat|name|pid|tid|ts|dur)"\s*:)')
-"""An object that is neither a member's value nor the first of a list within an event."""
+"""Matches an object that is neither the value of a key nor the first item of a list within an event."""
 _END_OF_LIST = re.compile(rb'[^\s\w"]\s*(\])\s*(?:,\s*"[^"\\]*"\s*:|\}?\s*\Z)')
 
 
 def next_event(data: bytes, start: int, last: bool) -> tuple[bytes, int, bool] | None:
-    """Return the event that begins at ``start``: its (repaired) text, its end, whether it was repaired. None if no end
-    is in sight; ``last`` means that nothing follows ``data``. If no repair helps, the text up to the next event is
-    returned unchanged."""
+    """Return the text of the event that begins at ``start``, repaired if needed, its end, and whether it was repaired.
+    If it cannot be repaired, return the text up to the next event. Return None if ``data`` contains no end of an event.
+    ``last`` means that the file ends with ``data``."""
     if data[start : start + 1] != b"{":
         return None
     ends = [match.end() for match in itertools.islice(_END.finditer(data, start), _ENDS_TRIED)]
@@ -64,8 +64,8 @@ def next_event(data: bytes, start: int, last: bool) -> tuple[bytes, int, bool] |
 
 
 def next_beginning(data: bytes, start: int, last: bool) -> int | None:
-    """Return the beginning of the next event after stray text, None if not in sight; if ``last`` (nothing follows
-    ``data``) also the end of the list."""
+    """Return the beginning of the next event after stray text, None if ``data`` contains none. If the file ends with
+    ``data`` (``last``), the end of the list may be returned instead."""
     beginning = _BEGINNING.search(data, start)
     if beginning:
         return beginning.start(1)
@@ -74,8 +74,8 @@ def next_beginning(data: bytes, start: int, last: bool) -> int | None:
 
 
 def value_end(data: bytes) -> int | None:
-    """Return the end of the value at the beginning of ``data``, which may contain numbers that JSON lacks; None if it
-    is not a value or incomplete."""
+    """Return the end of the JSON value at the beginning of ``data``, None if there is no complete value. The value may
+    contain numbers that JSON does not allow."""
     if data[:1] in (b"{", b"["):
         return _closing(data, 0) or None
     scalar = _STRING_OR_NUMBER.match(data)
@@ -83,8 +83,9 @@ def value_end(data: bytes) -> int | None:
 
 
 def _unusual_event(data: bytes, start: int, ends: list[int]) -> tuple[bytes, int, bool] | None:
-    """Return a valid event with too many inner objects for its end to be tried, an event whose last key is the name, or
-    a damaged one. The last of ``ends`` is the beginning of the next event; empty if not in sight."""
+    """Return the same as :func:`next_event` for an event with many inner objects, an event whose last key is the name,
+    or a damaged event. ``ends`` are possible ends of the event, the last of which precedes the next event. It is empty
+    if no next event has been found."""
     closing = _closing(data, start)
     if closing is None:
         return None
@@ -92,7 +93,7 @@ def _unusual_event(data: bytes, start: int, ends: list[int]) -> tuple[bytes, int
     if text:
         try:
             DECODER.decode(b"[" + text + b"]")
-        except RecursionError:  # valid so far, with a known end: nothing to repair
+        except RecursionError:  # the event is nested too deep, and repair would not help
             return text, closing, False
         except UNDECODABLE:
             pass
@@ -104,7 +105,7 @@ def _unusual_event(data: bytes, start: int, ends: list[int]) -> tuple[bytes, int
             return repaired, end, True
     if not ends:
         return None
-    # if the closing brace of this event is missing, a valid event ends at the same position
+    # If the closing brace of this event is missing, the text from a later "{" to the same end is a valid event.
     for gap in _BETWEEN.finditer(data, start, ends[-1]):
         events = _decoded(data[gap.end() : ends[-1]])
         if events and all(event.ph is not None for event in events):
@@ -113,7 +114,8 @@ def _unusual_event(data: bytes, start: int, ends: list[int]) -> tuple[bytes, int
 
 
 def _event_follows(data: bytes, start: int, end: int) -> bool:
-    """Return whether the text after ``end`` begins like this event, or is a valid event (inner objects are not)."""
+    """Return whether the text after ``end`` begins with the same key as the event at ``start``, or is a valid event. An
+    inner object of an event is not a valid event."""
     first_key, gap = _FIRST_KEY.match(data, start), _BETWEEN.match(data, end)
     if gap is None:
         return False
@@ -124,7 +126,8 @@ def _event_follows(data: bytes, start: int, end: int) -> bool:
 
 
 def _closing(data: bytes, start: int) -> int | None:
-    """Return the end of the object or list at ``start``; ``start`` if it is not JSON, None if the data ends first."""
+    """Return the end of the object or list at ``start``, ``start`` if it is not JSON, or None if the data ends
+    first."""
     opened: list[bytes] = []
     named, at = True, start
     while at < len(data):
@@ -132,7 +135,7 @@ def _closing(data: bytes, start: int) -> int | None:
         if token is None:
             return None if _OPEN_STRING.fullmatch(data, at) else start
         if token[1]:
-            if opened and opened[-1] == b"{" and not named:  # a value without a key: the brace before it is missing
+            if opened and opened[-1] == b"{" and not named:  # a value without a key, so a closing brace is missing
                 return start
             opened.append(token[1])
         elif token[2] and _CLOSED_BY[opened.pop()] != token[2]:
@@ -151,7 +154,7 @@ def _decoded(text: bytes) -> list[ChromeEvent] | None:
 
 
 def _repaired(text: bytes, after_name: re.Pattern[bytes]) -> bytes | None:
-    """Return valid JSON, with the name escaped if needed and :func:`values_mended`; None if that does not help."""
+    """Return the text with its name escaped and :func:`values_mended`, None if the result is not valid JSON either."""
     repaired = text
     opening = _NAME.search(text, 0, _MAX_NAME_BYTES)
     if opening and not _SOUND_NAME.match(text, opening.end()):
@@ -165,8 +168,8 @@ def _repaired(text: bytes, after_name: re.Pattern[bytes]) -> bytes | None:
 
 
 def values_mended(text: bytes) -> bytes:
-    """Return text with non-JSON numbers as strings, and the replacement character for bytes that are not UTF-8 and for
-    escaped lone surrogates."""
+    """Return the text with numbers that JSON does not allow as strings. The replacement character replaces bytes that
+    are not UTF-8, and lone surrogates that are escaped."""
     text = text.decode("utf-8", "replace").encode()
     text = _ESCAPE.sub(lambda escape: b"\\ufffd" if escape[1] else escape[0], text)
     return _STRING_OR_NUMBER.sub(_as_string, text)

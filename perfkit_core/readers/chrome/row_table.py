@@ -1,4 +1,4 @@
-"""Tables of columns from collected rows, in recorded order or sorted by time."""
+"""Conversion of collected rows to tables, in the order of the source or sorted by time."""
 
 from __future__ import annotations
 
@@ -34,13 +34,13 @@ _COLUMNS: Final = (
 
 
 class RowTable:
-    """Makes the columns of rows one by one, freeing the source of each."""
+    """Converts rows to columns one by one, and frees the memory of the rows along the way."""
 
     def __init__(
         self, rows: Rows, origins: Origins, vocabularies: Mapping[str, Vocabulary], base_ns: int, in_order: bool
     ) -> None:
-        """``base_ns`` is added to the starts; ``in_order`` sorts by time. Consumes ``rows``. Raises SourceError if a
-        start or an end does not fit 64 bits."""
+        """``base_ns`` is added to the starts. With ``in_order``, rows are sorted by time. ``rows`` must not be used
+        afterwards. Raises SourceError if a start or an end does not fit 64 bits."""
         self._rows, self._origins, self._vocabularies = rows, origins, vocabularies
         if rows.count:
             check_fits(base_ns + time for time in span_ns(rows.integers["start_ns"], rows.integers["dur_ns"]))
@@ -50,10 +50,9 @@ class RowTable:
         self._scratch = threading.local()
 
     def table(self, compact: bool) -> pa.Table:
-        """Return all columns. With ``compact``, dictionaries hold only what occurs."""
-        # in threads, as numpy and Arrow release Python's lock, and page faults of new memory dominate
+        """Return all columns. With ``compact``, dictionaries contain only the values that occur."""
         threads = parallel.threads() if self._rows.count >= parallel.WORTH_ROWS else 1
-        # the largest first, so that no thread is busy with it at the end
+        # The largest column is first, so that the other threads do not wait for it at the end.
         names: tuple[str, ...] = ("args", *INTEGERS, *ARGUMENT_TEXTS)
         own = parallel.in_order(partial(self._own_column, compact), names, threads)
         columns = dict(zip(names, own, strict=True))
@@ -71,7 +70,7 @@ class RowTable:
         return pa.table({name: empty.get(name, columns[name]) for name in _COLUMNS})
 
     def _own_column(self, compact: bool, name: str) -> pa.Array | pa.ChunkedArray | None:
-        """Return a column of values of single events, None if it is empty."""
+        """Return a column that is not part of the origin, None if it is empty."""
         if name in INTEGERS:
             values = self._rows.integers.pop(name, None)
             return None if values is None else _nullable(self._ordered(values))
@@ -91,14 +90,14 @@ class RowTable:
         return texts_taken(args, self._order, replaced)
 
     def _origin_column(self, origin: npt.NDArray[Any], used: arrays.BoolArray | None, name: str) -> pa.Array | None:
-        """Return a column of values of origins, None if it is empty."""
+        """Return a column that is part of the origin, None if it is empty."""
         if name in ORIGIN_TEXTS:
             return self._origins.texts(name, origin, used)
         values = self._origins.integers(name, origin)
         return None if values is None else _nullable(values)
 
     def _ordered(self, values: npt.NDArray[Any]) -> npt.NDArray[Any]:
-        """Sort values in place, as touching new memory is expensive."""
+        """Sort values in place, because the first write to new memory is expensive."""
         if self._order is None:
             return values
         if not hasattr(self._scratch, "cells"):
@@ -109,24 +108,23 @@ class RowTable:
 
 
 def _nullable(values: arrays.IntArray) -> pa.Array | None:
-    """Return integers as a column that shares their memory; None if all are null."""
-    known = values != NULL
-    nulls = len(values) - int(np.count_nonzero(known))
+    mask = values != NULL
+    nulls = len(values) - int(np.count_nonzero(mask))
     if nulls and nulls == len(values):
         return None
     if nulls:
-        values[~known] = arrays.MISSING
-    cells = [validity(known), pa.py_buffer(np.ascontiguousarray(values))]
+        values[~mask] = arrays.MISSING
+    cells = [validity(mask), pa.py_buffer(np.ascontiguousarray(values))]
     return pa.Array.from_buffers(pa.int64(), len(values), cells, nulls)
 
 
-_ROOM_BYTES: Final = 1 << 26
-"""Smallest room of a column that exceeds SMALL_BYTES; it is allocated at four times its need."""
+_MIN_LARGE_BYTES: Final = 1 << 26
+"""Smallest allocation for a column that exceeds SMALL_BYTES."""
 _NO_TEXT: Final = -1
 
 
 class Gathering:
-    """Appends rows in the order of the source, column by column; :meth:`taken` returns them."""
+    """Collects rows in the order of the source, column by column. :meth:`taken` returns them."""
 
     def __init__(self) -> None:
         self.count = 0
@@ -144,18 +142,18 @@ class Gathering:
         for name, codes in part.texts.items():
             self._texts.setdefault(name, _Column(np.int32, -1)).put(at, codes)
         if part.args is not None:
-            known = arrays.valid(part.args)
+            mask = arrays.valid(part.args)
             text, lengths = _cells(part.args)
-            if lengths[~known].any():  # Arrow allows nulls to have text
+            if lengths[~mask].any():  # in Arrow, the memory of a null may contain text
                 text, lengths = _cells(part.args.fill_null(""))
-            lengths[~known] = _NO_TEXT
+            lengths[~mask] = _NO_TEXT
             self._args.put(self._args.count, text)
             self._lengths.put(at, lengths)
         self._replaced.update((at + row, other) for row, other in part.replaced.items())
         self.count += part.count
 
     def taken(self) -> Rows:
-        """Return all rows and forget them."""
+        """Return all rows, and begin again without rows."""
         count = self.count
         integers, texts = (
             {name: cells.taken(count) for name, cells in columns.items()} for columns in (self._integers, self._texts)
@@ -171,7 +169,7 @@ class Gathering:
 
 
 class _Column:
-    """An array that grows at its end; skipped cells are ``missing``."""
+    """An array that grows at its end. Cells that are skipped are set to ``missing``."""
 
     def __init__(self, kind: Any, missing: int) -> None:
         self.count = 0
@@ -183,10 +181,10 @@ class _Column:
         if end > len(self._cells):
             kind = self._cells.dtype
             size = end * kind.itemsize
-            room = 2 * size if size <= arrays.SMALL_BYTES else max(4 * size, _ROOM_BYTES)
+            room = 2 * size if size <= arrays.SMALL_BYTES else max(4 * size, _MIN_LARGE_BYTES)
             try:
                 cells = arrays.allocate(room // kind.itemsize, kind)
-            except MemoryError:  # the system may refuse to overcommit
+            except MemoryError:  # the system may refuse memory that it would have to overcommit
                 cells = arrays.allocate(end + end // 8, kind)
             cells[: self.count] = self._cells[: self.count]
             self._cells = cells
@@ -207,21 +205,22 @@ def _cells(args: pa.Array) -> tuple[npt.NDArray[np.uint8], npt.NDArray[np.int32]
 
 
 def _strings(text: npt.NDArray[np.uint8], lengths: npt.NDArray[np.int32]) -> pa.ChunkedArray:
-    """Return texts that share the memory of ``text``, in as many pieces as Arrow needs. Overwrites ``lengths``."""
-    known = lengths != _NO_TEXT
+    """Return the texts, which share the memory of ``text``, in as many chunks as Arrow needs. Overwrites
+    ``lengths``."""
+    mask = lengths != _NO_TEXT
     np.maximum(lengths, 0, out=lengths)
     pieces: list[pa.Array] = []
     first, begin = 0, 0
     while first < len(lengths) or not pieces:
         last = len(lengths)
-        if len(text) - begin > arrays.OFFSETS_END:  # as many rows as one array can hold, at least one
+        if len(text) - begin > arrays.OFFSETS_END:  # take as many rows as fit one array, at least one
             ends = np.cumsum(lengths[first:], dtype=np.int64)
             last = first + max(int(np.searchsorted(ends, arrays.OFFSETS_END, side="right")), 1)
         offsets = arrays.allocate(last - first + 1, np.int32)
         offsets[0] = 0
         np.cumsum(lengths[first:last], out=offsets[1:])
         end = begin + int(offsets[-1])
-        buffers = [validity(known[first:last]), pa.py_buffer(offsets), pa.py_buffer(text[begin:end])]
+        buffers = [validity(mask[first:last]), pa.py_buffer(offsets), pa.py_buffer(text[begin:end])]
         pieces.append(pa.Array.from_buffers(pa.string(), last - first, buffers))
         first, begin = last, end
     return pa.chunked_array(pieces, pa.string())

@@ -1,5 +1,5 @@
-"""Recorded events as arrays, with the cells that many events share (name, category, thread, …) stored once as an
-origin. Columns of single events are made only with a table."""
+"""Recorded events as arrays. Many events have the same name, category, thread and so on. These cells are stored once,
+as an origin, and each event holds the number of its origin."""
 
 from __future__ import annotations
 
@@ -15,14 +15,14 @@ import pyarrow.compute as pc
 from perfkit_core.algorithms.arrays import BLOCK, BoolArray, IntArray, spread
 
 NULL: Final = -(2**63)
-"""Unknown integer. No recorded integer has this value, as at most 18 digits are read."""
+"""Stands for null in integer columns. No recorded integer has this value, because at most 18 digits are read."""
 
 ARGUMENT_INTEGERS: Final = (
     "correlation", "external", "stream", "sequence", "bytes", "address", "total_bytes", "flops",
 )  # fmt: skip
 ARGUMENT_TEXTS: Final = ("shapes", "dtypes", "stack", "module")
 INTEGERS: Final = ("start_ns", "dur_ns", "offset_ns", *ARGUMENT_INTEGERS)
-"""Integer columns that are not part of the origin."""
+"""The integer columns that are not part of the origin."""
 ORIGIN_TEXTS: Final = ("name", "kind", "category", "device", "phase", "layer", "copy_kind")
 ORIGIN_INTEGERS: Final = ("pid", "tid", "step")
 
@@ -30,7 +30,7 @@ Codes = npt.NDArray[np.int32]
 
 
 class Vocabulary:
-    """Distinct texts of a dictionary column, numbered by appearance; -1 is a missing text."""
+    """The distinct texts of a dictionary column, numbered by first appearance. The number of a missing text is -1."""
 
     def __init__(self) -> None:
         self._numbers: dict[str, int] = {}
@@ -48,8 +48,8 @@ class Vocabulary:
         return self._array
 
     def compact(self, codes: Codes, counted: BoolArray | None = None) -> tuple[pa.Array, Codes]:
-        """Return the texts that occur, and the codes that index them. Without ``counted`` (a mask) all codes count;
-        others are undefined in the result."""
+        """Return the texts that occur in ``codes``, and codes that index these texts. If the mask ``counted`` is given,
+        only the codes in the mask are considered, and the others are undefined in the result."""
         occurs = np.zeros(len(self._numbers) + 1, np.bool_)
         occurs[codes if counted is None else codes[counted]] = True
         occurs[-1] = False
@@ -61,13 +61,13 @@ class Vocabulary:
         return pa.array(texts, pa.string()), place[codes]
 
 
-def validity(known: BoolArray) -> pa.Buffer | None:
-    """Return Arrow's validity bitmap of rows that are not null, None if all are valid."""
-    return None if known.all() else pa.py_buffer(np.packbits(known, bitorder="little"))
+def validity(mask: BoolArray) -> pa.Buffer | None:
+    """Return Arrow's validity bitmap for a mask of rows that are not null, None if no row is null."""
+    return None if mask.all() else pa.py_buffer(np.packbits(mask, bitorder="little"))
 
 
 def encoded(codes: Codes, texts: pa.Array) -> pa.DictionaryArray:
-    """Return a dictionary column that shares the memory of the codes; negative ones are null."""
+    """Return a dictionary column that shares the memory of the codes. Negative codes become null."""
     indices = pa.Array.from_buffers(pa.int32(), len(codes), [validity(codes >= 0), pa.py_buffer(codes)])
     return pa.DictionaryArray.from_arrays(indices, texts)
 
@@ -90,7 +90,7 @@ class Numbers:
 
 
 class Origin(NamedTuple):
-    """The cells of an event that other events share."""
+    """The cells of an event that many other events share."""
 
     name: str | None
     kind: str | None
@@ -105,7 +105,7 @@ class Origin(NamedTuple):
 
 
 class Origins:
-    """Distinct origins, numbered by appearance."""
+    """The distinct origins, numbered by first appearance."""
 
     def __init__(self) -> None:
         self._numbers: dict[Origin, int] = {}
@@ -126,15 +126,15 @@ class Origins:
         return number
 
     def used(self, origin: npt.NDArray[Any]) -> BoolArray:
-        """Return the mask of origins that occur among events, shape (origins,)."""
+        """Return the mask of origins that occur in ``origin``, shape (origins,)."""
         used = np.zeros(len(self.known), np.bool_)
         for begin in range(0, len(origin), BLOCK):
             used[origin[begin : begin + BLOCK]] = True
         return used
 
     def texts(self, column: str, origin: npt.NDArray[Any], used: BoolArray | None) -> pa.DictionaryArray | None:
-        """Return a column of ORIGIN_TEXTS for events of these origins, None if it is empty. ``used`` limits the
-        dictionary to origins that occur."""
+        """Return a column of ORIGIN_TEXTS for events with these origins, None if it is empty. If the mask ``used`` is
+        given, the dictionary contains only texts of origins in the mask."""
         vocabulary, codes = self._vocabularies[column], self._texts[column].array()
         values = vocabulary.texts()
         if used is not None:
@@ -142,22 +142,25 @@ class Origins:
         return encoded(spread(codes, origin), values) if len(values) else None
 
     def integers(self, column: str, origin: npt.NDArray[Any]) -> IntArray | None:
-        """Return a column of ORIGIN_INTEGERS for events of these origins, NULL where unknown; None if it is empty."""
+        """Return a column of ORIGIN_INTEGERS for events with these origins, None if it is empty. Missing values are
+        NULL."""
         values = self._integers[column].array()
         return spread(values, origin) if (values != NULL).any() else None
 
 
-_RARE: Final = 32
-"""Below one replaced row in this many, replaced arguments are kept aside, as a copy of all costs more."""
-_MOST_PARTS: Final = 16
-"""More parts of a stretch cost more than a copy of it."""
+_ROWS_PER_REPLACEMENT: Final = 32
+"""If fewer than one row in this many is replaced, the replacements are stored separately, because it would cost more to
+copy all arguments."""
+_MAX_PARTS: Final = 16
+"""If rows would be divided into more parts than this, they are copied instead, because a copy costs less."""
 
 
 @dataclass(slots=True)
 class Rows:
-    """Events in the order of the source. ``origin`` holds numbers of origins; ``integers`` and ``texts`` (numbers of a
-    vocabulary) hold columns of shape (count,), missing if empty. ``args`` are strings, None if no event has any,
-    chunked only if one array cannot hold them. ``replaced`` overrides ``args`` of single rows."""
+    """Events in the order of the source. ``origin`` holds the number of each event's origin. ``integers`` and ``texts``
+    map the names of columns that are not empty to arrays of shape (count,); texts are numbers of a vocabulary. ``args``
+    are strings, None if no event has arguments; they are chunked only if one array cannot hold them. ``replaced`` maps
+    rows to arguments that replace those in ``args``."""
 
     count: int
     origin: Codes
@@ -185,17 +188,17 @@ class Rows:
 
     def replace(self, at: IntArray, args: list[str | None]) -> None:
         self.replaced.update(zip(at.tolist(), args, strict=True))
-        if len(self.replaced) * _RARE > self.count:
+        if len(self.replaced) * _ROWS_PER_REPLACEMENT > self.count:
             self._settle()
 
     def without(self, rows: IntArray) -> list[Rows]:
-        """Return all rows but the ascending ``rows``: the parts between them, which share memory, or one copy if they
-        are many."""
+        """Return all rows except the ascending ``rows``. The result is the list of the parts between these rows, which
+        share memory, or a single copy if there would be too many parts."""
         if not len(rows):
             return [self]
         first, end = np.append(0, rows + 1), np.append(rows, self.count)
         between = np.flatnonzero(end > first)
-        if len(between) > _MOST_PARTS:
+        if len(between) > _MAX_PARTS:
             self._settle()
             kept = np.ones(self.count, np.bool_)
             kept[rows] = False

@@ -1,4 +1,4 @@
-"""Scanned events: the stretches of rows from the scanner, and their translation into rows of the recording."""
+"""Scanned events: the stretches of rows that the scanner returns, and their translation into rows of the recording."""
 
 from __future__ import annotations
 
@@ -16,14 +16,14 @@ from perfkit_core.readers.chrome.reference_rows import RowLists, as_text, of_lab
 from perfkit_core.readers.chrome.rows import ARGUMENT_INTEGERS, ARGUMENT_TEXTS, Codes, Origin, Origins, Rows, Vocabulary
 
 START, DURATION, FIRST_INTEGER = 0, 1, 2
-"""Rows of ``numbers``; the last row is the offset."""
+"""Indexes of ``Stretch.numbers``. The last item of ``numbers`` is the offset."""
 ORIGIN, FIRST_TEXT = 0, 1
-"""Rows of ``codes``."""
+"""Indexes of ``Stretch.codes``."""
 
 
 @dataclass(slots=True)
 class Words:
-    """Meanings of the numbers of one scanner. The lists grow while it scans."""
+    """The meanings of the numbers that one scanner assigned. The lists grow while the scanner reads."""
 
     categories: list[str] = field(default_factory=list)
     names: list[str] = field(default_factory=list)
@@ -32,14 +32,15 @@ class Words:
     pairs: list[tuple[str, str, Label]] = field(default_factory=list)
     places: list[str] = field(default_factory=list)
     origins: list[tuple[int, int, int, int]] = field(default_factory=list)
-    """Pair, token of the process and of the thread, place."""
+    """The pair, the tokens of the process and the thread, and the place of each origin."""
 
 
 @dataclass(frozen=True, slots=True)
 class Stretch:
-    """Scanned rows. ``numbers[c]`` and ``codes[c]`` (of ``words``) have shape (rows,), None for an empty optional
-    column. ``rest`` is the text of arguments without a column; ``recoded`` overrides it for single rows. ``slow`` holds
-    (row, position, text) of events for the reference."""
+    """Consecutive scanned rows. ``numbers`` and ``codes`` hold columns of shape (rows,), None if a column is empty;
+    codes index the lists of ``words``. ``rest`` is the text of the arguments without a column. ``recoded`` maps rows to
+    texts that replace those in ``rest``. ``slow`` holds the row, position and text of the events that the reference
+    reader has to read."""
 
     words: Words
     rows: int
@@ -60,7 +61,7 @@ class Stretch:
 
 @dataclass(frozen=True, slots=True)
 class Portion:
-    """Stretches of rows in file order, and the events of each that the reference has to read."""
+    """Stretches in file order, and for each stretch the events that the reference reader has to read."""
 
     stretches: tuple[Stretch, ...]
     slow: tuple[list[ChromeEvent], ...]
@@ -71,23 +72,23 @@ _ORIGIN: Final = "origin"
 
 
 class Translation:
-    """Translation of the numbers of one scanner into those of the recording, which are assigned in the order of the
-    rows that use them, as by the reference and for any number of scanning threads."""
+    """Translates the numbers of one scanner into numbers of the recording. The latter are assigned in the order of the
+    rows, so that the result does not depend on the number of scanning threads and equals the reference reader's."""
 
     def __init__(
         self, words: Words, dialect: Dialect, origins: Origins, vocabularies: Mapping[str, Vocabulary]
     ) -> None:
         self._words, self._dialect = words, dialect
         self._numbered: dict[str, Any] = {_ORIGIN: origins, **vocabularies}
-        # by column: number in the recording of each number of the scanner, _UNSEEN before its first row. The last item
-        # is for -1, a missing text.
+        # For each column, the number in the recording of each number of the scanner, _UNSEEN if no row has used it yet.
+        # The last item belongs to -1, which is a missing text.
         self._numbers = {column: np.array([-1], np.int32) for column in self._numbered}
 
     def rows(self, stretch: Stretch, lists: RowLists, at: IntArray) -> Rows:
-        """Return the rows of a stretch, those of slow events undefined. ``lists`` holds the slow events that are rows,
-        ``at`` their rows."""
+        """Return the rows of a stretch. The rows of slow events are undefined. ``lists`` holds the slow events that
+        become rows, and ``at`` their rows."""
         origin, start_ns, dur_ns = stretch.codes[ORIGIN], stretch.numbers[START], stretch.numbers[DURATION]
-        assert origin is not None  # only other columns are optional
+        assert origin is not None  # these three columns are never empty
         assert start_ns is not None
         assert dur_ns is not None
         integers = {"start_ns": start_ns, "dur_ns": dur_ns}
@@ -100,8 +101,8 @@ class Translation:
         }  # fmt: skip
         args = None
         if len(stretch.rest):
-            known = pa.py_buffer(np.packbits(stretch.rest_ends[1:] > stretch.rest_ends[:-1], bitorder="little"))
-            buffers = [known, pa.py_buffer(stretch.rest_ends), pa.py_buffer(stretch.rest)]
+            bits = pa.py_buffer(np.packbits(stretch.rest_ends[1:] > stretch.rest_ends[:-1], bitorder="little"))
+            buffers = [bits, pa.py_buffer(stretch.rest_ends), pa.py_buffer(stretch.rest)]
             args = pa.Array.from_buffers(pa.string(), stretch.rows, buffers)
         origin = self._translated(_ORIGIN, origin, stretch, dict(zip(at.tolist(), lists.origins, strict=True)))
         part = Rows(stretch.rows, origin, integers, texts, args)
@@ -112,8 +113,8 @@ class Translation:
     def _translated(
         self, column: str, codes: Codes, stretch: Stretch, slow: Mapping[int, Origin | str | None]
     ) -> Codes:
-        """Return the numbers in the recording, undefined for slow rows. ``slow`` maps rows of slow events to their
-        values, which are numbered in the same order."""
+        """Return the recording's numbers for the scanner's ``codes``, undefined for the rows of slow events. ``slow``
+        maps these rows to their values, so that the values too are numbered in the order of the rows."""
         numbers, words = self._numbers[column], self._words
         more = len(words.origins if column == _ORIGIN else words.texts) + 1 - len(numbers)
         if more:

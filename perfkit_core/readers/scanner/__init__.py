@@ -1,1 +1,1 @@
-"""perfkit_core.readers.scanner"""
+"""The scanner: compiled code that reads the usual events of Chrome traces."""

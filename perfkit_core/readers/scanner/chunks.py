@@ -1,7 +1,7 @@
-"""Scans a file in several threads, ahead of the consumer, with proof that no event is read twice or left out. Chunks
-are cut where an event seems to begin. A chunk that was scanned from the beginning of an event to its end, a comma and
-white space, proves that the next chunk begins with an event. At the first chunk that is not read to its end the
-reference takes over, and later chunks are discarded."""
+"""Scanning of a file in several threads, ahead of the consumer. The file is cut into chunks at places where an event
+seems to begin. If the scanner reads a chunk from the beginning of an event to the comma and white space at its end, the
+next chunk must begin with an event, so no event is read twice or left out. At the first chunk that the scanner cannot
+read to its end, the reference reader takes over, and the chunks that follow are discarded."""
 
 from __future__ import annotations
 
@@ -27,18 +27,19 @@ from perfkit_core.runtime import parallel
 from perfkit_core.storage.bytestream import Window
 
 CHUNK_BYTES: Final = 6 << 20
-"""Python handles each chunk under its lock, so with small chunks other threads wait."""
+"""Size of a chunk. Python holds its lock between chunks, so small chunks would make the threads wait for each other."""
 SPARING_BYTES: Final = 1 << 19
-"""Size of a chunk if memory matters more than time."""
+"""Size of a chunk if memory is more important than time."""
 _TAIL_BYTES: Final = (1 << 12, 1 << 16)
-_LONGEST: Final = 16
-"""Factor by which a chunk without a likely end grows before it is left to the reference."""
+_MAX_GROWTH: Final = 16
+"""Factor by which a chunk without a likely end may grow before it is left to the reference reader."""
 _FIRST_KEY: Final = re.compile(rb'\{\s*("(?:[^"\\]|\\.)*")')
 
 
 @dataclass(slots=True)
 class Chunk:
-    """``buffer[:size]`` holds the file's bytes from ``offset`` on, to its end if ``last``; PAD zero bytes follow."""
+    """A part of a file. ``buffer[:size]`` holds the bytes from ``offset`` on, followed by PAD zero bytes. ``last``
+    means that the file ends with this chunk."""
 
     buffer: npt.NDArray[np.uint8]
     size: int
@@ -50,10 +51,10 @@ class Chunk:
 
 
 class Chunks:
-    """Iterator over the chunks of a window and the rest of its file, with reused buffers."""
+    """Iterator over the chunks of a window and of the rest of its file. Buffers are used again."""
 
     def __init__(self, window: Window) -> None:
-        """``window.data`` begins with an event; it is removed from the window until :meth:`stop`."""
+        """``window.data`` must begin with an event. It is removed from the window until :meth:`stop` is called."""
         self._window, self._size = window, min(SPARING_BYTES, CHUNK_BYTES) if window.sparing else CHUNK_BYTES
         self._carried, self.offset = window.data, window.base
         window.data = b""
@@ -65,7 +66,8 @@ class Chunks:
         self._free.append(chunk.buffer)
 
     def stop(self, unread: bytes, offset: int) -> None:
-        """Restore the window to ``unread``, which begins at ``offset`` of the file and ends at the last cut."""
+        """Return the unread text to the window. ``unread`` begins at ``offset`` in the file and ends where the next
+        chunk would begin."""
         self._window.data, self._window.base = unread + self._carried, offset
         self._carried = b""
 
@@ -80,7 +82,7 @@ class Chunks:
                 break
             last = self._window.finished and not self._carried
             size = held if last else self._last_beginning(self._end, buffer, held)
-            if size or wanted >= _LONGEST * self._size:
+            if size or wanted >= _MAX_GROWTH * self._size:
                 size = size or held
                 self._carried = buffer[size:held].tobytes() + self._carried
                 buffer[size : size + PAD] = 0
@@ -105,7 +107,7 @@ class Chunks:
 
     @staticmethod
     def _last_beginning(end: re.Pattern[bytes], buffer: npt.NDArray[np.uint8], held: int) -> int:
-        """Return where the last event seems to begin, 0 if none does."""
+        """Return the position at which the last event seems to begin, 0 if there is none."""
         for count in (*_TAIL_BYTES, held):
             start = max(held - count, 0)
             ends = [match.end() for match in end.finditer(buffer[start:held].tobytes())]
@@ -115,11 +117,11 @@ class Chunks:
 
 
 _WAITING, _WAITING_SPARING = 3, 1
-"""Chunks queued besides those being scanned, as a thread without work sleeps and wakes late."""
+"""Number of chunks that wait for a thread. A thread without work would sleep, and take time to wake up."""
 
 
 class ScanAhead:
-    """Reads the events of one file up to what the scanner cannot read."""
+    """Reads the events of a file in several threads, up to the first text that the scanner cannot read."""
 
     def __init__(self, dialect: Dialect) -> None:
         self._dialect = dialect
@@ -127,7 +129,7 @@ class ScanAhead:
         self._idle: SimpleQueue[Scanner] = SimpleQueue()
 
     def portions(self, window: Window) -> Iterator[Portion]:
-        """Yield events from the beginning of the window. Afterwards the window begins with what was not read."""
+        """Yield events from the beginning of the window. Afterwards the window begins with the first unread event."""
         chunks = Chunks(window)
         most = self._threads + (_WAITING_SPARING if window.sparing else _WAITING)
         waiting: deque[tuple[Chunk, Future[Scanned]]] = deque()
@@ -152,16 +154,17 @@ class ScanAhead:
     def _scan(self, chunk: Chunk) -> Scanned:
         try:
             scanner = self._idle.get_nowait()
-        except Empty:  # at most one scanner for each thread
+        except Empty:  # happens at most once for each thread
             scanner = Scanner(self._dialect)
         try:
-            return scanner.scan(chunk.buffer, 0, chunk.size + chunk.last)  # no event begins after the last comma
+            return scanner.scan(chunk.buffer, 0, chunk.size + chunk.last)  # the last chunk must not end after a comma
         finally:
             self._idle.put(scanner)
 
 
 def accepted(scanned: Scanned) -> tuple[Portion, Scanned]:
-    """Return what was scanned, with its slow events decoded; cut off before one that is not JSON."""
+    """Return the scanned rows with their slow events decoded, and the status and position of the scan. If a slow event
+    is not JSON, the result ends before this event."""
     stretches: list[Stretch] = []
     slow: list[list[ChromeEvent]] = []
     for stretch in scanned.stretches:

@@ -1,5 +1,5 @@
-"""The compiled loop of the scanner: events from a padded buffer into columns. What many events share (category and
-name, process, thread, device) is packed into one number, the origin."""
+"""The scanner's compiled loop, which reads events from a padded buffer into columns. The category, name, process,
+thread and device of an event are packed into one number, the origin, because many events have all of them in common."""
 
 from __future__ import annotations
 
@@ -21,7 +21,8 @@ _MASK: Final = (1 << _BITS) - 1
 
 @inlined
 def origin(memory, pair, process, thread, place):  # type: ignore[no-untyped-def]
-    """Return (number, odd) of the origin. Negative: no room; odd: the numbers are too large to be packed."""
+    """Return (number, odd) for an origin. The number is negative if the dictionary is full. ``odd`` means that the
+    parts of the origin are too large to be packed."""
     odd = process > _MASK or thread > _MASK or place > _MASK
     lane = number_of(memory.lanes, np.int64(0) if odd else (process << (2 * _BITS)) | (thread << _BITS) | place)
     return lane if lane < 0 else number_of(memory.origins, (pair << 32) | lane), odd
@@ -37,7 +38,8 @@ _CLASS_BITS, _PID_BITS, _AUX_BITS = 10, 14, 12
 
 @by_address
 def place(memory, label, process):  # type: ignore[no-untyped-def]
-    """Return (number, odd) of what identifies the device: label, process and up to AUX arguments. FULL: no room."""
+    """Return (number, odd) for a place: the label, the process and up to AUX arguments that identify a device. The
+    number is FULL if the dictionary is full. ``odd`` means that the parts are too large to be packed."""
     key, shift = label | (process << _CLASS_BITS), _CLASS_BITS + _PID_BITS
     odd = label >= 1 << _CLASS_BITS or process >= 1 << _PID_BITS
     for i in range(AUX):
@@ -47,7 +49,7 @@ def place(memory, label, process):  # type: ignore[no-untyped-def]
 
 
 def place_parts(key: int) -> tuple[int, int, list[int]]:
-    """Return (label, process, arguments) of a place. Number 0 of ``memory.places`` is the host, with key 0."""
+    """Return (label, process, arguments) of the place with this key. Key 0, the host, has no parts."""
     key -= 1
     label, key = key & ((1 << _CLASS_BITS) - 1), key >> _CLASS_BITS
     process, key = key & ((1 << _PID_BITS) - 1), key >> _PID_BITS
@@ -55,22 +57,23 @@ def place_parts(key: int) -> tuple[int, int, list[int]]:
 
 
 CLEAN, CLOSED, BROKEN, ROWS_FULL, GROW, NEW_PAIR = range(6)
-"""Why a scan stopped: end of input after a comma; end of the list; an event for the reference; no row left; a
-dictionary is full; a pair of category and name that the dialect has to label first."""
+"""Reasons why a scan stops. CLEAN: the input ends after a comma. CLOSED: the list of events ends. BROKEN: the reference
+reader has to read on. ROWS_FULL: no row is left. GROW: a dictionary is full. NEW_PAIR: the dialect has to label a pair
+of category and name first."""
 
 _COMMA, _OPEN, _CLOSE, _CLOSE_LIST = 0x2C, 0x7B, 0x7D, 0x5D
 
 
 @by_address
 def scan(buffer, at, end, memory, columns):  # type: ignore[no-untyped-def]
-    """Return (status, position) after as many events as possible, from the ``{`` at ``at``. All events before the
-    position are in ``columns``."""
+    """Read as many events as possible, beginning with the ``{`` at ``at``. Return (status, position). All events before
+    the position are in ``columns``."""
     while columns.rows < columns.capacity:
         columns.serial += 1
-        behind, kind = _event(buffer, at, memory, columns)
-        if behind < 0:
-            return (GROW if behind == state.NO_ROOM else NEW_PAIR if behind == state.NO_PAIR else BROKEN), at
-        follows = past_space(buffer, behind)
+        event_end, kind = _event(buffer, at, memory, columns)
+        if event_end < 0:
+            return (GROW if event_end == state.NO_ROOM else NEW_PAIR if event_end == state.NO_PAIR else BROKEN), at
+        follows = past_space(buffer, event_end)
         closed = byte(buffer, follows) == _CLOSE_LIST
         if not closed:
             if byte(buffer, follows) != _COMMA:
@@ -79,7 +82,7 @@ def scan(buffer, at, end, memory, columns):  # type: ignore[no-untyped-def]
             if byte(buffer, follows) != _OPEN and follows < end:
                 return BROKEN, at
         if kind != state.FLOW:
-            _keep(at, behind, kind, memory, columns)
+            _keep(at, event_end, kind, memory, columns)
         at = follows
         if closed or at >= end:
             return (CLOSED if closed else CLEAN), at
@@ -88,7 +91,7 @@ def scan(buffer, at, end, memory, columns):  # type: ignore[no-untyped-def]
 
 @inlined
 def _keep(start, end, kind, memory, columns):  # type: ignore[no-untyped-def]
-    """Count the event's row, and note events for the reference."""
+    """Add the event's row, and store the position of an event that the reference reader has to read."""
     if kind == state.OTHER:
         at = 3 * columns.slow_rows
         put_int64(columns.slow, at, columns.rows)
@@ -116,7 +119,7 @@ def _clear(memory, columns):  # type: ignore[no-untyped-def]
     columns.odd_text = columns.empty = 0
     put_int64(columns.numbers, START * columns.capacity + columns.rows, NULL)
     put_int64(columns.numbers, DURATION * columns.capacity + columns.rows, 0)
-    if columns.used:  # by an event that was not a row, or has to be read again
+    if columns.used:  # an event that did not become a row, or has to be read again, has filled cells
         for column in range(FIRST_INTEGER, columns.number_rows):
             put_int64(columns.numbers, column * columns.capacity + columns.rows, NULL)
         for column in range(FIRST_TEXT, columns.code_rows):
@@ -128,7 +131,8 @@ def _clear(memory, columns):  # type: ignore[no-untyped-def]
 
 @by_address
 def _event(buffer, at, memory, columns):  # type: ignore[no-untyped-def]
-    """Return (end, SPAN, FLOW or OTHER) of the event at ``at``. Negative end: see :mod:`state`."""
+    """Return (end, kind) of the event at ``at``; the kind is SPAN, FLOW or OTHER. A negative end is a code of
+    :mod:`state`."""
     _clear(memory, columns)
     event, number = memory.event, np.int64(-1)
     at = past_space(buffer, at + 1)
@@ -152,9 +156,9 @@ def _event(buffer, at, memory, columns):  # type: ignore[no-untyped-def]
 
 @inlined
 def _row(end, memory, columns):  # type: ignore[no-untyped-def]
-    """Complete the row of the event; return (end, SPAN, FLOW or OTHER)."""
+    """Complete the row of the event. Return the same as :func:`_event`."""
     event = memory.event
-    if event.kind == state.FLOW and not event.odd and not event.coded and event.pair < 0:  # without arguments to check
+    if event.kind == state.FLOW and not event.odd and not event.coded and event.pair < 0:  # there are no arguments
         return end, state.FLOW
     if (event.kind != state.SPAN and event.kind != state.INSTANT) or event.odd or event.name < 0:
         return end, state.OTHER

@@ -1,4 +1,5 @@
-"""Compiled code that reads the members and arguments of one event. Arguments without a column are collected as text."""
+"""Compiled code that reads the members and arguments of an event. Arguments without a column are collected as text.
+``odd`` means that the reference reader has to read the event. A negative end is a code of :mod:`state`."""
 
 from __future__ import annotations
 
@@ -26,19 +27,19 @@ _OPEN, _CLOSE, _OPEN_LIST = 0x7B, 0x7D, 0x5B
 
 
 @inlined
-def key(buffer, at, known, following, context, room):  # type: ignore[no-untyped-def]
-    """Return (start of the value, end of the name, number, odd) of the member whose name begins at ``at``. Names follow
-    each other in the same order in most events, so ``following``, the number that came next in this context (-1: none),
-    is tried first. Numbers from ``room`` on cannot be used."""
+def key(buffer, at, interner, following, context, room):  # type: ignore[no-untyped-def]
+    """Return (start of the value, end of the name, number of the name, odd) for the member whose name begins at ``at``.
+    Most events have their names in the same order. Therefore the name that came next the last time in this context is
+    tried first: its number is ``following[context]``, -1 if there is none. Numbers from ``room`` on cannot be used."""
     if byte(buffer, at) != _QUOTE:
         return np.int64(state.BROKEN_TEXT), at, np.int64(0), True
     odd, number = False, int64(following, context)
-    end = slice_end(known, number, buffer, at + 1) if number >= 0 else np.int64(-1)
+    end = slice_end(interner, number, buffer, at + 1) if number >= 0 else np.int64(-1)
     if end < 0 or byte(buffer, end) != _QUOTE:
         end, hashed, odd = string(buffer, at + 1)
         if end < 0:
             return np.int64(state.BROKEN_TEXT), at, np.int64(0), True
-        number = intern(known, buffer, at + 1, end, hashed)
+        number = intern(interner, buffer, at + 1, end, hashed)
         if number < 0 or number >= room:
             return np.int64(state.NO_ROOM), at, np.int64(0), True
         if not odd:
@@ -51,14 +52,15 @@ def key(buffer, at, known, following, context, room):  # type: ignore[no-untyped
 
 @inlined
 def context_of(number, kind):  # type: ignore[no-untyped-def]
-    """Return the index in ``following`` after key ``number`` (-1: the first key) in events of this kind."""
+    """Return the index of ``following`` for the key that comes after key ``number``, -1 for the first key, in events of
+    this kind."""
     return (number + 1) * state.CONTEXTS + (kind & (state.CONTEXTS - 1))
 
 
 @by_address
 def arguments(buffer, at, memory, columns, on_device, kind):  # type: ignore[no-untyped-def]
-    """Return (end, end of the row's text, odd) of the object at ``at``. ``kind`` separates events with different
-    arguments."""
+    """Read the arguments in the object at ``at``. Return (end, end of the row's text, odd). ``kind`` is a number for
+    the kind of event, as events of one kind usually have the same arguments."""
     odd, begin, to, number = False, columns.text, columns.text, np.int64(-1)
     at = past_space(buffer, at + 1)
     if byte(buffer, at) == _CLOSE:
@@ -109,20 +111,25 @@ def _argument(buffer, name, name_end, start, memory, columns, key_number, to, fi
             odd = checked and byte(buffer, start + (byte(buffer, start) == _QUOTE)) == _MINUS
         else:
             columns.used = 1
-            end, odd, found = _integer(buffer, start, rest, to)
-            odd = odd or (checked and found < 0) or found == NULL
-            put_int64(columns.numbers, cell, found)
+            end, odd, number = _integer(buffer, start, rest, to)
+            odd = odd or (checked and number < 0) or number == NULL
+            put_int64(columns.numbers, cell, number)
     elif action == state.OFFSET:
         columns.used = 1
-        end, found, odd = _offset(buffer, start, rest, to)
-        put_int64(columns.numbers, (columns.number_rows - 1) * columns.capacity + row, found)
+        end, number, odd = _offset(buffer, start, rest, to)
+        put_int64(columns.numbers, (columns.number_rows - 1) * columns.capacity + row, number)
     elif action != state.REST:
         end, _, odd = value(buffer, start, rest, to)
         if action == state.DROPPED_IF_EMPTY:
-            odd = odd or not _is_empty(buffer, start, end)
+            odd = odd or end != start + 2 or byte(buffer, start) not in (_QUOTE, _OPEN, _OPEN_LIST)
             columns.empty += 1
     if action == state.REST:
-        end, to, strange = _rest(buffer, name, name_end, start, rest, to, first)
+        put_byte(rest, to, _OPEN if first else _COMMA)
+        to += 1
+        put_bytes(rest, to, buffer, name, name_end + 1)
+        to += name_end + 1 - name
+        put_byte(rest, to, _COLON)
+        end, to, strange = value(buffer, start, rest, to + 1)
         columns.odd_text = columns.odd_text or strange
     place = int64(memory.aux_of, key_number)
     if place >= 0 and end >= 0:
@@ -134,25 +141,8 @@ def _argument(buffer, name, name_end, start, memory, columns, key_number, to, fi
 
 
 @by_address
-def _is_empty(buffer, start, end):  # type: ignore[no-untyped-def]
-    lead = byte(buffer, start)
-    return end == start + 2 and lead in (_QUOTE, _OPEN, 0x5B)
-
-
-@inlined
-def _rest(buffer, key, key_end, start, out, to, first):  # type: ignore[no-untyped-def]
-    """Append the key and value to the row's text."""
-    put_byte(out, to, _OPEN if first else _COMMA)
-    to += 1
-    put_bytes(out, to, buffer, key, key_end + 1)
-    to += key_end + 1 - key
-    put_byte(out, to, _COLON)
-    return value(buffer, start, out, to + 1)
-
-
-@by_address
 def _text(buffer, start, memory, out, to):  # type: ignore[no-untyped-def]
-    """Return (end, code) of a value that is kept as text; the reference decodes the distinct ones."""
+    """Return (end, code) for the value of a text column. The reference reader decodes each distinct value once."""
     end, _, _ = value(buffer, start, out, to)
     if end < 0:
         return np.int64(state.BROKEN_TEXT), np.int64(0)
@@ -162,27 +152,27 @@ def _text(buffer, start, memory, out, to):  # type: ignore[no-untyped-def]
 
 @inlined
 def _integer(buffer, start, out, to):  # type: ignore[no-untyped-def]
-    """Return (end, odd, value) of an integer or a string of digits; other values are odd."""
+    """Return (end, odd, value) for an integer or a string of digits. Any other value is odd."""
     lead = byte(buffer, start)
     if lead == _MINUS or _ZERO <= lead <= _NINE:
-        end, _, odd, integral, found = tokens.number(buffer, start, out, to)
-        return end, odd or not integral, found
+        end, _, odd, integral, integer = tokens.number(buffer, start, out, to)
+        return end, odd or not integral, integer
     end, _, _ = value(buffer, start, out, to)
     if lead != _QUOTE or end < 0:
         return end, True, np.int64(0)
-    at, found = start + 1, np.int64(0)
+    at, integer = start + 1, np.int64(0)
     negative = byte(buffer, at) == _MINUS
     at += negative
     first = at
     while _ZERO <= byte(buffer, at) <= _NINE and at - first < 18:
-        found = found * 10 + (byte(buffer, at) - _ZERO)
+        integer = integer * 10 + (byte(buffer, at) - _ZERO)
         at += 1
-    return end, at == first or at != end - 1, -found if negative else found
+    return end, at == first or at != end - 1, -integer if negative else integer
 
 
 @by_address
 def _offset(buffer, start, out, to):  # type: ignore[no-untyped-def]
-    """Return (end, ns, odd) of a text like ``"1064.277 us"``; NULL for other text."""
+    """Return (end, time in ns, odd) for a string such as ``"1064.277 us"``. The time is NULL for any other value."""
     end, _, odd = value(buffer, start, out, to)
     at, total = start + 1, np.int64(0)
     if end < 0 or byte(buffer, start) != _QUOTE:
@@ -200,7 +190,8 @@ def _offset(buffer, start, out, to):  # type: ignore[no-untyped-def]
 
 @by_address
 def before_duration(buffer, start, end):  # type: ignore[no-untyped-def]
-    """Return the end of a name like ``matmul[12.345 us]`` without its duration (ns, us, ms or s), -1 without one."""
+    """Return the end of the name before the duration in a text such as ``matmul[12.345 us]``, -1 if there is no
+    duration. The unit is ns, us, ms or s."""
     at = end - 1
     if at <= start or byte(buffer, at) != 0x5D or byte(buffer, at - 1) != 0x73:  # "s]"
         return -1
@@ -231,21 +222,29 @@ def _digits_before(buffer, start, end):  # type: ignore[no-untyped-def]
 
 @inlined
 def member(buffer, start, number, memory, columns):  # type: ignore[no-untyped-def]
-    """Return the end of the value of member ``number``; negative: see :mod:`state`."""
+    """Read the value of the member with this number. Return its end."""
     event, lead = memory.event, byte(buffer, start)
     if number in (state.TS, state.DUR):
         return _time(buffer, start, number, event, columns)
     if number in (state.PID, state.TID):
         return _token(buffer, start, number, memory, columns)
-    if number == state.PH and _is_letter(buffer, start):
-        event.kind = _phase(byte(buffer, start + 1))
-        return start + 3
+    if number == state.PH and lead == _QUOTE:
+        letter = byte(buffer, start + 1)
+        if 0x20 <= letter < 0x7F and letter != _QUOTE and letter != 0x5C and byte(buffer, start + 2) == _QUOTE:
+            event.kind = _phase(letter)
+            return start + 3
     if number == state.CAT and lead == _QUOTE:
         return _category(buffer, start, memory)
     if number == state.NAME and lead == _QUOTE:
         return _name(buffer, start, memory)
     if number == state.ARGS and lead == _OPEN and event.name >= 0:
-        return _arguments(buffer, start, memory, columns)
+        event.pair = pair(memory)
+        if event.pair < 0:
+            return event.pair
+        on_device = (int64(memory.flags, event.pair) & state.ON_DEVICE) != 0
+        end, event.text, odd = arguments(buffer, start, memory, columns, on_device, event.category)
+        event.odd = event.odd or odd
+        return end
     end, _, odd = value(buffer, start, columns.rest, event.text)
     event.odd = event.odd or odd or number < len(state.TOP_KEYS)
     return end
@@ -253,13 +252,13 @@ def member(buffer, start, number, memory, columns):  # type: ignore[no-untyped-d
 
 @inlined
 def _time(buffer, start, number, event, columns):  # type: ignore[no-untyped-def]
-    lead, end, found = byte(buffer, start), np.int64(-1), np.int64(0)
+    lead, end, time = byte(buffer, start), np.int64(-1), np.int64(0)
     if lead == _MINUS or _ZERO <= lead <= _NINE:
-        end, found = microseconds(buffer, start)
+        end, time = microseconds(buffer, start)
     if end < 0:
         event.odd = 1
         end, _, _ = value(buffer, start, columns.rest, event.text)
-    put_int64(columns.numbers, (START if number == state.TS else DURATION) * columns.capacity + columns.rows, found)
+    put_int64(columns.numbers, (START if number == state.TS else DURATION) * columns.capacity + columns.rows, time)
     return end
 
 
@@ -286,7 +285,7 @@ def _token(buffer, start, number, memory, columns):  # type: ignore[no-untyped-d
 @inlined
 def _category(buffer, start, memory):  # type: ignore[no-untyped-def]
     event = memory.event
-    event.odd = event.odd or event.pair >= 0  # the arguments were read before the category
+    event.odd = event.odd or event.pair >= 0  # the arguments came first and were read without the category
     close = slice_end(memory.categories, memory.last_category, buffer, start + 1)
     if memory.last_category == 0 or close < 0 or byte(buffer, close) != _QUOTE:
         close, key, odd = string(buffer, start + 1)
@@ -297,8 +296,8 @@ def _category(buffer, start, memory):  # type: ignore[no-untyped-def]
             return np.int64(state.NO_ROOM)
         event.odd, memory.last_category = event.odd or odd, np.int64(0) if odd else number
         event.category = number
-        return close + 1
-    event.category = memory.last_category
+    else:
+        event.category = memory.last_category
     return close + 1
 
 
@@ -321,32 +320,13 @@ def _name(buffer, start, memory):  # type: ignore[no-untyped-def]
 
 
 @inlined
-def _arguments(buffer, start, memory, columns):  # type: ignore[no-untyped-def]
-    event = memory.event
-    event.pair = pair(memory)
-    if event.pair < 0:
-        return event.pair
-    on_device = (int64(memory.flags, event.pair) & state.ON_DEVICE) != 0
-    end, event.text, odd = arguments(buffer, start, memory, columns, on_device, event.category)
-    event.odd = event.odd or odd
-    return end
-
-
-@inlined
 def pair(memory):  # type: ignore[no-untyped-def]
-    """Return the number of the event's category and name; NO_PAIR, or NO_ROOM if the dictionary is full."""
+    """Return the number of the event's pair of category and name, NO_PAIR if the dialect has not labelled the pair yet,
+    or NO_ROOM if the dictionary is full."""
     number = number_of(memory.pairs, (memory.event.category << 32) | memory.event.name)
     if number == FULL or number >= memory.pairs_known:
         return np.int64(state.NO_ROOM)
     return np.int64(state.NO_PAIR) if int64(memory.flags, number) == state.UNKNOWN_PAIR else number
-
-
-@inlined
-def _is_letter(buffer, start):  # type: ignore[no-untyped-def]
-    """Return whether a string of one plain character begins here."""
-    letter = byte(buffer, start + 1)
-    plain = 0x20 <= letter < 0x7F and letter != _QUOTE and letter != 0x5C
-    return plain and byte(buffer, start) == _QUOTE and byte(buffer, start + 2) == _QUOTE
 
 
 @inlined

@@ -1,5 +1,5 @@
-"""A scanner: buffers in, stretches of columns out. It owns and enlarges the memory of the compiled code, and calls the
-dialect once for each distinct item."""
+"""The scanner, which reads buffers of text into stretches of columns. It owns and enlarges the memory of the compiled
+code, and calls the dialect once for each distinct pair of category and name and for each distinct device."""
 
 from __future__ import annotations
 
@@ -18,15 +18,16 @@ from perfkit_core.readers.chrome.scanned_rows import FIRST_INTEGER, FIRST_TEXT, 
 from perfkit_core.readers.scanner import events, state
 from perfkit_core.readers.scanner.tokens import PAD
 
-_FEWEST_ROWS: Final = 1 << 13
-_MOST_ROWS: Final = 1 << 15
-"""Most rows of a stretch: caches hold this many, and fewer cost Python more calls."""
+_MIN_ROWS: Final = 1 << 13
+_MAX_ROWS: Final = 1 << 15
+"""Largest number of rows of a stretch. The processor's caches can hold this many rows. With shorter stretches, Python
+would make more calls."""
 _ROW_BYTES: Final = 192
-"""Events are rarely shorter, so a buffer has at most one row for this many bytes."""
+"""Few events are shorter than this, so a buffer rarely needs more than one row for this many bytes."""
 
 
 class ScannerMemory:
-    """Owner of the memory of a MEMORY record."""
+    """Owns the memory of a MEMORY record."""
 
     def __init__(self, dialect: Dialect, rules: ScanRules) -> None:
         self.record = np.zeros(1, state.MEMORY)[0]
@@ -38,10 +39,8 @@ class ScannerMemory:
         self._following = np.zeros((2, 0), np.int64)
         self._per_pair = np.zeros((2, 0), np.int64)
         self.record["aux"], self.record["glued"] = self._aux.ctypes.data, rules.glued_durations
-        self.record["stream"], self.record["empty_keys"] = (
-            ARGUMENT_INTEGERS.index("stream"),
-            len(rules.dropped_if_empty),
-        )
+        self.record["stream"] = ARGUMENT_INTEGERS.index("stream")
+        self.record["empty_keys"] = len(rules.dropped_if_empty)
         self._fit()
         offset = (rules.offset_argument,) if rules.offset_argument else ()
         declared = (*dialect.arguments, *rules.dropped, *rules.dropped_if_empty, *rules.device_arguments, *offset)
@@ -53,7 +52,7 @@ class ScannerMemory:
                 self._per_key[1, number] = rules.device_arguments.index(key)
 
     def set_pair(self, number: int, flags: int, device_class: int) -> None:
-        """Set the flags of a pair of category and name, and the number of its label (-1: it is not on a device)."""
+        """Set the flags of a pair of category and name, and the number of its label, -1 if it is not on a device."""
         self._per_pair[:, number] = flags, device_class
 
     def grow(self) -> None:
@@ -66,7 +65,7 @@ class ScannerMemory:
         self._fit()
 
     def _fit(self) -> None:
-        """Fit the arrays per key and pair to the capacities."""
+        """Enlarge the arrays with an item for each key or pair to the capacity of the dictionaries."""
         count = max(self.interners["tops"].capacity, self.interners["arguments"].capacity)
         self._per_key = _wider(self._per_key, count, (state.REST, -1, 0, 0))
         self._per_pair = _wider(self._per_pair, self.pairs.capacity, (state.UNKNOWN_PAIR, -1))
@@ -111,17 +110,17 @@ class ScannerColumns:
         return int(self.record["rows"])
 
     def make_room(self, text_bytes: int) -> None:
-        """Fit a buffer of this size: its arguments always, its rows usually. No row may be in use."""
+        """Make room for all arguments, and usually all rows, of a buffer of this size. No row may be in use."""
         if len(self._rest) < text_bytes:
-            self._make(text_bytes, min(max(text_bytes // _ROW_BYTES, _FEWEST_ROWS), _MOST_ROWS))
+            self._make(text_bytes, min(max(text_bytes // _ROW_BYTES, _MIN_ROWS), _MAX_ROWS))
 
     def taken(self, words: Words, buffer: npt.NDArray[np.uint8]) -> Stretch:
-        """Return a copy of what is in use, and free it."""
+        """Return a copy of the rows in use, and make their memory free for new rows."""
         used = ("rows", "text", "slow_rows", "recoded_rows")
         rows, text, slow, recoded = (int(self.record[name]) for name in used)
         for name in used:
             self.record[name] = 0
-        if self.record["used"]:  # an event that was not a row has filled the next row, which moves
+        if self.record["used"]:  # an event that did not become a row has filled the row after the rows in use
             self._numbers[FIRST_INTEGER:, rows : rows + 1] = NULL
             self._codes[FIRST_TEXT:, rows : rows + 1] = -1
             self.record["used"] = 0
@@ -144,7 +143,7 @@ class ScannerColumns:
 
 
 def _moved(columns: npt.NDArray[Any], first_optional: int, missing: int) -> tuple[npt.NDArray[Any] | None, ...]:
-    """Return a copy of each column, None for an empty optional one, and clear the optional columns."""
+    """Return a copy of each column, None for an optional column that is empty. Clear the optional columns."""
     copies: list[npt.NDArray[Any] | None] = []
     for number, column in enumerate(columns):
         filled = number < first_optional or bool((column != missing).any())
@@ -162,7 +161,8 @@ class Scanned:
 
 
 class Scanner:
-    """Scans buffers one after the other, in one thread at a time. Its numbers stay valid."""
+    """Scans buffers one after the other. Only one thread may use a scanner at a time. The numbers that a scanner
+    assigns remain valid for later buffers."""
 
     def __init__(self, dialect: Dialect) -> None:
         assert dialect.scan_rules is not None
@@ -173,7 +173,8 @@ class Scanner:
         self._columns = ScannerColumns()
 
     def scan(self, buffer: npt.NDArray[np.uint8], start: int, end: int) -> Scanned:
-        """Read events from the ``{`` at ``start``. At least PAD zero bytes follow ``end``."""
+        """Read the events between ``start``, where a ``{`` must be, and ``end``, which at least PAD zero bytes must
+        follow."""
         memory, columns, stretches = self._memory, self._columns, []
         columns.make_room(len(buffer))
         at, status, labelled = start, events.ROWS_FULL, True
@@ -197,16 +198,17 @@ class Scanner:
         return Scanned(status, at, tuple(stretches))
 
     def _forget(self) -> None:
-        """Restart without the slice that is not JSON. Stretches keep their words."""
+        """Discard all dictionaries, because one contains a slice that is not JSON. Earlier stretches keep their
+        words."""
         self.__init__(self._dialect)  # type: ignore[misc]
 
     def _label_new_pairs(self) -> bool:
-        """Label new pairs of category and name by the dialect. False: one is not valid text."""
+        """Let the dialect label the new pairs of category and name. Return False if one is not valid text."""
         memory, words, interners = self._memory, self.words, self._memory.interners
         try:
             words.categories += [_string(raw) for raw in interners["categories"].slices(len(words.categories))]
             names = [_string(raw) for raw in interners["names"].slices(len(words.names))]
-            # the scanner has removed glued durations already
+            # The scanner has already removed durations from the ends of names.
             words.names += names if self._rules.glued_durations else map(self._dialect.clean_name, names)
         except (msgspec.DecodeError, UnicodeDecodeError):
             return False
@@ -223,13 +225,13 @@ class Scanner:
         return True
 
     def _decode_words(self) -> None:
-        """Decode new tokens, texts, places and origins. Raises one of UNDECODABLE."""
+        """Decode new tokens, texts, places and origins. Raises one of UNDECODABLE if one is not JSON."""
         words, memory = self.words, self._memory
         words.tokens += map(msgspec.json.decode, memory.interners["tokens"].slices(len(words.tokens)))
         words.texts += map(msgspec.json.decode, memory.interners["texts"].slices(len(words.texts)))
         labels = list(self._labels)
         for key in memory.places.values(len(words.places)):
-            if not words.places:  # the first place is the host's
+            if not words.places:  # the first place is the host
                 words.places.append(schema.CPU)
                 continue
             label, process, arguments = events.place_parts(key)
@@ -242,7 +244,8 @@ class Scanner:
 
 
 def _recoded(stretch: Stretch) -> Stretch:
-    """Return a stretch with the arguments that the reference writes differently. Raises what msgspec raises."""
+    """Return the stretch with its odd arguments written as the reference reader writes them. Raises one of UNDECODABLE
+    if the arguments of a row are not JSON."""
     if not stretch.recoded:
         return stretch
     ends, rest = stretch.rest_ends, stretch.rest
@@ -250,7 +253,7 @@ def _recoded(stretch: Stretch) -> Stretch:
     for row in stretch.recoded:
         text = rest[ends[row] : ends[row + 1]].tobytes()
         again = msgspec.json.encode(msgspec.json.decode(text))
-        if again != text:  # most texts marked as odd are equal after all
+        if again != text:  # most texts that are marked as odd are nevertheless equal
             texts[row] = again.decode()
     return replace(stretch, recoded=texts)
 

@@ -1,4 +1,4 @@
-"""Memory of the scanner, as records of addresses."""
+"""The memory of the scanner. Compiled code receives it as numpy records, whose fields are integers and addresses."""
 
 from __future__ import annotations
 
@@ -22,25 +22,26 @@ from perfkit_core.algorithms.addresses import (
 from perfkit_core.readers.scanner.tokens import PAD, equal, hashed
 
 FULL: Final = -1
-"""Result of :func:`intern` and :func:`number_of` without room for a new item."""
+"""Result of :func:`intern` and :func:`number_of` if there is no room for a new item."""
 BROKEN_TEXT, NO_ROOM, NO_PAIR = -1, -2, -3
-"""Returned instead of a position: not JSON that the reference accepts; a dictionary is full; the dialect has not
-labelled this category and name yet."""
+"""Codes that are returned instead of a position. BROKEN_TEXT: the reference reader has to read on, as the text may not
+be JSON. NO_ROOM: a dictionary is full. NO_PAIR: the dialect has not labelled this pair of category and name yet."""
 
 INTERNER: Final = np.dtype(
     [(name, np.int64) for name in ("slots", "hashes", "ends", "bytes", "mask", "capacity", "arena", "count", "wanted")]
 )
-"""The first four are addresses. Slice i is ``bytes[ends[i]:ends[i + 1]]``; ``slots`` is an open hash table of numbers.
-``wanted`` is the length of the last slice that did not fit."""
+"""A dictionary of byte slices. The first four fields are addresses. Slice i is ``bytes[ends[i]:ends[i + 1]]``.
+``slots`` is a hash table of slice numbers with open addressing. ``wanted`` is the length of a slice that did not fit,
+else 0."""
 
 
 class Interner:
-    """Distinct byte slices, numbered by appearance. Owns the memory of ``record``, an INTERNER."""
+    """Distinct byte slices, numbered by first appearance. Owns the memory of ``record``, an INTERNER record."""
 
-    def __init__(self, record: Any, *known: bytes, capacity: int = 1024, arena: int = 1 << 16) -> None:
+    def __init__(self, record: Any, *slices: bytes, capacity: int = 1024, arena: int = 1 << 16) -> None:
         self.record = record
         self._allocate(capacity, arena)
-        for text in known:
+        for text in slices:
             buffer = np.frombuffer(text + bytes(PAD), np.uint8)
             at = buffer.ctypes.data
             intern(record, at, 0, len(text), np.uint64(hashed(at, 0, len(text))))
@@ -54,7 +55,7 @@ class Interner:
 
     @property
     def full(self) -> bool:
-        """Whether the last slice did not fit."""
+        """Whether a slice did not fit."""
         return bool(self.record["wanted"])
 
     def slices(self, first: int = 0) -> list[bytes]:
@@ -66,11 +67,8 @@ class Interner:
         count, hashes, ends, held = len(self), self._hashes, self._ends, self._bytes
         used = int(ends[count])
         self._allocate(2 * self.capacity, max(2 * len(held), 2 * (used + int(self.record["wanted"]) + PAD)))
-        self._hashes[:count], self._ends[: count + 1], self._bytes[:used] = (
-            hashes[:count],
-            ends[: count + 1],
-            held[:used],
-        )
+        self._hashes[:count], self._ends[: count + 1] = hashes[:count], ends[: count + 1]
+        self._bytes[:used] = held[:used]
         self.record["count"] = count
         _fill(self.record)
 
@@ -79,100 +77,108 @@ class Interner:
         self._hashes = np.zeros(capacity, np.uint64)
         self._ends = np.zeros(capacity + 1, np.int64)
         self._bytes = np.zeros(arena, np.uint8)
-        addresses = tuple(one.ctypes.data for one in (self._slots, self._hashes, self._ends, self._bytes))
-        for name, value in zip(
-            INTERNER.names or (), (*addresses, 2 * capacity - 1, capacity, arena, 0, 0), strict=True
-        ):
+        addresses = (array.ctypes.data for array in (self._slots, self._hashes, self._ends, self._bytes))
+        values = (*addresses, 2 * capacity - 1, capacity, arena, 0, 0)
+        for name, value in zip(INTERNER.names or (), values, strict=True):
             self.record[name] = value
 
 
 @by_address
-def intern(one, buffer, start, end, key):  # type: ignore[no-untyped-def]
-    """Return the number of the slice from ``start`` to ``end`` with hash ``key``; FULL: new, without room."""
+def intern(interner, buffer, start, end, key):  # type: ignore[no-untyped-def]
+    """Return the number of the slice from ``start`` to ``end`` with hash ``key``. A new slice is added. Return FULL if
+    there is no room for it."""
     length = end - start
-    slot = np.int64(key >> np.uint64(32)) & one.mask
-    number = np.int64(int32(one.slots, slot))
+    slot = np.int64(key >> np.uint64(32)) & interner.mask
+    number = np.int64(int32(interner.slots, slot))
     while number >= 0:
-        begin = int64(one.ends, number)
-        same = uint64(one.hashes, number) == key and int64(one.ends, number + 1) - begin == length
-        if same and equal(one.bytes, begin, buffer, start, length):
+        begin = int64(interner.ends, number)
+        same = uint64(interner.hashes, number) == key and int64(interner.ends, number + 1) - begin == length
+        if same and equal(interner.bytes, begin, buffer, start, length):
             return number
-        slot = (slot + 1) & one.mask
-        number = np.int64(int32(one.slots, slot))
-    return _added(one, buffer, start, length, key, slot)
+        slot = (slot + 1) & interner.mask
+        number = np.int64(int32(interner.slots, slot))
+    return _added(interner, buffer, start, length, key, slot)
 
 
 @inlined
-def slice_end(one, number, buffer, start):  # type: ignore[no-untyped-def]
-    """Return the end of slice ``number`` if it is at ``start``, else -1. No slice holds a zero byte."""
-    begin = int64(one.ends, number)
-    length = int64(one.ends, number + 1) - begin
-    return start + length if equal(one.bytes, begin, buffer, start, length) else np.int64(-1)
+def slice_end(interner, number, buffer, start):  # type: ignore[no-untyped-def]
+    """Return the end of the text at ``start`` if it begins with slice ``number``, else -1. No slice has a zero byte, so
+    the comparison cannot run past the end of the buffer."""
+    begin = int64(interner.ends, number)
+    length = int64(interner.ends, number + 1) - begin
+    return start + length if equal(interner.bytes, begin, buffer, start, length) else np.int64(-1)
 
 
 @by_address
-def _added(one, buffer, start, length, key, slot):  # type: ignore[no-untyped-def]
-    number, begin = one.count, int64(one.ends, one.count)
-    if number >= one.capacity or begin + length + PAD > one.arena:
-        one.wanted = max(length, 1)
+def _added(interner, buffer, start, length, key, slot):  # type: ignore[no-untyped-def]
+    number, begin = interner.count, int64(interner.ends, interner.count)
+    if number >= interner.capacity or begin + length + PAD > interner.arena:
+        interner.wanted = max(length, 1)
         return np.int64(FULL)
-    put_bytes(one.bytes, begin, buffer, start, start + length)
-    put_uint64(one.hashes, number, key)
-    put_int64(one.ends, number + 1, begin + length)
-    put_int32(one.slots, slot, number)
-    one.count = number + 1
+    put_bytes(interner.bytes, begin, buffer, start, start + length)
+    put_uint64(interner.hashes, number, key)
+    put_int64(interner.ends, number + 1, begin + length)
+    put_int32(interner.slots, slot, number)
+    interner.count = number + 1
     return number
 
 
 @by_address
-def _fill(one):  # type: ignore[no-untyped-def]
-    for number in range(one.count):
-        slot = np.int64(uint64(one.hashes, number) >> np.uint64(32)) & one.mask
-        while int32(one.slots, slot) >= 0:
-            slot = (slot + 1) & one.mask
-        put_int32(one.slots, slot, number)
+def _fill(interner):  # type: ignore[no-untyped-def]
+    for number in range(interner.count):
+        slot = np.int64(uint64(interner.hashes, number) >> np.uint64(32)) & interner.mask
+        while int32(interner.slots, slot) >= 0:
+            slot = (slot + 1) & interner.mask
+        put_int32(interner.slots, slot, number)
 
 
 TOP_KEYS: Final = (b"ph", b"cat", b"name", b"pid", b"tid", b"ts", b"dur", b"args")
 PH, CAT, NAME, PID, TID, TS, DUR, ARGS = range(8)
 
-# Actions for an argument, by its key. Integer column i is INTEGER + i (NOT_NEGATIVE + i if negative numbers are left to
-# the reference), text column i is TEXT + i.
+# The action for an argument is chosen by its key. INTEGER + i stores the value in integer column i. So does
+# NOT_NEGATIVE + i, but negative numbers are left to the reference reader. TEXT + i stores the value in text column i.
 REST, DROPPED, DROPPED_IF_EMPTY, OFFSET, STREAM_OF_DEVICE = 0, 1, 2, 3, 4
 INTEGER, NOT_NEGATIVE, TEXT = 16, 40, 64
 
 ON_DEVICE, SLOW_PAIR, UNKNOWN_PAIR = 1, 2, 128
-"""Flags of a pair: device work; its events need the reference; the dialect has not labelled it yet."""
+"""Flags of a pair of category and name. ON_DEVICE: its events are device work. SLOW_PAIR: the reference reader has to
+read its events. UNKNOWN_PAIR: the dialect has not labelled the pair yet."""
 
 CONTEXTS: Final = 16
-"""Kinds of events for which the next key is remembered separately."""
+"""Number of kinds of events for which the order of keys is stored separately."""
 
 AUX: Final = 3
-"""Most arguments that may identify the device of an event."""
+"""Largest number of arguments that may identify the device of an event."""
 
 COLUMNS: Final = np.dtype(
     [(name, np.int64) for name in ("numbers", "codes", "rest", "rest_ends", "slow", "capacity", "number_rows",
                                    "code_rows", "rows", "text", "slow_rows", "recoded_rows", "recoded",
                                    "serial", "odd_text", "empty", "used")]
 )  # fmt: skip
-"""The rows of a stretch. Addresses: ``numbers[c, row]`` (int64), ``codes[c, row]`` (int32), the text of arguments
-without a column, ``rest[rest_ends[row]:rest_ends[row + 1]]``; ``slow[i]``: (row, start, end) of an event for the
-reference, whose row is kept free; ``recoded[i]``: a row whose arguments the reference has to write again. ``rows``,
-``text``, ``slow_rows`` and ``recoded_rows`` count those in use; ``serial`` numbers the events; ``odd_text``: the
-current event has arguments to write again; ``empty`` counts its empty DROPPED_IF_EMPTY arguments. Optional cells after
-the rows in use are empty, except those of the next row if ``used`` is set."""
+"""The rows of a stretch. The fields up to ``slow``, and ``recoded``, are addresses of arrays:
+
+- ``numbers[c, row]`` (int64) and ``codes[c, row]`` (int32) are the columns;
+- ``rest[rest_ends[row]:rest_ends[row + 1]]`` is the text of a row's arguments without a column;
+- ``slow[i]`` is (row, start, end) of an event that the reference reader has to read; its row is left empty;
+- ``recoded[i]`` is a row whose arguments the reference reader has to write again.
+
+``rows``, ``text``, ``slow_rows`` and ``recoded_rows`` are the used sizes of these arrays. ``serial`` is the number of
+the current event. ``odd_text`` is set if its arguments have to be written again, and ``empty`` counts its empty
+DROPPED_IF_EMPTY arguments. Optional cells after the used rows are empty; if ``used`` is set, the next row may not
+be."""
 
 KEYS: Final = np.dtype([(name, np.int64) for name in ("slots", "keys", "mask", "capacity", "count")])
 
 NO_PHASE, SPAN, FLOW, OTHER, INSTANT = range(5)
-"""Kinds of events, by their ``ph``."""
+"""Kinds of events, according to their ``ph``."""
 
 EVENT: Final = np.dtype(
     [(name, np.int64) for name in ("category", "name", "process", "thread", "pair", "kind", "text", "odd", "bare",
                                    "coded")]
 )  # fmt: skip
-"""The current event, in numbers of dictionaries. ``text``: end of its row's text; ``odd``: the reference has to read
-it; ``bare``: its name lacks the duration; ``coded``: Python has to decode the name."""
+"""The current event. ``category`` to ``pair`` are numbers in dictionaries. ``text`` is the end of the row's text.
+``odd`` is set if the reference reader has to read the event, ``bare`` if the name does not end with the duration, and
+``coded`` if Python has to decode the name."""
 
 MEMORY: Final = np.dtype(
     [(name, INTERNER) for name in ("tops", "arguments", "categories", "names", "tokens", "texts")]
@@ -183,21 +189,26 @@ MEMORY: Final = np.dtype(
                                      "keys", "pairs_known", "glued", "stream", "empty_keys",
                                      "last_category", "last_process", "last_thread")]
 )  # fmt: skip
-"""Dictionaries of keys, words and values. Addresses (int64 items): ``actions`` and ``aux_of`` of each argument;
-``seen_…``: the last event with this key; ``next_…``: the key that last followed a key (CONTEXTS items a key); ``flags``
-and ``device_class`` of each pair of category and name; ``aux``: scratch. They have room for ``keys`` and
-``pairs_known`` items. ``glued``: names end with their duration. ``lanes`` combine process, thread and place,
-``origins`` pair and lane. ``stream``: the integer column of streams. ``empty_keys``: number of DROPPED_IF_EMPTY keys.
-``last_…``: the values of the previous event, which most events repeat."""
+"""All memory of a scanner: the dictionaries, the current event, and the following fields.
+
+- Addresses of int64 arrays with ``keys`` items: ``actions`` and ``aux_of`` of each argument, and ``seen_…``, the serial
+  number of the last event with this key. ``next_…`` is the key that came next the last time, CONTEXTS items per key.
+- Addresses of int64 arrays with ``pairs_known`` items: ``flags`` and ``device_class`` of each pair.
+- ``aux`` is the address of the current event's arguments that identify its device.
+- ``glued`` is set if names end with their duration. ``stream`` is the integer column of streams. ``empty_keys`` is the
+  number of DROPPED_IF_EMPTY keys.
+- ``last_…`` are the values of the previous event, because most events have the same values.
+
+The items of ``lanes`` combine a process, a thread and a place; the items of ``origins`` combine a pair and a lane."""
 
 
 class Keys:
-    """Distinct integers, numbered by appearance. Owns the memory of ``record``, a KEYS."""
+    """Distinct integers, numbered by first appearance. Owns the memory of ``record``, a KEYS record."""
 
-    def __init__(self, record: Any, *known: int, capacity: int = 1024) -> None:
+    def __init__(self, record: Any, *keys: int, capacity: int = 1024) -> None:
         self.record = record
         self._allocate(capacity)
-        for key in known:
+        for key in keys:
             number_of(record, key)
 
     def __len__(self) -> int:
@@ -225,17 +236,18 @@ class Keys:
 
 
 def interners(memory: Any) -> dict[str, Interner]:
-    """Return the dictionaries of a MEMORY record. Number 0 of categories, tokens and texts is a missing value."""
-    known = {"tops": TOP_KEYS, "categories": (b"",), "tokens": (b"null",), "texts": (b"null",)}
+    """Return the dictionaries of a MEMORY record by name. Number 0 of categories, tokens and texts is a missing
+    value."""
+    first = {"tops": TOP_KEYS, "categories": (b"",), "tokens": (b"null",), "texts": (b"null",)}
     return {
-        name: Interner(memory[name], *known.get(name, ()))
+        name: Interner(memory[name], *first.get(name, ()))
         for name in MEMORY.names or () if MEMORY.fields and MEMORY.fields[name][0] == INTERNER
     }  # fmt: skip
 
 
 @inlined
 def number_of(table, key):  # type: ignore[no-untyped-def]
-    """Return the number of an integer, a new one for a new integer; FULL without room."""
+    """Return the number of an integer. A new integer is added. Return FULL if there is no room for it."""
     slot = np.int64((np.uint64(key) * np.uint64(0x9E3779B97F4A7C15)) >> np.uint64(32)) & table.mask
     number = np.int64(int32(table.slots, slot))
     while number >= 0:

@@ -1,12 +1,12 @@
-"""JSON tokens in a padded buffer: their ends and values, and copies in the spelling of the reference.
+"""JSON tokens in a padded buffer: their ends, their values, and copies as the reference reader writes them.
 
-Compiled code takes addresses and records instead of arrays, as arrays are passed by value with shape and strides, and
-40 of them cost more than the scan. Every buffer ends with :data:`PAD` zero bytes. A zero byte ends every token, so no
-loop needs a bound, and a load that begins inside the buffer ends inside the pad.
+Compiled code takes addresses and records instead of arrays. Arrays are passed by value with their shape and strides,
+and passing 40 arrays would cost more than the scan. Every buffer ends with :data:`PAD` zero bytes. A zero byte ends
+every token, so loops need no bound, and a load of a word that begins inside the buffer ends inside the padding.
 
-Positions are those of the next byte; -1 means that the text is not JSON and is left to the reference. ``odd`` marks
-what may be JSON but is spelled differently by the reference: escapes, bytes that are not ASCII, long decimals, objects
-with several members (which may repeat a name).
+An end is the position of the byte after the token, or -1 if the text is not JSON and is left to the reference reader.
+``odd`` means that the reference reader may write the text differently. This concerns escapes, bytes that are not ASCII,
+long decimals, and objects with several members, which may repeat a name.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ _ONE: Final = np.uint64(1)
 
 @intrinsic  # type: ignore[untyped-decorator]
 def trailing_zeros(typing: Any, word: Any) -> Any:
-    """Return the number of zero bits below the lowest set bit of a word that is not 0."""
+    """Return the number of zero bits below the lowest set bit. The word must not be 0."""
 
     def generate(context: Any, builder: Any, signature: Any, args: Any) -> Any:
         return builder.cttz(args[0], cgutils.true_bit)
@@ -52,11 +52,12 @@ def trailing_zeros(typing: Any, word: Any) -> Any:
 
 @inlined
 def special(word):  # type: ignore[no-untyped-def]
-    """Mark bytes that are not plain text: quote, backslash, control, not ASCII. Only the lowest mark is reliable."""
-    # (x - _ONES) & ~x sets the high bit of zero bytes, and by borrows also of bytes above them
+    """Return a word in which the high bit of a byte is set if the same byte of ``word`` is a quote, a backslash, a
+    control character or not ASCII. Only the lowest of these bits is reliable."""
+    # (x - _ONES) & ~x sets the high bit of zero bytes. Borrows may also set the high bits of bytes above them.
     quotes, slashes = word ^ _QUOTES, word ^ _BACKSLASHES
-    found = ((quotes - _ONES) & ~quotes) | ((slashes - _ONES) & ~slashes) | ((word - _SPACES) & ~word) | word
-    return found & _HIGHS
+    marks = ((quotes - _ONES) & ~quotes) | ((slashes - _ONES) & ~slashes) | ((word - _SPACES) & ~word) | word
+    return marks & _HIGHS
 
 
 @inlined
@@ -67,38 +68,38 @@ def mixed(state, word):  # type: ignore[no-untyped-def]
 
 @inlined
 def leading_digits(word):  # type: ignore[no-untyped-def]
-    """Return (count, value) of the decimal digits that a word begins with, converting eight bytes of text in
+    """Return (count, value) of the decimal digits at the beginning of a word. Eight bytes of text are converted in
     parallel."""
-    found = word ^ _ZEROS
-    beyond = ((found + _ABOVE_NINE) | found) & _HIGHS  # only the lowest mark is reliable
-    count = np.int64(8) if beyond == 0 else trailing_zeros(beyond) >> 3
+    digits = word ^ _ZEROS
+    others = ((digits + _ABOVE_NINE) | digits) & _HIGHS  # marks the bytes that are not digits; the lowest is reliable
+    count = np.int64(8) if others == 0 else trailing_zeros(others) >> 3
     if count == 0:
         return count, np.int64(0)
-    found <<= np.uint64(8 * (8 - count))  # pads with leading zeros
-    # joins digits to pairs, and by two multiplications the four pairs to a number
-    found = (found * np.uint64(10)) + (found >> _EIGHT)
-    high = (found & _BYTE_PAIRS) * np.uint64(0x000F424000000064)
-    low = ((found >> np.uint64(16)) & _BYTE_PAIRS) * np.uint64(0x0000271000000001)
+    digits <<= np.uint64(8 * (8 - count))  # pads the number with leading zeros
+    # Combine the digits to four pairs, then the pairs to a number with two multiplications.
+    digits = (digits * np.uint64(10)) + (digits >> _EIGHT)
+    high = (digits & _BYTE_PAIRS) * np.uint64(0x000F424000000064)
+    low = ((digits >> np.uint64(16)) & _BYTE_PAIRS) * np.uint64(0x0000271000000001)
     return count, np.int64((high + low) >> _SHIFT)
 
 
 @inlined
 def power_of_ten(count):  # type: ignore[no-untyped-def]
-    found = np.int64(10) if count & 1 else np.int64(1)
-    found *= np.int64(100) if count & 2 else np.int64(1)
-    found *= np.int64(10_000) if count & 4 else np.int64(1)
-    return found * 100_000_000 if count & 8 else found
+    power = np.int64(10) if count & 1 else np.int64(1)
+    power *= np.int64(100) if count & 2 else np.int64(1)
+    power *= np.int64(10_000) if count & 4 else np.int64(1)
+    return power * 100_000_000 if count & 8 else power
 
 
 @inlined
 def first_bytes(word, count):  # type: ignore[no-untyped-def]
-    """Return the first ``count`` (less than 8) bytes of a word, the rest 0."""
+    """Return the first ``count`` bytes of a word, fewer than 8, followed by zero bytes."""
     return word & ((_ONE << (np.uint64(count) * _EIGHT)) - _ONE)
 
 
 @by_address
 def hashed(buffer, start, end):  # type: ignore[no-untyped-def]
-    """Return the hash of a slice, equal to that of :func:`string`."""
+    """Return the hash of a slice. :func:`string` returns the same hash for the same bytes."""
     state, at = _SEED, start
     while at + 8 <= end:
         state = mixed(state, load8(buffer, at))
@@ -119,24 +120,26 @@ def equal(a, a_start, b, b_start, count):  # type: ignore[no-untyped-def]
     return first_bytes(load8(a, a_start + at), rest) == first_bytes(load8(b, b_start + at), rest)
 
 
-_WHOLE_DIGITS: Final = 16
-_MOST: Final = 9 * 10**15
-"""More microseconds than this may not fit 64 bits of nanoseconds."""
+_MAX_MICROSECOND_DIGITS: Final = 16
+_MAX_MICROSECONDS: Final = 9 * 10**15
+"""A larger number of microseconds may not fit 64 bits as nanoseconds."""
 
 
 @inlined
 def microseconds(buffer, at):  # type: ignore[no-untyped-def]
-    """Return (end, nanoseconds) of a JSON number of microseconds, rounded half to even; end -1 (an exponent, too large)
-    leaves it to the reference."""
+    """Return (end, nanoseconds) for a JSON number of microseconds, rounded half to even. The end is -1 if the number is
+    too large or has an exponent; such numbers are left to the reference reader."""
     negative = byte(buffer, at) == _MINUS
     at += negative
     first, total, count = at, np.int64(0), np.int64(8)
-    while count == 8 and at - first <= _WHOLE_DIGITS:
+    while count == 8 and at - first <= _MAX_MICROSECOND_DIGITS:
         count, more = leading_digits(load8(buffer, at))
         total = total * power_of_ten(count) + more
         at += count
     digits = at - first
-    if digits == 0 or (digits > 1 and byte(buffer, first) == _ZERO) or digits > _WHOLE_DIGITS or total > _MOST:
+    if digits == 0 or (digits > 1 and byte(buffer, first) == _ZERO):
+        return -1, total
+    if digits > _MAX_MICROSECOND_DIGITS or total > _MAX_MICROSECONDS:
         return -1, total
     at, total = decimals(buffer, at, total)
     if at < 0 or byte(buffer, at) == 0x65 or byte(buffer, at) == 0x45:
@@ -146,38 +149,38 @@ def microseconds(buffer, at):  # type: ignore[no-untyped-def]
 
 @inlined
 def decimals(buffer, at, total):  # type: ignore[no-untyped-def]
-    """Return (end, nanoseconds) of ``total`` microseconds and the decimals at ``at``, if any."""
+    """Return (end, nanoseconds) for ``total`` microseconds and the decimals at ``at``, if there are any."""
     if byte(buffer, at) != _POINT:
         return at, total * 1000
     at += 1
-    first, beyond = at, 0  # beyond: the rest after the third decimal is 0 none, 1 less than half, 2 half, 3 more
+    first, rest = at, 0  # rest: the part below 1 ns is 0 zero, 1 less than half, 2 exactly half, 3 more than half
     while _ZERO <= byte(buffer, at) <= _NINE:
         digit = np.int64(byte(buffer, at) - _ZERO)
         if at - first < 3:
             total = total * 10 + digit
         elif at - first == 3:
-            beyond = 3 if digit > 5 else 2 if digit == 5 else 1 if digit else 0
+            rest = 3 if digit > 5 else 2 if digit == 5 else 1 if digit else 0
         elif digit:
-            beyond = 3 if beyond >= 2 else 1
+            rest = 3 if rest >= 2 else 1
         at += 1
     if at == first:
         return -1, total
     for _ in range(at - first, 3):
         total *= 10
-    return at, total + (beyond == 3 or (beyond == 2 and total % 2 == 1))
+    return at, total + (rest == 3 or (rest == 2 and total % 2 == 1))
 
 
-_SIGNIFICANT: Final = 15
-"""A float64 preserves decimals of up to this many digits."""
-_INTEGER_DIGITS: Final = 18
-_DEEPEST: Final = 60
+_SIGNIFICANT_DIGITS: Final = 15
+"""A float64 preserves any decimal number with at most this many significant digits."""
+_MAX_INTEGER_DIGITS: Final = 18
+_MAX_DEPTH: Final = 60
 
 
 @inlined
 def past_space(buffer, at):  # type: ignore[no-untyped-def]
     while byte(buffer, at) <= 0x20:
         lead = byte(buffer, at)
-        if lead == 0x20:  # eight bytes at a time, for indented files
+        if lead == 0x20:  # skip up to eight spaces together, as files may be indented
             others = load8(buffer, at) ^ _SPACES
             at += 8 if others == 0 else trailing_zeros(others) >> 3
         elif lead == 0x0A or lead == 0x0D or lead == 0x09:
@@ -189,13 +192,14 @@ def past_space(buffer, at):  # type: ignore[no-untyped-def]
 
 @inlined
 def ends_value(lead):  # type: ignore[no-untyped-def]
-    """Return whether a number or literal ends before this byte."""
+    """Return whether this byte ends a number or literal."""
     return lead in (_COMMA, _CLOSE, 0x20, 0x0A, 0x0D, 0x09)
 
 
 @inlined
 def string(buffer, at):  # type: ignore[no-untyped-def]
-    """Return (closing quote, hash of the content, odd) of the string whose content begins at ``at``."""
+    """Return (position of the closing quote, hash of the content, odd) for the string whose content begins at
+    ``at``."""
     begin, state = at, _SEED
     word = load8(buffer, at)
     marks = special(word)
@@ -217,8 +221,8 @@ def string(buffer, at):  # type: ignore[no-untyped-def]
 
 @inlined
 def number(buffer, at, out, to):  # type: ignore[no-untyped-def]
-    """Return (end, end in ``out``, odd, integral, value) of a number, written to ``out`` in the spelling of the
-    reference, or unchanged if it is odd."""
+    """Copy a number to ``out`` as the reference reader writes it, or unchanged if it is odd. Return (end, end in
+    ``out``, odd, whether it is an integer, integer part)."""
     start, negative = at, byte(buffer, at) == _MINUS
     at += negative
     first, value = at, np.int64(0)
@@ -231,7 +235,7 @@ def number(buffer, at, out, to):  # type: ignore[no-untyped-def]
     if digits == 0 or (digits > 1 and byte(buffer, first) == _ZERO):
         return -1, to, True, False, value
     zero = value == 0
-    last, odd = at, digits > _INTEGER_DIGITS
+    last, odd = at, digits > _MAX_INTEGER_DIGITS
     integral = byte(buffer, at) != _POINT
     if not integral:
         at += 1
@@ -246,43 +250,40 @@ def number(buffer, at, out, to):  # type: ignore[no-untyped-def]
         last = max(last, fraction + 1)
         zero = zero and significant == 0
     if byte(buffer, at) == 0x65 or byte(buffer, at) == 0x45:
-        at = _past_exponent(buffer, at + 1)
+        at += 1
+        at += byte(buffer, at) == 0x2B or byte(buffer, at) == _MINUS
+        exponent = at
+        while _ZERO <= byte(buffer, at) <= _NINE:
+            at += 1
+        if at == exponent:
+            return -1, to, True, False, value
         last, odd, integral = at, True, False
     put_bytes(out, to, buffer, start, last)
     return at, to + last - start, odd or (negative and zero), integral, -value if negative else value
 
 
 @inlined
-def _is_odd(decimals, first_significant, digits, whole_is_zero):  # type: ignore[no-untyped-def]
-    """Return whether a float64 might not preserve these digits (without trailing zeros)."""
-    if decimals < 0 or first_significant == 0:  # only zeros after the point
-        return digits > _SIGNIFICANT
-    if whole_is_zero:
-        return first_significant > 4 or decimals - first_significant + 1 > _SIGNIFICANT
-    return digits + decimals > _SIGNIFICANT
-
-
-@by_address
-def _past_exponent(buffer, at):  # type: ignore[no-untyped-def]
-    at += byte(buffer, at) == 0x2B or byte(buffer, at) == _MINUS
-    first = at
-    while _ZERO <= byte(buffer, at) <= _NINE:
-        at += 1
-    return at if at > first else -1
+def _is_odd(decimals, first_significant, digits, integer_is_zero):  # type: ignore[no-untyped-def]
+    """Return whether a float64 may not preserve these digits. Trailing zeros are not counted."""
+    if decimals < 0 or first_significant == 0:  # all decimals are 0
+        return digits > _SIGNIFICANT_DIGITS
+    if integer_is_zero:
+        return first_significant > 4 or decimals - first_significant + 1 > _SIGNIFICANT_DIGITS
+    return digits + decimals > _SIGNIFICANT_DIGITS
 
 
 @by_address
 def _literal(buffer, at):  # type: ignore[no-untyped-def]
     word = load8(buffer, at)
-    if first_bytes(word, 4) == np.uint64(0x65757274) or first_bytes(word, 4) == np.uint64(0x6C6C756E):
+    if first_bytes(word, 4) == np.uint64(0x65757274) or first_bytes(word, 4) == np.uint64(0x6C6C756E):  # true, null
         return at + 4
-    return at + 5 if first_bytes(word, 5) == np.uint64(0x65736C6166) else -1
+    return at + 5 if first_bytes(word, 5) == np.uint64(0x65736C6166) else -1  # false
 
 
 @inlined
 def scalar(buffer, at, out, to):  # type: ignore[no-untyped-def]
-    """Return (end, end in ``out``, odd) of a string, number or literal, written to ``out`` in the spelling of the
-    reference."""
+    """Copy a string, number or literal to ``out`` as the reference reader writes it. Return (end, end in ``out``,
+    odd)."""
     lead = byte(buffer, at)
     if lead == _MINUS or _ZERO <= lead <= _NINE:
         end, to, odd, _, _ = number(buffer, at, out, to)
@@ -299,7 +300,7 @@ def scalar(buffer, at, out, to):  # type: ignore[no-untyped-def]
 
 @by_address
 def value(buffer, at, out, to):  # type: ignore[no-untyped-def]
-    """Return (end, end in ``out``, odd) of any value, written to ``out`` without white space."""
+    """Copy any value to ``out`` without white space. Return (end, end in ``out``, odd)."""
     depth, objects, odd = 0, np.uint64(0), False
     while True:
         lead = byte(buffer, at)
@@ -310,7 +311,7 @@ def value(buffer, at, out, to):  # type: ignore[no-untyped-def]
             at = past_space(buffer, at + 1)
             depth += 1
             objects = (objects << np.uint64(1)) | np.uint64(lead == _OPEN)
-            if depth > _DEEPEST:
+            if depth > _MAX_DEPTH:
                 return -1, to, True
         else:
             at, to, strange = scalar(buffer, at, out, to)
@@ -347,7 +348,7 @@ def value(buffer, at, out, to):  # type: ignore[no-untyped-def]
 
 @by_address
 def _member_name(buffer, at, out, to):  # type: ignore[no-untyped-def]
-    """Return (start of the value, end in ``out``, odd) after the name of a member."""
+    """Copy the name of a member to ``out``. Return (start of the member's value, end in ``out``, odd)."""
     if byte(buffer, at) != _QUOTE:
         return -1, to, True
     end, _, odd = string(buffer, at + 1)
