@@ -73,8 +73,7 @@ def load8(address, index):  # type: ignore[no-untyped-def]
 
 @inlined
 def put_bytes(out, to, buffer, start, end):  # type: ignore[no-untyped-def]
-    """Copy the bytes ``start`` to ``end`` of ``buffer`` to byte ``to`` of ``out``, word by word. Up to seven bytes past
-    the end are read and written too."""
+    """Copy the slice ``buffer[start:end]`` to ``out[to:]`` by words, with up to seven bytes after the end."""
     while start < end:
         put_uint64(out + to, 0, load8(buffer, start))
         to += WORD

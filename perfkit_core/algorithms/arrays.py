@@ -1,5 +1,4 @@
-"""Arrow columns and numpy arrays: conversion between nulls and a number that stands for them, dictionary columns,
-lookups, and memory for large arrays."""
+"""Arrow columns and numpy arrays: replacement of nulls by a number, dictionaries, lookups, memory for large arrays."""
 
 from __future__ import annotations
 
@@ -82,7 +81,7 @@ def filled(count: int, value: int, kind: Any = np.int64) -> npt.NDArray[Any]:
 
 
 def joined(column: pa.ChunkedArray) -> pa.Array:
-    """Return a column as a single array. The array shares the column's memory if at most one chunk has rows."""
+    """Return a column as one array. It shares the column's memory if at most one chunk has rows."""
     pieces = [chunk for chunk in column.chunks if len(chunk)] or column.chunks[:1]
     if len(pieces) == 1:
         return pieces[0]
@@ -90,8 +89,7 @@ def joined(column: pa.ChunkedArray) -> pa.Array:
 
 
 def picked(column: pa.ChunkedArray, rows: np.ndarray[Any, np.dtype[np.int64]]) -> pa.Array:
-    """Return the ascending ``rows`` of a column as a single array. Arrow's own ``take`` would first join all chunks of
-    a text column."""
+    """Return the ascending ``rows`` of a column as one array. Arrow's ``take`` would join all chunks of texts first."""
     ends = np.cumsum([len(piece) for piece in column.chunks])
     cuts = np.searchsorted(rows, np.append(0, ends)).tolist()
     starts = (ends - [len(piece) for piece in column.chunks]).tolist()
@@ -104,8 +102,7 @@ def picked(column: pa.ChunkedArray, rows: np.ndarray[Any, np.dtype[np.int64]]) -
 
 
 def constant(value: int | None, of_type: pa.DataType, count: int) -> pa.ChunkedArray:
-    """Return a column of ``count`` rows with one value, null if it is None. The column takes the memory of one
-    block."""
+    """Return a column that repeats one value (null if None) in the memory of one block."""
     blocks, rest = divmod(count, BLOCK)
     block = _block(value, of_type)
     return pa.chunked_array([block] * blocks + ([block.slice(0, rest)] if rest else []), of_type)
@@ -129,8 +126,7 @@ def nullable(values: np.ndarray[Any, np.dtype[Any]]) -> pa.ChunkedArray:
 
 
 def texts(codes: np.ndarray[Any, np.dtype[np.int32]], values: Sequence[str]) -> pa.ChunkedArray:
-    """Return a text column of codes that index ``values``. The column shares the memory of the codes. Negative codes
-    become null."""
+    """Return a text column that shares the memory of ``codes``, which index ``values``. Negative codes become null."""
     indices = nullable(codes)
     if indices.null_count == len(codes):
         return constant(None, TEXT, len(codes))
@@ -138,8 +134,7 @@ def texts(codes: np.ndarray[Any, np.dtype[np.int32]], values: Sequence[str]) -> 
 
 
 def spread(table: np.ndarray[Any, Any], numbers: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
-    """Return the items of ``table`` at the indexes ``numbers``, shape (len(numbers),). Negative indexes count from the
-    end; the range is not checked."""
+    """Return ``table[numbers]``. Negative numbers count from the end. The range is not checked."""
     if len(numbers) <= BLOCK or table.dtype.hasobject:
         return table.take(numbers)
     cells = allocate(len(numbers), table.dtype)
@@ -163,24 +158,21 @@ def valid(values: pa.Array) -> np.ndarray[Any, np.dtype[np.bool_]]:
 
 def to_int64(chunks: Iterable[pa.Array], count: int, missing: int) -> np.ndarray[Any, np.dtype[np.int64]]:
     """Return the integers of all chunks as one read-only array of shape (count,). ``missing`` replaces nulls."""
-    values: np.ndarray[Any, np.dtype[np.int64]] | None = None
-    at = 0
+    values, at = np.empty(count, np.int64), 0
     for chunk in chunks:
         part = _filled(chunk, missing)
         if len(part) == count and part.dtype == np.int64:
             values = part
             break
-        values = np.empty(count, np.int64) if values is None else values
         values[at : at + len(part)] = part
         at += len(part)
-    values = np.empty(0, np.int64) if values is None else values
     values.setflags(write=False)
     return values
 
 
 def _filled(chunk: pa.Array, missing: int) -> np.ndarray[Any, np.dtype[Any]]:
-    """Return integers with ``missing`` for nulls. The memory is shared if the cells of all nulls already hold
-    ``missing``."""
+    """Return integers with ``missing`` for nulls. The memory is shared if the cells of nulls already hold this
+    number."""
     if not chunk.null_count:
         return cast("npt.NDArray[Any]", chunk.to_numpy())
     held = np.frombuffer(chunk.buffers()[1], chunk.type.to_pandas_dtype())[chunk.offset : chunk.offset + len(chunk)]
@@ -190,9 +182,8 @@ def _filled(chunk: pa.Array, missing: int) -> np.ndarray[Any, np.dtype[Any]]:
 
 
 def to_codes(chunks: Iterable[pa.Array], count: int) -> tuple[np.ndarray[Any, np.dtype[np.int32]], list[str]]:
-    """Return the texts of all chunks as read-only codes of shape (count,), and the distinct texts that the codes index.
-    The code of null is -1."""
-    codes: np.ndarray[Any, np.dtype[np.int32]] | None = None
+    """Return texts as read-only codes of shape (count,), -1 for null, and the distinct texts that the codes index."""
+    codes = np.empty(count, np.int32)
     number: dict[str, int] = {}
     at, last, common = 0, None, np.empty(0, np.int32)
     for chunk in chunks:
@@ -204,18 +195,15 @@ def to_codes(chunks: Iterable[pa.Array], count: int) -> tuple[np.ndarray[Any, np
             last = chunk.dictionary
             numbers = [number.setdefault(value, len(number)) for value in last.to_pylist()]
             common = np.array([*numbers, -1], np.int32)
-        codes = np.empty(count, np.int32) if codes is None else codes
         codes[at : at + len(part)] = common[part]
         at += len(part)
-    codes = np.empty(0, np.int32) if codes is None else codes
     codes.setflags(write=False)
     return codes, list(number)
 
 
 def matches(values: Sequence[str | None], pattern: str) -> BoolArray:
-    """Return the mask of texts that contain a match of ``pattern``, shape (len(values),); False for null. Raises
-    UsageError if the pattern is too long or not valid. RE2 takes linear time and bounded memory, so that no user's
-    pattern can hang."""
+    """Return the mask of texts that contain a match of ``pattern``; False for null. Raises UsageError. RE2 takes linear
+    time and bounded memory, so that no user's pattern can hang."""
     if len(pattern) > LONGEST_PATTERN:
         raise UsageError(f"a regular expression of {len(pattern)} characters", f"at most {LONGEST_PATTERN} are allowed")
     try:

@@ -44,8 +44,7 @@ def by_appearance(key: IntArray, width: int) -> tuple[IntArray, IntArray]:
 
 
 def sums(code: npt.NDArray[Any], width: int, values: npt.NDArray[Any]) -> IntArray:
-    """Return the sum of the values of each code 0 ≤ c < width, shape (width,). Rows with a negative code are
-    ignored."""
+    """Return the sum of the values of each code 0 ≤ c < width, shape (width,). Negative codes are ignored."""
     total = np.zeros(width, np.int64)
     _add(code, values, total)
     return total
@@ -82,8 +81,7 @@ def sorted_codes(columns: Iterable[IntArray], rows: int) -> tuple[IntArray, IntA
 
 
 def stable_order(key: IntArray, width: int) -> IntArray:
-    """Return the rows in a stable order by their keys 0 ≤ k < width. Up to 2¹⁶ keys take a radix sort of linear
-    time."""
+    """Return the rows sorted stably by their keys 0 ≤ k < width, in linear time for up to 2¹⁶ keys."""
     return np.argsort(key.astype(np.uint16) if width <= 1 << 16 else key, kind="stable")
 
 
@@ -125,8 +123,6 @@ def _codes(column: Any) -> tuple[IntArray, int]:
 
 @compiled
 def _by_appearance(key, number, code, first):  # type: ignore[no-untyped-def]
-    """Write the code of each row to ``code``, -1 for negative keys, and the first row of each code to ``first``. Return
-    the number of codes. ``number`` maps keys to codes; the caller fills it with -1."""
     count = 0
     for i in range(len(key)):
         if key[i] < 0:

@@ -14,8 +14,7 @@ EMPTY: Intervals = (np.empty(0, np.int64), np.empty(0, np.int64))
 
 
 def union(starts: IntArray, ends: IntArray) -> Intervals:
-    """Return the set that the intervals cover: intervals that overlap or touch are merged. Intervals with end ≤ start
-    are ignored."""
+    """Return the set of intervals merged where they overlap or touch. Intervals with end ≤ start are ignored."""
     starts, ends = _by_start(starts, ends)
     return _united_rows(np.arange(len(starts)), starts, ends)
 
@@ -36,7 +35,7 @@ def length(intervals: Intervals) -> int:
 
 
 def union_length_by(groups: IntArray, count: int, starts: IntArray, ends: IntArray) -> IntArray:
-    """Return the nanoseconds covered by the intervals of each group 0 ≤ g < count, shape (count,). Negative groups are
+    """Return the time that the intervals of each group 0 ≤ g < count cover, shape (count,). Other groups are
     ignored."""
     starts, ends, groups = _by_start(starts, ends, groups)
     total: IntArray = _covered(groups, starts, ends, np.zeros(count, np.int64))
@@ -44,7 +43,7 @@ def union_length_by(groups: IntArray, count: int, starts: IntArray, ends: IntArr
 
 
 def union_by(groups: IntArray, count: int, starts: IntArray, ends: IntArray) -> tuple[IntArray, IntArray, IntArray]:
-    """Return the :func:`union` of each group 0 ≤ g < count as arrays of group, start and end, sorted by group and
+    """Return the :func:`union` of each group 0 ≤ g < count: arrays of group, start and end, sorted by group and
     start."""
     starts, ends, groups = _by_start(starts, ends, groups)
     group, start, end = _merged(groups.astype(np.int64, copy=False), starts, ends, count)
@@ -118,8 +117,6 @@ def _is_sorted(starts, rows):  # type: ignore[no-untyped-def]
 
 @compiled
 def _united(rows, starts, ends, first, last):  # type: ignore[no-untyped-def]
-    """Write the union of the intervals in ``rows``, which must be sorted by start, to ``first`` (starts) and ``last``
-    (ends). Return the number of intervals."""
     merged = 0
     for i in rows:
         if ends[i] <= starts[i]:

@@ -29,11 +29,12 @@ _compiled: Callable[[F], F] = compiled
 
 
 def nest(thread: IntArray, start_ns: IntArray, end_ns: IntArray) -> IntArray:
-    """Return the row of each event's parent, -1 for roots, shape (rows,). ``thread`` may hold any integer keys. Takes
-    O(n log n) time."""
-    order = np.lexsort((-end_ns, start_ns, thread))
-    parent = np.full(len(order), -1, np.int64)
-    parent[order] = _enclosing(order, thread[order], start_ns[order], end_ns[order])
+    """Return the row of each event's parent, -1 for roots. ``thread`` may be any integer key. O(n log n)."""
+    order = np.lexsort((-end_ns, start_ns))
+    inside, process = np.ones(len(order), np.bool_), np.zeros(len(order), np.int64)
+    above = nest_in_order(inside, process, thread[order], start_ns[order], end_ns[order])
+    parent = np.empty(len(order), np.int64)
+    parent[order] = np.where(above >= 0, order[above], -1)
     return parent
 
 
@@ -50,17 +51,18 @@ def nest_in_order(
 
 
 def renumbered(parent: IntArray, order: IntArray) -> IntArray:
-    """Return the parents of the rows ``order``, as positions in ``order``; -1 if the parent does not precede its child
-    there."""
+    """Return the parents of the rows ``order``, as positions in ``order``; -1 unless the parent precedes its child."""
     row, parents = allocate(len(order), np.int64), allocate(len(order), np.int64)
     _renumbered(parent, order, row, parents)
     return parents
 
 
 def self_times(parent: IntArray, start_ns: IntArray, end_ns: IntArray) -> IntArray:
-    """Return the self time of each row: its duration minus the union of its direct children. Shape (rows,), in ns."""
+    """Return the self time of each row, shape (rows,), in ns. ``parent`` must be a result of :func:`nest`."""
     order = np.lexsort((-end_ns, start_ns))
-    return _self_times(order, parent, start_ns, end_ns)
+    own, wanted = np.empty(len(order), np.int64), np.ones(len(order), np.bool_)
+    own[order] = self_times_in_order(wanted, renumbered(parent, order), start_ns[order], end_ns[order])
+    return own
 
 
 def self_times_in_order(wanted: BoolArray, parent: IntArray, start_ns: IntArray, end_ns: IntArray) -> IntArray:
@@ -86,24 +88,22 @@ def sum_down(parent: IntArray, values: npt.NDArray[Any]) -> IntArray:
 
 
 def first_on_path(parent: IntArray, own: npt.NDArray[N]) -> npt.NDArray[N]:
-    """Return for each row the value ≥ 0 nearest to the root on the path from the root to the row, or -1 if there is
-    none. The result has the type of ``own``, which holds the value of each row."""
+    """Return the value ≥ 0 nearest to the root on each row's path, -1 if there is none, in the type of ``own``."""
     values = own.copy()
     _first_on_path(parent, values)
     return values
 
 
 def last_on_path(parent: IntArray, own: npt.NDArray[N]) -> npt.NDArray[N]:
-    """Return for each row the value ≥ 0 nearest to the row on the path from the root to the row, or -1 if there is
-    none. The result has the type of ``own``, which holds the value of each row."""
+    """Return the value ≥ 0 nearest to the row on each row's path, the row included; -1 if there is none."""
     values = own.copy()
     _last_on_path(parent, values)
     return values
 
 
 def nearest_on_path(parent: IntArray, wanted: BoolArray) -> IntArray:
-    """Return for each row the row itself if the mask ``wanted`` contains it, otherwise its nearest ancestor in the
-    mask, or -1 if there is none."""
+    """Return the nearest row in the mask ``wanted`` on each row's path, the row itself included; -1 if there is
+    none."""
     rows = np.empty(len(parent), np.int64)
     _nearest_on_path(parent, wanted, rows)
     return rows
@@ -117,8 +117,7 @@ def nearest_above(parent: IntArray, wanted: BoolArray) -> IntArray:
 
 
 def outermost(parent: IntArray, wanted: BoolArray) -> IntArray:
-    """Return for each row the row nearest to the root that is in the mask ``wanted``, among the row and its ancestors,
-    or -1 if there is none."""
+    """Return the row in the mask ``wanted`` that is nearest to the root on each row's path; -1 if there is none."""
     rows = np.empty(len(parent), np.int64)
     _outermost(parent, wanted, rows)
     return rows
@@ -146,30 +145,12 @@ def holds(parent: IntArray, wanted: BoolArray) -> BoolArray:
 
 @_compiled
 def is_own(rows: IntArray) -> BoolArray:
-    """Return the mask of positions i with ``rows[i] == i``. In a result of :func:`outermost` these are the outermost
-    rows."""
+    """Return the mask of rows that hold their own number, which are the outermost rows in a result of
+    :func:`outermost`."""
     own = np.empty(len(rows), np.bool_)
     for i in range(len(rows)):
         own[i] = rows[i] == i
     return own
-
-
-@compiled
-def _enclosing(row, thread, start, end):  # type: ignore[no-untyped-def]
-    count = len(row)
-    parent = np.full(count, -1, np.int64)
-    stack = np.empty(count, np.int64)
-    depth = 0
-    for i in range(count):
-        if i and thread[i] != thread[i - 1]:
-            depth = 0
-        while depth and (start[i] >= end[stack[depth - 1]] or end[i] > end[stack[depth - 1]]):
-            depth -= 1
-        if depth:
-            parent[i] = row[stack[depth - 1]]
-        stack[depth] = i
-        depth += 1
-    return parent
 
 
 @compiled
@@ -204,21 +185,6 @@ def _renumbered(parent, order, row, parents):  # type: ignore[no-untyped-def]
     for i in range(len(order)):
         above = parent[order[i]]
         parents[i] = row[above] if above >= 0 and row[above] < i else -1
-
-
-@compiled
-def _self_times(order, parent, start, end):  # type: ignore[no-untyped-def]
-    own = end - start
-    covered = start.copy()
-    for i in order:
-        p = parent[i]
-        if p >= 0:
-            begin = max(start[i], covered[p])
-            finish = min(end[i], end[p])
-            if finish > begin:
-                own[p] -= finish - begin
-                covered[p] = finish
-    return own
 
 
 @compiled

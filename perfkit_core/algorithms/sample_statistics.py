@@ -1,6 +1,5 @@
-"""Statistics of samples: percentile bootstrap intervals of medians and means, and outliers. The bootstrap follows Efron
-and Tibshirani, An Introduction to the Bootstrap (1993), chapter 13. The random numbers are seeded, so results
-repeat."""
+"""Statistics of samples: percentile bootstrap intervals of medians and means, and outliers. Source: Efron and
+Tibshirani, An Introduction to the Bootstrap (1993), chapter 13. Random numbers are seeded, so results repeat."""
 
 from __future__ import annotations
 
@@ -32,8 +31,8 @@ def median_interval(samples: Samples, level: float = 0.95) -> tuple[float, float
 
 
 def means(samples: Samples) -> FloatArray:
-    """Return the mean of each of DRAWS resamples, which are drawn with replacement; shape (DRAWS,). Raises ValueError
-    if there are no samples."""
+    """Return the means of DRAWS resamples with replacement, shape (DRAWS,). Raises ValueError if there are no
+    samples."""
     return medians(np.asarray(samples, np.float64), np.random.default_rng(_SEED), np.mean)
 
 
@@ -45,8 +44,8 @@ def two_medians(base: Samples, other: Samples) -> tuple[FloatArray, FloatArray]:
 
 
 def medians(samples: FloatArray, draw: np.random.Generator, of: Callable[..., Any] = np.median) -> FloatArray:
-    """Return the median of each of DRAWS resamples, which are drawn with replacement; shape (DRAWS,). ``of`` may be
-    another statistic than the median. Raises ValueError if there are no samples."""
+    """Return the statistic ``of`` DRAWS resamples with replacement, shape (DRAWS,). Raises ValueError if there are no
+    samples."""
     if not len(samples):
         raise ValueError("no samples")
     rows = max(_CELLS // len(samples), 1)

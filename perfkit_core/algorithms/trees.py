@@ -1,5 +1,4 @@
-"""Trees of merged events. Events whose keys are equal all along the path from the root are merged into one node. Every
-parent precedes its children."""
+"""Trees of merged events. Events with equal paths of keys from the root are one node. Parents precede children."""
 
 from __future__ import annotations
 
@@ -60,9 +59,8 @@ def merge(parent: IntArray, key: IntArray, member: BoolArray) -> Tree:
 
 @compiled(steps=5)
 def _merge_paths(parent, key, member, node):  # type: ignore[no-untyped-def]
-    """Number the distinct paths. Write the number of its path to ``node`` for each member, and the number of the
-    nearest member above for each other event. Return the parent and the key of each number. Paths are looked up in a
-    hash table with open addressing."""
+    """Write the number of its path to ``node`` for each member, and for other events the number of the nearest member
+    above. Return the parent and the key of each path. Paths are looked up in a hash table."""
     slots = np.full(1024, -1, np.int64)
     above, keys, count = np.empty(512, np.int64), np.empty(512, np.int64), 0
     for i in range(len(parent)):
@@ -88,8 +86,7 @@ def _merge_paths(parent, key, member, node):  # type: ignore[no-untyped-def]
 
 @compiled
 def _slot(above, key, size):  # type: ignore[no-untyped-def]
-    """Return the slot at which the search for a node begins. Parents and keys are numbered from 0, so their bits need
-    mixing."""
+    """Return a hash. Parents and keys are consecutive numbers, so their bits need mixing."""
     mixed = (np.uint64(above + 1) * np.uint64(0x9E3779B97F4A7C15)) ^ (np.uint64(key) * np.uint64(0xC2B2AE3D27D4EB4F))
     mixed ^= mixed >> np.uint64(29)
     mixed *= np.uint64(0xBF58476D1CE4E5B9)
@@ -98,7 +95,6 @@ def _slot(above, key, size):  # type: ignore[no-untyped-def]
 
 @compiled
 def _spread(above, keys, count):  # type: ignore[no-untyped-def]
-    """Return a hash table of the first ``count`` nodes that is at most half full."""
     slots = np.full(2 * len(above), -1, np.int64)
     for n in range(count):
         slot = _slot(above[n], keys[n], len(slots))
@@ -109,8 +105,7 @@ def _spread(above, keys, count):  # type: ignore[no-untyped-def]
 
 
 def parents(depth: IntArray) -> IntArray:
-    """Return the row of each row's parent, -1 for roots, shape (rows,). ``depth`` holds the depths of the nodes of one
-    or more trees in preorder."""
+    """Return the row of each row's parent, -1 for roots, from the depths of trees in preorder. Shape (rows,)."""
     parent = np.full(len(depth), -1, np.int64)
     for level in range(1, int(depth.max(initial=0)) + 1):
         above, rows = np.flatnonzero(depth == level - 1), np.flatnonzero(depth == level)

@@ -57,9 +57,8 @@ def in_time(trace: Trace) -> tuple[tuple[int, int], int]:
 
 
 def numbered(sources: Sequence[str], stated: Iterable[int]) -> tuple[Mapping[str, int], tuple[Finding, ...]]:
-    """Return the rank of each of ``sources``, which do not state their rank, and a finding about it. The ranks are
-    taken from the file names if every name contains a rank that is not in ``stated``. Otherwise free ranks are assigned
-    in the given order."""
+    """Return the ranks of sources that do not state their rank, and a finding about them. Ranks are taken from the file
+    names if each name contains a rank that is not in ``stated``; otherwise free ranks are assigned in order."""
     if not sources:
         return {}, ()
     taken, names = set(stated), [rank_of_name(source) for source in sources]
@@ -109,9 +108,8 @@ def check_frameworks(metas: Iterable[TraceMeta]) -> None:
 
 
 def check_one_time(metas: Iterable[TraceMeta]) -> None:
-    """Raise SourceError if recordings that do not state their rank were not made at the same time. The ranks of a job
-    are recorded at the same time. Only epoch clocks can be compared. The error names the two recordings that are
-    farthest apart."""
+    """Raise SourceError if recordings of unknown rank were not made at the same time, unlike the ranks of a job. Only
+    epoch clocks can be compared. The error names the two recordings that are farthest apart."""
     timed = [(meta.window_ns, meta) for meta in metas if meta.clock == "epoch" and meta.window_ns]
     if not timed:
         return

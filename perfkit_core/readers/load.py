@@ -55,8 +55,7 @@ def load(
 def files_of(
     sources: Sequence[paths.PathLike], plugins: Plugins, partial: bool = False
 ) -> tuple[list[Path], tuple[Finding, ...]]:
-    """Return the files and run folders to read, and findings about them. A folder of trace files is replaced by its
-    files. Raises SourceError."""
+    """Return the files and run folders to read, including the files of folders of trace files. Raises SourceError."""
     places = [paths.as_path(source) for source in sources]
     if not places:
         raise SourceError("no source given", "give a run folder or a trace file")
@@ -76,7 +75,7 @@ def files_of(
 
 
 def check_rereadable(path: Path) -> None:
-    """Raise SourceError for a pipe or device, because a source is read once to detect its format and once more by the
+    """Raise SourceError for a pipe or device, because sources are read twice: to detect the format, then by the
     reader."""
     if not paths.is_remote(path) and path.exists() and not (path.is_dir() or path.is_file()):
         raise SourceError(f"{path}: a pipe or a device, which cannot be read twice", "write the data to a file first")
@@ -115,8 +114,7 @@ def naming(path: Path) -> Iterator[None]:
 
 
 def reader(path: Path, start: bytes, plugins: Plugins) -> Source:
-    """Return the best reader for a path, judged by its name and by its first bytes ``start``. Raises SourceError if
-    there is no reader."""
+    """Return the best reader for a path, judged by its name and its first bytes ``start``. Raises SourceError."""
     rated = [(source.sniff(path, start), source) for source in plugins.sources()]
     best = max((rating for rating, _ in rated), default=0)
     if best:

@@ -23,16 +23,15 @@ TRACE_SUFFIXES = (".json", ".json.gz", ".pb", ".pb.gz")
 
 
 def sniff(path: Path, start: bytes) -> int:
-    """Return how well this reader fits the path: 2 for a folder with recorded cycles and for a Parquet file, 1 for any
-    other folder, 0 for any other file."""
+    """Return 2 for a folder with recorded cycles and for a Parquet file, 1 for any other folder, 0 for any other
+    file."""
     if start or not is_folder(path):
         return 2 if start.startswith(stored_file.PARQUET_MAGIC) else 0
     return 2 if any(path.glob(f"*{store.SUFFIX}")) else 1
 
 
 def read(path: Path, partial: bool = False) -> Trace:
-    """Return all cycles of all ranks of the run as one Trace. Raises SourceError if a file cannot be read, or if the
-    files cannot be of one job."""
+    """Return all cycles of all ranks as one Trace. Raises SourceError, also if they cannot be of one job."""
     if not is_folder(path):
         return store.read_stored(path).with_meta(source=str(path))
     files, findings = cycles(path)
@@ -46,8 +45,7 @@ def peek(path: Path) -> int | None:
 
 
 def recording(path: Path) -> str | None:
-    """Return the id of the recording that a stored file belongs to, None if the file has no id or is not a stored
-    file."""
+    """Return the id of the recording of a stored file, None if the file has no id or is not a stored file."""
     return _meta(path).recording if bytestream.head(path).startswith(stored_file.PARQUET_MAGIC) else None
 
 
@@ -110,7 +108,6 @@ def numbered(metas: Mapping[str, TraceMeta]) -> tuple[Mapping[str, int], tuple[F
 
 
 def _latest(metas: Mapping[Path, TraceMeta]) -> tuple[list[Path], list[Finding]]:
-    """Return the files of the latest run, ordered by rank and cycle, and a finding about older recordings."""
     recordings: dict[str, list[TraceMeta]] = {}
     files: dict[str, list[Path]] = {}
     for file, meta in metas.items():

@@ -15,6 +15,7 @@ from perfkit_core.readers import join_ranks, run_folder
 from perfkit_core.storage import bytestream, store
 from perfkit_core.system.paths import is_file, is_folder, readable
 
+_NUMBERS: Final = re.compile(r"(\D*)(\d{0,18})")
 _EXACT_FIRST: Final = (".pb", ".pb.gz", ".json", ".json.gz")
 """Formats in which a recording may be saved, the most exact first."""
 
@@ -26,7 +27,9 @@ def expanded(path: Path, readers: Sequence[Source], partial: bool = False) -> tu
     if not is_folder(path) or any(path.glob(f"*{store.SUFFIX}")):
         return [path], []
     named = (file for file in path.iterdir() if file.name.lower().endswith(run_folder.TRACE_SUFFIXES) and is_file(file))
-    files = sorted((file for file in named if not file.name.startswith(".")), key=_natural_order)
+    visible = [file for file in named if not file.name.startswith(".")]
+    # rank2 precedes rank10
+    files = sorted(visible, key=lambda file: [(text, int(n or -1)) for text, n in _NUMBERS.findall(file.name)])
     # An empty or damaged file counts as a profile, so that its reader reports what is wrong.
     heads = {file: bytestream.head(file) for file in files}
     profiles = [
@@ -97,8 +100,3 @@ def _series(stem: str) -> str:
 def _names(folder: Path, files: Sequence[Path]) -> dict[str, Any]:
     names = [readable(file.name) for file in files[:3]] + ["…"] * (len(files) > 3)
     return {"folder": readable(folder), "names": names}
-
-
-def _natural_order(file: Path) -> tuple[tuple[str, int], ...]:
-    """Return a sort key by which ``rank2`` precedes ``rank10``."""
-    return tuple((text, int(number or -1)) for text, number in re.findall(r"(\D*)(\d{0,18})", file.name))

@@ -21,17 +21,15 @@ _listeners: list[Callable[[bool], None]] = []
 
 
 class Interpreted:
-    """``cells`` counts the array cells that this process has handled in Python. Once numba is loaded, ``cells`` is at
-    least ENOUGH_CELLS."""
+    """Counts the array cells handled in Python; at least ENOUGH_CELLS once numba is loaded."""
 
     cells = 0
 
 
 @contextmanager
 def watched(listener: Callable[[bool], None]) -> Iterator[None]:
-    """Report compilations within the block, for a progress display. ``listener(True)`` is called, in any thread, when
-    the first of several simultaneous compilations begins, and ``listener(False)`` when the last of them ends. Functions
-    in numba's cache are not compiled."""
+    """Report compilations within the block, for a progress display. ``listener`` is called, in any thread, with True
+    when the first of simultaneous compilations begins, and with False when the last ends."""
     _listeners.append(listener)
     try:
         yield
@@ -75,10 +73,9 @@ def compiled(function: Any = None, *, steps: int = 1) -> Any:
 
 
 def compiled_at_once(function: Any, **options: Any) -> Any:
-    """Compile a function at its first call. The compiled function runs without Python's lock. ``options`` are options
-    of ``numba.njit``. numba caches the code next to the module, in the user's cache folder, or in ``NUMBA_CACHE_DIR``.
-    If none of these is writable (the system's Python in a container without a home folder), every process compiles the
-    function again."""
+    """Compile a function at its first call, to run without Python's lock, with options of ``numba.njit``. numba caches
+    the code next to the module, in the user's cache folder, or in ``NUMBA_CACHE_DIR``. If none of these is writable,
+    for instance in a container without a home folder, every process compiles the function again."""
     from numba import njit
 
     Interpreted.cells = ENOUGH_CELLS
@@ -94,15 +91,13 @@ def compiled_at_once(function: Any, **options: Any) -> Any:
 
 
 def _cache_file(dispatcher: Any) -> Any:
-    """Return numba's cache file of a compiled function, None if this version of numba has other internals."""
     file = getattr(getattr(dispatcher, "_cache", None), "_cache_file", None)
     return file if hasattr(file, "_source_stamp") else None
 
 
 def _digest(function: Any) -> str:
-    """Return a digest of the constants and compiled functions that a function uses from its module and from other
-    modules of perfkit. The digest is a part of the cache's stamp, because numba itself only notices changes in the text
-    of the module that defines the function."""
+    """Return a digest of the constants and compiled functions of perfkit that a function uses. It is part of the
+    cache's stamp, because numba only notices changes in the text of the function's own module."""
     names = function.__code__.co_names
     used = [function.__globals__[name] for name in names if name in function.__globals__]
     modules = [
@@ -134,7 +129,7 @@ class _Function:
 
     @functools.cached_property
     def _interpreted(self) -> Any:
-        """The function in Python. It calls the Python form of other compiled functions, whose cells are not counted."""
+        """The function in Python. It calls other compiled functions in Python too, and their cells are not counted."""
         code, names = self._function.__code__, self._function.__globals__
         called = {name: names[name] for name in code.co_names if isinstance(names.get(name), _Function)}
         own = names | {name: function._interpreted for name, function in called.items()}

@@ -1,5 +1,4 @@
-"""Work in parallel threads. The threads run in parallel because numpy, Arrow and compiled loops release Python's
-lock."""
+"""Work in parallel threads. This is faster because numpy, Arrow and compiled loops release Python's lock."""
 
 from __future__ import annotations
 
@@ -56,8 +55,7 @@ def in_order(
 
 
 def both(one: Callable[[], _Made], other: Callable[[], _Other], rows: int) -> tuple[_Made, _Other]:
-    """Return the results of two functions that process ``rows`` rows. They run in parallel if there are at least
-    :data:`WORTH_ROWS` rows."""
+    """Return the results of two functions that process ``rows`` rows, in parallel if there are at least WORTH_ROWS."""
     jobs: tuple[Callable[[], Any], ...] = (one, other)
     first, second = in_order(lambda job: job(), jobs, threads() if rows >= WORTH_ROWS else 1)
     return first, second
@@ -75,8 +73,7 @@ def _run_if_unclaimed(future: Future[_Made], make: Callable[[_Item], _Made], ite
 
 
 def _first(waiting: deque[tuple[_Item, Future[_Made]]], make: Callable[[_Item], _Made]) -> _Made:
-    """Remove and return the first result. Until it is ready, the calling thread makes results that no other thread has
-    begun."""
+    """Remove and return the first result. Until it is ready, make results that no other thread has begun."""
     for place, (item, future) in enumerate(waiting):
         if waiting[0][1].done():
             break

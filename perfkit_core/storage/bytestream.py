@@ -20,8 +20,8 @@ DAMAGED: Final = (EOFError, OSError, zlib.error, cast("type[Exception]", igzip_l
 
 
 class Gunzip(io.RawIOBase):
-    """A reader that decompresses gzip with isal. Unlike isal's own reader, it returns all data before a damaged place
-    and then raises one of :data:`DAMAGED`."""
+    """Decompresses gzip with isal. Unlike isal's reader, it returns all data before damage, then raises one of
+    DAMAGED."""
 
     def __init__(self, file: BinaryIO) -> None:
         self._file = file
@@ -76,8 +76,7 @@ class Gunzip(io.RawIOBase):
 
 
 def open_bytes(path: Path) -> BinaryIO:
-    """Open a file for reading. The file is decompressed if it begins like a gzip file. Raises SourceError if it cannot
-    be opened."""
+    """Open a file for reading, decompressed if it begins like a gzip file. Raises SourceError."""
     try:
         file = open_binary(path)
         compressed = file.peek(2)[:2] == GZIP_MAGIC
@@ -87,8 +86,7 @@ def open_bytes(path: Path) -> BinaryIO:
 
 
 def head(path: Path, count: int = 4096) -> bytes:
-    """Return the first ``count`` decompressed bytes, for detecting the format: fewer if the file is shorter, none if it
-    is damaged."""
+    """Return the first ``count`` decompressed bytes: fewer if the file is shorter, none if it is damaged."""
     try:
         with open_bytes(path) as file:
             return file.read(count)
@@ -113,35 +111,23 @@ class Window:
 
     def more(self, count: int = CHUNK_BYTES) -> bool:
         """Read up to ``count`` more bytes. Return False at the end of the file or at a damaged place."""
-        if self.finished:
-            return False
-        try:
-            piece = self._file.read(count)
-        except DAMAGED as error:
-            self._end_at(error)
-            return False
-        self.finished = not piece
-        self._read += len(piece)
-        self.data += piece
-        return bool(piece)
+        room = memoryview(bytearray(count))
+        size = self.read_into(room)
+        self.data += room[:size]
+        return size > 0
 
     def read_into(self, room: memoryview) -> int:
-        """Read the bytes after ``data`` into ``room``. Return their number, 0 at the end of the file or at a damaged
-        place."""
+        """Read the bytes after ``data`` into ``room``. Return their number, 0 at the end or at a damaged place."""
         if self.finished:
             return 0
         try:
             count = self._file.readinto(room)  # type: ignore[attr-defined]
         except DAMAGED as error:
-            self._end_at(error)
-            return 0
+            self.damage = f"damaged or truncated gzip data after byte {self._read} ({error})"
+            count = 0
         self.finished = not count
         self._read += count
         return int(count)
-
-    def _end_at(self, damage: Exception) -> None:
-        self.damage = f"damaged or truncated gzip data after byte {self._read} ({damage})"
-        self.finished = True
 
     def drop(self, count: int) -> None:
         self.data = self.data[count:]

@@ -5,7 +5,6 @@ source can record. The footer holds the metadata, the rank and the origin of the
 
 from __future__ import annotations
 
-import functools
 from collections.abc import Callable
 from concurrent.futures import Future, ThreadPoolExecutor
 from pathlib import Path
@@ -30,8 +29,7 @@ from perfkit_core.storage.writer import encoding
 from perfkit_core.system.paths import arrow_input, readable
 
 Complete = Callable[[Recorded, TraceMeta], tuple[Recorded, tuple[Finding, ...]]]
-"""A function that completes the events of a streamed file with values that depend on all events, and returns findings
-about them."""
+"""A function that completes the events of a streamed file with values that depend on all of them."""
 _ASSEMBLED_COLUMNS: Final = frozenset({"self_ns", "rank", "launched_by", "parent", "op_name"})
 _REQUIRED: Final = ("name", "kind", "start_ns", "dur_ns", "device")
 SCHEMA: Final = pa.schema(
@@ -51,7 +49,7 @@ class RecordedWriter:
     filled. The context manager removes the file if the block fails or does not call :meth:`close`."""
 
     def __init__(self, path: Path, reader: str = "") -> None:
-        """``reader`` names the source that completes the events when the file is loaded, "" if none is needed. Raises
+        """``reader`` names the source that completes the events when the file is loaded, "" if there is none. Raises
         OSError."""
         self.path = path
         self.reader = reader
@@ -152,8 +150,7 @@ def read_recorded(
 
 
 def _parents(table: pa.Table) -> arrays.IntArray | None:
-    """Return the row of each row's recorded parent, NO_ROW if no parent precedes the row; None if the source recorded
-    no tree."""
+    """Return the row of each row's parent, NO_ROW if no parent precedes the row; None if the source has no tree."""
     parent, node = (
         arrays.to_int64(column.chunks, len(column), arrays.NO_ROW) if column.null_count < len(column) else None
         for column in (table["parent"], table["node"])
@@ -167,15 +164,10 @@ def _parents(table: pa.Table) -> arrays.IntArray | None:
     return np.where((node[at] == parent) & (parent != arrays.NO_ROW) & (at < np.arange(len(node))), at, arrays.NO_ROW)
 
 
-@functools.lru_cache(maxsize=len(SCHEMA))
-def _nulls(of_type: pa.DataType) -> pa.Array:
-    return pa.nulls(ROW_GROUP, of_type)
-
-
 def _column(batch: pa.RecordBatch, field: pa.Field) -> pa.Array:
     at = batch.schema.get_field_index(field.name)
     if at < 0:
-        return _nulls(field.type).slice(0, batch.num_rows)
+        return pa.nulls(batch.num_rows, field.type)
     values = batch.column(at)
     if pa.types.is_dictionary(field.type) and not pa.types.is_dictionary(values.type):
         values = values.cast(pa.string()).dictionary_encode()

@@ -33,8 +33,7 @@ _BACKGROUND_WRITER: Final = "perfkit_core.recording.background"
 
 
 def write_trace(trace: Trace, path: Path) -> Path:
-    """Write a trace to one file, atomically. Raises OSError. If a store refuses the file, the file is kept on this
-    machine, and the error names its path."""
+    """Write a trace to one file, atomically. Raises OSError, which names the path at which a refused file is kept."""
     with paths.replacing(path, keep=True) as temporary, temporary.open("wb") as file:
         write_table(trace, file)
     return path
@@ -57,8 +56,7 @@ def write_cycle(trace: Trace, run_dir: Path) -> Path:
 
 
 def cycle_name(meta: TraceMeta) -> str:
-    """Return the file name of a cycle. The rank and the cycle are for people; the host name and the id of the recording
-    make the name unique."""
+    """Return the file name of a cycle. It contains the host and the id of the recording, so that it is unique."""
     rank = f"rank{meta.ranks[0]:05d}" if meta.ranks else "rank-"
     host = re.sub(r"[^A-Za-z0-9-]+", "-", meta.hostname or socket.gethostname())[:40]
     recording = meta.recording or new_recording()
@@ -83,22 +81,16 @@ def read_stored(path: Path) -> Trace:
             return Trace(stored_columns(path, footer, stored.empty), stored.meta, quality)
         from perfkit_core.plugins.manager import get_plugins  # the built-in plugins import this module
 
-        operator_names = get_plugins().operator_names(stored.meta.framework)
-        return recorded_events.read_recorded(path, stored, operator_names, _complete(stored.reader, path))
+        plugins = get_plugins()
+        completing = (source.complete for source in plugins.sources() if source.name == stored.reader)
+        complete = next(filter(None, completing), None)
+        if stored.reader and complete is None:
+            text = f"{path}: these events need the reader {stored.reader!r}, which no plugin provides"
+            raise SourceError(text, "run perfkit plugins to see what is broken or missing")
+        operator_names = plugins.operator_names(stored.meta.framework)
+        return recorded_events.read_recorded(path, stored, operator_names, complete)
     except (pa.ArrowException, OSError, ValueError) as error:
         raise SourceError(f"{path}: not a readable Parquet file ({error})", "record the run again") from None
-
-
-def _complete(reader: str, path: Path) -> recorded_events.Complete | None:
-    from perfkit_core.plugins.manager import get_plugins
-
-    if not reader:
-        return None
-    for source in get_plugins().sources():
-        if source.name == reader and source.complete is not None:
-            return source.complete
-    text = f"{path}: these events need the reader {reader!r}, which no plugin provides"
-    raise SourceError(text, "perfkit plugins shows what is broken or missing")
 
 
 def flush(path: Path | None = None, timeout: float | None = None) -> bool:

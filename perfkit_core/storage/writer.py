@@ -84,14 +84,11 @@ def relocated(footer: bytes, by: int, ordinal: int) -> bytes:
 
 
 class _Reader:
-    """Reads a structure in Thrift's compact protocol once."""
-
     def __init__(self, data: bytes) -> None:
         self._data, self._at = data, 0
 
     def integers(self, path: _Path = ()) -> Iterator[tuple[_Path, int, int, int]]:
-        """Yield (path, begin, end, value) for each integer. The path holds the field numbers that lead to the
-        integer."""
+        """Yield (path, begin, end, value) for each integer. The path consists of the field numbers that lead to it."""
         field = 0
         while header := self._byte():
             field = field + (header >> 4) if header >> 4 else self._integer()
@@ -155,8 +152,7 @@ _RELOCATABLE: Final = int(pa.__version__.partition(".")[0]) >= 18
 
 
 def write(table: pa.Table, file: BinaryIO, rows: int, options: Mapping[str, Any]) -> None:
-    """Write a table in row groups of ``rows`` rows. ``options`` are options of ``pyarrow.parquet.write_table``. Raises
-    OSError."""
+    """Write a table in row groups of ``rows`` rows, with options of ``pyarrow.parquet.write_table``. Raises OSError."""
     if len(table) <= rows or not _RELOCATABLE:
         pq.write_table(table, file, row_group_size=rows, **options)
         return

@@ -10,8 +10,7 @@ from typing import Any, Protocol
 
 
 class DeviceClock(Protocol):
-    """The clock of a device. The device passes marks in the order in which they were queued. Only ``wait`` may
-    block."""
+    """The clock of a device, which passes marks in the order of the queue. Only ``wait`` may block."""
 
     name: str
 

@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import contextlib
 import logging
-import tempfile
 from pathlib import Path
 
-from perfkit_core.system.paths import is_remote, why_unwritable_store
+from perfkit_core.system.paths import check_replaceable, is_remote, why_unwritable_store
 
 logger = logging.getLogger("perfkit")
 
@@ -30,14 +29,12 @@ def tell(text: str, level: int = logging.ERROR, error: BaseException | None = No
 
 
 def why_unwritable(folder: Path) -> str | None:
-    """Return the reason why no file can be written in a folder, None if a file can be written. The folder need not
-    exist yet. Creates an unnamed temporary file in the nearest existing parent; in a store, uploads and removes an
-    empty file."""
+    """Return the reason why no file can be written in a folder, which need not exist yet; None if one can be written.
+    In a store, an empty file is uploaded and removed."""
     if is_remote(folder):
         return why_unwritable_store(folder)
     try:
-        existing = next(place for place in (folder, *folder.absolute().parents) if place.exists())
-        with tempfile.TemporaryFile(dir=existing):
-            return None
+        check_replaceable(folder / "probe")
+        return None
     except OSError as error:
         return error.strerror or str(error)

@@ -14,8 +14,7 @@ T = TypeVar("T")
 
 
 def later(module: str, name: str) -> Callable[..., Any]:
-    """Return a function that calls the function ``name`` of ``module``. The module is imported at the first call, so
-    that registering the function is cheap."""
+    """Return a function that imports ``module`` when it is called, and calls the function ``name`` of the module."""
 
     def call(*args: Any, **kwargs: Any) -> Any:
         return getattr(importlib.import_module(module), name)(*args, **kwargs)
@@ -25,9 +24,8 @@ def later(module: str, name: str) -> Callable[..., Any]:
 
 
 def exported(package: str, name: str, homes: Mapping[str, str], extra: str) -> Any:
-    """Return the object ``name`` of the module ``homes[name]`` in ``package``. Used by the package's ``__getattr__``.
-    Raises AttributeError for an unknown name. Raises ImportError if the framework is missing; the message names the
-    ``extra`` of perfkit to install."""
+    """Return the object ``name`` of the module ``homes[name]`` in ``package``. Raises AttributeError for an unknown
+    name, and ImportError, which names the ``extra`` of perfkit to install, if the framework is missing."""
     if name not in homes:
         raise AttributeError(f"module {package!r} has no attribute {name!r}")
     try:
@@ -93,8 +91,8 @@ def read_toml(package: str, name: str) -> dict[str, Any]:
 
 
 def convert(value: object, to: type[T], where: str) -> T:
-    """Convert a part of a TOML file to the type ``to``. Raises ValueError if the part does not fit the type; the
-    message begins with ``where``."""
+    """Convert a part of a TOML file to the type ``to``. Raises ValueError, which begins with ``where``, if it does not
+    fit."""
     import msgspec
 
     try:

@@ -33,9 +33,9 @@ _PROGRAMMING_ERRORS: Final = (TypeError, AttributeError, NameError, LookupError,
 
 
 def as_path(place: PathLike) -> Path:
-    """Return a text or path as a path. A ``file://`` URL becomes a local path; any other URL becomes a path of
-    universal-pathlib, typed as Path. A path of universal-pathlib is copied without its connection. Raises UsageError if
-    no installed driver supports the URL."""
+    """Return a text or path as a path. A ``file://`` URL becomes a local path, any other URL a path of
+    universal-pathlib, which is typed as Path and has no connection yet. Raises UsageError if no driver supports the
+    URL."""
     if hasattr(place, "protocol"):  # a path of universal-pathlib
         store = cast("Any", place)
         return cast("Path", type(store)(str(place), **store.storage_options))  # some stores omit the host in str()
@@ -102,8 +102,7 @@ def readable(value: object) -> str:
 
 
 def without_secrets(path: Path) -> str:
-    """Return the path as text for a report. The query and the credentials of a web address are removed, because they
-    may be secret."""
+    """Return the path as text. A web address loses its query and credentials, which may be secret."""
     text = readable(path)
     if not _on_web(path):
         return text
@@ -122,9 +121,8 @@ def open_binary(path: Path) -> io.BufferedReader:
 
 
 def arrow_input(path: Path) -> pa.NativeFile:
-    """Open a file for random access by Arrow. Local files are memory-mapped, files on the web are downloaded
-    completely, and files in other stores are read by byte ranges. Raises OSError. Opening and reading raise SourceError
-    if a store fails."""
+    """Open a file for random access by Arrow: memory-mapped if it is local, downloaded completely from the web, read by
+    byte ranges in other stores. Raises OSError. Opening and reading raise SourceError if a store fails."""
     import pyarrow as pa
 
     if not is_remote(path):
@@ -159,8 +157,7 @@ def reaching(path: Path) -> Iterator[None]:
 
 
 def walk_store(root: Path) -> Iterator[tuple[Path, list[str], list[str]]]:
-    """Yield each folder with the names of its folders and of its files. The caller may remove folder names to skip
-    these folders, as with ``os.walk``."""
+    """Yield each folder, its folder names and its file names. As in ``os.walk``, removed folder names are skipped."""
     store = _store(root)
     for folder, folders, files in store.fs.walk(store.path):
         below = folder.removeprefix(store.path).strip("/")
@@ -218,8 +215,6 @@ def _on_web(path: Path) -> bool:
 
 
 class _StoreFile(io.RawIOBase):
-    """An open file in a store. If reading fails, SourceError is raised."""
-
     def __init__(self, path: Path, file: Any) -> None:
         self._path = path
         self._file = file
@@ -289,8 +284,8 @@ def replacing(path: Path, keep: bool = False) -> Iterator[Path]:
 
 
 def check_replaceable(path: Path) -> None:
-    """Raise OSError if :func:`replacing` could not write ``path``. Called before long work, so that it fails early.
-    Stores are not checked."""
+    """Raise OSError if :func:`replacing` could not write ``path``, so that long work fails early. Does not check
+    stores."""
     import tempfile
 
     if is_remote(path) or path.is_char_device() or path.is_fifo():
@@ -316,8 +311,7 @@ def _kept(file: Path, error: OSError) -> OSError:
 
 @functools.cache
 def _kept_folder(pid: int) -> Path:
-    """Return the folder for all files that a process keeps. Cached by pid, so that a forked child has another
-    folder."""
+    """Return the folder of all files that a process keeps. The pid gives a forked child another folder."""
     import tempfile
 
     return Path(tempfile.mkdtemp(prefix="perfkit-kept-"))

@@ -19,8 +19,7 @@ from perfkit_core.model import schema
 
 
 class ChromeEvent(msgspec.Struct, gc=False):
-    """One event as the reference reader decodes it. ``ts`` and ``dur`` remain text, so that no digit is lost. ``ts`` is
-    empty if the event has none."""
+    """One event as the reference reader decodes it. ``ts`` and ``dur`` remain text, so that no digit is lost."""
 
     ph: Any = None
     name: Any = None
@@ -112,14 +111,13 @@ class Dialect:
 
     framework: ClassVar[str] = ""
     arguments: ClassVar[Mapping[str, str]] = {}
-    """Maps arguments of events to columns of the schema, or to ``external``, an id that an operator shares with its
-    launches."""
+    """Maps arguments of events to columns, or to ``external``: an id that an operator and its launches have in
+    common."""
     scan_rules: ClassVar[ScanRules | None] = None
     """If set, the scanner reads files and live captures where possible. If None, the reference reader reads them."""
 
     def label(self, category: str, name: str) -> Label:
-        """Return the meaning of a category and a name as :meth:`clean_name` returned it. Called once for each distinct
-        pair."""
+        """Return the meaning of a category and a name from :meth:`clean_name`. Called once for each distinct pair."""
         return Label(schema.OTHER)
 
     def refine(self, label: Label, args: Mapping[str, Any]) -> Label:
@@ -144,8 +142,8 @@ class Dialect:
         return f"{label.backend or schema.CPU}:{0 if index is None else index}" if label.backend else schema.CPU
 
     def communicates(self, name: str, kind: str) -> bool:
-        """Return whether events of this name and kind may be collectives. If so, :meth:`described` is called for each
-        of them."""
+        """Return whether :meth:`described` is to be called for each event of this name and kind, as it may be a
+        collective."""
         return False
 
     def described(

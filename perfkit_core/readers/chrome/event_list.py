@@ -40,8 +40,8 @@ class EventList:
         self.position = 0
 
     def events(self, dialect: Dialect | None) -> Iterator[list[ChromeEvent] | Portion]:
-        """Yield the events of the list whose opening bracket precedes the position. Afterwards the position is behind
-        the list."""
+        """Yield the events of the list that begins before the position. Afterwards the position is at the end of the
+        list."""
         turns = Turns(self.window, dialect) if dialect is not None and dialect.scan_rules else None
         while True:
             self.drop()
@@ -97,7 +97,6 @@ class EventList:
             raise SourceError(f"{self.path}: {self.window.damage}", hint)
 
     def _resume(self) -> None:
-        """Move the position to the next event or the end of the list."""
         window = self.window
         while self.partial:
             held = len(window.data) - self.position

@@ -140,20 +140,16 @@ class ChromeFile(EventList):
             size *= 2
             while len(window.data) - self.position < size and window.more():
                 pass
+        text = raw[:end].decode("utf-8", "replace")
         try:
-            value = _decoded(raw[:end])
+            try:
+                value = json.loads(text, strict=False, parse_float=_number, parse_constant=str)
+            except ValueError:
+                value = json.loads(repair.values_mended(raw[:end]), strict=False, parse_float=_number)
         except (ValueError, RecursionError):
             raise self.broken("a header value is not valid JSON") from None
         self.position += end
         return value
-
-
-def _decoded(raw: bytes) -> Any:
-    text = raw.decode("utf-8", "replace")
-    try:
-        return json.loads(text, strict=False, parse_float=_number, parse_constant=str)
-    except ValueError:
-        return json.loads(repair.values_mended(raw), strict=False, parse_float=_number)
 
 
 def _number(text: str) -> float | str:
@@ -190,8 +186,8 @@ class Reading(Generic[AnyDialect]):
             writer.write(batch)
 
     def see(self, events: pa.Table) -> None:
-        """Called with the events of each row group, before they are written. A subclass may collect values that depend
-        on all events."""
+        """Collect values that depend on all events. Called with the events of each row group before they are
+        written."""
 
 
 def file_findings(file: ChromeFile, recorder: Recorder) -> tuple[Finding, ...]:

@@ -66,8 +66,8 @@ class Recorder:
         return self._rows.count
 
     def add(self, events: Sequence[ChromeEvent] | Portion, times: tuple[IntArray, IntArray] | None = None) -> None:
-        """Add events, or a scanned portion. Live captures give the starts and durations as ``times``, in ns, each of
-        shape (events,)."""
+        """Add events or a scanned portion. ``times`` are the starts and durations in ns, if a live capture provides
+        them."""
         if isinstance(events, Portion):
             self._add_scanned(events)
         else:
@@ -76,8 +76,7 @@ class Recorder:
 
     def add_text(self, text: bytes, times: tuple[IntArray, IntArray]) -> None:
         """Add events from the text between the brackets of a JSON array. ``times`` are their starts and durations in
-        ns, each of shape (events,). Raises ValueError if the text is not valid or has another number of events; then no
-        event is added."""
+        ns. If the text is not valid or has another number of events, no event is added and ValueError is raised."""
         self._text_bytes += len(text)
         # Loading the compiled code takes as long as the reference reader takes for the first few megabytes.
         loaded = self._text_bytes >= SCAN_FROM_BYTES or "perfkit_core.readers.scanner.scanner" in sys.modules
@@ -139,8 +138,7 @@ class Recorder:
             self._rows.add(rows)
 
     def _describe(self, part: Rows) -> None:
-        """Add descriptions of collectives to ``args`` (:mod:`perfkit_core.assembly.labels`), and their message sizes to
-        ``bytes`` if no size was recorded."""
+        """Add descriptions of collectives to ``args``, and message sizes to ``bytes`` if no size was recorded."""
         for origin in self._origins.known[len(self._communicates) :]:
             self._communicates.append(self._dialect.communicates(origin.name or "", origin.kind or ""))
         at = np.flatnonzero(self._communicates.array()[part.origin])

@@ -1,5 +1,4 @@
-"""The reference reader, which passes events through the dialect one by one. Its result is authoritative: the scanner
-must produce the same cells."""
+"""The reference reader, which passes events through the dialect one by one. The scanner must produce the same cells."""
 
 from __future__ import annotations
 

@@ -83,9 +83,9 @@ def value_end(data: bytes) -> int | None:
 
 
 def _unusual_event(data: bytes, start: int, ends: list[int]) -> tuple[bytes, int, bool] | None:
-    """Return the same as :func:`next_event` for an event with many inner objects, an event whose last key is the name,
-    or a damaged event. ``ends`` are possible ends of the event, the last of which precedes the next event. It is empty
-    if no next event has been found."""
+    """Return the same as :func:`next_event` for an event that is damaged, ends with its name, or has many inner
+    objects. ``ends`` are the possible ends of the event up to the next event; it is empty if no next event has been
+    found."""
     closing = _closing(data, start)
     if closing is None:
         return None
@@ -126,8 +126,7 @@ def _event_follows(data: bytes, start: int, end: int) -> bool:
 
 
 def _closing(data: bytes, start: int) -> int | None:
-    """Return the end of the object or list at ``start``, ``start`` if it is not JSON, or None if the data ends
-    first."""
+    """Return the end of the object or list at ``start``: ``start`` if it is not JSON, None if it does not end."""
     opened: list[bytes] = []
     named, at = True, start
     while at < len(data):

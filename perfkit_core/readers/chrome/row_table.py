@@ -70,7 +70,6 @@ class RowTable:
         return pa.table({name: empty.get(name, columns[name]) for name in _COLUMNS})
 
     def _own_column(self, compact: bool, name: str) -> pa.Array | pa.ChunkedArray | None:
-        """Return a column that is not part of the origin, None if it is empty."""
         if name in INTEGERS:
             values = self._rows.integers.pop(name, None)
             return None if values is None else _nullable(self._ordered(values))
@@ -90,7 +89,6 @@ class RowTable:
         return texts_taken(args, self._order, replaced)
 
     def _origin_column(self, origin: npt.NDArray[Any], used: arrays.BoolArray | None, name: str) -> pa.Array | None:
-        """Return a column that is part of the origin, None if it is empty."""
         if name in ORIGIN_TEXTS:
             return self._origins.texts(name, origin, used)
         values = self._origins.integers(name, origin)
@@ -205,8 +203,7 @@ def _cells(args: pa.Array) -> tuple[npt.NDArray[np.uint8], npt.NDArray[np.int32]
 
 
 def _strings(text: npt.NDArray[np.uint8], lengths: npt.NDArray[np.int32]) -> pa.ChunkedArray:
-    """Return the texts, which share the memory of ``text``, in as many chunks as Arrow needs. Overwrites
-    ``lengths``."""
+    """Return texts that share the memory of ``text``, in as many chunks as Arrow needs. Overwrites ``lengths``."""
     mask = lengths != _NO_TEXT
     np.maximum(lengths, 0, out=lengths)
     pieces: list[pa.Array] = []

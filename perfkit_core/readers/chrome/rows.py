@@ -142,15 +142,13 @@ class Origins:
         return encoded(spread(codes, origin), values) if len(values) else None
 
     def integers(self, column: str, origin: npt.NDArray[Any]) -> IntArray | None:
-        """Return a column of ORIGIN_INTEGERS for events with these origins, None if it is empty. Missing values are
-        NULL."""
+        """Return a column of ORIGIN_INTEGERS for these origins, with NULL for missing values; None if it is empty."""
         values = self._integers[column].array()
         return spread(values, origin) if (values != NULL).any() else None
 
 
 _ROWS_PER_REPLACEMENT: Final = 32
-"""If fewer than one row in this many is replaced, the replacements are stored separately, because it would cost more to
-copy all arguments."""
+"""If fewer rows are replaced than one in this many, the arguments are not copied but stored with the replacements."""
 _MAX_PARTS: Final = 16
 """If rows would be divided into more parts than this, they are copied instead, because a copy costs less."""
 

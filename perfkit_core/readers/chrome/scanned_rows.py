@@ -85,8 +85,8 @@ class Translation:
         self._numbers = {column: np.array([-1], np.int32) for column in self._numbered}
 
     def rows(self, stretch: Stretch, lists: RowLists, at: IntArray) -> Rows:
-        """Return the rows of a stretch. The rows of slow events are undefined. ``lists`` holds the slow events that
-        become rows, and ``at`` their rows."""
+        """Return the rows of a stretch, undefined for slow events. ``lists`` holds the slow events that belong at the
+        rows ``at``."""
         origin, start_ns, dur_ns = stretch.codes[ORIGIN], stretch.numbers[START], stretch.numbers[DURATION]
         assert origin is not None  # these three columns are never empty
         assert start_ns is not None

@@ -66,8 +66,8 @@ class Chunks:
         self._free.append(chunk.buffer)
 
     def stop(self, unread: bytes, offset: int) -> None:
-        """Return the unread text to the window. ``unread`` begins at ``offset`` in the file and ends where the next
-        chunk would begin."""
+        """Return the unread text to the window. ``unread`` is the text from ``offset`` in the file to the next
+        chunk."""
         self._window.data, self._window.base = unread + self._carried, offset
         self._carried = b""
 
@@ -81,7 +81,15 @@ class Chunks:
             if not held:
                 break
             last = self._window.finished and not self._carried
-            size = held if last else self._last_beginning(self._end, buffer, held)
+            size = held if last else 0
+            for count in (
+                () if last else (*_TAIL_BYTES, held)
+            ):  # search for the last place where an event seems to begin
+                start = max(held - count, 0)
+                ends = [match.end() for match in self._end.finditer(buffer[start:held].tobytes())]
+                if ends:
+                    size = start + ends[-1]
+                    break
             if size or wanted >= _MAX_GROWTH * self._size:
                 size = size or held
                 self._carried = buffer[size:held].tobytes() + self._carried
@@ -104,16 +112,6 @@ class Chunks:
         while held < wanted and (count := self._window.read_into(buffer[held:wanted].data)):
             held += count
         return buffer, held
-
-    @staticmethod
-    def _last_beginning(end: re.Pattern[bytes], buffer: npt.NDArray[np.uint8], held: int) -> int:
-        """Return the position at which the last event seems to begin, 0 if there is none."""
-        for count in (*_TAIL_BYTES, held):
-            start = max(held - count, 0)
-            ends = [match.end() for match in end.finditer(buffer[start:held].tobytes())]
-            if ends:
-                return start + ends[-1]
-        return 0
 
 
 _WAITING, _WAITING_SPARING = 3, 1

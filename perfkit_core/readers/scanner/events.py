@@ -66,8 +66,7 @@ _COMMA, _OPEN, _CLOSE, _CLOSE_LIST = 0x2C, 0x7B, 0x7D, 0x5D
 
 @by_address
 def scan(buffer, at, end, memory, columns):  # type: ignore[no-untyped-def]
-    """Read as many events as possible, beginning with the ``{`` at ``at``. Return (status, position). All events before
-    the position are in ``columns``."""
+    """Read as many events as possible from the ``{`` at ``at``. Return (status, position after the last event read)."""
     while columns.rows < columns.capacity:
         columns.serial += 1
         event_end, kind = _event(buffer, at, memory, columns)
@@ -91,7 +90,6 @@ def scan(buffer, at, end, memory, columns):  # type: ignore[no-untyped-def]
 
 @inlined
 def _keep(start, end, kind, memory, columns):  # type: ignore[no-untyped-def]
-    """Add the event's row, and store the position of an event that the reference reader has to read."""
     if kind == state.OTHER:
         at = 3 * columns.slow_rows
         put_int64(columns.slow, at, columns.rows)
@@ -131,8 +129,7 @@ def _clear(memory, columns):  # type: ignore[no-untyped-def]
 
 @by_address
 def _event(buffer, at, memory, columns):  # type: ignore[no-untyped-def]
-    """Return (end, kind) of the event at ``at``; the kind is SPAN, FLOW or OTHER. A negative end is a code of
-    :mod:`state`."""
+    """Return (end, SPAN, FLOW or OTHER) for an event. A negative end is a code of :mod:`state`."""
     _clear(memory, columns)
     event, number = memory.event, np.int64(-1)
     at = past_space(buffer, at + 1)
@@ -156,7 +153,6 @@ def _event(buffer, at, memory, columns):  # type: ignore[no-untyped-def]
 
 @inlined
 def _row(end, memory, columns):  # type: ignore[no-untyped-def]
-    """Complete the row of the event. Return the same as :func:`_event`."""
     event = memory.event
     if event.kind == state.FLOW and not event.odd and not event.coded and event.pair < 0:  # there are no arguments
         return end, state.FLOW

@@ -52,8 +52,8 @@ def key(buffer, at, interner, following, context, room):  # type: ignore[no-unty
 
 @inlined
 def context_of(number, kind):  # type: ignore[no-untyped-def]
-    """Return the index of ``following`` for the key that comes after key ``number``, -1 for the first key, in events of
-    this kind."""
+    """Return the index of ``following`` for the key after key ``number`` (-1: for the first key) in events of this
+    kind."""
     return (number + 1) * state.CONTEXTS + (kind & (state.CONTEXTS - 1))
 
 
@@ -190,8 +190,8 @@ def _offset(buffer, start, out, to):  # type: ignore[no-untyped-def]
 
 @by_address
 def before_duration(buffer, start, end):  # type: ignore[no-untyped-def]
-    """Return the end of the name before the duration in a text such as ``matmul[12.345 us]``, -1 if there is no
-    duration. The unit is ns, us, ms or s."""
+    """Return the end of the name in a text such as ``matmul[12.345 us]`` (ns, us, ms or s), -1 if it has no
+    duration."""
     at = end - 1
     if at <= start or byte(buffer, at) != 0x5D or byte(buffer, at - 1) != 0x73:  # "s]"
         return -1
@@ -231,7 +231,12 @@ def member(buffer, start, number, memory, columns):  # type: ignore[no-untyped-d
     if number == state.PH and lead == _QUOTE:
         letter = byte(buffer, start + 1)
         if 0x20 <= letter < 0x7F and letter != _QUOTE and letter != 0x5C and byte(buffer, start + 2) == _QUOTE:
-            event.kind = _phase(letter)
+            if letter == 0x58:  # X
+                event.kind = state.SPAN
+            elif letter in (0x69, 0x49, 0x52):  # i, I, R
+                event.kind = state.INSTANT
+            else:
+                event.kind = state.FLOW if letter in (0x73, 0x74, 0x66) else state.OTHER  # s, t, f
             return start + 3
     if number == state.CAT and lead == _QUOTE:
         return _category(buffer, start, memory)
@@ -321,18 +326,9 @@ def _name(buffer, start, memory):  # type: ignore[no-untyped-def]
 
 @inlined
 def pair(memory):  # type: ignore[no-untyped-def]
-    """Return the number of the event's pair of category and name, NO_PAIR if the dialect has not labelled the pair yet,
-    or NO_ROOM if the dictionary is full."""
+    """Return the number of the event's category and name, NO_PAIR if they are not labelled, NO_ROOM if there is no
+    room."""
     number = number_of(memory.pairs, (memory.event.category << 32) | memory.event.name)
     if number == FULL or number >= memory.pairs_known:
         return np.int64(state.NO_ROOM)
     return np.int64(state.NO_PAIR) if int64(memory.flags, number) == state.UNKNOWN_PAIR else number
-
-
-@inlined
-def _phase(letter):  # type: ignore[no-untyped-def]
-    if letter == 0x58:  # X
-        return state.SPAN
-    if letter == 0x69 or letter == 0x49 or letter == 0x52:  # i, I, R
-        return state.INSTANT
-    return state.FLOW if letter == 0x73 or letter == 0x74 or letter == 0x66 else state.OTHER  # s, t, f

@@ -20,8 +20,7 @@ from perfkit_core.readers.scanner.tokens import PAD
 
 _MIN_ROWS: Final = 1 << 13
 _MAX_ROWS: Final = 1 << 15
-"""Largest number of rows of a stretch. The processor's caches can hold this many rows. With shorter stretches, Python
-would make more calls."""
+"""Largest number of rows of a stretch. Longer stretches do not fit the caches, shorter ones need more calls."""
 _ROW_BYTES: Final = 192
 """Few events are shorter than this, so a buffer rarely needs more than one row for this many bytes."""
 
@@ -65,7 +64,6 @@ class ScannerMemory:
         self._fit()
 
     def _fit(self) -> None:
-        """Enlarge the arrays with an item for each key or pair to the capacity of the dictionaries."""
         count = max(self.interners["tops"].capacity, self.interners["arguments"].capacity)
         self._per_key = _wider(self._per_key, count, (state.REST, -1, 0, 0))
         self._per_pair = _wider(self._per_pair, self.pairs.capacity, (state.UNKNOWN_PAIR, -1))
@@ -161,8 +159,7 @@ class Scanned:
 
 
 class Scanner:
-    """Scans buffers one after the other. Only one thread may use a scanner at a time. The numbers that a scanner
-    assigns remain valid for later buffers."""
+    """Scans buffers one after the other, in one thread at a time. Its numbers remain valid for later buffers."""
 
     def __init__(self, dialect: Dialect) -> None:
         assert dialect.scan_rules is not None
@@ -173,8 +170,7 @@ class Scanner:
         self._columns = ScannerColumns()
 
     def scan(self, buffer: npt.NDArray[np.uint8], start: int, end: int) -> Scanned:
-        """Read the events between ``start``, where a ``{`` must be, and ``end``, which at least PAD zero bytes must
-        follow."""
+        """Read the events from the ``{`` at ``start`` to ``end``. At least PAD zero bytes must follow ``end``."""
         memory, columns, stretches = self._memory, self._columns, []
         columns.make_room(len(buffer))
         at, status, labelled = start, events.ROWS_FULL, True
@@ -198,8 +194,7 @@ class Scanner:
         return Scanned(status, at, tuple(stretches))
 
     def _forget(self) -> None:
-        """Discard all dictionaries, because one contains a slice that is not JSON. Earlier stretches keep their
-        words."""
+        """Discard the dictionaries, as one contains text that is not JSON. Earlier stretches keep their words."""
         self.__init__(self._dialect)  # type: ignore[misc]
 
     def _label_new_pairs(self) -> bool:
@@ -225,7 +220,6 @@ class Scanner:
         return True
 
     def _decode_words(self) -> None:
-        """Decode new tokens, texts, places and origins. Raises one of UNDECODABLE if one is not JSON."""
         words, memory = self.words, self._memory
         words.tokens += map(msgspec.json.decode, memory.interners["tokens"].slices(len(words.tokens)))
         words.texts += map(msgspec.json.decode, memory.interners["texts"].slices(len(words.texts)))
@@ -244,8 +238,7 @@ class Scanner:
 
 
 def _recoded(stretch: Stretch) -> Stretch:
-    """Return the stretch with its odd arguments written as the reference reader writes them. Raises one of UNDECODABLE
-    if the arguments of a row are not JSON."""
+    """Return the stretch with odd arguments written as the reference reader writes them. Raises one of UNDECODABLE."""
     if not stretch.recoded:
         return stretch
     ends, rest = stretch.rest_ends, stretch.rest

@@ -85,8 +85,8 @@ class Interner:
 
 @by_address
 def intern(interner, buffer, start, end, key):  # type: ignore[no-untyped-def]
-    """Return the number of the slice from ``start`` to ``end`` with hash ``key``. A new slice is added. Return FULL if
-    there is no room for it."""
+    """Return the number of the slice with hash ``key``, which is added if it is new; FULL if there is no room for
+    it."""
     length = end - start
     slot = np.int64(key >> np.uint64(32)) & interner.mask
     number = np.int64(int32(interner.slots, slot))
@@ -102,8 +102,7 @@ def intern(interner, buffer, start, end, key):  # type: ignore[no-untyped-def]
 
 @inlined
 def slice_end(interner, number, buffer, start):  # type: ignore[no-untyped-def]
-    """Return the end of the text at ``start`` if it begins with slice ``number``, else -1. No slice has a zero byte, so
-    the comparison cannot run past the end of the buffer."""
+    """Return the end of the text at ``start`` if it begins with slice ``number``, else -1."""
     begin = int64(interner.ends, number)
     length = int64(interner.ends, number + 1) - begin
     return start + length if equal(interner.bytes, begin, buffer, start, length) else np.int64(-1)
@@ -236,8 +235,7 @@ class Keys:
 
 
 def interners(memory: Any) -> dict[str, Interner]:
-    """Return the dictionaries of a MEMORY record by name. Number 0 of categories, tokens and texts is a missing
-    value."""
+    """Return the dictionaries of a MEMORY record. Number 0 of categories, tokens and texts is a missing value."""
     first = {"tops": TOP_KEYS, "categories": (b"",), "tokens": (b"null",), "texts": (b"null",)}
     return {
         name: Interner(memory[name], *first.get(name, ()))

@@ -68,8 +68,7 @@ def mixed(state, word):  # type: ignore[no-untyped-def]
 
 @inlined
 def leading_digits(word):  # type: ignore[no-untyped-def]
-    """Return (count, value) of the decimal digits at the beginning of a word. Eight bytes of text are converted in
-    parallel."""
+    """Return (count, value) of the decimal digits at the beginning of a word, which are converted in parallel."""
     digits = word ^ _ZEROS
     others = ((digits + _ABOVE_NINE) | digits) & _HIGHS  # marks the bytes that are not digits; the lowest is reliable
     count = np.int64(8) if others == 0 else trailing_zeros(others) >> 3
@@ -115,9 +114,7 @@ def equal(a, a_start, b, b_start, count):  # type: ignore[no-untyped-def]
             return False
         at += 8
     rest = count - at
-    if rest == 0:
-        return True
-    return first_bytes(load8(a, a_start + at), rest) == first_bytes(load8(b, b_start + at), rest)
+    return rest == 0 or first_bytes(load8(a, a_start + at), rest) == first_bytes(load8(b, b_start + at), rest)
 
 
 _MAX_MICROSECOND_DIGITS: Final = 16
@@ -198,8 +195,7 @@ def ends_value(lead):  # type: ignore[no-untyped-def]
 
 @inlined
 def string(buffer, at):  # type: ignore[no-untyped-def]
-    """Return (position of the closing quote, hash of the content, odd) for the string whose content begins at
-    ``at``."""
+    """Return (closing quote, hash of the content, odd) for the string whose content begins at ``at``."""
     begin, state = at, _SEED
     word = load8(buffer, at)
     marks = special(word)
@@ -348,7 +344,7 @@ def value(buffer, at, out, to):  # type: ignore[no-untyped-def]
 
 @by_address
 def _member_name(buffer, at, out, to):  # type: ignore[no-untyped-def]
-    """Copy the name of a member to ``out``. Return (start of the member's value, end in ``out``, odd)."""
+    """Copy a member's name to ``out``. Return (start of the member's value, end in ``out``, odd)."""
     if byte(buffer, at) != _QUOTE:
         return -1, to, True
     end, _, odd = string(buffer, at + 1)
