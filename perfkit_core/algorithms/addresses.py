@@ -22,8 +22,8 @@ WORD: Final = 8
 by_address = functools.partial(compile.compiled_at_once, error_model="numpy", _nrt=False)
 """Compile a function that allocates no memory, without reference counting."""
 inlined = functools.partial(by_address, forceinline=True)
-"""Compile a function likewise and inline it. Used for small functions and for functions with a single caller, because
-numba returns tuples through memory unless the function is inlined."""
+"""Compile a function without reference counting, and inline it. Used for small functions and for functions with a
+single caller, because numba returns tuples through memory unless the function is inlined."""
 
 
 def _loader(bits: int, result: Any) -> Any:

@@ -205,7 +205,8 @@ def matches(values: Sequence[str | None], pattern: str) -> BoolArray:
     """Return the mask of texts that contain a match of ``pattern``; False for null. Raises UsageError. RE2 takes linear
     time and bounded memory, so that no user's pattern can hang."""
     if len(pattern) > LONGEST_PATTERN:
-        raise UsageError(f"a regular expression of {len(pattern)} characters", f"at most {LONGEST_PATTERN} are allowed")
+        text = f"the regular expression has {len(pattern)} characters"
+        raise UsageError(text, f"at most {LONGEST_PATTERN} are allowed")
     try:
         hits = pc.match_substring_regex(pa.array(values, pa.string()), pattern)
     except pa.ArrowInvalid as error:

@@ -4,8 +4,9 @@ B is inside A if both are on one thread, A.start â‰¤ B.start < A.end and B.end â
 event that started last. Events that overlap without nesting are siblings. The self time of an event is its duration
 minus the union of its direct children, so it is never negative.
 
-A tree is an array that holds the row of each row's parent, -1 for roots. All functions after
-:func:`self_times_in_order` require that every parent precedes its children, and return arrays of shape (rows,).
+A tree is an array that holds the row of each row's parent, -1 for roots. The path of a row leads from the root to the
+row itself. All functions after :func:`self_times_in_order` require that every parent precedes its children, and return
+arrays of shape (rows,).
 """
 
 from __future__ import annotations
@@ -161,7 +162,7 @@ def _nest_in_order(inside, process, thread, start, end, parent, table):  # type:
     for i in range(len(inside)):
         if not inside[i]:
             continue
-        mixed = (thread[i] * _FACTOR ^ process[i]) * _FACTOR  # ids are often consecutive, or multiples of 2**n
+        mixed = (thread[i] * _FACTOR ^ process[i]) * _FACTOR  # thread ids are often consecutive, or multiples of 2**n
         slot = (mixed ^ (mixed >> 32)) & last
         while table[2, slot] >= 0 and (table[0, slot] != process[i] or table[1, slot] != thread[i]):
             slot = (slot + 1) & last

@@ -14,7 +14,7 @@ from perfkit_core.algorithms.arrays import BoolArray
 DRAWS: Final = 2000
 _SEED: Final = 20_201
 _CELLS: Final = 1 << 22
-"""Largest number of samples drawn into one array. Bounds the memory."""
+"""Largest number of samples that are drawn into one array, to limit the memory."""
 LEAST_TIMES: Final = 5
 """Smallest number of times among which outliers are looked for."""
 _SIGMA: Final = 1.4826
@@ -44,8 +44,8 @@ def two_medians(base: Samples, other: Samples) -> tuple[FloatArray, FloatArray]:
 
 
 def medians(samples: FloatArray, draw: np.random.Generator, of: Callable[..., Any] = np.median) -> FloatArray:
-    """Return the statistic ``of`` DRAWS resamples with replacement, shape (DRAWS,). Raises ValueError if there are no
-    samples."""
+    """Return the median, or the statistic ``of``, of DRAWS resamples with replacement, shape (DRAWS,). Raises
+    ValueError if there are no samples."""
     if not len(samples):
         raise ValueError("no samples")
     rows = max(_CELLS // len(samples), 1)

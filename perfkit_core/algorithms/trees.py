@@ -86,7 +86,7 @@ def _merge_paths(parent, key, member, node):  # type: ignore[no-untyped-def]
 
 @compiled
 def _slot(above, key, size):  # type: ignore[no-untyped-def]
-    """Return a hash. Parents and keys are consecutive numbers, so their bits need mixing."""
+    """Return the first slot to search. Parents and keys are consecutive numbers, so their bits need mixing."""
     mixed = (np.uint64(above + 1) * np.uint64(0x9E3779B97F4A7C15)) ^ (np.uint64(key) * np.uint64(0xC2B2AE3D27D4EB4F))
     mixed ^= mixed >> np.uint64(29)
     mixed *= np.uint64(0xBF58476D1CE4E5B9)

@@ -80,7 +80,7 @@ def _no_recordings(path: Path, lost: list[str]) -> SourceError:
     if inside:
         shown = ", ".join(inside[:3]) + (", …" if inside[3:] else "")
         return SourceError(
-            f"{path}: no recordings directly in this folder, but in {shown}",
+            f"{path}: the recordings are not directly in this folder, but in {shown}",
             f"give one of these folders; perfkit runs {path} lists what is inside",
         )
     if lost:

@@ -21,7 +21,7 @@ _listeners: list[Callable[[bool], None]] = []
 
 
 class Interpreted:
-    """Counts the array cells handled in Python; at least ENOUGH_CELLS once numba is loaded."""
+    """Counts the array cells that were handled in Python. The count is at least ENOUGH_CELLS once numba is loaded."""
 
     cells = 0
 
@@ -129,7 +129,8 @@ class _Function:
 
     @functools.cached_property
     def _interpreted(self) -> Any:
-        """The function in Python. It calls other compiled functions in Python too, and their cells are not counted."""
+        """Return the function in Python form. It calls other compiled functions in Python too; their cells are not
+        counted."""
         code, names = self._function.__code__, self._function.__globals__
         called = {name: names[name] for name in code.co_names if isinstance(names.get(name), _Function)}
         own = names | {name: function._interpreted for name, function in called.items()}

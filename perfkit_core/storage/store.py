@@ -33,7 +33,8 @@ _BACKGROUND_WRITER: Final = "perfkit_core.recording.background"
 
 
 def write_trace(trace: Trace, path: Path) -> Path:
-    """Write a trace to one file, atomically. Raises OSError, which names the path at which a refused file is kept."""
+    """Write a trace to one file, atomically. Raises OSError. If a store refuses the file, it is kept on this machine,
+    and the error names its path."""
     with paths.replacing(path, keep=True) as temporary, temporary.open("wb") as file:
         write_table(trace, file)
     return path

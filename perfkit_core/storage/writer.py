@@ -63,8 +63,8 @@ _INTEGERS: Final = frozenset({4, 5, 6})
 
 
 def relocated(footer: bytes, by: int, ordinal: int) -> bytes:
-    """Return the footer (FileMetaData) of a file with one row group for a file in which the row group is ``by`` bytes
-    further on and has the number ``ordinal``. Offset 0 means that there is none. Raises ValueError if the footer is
+    """Change the footer (FileMetaData) of a single row group for a file in which the row group begins ``by`` bytes
+    later and has the number ``ordinal``. An offset of 0 means that there is none. Raises ValueError if the footer is
     malformed, or has a page index or a bloom filter."""
     pieces: list[bytes] = []
     copied = 0

@@ -1,4 +1,4 @@
-"""Memory for large columns, and texts in another order."""
+"""Tests of the memory for large columns, and of the reordering of texts."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ def test_texts_in_another_order() -> None:
     assert reordered(pa.array([None, None], pa.string()), np.array([1, 0])).to_pylist() == [None, None]
 
 
-def test_others_stand_for_single_texts_in_another_order() -> None:
+def test_replaced_texts_in_another_order() -> None:
     texts = pa.array(["gone", None, "é" * 9, "d"], pa.string())
     assert reordered(texts, np.array([3, 1, 0]), {1: "more", 0: None, 2: "?"}).to_pylist() == ["d", "more", None]
     assert reordered(texts.slice(1), np.array([2, 1, 0]), {0: "more"}).to_pylist() == ["d", "é" * 9, "more"]
@@ -68,7 +68,7 @@ def test_others_stand_for_single_texts_in_another_order() -> None:
 
 
 @pytest.mark.parametrize("count", [20, 70_000])
-def test_others_stand_for_single_texts_of_a_column(count: int) -> None:
+def test_replaced_texts_of_a_column(count: int) -> None:
     known = [None if row % 7 == 0 else str(row) for row in range(count)]
     instead = {row: None if row % 2 else f"other {row}" for row in range(0, count, 5)}
     order, whole = np.random.default_rng(4).permutation(count), pa.array(known, pa.string())
@@ -78,8 +78,8 @@ def test_others_stand_for_single_texts_of_a_column(count: int) -> None:
         assert texts_taken(column, None, instead).to_pylist() == wanted
 
 
-def test_texts_that_no_single_array_holds_come_in_pieces(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Also where only those that stand for others are too many."""
+def test_texts_that_exceed_one_array_are_chunked(monkeypatch: pytest.MonkeyPatch) -> None:
+    """This includes texts that are too long only because of the replacements."""
     monkeypatch.setattr(draft, "OFFSETS_END", 600_000)
     monkeypatch.setattr(draft, "_SLICE", 1000)
     column, order = pa.chunked_array([["abc"] * 70_000]), np.arange(70_000)[::-1].copy()
@@ -107,7 +107,7 @@ def test_a_column_of_one_piece_is_joined_without_a_copy() -> None:
 
 
 @pytest.mark.parametrize("values", [[], [1, 2], [None, 2, None, 4], [None] * 20, [*range(20), None]])
-def test_which_values_are_known(values: list[int | None]) -> None:
+def test_mask_of_values_that_are_not_null(values: list[int | None]) -> None:
     whole = pa.array(values, pa.int64())
     for column in (whole, *(whole.slice(first, 9) for first in range(12)), pa.nulls(len(values))):
         assert valid(column).tolist() == column.is_valid().to_pylist()

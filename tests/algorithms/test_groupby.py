@@ -1,4 +1,4 @@
-"""Numbers of groups, against pandas and numpy; and what views share of a trace."""
+"""Tests of the numbering of groups against pandas and numpy, and of results that views share."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def test_no_rows_have_no_groups() -> None:
 
 
 @pytest.mark.parametrize("width", [20, 10**9])
-def test_ranked_is_as_numpy_has_it(width: int) -> None:
+def test_ranked_equals_numpy(width: int) -> None:
     key = RANDOM.integers(0, width, 300)
     values, position = groupby.ranked(key, width)
     expected, inverse = np.unique(key, return_inverse=True)

@@ -1,4 +1,4 @@
-"""The interval algebra equals sets of single nanoseconds, and keeps its laws."""
+"""Tests that the interval algebra is equal to sets of single nanoseconds, and that its laws hold."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ def test_intersect_and_subtract_are_those_of_sets(a: Pairs, b: Pairs) -> None:
 
 
 @given(PAIRS, PAIRS)
-def test_what_is_shared_and_what_is_not_add_up(a: Pairs, b: Pairs) -> None:
+def test_intersection_and_difference_add_up(a: Pairs, b: Pairs) -> None:
     left, right = intervals.union(*arrays(a)), intervals.union(*arrays(b))
     shared, rest = intervals.intersect(left, right), intervals.subtract(left, right)
     assert intervals.length(shared) + intervals.length(rest) == intervals.length(left)
@@ -71,7 +71,7 @@ def test_union_length_by_is_the_union_length_of_each_group(rows: list[tuple[int,
 
 
 def test_union_length_by_of_far_groups_does_not_overflow() -> None:
-    """Two groups a century apart, so many groups that group · span overflows."""
+    """Two groups are a century apart, and there are so many groups that group · span overflows."""
     century = 3_155_760_000 * 10**9
     starts = np.array([0, 5, century, century + 5], np.int64)
     count = 10_000_000

@@ -1,4 +1,4 @@
-"""Parents and self times equal a naive reading of the definition."""
+"""Tests that parents and self times are equal to a literal implementation of their definitions."""
 
 from __future__ import annotations
 
@@ -21,7 +21,8 @@ def columns(events: Events) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
 
 
 def naive_parents(events: Events) -> list[int]:
-    """The definition, event by event: of those around it, the one that started last (of equal starts the shortest)."""
+    """Return the parent of each event by the definition: of the events around it, the one that started last, or the
+    shortest of those."""
     spans = [(thread, start, start + duration) for thread, start, duration in events]
     order = sorted(range(len(spans)), key=lambda row: (spans[row][1], -spans[row][2], row))
     place = {row: i for i, row in enumerate(order)}
@@ -40,8 +41,8 @@ def naive_parents(events: Events) -> list[int]:
 
 
 @given(EVENTS)
-def test_parent_is_that_of_the_definition(events: Events) -> None:
-    """Partial overlaps, zero durations, ties and several threads included."""
+def test_parents_match_the_definition(events: Events) -> None:
+    """The events include partial overlaps, zero durations, equal starts and several threads."""
     assert nesting.nest(*columns(events)).tolist() == naive_parents(events)
 
 
@@ -64,7 +65,7 @@ def test_permuting_rows_changes_nothing_but_their_numbers(events: Events, seed: 
 
 
 def described(events: Events) -> list[tuple[object, ...]]:
-    """Each event with its parent's span, its depth and its self time, without row numbers."""
+    """Return each event with its parent's span, its depth and its self time, without row numbers."""
     thread, start, end = columns(events)
     parent = nesting.nest(thread, start, end)
     own = nesting.self_times(parent, start, end)
@@ -114,7 +115,7 @@ def test_sums_and_lookups_along_paths_equal_a_tree_walk(tree: tuple[np.ndarray, 
 
 @given(EVENTS, st.sets(st.integers(0, 30)))
 def test_some_rows_of_a_sorted_table_nest_as_if_they_were_alone(events: Events, left_out: set[int]) -> None:
-    """Parents are rows of the table, and events that are left out have none and are none."""
+    """Parents are rows of the complete table. Events that are left out have no parents and are no parents."""
     thread, start, end = columns(sorted(events, key=lambda event: (event[1], -event[2])))
     inside = np.array([row not in left_out for row in range(len(events))], np.bool_)
     rows = np.flatnonzero(inside)
@@ -130,8 +131,8 @@ def test_some_rows_of_a_sorted_table_nest_as_if_they_were_alone(events: Events, 
 
 
 @pytest.mark.parametrize("threads", [5, 33, 3000])
-def test_threads_are_told_apart_however_many_there_are(threads: int) -> None:
-    """By process and thread; numbers that differ in high bits only, as those of pthreads do; negative ones, too."""
+def test_any_number_of_threads_is_distinguished(threads: int) -> None:
+    """The numbers include negative ones, and ones that differ only in high bits, like those of pthreads."""
     keys = [
         (process, number << shift) for process in (-1, 7, 7 << 20) for number in range(-3, threads) for shift in (0, 44)
     ]
@@ -144,7 +145,7 @@ def test_threads_are_told_apart_however_many_there_are(threads: int) -> None:
 
 
 def test_a_hundred_thousand_nested_events_need_no_recursion() -> None:
-    """Deeper than any call stack: each event inside the one before."""
+    """Each event is inside the one before, deeper than any call stack."""
     count = 100_000
     start = np.arange(count, dtype=np.int64)
     parent = nesting.nest(np.zeros(count, np.int64), start, 2 * count - start)

@@ -1,4 +1,4 @@
-"""Merged trees and printed trees equal a naive reading of their definitions."""
+"""Tests that merged and printed trees are equal to a literal implementation of their definitions."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from perfkit_core.report import display
 
 @st.composite
 def forests(draw: st.DrawFn) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
-    """parent (< row), key, member and a value of each event."""
+    """Draw the parent (< row), the key, the membership and a value of each event."""
     count = draw(st.integers(0, 25))
     parent = [draw(st.integers(-1, row - 1)) for row in range(count)]
     key = draw(st.lists(st.integers(0, 3), min_size=count, max_size=count))
@@ -23,7 +23,7 @@ def forests(draw: st.DrawFn) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.nda
 
 
 def path(row: int, parent: np.ndarray, key: np.ndarray, member: np.ndarray) -> tuple[int, ...]:
-    """Keys of the members from the root to the event itself."""
+    """Return the keys of the members from the root to the event itself."""
     above = path(int(parent[row]), parent, key, member) if parent[row] >= 0 else ()
     return (*above, int(key[row])) if member[row] else above
 
@@ -47,13 +47,13 @@ def test_events_with_one_path_are_one_node(forest: tuple[np.ndarray, ...]) -> No
 
 
 def printed(parent: np.ndarray, weight: np.ndarray, above: int = -1) -> list[int]:
-    """The nodes below one as a printer would walk them: the heaviest sibling first."""
+    """Return the nodes below ``above`` in the order of a printer: the heaviest sibling first."""
     children = sorted(np.flatnonzero(parent == above).tolist(), key=lambda node: (-weight[node], node))
     return [node for child in children for node in (child, *printed(parent, weight, child))]
 
 
 @given(forests())
-def test_preorder_and_the_depths_tell_the_tree(forest: tuple[np.ndarray, ...]) -> None:
+def test_preorder_and_depths_determine_the_tree(forest: tuple[np.ndarray, ...]) -> None:
     parent, _, _, weight = forest
     order = trees.preorder(parent, weight)
     assert order.tolist() == printed(parent, weight)
@@ -95,8 +95,9 @@ def test_siblings_are_sorted_and_keep_what_is_below_them() -> None:
     assert display.sorted_siblings(TREE.head(0), "name", ascending=True).empty
 
 
-def test_many_nodes_are_told_apart_as_few_are() -> None:
-    """5 000 roots, each with two children: twice its own key, and that of its neighbour's."""
+def test_many_nodes_are_distinguished() -> None:
+    """There are 5,000 roots. The two children of a root have twice the root's key, and the key of the neighbour's
+    child."""
     count = 5_000
     parent = np.concatenate([np.full(count, -1), np.arange(count), np.arange(count)])
     key = np.concatenate([np.arange(count), 2 * np.arange(count), 2 * np.arange(count) + 2])

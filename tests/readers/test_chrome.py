@@ -1,4 +1,5 @@
-"""The Chrome-trace reader: any cut of the file, any layout of the top level, any text in a name."""
+"""Tests of the Chrome-trace reader with any position of the cuts, any layout of the top level, and any text in a
+name."""
 
 from __future__ import annotations
 
@@ -102,7 +103,7 @@ def test_a_byte_order_mark_and_spaces_before_the_document(tmp_path: Path) -> Non
 
 
 def test_keys_may_stand_before_and_after_the_events(tmp_path: Path) -> None:
-    """The clock's base and the rank come after two megabytes of events, and a header value holds brackets."""
+    """The clock's base and the rank follow two megabytes of events, and a header value contains brackets."""
     events = [event(f"aten::op{i}", i, args={"pad": "y" * 900}) for i in range(2200)]
     document = {
         "first": {"text": ']}"', "list": [1, {"a": []}]},
@@ -120,7 +121,7 @@ def test_keys_may_stand_before_and_after_the_events(tmp_path: Path) -> None:
 
 
 def test_a_large_event_with_nested_objects_is_read_whole(tmp_path: Path) -> None:
-    """Three megabytes of arguments in which every comma looks like a border between events."""
+    """An event has three megabytes of arguments in which every comma looks like the border between two events."""
     big = {"list": [{"a": 1}, {"b": "}, {"}] * 100_000}
     path = write(tmp_path / "t.json", [event("aten::a", 1), event("aten::big", 2, args=big), event("aten::c", 3)])
     found = source.read(path)
@@ -129,7 +130,7 @@ def test_a_large_event_with_nested_objects_is_read_whole(tmp_path: Path) -> None
 
 
 def test_batches_stay_near_a_megabyte(tmp_path: Path) -> None:
-    """Bounded memory: no batch holds much more than one window of text."""
+    """Memory is bounded, because no batch holds much more than one window of text."""
     events = [event("aten::op", i, args={"pad": "y" * 1000}) for i in range(8000)]
     sizes = [len(batch) for batch in ChromeFile(write(tmp_path / "t.json", events)).batches()]
     assert sum(sizes) == 8000
@@ -148,7 +149,7 @@ UNSOUND = {
 
 @pytest.mark.parametrize("kind", UNSOUND)
 def test_names_that_are_not_json_are_repaired_and_reported(tmp_path: Path, kind: str) -> None:
-    """Kineto and Paddle do not escape names; the events around keep their values."""
+    """Kineto and Paddle do not escape names. The events around such an event keep their values."""
     bad, meant = UNSOUND[kind]
     sound = json.dumps({**HEADER, "traceEvents": [event("aten::a", 1), event("@NAME@", 2, 5), event("aten::c", 3)]})
     found = source.read(raw(tmp_path / "t.json", sound.encode().replace(b"@NAME@", bad)))

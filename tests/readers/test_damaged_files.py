@@ -1,4 +1,5 @@
-"""Damaged files end in a SourceError that says what and where, or, when asked for, in what came before the damage."""
+"""Tests of damaged files. Reading raises a SourceError that names the problem and the position, or returns the events
+before the damage if ``partial`` is set."""
 
 from __future__ import annotations
 
@@ -33,7 +34,7 @@ BEFORE = {"distributedInfo": {"rank": 3, "world_size": 4}}
 
 
 def read_or_message(path: Path, partial: bool = False) -> Trace | str:
-    """The Trace, or what the SourceError said. Every other exception is a failure."""
+    """Return the Trace or the text of the SourceError. Any other exception is a failure."""
     try:
         return read_with(TORCH, path, partial)
     except SourceError as error:
@@ -41,7 +42,7 @@ def read_or_message(path: Path, partial: bool = False) -> Trace | str:
 
 
 def complete_events(text: str) -> int:
-    """How many events end before the text does."""
+    """Return the number of events that end before the text ends."""
     return len(re.findall(r'"m": \[\{\}, \{\}\]\}\}\}', text))
 
 
@@ -65,7 +66,7 @@ def test_a_truncated_file_names_the_byte_and_keeps_its_beginning(tmp_path: Path,
 
 
 @pytest.mark.parametrize("fiftieth", [1, 2, 5, 10, 20, 30, 40, 45, 49])
-def test_compressed_data_cut_anywhere_is_the_same_story(tmp_path: Path, fiftieth: int) -> None:
+def test_compressed_data_may_be_cut_anywhere(tmp_path: Path, fiftieth: int) -> None:
     data = gzip.compress(json.dumps({**BEFORE, "traceEvents": EVENTS * 50}).encode())
     path = tmp_path / "cut.json.gz"
     path.write_bytes(data[: len(data) * fiftieth // 50])
@@ -80,7 +81,7 @@ def test_compressed_data_cut_anywhere_is_the_same_story(tmp_path: Path, fiftieth
 
 
 def test_a_missing_end_of_the_document_is_truncation_too(tmp_path: Path) -> None:
-    """All events are there, but what follows them (the clock's base) may not be."""
+    """All events can be read, but the header after them, such as the clock's base, may be missing."""
     text = json.dumps({"schemaVersion": 1, "traceEvents": EVENTS})
     path = raw(tmp_path / "cut.json", text[:-1].encode())
     with pytest.raises(SourceError, match="not closed"):
@@ -102,7 +103,8 @@ def test_a_damaged_event_is_skipped_and_counted_when_partial(tmp_path: Path) -> 
 
 
 def test_a_header_number_beyond_floats_is_kept_as_text(tmp_path: Path) -> None:
-    """Read whole and streamed alike: JSON, of which the footer of a stored file is, has no such number."""
+    """The number is kept as text whether the file is loaded or streamed, because the JSON in a stored file cannot hold
+    it."""
     text = '{"schemaVersion": 1, "more": {"a": 1e400, "b": [NaN, -Infinity, 1.5]}, "traceEvents": %s}'
     path, stored = raw(tmp_path / "t.json", (text % json.dumps(EVENTS)).encode()), tmp_path / "t.perfkit.parquet"
     stream(path, stored)
@@ -120,7 +122,7 @@ def test_the_number_used_for_missing_stays_in_arguments(tmp_path: Path) -> None:
 
 
 def damaged(tmp_path: Path, old: str, new: str) -> Path:
-    """EVENTS with one place of their text changed."""
+    """Write EVENTS to a file, with ``old`` replaced by ``new``."""
     text = json.dumps({"schemaVersion": 1, "traceEvents": EVENTS, "displayTimeUnit": "ns"})
     assert old in text
     return raw(tmp_path / "t.json", text.replace(old, new, 1).encode())
@@ -148,7 +150,7 @@ STRAYS = {
 
 @pytest.mark.parametrize("window_bytes", [200, 1 << 20])
 @pytest.mark.parametrize("name", STRAYS)
-def test_what_stands_between_events_is_left_out_when_partial(tmp_path: Path, name: str, window_bytes: int) -> None:
+def test_text_between_events_is_left_out_when_partial(tmp_path: Path, name: str, window_bytes: int) -> None:
     path = damaged(tmp_path, *STRAYS[name])
     with pytest.raises(SourceError, match=r"t\.json: the text here is not an event \(byte \d+\)"):
         load(path)
@@ -161,7 +163,7 @@ def test_what_stands_between_events_is_left_out_when_partial(tmp_path: Path, nam
     assert streamed(path, partial=True).quality == found.quality
 
 
-def test_text_behind_which_no_event_comes_is_the_end_of_the_file(tmp_path: Path) -> None:
+def test_stray_text_without_a_later_event_ends_the_file(tmp_path: Path) -> None:
     path = damaged(tmp_path, f", {OP7}", ", 5 ")
     path.write_bytes(path.read_bytes()[: path.read_bytes().index(b", 5 ") + 40])
     found = load(path, partial=True)
@@ -170,7 +172,7 @@ def test_text_behind_which_no_event_comes_is_the_end_of_the_file(tmp_path: Path)
 
 
 @pytest.mark.parametrize(("field", "value"), [("ts", "inf"), ("ts", "null"), ("dur", "Infinity"), ("ts", "1e400")])
-def test_an_event_whose_time_is_none_is_left_out_when_partial(tmp_path: Path, field: str, value: str) -> None:
+def test_an_event_with_an_invalid_time_is_left_out_when_partial(tmp_path: Path, field: str, value: str) -> None:
     path = damaged(tmp_path, f'"{field}": 7' if field == "ts" else '"dur": 2', f'"{field}": {value}')
     for read in (load, streamed):
         with pytest.raises(SourceError, match=r"t\.json: a timestamp is not a 64-bit number.*of the event 'aten::op"):
@@ -192,7 +194,7 @@ def test_a_partial_recording_without_times_lasts_as_its_events(tmp_path: Path) -
 
 @pytest.mark.parametrize("partial", [False, True])
 def test_a_header_number_outside_json_is_kept_as_text(tmp_path: Path, partial: bool) -> None:
-    """In front of the events, as in an event."""
+    """The number is in the header before the events. Such a number in an event is kept in the same way."""
     path = raw(tmp_path / "t.json", b'{"schemaVersion": 1, "a": {"b": [inf, -nan, {}]}, "c": -inf, "traceEvents": %s}'
                % json.dumps(EVENTS).encode())  # fmt: skip
     found = load(path, partial=partial)
@@ -201,7 +203,7 @@ def test_a_header_number_outside_json_is_kept_as_text(tmp_path: Path, partial: b
 
 
 @pytest.mark.parametrize("more", ["{}", "]", "}", "x"])
-def test_what_follows_the_document_is_told(tmp_path: Path, more: str) -> None:
+def test_text_after_the_document_is_reported(tmp_path: Path, more: str) -> None:
     path = damaged(tmp_path, "ns", "ns")
     size = path.stat().st_size
     path.write_bytes(path.read_bytes() + f"\n {more}".encode())
@@ -218,14 +220,14 @@ def test_what_follows_the_document_is_told(tmp_path: Path, more: str) -> None:
     [(1790857026 * 10**9, 9 * 10**15, 1), (0, 9 * 10**15, 9 * 10**15), (-(2**62), -(2**53), 1)],
 )
 def test_a_time_beyond_64_bits_is_refused(tmp_path: Path, base_ns: int, ts: int, dur: int) -> None:
-    """Also where only the sum is: of the origin and a start, of a start and a duration."""
+    """The sum of the origin and a start, or of a start and a duration, may be the only value that does not fit."""
     path = write(tmp_path / "t.json", [event("a", 1), event("b", ts, dur)], baseTimeNanoseconds=base_ns)
     for read in (load, streamed):
         with pytest.raises(SourceError, match=r"t\.json: a timestamp is not a 64-bit number of nanoseconds"):
             read(path)
 
 
-def test_what_no_column_of_integers_holds_stays_an_argument(tmp_path: Path) -> None:
+def test_values_that_do_not_fit_an_integer_column_remain_arguments(tmp_path: Path) -> None:
     values = [{}, 1.5, "x", 2**64, True, [1]]
     path = write(tmp_path / "t.json", [event("[memory]", at, args={"Addr": value}) for at, value in enumerate(values)])
     assert not both(path)
@@ -234,7 +236,7 @@ def test_what_no_column_of_integers_holds_stays_an_argument(tmp_path: Path) -> N
     assert [json.loads(text) for text in found["args"].to_pylist()] == [{"Addr": value} for value in values]
 
 
-def test_an_event_without_its_brace_takes_no_other_with_it(tmp_path: Path) -> None:
+def test_a_missing_brace_damages_only_one_event(tmp_path: Path) -> None:
     events = [event(f"aten::op{i}", i) for i in range(40)]
     text = json.dumps({"schemaVersion": 1, "traceEvents": events})
     path = raw(tmp_path / "t.json", text.replace('"ts": 7, "dur": 1}', '"ts": 7, "dur": 1').encode())
@@ -309,7 +311,7 @@ def test_a_header_nested_too_deep_names_file_and_byte(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("field", ["ts", "dur"])
 @pytest.mark.parametrize("value", ["abc", None, [1], 1e300, 1e40])
-def test_a_time_that_is_none_names_file_and_event(tmp_path: Path, field: str, value: object) -> None:
+def test_an_invalid_time_raises_an_error_with_file_and_event(tmp_path: Path, field: str, value: object) -> None:
     path = write(tmp_path / "t.json", [event("aten::a", 1), {**event("aten::b", 2), field: value}])
     with pytest.raises(SourceError) as caught:
         load(path)
@@ -346,7 +348,7 @@ EVENT_KEY = re.compile(r'"(?:ph|cat|name|pid|tid|ts|dur|args)"\s*:')
 
 
 def extents(text: str) -> list[tuple[int, int, str]]:
-    """Where each event of a file begins and ends, and its name."""
+    """Return the begin, the end and the name of each event of a file."""
     found, at = [], text.index("{", text.index('"traceEvents"'))
     while text[at] == "{":
         value, end = json.JSONDecoder().raw_decode(text, at)
@@ -362,10 +364,11 @@ def extents(text: str) -> list[tuple[int, int, str]]:
     bit=st.integers(0, 7),
     partial=st.booleans(),
 )
-def test_damage_makes_no_names_and_hides_no_neighbours(
+def test_damage_does_not_invent_names_or_hide_other_events(
     traces: Path, tmp_path: Path, at: float, count: int, bit: int, partial: bool
 ) -> None:
-    """A bit turned, or some bytes gone, of a real file: what is read then holds every event that was not hit."""
+    """A bit of a real file is flipped, or some bytes are removed. The events that were read include every undamaged
+    event."""
     data = bytearray(gzip.decompress((traces / REAL).read_bytes()))
     events = extents(data.decode())
     place = events[0][0] + int(at * (events[-1][1] - events[0][0]))
@@ -385,7 +388,7 @@ def test_damage_makes_no_names_and_hides_no_neighbours(
 
 @settings(max_examples=80, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(VALUES, st.sampled_from(["name", "cat", "ph", "pid", "tid", "args", "ts", "dur"]))
-def test_any_json_value_in_any_field_is_read_or_refused_in_words(tmp_path: Path, value: object, field: str) -> None:
+def test_any_json_value_in_any_field_is_read_or_refused(tmp_path: Path, value: object, field: str) -> None:
     path = write(tmp_path / "t.json", [event("aten::a", 1), {**event("aten::b", 2), field: value}])
     found = read_or_message(path)
     assert str(path) in found if isinstance(found, str) else 1 <= len(found) <= 2
@@ -422,7 +425,7 @@ def test_foreign_and_empty_files_are_refused_in_one_line(tmp_path: Path, data: b
     assert caught.value.hint
 
 
-def test_a_file_that_is_not_there_is_refused(tmp_path: Path) -> None:
+def test_a_missing_file_is_refused(tmp_path: Path) -> None:
     with pytest.raises(SourceError, match="no such file"):
         load(tmp_path / "nothing.json")
     with pytest.raises(SourceError, match="no source"):

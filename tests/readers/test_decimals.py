@@ -1,4 +1,4 @@
-"""Decimal text becomes integer nanoseconds exactly as ``decimal.Decimal`` computes it."""
+"""Tests that decimal text becomes the same integer nanoseconds as ``decimal.Decimal`` computes."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ def expected(text: str) -> int:
 
 @st.composite
 def numbers(draw: st.DrawFn) -> str:
-    """Plain, with decimals, with exponents, negative, of any length that fits."""
+    """Draw integers, decimal numbers and numbers with an exponent, of any length that fits 64 bits."""
     whole = draw(st.integers(0, 10**15))
     fraction = draw(st.text("0123456789", max_size=18))
     exponent = draw(st.sampled_from(["", "", "", "e0", "E-3", "e-9", "e-12"]))
@@ -36,7 +36,7 @@ def test_any_decimal_equals_the_decimal_module(texts: list[str]) -> None:
 
 @given(st.integers(0, 9_200_000_000_000_000_000))
 def test_epoch_nanoseconds_survive_as_decimal_microseconds(ns: int) -> None:
-    """The form of Kineto; a float64 of 1.7e15 µs is up to 125 ns off."""
+    """Kineto writes times in this form. A float64 of 1.7e15 µs is off by up to 125 ns."""
     text = f"{ns // 1000}.{ns % 1000:03d}"
     assert to_ns([text.encode(), text, f'"{text}"']).tolist() == [ns] * 3
 
@@ -66,6 +66,6 @@ def test_missing_is_zero_and_order_is_kept() -> None:
 
 
 @pytest.mark.parametrize("text", ["abc", "", "1.2.3", "NaN", "Infinity", "1e400", "99999999999999999999", "null", "{}"])
-def test_what_is_no_number_or_does_not_fit_is_a_source_error(text: str) -> None:
+def test_invalid_numbers_raise_source_error(text: str) -> None:
     with pytest.raises(SourceError, match="timestamp"):
         to_ns(["1", text])

@@ -1,4 +1,4 @@
-"""Rows that come in stretches are the same rows behind one another, whatever columns each stretch has."""
+"""Tests that rows added in several parts are equal to the same rows added together, for any columns of the parts."""
 
 from __future__ import annotations
 
@@ -19,7 +19,8 @@ def origin(name: str, tid: int | None) -> Origin:
 
 
 def stretch(first: int, count: int, args: bool, known: Origins) -> Rows:
-    """Every third one has a stream, every other one shapes; every fourth event has no arguments. Times fall."""
+    """Make rows in which every third has a stream, every second has shapes, and every fourth has no arguments. Times
+    decrease."""
     number = np.arange(first, first + count, dtype=np.int64)
     integers = {"start_ns": 1000 - number // 2, "dur_ns": number % 5}
     if first % 3 == 0:
@@ -31,7 +32,7 @@ def stretch(first: int, count: int, args: bool, known: Origins) -> Rows:
 
 
 def expected(first: int, count: int, args: bool) -> list[dict[str, object]]:
-    """The cells of :func:`stretch`, row by row."""
+    """Return the cells of :func:`stretch` as rows."""
     return [
         {
             "start_ns": 1000 - i // 2, "dur_ns": i % 5, "stream": i % 7 if first % 3 == 0 else None,
@@ -44,10 +45,11 @@ def expected(first: int, count: int, args: bool) -> list[dict[str, object]]:
 
 @pytest.fixture(params=[(1 << 20, 1 << 26, 2**31 - 1), (0, 64, 10)])
 def rooms(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
-    """As it is, and with mapped memory, growth, and several arrays of texts for a few rows."""
+    """Run the test with the usual limits, then with limits so low that a few rows need mapped memory, growth and
+    several arrays."""
     small_bytes, room_bytes, offsets_end = request.param
     monkeypatch.setattr(arrays, "SMALL_BYTES", small_bytes)
-    monkeypatch.setattr(row_table, "_ROOM_BYTES", room_bytes)
+    monkeypatch.setattr(row_table, "_MIN_LARGE_BYTES", room_bytes)
     monkeypatch.setattr(arrays, "OFFSETS_END", offsets_end)
 
 
@@ -82,7 +84,7 @@ def test_the_origin_of_the_clock_is_added() -> None:
     assert table["start_ns"].to_pylist() == [1004, 1004, 1005, 1005]
 
 
-def test_a_column_that_begins_late_holds_nothing_before() -> None:
+def test_a_column_that_begins_late_is_null_before() -> None:
     found, origin = Gathering(), np.zeros(2, np.int32)
     found.add(Rows(2, origin, {"start_ns": np.array([1, 2])}, {}, None))
     late = {"start_ns": np.array([3]), "stream": np.array([9])}
@@ -93,6 +95,6 @@ def test_a_column_that_begins_late_holds_nothing_before() -> None:
     assert rows.args is None
 
 
-def test_nothing() -> None:
+def test_a_table_without_rows() -> None:
     words = {column: Vocabulary() for column in ARGUMENT_TEXTS}
     assert RowTable(Gathering().taken(), Origins(), words, 0, True).table(True).num_rows == 0

@@ -1,4 +1,4 @@
-"""Sources named together are the ranks of one job; everything else is refused, never mixed."""
+"""Tests of joining sources: they are joined if they can be ranks of one job, and refused otherwise."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ def recorded(start_ns: int, end_ns: int, clock: str = "epoch", rank: int | None 
     return whole if rank is None else with_rank(whole, rank)
 
 
-def test_recordings_one_after_the_other_are_no_ranks() -> None:
+def test_consecutive_recordings_are_not_ranks() -> None:
     with pytest.raises(SourceError, match=r"at different times.*; perfkit compare from 10 from 21$"):
         one_job([recorded(10, 20), recorded(15, 30), recorded(21, 40)])
 
@@ -65,11 +65,11 @@ def test_recordings_one_after_the_other_are_no_ranks() -> None:
     ],
     ids=["touching", "no common clock", "one tells its rank", "inside"],
 )
-def test_recordings_that_may_be_of_one_time_are_ranks(others: list[Trace]) -> None:
+def test_recordings_that_may_be_simultaneous_are_ranks(others: list[Trace]) -> None:
     assert one_job([recorded(10, 20), *others]).meta.ranks == (0, 1)
 
 
-def test_ranks_that_are_told_may_be_apart_in_time() -> None:
+def test_stated_ranks_may_be_recorded_at_different_times() -> None:
     assert one_job([recorded(10, 20, rank=0), recorded(21, 30, rank=1)]).meta.ranks == (0, 1)
 
 
@@ -80,13 +80,13 @@ def test_two_runs_of_a_framework_are_refused(traces: Path) -> None:
 
 
 @pytest.mark.parametrize("window", [(10, 20), (15, 30), (5, 12), (12, 14)])
-def test_a_rank_records_one_cycle_after_the_other(window: tuple[int, int]) -> None:
-    """A copy without steps, or another run of the same rank, is no cycle."""
+def test_cycles_of_a_rank_follow_each_other(window: tuple[int, int]) -> None:
+    """A copy without steps, or another run of the same rank, is not accepted as a cycle."""
     with pytest.raises(SourceError, match=r"cover the same time of rank 3; give one source"):
         one_job([recorded(10, 20, rank=3), recorded(*window, rank=3)])
 
 
-def test_what_cannot_overlap_is_taken_for_cycles() -> None:
+def test_recordings_that_cannot_overlap_are_cycles() -> None:
     first = recorded(10, 20, rank=3)
     assert len(one_job([first, recorded(20, 30, rank=3)])) == 2
     assert len(one_job([first, recorded(15, 20, clock="relative", rank=3)])) == 2

@@ -1,4 +1,5 @@
-"""Our own recordings, read with no framework installed, give the numbers that the frameworks themselves gave."""
+"""Tests that the recordings in the repository, read without an installed framework, give the frameworks' own
+numbers."""
 
 from __future__ import annotations
 
@@ -31,8 +32,8 @@ def test_every_native_torch_row_is_in_one_of_our_tables() -> None:
     assert set(native) - mine == {"ProfilerStep*"}
 
 
-def test_both_files_of_paddle_tell_of_the_same_run() -> None:
-    """The JSON has the operators, calls and (exact) durations of the protobuf."""
+def test_both_paddle_files_describe_the_same_run() -> None:
+    """The JSON file has the same operators, calls and exact durations as the protobuf file."""
     exact, rounded = (
         operators.table(load(DATA / name), ViewRequest()).set_index("name").sort_index()
         for name in ("paddle-mlp.pb", "paddle-mlp.json.gz")

@@ -1,4 +1,5 @@
-"""Rows of a stretch are changed, and left out, without a copy of all where that is seldom; the result is the same."""
+"""Tests that rows can be changed and left out. Few changes are made without a copy of all rows; the result is the
+same."""
 
 from __future__ import annotations
 
@@ -21,20 +22,20 @@ def rows(count: int = COUNT, args: bool = True) -> Rows:
 
 
 def cells(found: Rows) -> list[tuple[object, ...]]:
-    """Of each row: origin, integers, texts, arguments."""
+    """Return the origin, the integers, the texts and the arguments of each row."""
     columns = [found.origin.tolist(), *(values.tolist() for values in found.integers.values())]
     columns += [codes.tolist() for codes in found.texts.values()]
     return list(zip(*columns, found.arguments(np.arange(found.count)), strict=True))
 
 
 def some(count: int) -> IntArray:
-    """So many of the rows, and three more: the first and the last among them, two side by side."""
+    """Return ``count`` rows and three more, which include the first row, the last row and two adjacent rows."""
     return np.unique(np.concatenate([[0, 1, COUNT - 1], np.linspace(5, COUNT - 5, count).astype(np.int64)]))
 
 
 @pytest.mark.parametrize("args", [True, False])
 @pytest.mark.parametrize("count", [3, 30, 400])
-def test_other_arguments_are_those_of_the_row(count: int, args: bool) -> None:
+def test_replaced_arguments_are_returned(count: int, args: bool) -> None:
     found, at = rows(args=args), some(count)
     wanted = found.arguments(np.arange(COUNT))
     for row in at.tolist():
@@ -46,7 +47,7 @@ def test_other_arguments_are_those_of_the_row(count: int, args: bool) -> None:
 
 @pytest.mark.parametrize("first", [3, 30, 400])
 @pytest.mark.parametrize("second", [3, 30, 400])
-def test_the_last_arguments_count(first: int, second: int) -> None:
+def test_the_last_replacement_is_used(first: int, second: int) -> None:
     found = rows()
     found.replace(some(first), ["first"] * len(some(first)))
     found.replace(some(second), ["second"] * len(some(second)))
@@ -81,7 +82,7 @@ def test_all_may_be_left_out_or_none() -> None:
     assert sum(part.count for part in found.without(np.arange(COUNT))) == 0
 
 
-def test_parts_of_a_stretch_take_other_arguments_each() -> None:
+def test_parts_of_a_stretch_may_replace_arguments() -> None:
     found = rows()
     for part in found.without(np.array([200, 500])):
         wanted = part.arguments(np.arange(part.count))
@@ -111,8 +112,8 @@ def test_rows_that_are_put_bring_their_arguments() -> None:
 @pytest.mark.parametrize("count", [200, 70_000])
 @pytest.mark.parametrize("in_order", [False, True])
 @pytest.mark.parametrize("args", [True, False])
-def test_other_arguments_come_into_the_table(count: int, in_order: bool, args: bool) -> None:
-    """In memory of its own, for large tables by compiled code."""
+def test_replaced_arguments_are_in_the_table(count: int, in_order: bool, args: bool) -> None:
+    """Replaced arguments become a part of the table. For large tables, compiled code copies the texts."""
     known, found, wanted = Origins(), Gathering(), []
     for number in range(5):
         known.number(Origin(f"op {number}", "operator", None, "cpu", None, None, None, 7, 7, None))

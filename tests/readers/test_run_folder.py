@@ -1,4 +1,5 @@
-"""Run folders: the ranks and cycles of the last run; older runs, missing cycles and ranks are reported."""
+"""Tests of run folders: the ranks and cycles of the last run are read; older runs, missing cycles and ranks are
+reported."""
 
 from __future__ import annotations
 
@@ -110,7 +111,7 @@ def test_ranks_of_one_job_may_follow_one_another(tmp_path: Path) -> None:
 
 
 def test_processes_without_a_rank_at_one_time_are_numbered(tmp_path: Path) -> None:
-    """Two processes that know no rank (a launcher without variables) but recorded at the same time."""
+    """Two processes without a rank, as a launcher without variables starts them, recorded at the same time."""
     for cycle in (0, 1):
         record(tmp_path, f"run a{cycle}", 200 * cycle, rank=None, recording="a", cycle=cycle)
         record(tmp_path, f"run b{cycle}", 200 * cycle + 50, rank=None, recording="b", cycle=cycle)
@@ -151,7 +152,7 @@ def test_two_recordings_of_one_rank_at_one_time_are_refused(tmp_path: Path, step
 
 
 def test_cycles_of_one_recording_are_apart_and_left_unread(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """However their steps are numbered, and where the tail of one overlaps the next."""
+    """This holds for any step numbers, and if the end of one cycle overlaps the beginning of the next."""
     asked: list[str] = []
     for cycle in (0, 1):
         record(tmp_path, f"run {cycle}", 90 * cycle, cycle=cycle)
@@ -193,14 +194,14 @@ def test_the_incomplete_mark_is_a_finding(tmp_path: Path) -> None:
     assert "disk full" in message
 
 
-def test_an_empty_mark_is_of_a_full_disk(tmp_path: Path) -> None:
+def test_an_empty_mark_is_reported(tmp_path: Path) -> None:
     record(tmp_path, "run", 0)
     (tmp_path / INCOMPLETE_MARK).touch()
     message = next(f.message for f in load(tmp_path).quality if f.code == "incomplete-run")
     assert message.startswith("1 cycles could not be saved")
 
 
-def test_a_folder_in_which_nothing_could_be_kept_says_why(tmp_path: Path) -> None:
+def test_a_folder_without_saved_cycles_names_the_reason(tmp_path: Path) -> None:
     (tmp_path / INCOMPLETE_MARK).write_text("process 1, cycle 0: OSError: disk full\n", encoding="utf-8")
     with pytest.raises(SourceError, match="no cycle could be saved, the first: process 1, cycle 0: OSError: disk full"):
         load(tmp_path)

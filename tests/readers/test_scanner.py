@@ -1,4 +1,4 @@
-"""The scanner and the reference are one reader: the same table or the same error, whatever the file holds."""
+"""Tests that the scanner and the reference reader return the same table or the same error for any file."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def test_where_chunks_are_cut_changes_nothing(name: str, chunk_bytes: int) -> No
 @pytest.mark.parametrize("name", ["torch-mlp.json.gz", "paddle-mlp.json.gz"])
 @pytest.mark.parametrize("threads", [1, 4])
 def test_distinct_texts_have_the_order_of_the_file(name: str, threads: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Dictionaries are equal, too, whichever thread scanned which chunk, and whoever read an event."""
+    """Dictionaries too are equal, for any assignment of chunks to threads and of events to the two readers."""
     monkeypatch.setattr(parallel, "threads", lambda: threads)
     with reading(NEVER):
         reference = load(DATA / name).events
@@ -54,7 +54,7 @@ def test_distinct_texts_have_the_order_of_the_file(name: str, threads: int, monk
 
 
 def test_usual_events_are_scanned(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Or all comparisons would compare the reference with itself."""
+    """Otherwise all tests would compare the reference reader with itself."""
     for name in ("torch-mlp.json.gz", "paddle-mlp.json.gz"):
         seen = {"scanned": 0, "reference": 0}
         add = Recorder.add
@@ -75,7 +75,7 @@ def test_usual_events_are_scanned(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def mutated(body: bytes, chance: random.Random) -> bytes:
-    """The text with a few pieces put in, taken out, doubled or changed, and sometimes broken off."""
+    """Return the text with a few random insertions, deletions, repetitions and changes, sometimes truncated."""
     text = bytearray(body)
     for _ in range(chance.choice([0, 1, 1, 2, 3, 6])):
         at, kind = chance.randrange(len(text) + 1), chance.randrange(5)
@@ -113,7 +113,7 @@ def test_damaged_text_is_read_alike(tmp_path: Path, name: str, seed: int) -> Non
 
 
 def test_text_that_looks_like_the_end_of_an_event(tmp_path: Path) -> None:
-    """Cuts are guessed by the text between two events, which may stand in names and lists as well."""
+    """Cuts are made where the text looks like a border between two events. Names and lists may contain such text."""
     events = [
         event(f'}},\n {{"ph": "{i}"}}, {{"ph"', i, args={"list": [{"ph": "X"}, {"ph": "Y"}, {"ph": i}], "n": i})
         for i in range(300)
@@ -138,8 +138,8 @@ def test_arguments_keep_their_text(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("at", [0, 1, 100])
 @pytest.mark.parametrize("kind", ["cpu_op", "flow"])
-def test_what_an_event_left_behind_is_no_other_s(tmp_path: Path, at: int, kind: str) -> None:
-    """An event that the scanner gives up in the middle of its arguments, and an arrow that has arguments."""
+def test_no_cell_of_an_abandoned_event_remains(tmp_path: Path, at: int, kind: str) -> None:
+    """The scanner gives up one event in the middle of its arguments, and one flow event has arguments."""
     deep: list[object] = []
     for _ in range(80):
         deep = [deep]
@@ -153,7 +153,7 @@ def test_what_an_event_left_behind_is_no_other_s(tmp_path: Path, at: int, kind: 
 
 
 @pytest.mark.parametrize("text", [r"\x41", r"\u00zz", r"\ud800", "ok"])
-def test_arguments_of_arrows_are_read_alike(tmp_path: Path, text: str) -> None:
+def test_arguments_of_flow_events_are_read_alike(tmp_path: Path, text: str) -> None:
     path = write(tmp_path / "t.json", [event("e", i, args={"Ev Idx": i}) for i in range(50)])
     arrow = '{"ph": "s", "id": 1, "name": "ac2g", "cat": "ac2g", "pid": 1, "tid": 1, "ts": 5, "args": {"note": "%s"}}, '
     begin = '"traceEvents": ['
@@ -174,7 +174,7 @@ def test_an_event_with_repeated_keys(tmp_path: Path) -> None:
     assert trace.events["args"].to_pylist() == ['{"a":3,"b":2}'] * 5
 
 
-def test_an_argument_that_is_null_tells_no_device(tmp_path: Path) -> None:
+def test_a_null_argument_identifies_no_device(tmp_path: Path) -> None:
     kernels = [
         event("kernel", i, cat="kernel", pid=i, tid=7, args=args)
         for i, args in enumerate(({"device": None}, {}, {"device": 5}))
@@ -184,7 +184,7 @@ def test_an_argument_that_is_null_tells_no_device(tmp_path: Path) -> None:
     assert source.read(path).events["device"].to_pylist() == ["cuda:0", "cuda:1", "cuda:5"]
 
 
-def test_more_names_and_keys_than_there_is_room_for_at_first(tmp_path: Path) -> None:
+def test_dictionaries_grow(tmp_path: Path) -> None:
     events = [event(f"name {i} {'x' * (i % 700)}", i, args={f"key {i}": i, "Input Dims": [i]}) for i in range(5000)]
     path = write(tmp_path / "t.json", events)
     assert not both(path, chunk_bytes=1 << 15)
@@ -199,8 +199,8 @@ def test_a_damaged_gzip_file(tmp_path: Path) -> None:
         assert not both(path, partial=True, chunk_bytes=4096)
 
 
-def test_text_and_file_are_one(tmp_path: Path) -> None:
-    """The same events handed over as text, as live captures do."""
+def test_text_and_file_give_the_same_table(tmp_path: Path) -> None:
+    """The same events are given as text, as live captures give them."""
     import numpy as np
 
     from perfkit_torch.dialect import TorchDialect
@@ -232,7 +232,7 @@ def test_difference_sees_a_difference(tmp_path: Path) -> None:
 
 
 def odd(tmp_path: Path, *unusual: str) -> Path:
-    """Fifty usual events, and some as text behind the tenth of them."""
+    """Write a file with fifty usual events, and the texts ``unusual`` after the tenth event."""
     events = [json.dumps(event("e", 10 + i)) for i in range(50)]
     events[10:10] = unusual
     path = tmp_path / "t.json"
@@ -240,8 +240,8 @@ def odd(tmp_path: Path, *unusual: str) -> Path:
     return path
 
 
-def test_an_event_without_a_start_is_none(tmp_path: Path) -> None:
-    """It has no place, and would stretch the recording to its origin."""
+def test_an_event_without_a_start_is_left_out(tmp_path: Path) -> None:
+    """Such an event has no position, and would extend the recording to the origin of the clock."""
     path = odd(tmp_path, '{"ph":"X","cat":"cpu_op","name":"lost","pid":1,"tid":1,"dur":5}',
                '{"ph":"i","cat":"cpu_instant_event","name":"lost","pid":1,"tid":1,"args":{"n":"\\u00e9"}}')  # fmt: skip
     assert not both(path)
@@ -251,7 +251,7 @@ def test_an_event_without_a_start_is_none(tmp_path: Path) -> None:
     assert [f.message[:8] for f in trace.quality if f.code == "events-without-start"] == ["2 events"]
 
 
-def test_an_event_that_ends_before_it_begins_takes_no_time(tmp_path: Path) -> None:
+def test_a_negative_duration_becomes_zero(tmp_path: Path) -> None:
     path = odd(tmp_path, '{"ph":"X","cat":"cpu_op","name":"back","pid":1,"tid":1,"ts":25,"dur":-5}',
                '{"ph":"X","cat":"cpu_op","name":"b\\u00e9ck","pid":1,"tid":1,"ts":26,"dur":-5e0}')  # fmt: skip
     assert not both(path)
@@ -269,7 +269,7 @@ def test_a_counter_is_a_counter(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("where", ["name", "argument"])
-def test_half_a_character_is_replaced_like_an_invalid_byte(tmp_path: Path, where: str) -> None:
+def test_a_lone_surrogate_is_replaced_like_an_invalid_byte(tmp_path: Path, where: str) -> None:
     text = r"a\ud800b\udc00" + r"\\ud800" + r"\ud83d\ude00"
     path = odd(tmp_path, '{"ph":"X","cat":"cpu_op","name":"%s","pid":1,"tid":1,"ts":5,"dur":1,"args":{"n":"%s"}}'
                % ((text, "x") if where == "name" else ("x", text)))  # fmt: skip

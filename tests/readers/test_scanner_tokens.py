@@ -1,4 +1,4 @@
-"""Tokens of the scanner against msgspec and Decimal; and no byte is read beyond the buffer."""
+"""Tests of the scanner's tokens against msgspec and Decimal, and that no byte after the buffer is read."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ NUMBER = st.from_regex(r"-?(0|[1-9][0-9]{0,20})(\.[0-9]{1,20})?([eE][+-]?[0-9]{1
 
 
 def scanned(text: bytes) -> tuple[int, bytes, bool]:
-    """(end, as it is written again, odd) of the value at the beginning of a text."""
+    """Return the end, the written text and ``odd`` for the value at the beginning of a text."""
     buffer, out = padded(text), np.zeros(len(text) + 16, np.uint8)
     end, to, odd = tokens.value(buffer.ctypes.data, 0, out.ctypes.data, 0)
     return end, out[:to].tobytes(), odd
@@ -61,8 +61,8 @@ def test_usual_numbers_are_not_odd() -> None:
 
 
 @given(st.text(alphabet='{}[]",:\\ 0129.eE+-tfnrula', max_size=20))
-def test_what_is_no_json_is_no_value(text: str) -> None:
-    """A value that ends with the text is JSON for msgspec too; what is JSON for it has an end."""
+def test_invalid_json_has_no_end(text: str) -> None:
+    """A value that ends with the text is JSON for msgspec too. Every text that msgspec accepts has an end."""
     raw = text.encode()
     end, _, _ = scanned(raw)
     try:

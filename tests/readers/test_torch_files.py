@@ -1,4 +1,4 @@
-"""Every real torch trace, event by event, against what the json and decimal modules read in the same file."""
+"""Tests of every real torch trace, event by event, against the values that the json and decimal modules read."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ print(re.search(r"VmHWM:\\s+(\\d+) kB", Path("/proc/self/status").read_text(enco
 
 
 def recorded_events(path: Path) -> list[dict[str, Any]]:
-    """The events of the file that tell of the run, in the order of the table: by start, longest first."""
+    """Return the events of the file that describe the run, in the order of the table: by start, longest first."""
     data = gzip.decompress(path.read_bytes()) if path.suffix == ".gz" else path.read_bytes()
     document = json.loads(data.decode("utf-8", "replace"), parse_float=Decimal, strict=False)
     events = document if isinstance(document, list) else document["traceEvents"]
@@ -76,7 +76,7 @@ def number(value: Any) -> int | None:
 
 
 def test_every_argument_is_in_its_column_or_in_args(torch_file: Path) -> None:
-    """Nothing that was recorded with an event is lost or changed."""
+    """No value that was recorded with an event is lost or changed."""
     found, expected = load(torch_file), recorded_events(torch_file)
     held = {column: found.events[column].to_pylist() for column in (*COLUMNS, "args")}
     host = found.host.tolist()
@@ -96,7 +96,7 @@ def test_every_argument_is_in_its_column_or_in_args(torch_file: Path) -> None:
 
 
 def same(held: Any, value: Any) -> bool:
-    """A cell and the argument it came from: unsigned addresses wrap, lists are JSON text, nothing is null."""
+    """Compare a cell with its argument. Unsigned addresses wrap, lists are JSON text, and empty values are null."""
     if value is None or value == "":
         return held is None
     if isinstance(value, list):
@@ -107,7 +107,7 @@ def same(held: Any, value: Any) -> bool:
 
 
 def equal(a: Any, b: Any) -> bool:
-    """Decimals with more digits than a float compare as floats."""
+    """Compare decimals that have more digits than a float as floats."""
     if isinstance(a, dict) and isinstance(b, dict):
         return a.keys() == b.keys() and all(equal(a[key], b[key]) for key in a)
     if isinstance(a, list) and isinstance(b, list):
@@ -133,7 +133,7 @@ def test_eight_ranks_of_one_job_are_one_trace(traces: Path) -> None:
 
 @pytest.mark.skipif(not Path("/proc/self/status").exists(), reason="the peak of a process is measured on Linux only")
 def test_the_largest_file_is_summarised_in_400_megabytes(traces: Path) -> None:
-    """The peak of ``perfkit summary --view all`` as a process, interpreter and libraries included."""
+    """Measures the peak memory of the process ``perfkit summary --view all``, with the interpreter and libraries."""
     largest = max((traces / "torch").rglob("*.json.gz"), key=size_inside)
     command = [sys.executable, "-c", MEASURE, str(largest)]
     subprocess.run(command, capture_output=True, check=True)  # compiles, if nobody has: that takes more than reading
@@ -142,7 +142,7 @@ def test_the_largest_file_is_summarised_in_400_megabytes(traces: Path) -> None:
 
 
 def size_inside(path: Path) -> int:
-    """Decompressed size, as the last four bytes of a gzip file have it."""
+    """Return the decompressed size, which is stored in the last four bytes of a gzip file."""
     return int.from_bytes(path.read_bytes()[-4:], "little")
 
 
@@ -157,7 +157,7 @@ def test_damage_in_a_real_file_keeps_the_events_before_it(traces: Path, tmp_path
 
 
 def counted(trace: Trace) -> Counter[tuple[str, int]]:
-    """How often each name and duration occurs (starts shift with the clock's base, which may stand behind the cut)."""
+    """Count each pair of name and duration. Starts are not compared: the clock's base may be in the missing part."""
     return Counter(zip(trace.events["name"].to_pylist(), trace.ints("dur_ns").tolist(), strict=True))
 
 
@@ -166,8 +166,9 @@ def test_a_file_of_another_framework_is_refused(traces: Path) -> None:
         load(traces / "other" / "jax-mi300x-gemm.xplane.pb")
 
 
-def test_a_time_that_is_finer_than_the_first_thousands_of_them(tmp_path: Path) -> None:
-    """Times in whole microseconds are told, and none may be overlooked that is not."""
+def test_a_finer_time_after_thousands_of_whole_microseconds(tmp_path: Path) -> None:
+    """A finding reports times in whole microseconds. A single finer time anywhere in the file must prevent the
+    finding."""
     whole = [{"ph": "X", "cat": "cpu_op", "name": "op", "pid": 1, "tid": 1, "ts": at, "dur": 1} for at in range(9000)]
     for last, wanted in ((9000, True), (9000.25, False)):
         path = tmp_path / f"{last}.json"

@@ -1,4 +1,4 @@
-"""Folders of trace files: which are read, which are left out and said to be, and which end it."""
+"""Tests of folders of trace files: which files are read, which are left out and reported, and which raise an error."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def test_one_recording_in_two_formats_is_read_once(tmp_path: Path) -> None:
     assert message == (f"1 file in {tmp_path} repeats a recording in another format and was left out: cycle0.json.gz")
 
 
-def test_the_exact_format_goes_first() -> None:
+def test_the_exact_format_is_preferred() -> None:
     names = ("a.json", "a.json.gz", "a.pb.gz", "b.json.gz", "b.json", "c.PB", "c.json")
     assert [path.name for path in once(map(Path, names))] == ["a.pb.gz", "b.json", "c.PB"]
 
@@ -57,7 +57,7 @@ def test_the_exact_format_of_a_real_recording_is_read(tmp_path: Path) -> None:
         (("rank0_cycle0.json", "rank0_cycle1.json"), "rank0_cycle2.json"),
     ],
 )
-def test_what_is_called_like_a_rank_and_is_none_ends_it(
+def test_a_file_named_like_a_rank_that_is_no_profile_is_refused(
     tmp_path: Path, content: bytes, profiles: tuple[str, ...], missing: str
 ) -> None:
     for name in profiles:
@@ -71,7 +71,7 @@ def test_what_is_called_like_a_rank_and_is_none_ends_it(
 
 
 @pytest.mark.parametrize("other", ["config.json", "rank0_memory.json", "memory-rank1.json", "flops.json.gz"])
-def test_what_lies_beside_the_profiles_of_all_ranks_is_left_out(tmp_path: Path, other: str) -> None:
+def test_other_files_beside_all_ranks_are_left_out(tmp_path: Path, other: str) -> None:
     for rank in (0, 1):
         profile(tmp_path / f"rank{rank}.json", rank)
     chrome.raw(tmp_path / other, b"{}")
@@ -91,12 +91,12 @@ def test_a_folder_of_run_folders_names_them(tmp_path: Path) -> None:
     assert f"perfkit runs {tmp_path}" in caught.value.hint
 
 
-def test_a_folder_of_nothing_tells_what_is_read(tmp_path: Path) -> None:
+def test_an_empty_folder_names_the_readable_formats(tmp_path: Path) -> None:
     with pytest.raises(SourceError, match=r"without recordings \(\*\.perfkit\.parquet\) and trace files \(\.json, "):
         load(tmp_path)
 
 
-def test_what_is_read_of_a_folder_has_its_name(tmp_path: Path) -> None:
+def test_a_trace_from_a_folder_has_the_name_of_the_folder(tmp_path: Path) -> None:
     files = [profile(tmp_path / f"rank{rank}.json", rank) for rank in range(2)]
     assert load(tmp_path).meta.source == str(tmp_path)
     assert load(files).meta.source == str(files[0])

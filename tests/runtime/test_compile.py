@@ -1,4 +1,4 @@
-"""The same results with and without numba, and when a process takes to it."""
+"""Tests that results are the same with and without numba, and when a process begins to use numba."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from perfkit_paddle import pb_source
 from tests.support.paths import DATA
 
 LOAD_NUMBA = (scanner, pb_source, addresses)
-"""Modules that would end the counting where a test begins with it."""
+"""These modules load numba. Imported during a test, they would end the counting of cells."""
 SMALL = ("torch/h100-vit.json.gz", "torch/cpu-only-rank34.json.gz", "torch/dlrm-8xv100", "paddle/cpu-3.3.1/cnn_small")
 INT64 = st.integers(-(2**63), 2**63 - 1)
 
@@ -111,7 +111,7 @@ def _first(values: np.ndarray) -> float:
 
 
 def test_what_is_kept_compiled_follows_what_it_calls(tmp_path: Path) -> None:
-    """In another module, whose text numba does not look at; so are numbers from there."""
+    """The called function and a constant are in another module, whose text numba does not check."""
     (tmp_path / "caller.py").write_text(
         "from perfkit_core.runtime.compile import compiled_at_once\nfrom called import NUMBER, called\n"
         "@compiled_at_once\ndef caller(x):\n    return called(x) + NUMBER\n"

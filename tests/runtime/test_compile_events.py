@@ -1,4 +1,4 @@
-"""Who shows progress is told that something is compiled, and a terminal shows it."""
+"""Tests that compilations are reported to a progress display, and that a terminal shows them."""
 
 from __future__ import annotations
 
@@ -12,13 +12,13 @@ from perfkit_core.runtime.compile import compiled_at_once, watched
 
 
 def _new_function() -> object:
-    """One that is in no cache: its file is none."""
+    """Return a function that cannot be in a cache, because it has no file."""
     names: dict[str, object] = {}
     exec("def twice(value):\n    return 2 * value\n", names)
     return compiled_at_once(names["twice"])
 
 
-def test_compiling_is_told_once_a_function() -> None:
+def test_compilation_is_reported_once_for_each_function() -> None:
     twice, told = _new_function(), []
     with watched(told.append):
         assert [twice(2), twice(3)] == [4, 6]  # type: ignore[operator]
@@ -29,7 +29,7 @@ def test_compiling_is_told_once_a_function() -> None:
     assert told == [True, False] * 2
 
 
-def test_a_terminal_shows_it(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_terminal_shows_compilations(monkeypatch: pytest.MonkeyPatch) -> None:
     twice, shown = _new_function(), []
     monkeypatch.setattr(sys.stderr, "isatty", lambda: True)
     monkeypatch.setattr(Status, "update", lambda self, text: shown.append(text))

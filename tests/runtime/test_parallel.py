@@ -1,4 +1,4 @@
-"""Several things at once: results in order, errors in their turn, nothing begun that nobody wants."""
+"""Tests of work in threads: results are in order, errors are raised in order, and no unwanted work begins."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ def test_as_many_as_may_wait_are_begun_ahead_and_no_more() -> None:
     assert sorted(begun) == [0, 1, 2]
 
 
-def test_what_was_not_begun_when_nobody_wants_more_never_is() -> None:
+def test_no_work_begins_after_the_consumer_stops() -> None:
     begun: list[int] = []
     go_on = threading.Event()
 
@@ -63,7 +63,7 @@ def test_what_was_not_begun_when_nobody_wants_more_never_is() -> None:
 
 
 def test_each_is_made_once_also_where_threads_cannot_be_started(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The pool keeps what it could start no thread for, and gives it to the thread that it has."""
+    """The pool keeps tasks for which it could not start a thread, and gives them to the thread that it has."""
     start, started = threading.Thread.start, []
 
     def refusing(thread: threading.Thread) -> None:
@@ -78,7 +78,7 @@ def test_each_is_made_once_also_where_threads_cannot_be_started(monkeypatch: pyt
     assert len(started) == 1
 
 
-def test_an_error_comes_in_its_turn_and_ends_the_others() -> None:
+def test_an_error_is_raised_in_order_and_ends_the_others() -> None:
     def make(item: int) -> int:
         if item == 3:
             raise ValueError("item 3")
@@ -97,7 +97,7 @@ def test_one_item_or_one_core_needs_no_other_thread(items: int, count: int) -> N
     assert set(parallel.in_order(lambda _: threading.get_ident(), range(items), count)) == {here}
 
 
-def test_this_thread_makes_what_no_other_has_begun() -> None:
+def test_the_calling_thread_makes_what_no_other_has_begun() -> None:
     here, begun, made = threading.get_ident(), threading.Event(), threading.Semaphore(0)
 
     def make(item: int) -> int:
@@ -122,7 +122,7 @@ def test_two_run_beside_each_other_where_there_is_enough_to_do(monkeypatch: pyte
 
 
 @pytest.mark.parametrize("failing", [0, 1])
-def test_what_one_of_two_raises_is_raised(failing: int, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_error_of_one_of_two_functions_is_raised(failing: int, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(parallel, "threads", lambda: 2)
 
     def fail() -> None:

@@ -1,4 +1,4 @@
-"""A source, a run folder and an output may be the address of a store: the same tables, and errors of one line."""
+"""Tests that sources, run folders and outputs may be in a store: tables are the same, and errors have one line."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ TRACE = f'{{"schemaVersion":1,"traceEvents":[{EVENTS}]}}'.encode()
 
 @pytest.fixture
 def memory() -> Iterator[Any]:
-    """fsspec's store in memory, empty."""
+    """Return fsspec's in-memory store, empty."""
     store = fsspec.filesystem("memory")
     store.store.clear()
     store.pseudo_dirs[:] = [""]
@@ -41,7 +41,7 @@ def memory() -> Iterator[Any]:
 
 
 class _Site(http.server.SimpleHTTPRequestHandler):
-    """Serves a folder, whole files only, as the simplest servers do. ``/cut/…`` breaks off in the middle."""
+    """Serves a folder like the simplest web servers, without byte ranges. A file under ``/cut/`` ends in the middle."""
 
     def do_GET(self) -> None:
         if not self.path.startswith("/cut/"):
@@ -62,12 +62,12 @@ class _Site(http.server.SimpleHTTPRequestHandler):
         self.end_headers()
 
     def log_message(self, format: str, *args: Any) -> None:
-        """Quiet."""
+        """Log nothing."""
 
 
 @pytest.fixture
 def site(tmp_path: Path) -> Iterator[tuple[str, Path]]:
-    """Address of a web server on this machine, and the folder that it serves."""
+    """Return the address of a local web server and the folder that it serves."""
     pytest.importorskip("aiohttp", reason="fsspec needs aiohttp for the web")
     folder = tmp_path / "site"
     folder.mkdir()
@@ -160,7 +160,7 @@ def test_a_failed_write_leaves_nothing_in_a_store(memory: Any) -> None:
     assert memory.find("/") == []
 
 
-def test_what_a_store_does_not_take_is_kept_where_the_error_says(
+def test_a_refused_file_is_kept_where_the_error_says(
     memory: Any, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
@@ -176,10 +176,10 @@ def _refuse(*_: Any, **__: Any) -> None:
     raise RuntimeError("no\nconnection")
 
 
-def test_what_a_handler_says_of_a_store_that_refuses_is_true(
+def test_a_handler_names_the_folder_of_refused_files(
     memory: Any, monkeypatch: pytest.MonkeyPatch, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """Its cycles are kept on this machine, all of them in one folder."""
+    """The cycles are kept on this machine, all in one folder."""
     monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
     _kept_folder.cache_clear()
     for name in ("pipe_file", "put_file"):
@@ -197,7 +197,7 @@ def test_what_a_handler_says_of_a_store_that_refuses_is_true(
     _kept_folder.cache_clear()
 
 
-def test_cycles_missing_in_a_store_are_told(memory: Any, caplog: pytest.LogCaptureFixture) -> None:
+def test_missing_cycles_in_a_store_are_reported(memory: Any, caplog: pytest.LogCaptureFixture) -> None:
     folder = paths.as_path("memory://runs/a")
     write_cycle(small_trace(), folder)
     with caplog.at_level(logging.DEBUG, "perfkit"):
@@ -242,7 +242,7 @@ def test_a_connection_that_breaks_is_one_line(site: tuple[str, Path], capsys: py
 
 
 @pytest.mark.parametrize("place", ["http://127.0.0.1:9/a.json", "memory://nothing/a.json", "memory://nothing"])
-def test_what_cannot_be_reached_is_one_line(memory: Any, place: str, capsys: pytest.CaptureFixture[str]) -> None:
+def test_an_unreachable_address_is_one_line(memory: Any, place: str, capsys: pytest.CaptureFixture[str]) -> None:
     if place.startswith("http"):
         pytest.importorskip("aiohttp", reason="fsspec needs aiohttp for the web")
     assert main(["summary", place]) == 2
@@ -281,7 +281,8 @@ def test_paths_of_this_machine_stay_those_of_pathlib(tmp_path: Path) -> None:
 def test_a_store_that_refuses_is_one_line_for_every_verb(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capsys: pytest.CaptureFixture[str], memory: Any
 ) -> None:
-    """Drivers have errors of their own: of a missing login, or of libraries that they looked for everywhere."""
+    """Drivers have their own errors, for instance for a missing login, or for libraries that they looked for in many
+    places."""
     told = "Unable to load libjvm\n" + "dlopen(/usr/lib/jvm) failed: no such file\n" * 50
 
     def refuse(*args: object, **options: object) -> None:

@@ -1,4 +1,4 @@
-"""Compressed files are read like plain ones, and up to a damage."""
+"""Tests that compressed files are read like plain files, up to a damaged place."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def test_plain_files_are_read_as_they_are(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("damage", ["cut", "checksum", "zeros", "garbage behind"])
-def test_everything_before_a_damage_is_handed_out_then_it_raises(tmp_path: Path, damage: str) -> None:
+def test_all_data_before_damage_is_returned_before_the_error(tmp_path: Path, damage: str) -> None:
     data = gzip.compress(CONTENT)
     changed = {
         "cut": data[: len(data) // 2],

@@ -1,4 +1,4 @@
-"""Recorded events on disk: written in pieces and read again, they are the trace that was never on disk."""
+"""Tests that recorded events, written in parts and read again, are equal to a trace that was never on disk."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ FILES = (
 
 
 def pieces(recorded: Recorded, rows: int) -> list[pa.RecordBatch]:
-    """The recorded events in file order, each piece with dictionaries of its own, some columns as plain text."""
+    """Yield the recorded events in file order. Each part has its own dictionaries, and some columns are plain text."""
     table = recorded.columns
     if recorded.parent is not None:
         table = table.append_column("parent", pa.array(recorded.parent))
@@ -80,7 +80,7 @@ def test_a_real_trace_survives_a_recorded_file_in_every_cell(
 
 
 def some(count: int, start: int = 0) -> pa.RecordBatch:
-    """Operators that follow one another, 10 ns each, their names repeating after seven."""
+    """Return consecutive operators of 10 ns each, with seven different names."""
     numbers = range(start, start + count)
     return pa.RecordBatch.from_pydict(
         {
@@ -106,7 +106,7 @@ def test_row_groups_are_of_one_size_whatever_the_batches(tmp_path: Path) -> None
     assert names == [f"op{i % 7}" for i in range(170_001)]
 
 
-def test_rank_and_clock_may_be_told_at_the_end(tmp_path: Path) -> None:
+def test_rank_and_clock_may_be_given_at_the_end(tmp_path: Path) -> None:
     with RecordedWriter(tmp_path / "t.parquet") as writer:
         writer.write(some(3))
         writer.close(small_trace().meta, rank=5, base_ns=2**60)
@@ -133,7 +133,7 @@ def test_an_unfinished_file_is_removed(tmp_path: Path) -> None:
 
 
 def test_recorded_columns_of_another_file_are_refused(tmp_path: Path) -> None:
-    """perfkit's mark on a file that lacks the columns."""
+    """The file has perfkit's metadata but lacks the columns."""
     with RecordedWriter(tmp_path / "t.parquet") as writer:
         writer.close(small_trace().meta)
     mark = {b"perfkit": pq.read_metadata(tmp_path / "t.parquet").metadata[b"perfkit"]}

@@ -1,4 +1,4 @@
-"""Row groups encoded at once: the file that Arrow writes alone, byte for byte, whatever is in the table."""
+"""Tests that row groups encoded in parallel give the same file as Arrow's writer, byte for byte, for any table."""
 
 from __future__ import annotations
 
@@ -59,8 +59,9 @@ OPTIONS: list[dict[str, Any]] = [
 
 
 @pytest.mark.parametrize("options", OPTIONS, ids=lambda options: "-".join(options) or "none")
-def test_whatever_the_options_and_the_columns_are(options: dict[str, Any]) -> None:
-    """Footers of other fields: more pages, booleans, lists and structs, encodings, statistics of every type."""
+def test_any_options_and_columns(options: dict[str, Any]) -> None:
+    """Footers with other fields are covered: more pages, booleans, lists, structs, encodings, statistics of every
+    type."""
     values = np.random.default_rng(1)
     rows = 1000
     table = pa.table(
@@ -89,7 +90,7 @@ def test_no_rows_are_a_file_too() -> None:
     assert pq.read_table(io.BytesIO(by_us(table, 5, encoding(table.schema)))).equals(table)
 
 
-def test_what_fails_in_a_thread_is_raised(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_error_in_a_thread_is_raised(monkeypatch: pytest.MonkeyPatch) -> None:
     write = pq.write_table
 
     def failing(table: pa.Table, *args: Any, **options: Any) -> None:
@@ -102,7 +103,7 @@ def test_what_fails_in_a_thread_is_raised(monkeypatch: pytest.MonkeyPatch) -> No
         by_us(pa.table({"a": range(1000)}), 100, {})
 
 
-def test_a_file_that_takes_no_more_is_told_and_nobody_works_on() -> None:
+def test_a_write_error_stops_all_threads() -> None:
     class Full(io.BytesIO):
         def write(self, data: Any) -> int:
             if self.tell() > 3000:
@@ -115,7 +116,7 @@ def test_a_file_that_takes_no_more_is_told_and_nobody_works_on() -> None:
 
 
 def integer(value: int) -> bytes:
-    """As the compact protocol writes it."""
+    """Return an integer as the compact protocol writes it."""
     rest, found = 2 * value, b""
     while rest > 127:
         found, rest = found + bytes([rest % 128 + 128]), rest // 128
@@ -123,12 +124,12 @@ def integer(value: int) -> bytes:
 
 
 def struct(fields: dict[int, tuple[int, bytes]]) -> bytes:
-    """Of type and bytes of each field."""
+    """Return a structure with fields of the given types and bytes."""
     return b"".join(bytes([kind]) + integer(number) + value for number, (kind, value) in fields.items()) + b"\0"
 
 
 def footer(at: int, ordinal: int, index_at: int | None = None) -> bytes:
-    """One row group of two columns, with every position that a footer may tell."""
+    """Return the footer of a row group with two columns and every offset that a footer may have."""
     pages = {9: (6, integer(at + 10)), 10: (6, integer(at + 20)), 11: (6, integer(at)), 12: (12, struct({}))}
     index = {} if index_at is None else {4: (6, integer(index_at))}
     chunk = struct({1: (8, b"\x02me"), 2: (6, integer(at + 30)), 3: (12, struct(pages)), **index})
@@ -138,17 +139,17 @@ def footer(at: int, ordinal: int, index_at: int | None = None) -> bytes:
 
 
 @pytest.mark.parametrize("by", [0, 1, 60, 1 << 20, 1 << 40])
-def test_every_position_moves_and_the_ordinal_counts(by: int) -> None:
-    """Footers of newer Arrows lack some of them."""
+def test_every_offset_moves_and_the_ordinal_is_set(by: int) -> None:
+    """Newer versions of Arrow do not write some of these offsets."""
     assert relocated(footer(4, 0), by, 5) == footer(4 + by, 5)
 
 
-def test_positions_that_stand_elsewhere_are_refused() -> None:
+def test_page_indexes_and_bloom_filters_are_refused() -> None:
     with pytest.raises(ValueError, match="page index"):
         relocated(footer(4, 0, 99), 7, 1)
 
 
-def test_a_footer_that_is_cut_or_none_is_refused() -> None:
+def test_a_truncated_or_invalid_footer_is_refused() -> None:
     file = by_arrow(pa.table({"a": [1, 2], "b": ["x", None]}), 5, {})
     footer = file[-8 - int.from_bytes(file[-8:-4], "little") : -8]
     assert relocated(footer, 0, 0) == footer

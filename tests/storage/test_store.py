@@ -1,4 +1,4 @@
-"""Stored traces: complete or not there at all, under names that no two recordings can share."""
+"""Tests that a stored trace is complete or absent, and that no two recordings have the same file name."""
 
 from __future__ import annotations
 
@@ -68,7 +68,7 @@ def test_a_failed_write_leaves_no_file_and_keeps_the_old_one(
 
 
 def test_while_writing_the_name_does_not_exist(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Readers and a glob for recordings never meet a file that is being written."""
+    """Readers, and a glob for recordings, never see a file that is being written."""
     path, seen = tmp_path / f"t{store.SUFFIX}", []
     write = pq.write_table
 
@@ -136,7 +136,7 @@ def test_a_cut_file_is_refused(tmp_path: Path, part: float) -> None:
 
 
 def test_repeated_texts_are_stored_once(tmp_path: Path) -> None:
-    """A hundred thousand events with long names stay small: dictionaries and zstd."""
+    """The file of a hundred thousand events with long names is small because of dictionaries and zstd."""
     rows = [
         {"name": f"operator {i % 7} " + "x" * 500, "kind": "operator", "start_ns": i, "dur_ns": 1, "device": "cpu"}
         for i in range(100_000)

@@ -1,4 +1,4 @@
-"""A run on S3, against a server of its protocol: recorded, listed, read; the last cycle too when the process ends."""
+"""Tests of a run on S3 with a local server: it is recorded, listed and read, including the cycle at process exit."""
 
 from __future__ import annotations
 
@@ -23,7 +23,8 @@ moto = pytest.importorskip("moto.server", reason="moto, the server that the test
 
 @pytest.fixture(scope="module")
 def bucket() -> Iterator[str]:
-    """The address of an empty bucket; this process and its children find the server by the environment."""
+    """Return the URL of an empty bucket. Environment variables give this process and its children the server's
+    address."""
     server = moto.ThreadedMotoServer(ip_address="127.0.0.1", port=0, verbose=False)
     server.start()
     _, port = server.get_host_and_port()
@@ -52,7 +53,7 @@ def test_a_run_is_written_listed_and_read(bucket: str) -> None:
     assert perfkit.load(folder).events.equals(small_trace().events)
 
 
-def test_what_is_not_there_is_told(bucket: str) -> None:
+def test_a_missing_file_is_reported(bucket: str) -> None:
     for place in ("s3://nobody/run", f"{bucket}/nothing"):
         with pytest.raises(SourceError, match="no such file or folder"):
             perfkit.load(place)
@@ -62,7 +63,8 @@ def test_what_is_not_there_is_told(bucket: str) -> None:
 
 
 def test_a_cycle_that_is_written_while_the_process_ends_arrives(bucket: str) -> None:
-    """The first connection of the process is made then, to a server with a name: names are looked up in threads."""
+    """The process makes its first connection at its end, to a server with a host name, which is looked up in a
+    thread."""
     script = f"""
         import sys, time
         sys.path.append({str(ROOT)!r})

@@ -1,4 +1,4 @@
-"""What a measurement depends on is told as the system tells it."""
+"""Tests that the description of the machine is equal to what the system reports."""
 
 from __future__ import annotations
 
@@ -30,5 +30,5 @@ def test_only_the_processors_that_may_be_used_count() -> None:
 
 
 @pytest.mark.skipif(not Path("/proc/cpuinfo").exists(), reason="this system has no /proc/cpuinfo")
-def test_the_processor_names_itself() -> None:
+def test_the_processor_has_a_model_name() -> None:
     assert cpu_model() in Path("/proc/cpuinfo").read_text(encoding="utf-8")

@@ -54,7 +54,7 @@ class Recorder:
         self._origins = Origins()
         self._vocabularies = {column: Vocabulary() for column in ARGUMENT_TEXTS}
         self._communicates = Numbers(np.bool_)
-        """Whether the events of an origin may be collectives, for each origin."""
+        """Whether the events of each origin may be collectives."""
         self._described: dict[tuple[str | None, ...], tuple[str | None, int]] = {}
         self._translations: dict[int, Translation] = {}
         self._rows = row_table.Gathering()

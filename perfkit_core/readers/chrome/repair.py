@@ -83,8 +83,8 @@ def value_end(data: bytes) -> int | None:
 
 
 def _unusual_event(data: bytes, start: int, ends: list[int]) -> tuple[bytes, int, bool] | None:
-    """Return the same as :func:`next_event` for an event that is damaged, ends with its name, or has many inner
-    objects. ``ends`` are the possible ends of the event up to the next event; it is empty if no next event has been
+    """Return the same as :func:`next_event` for an event that is damaged, has the name as its last key, or has many
+    inner objects. ``ends`` are possible ends of the event up to the next event. It is empty if no next event was
     found."""
     closing = _closing(data, start)
     if closing is None:

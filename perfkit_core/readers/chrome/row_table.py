@@ -101,7 +101,7 @@ class RowTable:
         if not hasattr(self._scratch, "cells"):
             self._scratch.cells = arrays.allocate(len(values), np.int64)
         cells = self._scratch.cells.view(values.dtype)[: len(values)]
-        values[:] = np.take(values, self._order, out=cells, mode="clip")  # other modes buffer ``out``
+        values[:] = np.take(values, self._order, out=cells, mode="clip")  # other modes would buffer ``out``
         return values
 
 
@@ -151,7 +151,7 @@ class Gathering:
         self.count += part.count
 
     def taken(self) -> Rows:
-        """Return all rows, and begin again without rows."""
+        """Return all rows, and remove them."""
         count = self.count
         integers, texts = (
             {name: cells.taken(count) for name, cells in columns.items()} for columns in (self._integers, self._texts)

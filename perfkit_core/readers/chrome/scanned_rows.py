@@ -73,7 +73,7 @@ _ORIGIN: Final = "origin"
 
 class Translation:
     """Translates the numbers of one scanner into numbers of the recording. The latter are assigned in the order of the
-    rows, so that the result does not depend on the number of scanning threads and equals the reference reader's."""
+    rows, so that they are the same for any number of scanning threads and for the reference reader."""
 
     def __init__(
         self, words: Words, dialect: Dialect, origins: Origins, vocabularies: Mapping[str, Vocabulary]
@@ -114,7 +114,7 @@ class Translation:
         self, column: str, codes: Codes, stretch: Stretch, slow: Mapping[int, Origin | str | None]
     ) -> Codes:
         """Return the recording's numbers for the scanner's ``codes``, undefined for the rows of slow events. ``slow``
-        maps these rows to their values, so that the values too are numbered in the order of the rows."""
+        maps these rows to their values. All values are numbered in the order of the rows."""
         numbers, words = self._numbers[column], self._words
         more = len(words.origins if column == _ORIGIN else words.texts) + 1 - len(numbers)
         if more:

@@ -129,7 +129,7 @@ def _clear(memory, columns):  # type: ignore[no-untyped-def]
 
 @by_address
 def _event(buffer, at, memory, columns):  # type: ignore[no-untyped-def]
-    """Return (end, SPAN, FLOW or OTHER) for an event. A negative end is a code of :mod:`state`."""
+    """Return (end, kind) for the event at ``at``. A negative end is a code of :mod:`state`."""
     _clear(memory, columns)
     event, number = memory.event, np.int64(-1)
     at = past_space(buffer, at + 1)

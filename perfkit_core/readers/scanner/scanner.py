@@ -159,7 +159,7 @@ class Scanned:
 
 
 class Scanner:
-    """Scans buffers one after the other, in one thread at a time. Its numbers remain valid for later buffers."""
+    """Scans buffers one after the other, in one thread at a time. Assigned numbers remain valid for later buffers."""
 
     def __init__(self, dialect: Dialect) -> None:
         assert dialect.scan_rules is not None

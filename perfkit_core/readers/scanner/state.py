@@ -190,8 +190,9 @@ MEMORY: Final = np.dtype(
 )  # fmt: skip
 """All memory of a scanner: the dictionaries, the current event, and the following fields.
 
-- Addresses of int64 arrays with ``keys`` items: ``actions`` and ``aux_of`` of each argument, and ``seen_…``, the serial
-  number of the last event with this key. ``next_…`` is the key that came next the last time, CONTEXTS items per key.
+- Addresses of int64 arrays with ``keys`` items: ``actions`` of each argument, ``aux_of``, the index of each argument in
+  ``aux`` or -1, and ``seen_…``, the serial number of the last event with this key.
+- Addresses of int64 arrays with CONTEXTS items per key: ``next_…``, the key that came next the last time.
 - Addresses of int64 arrays with ``pairs_known`` items: ``flags`` and ``device_class`` of each pair.
 - ``aux`` is the address of the current event's arguments that identify its device.
 - ``glued`` is set if names end with their duration. ``stream`` is the integer column of streams. ``empty_keys`` is the

@@ -150,7 +150,7 @@ def decimals(buffer, at, total):  # type: ignore[no-untyped-def]
     if byte(buffer, at) != _POINT:
         return at, total * 1000
     at += 1
-    first, rest = at, 0  # rest: the part below 1 ns is 0 zero, 1 less than half, 2 exactly half, 3 more than half
+    first, rest = at, 0  # rest is 0 if the part below 1 ns is zero, 1 if it is less than half, 2 if half, 3 if more
     while _ZERO <= byte(buffer, at) <= _NINE:
         digit = np.int64(byte(buffer, at) - _ZERO)
         if at - first < 3:
@@ -195,7 +195,7 @@ def ends_value(lead):  # type: ignore[no-untyped-def]
 
 @inlined
 def string(buffer, at):  # type: ignore[no-untyped-def]
-    """Return (closing quote, hash of the content, odd) for the string whose content begins at ``at``."""
+    """Return (position of the closing quote, hash, odd) for the string whose content begins at ``at``."""
     begin, state = at, _SEED
     word = load8(buffer, at)
     marks = special(word)
