@@ -92,7 +92,7 @@ def test_a_folder_of_run_folders_names_them(tmp_path: Path) -> None:
 
 
 def test_an_empty_folder_names_the_readable_formats(tmp_path: Path) -> None:
-    with pytest.raises(SourceError, match=r"without recordings \(\*\.perfkit\.parquet\) and trace files \(\.json, "):
+    with pytest.raises(SourceError, match=r"no recordings \(\*\.perfkit\.parquet\) and no trace files \(\.json, "):
         load(tmp_path)
 
 
