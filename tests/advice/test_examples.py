@@ -1,4 +1,5 @@
-"""The pairs of examples/advice: scripts that differ in the change alone, and a rule that asks for it on "before"."""
+"""The pairs of examples/advice: the scripts of a pair differ only in the change, and a rule suggests this change for
+the script "before"."""
 
 from __future__ import annotations
 
@@ -24,13 +25,13 @@ FOLDER = EXAMPLES / "advice"
 PAIRS = runpy.run_path(str(FOLDER / "pairs.py"))
 RULES: dict[str, str] = PAIRS["RULES"]
 SCRIPTS = [(framework, name) for framework in PAIRS["FRAMEWORKS"] for name in RULES]
-STEPS = 32  # the last of those that are recorded is the 30th
+STEPS = 32  # step 30 is the last recorded step
 Ran = Callable[..., str]
 
 
 @pytest.fixture
 def ran(monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]) -> Iterator[Ran]:
-    """Runs a script of a framework in this process and returns what it prints."""
+    """Return a function that runs a script of a framework in this process and returns the output."""
 
     def run(framework: str, script: str, *options: str) -> str:
         module = pytest.importorskip(framework)
@@ -47,15 +48,15 @@ def ran(monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]) -> I
             gc.collect()  # workers end with their loader
         return capfd.readouterr().out
 
-    monkeypatch.setenv("OMP_NUM_THREADS", "1")  # as it is afterwards, whatever a script sets
+    monkeypatch.setenv("OMP_NUM_THREADS", "1")  # restored after the test, because scripts set the variable
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # the frameworks' own
+        warnings.simplefilter("ignore")  # warnings of the frameworks
         yield run
     sys.modules.pop("measured", None)
 
 
 @pytest.mark.parametrize(("framework", "name"), SCRIPTS)
-def test_before_and_after_differ_in_the_change_alone(framework: str, name: str) -> None:
+def test_before_and_after_differ_only_in_the_change(framework: str, name: str) -> None:
     before, after = (
         (FOLDER / framework / f"{name}_{which}.py").read_text().splitlines() for which in ("before", "after")
     )

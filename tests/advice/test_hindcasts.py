@@ -1,7 +1,7 @@
-"""Published cases of which only tables are left: what would have been predicted from the table before the change, and
-what was measured after it? The numbers are those that stand in the publications, nothing else is known of the runs.
+"""Published cases without recordings: predictions from the table before the change, compared with the measurement after
+the change. All numbers are from the publications.
 
-The costs that the predictions use come from recordings of other programs; none was set by these cases.
+The costs that the predictions use come from recordings of other programs and were not adapted to these cases.
 """
 
 from __future__ import annotations
@@ -14,13 +14,13 @@ from tests.support.printed_tables import host_operator, loader_workers, small_op
 
 MS = 1_000_000
 CONTROL_FLOW = {"before": 104.4, "without_its_share": 88.2, "copies": 1200, "copies_left": 600, "after": 58.7}
-"""Control flow of Paddle's static graph on the device → on the host: ms, copies."""
+"""Control flow of a static graph of Paddle, moved from the device to the host: times in ms, and numbers of copies."""
 CIFAR10 = {"before": 26.67, "loader_share": 0.49, "workers": 4, "after": 8.50}
-"""A step in ms, num_workers 0 → 4."""
+"""Step times in ms, with num_workers=0 before and num_workers=4 after the change."""
 XLNET = {"share": 0.48, "host": 0.97, "faster": 1.12, "naive_faster": 1.94}
-"""slice_grad of XLNet."""
+"""The operator slice_grad in XLNet: its share of the step and of the host time, and the measured speed-up."""
 _WIDEST = 4
-"""An interval that is wider (p90 ÷ p10) says nothing."""
+"""Largest useful ratio of p90 to p10."""
 
 
 def ns(milliseconds: float) -> int:
@@ -48,7 +48,7 @@ def error(predicted: float, measured: float) -> float:
 
 
 @pytest.mark.parametrize("case", [(control_flow, CONTROL_FLOW), (cifar10, CIFAR10)], ids=["control-flow", "cifar10"])
-def test_what_was_measured_lies_in_the_interval(case) -> None:  # type: ignore[no-untyped-def]
+def test_the_measured_time_lies_in_the_interval(case) -> None:  # type: ignore[no-untyped-def]
     make, table = case
     after = interval(make())
     assert after.low <= ns(table["after"]) <= after.high
@@ -57,8 +57,8 @@ def test_what_was_measured_lies_in_the_interval(case) -> None:  # type: ignore[n
     assert make().method == "prior"
 
 
-def test_the_share_of_time_is_further_off() -> None:
-    """88.2 and 13.6 are 50 % and 60 % off."""
+def test_subtracting_the_share_is_less_accurate() -> None:
+    """Subtracting the share of the time gives 88.2 ms and 13.6 ms, which are 50 % and 60 % off."""
     assert error(interval(control_flow()).mid, ns(CONTROL_FLOW["after"])) < 0.2
     assert error(CONTROL_FLOW["without_its_share"], CONTROL_FLOW["after"]) > 0.5
     share = CIFAR10["before"] * (1 - CIFAR10["loader_share"])
@@ -66,15 +66,16 @@ def test_the_share_of_time_is_further_off() -> None:
 
 
 def test_the_numbers_by_hand() -> None:
-    """16.2 ms of operators at 7/30 of that on the host, 600 copies of 41 µs: 104.4 − 12.42 − 24.6. Computing takes
-    26.67 · 0.51 = 13.602 ms, · 1 · 0.85 once workers make the batches, and 0.5 to hand one over."""
+    """Operators of 16.2 ms take 7/30 of this time on the host, and 600 copies of 41 µs are removed: 104.4 − 12.42 −
+    24.6. Computing takes 26.67 · 0.51 = 13.602 ms. With workers, computing takes 0.85 of this time, and the handover
+    takes 0.5 ms."""
     assert interval(control_flow()).mid / MS == pytest.approx(67.38, abs=0.01)
     assert interval(cifar10()).mid / MS == pytest.approx(12.06, abs=0.01)
 
 
 def test_an_operator_that_waits_is_no_saving() -> None:
-    """A step of any length: nearly half of it in slice_grad, nearly all of that on the host. 1 ÷ (1 − 0.48) would be
-    1.92 times as fast; 1.12 times was measured."""
+    """slice_grad takes nearly half of the step, and nearly all of this time is on the host. Without slice_grad, the
+    step would be 1 ÷ (1 − 0.48) = 1.92 times as fast; a factor of 1.12 was measured."""
     found = host_operator("slice_grad", 100 * MS, ns(100 * XLNET["share"]), XLNET["host"])
     assert found is not None
     assert found.method == "none"

@@ -1,4 +1,4 @@
-"""What was predicted, beside what was measured: a recorded training before and after a change."""
+"""Predictions compared with measurements: trainings that were recorded before and after a change."""
 
 from __future__ import annotations
 
@@ -10,8 +10,8 @@ from perfkit_core.advice.engine import advise, what_ifs
 from perfkit_core.readers.load import load
 
 
-def test_workers_for_a_loader_without(traces: Path) -> None:
-    """ResNet50 on V100, num_workers 0 → 4: the naive prediction, without the loader's share, is 16 % off."""
+def test_workers_for_a_loader_without_workers(traces: Path) -> None:
+    """In ResNet-50 on a V100 with num_workers 0 → 4, subtracting the share of the loader is 16 % off."""
     pairs = traces / "torch" / "pairs"
     after = load(pairs / "resnet50-workers4.json.gz")
     measured = float(np.median(after.ints("dur_ns")[after.rows("kind", "step")]))
@@ -25,7 +25,7 @@ def test_workers_for_a_loader_without(traces: Path) -> None:
     assert abs(p.p50_ns - measured) < abs(p.naive_ns - measured)
 
 
-def test_the_same_question_asked_for_four_workers(traces: Path) -> None:
+def test_the_what_if_question_for_four_workers(traces: Path) -> None:
     before = load(traces / "torch" / "pairs" / "resnet50-workers0.json.gz")
     (fired,) = (one for one in advise(before, rules=["loader-workers"]).advice)
     (asked,) = what_ifs(before, [("loader-workers", 4)]).advice

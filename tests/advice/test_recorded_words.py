@@ -1,4 +1,4 @@
-"""Which remedy fits the recorded run: its optimizer, its devices, their runtime, what its copies are for."""
+"""The choice of a remedy by the recorded run: its optimizer, devices, runtime, copies and phases."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ NVIDIA = {"computeMinor": 0, "warpSize": 32}
 
 
 def on(name: str | None, call: str = "cudaLaunchKernel", **properties: int) -> Trace:
-    """One kernel on a device of this name."""
+    """Return a trace of one kernel on a device of this name."""
     rows = [host(call, "runtime", 0, 5, correlation=1), device("gemm", "kernel", 10, 5, 1)]
     found = trace(rows)
     devices = (Device("cuda:0", name, properties=properties),) if name else ()
@@ -49,12 +49,12 @@ def test_bfloat16_from_compute_capability_8_on(name: str, major: int, half: str)
     ("phases", "training"),
     [(["forward"], "no"), (["forward", "backward"], "yes"), (["forward", "optimizer"], "yes"), ([None], "unknown")],
 )
-def test_what_is_never_computed_backward_is_no_training(phases: list[str | None], training: str) -> None:
+def test_training_has_a_backward_pass_or_an_optimizer(phases: list[str | None], training: str) -> None:
     rows = [host("mm", "operator", 10 * i, 5, phase=phase) for i, phase in enumerate(phases)]
     assert recorded_words(trace(rows))["training"] == training
 
 
-def test_casts_of_an_inference_are_no_matter_of_a_loss(traces: Path) -> None:
+def test_the_remedy_for_casts_in_inference_has_no_loss(traces: Path) -> None:
     found = advise(load(traces / "torch" / "h100-qwen05b.json.gz"), rules=["casts"])
     (one,) = found.advice
     assert one.remedy is not None
@@ -67,12 +67,12 @@ def test_casts_of_an_inference_are_no_matter_of_a_loss(traces: Path) -> None:
      ("AMD Radeon Graphics", "unknown")],
 )  # fmt: skip
 def test_bfloat16_from_mi200_on(name: str, half: str) -> None:
-    """An AMD device of 9.0 may be an MI100 or an MI200: only its name tells."""
+    """AMD devices of version 9.0 are an MI100 or an MI200; only the name distinguishes them."""
     words = recorded_words(on(name, "hipLaunchKernel", computeMajor=9, computeMinor=0, warpSize=64))
     assert (words["half"], words["runtime"], words["clocks"].split()[0]) == (half, "hip", "amd-smi")
 
 
-def test_what_was_not_recorded() -> None:
+def test_words_without_recorded_devices() -> None:
     assert recorded_words(on(None))["half"] == "unknown"
     assert recorded_words(on("ARTEMIS"))["half"] == "unknown"
     on_host = recorded_words(trace([host("aten::mm", "operator", 0, 10)]))
@@ -107,7 +107,7 @@ def test_the_first_remedy_that_fits_all_words(words: dict[str, str], code: str) 
 
 
 def advised(file: Path, rule: str) -> Remedied:
-    """The remedy of the first advice of a rule on a recording."""
+    """Return the remedy of the first advice of a rule on a recording."""
     found = advise(load(file), rules=[rule])
     (one, *_) = (*found.advice, *found.without_saving)
     assert one.remedy is not None

@@ -1,4 +1,4 @@
-"""``remedies.toml`` of each adapter: every entry fits the schema, and what it names exists."""
+"""``remedies.toml`` of each adapter: every entry matches the schema, and every name in an entry exists."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from tests.support.remedy_code import RULES, filled, ident
 ADAPTERS = ("perfkit_torch", "perfkit_paddle")
 REMEDIES = [pytest.param(one, id=f"{name}-{ident(one)}") for name in ADAPTERS for one in read_remedies(name)]
 OF_RULES = {"optimizer_class", "workers", "threads", "gaps", "compiled", "outliers", "layout", "numbers"}
-"""Words that rules fill or decide by; all others are of the recording."""
+"""Words that come from a rule. All other words come from the recording."""
 
 
 @pytest.mark.parametrize("adapter", ADAPTERS)
@@ -30,8 +30,8 @@ def test_every_rule_has_a_remedy_and_every_remedy_a_rule(adapter: str) -> None:
 
 
 @pytest.mark.parametrize("adapter", ADAPTERS)
-def test_no_remedy_is_hidden_by_one_before_it(adapter: str) -> None:
-    """The first that fits is taken, so a wide one stands after all that are narrower."""
+def test_no_remedy_hides_a_later_one(adapter: str) -> None:
+    """The first remedy that fits is used, so general remedies must follow special ones."""
     remedies = read_remedies(adapter)
     hidden = [
         ident(late)
@@ -53,8 +53,8 @@ def test_words_are_filled_by_a_rule_or_by_the_recording(remedy: Remedy) -> None:
 
 
 @pytest.mark.parametrize("remedy", REMEDIES)
-def test_a_note_has_no_braces_but_words(remedy: Remedy) -> None:
-    """A note is a template, also for translators."""
+def test_notes_have_no_other_braces(remedy: Remedy) -> None:
+    """Notes are templates, also for translators."""
     assert "{" not in re.sub(r"\{\w+\}", "", remedy.note)
 
 
@@ -66,7 +66,7 @@ def test_code_is_python_of_readable_width(remedy: Remedy) -> None:
 
 @pytest.mark.parametrize("adapter", ADAPTERS)
 def test_every_named_text_is_used(adapter: str) -> None:
-    """A text of an adapter in its file, a shared one in the files of both."""
+    """An adapter uses each text of its file, and each shared text."""
     text = files(adapter).joinpath("remedies.toml").read_text(encoding="utf-8")
     own, shared = read_toml(adapter, "remedies.toml")["texts"], read_toml("perfkit_core.advice", "remedy_texts.toml")
     assert [name for name in (*own, *shared) if f"${{{name}}}" not in text] == []
@@ -75,7 +75,7 @@ def test_every_named_text_is_used(adapter: str) -> None:
 
 @pytest.fixture
 def adapter(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[[str], str]:
-    """Writes an adapter's ``remedies.toml``; returns the name of the package."""
+    """Return a function that writes the ``remedies.toml`` of an adapter and returns the name of the package."""
     monkeypatch.syspath_prepend(tmp_path)
 
     def write(text: str) -> str:

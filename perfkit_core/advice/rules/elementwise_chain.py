@@ -68,8 +68,8 @@ def find(facts: Facts) -> list[Candidate]:
         facts.plural(
             "{count:count} chain {per_step} of {kernels:.3g} elementwise kernels takes {device:ns} on the device. A "
             "fused kernel would save launches that take {time} on the host.",
-            "{count:count} chains {per_step}, each of {kernels:.3g} elementwise kernels, take {device:ns} on the "
-            "device. Fused kernels would save launches that take {time} on the host.",
+            "{count:count} chains {per_step}, with {kernels:.3g} elementwise kernels on average, take {device:ns} on "
+            "the device. Fused kernels would save launches that take {time} on the host.",
             facts.median_total(kernels[np.diff(chain, prepend=-1) != 0]),
             kernels=length, device=device, time=facts.of_step(host),
         ),
