@@ -1,4 +1,4 @@
-"""What users import, and that importing it costs no framework."""
+"""The public API: the exported names, and imports without a framework."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ print(sorted({name.partition(".")[0] for name in sys.modules} & {"torch", "paddl
 
 @pytest.mark.parametrize("package", [perfkit_core, perfkit_torch, perfkit_paddle], ids=lambda p: p.__name__)
 def test_the_exported_names(package: object) -> None:
-    """A change here is a change for every user: note it in the changelog."""
+    """A change of these names affects every user and must be in the changelog."""
     assert set(package.__all__) == EXPORTED[package.__name__]
     framework = package.__name__.removeprefix("perfkit_")
     missing = framework != "core" and importlib.util.find_spec(framework) is None
@@ -59,7 +59,7 @@ def test_importing_perfkit_imports_no_framework() -> None:
 
 
 def test_both_adapters_have_files_of_the_same_names() -> None:
-    """Who knows one adapter finds their way in the other."""
+    """Equal file names help readers who know the other adapter."""
     shared = {
         "plugin",
         "framework",

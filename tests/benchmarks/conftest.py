@@ -1,4 +1,4 @@
-"""Benchmarks run in the folder of their test."""
+"""Fixtures for tests of benchmarks."""
 
 from __future__ import annotations
 
@@ -9,6 +9,6 @@ import pytest
 
 @pytest.fixture(autouse=True)
 def bench_dir(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """Inputs and kept figures of a test lie in its own folder."""
+    """Keep the inputs and results of a test in the folder of the test."""
     monkeypatch.setenv("PERFKIT_BENCH_DIR", str(tmp_path))
     return tmp_path

@@ -1,4 +1,4 @@
-"""The benchmarks run, and what they print is what they measured. No times are asserted."""
+"""The benchmarks run and print their measurements. The tests do not check times."""
 
 from __future__ import annotations
 

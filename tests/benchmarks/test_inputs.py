@@ -1,4 +1,4 @@
-"""Replicated traces are what one long recording would have been."""
+"""Repeated traces equal one long recording."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The benchmark of the page makes one, and measures that one."""
+"""The benchmark of the page writes a page and measures this page."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Memory and CPU time of a process are what the system says they are."""
+"""Memory and CPU time of a process are equal to the numbers of the system."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A second opinion on links, parents, self times and steps: SQL, whose author is no part of perfkit's code."""
+"""Links, parents, self times and steps equal the results of an independent computation in SQL."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Large stored runs for benchmarks are sound runs, as many times as long."""
+"""Large stored runs for benchmarks are valid runs with repeated events."""
 
 from __future__ import annotations
 
@@ -14,7 +14,8 @@ from tests.support.small_trace import small_trace
 
 
 def test_a_copied_run_holds_each_event_once_a_copy(tmp_path: Path) -> None:
-    """16 events, of two steps and four launches: three copies have six steps and twelve launches of their own."""
+    """The trace has 16 events with two steps and four launches. Three copies have six different steps and twelve
+    launches."""
     small = small_trace()
     found = perfkit_core.load(stored_runs.make(small, tmp_path / "run", 40))
     check_trace(found)

@@ -1,4 +1,4 @@
-"""A run folder to call the commands on, and the commands as functions."""
+"""Fixtures for tests of commands: a run folder, and a function that runs a command."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from tests.support.small_trace import small_trace
 
 
 class Result(NamedTuple):
-    """How a command ended."""
+    """The exit code and the output of a command."""
 
     code: int
     out: str
@@ -26,7 +26,7 @@ Perfkit = Callable[..., Result]
 
 @pytest.fixture
 def perfkit(capsys: pytest.CaptureFixture[str]) -> Perfkit:
-    """``perfkit("summary", path, …)`` in this process."""
+    """Return a function that runs a command in this process: ``perfkit("summary", path, …)``."""
 
     def call(*arguments: object) -> Result:
         try:
@@ -40,6 +40,6 @@ def perfkit(capsys: pytest.CaptureFixture[str]) -> Perfkit:
 
 @pytest.fixture
 def run(tmp_path: Path) -> Path:
-    """A run folder with the small profile."""
+    """Return a run folder with the small profile."""
     write_cycle(small_trace(), tmp_path / "run")
     return tmp_path / "run"

@@ -1,4 +1,4 @@
-"""perfkit advise: words, the JSON contract, one question at a time, and one line for every mistake."""
+"""perfkit advise: the output, the JSON format, options that cannot be combined, and one-line errors."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ MS = 1_000_000
 
 @pytest.fixture
 def loading(tmp_path: Path) -> Path:
-    """A run of six steps of 100 ms, 60 of which pass in making the batch."""
+    """Return a run with six steps of 100 ms. Each step spends 60 ms on making the batch."""
     found = []
     for step in range(6):
         begin = step * 100 * MS
@@ -51,7 +51,7 @@ def test_what_where_how_much_and_how_sure(perfkit, loading: Path) -> None:
 
 @pytest.mark.parametrize("suffix", ["txt", "md", "html"])
 def test_a_headline_ends_with_what_is_saved(perfkit, loading: Path, tmp_path: Path, suffix: str) -> None:
-    """Its severity there would be read as how sure it is."""
+    """The headline does not contain the severity, which readers would mistake for a certainty."""
     perfkit("advise", loading, "-o", tmp_path / f"advice.{suffix}")
     out = (tmp_path / f"advice.{suffix}").read_text(encoding="utf-8")
     assert re.search(r"1\. Load data in worker processes: saves [\d.]+% of the time($|<)", out, re.MULTILINE)
@@ -164,7 +164,8 @@ def test_several_questions_are_answered_each_by_itself(perfkit, loading: Path) -
 
 
 def test_what_does_not_pay_is_no_small_gain(perfkit, tmp_path: Path) -> None:
-    """Batches that are made in 0.2 of 100 ms: to hand one over takes 0.5 ms."""
+    """A batch takes 0.2 ms of a step of 100 ms. Handing over a batch would take 0.5 ms, so worker processes save
+    nothing."""
     found = []
     for step in range(6):
         begin = step * 100 * MS
@@ -215,7 +216,8 @@ def test_identity_is_a_row_for_each_source(perfkit, loading: Path, tmp_path: Pat
 
 
 def record(rule: str, saved: float) -> Record:
-    """100 ms now, 80 to 95 afterwards, likely 85, predicted; ``saved`` measured."""
+    """Return a ledger record: a step takes 100 ms, the prediction is 85 ms (80 to 95 ms), and ``saved`` was
+    measured."""
     return Record(
         date="2024-05-01T10:00:00Z", outcome="verified", base="python a.py", change="python b.py",
         advice=f"{rule}-1a2b", rule=rule, base_ns=100 * MS, p10_ns=80 * MS, p50_ns=85 * MS, p90_ns=95 * MS,

@@ -1,4 +1,4 @@
-"""``--by VIEW.GROUPING`` splits the rows of that view and leaves the others."""
+"""``--by VIEW.GROUPING`` splits the rows of this view and does not change other views."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Every command of the page for those who come from another profiler does what the page says, on both frameworks."""
+"""Every command on the page for users of other profilers works on recordings of both frameworks."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def test_the_page_has_commands() -> None:
 def test_the_command_works(
     perfkit, command: str, framework: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """It ends well, and prints (or writes) something."""
+    """The command succeeds, and it prints or writes something."""
     monkeypatch.chdir(tmp_path)
     run = str(ROOT / "tests" / "data" / RUNS[framework])
     code, out, err = perfkit(*[run if word == "RUN" else word for word in shlex.split(command)])

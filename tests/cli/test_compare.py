@@ -1,4 +1,4 @@
-"""perfkit compare: the gate's exit code, pooled captures, several runs, the same work; mistakes in one line."""
+"""perfkit compare: exit codes of the gate, pooled captures, several runs, units of work, and one-line errors."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def record(folder: Path, steps: list[float], **what: object) -> Path:
 
 
 def explained(content: dict[str, Any]) -> int:
-    """What the rows of the attribution sum to, as those of its tree that have none below them."""
+    """Return the sum of the attribution, over the rows without children."""
     tree = content["attribution_tree"]
     parents = {row["parent"] for row in tree}
     assert parents
@@ -33,7 +33,8 @@ def explained(content: dict[str, Any]) -> int:
 
 @pytest.fixture
 def runs(tmp_path: Path) -> Path:
-    """Three equal captures of the base and three that are 10 % slower; a page and a table between them."""
+    """Return a folder with three equal captures of the base, three captures that are 10 % slower, an HTML page and a
+    table."""
     for at in range(3):
         record(tmp_path / "runs" / f"main-{at}", [ms + at / 100 for ms in STEADY])
         record(tmp_path / "runs" / f"change-{at}", [ms + at / 100 for ms in SLOWER])
@@ -79,7 +80,7 @@ def test_pooled_captures_are_not_called_by_the_first_alone(perfkit, runs: Path) 
 
 @pytest.mark.parametrize("form", ["pattern", "commas", "baseline"])
 def test_captures_of_a_side_are_pooled(perfkit, runs: Path, form: str) -> None:
-    """The assumption about processes is not needed: three of each side tell what they differ by."""
+    """Three captures per side show how much equal runs differ, so no noise is assumed."""
     sides = [[str(runs / f"{side}-{at}") for at in range(3)] for side in ("main", "change")]
     given = {
         "pattern": [str(runs / "main-*"), str(runs / "change-*")],
@@ -108,7 +109,7 @@ def test_json_has_what_programs_need(perfkit, runs: Path) -> None:
 
 
 def test_more_than_two_runs_have_a_column_each(perfkit, runs: Path) -> None:
-    """What is no profile is left out, and told."""
+    """Files that are not profiles are skipped, with a note."""
     given = sorted(str(path) for path in runs.iterdir())
     code, out, err = perfkit("compare", *given, *QUIET, "--baseline", runs / "main-0", "--format", "json")
     assert code == 0
@@ -122,7 +123,8 @@ def test_more_than_two_runs_have_a_column_each(perfkit, runs: Path) -> None:
 
 
 def test_what_is_new_since_an_earlier_pair(perfkit, runs: Path, tmp_path: Path) -> None:
-    """Theirs takes 10 ms longer than ours did, and does still: what is new is that ours has lost 2 ms."""
+    """The base is 10 ms slower than the other run in both pairs. Only the 2 ms by which the other run has become slower
+    are new."""
     theirs = record(tmp_path / "theirs", [ms + 10 for ms in STEADY])
     given = ("compare", theirs, runs / "change-0", *QUIET, "--against", theirs, runs / "main-0")
     code, out, _ = perfkit(*given, "--format", "json")
@@ -153,7 +155,8 @@ def test_a_comment_is_short(perfkit, runs: Path) -> None:
 
 
 def test_the_same_work(perfkit, runs: Path) -> None:
-    """20 ms for 10 samples, 22 ms for 20: 2 ms and 1.1 ms a sample; the gate counts per sample where it is asked."""
+    """20 ms for 10 samples against 22 ms for 20 samples: 2 ms and 1.1 ms per sample. The gate compares times per
+    sample."""
     given = ("compare", runs / "main-0", runs / "change-0", *QUIET, "--samples", "10,20", "--format", "json")
     content = json.loads(perfkit(*given).out)
     assert (content["normalised"]["base"], content["normalised"]["other"]) == (2_000_000, 1_100_000)

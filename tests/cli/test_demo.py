@@ -1,4 +1,4 @@
-"""perfkit demo: a page for each installed framework, and their comparison."""
+"""perfkit demo writes a page for each installed framework, and a page that compares the frameworks."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""perfkit export: the file, what is said about it, and one line for every mistake."""
+"""perfkit export: the file, the messages on stderr, and one-line errors."""
 
 from __future__ import annotations
 
@@ -39,7 +39,8 @@ def test_several_sources_are_the_ranks_of_one_timeline(perfkit, run: Path, tmp_p
 
 
 def test_ranks_on_one_clock(perfkit, tmp_path: Path) -> None:
-    """The second rank's clock is 1000 ns ahead: its kernel ends at 1300; aligned, at 300 as the first one's."""
+    """The clock of the second rank is 1000 ns ahead. Its kernel ends at 1300 ns, and at 300 ns after alignment, like
+    the kernel of the first rank."""
     write_cycle(rank(0, collective(100, 300)), tmp_path / "run")
     write_cycle(rank(1, collective(250, 300), clock=1000), tmp_path / "run")
     for options, expected in ((), [300, 1300]), (("--align",), [300, 300]):

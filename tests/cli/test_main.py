@@ -1,4 +1,4 @@
-"""The command as a process: help, exit codes, pipes, and what it must not import."""
+"""The command as a process: help, exit codes, pipes, and modules that it must not import."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ COMMANDS = [command.name for command in perfkit_commands()]
 
 
 def _plain() -> dict[str, str]:
-    """The environment without what makes libraries warn in their own code."""
+    """Return the environment without variables that make libraries warn in their own code."""
     return {name: value for name, value in os.environ.items() if name != "PYTHONWARNDEFAULTENCODING"}
 
 
@@ -71,7 +71,7 @@ def test_a_closed_pipe_is_quiet(run: Path) -> None:
 
 
 def shell(command: str, *places: Path) -> subprocess.CompletedProcess[str]:
-    """A command of the shell; ``perfkit`` and ``$1``, … are the command and the places."""
+    """Run a shell command, in which ``perfkit`` is the command and ``$1``, … are paths."""
     line = f'perfkit() {{ "{sys.executable}" -m perfkit_core.cli "$@"; }}; {command}'
     arguments = ["bash", "-c", line, "bash", *map(str, places)]
     return subprocess.run(arguments, capture_output=True, encoding="utf-8", check=False, env=_plain(), timeout=120)
@@ -95,7 +95,7 @@ def test_a_closed_error_output_changes_nothing(run: Path) -> None:
 
 @pytest.mark.parametrize("command", ["summary", "advise", "compare", "export --stream -o $2/t.parquet"])
 def test_a_pipe_is_refused_in_words(tmp_path: Path, command: str) -> None:
-    """Also a pipe into which nobody writes, which would never end."""
+    """A pipe without a writer is refused, too; reading it would never end."""
     os.mkfifo(tmp_path / "fifo.json")
     both = "$1 $1" if command == "compare" else "$1"
     ran = shell(f"perfkit {command} {both}", tmp_path / "fifo.json", tmp_path)

@@ -1,4 +1,4 @@
-"""A wrong number on the command line is one line with an example."""
+"""An invalid number on the command line is a one-line error with an example."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""perfkit summary and report over many ranks: folders, workers, shares and their partials."""
+"""perfkit summary and report for many ranks: folders, workers, shards and partials."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from tests.support.events import host, trace
 
 @pytest.fixture
 def folder(tmp_path: Path) -> Path:
-    """Three ranks, each with a step of 20 µs in which an operator takes 10 µs."""
+    """Return a folder with three ranks. Each rank has a step of 20 µs with an operator of 10 µs."""
     where = tmp_path / "run"
     where.mkdir()
     for rank in range(3):
@@ -58,7 +58,7 @@ def test_workers_change_nothing_but_the_time(perfkit, folder: Path) -> None:
 
 
 def test_shares_merge_to_what_one_command_shows(perfkit, folder: Path) -> None:
-    """Views and what was counted are those of the shares; how it is shown is asked when they are merged."""
+    """Shards determine the views and the counted events. Display options are applied when the partials are merged."""
     asked = ("--view", "operators,steps", "--by", "shape")
     found = shares(perfkit, folder, *asked)
     for shown in ((), ("--sort", "calls", "--limit", "1"), ("--format", "json")):
@@ -66,7 +66,7 @@ def test_shares_merge_to_what_one_command_shows(perfkit, folder: Path) -> None:
 
 
 def test_shares_show_all_that_they_hold(perfkit, folder: Path) -> None:
-    """Also where the usual views are among it."""
+    """The command shows all views in the partials, even if the default views are among them."""
     asked = ("--view", "steps,partition,model,operators,ranks")
     assert perfkit("summary", *shares(perfkit, folder, *asked)) == perfkit("summary", folder, *asked)
 
@@ -79,7 +79,7 @@ def test_a_shard_made_again_with_partial_joins_the_others(perfkit, folder: Path)
 
 
 def test_workers_of_a_cluster_get_whole_paths(perfkit, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """They run in other folders; what is in a store is the same from anywhere."""
+    """Workers run in other folders, so they get absolute paths. Addresses of stores are not changed."""
     named: list[object] = []
 
     def plan(sources: list[object], partial: bool) -> object:
@@ -217,7 +217,7 @@ def test_a_rank_that_cannot_be_read_ends_it_in_one_line(perfkit, folder: Path) -
 
 
 def test_a_damaged_file_of_partials_is_a_source_error(perfkit, folder: Path, tmp_path: Path) -> None:
-    """Cut anywhere, or with a byte turned: refused as what it is or read, never anything else."""
+    """A file that is truncated, or in which one byte is changed, is either read or refused with a SourceError."""
     (path,) = shares(perfkit, folder, count=1)
     whole = path.read_bytes()
     damaged = tmp_path / "damaged.perfkit.partial"
@@ -235,7 +235,7 @@ def _copy(path: Path) -> Path:
 
 
 def test_recorded_cycles_of_one_process_go_through_every_command(perfkit, tmp_path: Path) -> None:
-    """The handler wrote two cycles, and no launcher told a rank."""
+    """The handler wrote two cycles of a process without a rank from a launcher."""
     for cycle in (0, 1):
         made = trace([host("step", "step", cycle * 1000, 100, step=cycle), host("op", "operator", cycle * 1000, 10)])
         told = {"source": "live", "clock": "epoch", "window_ns": (cycle * 1000, cycle * 1000 + 100)}

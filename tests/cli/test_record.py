@@ -1,4 +1,4 @@
-"""perfkit record runs a script as Python would, whatever it does, and keeps the recording."""
+"""perfkit record runs a script as Python would, and keeps the recording even if the script fails."""
 
 from __future__ import annotations
 
@@ -61,7 +61,7 @@ def folder(tmp_path: Path) -> Path:
 
 
 def _plain() -> dict[str, str]:
-    """The environment without what makes libraries warn in their own code."""
+    """Return the environment without variables that make libraries warn in their own code."""
     return {name: value for name, value in os.environ.items() if name != "PYTHONWARNDEFAULTENCODING"}
 
 
@@ -99,7 +99,7 @@ def test_only_what_is_asked_for_reaches_the_recorder(folder: Path) -> None:
 
 @pytest.mark.parametrize("script", ["import fakeone\n", "import helper\nprint('after')\n"])
 def test_what_a_framework_cannot_record_is_one_line(folder: Path, script: str) -> None:
-    """Also where the framework is noticed only when it is imported."""
+    """The error is one line even if the script imports the framework late."""
     (folder / "helper.py").write_text("import fakeone\n", encoding="utf-8")
     ran = record(folder, script, before=("--flops",))
     assert (ran.returncode, ran.stderr) == (2, "perfkit: error: fakeone records no flops; leave it\n")
@@ -189,7 +189,7 @@ def test_imports_of_a_script(tmp_path: Path) -> None:
     ],
 )
 def test_a_script_that_profiles_itself_is_refused(perfkit, tmp_path: Path, text: str) -> None:
-    """Two profilers in one process break the script or spoil both recordings."""
+    """Two profilers in one process would break the script or spoil both recordings."""
     script = tmp_path / "train.py"
     script.write_text(text, encoding="utf-8")
     result = perfkit("record", "-o", tmp_path / "run", script)
@@ -219,7 +219,7 @@ def test_a_profiler_that_may_never_start_is_no_reason_to_refuse(tmp_path: Path, 
 
 
 def test_a_recording_ended_by_the_scripts_profiler_is_an_error(folder: Path) -> None:
-    """The made framework has a class of profilers, of which two run at once."""
+    """The fake framework has a profiler class, and the script starts a second profiler."""
     (folder / "lib" / "fakeone.py").write_text(
         FRAMEWORK + "class Profiler:\n    def start(self): print('profiling')\n", encoding="utf-8"
     )

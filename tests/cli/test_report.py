@@ -1,4 +1,4 @@
-"""perfkit report and perfkit compare."""
+"""perfkit report and perfkit compare write pages."""
 
 from __future__ import annotations
 

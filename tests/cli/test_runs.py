@@ -1,4 +1,4 @@
-"""perfkit runs: the figures are those of the runs themselves, broken ones say why, and the newest comes first."""
+"""perfkit runs lists the numbers of the runs, the errors of damaged runs, and the newest run first."""
 
 from __future__ import annotations
 
@@ -34,7 +34,8 @@ def cycle(number: int, rank: int = 0, **meta: object) -> Trace:
 
 @pytest.fixture
 def folder(tmp_path: Path) -> Path:
-    """Two ranks of two cycles, a newer run, a stored run, a trace file, a broken run and what is no run at all."""
+    """Return a folder with two ranks of two cycles, a newer run, a Parquet file, a trace file, a damaged run and other
+    files."""
     root = tmp_path / "runs"
     for rank in (0, 1):
         for number in (0, 1):
@@ -83,7 +84,8 @@ def test_figures_are_those_of_the_loaded_run(folder: Path) -> None:
 
 
 def test_what_the_last_cycle_lacks_is_no_finding_of_the_run(tmp_path: Path) -> None:
-    """Its steps are those of the cycle before; a single cycle, or another rank, has none to offer."""
+    """The previous cycle of the same rank contains the missing steps. A single cycle, or a cycle of another rank, does
+    not."""
     lacking = Finding("no-steps", "no training steps were recorded")
     for number in (0, 1):
         one = cycle(number, recording="r")
@@ -141,7 +143,7 @@ def test_in_the_terminal(perfkit, folder: Path) -> None:
 
 
 def test_a_date_says_of_what_it_is(perfkit, folder: Path, tmp_path: Path) -> None:
-    """Run folders tell when recording began, files that are not read when they were written."""
+    """The date of a run folder is the start of the recording. The date of an unread file is its modification time."""
     assert "Recorded or written UTC" in perfkit("runs", folder).out
     (tmp_path / "read").mkdir()
     write_cycle(cycle(0), tmp_path / "read" / "run")
@@ -197,7 +199,7 @@ def test_the_folder_may_be_a_run_itself(folder: Path) -> None:
 
 @pytest.mark.parametrize("name", ["torch-mlp.json.gz", "paddle-mlp.json.gz", "paddle-mlp.pb"])
 def test_exports_of_a_run_are_listed_only_if_readable(perfkit, tmp_path: Path, name: str) -> None:
-    """Tables and flame graphs name the same operators as the trace, and are none."""
+    """Exported tables and flame graphs contain the operator names of the trace, but they are not traces."""
     run = DATA / name
     timelines = ["t.json", "t.json.gz", "t.parquet"]
     for file in (*timelines, "s.speedscope.json", "f.folded", "p.pb.gz", "e.csv"):

@@ -1,4 +1,4 @@
-"""A command imports only what it needs, and starts on machines where nothing can be kept."""
+"""A command imports only the modules that it needs, and works on machines without a writable cache folder."""
 
 from __future__ import annotations
 
@@ -23,11 +23,11 @@ HEAVY = ("numpy", "pandas", "pyarrow", "numba", "plotly", "rich", "jinja2", "fss
 COMPILED = (
     "from perfkit_core.runtime import compile as compiling; compiling.Interpreted.cells = compiling.ENOUGH_CELLS; "
 )
-"""As in a process that has enough to do for numba."""
+"""Code that makes perfkit compile functions even for little work."""
 
 
 def imported(arguments: list[str], before: str = "", **environment: str) -> set[str]:
-    """The modules that a process has imported after a command."""
+    """Return the modules that a process has imported after a command."""
     code = f"import sys; {before}from perfkit_core.cli.main import main; assert main({arguments!r}) == 0; "
     child = subprocess.run(
         [sys.executable, "-c", code + "print('imported:', *sys.modules)"],

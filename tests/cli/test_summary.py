@@ -1,4 +1,4 @@
-"""perfkit summary: choosing, sorting and cutting tables; the JSON contract; one line for every mistake."""
+"""perfkit summary: choosing, sorting and shortening tables, the JSON format, and one-line errors."""
 
 from __future__ import annotations
 
@@ -92,7 +92,7 @@ def test_a_minimum_may_have_an_exponent_and_a_unit(text: str, least: float) -> N
 
 
 def test_a_minimum_in_a_command(perfkit, run: Path) -> None:
-    """fw::matmul: 2 calls of 5 ms; fw::add: 2 ms in all."""
+    """fw::matmul has 2 calls of 5 ms each, and fw::add takes 2 ms in total."""
     arguments = ("--view", "operators", "--columns", "total_cpu_ns", "--format", "csv", "--min")
     for least in ("total_cpu_ns=1e-2s", "total_cpu_ns=10M", "total_cpu_ns=10000us"):
         assert perfkit("summary", run, *arguments, least).out.splitlines()[1:] == ["fw::matmul,10000000"]
@@ -179,7 +179,7 @@ def test_output_goes_to_a_file_in_a_new_folder(perfkit, run: Path, tmp_path: Pat
     ("name", "begins"), [("o.json", "{"), ("o.csv", "name,"), ("o.md", "# "), ("o.html", "<!"), ("o.txt", "base: ")]
 )
 def test_the_name_of_the_output_tells_the_format(perfkit, run: Path, tmp_path: Path, name: str, begins: str) -> None:
-    """Also where --format would say it; an explicit --format wins."""
+    """The suffix selects the format, but an explicit --format takes precedence."""
     path = tmp_path / name
     assert perfkit("compare", run, run, "--view", "operators", "-o", path).code == 0
     written = path.read_text(encoding="utf-8").lower()

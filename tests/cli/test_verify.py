@@ -1,4 +1,5 @@
-"""``perfkit verify`` with real processes: large effects and constructed noise, so that no verdict is luck."""
+"""``perfkit verify`` with real processes. Effects are large and noise is constructed, so that no verdict depends on
+chance."""
 
 from __future__ import annotations
 
@@ -47,7 +48,7 @@ def test_a_planted_sleep_is_found_in_both_directions(perfkit: Perfkit, tmp_path:
 
 
 def test_equal_commands_cannot_be_told_apart(perfkit: Perfkit, tmp_path: Path) -> None:
-    """Both print the numbers of one list in turn: what a noisy machine makes of equal runs."""
+    """Both commands print numbers from one list, like equal runs on a noisy machine."""
     (tmp_path / "noisy.py").write_text(NOISY, encoding="utf-8")
     command = f"'{sys.executable}' -S '{tmp_path / 'noisy.py'}'"
     found = perfkit("verify", "--base", command, "--change", command, "--metric", "step_ms", "--format", "json")
@@ -67,7 +68,8 @@ def test_the_same_number_twice_is_no_difference(perfkit: Perfkit) -> None:
 
 
 def test_a_prediction_is_kept_beside_what_was_measured(perfkit: Perfkit, tmp_path: Path) -> None:
-    """20 % were predicted, between 10 and 30 %; 25 % are measured, from 8 to 6: a fifth too few."""
+    """The prediction is a saving of 20 % (10 % to 30 %). The measured saving is 25 % (from 8 to 6), so the predicted
+    saving is a fifth too small."""
     ledger = tmp_path / "new" / "ledger.jsonl"
     numbers = {"base_ns": 1000, "p10_ns": 700, "p50_ns": 800, "p90_ns": 900}
     advice = tmp_path / "advice.json"
@@ -116,7 +118,7 @@ def test_of_a_rate_more_is_better(perfkit: Perfkit) -> None:
 
 
 def test_a_changed_script_has_another_hash(perfkit: Perfkit, tmp_path: Path) -> None:
-    """The command is the same text, what it runs is not."""
+    """The text of the command is the same, but the script that it runs has changed."""
     ledger, script = tmp_path / "ledger.jsonl", tmp_path / "train.sh"
     for number in (3, 4):
         script.write_text(f"echo step_ms: {number}", encoding="utf-8")
@@ -129,7 +131,7 @@ def test_a_changed_script_has_another_hash(perfkit: Perfkit, tmp_path: Path) -> 
 
 
 def test_formats(perfkit: Perfkit, tmp_path: Path) -> None:
-    """Markdown into a file, and the JSON with every run."""
+    """The output is a Markdown file, or JSON with every run."""
     arguments = ("verify", "--base", prints("t: 8"), "--change", prints("t: 6"), "--metric", "t", "--rounds", 3)
     assert perfkit(*arguments, "-o", tmp_path / "found.md").out == ""
     assert "| base |" in (tmp_path / "found.md").read_text(encoding="utf-8")

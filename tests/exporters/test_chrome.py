@@ -1,4 +1,4 @@
-"""The Chrome timeline: exact, sound for every viewer, and read back row by row."""
+"""Chrome timelines have exact times, are valid for every viewer, and are read back row by row."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def exported(found: Trace, path: Path) -> list[chrome_check.Event]:
 
 
 def assert_same(read: Trace, written: Trace) -> None:
-    """Every column of every row, the findings, and the metadata but for the file's own name."""
+    """Compare every column of every row, the findings, and the metadata except for the file name."""
     for name in written.events.column_names:
         mine, theirs = (one.events[name].to_pylist() for one in (read, written))
         if name == "args":
@@ -54,7 +54,7 @@ def boxes(found: list[chrome_check.Event]) -> list[chrome_check.Event]:
 
 
 def row_names(found: list[chrome_check.Event]) -> dict[str, str]:
-    """Name of the row of each box."""
+    """Return the name of the row of each box."""
     rows = {(e["pid"], e["tid"]): e["args"]["name"] for e in found if e["name"] == "thread_name"}
     return {e["name"]: rows[e["pid"], e["tid"]] for e in boxes(found)}
 
@@ -72,7 +72,8 @@ def test_a_real_trace_is_drawn_soundly_and_read_back_whole(file: str, traces: Pa
 
 @pytest.mark.parametrize("file", ["torch/h100-vit.json.gz", "torch/resnet-param.json.gz"])
 def test_names_and_durations_are_those_that_torch_wrote(file: str, traces: Path, tmp_path: Path) -> None:
-    """Against torch's own file, read by json alone. Times are compared within their second: origins differ."""
+    """The expected values come from torch's own file, read with json. Times are compared within their second, because
+    origins differ."""
     written = [e for e in chrome_check.events(traces / file) if e.get("ph") == "X" and e.get("cat") != "Trace"]
     expected = Counter((e["name"], e["cat"], round(e["ts"] * 1000) % 10**9, round(e["dur"] * 1000)) for e in written)
     path = tmp_path / "t.json"
@@ -207,8 +208,8 @@ def test_only_some_steps(tmp_path: Path) -> None:
 
 
 def test_a_step_keeps_what_runs_on_the_device_meanwhile(tmp_path: Path) -> None:
-    """``before`` was launched in step 0 and runs into step 1, ``lost`` has no launch; ``after`` is launched in step 1
-    and runs behind it; what only touches the step, or runs elsewhere, is not of it."""
+    """``before`` is launched in step 0 and runs into step 1. ``lost`` has no launch. ``after`` is launched in step 1
+    and runs after it. Device work that only touches the step, or runs at another time, is not exported."""
     rows = [host("s0", "step", 0, 100), host("launch", "runtime", 10, 5, correlation=1), host("s1", "step", 100, 100),
             host("launch", "runtime", 110, 5, correlation=2), host("s2", "step", 200, 100),
             host("launch", "runtime", 210, 5, correlation=3), device("gone", "kernel", 80, 20, 1),

@@ -1,4 +1,4 @@
-"""Exports: which format a name means, files that appear only when complete, tables, and the contract of them all."""
+"""Exports: formats by suffix, files that appear only when complete, tables, and the contract of all exporters."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Exports of real recordings of both frameworks that lie in the repository: the features by their codes."""
+"""Exports of real recordings of both frameworks, with one test per feature code."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def framework(request: pytest.FixtureRequest) -> str:
 
 @pytest.fixture
 def native(framework: str) -> list[dict[str, Any]]:
-    """What the framework itself drew: its own file, read by json alone."""
+    """Return the timeline of the framework's own file, read with json."""
     return chrome_check.events(DATA / NATIVE[framework])
 
 
@@ -45,7 +45,7 @@ def test_B6_C12_E8_the_timeline_has_every_box_of_the_native_one(
 
 
 def test_C12_python_and_cpp_rows_are_those_of_paddle(tmp_path: Path) -> None:
-    """Paddle writes the row of each event into its tid."""
+    """Paddle writes the row of each event as its tid."""
     native = chrome_check.events(DATA / NATIVE["paddle"])
     expected = Counter((e["cat"], e["tid"].partition("(")[2]) for e in native if e.get("ph") == "X")
     perfkit_core.export(perfkit_core.load(DATA / NATIVE["paddle"]), tmp_path / "t.json")

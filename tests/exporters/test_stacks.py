@@ -1,5 +1,5 @@
-"""Folded stacks, speedscope and pprof: numbers worked out by hand, sums against the event table, formats by decoders
-that know nothing of perfkit."""
+"""Folded stacks, speedscope and pprof: numbers worked out by hand, sums compared with the event table, and formats
+checked by independent decoders."""
 
 from __future__ import annotations
 
@@ -32,7 +32,8 @@ WORK = ("kernel", "memcpy", "memset")
 
 
 def small() -> Trace:
-    """Two steps of one thread: 10 + 10 ns of an operator with a launch inside, a kernel of 7 ns each, 64 bytes each."""
+    """Return two steps of one thread. Each step has an operator with 10 + 10 ns of self time around a launch, a kernel
+    of 7 ns, and an allocation of 64 bytes."""
     rows: list[dict[str, Any]] = []
     for step, at in enumerate((0, 100)):
         rows += [
@@ -113,7 +114,7 @@ def test_without_host_events_stacks_weigh_device_time(tmp_path: Path) -> None:
 
 
 def sums(found: Trace) -> dict[str, int]:
-    """The four weights, straight from the table."""
+    """Return the four weights, computed directly from the table."""
     table = found.to_pandas()
     work, memory = table["kind"].isin(WORK), table["kind"] == "memory"
     return {
@@ -154,8 +155,8 @@ def test_pprof_says_where_in_the_code(tmp_path: Path) -> None:
 
 
 def test_pprof_keeps_functions_of_one_name_apart(tmp_path: Path) -> None:
-    """It adds up what has one name and one system name, whatever the file. A line in a stack is that of a call, so two
-    of them are still one function."""
+    """pprof merges functions with equal names and system names, even of different files. The line of a stack frame is
+    the line of the call, so frames that differ only in the line are one function."""
     python = [
         host(f"{place}: forward", "python", at, 5) for at, place in enumerate(("a.py(3)", "a.py(9)", "b.py(3)"), 1)
     ]
@@ -168,7 +169,7 @@ def test_pprof_keeps_functions_of_one_name_apart(tmp_path: Path) -> None:
 
 
 class Pprof:
-    """A pprof file by its wire format; field numbers as in google/pprof's profile.proto."""
+    """A pprof file, decoded by its wire format. The field numbers are those of google/pprof's profile.proto."""
 
     def __init__(self, found: Trace, path: Path) -> None:
         export(found, path)
@@ -181,7 +182,7 @@ class Pprof:
         self.types = [wire.fields(one) for one in self.profile[1]]
 
     def written(self) -> set[tuple[str, str, str, int]]:
-        """Name, system name, file and first line of the functions with samples, but for the thread."""
+        """Return the name, system name, file and first line of the functions with samples, without the thread."""
         named = {self.locations[n][1][0] for one in map(wire.fields, self.profile[2]) for n in wire.packed(one[1])}
         found = [one for one in map(wire.fields, self.profile[5]) if one[1][0] in named]
         assert len(found) == len({one[1][0] for one in found})
@@ -198,7 +199,7 @@ class Pprof:
         return {(*self.functions[line[1][0]], line[2][0] if 2 in line else 0) for line in self.locations.values()}
 
     def stacks(self) -> list[tuple[str, str, dict[str, int]]]:
-        """Thread, functions outermost first, and values by type of each sample."""
+        """Return the thread, the functions (outermost first) and the values by type of each sample."""
         names = [self._text(one, 1) for one in self.types]
         found = []
         for sample in map(wire.fields, self.profile[2]):
@@ -222,7 +223,8 @@ def speedscope(found: Trace, path: Path) -> dict[str, Any]:
 
 
 def spans(profile: dict[str, Any], frames: list[dict[str, Any]]) -> Counter[tuple[str, int, int]]:
-    """Name, start and end of what opens and closes; times ascend and it all balances."""
+    """Return the name, start and end of each pair of open and close events. Check that times ascend and that the events
+    balance."""
     found: Counter[tuple[str, int, int]] = Counter()
     stack: list[tuple[int, int]] = []
     last = profile["startValue"]

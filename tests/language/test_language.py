@@ -1,4 +1,4 @@
-"""Every text is in the catalogues and translated; messages are translated when shown; pages have one language."""
+"""Every text is in the catalogues and translated, messages are translated when shown, and pages have one language."""
 
 from __future__ import annotations
 
@@ -82,13 +82,14 @@ def of_advice(path: Path) -> Report:
 
 @pytest.mark.parametrize("name", OTHERS)
 def test_the_catalogues_hold_what_the_code_says(name: str) -> None:
-    """Where this fails: ``python tools/translations.py``, then translate what is new."""
+    """If this test fails, run ``python tools/translations.py`` and translate the new texts."""
     expected = {str(one.id) for one in translations.messages() if one.id}
     assert {str(one.id) for one in translated(name)} == expected
 
 
 def test_texts_are_written_so_that_they_are_found() -> None:
-    """A text that is put together before it is said is in no catalogue: words are given to ``say``."""
+    """A text that is composed before it is passed to ``say`` is in no catalogue. Values must be passed to ``say``
+    instead."""
     made = [
         f"{file.name}:{call.lineno}"
         for package in PACKAGES
@@ -113,7 +114,8 @@ def test_every_text_is_translated(name: str) -> None:
 
 @pytest.mark.parametrize("name", OTHERS)
 def test_translations_have_the_words_of_the_text(name: str) -> None:
-    """Each placeholder is there, in the same unit. English verb forms, called ``verb``, may be left out."""
+    """Each placeholder occurs in the translation, with the same unit. Placeholders of English verb forms (``verb``) may
+    be left out."""
     for one in translated(name):
         wanted, found = set(WORD.findall(str(one.id))), set(WORD.findall(str(one.string)))
         assert found <= wanted, one.id
@@ -122,7 +124,7 @@ def test_translations_have_the_words_of_the_text(name: str) -> None:
 
 @pytest.mark.parametrize("name", OTHERS)
 def test_translations_keep_commands_options_and_calls(name: str) -> None:
-    """What is to be typed is in no language."""
+    """Commands, options and calls are not translated."""
     typed = re.compile(
         r"(?<![\w-])--[a-z][a-z-]+|\b[\w.]+\w\(\)|\b\w+=(?:True|False)\b|perfkit (?:summary|report|advise)\b"
     )
@@ -221,7 +223,8 @@ def test_stored_findings_are_translated_and_those_of_old_files_are_english(tmp_p
 
 
 def test_catalogues_are_read_without_babel(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A wheel holds compiled catalogues alone; what neither is compiled nor can be is told."""
+    """A wheel contains only compiled catalogues. A catalogue that is not compiled and cannot be compiled is an
+    error."""
     monkeypatch.setattr(messages, "_FOLDER", tmp_path)
     (tmp_path / "xx.po").write_text('msgid "Copies"\nmsgstr "Kopien"\n', encoding="utf-8")
     compiled = messages._compiled(tmp_path / "xx.po")
@@ -250,7 +253,7 @@ def test_a_comparison_is_in_chinese() -> None:
 
 
 def test_an_english_page_has_no_chinese() -> None:
-    """What the test of Chinese pages looks for is there in English ones, and nothing of the other language is."""
+    """English pages contain the English texts that the tests of Chinese pages search for, and no Chinese text."""
     page = as_page(of_run(TORCH))
     assert '<html lang="en">' in page
     assert len(english(page)) > 20
@@ -268,7 +271,7 @@ def test_findings_are_translated_in_every_format(render: Callable[[Report], str]
 
 
 def test_tables_are_the_same_in_every_language() -> None:
-    """Names, columns and numbers are data."""
+    """Names, columns and numbers are data and are not translated."""
     table = summarize(trace(TORCH), "operators")
     with speaking("zh"):
         assert summarize(trace(TORCH), "operators").equals(table)
@@ -286,7 +289,7 @@ def test_words_of_ours_are_said_and_names_are_not() -> None:
 
 
 def test_a_gpu_training_is_in_chinese(traces: Path) -> None:
-    """Kernels, stacks and advice on a device; nothing in it is called like an English sentence."""
+    """The page has kernels, stacks and advice on a device. None of its names is equal to an English sentence."""
     found = load(traces / "torch" / "h100-bert-small.json.gz")
     with speaking("zh"):
         assert english(as_page(run_report(found))) == []
@@ -300,7 +303,7 @@ def test_advice_is_called_the_same_in_every_language() -> None:
 
 
 def test_the_command_line_speaks(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
-    """By option and by environment, and only as long as the command runs."""
+    """The option and the environment variable select the language, but only while the command runs."""
     command = ["summary", str(TORCH), "--view", "steps"]
     assert (main([*command, "--lang", "zh"]), language()) == (0, "en")
     chinese = capsys.readouterr().out

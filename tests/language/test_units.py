@@ -1,4 +1,4 @@
-"""Numbers as people read and write them: three digits, a unit that suits, never 0 for what is not 0."""
+"""Numbers for people: three digits, a suitable unit, and never 0 for a nonzero number."""
 
 from __future__ import annotations
 

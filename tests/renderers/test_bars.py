@@ -1,4 +1,4 @@
-"""Bars in the cells of tables: shares of a whole, else times or sizes beside the largest of their column."""
+"""Bars in table cells show shares, or else times or sizes relative to the largest value of the column."""
 
 from __future__ import annotations
 

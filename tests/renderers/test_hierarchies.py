@@ -1,4 +1,4 @@
-"""Which rows of a tree are drawn, and how large; worked out by hand."""
+"""The drawn rows of a tree and their sizes, compared with values worked out by hand."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
-"""A page shows what ``perfkit summary`` shows of the same view, cell by cell: as JSON exactly, as Markdown and text in
-the same words. The page is read from its HTML alone."""
+"""A page shows the same tables as ``perfkit summary``, cell by cell: the same numbers as JSON, and the same words as
+Markdown and text. The test reads only the HTML of the page."""
 
 from __future__ import annotations
 
@@ -30,14 +30,15 @@ TRACES = (
 SIZES = {"B": 1, "KiB": 2**10, "MiB": 2**20, "GiB": 2**30, "TiB": 2**40}
 UNITS = {"ns": 1, "µs": 1e3, "ms": 1e6, "s": 1e9, "%": 0.01, **SIZES} | {f"{one}/s": SIZES[one] for one in SIZES}
 STEPS = {"steps": "Step time"}
-"""What a page calls a view otherwise; there it has a column more, to add up, and units that suit that one too."""
+"""View → title of its section on the page, where the title differs. This section has an additional column, and units
+that also suit this column."""
 FIRST = 20
-"""Rows that people are shown first."""
+"""Number of rows that formats for people show at first."""
 
 
 @dataclass(frozen=True)
 class Told:
-    """A page, and what summary tells of the views that are on it."""
+    """A page, and the output of summary for the views on the page."""
 
     html: str
     sections: dict[str, Shown]
@@ -46,7 +47,7 @@ class Told:
     text: str
 
     def pairs(self) -> Iterator[tuple[str, Shown, list[dict[str, Any]]]]:
-        """Each view: its name, its section of the page, its rows in JSON."""
+        """Yield the name, the section of the page and the JSON rows of each view."""
         for view in page_views():
             yield view.name, self.sections[STEPS.get(view.name, view.title)], self.exact["views"][view.name]
 
@@ -64,8 +65,8 @@ def told(request: pytest.FixtureRequest, traces: Path, tmp_path_factory: pytest.
 
 
 def columns(section: Shown, rows: list[dict[str, Any]], name: str, idle: bool) -> dict[str, int]:
-    """Where on the page each column of a view is: those with a value, in their order, a tree's name before all.
-    ``idle``: no device worked, so that zeros of devices are no values."""
+    """Return the position on the page of each column of a view. The page shows only columns with values, and the name
+    of a tree first. With ``idle``, no device has work, so zeros of devices are not values."""
     known = [key for key in rows[0] if any(row[key] is not None for row in rows)]
     known = [key for key in known if not idle or "device" not in key.split("_") or any(row[key] for row in rows)]
     if "depth" in known:
@@ -82,7 +83,8 @@ def columns(section: Shown, rows: list[dict[str, Any]], name: str, idle: bool) -
 
 
 def shows(cell: Cell, heading: str, value: Any) -> bool:
-    """Whether a cell shows a value: text as it is; a number exact in what it is sorted by, and rounded in its unit."""
+    """Return whether a cell shows a value: the same text, or a number with the exact value for sorting and a rounded
+    text."""
     if value is None:
         return cell.text == "-" and not cell.order
     if isinstance(value, bool):
@@ -95,7 +97,7 @@ def shows(cell: Cell, heading: str, value: Any) -> bool:
 
 
 def rounds(text: str, number: float) -> bool:
-    """Whether a text is a number, rounded to the decimals that it has."""
+    """Return whether a text is the number, rounded to the decimals of the text."""
     if text[0] in "<>":
         return 0 < abs(number) < abs(float(text[1:]))
     half = 0.5 * 10.0 ** -len(text.partition(".")[2])
@@ -148,12 +150,12 @@ def test_every_cell_is_that_of_text(told: Told) -> None:
 
 
 def others(told: Told) -> Iterator[tuple[View, Shown]]:
-    """The views whose tables are the same on the page, column for column."""
+    """Return the views whose tables have the same columns on the page."""
     yield from ((view, told.sections[view.title]) for view in page_views() if view.name not in STEPS)
 
 
 def check(name: str, section: Shown, head: list[str], rows: list[list[str]], same: Callable[[str, str], bool]) -> None:
-    """The first rows, in the columns that other formats have: those with a value in these rows."""
+    """Check the first rows, in the columns with values in these rows, as in other formats."""
     assert len(rows) == min(len(section.rows), FIRST), name
     at = [section.headings.index(heading) for heading in head]
     for number, (shown, row) in enumerate(zip(section.rows, rows, strict=False)):
@@ -164,13 +166,14 @@ def check(name: str, section: Shown, head: list[str], rows: list[list[str]], sam
 
 
 def plain(text: str) -> str:
-    """What Markdown shows: code spans without their marks, else without the escapes."""
+    """Return the text that Markdown shows: code spans without backticks, and other text without escapes."""
     span = re.fullmatch(r"(`+)( ?)(.*?)\2\1", text)
     return span[3].replace("\\|", "|") if span else re.sub(r"\\(.)", r"\1", text)
 
 
 def alike(found: str, whole: str) -> bool:
-    """The same, or cut: what stands around … is of the whole, in its order. A tree is indented otherwise."""
+    """Return whether the texts are equal, or the first text is a shortened form of the second. The indent of a tree may
+    differ."""
     name = re.sub(r"^(· )+", "", whole)
     pieces = [re.escape(piece) for piece in found.split("…")]
     return bool(re.fullmatch(".*?".join(pieces) if len(pieces) > 1 else pieces[0], name, re.DOTALL)) or (

@@ -1,4 +1,5 @@
-"""Pictures without a script: where intervals lie, what a bar is made of, what of it is said; worked out by hand."""
+"""Charts without a script: positions of intervals, parts of a bar and their texts, compared with values worked out by
+hand."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Every format says the same numbers, exactly, and no name in a profile can break out of its cell."""
+"""All formats show the same exact numbers, and no name in a profile can break out of its cell."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def one(table: pd.DataFrame, **more: object) -> Report:
 
 @pytest.mark.parametrize(("name", "render"), [("summary.txt", text.render), ("summary.md", markdown.render)])
 def test_output_for_people_is_the_golden_one(name: str, render: object) -> None:
-    """PERFKIT_GOLDEN=1 writes the files anew; look at their diff."""
+    """PERFKIT_GOLDEN=1 rewrites the files; check their diff."""
     views = choose_views(["overview", "model", "operators", "memcpy"])
     shown = render(summary_report(small_trace(), views, ViewRequest(), Display(limit=4)))  # type: ignore[operator]
     if os.environ.get("PERFKIT_GOLDEN") == "1":
@@ -116,7 +116,7 @@ def test_not_recorded_is_what_the_whole_table_lacks() -> None:
 
 
 def test_not_recorded_is_decided_before_rows_are_chosen() -> None:
-    """In the made run both operators have a name of their own, only fw::matmul has shapes."""
+    """Both operators of the recording have canonical names, but only fw::matmul has shapes."""
     views = choose_views(["operators"])
     request = ViewRequest(by=("shape",))
     display = Display(show="fw::add|outside")
@@ -147,7 +147,7 @@ def test_a_share_that_is_not_recorded_says_that_it_is_one() -> None:
 
 
 def test_what_events_hold_is_recorded_in_any_view() -> None:
-    """The made run has shapes, but nothing of a layer."""
+    """The recording has shapes, but no layers."""
     found = pd.DataFrame({"name": ["a"], "shapes": [None], "module": [None]})
     view = View("made", "Made", "made by hand", lambda trace, request: found)
     shown = text.render(summary_report(small_trace(), [view], ViewRequest(), Display()))
@@ -155,7 +155,7 @@ def test_what_events_hold_is_recorded_in_any_view() -> None:
 
 
 def test_without_work_of_a_device_people_see_no_zeros_of_it() -> None:
-    """Machines get them; where a device worked, its zeros tell something."""
+    """Formats for machines contain the zeros. If a device has work, its zeros are shown to people, too."""
     zeros = {"self_device_ns": [0], "device_ratio": [0.0], "cpu_ns": [0]}
     found = pd.DataFrame({"name": ["a"], "device": ["cpu"]} | zeros)
     view = View("made", "Made", "made by hand", lambda trace, request: found)
@@ -256,7 +256,7 @@ def test_markdown_names_stay_in_their_cell(name: str) -> None:
 
 
 class Page(HTMLParser):
-    """Tags, addresses and the text of table cells, as a browser sees them."""
+    """The tags, addresses and cell texts of a page, as a browser sees them."""
 
     def __init__(self, page: str) -> None:
         super().__init__()

@@ -1,4 +1,5 @@
-"""A cut name still says which function it is: lists of templates and arguments go before its own middle does."""
+"""A shortened name still identifies the function: template and argument lists are removed before the middle of the
+name."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The sources of a report beside each other: facts that differ, and each finding once."""
+"""The sources of a report side by side: the facts that differ, and each finding once."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Headings, units and numbers of columns, also of those that nobody declared."""
+"""Headings, units and numbers of columns, including columns without a declaration."""
 
 from __future__ import annotations
 
@@ -109,7 +109,7 @@ def test_the_terms_of_a_difference_have_the_same_decimals() -> None:
     ],
 )
 def test_a_number_below_the_unit_is_not_zero_or_an_exponent(values: dict[str, object], cells: tuple[str, ...]) -> None:
-    """Bytes in MiB, as those of the column beside it."""
+    """The unit is MiB, like the unit of the column next to it."""
     table = shown(**values) if "a_ratio" in values else shown(**values, total_a_bytes=[2**30, *[2**21] * 4])
     assert table[0][1] == cells
 

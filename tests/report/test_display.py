@@ -1,4 +1,4 @@
-"""What is shown of a table: display filters as tfprof defines them, averages over steps."""
+"""The displayed part of a table: display filters as in tfprof, and averages over steps."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ def view(table: pd.DataFrame, **more: Any) -> View:
 
 
 def shown(table: pd.DataFrame, order: str | None = None, **options: Any) -> list[Any]:
-    """Names (with depths, in a tree) of what is left."""
+    """Return the names of the remaining rows, with depths in a tree."""
     left = displayed(table, view(table, order=order), Display(**options))
     return list(zip(left["depth"], left["name"], strict=True)) if "depth" in left else left["name"].to_list()
 
@@ -143,7 +143,8 @@ def test_displayed_is_everything_where_nothing_is_cut(name: str) -> None:
 
 
 def trees() -> Trace:
-    """A layer in another one, operators (one inside another of its kind), a kernel, Python functions."""
+    """Return a layer in another layer, an operator inside another operator of the same kind, a kernel, and Python
+    functions."""
     return trace(
         [
             host("train.py(1): train", "python", 0, 110),
@@ -196,7 +197,7 @@ def test_chosen_columns_in_their_order() -> None:
     ],
 )
 def test_columns_that_tell_rows_apart(name: str, by: tuple[str, ...], telling: list[str]) -> None:
-    """Data or no data."""
+    """The same columns identify a row in a table with rows and in an empty table."""
     (chosen,) = choose_views([name])
     trace = small_trace()
     for one in (trace, Trace(trace.events.slice(0, 0), trace.meta)):

@@ -1,4 +1,4 @@
-"""The sentences that lead a report, from tables made by hand."""
+"""The summary sentences of a report, computed from small tables."""
 
 from __future__ import annotations
 

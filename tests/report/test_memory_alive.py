@@ -1,4 +1,4 @@
-"""What was alive at the peak, said from the table of the view."""
+"""The sentences on the memory at the peak, computed from the table of the view."""
 
 from __future__ import annotations
 

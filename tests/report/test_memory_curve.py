@@ -1,4 +1,4 @@
-"""The picture of memory over time keeps every peak; worked out by hand."""
+"""The curve of memory over time keeps every peak. The expected values are worked out by hand."""
 
 from __future__ import annotations
 
@@ -21,7 +21,8 @@ def memory(start: int, size: int, total: int | None = None, place: str = "cuda:0
 
 
 def run() -> Trace:
-    """100 bytes at the beginning; 40 more for 2 ns in the middle of the first stretch; then 10 less."""
+    """Return a trace with 100 bytes at first, 40 more bytes for 2 ns in the middle of the first interval, and then 10
+    bytes less."""
     return trace([memory(0, 100, 100), memory(41, 40, 140), memory(43, -40, 100), memory(400, -10, 90)])
 
 

@@ -1,4 +1,4 @@
-"""The report on a run holds the largest rows of long tables, and stays a tree where it was one."""
+"""The page of a run contains the largest rows of long tables, and trees remain trees."""
 
 from __future__ import annotations
 

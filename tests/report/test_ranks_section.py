@@ -1,4 +1,4 @@
-"""Who is pointed at among many ranks, and how many ranks and steps fit into a page."""
+"""The stragglers among many ranks, and the number of ranks and steps that fit on a page."""
 
 from __future__ import annotations
 
@@ -28,8 +28,8 @@ def steps(own: list[int], count: int = 2, dur: int = 1000) -> pd.DataFrame:
 
 
 def waiting(caused: list[int], doubtful: int = 0, of_nobody: int = 0, incomplete: int = 0) -> pd.DataFrame:
-    """The last ranks, ``of_nobody`` many, share no collective with others; at ``incomplete`` of 10 collectives of the
-    first one a rank is missing."""
+    """Return the table of the view stragglers. The last ``of_nobody`` ranks have no collective in common with others.
+    In ``incomplete`` of 10 collectives of the first rank, a rank is missing."""
     known = len(caused) - of_nobody
     rows = [
         {"rank": rank, "collectives": 10 * (rank < known), "last": 5, "caused_wait_ns": each,
@@ -63,7 +63,7 @@ def test_little_waiting_makes_no_straggler() -> None:
 
 
 def test_what_clocks_leave_open_makes_no_straggler() -> None:
-    """80 % of what rank 1 causes is within what clocks contradict themselves by; 40 % leave enough."""
+    """If clock errors could explain 80 % of the waiting that rank 1 causes, it is no straggler; with 40 % it is."""
     told = stragglers(steps([500] * 4), waiting([0, 900, 0, 0], doubtful=80))
     assert told.ranks == ()
     assert rendered(told.lines) == (
@@ -87,7 +87,8 @@ def test_ranks_whose_waiting_is_not_known_are_told() -> None:
 
 
 def test_of_ranks_that_are_not_all_there_the_least_is_told() -> None:
-    """A rank that is missing at 3 of 40 collectives may be the last; at 1 of 40 it is the edge of a recording."""
+    """A rank that is missing in 3 of 40 collectives may be the last one. A rank that is missing in 1 of 40 collectives
+    is explained by the edge of the recording."""
     (nobody,) = rendered(stragglers(steps([500] * 4), waiting([10, 10, 10, 10], incomplete=3)).lines)
     assert nobody == (
         "The straggler is unknown, because some ranks cannot be compared or were not read. Together the other ranks "

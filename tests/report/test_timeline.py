@@ -1,4 +1,4 @@
-"""Which boxes a timeline has, in which rows, and what led to what; worked out by hand."""
+"""The boxes, rows and launches of a timeline, compared with values worked out by hand."""
 
 from __future__ import annotations
 
@@ -18,8 +18,8 @@ from tests.support.events import device, host, trace
 
 
 def steps(count: int, inside: int = 2) -> Trace:
-    """Steps of 100 ns, the second one of 200; each with so many operators of 10 ns, and memory events that are no
-    boxes."""
+    """Return steps of 100 ns, except the second step of 200 ns. Each step has ``inside`` operators of 10 ns, and memory
+    events, which are not boxes."""
     events, at = [], 0
     for number in range(count):
         dur = 200 if number == 1 else 100
@@ -83,7 +83,7 @@ def test_without_events_nothing_is_drawn() -> None:
 
 @pytest.mark.parametrize("file", ["torch/h100-vit.json.gz", "paddle/cpu-3.3.1/cnn_small/cycle0.json.gz"])
 def test_boxes_of_a_row_and_depth_never_overlap(traces: Path, file: str) -> None:
-    """What the page relies on to find boxes by halving."""
+    """The script of the page relies on this property for its binary search."""
     found, _ = pictures.timeline(perfkit_core.load(traces / file))
     same = (np.diff(found.row) == 0) & (np.diff(found.depth) == 0)
     end = found.start_ns + found.dur_ns
@@ -122,7 +122,7 @@ def test_the_table_of_very_many_rows_is_cut_and_says_so() -> None:
 
 
 def test_a_step_of_several_ranks_spans_all_of_them() -> None:
-    """Rank 1 begins 40 ns earlier and ends 60 later; its step 1 is of another time."""
+    """Rank 1 begins 40 ns earlier and ends 60 ns later. Its step 1 is at a different time."""
     one = trace([host("Step#0", "step", 100, 100, step=0), host("op", "operator", 110, 10)], rank=0)
     events = [
         host("Step#0", "step", 60, 200, step=0), host("early", "operator", 65, 10),

@@ -1,4 +1,4 @@
-"""The structure script counts what its docstring defines, on a small tree with one fault of each kind."""
+"""The structure script counts as its docstring defines. The test uses a small tree with one fault of each kind."""
 
 from __future__ import annotations
 
