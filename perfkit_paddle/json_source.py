@@ -31,16 +31,16 @@ from perfkit_paddle.findings import make_meta, processes
 
 
 def parents(
-    thread: IntArray, host: BoolArray, hangs: BoolArray, start: IntArray, end: IntArray, slack: IntArray
+    thread: IntArray, host: BoolArray, attached: BoolArray, start: IntArray, end: IntArray, slack: IntArray
 ) -> tuple[IntArray, int]:
     """Return the row of each row's parent, -1 if a row has none, and the number of threads in an unexpected order. The
     events of such a thread are nested by time.
 
-    All arrays have the shape (rows,), in the order of the file. ``host`` is the mask of the nodes of the tree,
-    ``hangs`` the mask of the rows that belong to the node before them. ``slack`` is the largest error of a row's times.
+    All arrays have the shape (rows,), in the order of the file. ``host`` is the mask of the nodes of the tree, and
+    ``attached`` the mask of the rows that belong to the node before them. ``slack`` is the largest error of the times.
     """
     parent = np.full(len(thread), NO_ROW, np.int64)
-    nodes = np.flatnonzero(host | hangs)
+    nodes = np.flatnonzero(host | attached)
     by_thread = nodes[np.argsort(thread[nodes], kind="stable")]
     odd = 0
     for rows in np.split(by_thread, np.flatnonzero(np.diff(thread[by_thread])) + 1) if len(nodes) else ():
@@ -188,13 +188,13 @@ def complete(recorded: draft.Recorded, meta: TraceMeta) -> tuple[draft.Recorded,
 
 def _parents(events: pa.Table, start: IntArray, dur: IntArray, slack: IntArray) -> tuple[IntArray, int]:
     kind, on_host = _text(events, "kind"), _text(events, "device") == CPU
-    hangs = (kind == MEMORY) | (kind == RUNTIME) | (kind == SYNC)
+    attached = (kind == MEMORY) | (kind == RUNTIME) | (kind == SYNC)
     has_thread = ~events["tid"].is_null().to_numpy()
-    host: BoolArray = on_host & ~hangs & has_thread
+    host: BoolArray = on_host & ~attached & has_thread
     ids = [pc.fill_null(events[column], -1).to_numpy() for column in ("pid", "tid")]
     _, code = np.unique(np.column_stack(ids), axis=0, return_inverse=True)  # numbers the pairs of process and thread
     thread = np.asarray(code).reshape(-1).astype(np.int64)
-    return parents(thread, host, hangs & has_thread, start, start + dur, slack)
+    return parents(thread, host, attached & has_thread, start, start + dur, slack)
 
 
 def _text(events: pa.Table, column: str) -> Any:

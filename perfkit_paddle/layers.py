@@ -87,7 +87,7 @@ class Nodes:
         made = [(tensor, node, self._address(node)) for tensor in returned if (node := tensor.grad_fn) is not None]
         made = [entry for entry in made if entry[2] not in inputs and entry[1].name() != _ACCUMULATION]
         ends: list[Any] = []  # nodes of the call's inputs
-        own: dict[int, str] = {}
+        names_by_address: dict[int, str] = {}
         seen = set()
         nodes = [node for _, node, _ in made]
         while nodes:
@@ -101,11 +101,11 @@ class Nodes:
             elif address in self._inputs:
                 nodes.extend(self._inputs[address])
             elif node.name() != _ACCUMULATION:
-                own[address] = node.name()
+                names_by_address[address] = node.name()
                 nodes.extend(below for below in node.next_functions if below is not None)
-        for address in (*own, *(address for _, _, address in made)):
+        for address in (*names_by_address, *(address for _, _, address in made)):
             self._inputs[address] = ends
-        return list(own.values()), [tensor for tensor, _, _ in made]
+        return list(names_by_address.values()), [tensor for tensor, _, _ in made]
 
     def _address(self, node: Any) -> int:
         self.kept.append(node)
@@ -131,10 +131,10 @@ class PaddleHooks(layer_framework.LayerHooks):
         return _calls.nodes.of(inputs)
 
     def mark(self, outputs: list[Any], origins: frozenset[int]) -> None:
-        own, first = _calls.nodes.claim([tensor for tensor in outputs if not tensor.stop_gradient], origins)
-        if first:
-            mark = layer_framework.BackwardMark(self.framework, _encoded_mark(self.path, self.class_name, tuple(own)))
-            for tensor in first:
+        nodes, tensors = _calls.nodes.claim([tensor for tensor in outputs if not tensor.stop_gradient], origins)
+        if tensors:
+            mark = layer_framework.BackwardMark(self.framework, _encoded_mark(self.path, self.class_name, tuple(nodes)))
+            for tensor in tensors:
                 tensor.register_hook(mark)
 
     def after(self, layer: Any, *call: Any) -> None:

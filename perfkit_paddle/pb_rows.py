@@ -113,7 +113,7 @@ class _Kept:
         for name, required in REQUIRED.items():
             complete[name] = np.ones(len(tables[name]), np.bool_)
             for column in required:
-                complete[name] &= tables[name].known(column)
+                complete[name] &= tables[name].present(column)
         self._incomplete = sum(int((~mask).sum()) for mask in complete.values())
         host = tables["host"]
         # The artificial root of a thread lasts from 0 to the largest uint64, which is -1 here.
@@ -190,7 +190,7 @@ def _device_columns(table: Table) -> Columns:
     """Return the columns of device work. For speed, arguments and copy kind are built once per distinct content."""
     texts = {column: table.texts(column) for column in (*_COPY_TEXTS, "name")}
     codes = {column: text.indices.fill_null(-1).to_numpy() for column, text in texts.items()}
-    codes["name"] = np.where(table.known("bytes"), codes["name"], -1)  # no argument of a kernel depends on its name
+    codes["name"] = np.where(table.present("bytes"), codes["name"], -1)  # no argument of a kernel depends on its name
     plain = (*_INTEGERS, *_FLOATS, *_SHAPES)
     cells = np.column_stack([table[column] for column in plain] + list(codes.values()))
     distinct, row = np.unique(cells, axis=0, return_inverse=True)

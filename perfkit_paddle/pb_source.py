@@ -113,12 +113,12 @@ def _described(
     properties = tables["property"]
     columns = [name for name in properties.columns if name not in ("owner", "name", "name.length")]
     devices = tuple(
-        findings.device({c: int(properties[c][i]) for c in columns if properties.known(c)[i]}, name)
+        findings.device({c: int(properties[c][i]) for c in columns if properties.present(c)[i]}, name)
         for i, name in enumerate(properties.texts("name").to_pylist())
     )
     file = tables["file"]
     header: dict[str, Any] = {"schema_version": file.texts("version")[0].as_py()}
-    header["span_index"] = int(file["span_index"][0]) if file.known("span_index")[0] else None
+    header["span_index"] = int(file["span_index"][0]) if file.present("span_index")[0] else None
     return findings.make_meta(
         processes,
         extra_info,

@@ -24,10 +24,10 @@ MISSING: Final = -(2**63)
 
 
 @compiled_at_once
-def intern(data, offset, length, known):  # type: ignore[no-untyped-def]
-    """Number the distinct texts. Return the number of each row's text, 0 if the row is not ``known``, and the first row
-    of each distinct text. ``data`` is the address of the bytes that hold the texts. The texts are in a hash table with
-    open addressing; texts with equal hashes are compared word by word."""
+def intern(data, offset, length, present):  # type: ignore[no-untyped-def]
+    """Number the distinct texts. Return the number of each row's text, 0 if the text is not ``present``, and the first
+    row of each distinct text. ``data`` is the address of the bytes that hold the texts. The texts are in a hash table
+    with open addressing; texts with equal hashes are compared word by word."""
     size = 16
     while size < 2 * len(offset):
         size *= 2
@@ -37,7 +37,7 @@ def intern(data, offset, length, known):  # type: ignore[no-untyped-def]
     codes = np.zeros(len(offset), np.int32)
     count = 0
     for i in range(len(offset)):
-        if not known[i]:
+        if not present[i]:
             continue
         hashed = _hash(data + offset[i], length[i])
         slot = hashed & np.uint64(size - 1)
@@ -112,22 +112,22 @@ class Table:
                 return Table(self.data, self.cells[:, first:last], self.columns)
         return Table(self.data, self.cells[:, rows], self.columns)
 
-    def known(self, column: str) -> npt.NDArray[np.bool_]:
+    def present(self, column: str) -> npt.NDArray[np.bool_]:
         return np.asarray(self[column] != MISSING)
 
     def integers(self, column: str) -> pa.Array:
         """Return a column as int64, null where a cell is missing. The column is not copied if no cell is missing."""
-        known = self.known(column)
-        return pa.array(self[column], mask=None if known.all() else ~known)
+        present = self.present(column)
+        return pa.array(self[column], mask=None if present.all() else ~present)
 
     def texts(self, column: str) -> pa.DictionaryArray:
         """Return a dictionary-encoded text column, null where a text is missing. Invalid UTF-8 is replaced."""
         offset, length = self[column], np.maximum(self[f"{column}.length"], 0)
-        known = self.known(column)
-        codes, first = intern(self.data.ctypes.data, offset, length, known)
+        present = self.present(column)
+        codes, first = intern(self.data.ctypes.data, offset, length, present)
         values = [self.data[offset[row] : offset[row] + length[row]].tobytes() for row in first]
         texts = pa.array([value.decode("utf-8", "replace") for value in values], pa.string())
-        return pa.DictionaryArray.from_arrays(pa.array(codes, mask=None if known.all() else ~known), texts)
+        return pa.DictionaryArray.from_arrays(pa.array(codes, mask=None if present.all() else ~present), texts)
 
     def content(self, column: str, row: int) -> bytes:
         start, length = int(self[column][row]), int(self[f"{column}.length"][row])

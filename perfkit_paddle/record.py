@@ -47,7 +47,7 @@ class ScriptRecording:
             raise CaptureError(_NO_START, hint) from None
         self._left = None if steps is None else steps + 1  # the first update only begins step 1
         self._running = True
-        self._other = signals.GivingWay(type(self._profiler), "__init__", self._stop)
+        self._other = signals.OtherProfilerPatch(type(self._profiler), "__init__", self._stop)
         self._updates = framework.Updates(self._updated)
 
     def finish(self) -> int:
@@ -63,7 +63,7 @@ class ScriptRecording:
         if not self._running:
             return
         self._running = False
-        self._other.over()
+        self._other.restore()
         try:
             self._profiler.stop()
         except Exception as error:

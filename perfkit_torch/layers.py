@@ -206,13 +206,13 @@ class TorchLayers(layer_framework.LayerFramework):
         total = [int(sum(counts.get(f"{model_name}.{path}" if path else model_name, {}).values())) for path in paths]
         # The counter's numbers include the children. Children come after their parents.
         parents = path_parents([path for path, _ in layers]).tolist()
-        own = [0] * len(total)
+        exclusive = [0] * len(total)
         for child in reversed(range(len(total))):
-            total[child] = total[child] if layers[child][0] in called else -own[child]
-            own[child] += total[child]
+            total[child] = total[child] if layers[child][0] in called else -exclusive[child]
+            exclusive[child] += total[child]
             if parents[child] >= 0:
-                own[parents[child]] -= total[child]
-        flops = {path: value for (path, _), value in zip(layers, own, strict=True)}
+                exclusive[parents[child]] -= total[child]
+        flops = {path: value for (path, _), value in zip(layers, exclusive, strict=True)}
         return {path: fields | {"flops": flops[path]} for path, fields in called.items()}
 
 

@@ -169,9 +169,9 @@ def _activity_id(category: str, metadata: str, correlation: int, linked: int) ->
         return f'"External id":{correlation}'
     if category in _WITHOUT_IDS:
         return ""
-    own = "" if '"correlation":' in metadata else f'"correlation":{correlation}'
-    external = f'"External id":{linked}' if linked and '"External id":' not in metadata else ""
-    return f"{own},{external}" if own and external else own or external
+    launch = "" if '"correlation":' in metadata else f'"correlation":{correlation}'
+    operator = f'"External id":{linked}' if linked and '"External id":' not in metadata else ""
+    return f"{launch},{operator}" if launch and operator else launch or operator
 
 
 def from_events(kineto_results: Any) -> Iterator[LiveBatch]:

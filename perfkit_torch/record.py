@@ -42,7 +42,7 @@ class ScriptRecording:
         self._updates = framework.Updates(after=self._after_update, before=self._before_update)
         self._profiler.start()
         autograd = torch.autograd.profiler.profile  # every profiler of torch uses this one
-        self._other = signals.GivingWay(autograd, "_prepare_trace", self._stop_safely)
+        self._other = signals.OtherProfilerPatch(autograd, "_prepare_trace", self._stop_safely)
 
     def _before_update(self) -> None:
         if self._wanted is not None and self._ended >= self._wanted:
@@ -71,7 +71,7 @@ class ScriptRecording:
     def _stop(self) -> None:
         if self._running:
             self._running = False
-            self._other.over()
+            self._other.restore()
             self._profiler.stop()
             self._updates.end()
 

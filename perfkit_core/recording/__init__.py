@@ -1,1 +1,1 @@
-"""Live recording, independent of the framework: handlers, cycles written in the background, steps, annotations."""
+"""Live recording for all frameworks: trace handlers, background writing, steps, and annotated layers."""

@@ -104,7 +104,7 @@ def shared() -> Background:
     background = Background()
     atexit.register(_end_by_interrupt)
     atexit.register(background.flush)
-    with contextlib.suppress(RuntimeError):  # raised if the process is ending: jobs then run where they are submitted
+    with contextlib.suppress(RuntimeError):  # raised if the process is ending: submit() then runs the jobs
         # Drivers of remote stores need the threads of concurrent.futures, which end before the functions of atexit
         # run. The import registers the function that ends them. Functions that are registered later run earlier.
         import concurrent.futures.thread  # noqa: F401

@@ -268,7 +268,7 @@ class LayerHooks(ABC):
             label.__enter__()
             self.calls.stack.append(OpenCall(self, label, inputs, origins))
         except Exception:
-            _failed("the begin of a call")
+            _failed("the beginning of a call")
 
     def after(self, layer: Any, *call: Any) -> None:
         """Hook after the call that closes the label. The last argument is the output, None if the call raised."""

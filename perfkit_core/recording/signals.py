@@ -105,25 +105,25 @@ def install() -> None:
             signal.signal(signal.SIGTERM, shared())
 
 
-class GivingWay:
+class OtherProfilerPatch:
     """Patch of the method ``name`` of the class ``profiler``. When another profiler calls the method, the patch first
     calls ``end``, once. perfkit's profiler must have called the method before the patch, and ``end`` must not raise."""
 
     def __init__(self, profiler: type, name: str, end: Callable[[], None]) -> None:
         original = vars(profiler)[name]
-        self._gave_way = False
+        self._other_started = False
 
         @functools.wraps(original)
         def begin(*args: Any, **kwargs: Any) -> Any:
-            self._gave_way = True
+            self._other_started = True
             end()
-            self.over()
+            self.restore()
             return original(*args, **kwargs)
 
         self._undo: Callable[[], None] | None = functools.partial(setattr, profiler, name, original)
         setattr(profiler, name, begin)
 
-    def over(self) -> None:
+    def restore(self) -> None:
         """Restore the original method. A second call does nothing."""
         undo, self._undo = self._undo, None
         if undo is not None:
@@ -131,7 +131,7 @@ class GivingWay:
 
     def check(self) -> None:
         """Raise CaptureError if another profiler was started."""
-        if self._gave_way:
+        if self._other_started:
             raise CaptureError(
                 "recording ended when the script started its own profiler, because a process can have only one",
                 "run the script with python, and pass perfkit's trace_handler to its profiler as on_trace_ready",

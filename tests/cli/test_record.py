@@ -19,12 +19,12 @@ from perfkit_core.cli import record
 from perfkit_core.cli.main import main
 from perfkit_core.errors import UsageError
 from perfkit_core.plugins.contracts import Recorder
-from perfkit_core.recording.signals import GivingWay
+from perfkit_core.recording.signals import OtherProfilerPatch
 
 class Recording:
     def __init__(self, run_dir, profiler):
         self.run_dir = run_dir
-        self.other = profiler and GivingWay(profiler, "start", lambda: print("ended"))
+        self.other = profiler and OtherProfilerPatch(profiler, "start", lambda: print("ended"))
     def finish(self):
         if self.other:
             self.other.check()

@@ -44,7 +44,7 @@ def steps_of(trace: Trace) -> list[int]:
         ("pass", 0, []),
     ],
 )
-def test_however_the_script_ends(end: str, code: int, signals: list[signal.Signals], tmp_path: Path) -> None:
+def test_every_end_keeps_the_cycles(end: str, code: int, signals: list[signal.Signals], tmp_path: Path) -> None:
     script = f"""
 with paddle.profiler.Profiler(on_trace_ready=handler) as profiler:
     steps(profiler, 3)

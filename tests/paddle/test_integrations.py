@@ -183,7 +183,7 @@ def test_a_failing_profiler_does_not_stop_the_training(
     gc.collect()
 
 
-def test_a_window_that_is_never_reached_is_said(fit: Fit, tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+def test_a_window_that_is_never_reached_is_reported(fit: Fit, tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     fit(perfkit_callback(tmp_path / "run", steps=(100, 110)), epochs=1)
     assert "none of the selected steps was recorded: the loop ran steps 0 to 3" in caplog.text
     assert not (tmp_path / "run").exists()

@@ -114,7 +114,7 @@ def test_bytes_beyond_int32_are_unknown(paddle_traces: Path) -> None:
         '{"bytes": -5, "increase_bytes": 5}',
     ],
 )
-def test_bytes_beyond_int32_are_told_by_both_readers(tmp_path: Path, args: str) -> None:
+def test_bytes_beyond_int32_are_reported_by_both_readers(tmp_path: Path, args: str) -> None:
     """This also holds if the column has a value from another argument."""
     event = '{"ph": "X", "cat": "Memcpy", "name": "a[1.0 us]", "pid": 0, "tid": 1, "ts": 1, "dur": 1, "args": %s}'
     path = tmp_path / "t.json"

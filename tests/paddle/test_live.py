@@ -151,13 +151,13 @@ def test_repeating_schedules_write_a_file_a_cycle(paddle: Any, train: Train, tmp
     assert len({trace.meta.recording for trace in traces}) == 1
 
 
-def test_a_loop_that_forgets_step_is_told(paddle: Any, tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+def test_a_loop_without_step_is_reported(paddle: Any, tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     with profiler(paddle, scheduler=(2, 4), on_trace_ready=trace_handler(tmp_path)) as prof:
         paddle.ones([3]).sum()
     del prof
     gc.collect()
-    (told,) = (record.getMessage() for record in caplog.records if record.name == "perfkit")
-    assert f"recorded nothing into {tmp_path}" in told
+    (message,) = (record.getMessage() for record in caplog.records if record.name == "perfkit")
+    assert f"nothing was recorded into {tmp_path}" in message
 
 
 def test_callable_schedulers(paddle: Any, train: Train, tmp_path: Path) -> None:
@@ -301,7 +301,7 @@ def perfkit_record(folder: Path, *options: str) -> subprocess.CompletedProcess[s
     return subprocess.run(command, cwd=folder, capture_output=True, text=True, timeout=300)
 
 
-def test_what_is_asked_for_is_recorded(paddle: Any, tmp_path: Path) -> None:
+def test_requested_options_are_recorded(paddle: Any, tmp_path: Path) -> None:
     """The bytes of a linear layer with 2 outputs for 3 samples are recorded."""
     done = perfkit_record(tmp_path, "--memory", "--shapes")
     assert done.returncode == 0, done.stderr

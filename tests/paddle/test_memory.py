@@ -185,7 +185,7 @@ def test_alive_at_the_peak_is_what_a_replay_finds(cycles: list[tuple[str, Path, 
         assert table["ratio"].sum() == pytest.approx(1)
 
 
-def test_two_threads_that_record_late_are_told_from_lost_events(cycles: list[tuple[str, Path, Trace]]) -> None:
+def test_interleaved_threads_are_not_lost_events(cycles: list[tuple[str, Path, Trace]]) -> None:
     """In one workload, the totals of two threads interleave. The total changes without an event and changes back, and
     the sum of these changes is 0."""
     moved = {}

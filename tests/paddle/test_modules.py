@@ -123,7 +123,7 @@ def _outermost(node: Any) -> int:
 
 
 @pytest.mark.parametrize("kind", ["json", "pb"])
-def test_the_exported_file_alone_tells_the_same_layers(paddle: Any, tmp_path: Path, kind: str) -> None:
+def test_the_exported_file_has_the_same_layers(paddle: Any, tmp_path: Path, kind: str) -> None:
     from perfkit_paddle import annotate, trace_handler
 
     model, file = paddle_layers.net(paddle), tmp_path / f"trace.{kind}"

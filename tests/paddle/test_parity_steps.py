@@ -90,7 +90,7 @@ def overview_equal(trace: Trace, times: dict[str, int], calls: dict[str, int], i
 # -- printed tables ------------------------------------------------------------------------------------------------
 
 
-def test_ours_on_the_same_profile(sources: dict[str, tuple[Trace, Path]]) -> None:
+def test_default_views_of_the_same_profile(sources: dict[str, tuple[Trace, Path]]) -> None:
     """The synthetic device work overlaps on two streams, so unions are shorter than sums. One kernel of 5 µs was
     launched outside every host event; perfkit counts this kernel."""
     trace, _ = sources["gpu-synthetic"]
@@ -216,7 +216,7 @@ def test_profile_with_device_work_as_integers(paddle: Any, sources: dict[str, tu
     assert count > 70
 
 
-def test_ours_on_the_live_run(live: tuple[Trace, Any]) -> None:
+def test_default_views_of_the_live_run(live: tuple[Trace, Any]) -> None:
     """Only the communication event counts as communication, and the rest of the step is never negative."""
     trace, _ = live
     table = distributed.table(trace, ViewRequest()).set_index("part")

@@ -107,7 +107,7 @@ def _in_parts(content: bytes, clip: bool, count: int, monkeypatch: Any) -> Scan:
         return scan(content, clip)
 
 
-def test_a_scan_in_parts_finds_what_one_finds(paddle_traces: Path, monkeypatch: Any) -> None:
+def test_a_parallel_scan_equals_a_serial_scan(paddle_traces: Path, monkeypatch: Any) -> None:
     """For complete, truncated and damaged files, a scan by several threads gives the same cells as a scan by one
     thread, or the same problem at the same byte."""
     draw = random.Random(7)
@@ -129,7 +129,7 @@ def test_a_scan_in_parts_finds_what_one_finds(paddle_traces: Path, monkeypatch: 
     assert 20 < problems < parts - 40
 
 
-def test_a_scan_begins_where_the_one_before_ends(paddle_traces: Path, monkeypatch: Any) -> None:
+def test_the_parts_of_a_scan_are_adjacent(paddle_traces: Path, monkeypatch: Any) -> None:
     """A scan in five parts makes five walks, which begin at different bytes at about equal distances."""
     content = (paddle_traces / "gpu-synthetic" / "gpu1.pb").read_bytes()
     walk, begun = pb_wire._walk, []
@@ -159,7 +159,7 @@ class Result:
 
 
 @pytest.mark.parametrize("content", [b"some bytes", b""])
-def test_what_is_saved_is_read_with_and_without_memory_files(content: bytes, monkeypatch: Any) -> None:
+def test_saved_cycles_are_read_with_and_without_memory_files(content: bytes, monkeypatch: Any) -> None:
     before = len(os.listdir("/proc/self/fd")) if Path("/proc/self/fd").is_dir() else None  # noqa: PTH208
     assert bytes(on_trace_ready.saved(Result(content))) == content
     monkeypatch.delattr(os, "memfd_create", raising=False)
@@ -180,7 +180,7 @@ def _of_the_root(table: Table) -> Table:
 
 @pytest.mark.parametrize("live", [NOT_LIVE, Live(no_steps=frozenset({0}))])
 @pytest.mark.parametrize("left", [(), *((part,) for part in PARTS), ("device", "memory"), PARTS])
-def test_a_recording_may_have_some_parts_only(paddle_traces: Path, left: tuple[str, ...], live: Live) -> None:
+def test_a_recording_may_lack_tables(paddle_traces: Path, left: tuple[str, ...], live: Live) -> None:
     """The tree consists of its root only, and no event of the other tables is missing."""
     tables = scan((paddle_traces / "gpu-synthetic" / "gpu1.pb").read_bytes()).tables
     tables["memory"] = scan((paddle_traces / "versions" / "probe_3.3.1.pb").read_bytes()).tables["memory"]

@@ -40,14 +40,14 @@ def test_a_rule_without_code_says_why() -> None:
     assert all(remedy.note for remedy in REMEDIES if not remedy.code)
 
 
-def test_what_differs_between_modes_has_a_remedy_in_both() -> None:
+def test_a_rule_with_a_remedy_for_one_mode_has_one_for_the_other() -> None:
     modes = {(remedy.rule, remedy.mode) for remedy in REMEDIES}
     for rule, mode in modes:
         assert mode == "any" or {(rule, "eager"), (rule, "static")} <= modes
 
 
 @pytest.mark.parametrize("remedy", CODED, ids=ident)
-def test_the_code_names_what_paddle_has(remedy, paddle) -> None:
+def test_the_code_uses_names_that_paddle_has(remedy, paddle) -> None:
     code = filled(remedy)
     compile(code, remedy.rule, "exec")
     list(names(code, "paddle"))  # raises an error if Paddle lacks the name
@@ -237,7 +237,7 @@ def test_a_guarded_counter_counts(static: dict[str, Any]) -> None:
     assert (count.tolist(), going_on.tolist()) == ([1], [True])
 
 
-def test_what_is_fetched_is_fed_again(static: dict[str, Any]) -> None:
+def test_fetched_results_are_fed_again(static: dict[str, Any]) -> None:
     static |= {"state": np.zeros(2, "float32"), "rounds": 3}
     ran(static, "ping-pong-copies", "static")
     assert np.array(static["state"]).tolist() == [3, 3]

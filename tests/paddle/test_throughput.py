@@ -187,7 +187,7 @@ def test_a_reader_around_paddles_loader_counts_once(paddle: Any, clock: Clock, s
     assert throughput.summary().reader_cost == Costs(6 * TICK_NS, *[2 * TICK_NS] * 6)
 
 
-def test_a_loader_read_by_another_thread_is_no_wait_of_the_loop(paddle: Any, clock: Clock, slow_loader: Any) -> None:
+def test_batches_read_by_another_thread_are_not_waits(paddle: Any, clock: Clock, slow_loader: Any) -> None:
     throughput = perfkit_paddle.Throughput(warmup=0, clock=clock)
     data = slow_loader([2, 2])
     with throughput:
@@ -199,7 +199,7 @@ def test_a_loader_read_by_another_thread_is_no_wait_of_the_loop(paddle: Any, clo
     assert throughput.summary().reader_cost is None
 
 
-def test_several_benchmarks_at_once_and_none_left_behind(paddle: Any, timer: Any) -> None:
+def test_several_benchmarks_in_parallel_remove_their_hooks(paddle: Any, timer: Any) -> None:
     before = list(timer.benchmark().hooks)
     outer, inner = perfkit_paddle.Throughput(warmup=0), perfkit_paddle.Throughput(warmup=0)
     with outer:
@@ -297,7 +297,7 @@ def test_on_a_device_steps_are_timed_by_its_events() -> None:
     assert summary.batch_cost == Costs(5 * 1_500_000, *[1_500_000] * 6)
 
 
-def test_paddles_events_have_what_is_called(paddle: Any) -> None:
+def test_paddles_events_have_the_called_methods(paddle: Any) -> None:
     """There is no device here, so only the names and arguments of Paddle's events are checked."""
     assert "enable_timing" in inspect.signature(paddle.device.Event.__init__).parameters
     assert "stream" in inspect.signature(paddle.device.Event.record).parameters

@@ -49,7 +49,7 @@ def open_soon(gate: Gate) -> None:
     threading.Timer(0.2, gate.open.set).start()
 
 
-def test_training_goes_on_until_there_are_too_many(gate: Gate, tmp_path: Path) -> None:
+def test_training_continues_until_too_many_cycles_are_unwritten(gate: Gate, tmp_path: Path) -> None:
     """The handler returns LIMIT times although no cycle is finished. Then it waits. Every cycle is kept, in the right
     order."""
     writer: CycleWriter[Any] = CycleWriter(tmp_path, gate.take)
@@ -77,7 +77,7 @@ def test_no_thread_is_left(gate: Gate, tmp_path: Path) -> None:
     assert len(writer.written) == 2
 
 
-def test_what_may_not_run_beside_the_training_runs_in_it(tmp_path: Path) -> None:
+def test_cycles_may_require_the_foreground(tmp_path: Path) -> None:
     threads = []
 
     def take(profiler: object, place: object) -> Taken:
@@ -93,7 +93,7 @@ def test_what_may_not_run_beside_the_training_runs_in_it(tmp_path: Path) -> None
 
 
 @pytest.mark.parametrize("read", [load, list_runs, lambda folder: list_runs(folder.parent)])
-def test_who_reads_the_folder_waits(read: Any, gate: Gate, tmp_path: Path) -> None:
+def test_a_reader_of_the_folder_waits(read: Any, gate: Gate, tmp_path: Path) -> None:
     CycleWriter(tmp_path / "run", gate.take)(None)
     open_soon(gate)
     assert len(read(tmp_path / "run"))
@@ -123,7 +123,7 @@ def test_what_was_known_when_the_cycle_ended_is_kept(
     assert read_stored(path).meta.ranks == (3,)
 
 
-def test_a_relative_folder_stays_where_the_handler_was_made(
+def test_a_relative_folder_is_resolved_when_the_handler_is_made(
     gate: Gate, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The training changes its current folder before the first cycle is written and before the second cycle."""
@@ -140,7 +140,7 @@ def test_a_relative_folder_stays_where_the_handler_was_made(
     assert list(elsewhere.iterdir()) == []
 
 
-def test_a_cycle_that_fails_takes_no_other_with_it(tmp_path: Path) -> None:
+def test_a_failed_cycle_does_not_affect_other_cycles(tmp_path: Path) -> None:
     def take(number: int, place: object) -> Taken:
         return Taken(lambda: small_trace(str(1 // (number - 1))))
 
@@ -153,9 +153,7 @@ def test_a_cycle_that_fails_takes_no_other_with_it(tmp_path: Path) -> None:
     assert mark.count("\n") == 1
 
 
-def test_without_a_thread_left_in_the_system_the_training_waits(
-    gate: Gate, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_if_no_thread_can_start_the_training_waits(gate: Gate, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     def refuse(self: threading.Thread) -> None:
         raise RuntimeError("can't start new thread")
 

@@ -174,7 +174,7 @@ INTERRUPTED = {
 
 
 @pytest.mark.parametrize("name", INTERRUPTED)
-def test_an_interrupt_is_the_users_and_loses_nothing(name: str, tmp_path: Path) -> None:
+def test_an_interrupt_reaches_the_user_and_loses_nothing(name: str, tmp_path: Path) -> None:
     script = f"""
 def ready_when_waiting():
     while "background.py" not in files_of(sys._current_frames()[threading.main_thread().ident]):
@@ -330,7 +330,7 @@ if __name__ == "__main__":
     assert cycles(run_dir) == [0, 0, 0]
 
 
-def test_what_was_written_outlives_a_kill(tmp_path: Path) -> None:
+def test_written_cycles_survive_a_kill(tmp_path: Path) -> None:
     script = """
 writer(None)
 writer.flush()

@@ -44,7 +44,7 @@ def test_a_handler_that_is_not_used_leaves_nothing(
     assert lines(caplog) == []
 
 
-def test_an_unwritable_folder_is_told_at_once_and_once(blocked: Path, caplog: pytest.LogCaptureFixture) -> None:
+def test_an_unwritable_folder_is_reported_immediately_and_once(blocked: Path, caplog: pytest.LogCaptureFixture) -> None:
     made = writer(blocked)
     assert lines(caplog) == [f"perfkit: {blocked} is not writable (Not a directory): new cycles are lost until it is"]
     made(None)
@@ -54,7 +54,7 @@ def test_an_unwritable_folder_is_told_at_once_and_once(blocked: Path, caplog: py
     assert made.written == []
 
 
-def test_a_logging_handler_that_raises_is_nobody_s_end(blocked: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_logging_handler_that_raises_does_no_harm(blocked: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     def emit(record: logging.LogRecord) -> None:
         raise ValueError(record)
 
@@ -69,7 +69,7 @@ def test_a_logging_handler_that_raises_is_nobody_s_end(blocked: Path, monkeypatc
         failures.logger.removeHandler(handler)
 
 
-def test_where_it_happened_is_told_at_level_debug(blocked: Path, caplog: pytest.LogCaptureFixture) -> None:
+def test_the_traceback_is_logged_at_level_debug(blocked: Path, caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level(logging.DEBUG, "perfkit")
     made = writer(blocked)
     made(None)
@@ -109,7 +109,7 @@ def test_a_failing_extraction_is_one_line_and_marks_the_run(tmp_path: Path, capl
     assert (tmp_path / INCOMPLETE_MARK).read_text(encoding="utf-8").endswith("cycle 0: KeyError: 'x'\n")
 
 
-def test_every_reason_stays_in_the_mark(tmp_path: Path) -> None:
+def test_the_mark_keeps_every_reason(tmp_path: Path) -> None:
     reasons = [KeyError("x"), ValueError("y")]
 
     def take(error: Exception, place: object) -> Taken:
@@ -122,7 +122,7 @@ def test_every_reason_stays_in_the_mark(tmp_path: Path) -> None:
     assert [line.partition(", ")[2] for line in mark] == ["cycle 0: KeyError: 'x'", "cycle 1: ValueError: y"]
 
 
-def test_a_handler_that_nobody_calls_says_so_once(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+def test_an_uncalled_handler_is_reported_once(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     """The warning comes when the handler is deleted, and only for handlers that the user has passed to a profiler."""
     for warn in (True, False):
         made = writer(tmp_path / str(warn), warn_uncalled=warn)
@@ -133,7 +133,7 @@ def test_a_handler_that_nobody_calls_says_so_once(tmp_path: Path, caplog: pytest
     assert "step()" in line
 
 
-def test_a_handler_that_was_called_has_nothing_to_say(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+def test_a_called_handler_is_not_reported(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     made = writer(tmp_path, warn_uncalled=True)
     made(None)
     made.flush()

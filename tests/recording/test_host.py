@@ -30,17 +30,17 @@ def test_a_container_may_use_less_than_the_machine_has(
     assert environment.cores(quota) == expected
 
 
-def test_without_a_limit_all_that_the_process_may_run_on(tmp_path: Path) -> None:
+def test_without_a_quota_all_usable_processors_count(tmp_path: Path) -> None:
     assert environment.cores(tmp_path / "none") == len(usable_cpus())
 
 
 @pytest.mark.parametrize("name", ["LOCAL_WORLD_SIZE", "PADDLE_LOCAL_SIZE"])
-def test_the_launcher_says_how_many_processes(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_launcher_sets_the_number_of_processes(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv(name, "4")
     assert environment.host(8)["host"] == {"cores": environment.cores(), "threads": 8, "processes": 4}
 
 
-def test_what_is_not_known_is_left_out(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_unknown_numbers_are_left_out(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("LOCAL_WORLD_SIZE", raising=False)
     monkeypatch.delenv("PADDLE_LOCAL_SIZE", raising=False)
     assert set(environment.host(None)["host"]) == {"cores"}

@@ -27,14 +27,14 @@ NAMES = {
         ({"torch": ("", "2")}, Place(None, None)),
     ],
 )
-def test_a_pair_is_of_one_launcher(
+def test_rank_and_world_size_are_of_one_launcher(
     told: dict[str, tuple[str, str]], place: Place, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     set_only(told, monkeypatch)
     assert environment_place() == place
 
 
-def test_what_is_asked_first_goes_first_where_it_is_complete(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_first_launcher_is_preferred_if_complete(monkeypatch: pytest.MonkeyPatch) -> None:
     set_only({"torch": ("0", "1"), "paddle": ("3", "8")}, monkeypatch)
     assert environment_place(NAMES["paddle"]) == Place(3, 8)
     monkeypatch.delenv("PADDLE_TRAINERS_NUM")

@@ -51,16 +51,16 @@ def test_windows_without_a_step_are_refused(options: dict[str, Any]) -> None:
         step_window(**options)
 
 
-class Told:
+class NotedCalls:
     """A profiler that notes its calls. The call ``fails_at`` raises an error."""
 
     def __init__(self, run_dir: Path, fails_at: str = "") -> None:
         self.writer: CycleWriter[Any] = CycleWriter(run_dir, lambda profiler, place: 1 / 0)  # type: ignore[arg-type, return-value]
-        self.told: list[str] = []
+        self.calls: list[str] = []
         self.fails_at = fails_at
 
     def _note(self, text: str) -> None:
-        self.told.append(text)
+        self.calls.append(text)
         if text == self.fails_at:
             raise RuntimeError("no device")
 
@@ -83,7 +83,7 @@ class Told:
 def recorded(tmp_path: Path, script: str, fails_at: str = "") -> list[str]:
     """Return the profiler's calls for a recording of the steps 2 to 4. Letters of ``script``: ``s`` ends a step, ``p``
     pauses, ``r`` resumes, ``f`` finishes, ``a`` aborts."""
-    profiler = Told(tmp_path, fails_at)
+    profiler = NotedCalls(tmp_path, fails_at)
     recording = StepRecording(step_window((2, 4)), lambda: profiler)
     actions = {"s": recording.step_ended, "p": recording.pause, "r": recording.resume,
                "f": recording.finish, "a": recording.abort}  # fmt: skip
@@ -91,11 +91,11 @@ def recorded(tmp_path: Path, script: str, fails_at: str = "") -> list[str]:
     for letter in script:
         actions[letter]()
     recording.abort()
-    return profiler.told
+    return profiler.calls
 
 
 @pytest.mark.parametrize(
-    ("script", "told"),
+    ("script", "calls"),
     [
         ("ssssssf", ["warm up 1", "start 2", "next 3", "next 4", "stop"]),
         ("sssprssf", ["warm up 1", "start 2", "next 3", "cut off", "start 3", "next 4", "stop"]),
@@ -110,12 +110,12 @@ def recorded(tmp_path: Path, script: str, fails_at: str = "") -> list[str]:
         ("fsss", []),
     ],
 )
-def test_what_the_profiler_is_told(script: str, told: list[str], tmp_path: Path) -> None:
-    assert recorded(tmp_path, script) == told
+def test_calls_of_the_profiler(script: str, calls: list[str], tmp_path: Path) -> None:
+    assert recorded(tmp_path, script) == calls
 
 
 @pytest.mark.parametrize(
-    ("fails_at", "told"),
+    ("fails_at", "calls"),
     [
         ("warm up 1", ["warm up 1"]),
         ("start 2", ["warm up 1", "start 2", "cancel"]),
@@ -123,7 +123,7 @@ def test_what_the_profiler_is_told(script: str, told: list[str], tmp_path: Path)
         ("cut off", ["warm up 1", "start 2", "next 3", "cut off"]),
     ],
 )
-def test_a_failure_ends_the_recording_only(fails_at: str, told: list[str], tmp_path: Path) -> None:
+def test_a_failure_ends_the_recording_only(fails_at: str, calls: list[str], tmp_path: Path) -> None:
     """No error is raised, the profiler is stopped and not called again, and the run folder contains the reason."""
-    assert recorded(tmp_path, "sssprssssf", fails_at) == told
+    assert recorded(tmp_path, "sssprssssf", fails_at) == calls
     assert "no device" in (tmp_path / INCOMPLETE_MARK).read_text()

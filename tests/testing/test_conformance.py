@@ -103,7 +103,7 @@ def test_our_own_recordings_keep_every_promise(plugins: Plugins, tmp_path: Path,
     check_round_trip(found, tmp_path)
 
 
-def test_the_example_passes_all_of_it(plugins: Plugins, traces: Path, tmp_path: Path) -> None:
+def test_the_example_plugin_passes(plugins: Plugins, traces: Path, tmp_path: Path) -> None:
     path = traces / "other" / "mindspore-timeline.json"
     found = load(path, plugins=plugins)
     check_trace(found)
@@ -206,7 +206,7 @@ def test_the_sound_trace_passes() -> None:
 
 
 @pytest.mark.parametrize("what", BROKEN)
-def test_a_broken_promise_is_found(what: str) -> None:
+def test_an_invalid_trace_is_reported(what: str) -> None:
     make, message = BROKEN[what]
     with pytest.raises(AssertionError, match=message):
         check_trace(make())
@@ -220,7 +220,7 @@ def test_zeros_for_missing_numbers_are_found() -> None:
         check_trace(replace(good, events=good.events.set_column(at, schema.SCHEMA.field("flops"), zeros), _cache={}))
 
 
-def test_own_trees_may_leave_the_parents_time_not_its_process() -> None:
+def test_recorded_parents_need_not_enclose_in_time() -> None:
     other = changed("parent", BACKWARD, MM)()
     cells = other.events.schema.get_field_index("self_ns")
     own = pa.array([50, 45, 5, 20, None, None], pa.int64())
@@ -228,7 +228,7 @@ def test_own_trees_may_leave_the_parents_time_not_its_process() -> None:
     check_trace(replace(other, events=events, _cache={}), own_tree=True)
 
 
-def test_a_reader_that_takes_everything_or_hides_damage_fails(tmp_path: Path) -> None:
+def test_a_reader_that_accepts_everything_or_hides_damage_fails(tmp_path: Path) -> None:
     path = tmp_path / "t.json"
     path.write_text("[]", encoding="utf-8")
     good = load_one(DATA / "torch-mlp.json.gz")

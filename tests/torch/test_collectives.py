@@ -74,7 +74,7 @@ def dlrm(traces: Path) -> tuple[Trace, list[list[dict[str, Any]]]]:
     return load(paths), [collective_kernels(path) for path in paths]
 
 
-def test_sizes_and_bandwidths_of_kernels_that_tell_them(traces: Path) -> None:
+def test_sizes_and_bandwidths_of_kernels_with_recorded_sizes(traces: Path) -> None:
     """With two ranks, an all-reduce and a broadcast send their message over the bus once."""
     path = traces / "torch" / "a100-nccl-process-groups.json.gz"
     size_of = {"Float": 4, "Long": 8}
@@ -95,7 +95,7 @@ def test_sizes_and_bandwidths_of_kernels_that_tell_them(traces: Path) -> None:
         assert (row["group"], row["group_size"], row["algorithm"], row["protocol"]) == ("0 default_pg", 2, "RING", "LL")
 
 
-def test_a_gathering_counts_what_a_rank_gets(traces: Path) -> None:
+def test_the_size_of_an_all_gather_is_what_a_rank_receives(traces: Path) -> None:
     """On eight B200, a message has 8 × 25136 elements of two bytes, and each link transfers seven eighths of it."""
     table = collectives_table(load(traces / "torch" / "b200-eager-rank0of8.json.gz"), ViewRequest(by=("size",)))
     (row,) = table[table["collective"] == "all_gather"].to_dict("records")
@@ -141,7 +141,7 @@ def test_transfers_agree_between_ranks(dlrm: tuple[Trace, list[list[dict[str, An
     assert (first["total_ns"] > 50 * first["transfer_ns"]).sum() == 7  # seven ranks wait most of the time
 
 
-def test_clocks_that_were_put_apart_come_together(dlrm: tuple[Trace, list[list[dict[str, Any]]]]) -> None:
+def test_alignment_restores_shifted_clocks(dlrm: tuple[Trace, list[list[dict[str, Any]]]]) -> None:
     """Each rank's clock is moved by another amount. The alignment restores the times of the file up to their resolution
     of 1 µs."""
     trace, _ = dlrm
@@ -152,7 +152,7 @@ def test_clocks_that_were_put_apart_come_together(dlrm: tuple[Trace, list[list[d
     assert np.abs(back.ints("start_ns") - trace.ints("start_ns")).max() <= 1000
 
 
-def test_waits_are_no_communication(dlrm: tuple[Trace, list[list[dict[str, Any]]]]) -> None:
+def test_waits_do_not_count_as_communication(dlrm: tuple[Trace, list[list[dict[str, Any]]]]) -> None:
     """If kernels were recorded, communication consists of the kernels only, without the record_param_comms events."""
     trace, kernels = dlrm
     table = distributed.table(trace, ViewRequest(by=("rank",)))
@@ -261,7 +261,7 @@ def test_sizes_from_shapes(name: str, shapes: Any, dtypes: Any, size: int | None
     assert one_event(name, "communication", {}, shapes, dtypes)[1] == size
 
 
-def test_what_runs_on_the_host_says_so() -> None:
+def test_collectives_on_the_host_are_marked() -> None:
     assert one_event("gloo:barrier", "communication", {})[0] == {"name": "barrier", "on": "host"}
     assert one_event("nccl:barrier", "communication", {})[0] is None
     assert not collectives.communicates("aten::add", "operator")

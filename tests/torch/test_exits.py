@@ -44,7 +44,7 @@ def steps_of(trace: Trace) -> list[int]:
         ("pass", 0, [], False),
     ],
 )
-def test_however_the_script_ends(
+def test_every_end_keeps_the_cycles(
     end: str, code: int, signals: list[signal.Signals], stacks: bool, tmp_path: Path
 ) -> None:
     """The steps before the end are kept, both with stacks, where cycles are written in the foreground, and without

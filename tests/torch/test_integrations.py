@@ -303,7 +303,7 @@ def test_a_failing_profiler_does_not_stop_the_training(
     assert sum(event.name == "Optimizer.step#SGD.step" for event in own.events()) == BATCHES
 
 
-def test_a_window_that_is_never_reached_is_said(
+def test_a_window_that_is_never_reached_is_reported(
     lightning_fit: Fit, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     lightning_fit(lightning_callback(tmp_path / "run", steps=(100, 110)), max_epochs=1)

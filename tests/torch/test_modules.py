@@ -165,7 +165,7 @@ def test_a_first_layer_computes_no_gradient_of_its_input(tmp_path: Path) -> None
     assert int(perfkit.summarize(trace, "modules")["self_flops"].sum()) == 2 * (2 * 3 * 8 * 4) * 2
 
 
-def test_layers_know_both_passes_where_operators_count_one(tmp_path: Path) -> None:
+def test_layers_have_flops_of_both_passes(tmp_path: Path) -> None:
     """torch's operators have no FLOPs for the backward pass of a convolution, but its FlopCounterMode counts them."""
     model = nn.Sequential(nn.Conv2d(3, 4, 3), nn.Flatten(), nn.Linear(4 * 6 * 6, 5))
     inputs = torch.randn(2, 3, 8, 8)
@@ -178,7 +178,7 @@ def test_layers_know_both_passes_where_operators_count_one(tmp_path: Path) -> No
     assert int(trace.to_pandas()["flops"].sum()) < 2 * counter.get_total_flops()
 
 
-def test_the_exported_file_alone_tells_the_same_layers(net: Net, tmp_path: Path) -> None:
+def test_the_exported_file_has_the_same_layers(net: Net, tmp_path: Path) -> None:
     file = tmp_path / "trace.json"
     with annotate(net), torch.profiler.profile(on_trace_ready=trace_handler(tmp_path / "run")) as profiler:
         training(net)()

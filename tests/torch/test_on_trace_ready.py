@@ -56,14 +56,14 @@ def test_start_stop_without_a_schedule(tmp_path: Path) -> None:
     assert "no-steps" in [finding.code for finding in trace.quality]
 
 
-def test_a_loop_that_forgets_step_is_told(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+def test_a_loop_without_step_is_reported(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     schedule = torch.profiler.schedule(wait=1, warmup=1, active=1)
     with torch.profiler.profile(schedule=schedule, on_trace_ready=trace_handler(tmp_path)) as profiler:
         torch.ones(3).sum()
     del profiler
     gc.collect()
-    (told,) = (record.getMessage() for record in caplog.records if record.name == "perfkit")
-    assert f"recorded nothing into {tmp_path}" in told
+    (message,) = (record.getMessage() for record in caplog.records if record.name == "perfkit")
+    assert f"nothing was recorded into {tmp_path}" in message
 
 
 def test_callable_schedule_cut_off_in_the_middle(tmp_path: Path) -> None:
@@ -170,7 +170,7 @@ def test_fallback_extraction_agrees(model: str, tmp_path: Path, monkeypatch: pyt
         assert left.where(left.notna(), None).tolist() == right.where(right.notna(), None).tolist(), column
 
 
-def test_flops_are_recorded_where_asked_for(tmp_path: Path) -> None:
+def test_flops_are_recorded_on_request(tmp_path: Path) -> None:
     train("mlp", trace_handler(tmp_path), with_flops=True)
     trace = load(tmp_path)
     assert trace.ints("flops")[trace.rows("name", "aten::addmm")].max() == 2 * 8 * 16 * 32
@@ -204,7 +204,7 @@ def test_ranks_of_torch_distributed(tmp_path: Path) -> None:
     assert trace.rows("kind", "communication").any()
 
 
-def test_threads_of_one_process_nest_apart(tmp_path: Path) -> None:
+def test_parents_stay_within_their_cycle(tmp_path: Path) -> None:
     """In a trace that joins two cycles, a parent and its children are in the same cycle."""
     handler = trace_handler(tmp_path)
     train("mlp", handler, steps=8)

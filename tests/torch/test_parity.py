@@ -208,7 +208,7 @@ def test_operators_grouped_by_stack(model: str, frames: int, tmp_path: Path) -> 
     print(f"{model}, by {frames} frames: {count} numbers equal")
 
 
-def test_both_readers_of_a_live_profiler_tell_the_overload(tmp_path: Path) -> None:
+def test_both_readers_of_a_live_profiler_read_the_overload(tmp_path: Path) -> None:
     """One of the readers is for versions of torch without trace_activities()."""
     from perfkit_torch import live_events
 

@@ -51,7 +51,7 @@ def test_recording_ends_after_its_steps_and_the_script_goes_on(tmp_path: Path) -
     assert 3 <= updates_seen <= 4  # three complete updates, and the start of the update at which the recording stopped
 
 
-def test_a_script_without_an_optimizer_is_recorded_whole(tmp_path: Path) -> None:
+def test_a_script_without_an_optimizer_is_recorded(tmp_path: Path) -> None:
     recording = ScriptRecording(tmp_path, 2, {"shapes": True})
     torch.ones(3, 4).sum()
     assert recording.finish() == 1
@@ -94,7 +94,7 @@ def test_from_the_command_line(tmp_path: Path, code: int) -> None:
     assert list(step_durations(load(tmp_path / "run"))) == [0, 1, 2]
 
 
-def test_what_is_asked_for_is_recorded(tmp_path: Path) -> None:
+def test_requested_options_are_recorded(tmp_path: Path) -> None:
     """A linear layer has 4 inputs, 2 outputs and 3 samples. Its shapes, its 2·3·4·2 FLOPs, the bytes of its output and
     the stack are recorded."""
     (tmp_path / "train.py").write_text(SCRIPT)
@@ -112,7 +112,7 @@ def test_what_is_asked_for_is_recorded(tmp_path: Path) -> None:
     assert events[events["kind"] == "python"]["name"].astype("string").str.contains("train.py", regex=False).any()
 
 
-def test_what_is_not_asked_for_is_not_recorded(tmp_path: Path) -> None:
+def test_other_options_are_not_recorded(tmp_path: Path) -> None:
     recording = ScriptRecording(tmp_path, None, {"shapes": False, "memory": False})
     updates(2)
     recording.finish()
@@ -135,7 +135,7 @@ def test_a_profiler_of_the_script_is_not_disturbed(tmp_path: Path) -> None:
     assert load(tmp_path).rows("name", "Optimizer.step#SGD.step").sum() == 3
 
 
-def test_a_profiler_of_the_script_may_follow_ours(tmp_path: Path) -> None:
+def test_a_profiler_of_the_script_may_start_after_the_recording(tmp_path: Path) -> None:
     recording = ScriptRecording(tmp_path, 1, {})
     updates(3)
     with torch.profiler.profile():
@@ -143,7 +143,7 @@ def test_a_profiler_of_the_script_may_follow_ours(tmp_path: Path) -> None:
     assert recording.finish() == 1
 
 
-def test_what_torch_cannot_record_is_refused(tmp_path: Path) -> None:
+def test_unsupported_options_are_refused(tmp_path: Path) -> None:
     with pytest.raises(UsageError, match="torch cannot record moods; leave --moods out; torch can record shapes, mem"):
         ScriptRecording(tmp_path, None, {"shapes": True, "moods": True})
     recording = ScriptRecording(tmp_path, None, {})  # no profiler is running

@@ -46,7 +46,7 @@ def test_a_rule_without_code_says_why() -> None:
 
 
 @pytest.mark.parametrize("remedy", CODED, ids=ident)
-def test_the_code_names_what_torch_has(remedy) -> None:
+def test_the_code_uses_names_that_torch_has(remedy) -> None:
     code = filled(remedy)
     compile(code, remedy.rule, "exec")
     list(names(code, "torch"))  # raises an error if torch lacks the name
@@ -54,7 +54,7 @@ def test_the_code_names_what_torch_has(remedy) -> None:
 
 
 @pytest.mark.parametrize("remedy", CODED, ids=ident)
-def test_since_is_a_version_that_is_out(remedy) -> None:
+def test_since_is_a_released_version(remedy) -> None:
     assert not remedy.since or Version("1.0") <= Version(remedy.since) <= Version(torch.__version__)
 
 
@@ -273,7 +273,7 @@ def test_gradients_are_reduced_once_in_an_accumulation(scope: dict[str, Any], on
     assert len(reduced) == 2  # 8 micro-steps with 4 per update, and one bucket
 
 
-def test_a_recording_tells_its_threads(tmp_path: Path) -> None:
+def test_the_number_of_threads_is_recorded(tmp_path: Path) -> None:
     """The rule about threads fires, because the recorded number of threads exceeds the cores."""
     before = torch.get_num_threads()
     torch.set_num_threads(1000)

@@ -90,7 +90,7 @@ def test_samples_in_a_tensor_are_not_read(caplog: pytest.LogCaptureFixture) -> N
     assert throughput.summary().samples is None
 
 
-def test_looking_for_cuda_does_not_start_it(monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture) -> None:
+def test_a_check_does_not_initialise_cuda(monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture) -> None:
     """CUDA is available but not initialised. Only these two functions may be called."""
     fake = SimpleNamespace(is_available=lambda: True, is_initialized=lambda: False)
     monkeypatch.setattr(torch, "cuda", fake)
@@ -162,7 +162,7 @@ def test_on_a_gpu_steps_are_timed_by_its_events(monkeypatch: pytest.MonkeyPatch)
     assert summary.ips.avg_per_s == 2000
 
 
-def test_torchs_events_have_what_is_called() -> None:
+def test_torchs_events_have_the_called_methods() -> None:
     """There is no device here, so only the names and arguments of torch's events are checked."""
     assert "enable_timing" in inspect.signature(torch.cuda.Event.__new__).parameters
     assert "stream" in inspect.signature(torch.cuda.Event.record).parameters
