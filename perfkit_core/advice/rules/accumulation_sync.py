@@ -22,23 +22,23 @@ _SUM_GRADIENTS: Final = ("all_reduce", "reduce_scatter")
 
 
 def find(facts: Facts) -> list[Candidate]:
-    trace, talk = facts.trace, instances(facts.trace)
-    talk = talk[talk["collective"].isin(_SUM_GRADIENTS).to_numpy(np.bool_)]
-    if talk.empty:
+    trace, rows = facts.trace, instances(facts.trace)
+    rows = rows[rows["collective"].isin(_SUM_GRADIENTS).to_numpy(np.bool_)]
+    if rows.empty:
         return []
     if not (trace.rows("phase", BACKWARD).any() and trace.rows("phase", OPTIMIZER).any()):
         raise NotEvaluableError(message("no optimizer steps or no backward passes were recorded"))
-    talk = pd.concat([_with_passes(trace, part, int(rank)) for rank, part in talk.groupby(talk["rank"].fillna(-1))])
+    rows = pd.concat([_with_passes(trace, part, int(rank)) for rank, part in rows.groupby(rows["rank"].fillna(-1))])
     # keep optimizer steps with several backward passes, all of which issue the same collectives
     keys, step = ["rank", "optimizer_step", "pass"], ["rank", "optimizer_step"]
-    passes = talk[talk["pass"] >= 0].groupby(keys, dropna=False)["bytes"].agg(["size", "sum", "count"]).reset_index()
+    passes = rows[rows["pass"] >= 0].groupby(keys, dropna=False)["bytes"].agg(["size", "sum", "count"]).reset_index()
     by_step = passes.groupby(step, dropna=False)
     same = (by_step["size"].transform("nunique") == 1) & (by_step["sum"].transform("nunique") == 1)
     repeated = passes[same & (by_step["pass"].transform("size") > 1)]
     if len(repeated) * 2 <= len(passes):
         return []
     number = repeated.groupby(step, dropna=False)["pass"]
-    needless = talk.merge(repeated[repeated["pass"] < number.transform("max")][keys], on=keys)
+    needless = rows.merge(repeated[repeated["pass"] < number.transform("max")][keys], on=keys)
     events = needless["row"].to_numpy(np.int64)
     call = communication(trace).call[events]
     calls = np.unique(np.where(call == NO_ROW, events, call))
@@ -69,7 +69,7 @@ def find(facts: Facts) -> list[Candidate]:
     )]  # fmt: skip
 
 
-def _with_passes(trace: Trace, talk: pd.DataFrame, rank: int) -> pd.DataFrame:
+def _with_passes(trace: Trace, collectives: pd.DataFrame, rank: int) -> pd.DataFrame:
     """Add the columns ``pass`` (number of the backward pass that issued the collective, -1 if none did) and
     ``optimizer_step`` (number of optimizer steps before the collective)."""
     # the times at which the host of the rank changes between forward, backward and optimizer
@@ -81,9 +81,9 @@ def _with_passes(trace: Trace, talk: pd.DataFrame, rank: int) -> pd.DataFrame:
     code = phases.codes[rows]
     begins = np.flatnonzero(np.diff(code, prepend=-1))
     start, phase = trace.ints("start_ns")[rows[begins]], np.array(phases.values, object)[code[begins]]
-    launched_by = trace.ints("launched_by")[talk["row"].to_numpy(np.int64)]
-    issue = np.where(launched_by >= 0, trace.ints("start_ns")[launched_by], talk["issue_ns"].to_numpy(np.int64))
+    launched_by = trace.ints("launched_by")[collectives["row"].to_numpy(np.int64)]
+    issue = np.where(launched_by >= 0, trace.ints("start_ns")[launched_by], collectives["issue_ns"].to_numpy(np.int64))
     at = np.searchsorted(start, issue, side="right") - 1
     is_backward, is_optimizer = np.append(phase == BACKWARD, False), np.append(phase == OPTIMIZER, False)
     number = np.where(is_backward[at] & (at >= 0), at, -1)
-    return talk.assign(**{"pass": number, "optimizer_step": np.cumsum(is_optimizer)[at]})
+    return collectives.assign(**{"pass": number, "optimizer_step": np.cumsum(is_optimizer)[at]})

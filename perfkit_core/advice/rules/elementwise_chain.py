@@ -46,9 +46,9 @@ def find(facts: Facts) -> list[Candidate]:
     kept[order[np.diff(chain[order], prepend=-1) != 0]] = True
     removed = kernels[~kept]
     # the outermost operators that launch only removed kernels; without such an operator, the runtime calls
-    every = nesting.sum_up(parent, np.bincount(launch[launch >= 0], minlength=len(trace)))
-    ours = nesting.sum_up(parent, np.bincount(launch[removed], minlength=len(trace)))
-    alone = trace.host & (ours > 0) & (every == ours)
+    all_work = nesting.sum_up(parent, np.bincount(launch[launch >= 0], minlength=len(trace)))
+    removed_work = nesting.sum_up(parent, np.bincount(launch[removed], minlength=len(trace)))
+    alone = trace.host & (removed_work > 0) & (all_work == removed_work)
     operator = nesting.outermost(parent, alone & operators(trace))[launch[removed]]
     launches = np.unique(np.where(operator >= 0, operator, launch[removed])[alone[launch[removed]]])
     host = facts.median_total(launches, dur[launches])

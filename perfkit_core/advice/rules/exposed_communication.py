@@ -24,8 +24,8 @@ _OVERLAP: Final = message("prior: between no overlap and all the overlap that th
 
 
 def find(facts: Facts) -> list[Candidate]:
-    talk = instances.communication(facts.trace)
-    rows = np.flatnonzero(talk.device | talk.host)
+    communicates = instances.communication(facts.trace)
+    rows = np.flatnonzero(communicates.device | communicates.host)
     if not len(rows):
         return []
     facts.need_steps()
@@ -64,21 +64,21 @@ def _times_ns(trace: Trace) -> pd.DataFrame:
     without transfers)."""
     rows = np.flatnonzero(trace.host & trace.rows("kind", STEP))
     steps = pd.DataFrame({"rank": trace.ints("rank")[rows], "step": trace.ints("step")[rows]})
-    steps = steps.assign(talk=0, alone=0, compute=0)
+    steps = steps.assign(total=0, exposed=0, compute=0)
     for rank in steps["rank"].unique():
         activity, here = activities(trace).of(trace, int(rank)), (steps["rank"] == rank).to_numpy()
-        exposed = intervals.subtract(activity.communication, activity.compute)
-        for name, part in (("talk", activity.communication), ("alone", exposed), ("compute", activity.compute)):
+        alone = intervals.subtract(activity.communication, activity.compute)
+        for name, part in (("total", activity.communication), ("exposed", alone), ("compute", activity.compute)):
             steps.loc[here, name] = covered_ns(part, trace.ints("start_ns")[rows[here]], trace.end_ns[rows[here]])
     arrivals = stragglers.arrivals(instances.reduce_each(trace, ViewRequest()))
     waited = arrivals[["rank", "step", "wait_ns"]].fillna(-1).astype("int64")
     waited = waited[waited["wait_ns"] >= 0].groupby(["rank", "step"])["wait_ns"].sum().reset_index()
     waiting = steps.merge(waited, on=["rank", "step"], how="left")["wait_ns"].fillna(0).astype("int64")
-    talk, alone = steps["talk"], steps["alone"]
+    total, exposed = steps["total"], steps["exposed"]
     return pd.DataFrame({
-        "communication_ns": talk,
-        "exposed_ns": (alone - waiting).clip(lower=0),
-        "transfer_ns": (talk - waiting).clip(lower=1),
+        "communication_ns": total,
+        "exposed_ns": (exposed - waiting).clip(lower=0),
+        "transfer_ns": (total - waiting).clip(lower=1),
         "waiting_ns": waiting,
-        "room_ns": steps["compute"] - (talk - alone),
+        "room_ns": steps["compute"] - (total - exposed),
     })  # fmt: skip

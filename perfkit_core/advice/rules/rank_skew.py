@@ -127,9 +127,9 @@ def _reason(facts: Facts, times: pd.DataFrame, slow: int, part: str) -> _Reason 
 def _rows_of(trace: Trace, rank: int | None, part: str) -> IntArray:
     """Return the rows of a part of the steps (device work, data loading, or other host work) of a rank, or of all ranks
     if ``rank`` is None. Communication belongs to no part."""
-    talk = communication(trace)
+    communicates = communication(trace)
     loading = trace.rows("kind", DATALOADER) | trace.rows("phase", DATALOADER)
     on_host = trace.host & (trace.ints("self_ns") >= 0)
     mask = {DEVICE: ~trace.host, LOADING: on_host & loading, HOST: on_host & ~loading}[part]
-    mask = mask & ~talk.device & (talk.call < 0) & (trace.ints("step") >= 0)
+    mask = mask & ~communicates.device & (communicates.call < 0) & (trace.ints("step") >= 0)
     return np.flatnonzero(mask if rank is None else mask & (trace.ints("rank") == rank))
