@@ -55,8 +55,7 @@ class Recorded:
 
 @dataclass(frozen=True, slots=True)
 class DraftColumns(Columns):
-    """The columns ``held`` by name. Of all other columns, row references are -1, the rank is ``rank``, and the rest is
-    null."""
+    """The columns ``held``. Of all other columns, row references are -1, the rank is ``rank``, and the rest is null."""
 
     count: int
     held: Mapping[str, pa.ChunkedArray]

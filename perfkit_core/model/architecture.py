@@ -27,8 +27,7 @@ class TensorSpec(msgspec.Struct, frozen=True):
 
 
 class Signature(NamedTuple):
-    """Input and output tensors of a call. ``input_gradient`` and ``weight_gradient`` are set if the backward pass
-    computes these gradients."""
+    """Input and output tensors of a call, and whether the backward pass computes gradients of inputs and weights."""
 
     inputs: tuple[TensorSpec, ...]
     outputs: tuple[TensorSpec, ...]

@@ -1,8 +1,7 @@
 """Declarations of the columns of tables: heading, unit, meaning, and the rule that merges a column over ranks.
 
 Each view declares its columns once, as data. Headings, units, keys, averages, merging, and the exact comparisons of a
-gate follow from the declarations. A column that is not declared (by a plugin's view) is interpreted by its name: see
-:func:`named`.
+gate follow from the declarations. A column that a plugin's view does not declare is interpreted by :func:`named`.
 """
 
 from __future__ import annotations
@@ -76,7 +75,7 @@ class Column:
     - ``merge``: the rule that merges values over ranks. By default keys and descriptions identify rows, and measures
       are summed.
     - ``exact``: values are equal in every run of a program.
-    - ``per_step``: values are sums over the chosen steps, and are divided by the number of steps for averages per step.
+    - ``per_step``: values are sums over the chosen steps; averages divide them by the number of steps.
     - ``adds_up``: rows may be summed, although values are not divided by the number of steps.
     - ``of_capture``: values are extremes over the complete capture.
     - ``place``: values count only work of the host, or only work of devices.

@@ -39,8 +39,7 @@ class Columns(ABC):
         """Return whether a column has a value that is not null."""
 
     def chunks(self, name: str) -> Iterator[pa.Array]:
-        """Yield the chunks of a column, of any length. Chunks may have different dictionaries. A subclass overrides
-        this method or :meth:`column`."""
+        """Yield the chunks of a column, whose dictionaries may differ. A subclass overrides this or :meth:`column`."""
         return iter(self.column(name).chunks)
 
     def column(self, name: str) -> pa.ChunkedArray:

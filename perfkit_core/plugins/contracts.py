@@ -15,8 +15,7 @@ if TYPE_CHECKING:
     from perfkit_core.model.columns import Column
     from perfkit_core.model.trace import Trace
 
-# These types are not imported, as their packages import this one: storage.recorded_events, report.model, advice.facts,
-# calibration.model.
+# Untyped, as the packages of these types import this package: storage, report, advice and calibration.
 RecordedWriter: TypeAlias = Any
 Complete: TypeAlias = Callable[..., Any]
 Report: TypeAlias = Any
@@ -53,7 +52,7 @@ class Source:
 
 class Recording(Protocol):
     """A running capture of an unmodified script. ``finish`` ends the capture and returns the number of files written.
-    It raises CaptureError if the capture ended early, for example because the script started a profiler itself."""
+    It raises CaptureError if the capture ended early, as when the script started a profiler itself."""
 
     def finish(self) -> int: ...
 
@@ -144,8 +143,7 @@ class View:
     - ``columns`` declares all columns that a request may add. Other columns are interpreted by name
       (:func:`perfkit_core.model.columns.named`).
     - ``groupings`` are the accepted values of ``request.by``.
-    - ``order`` is the default sort column: rows, or the siblings in a tree, are sorted by it in descending order. If it
-      is None, the table keeps its order.
+    - ``order`` is the column that rows, or siblings in a tree, are sorted by (descending), or None to keep their order.
     - ``explain_empty(trace)`` returns why the table has no rows.
     - ``group`` names a report of several views, shown by ``--view GROUP``.
     - ``native`` is set if the view supports ``request.native``.
@@ -266,9 +264,8 @@ class Remedy:
 class Calibrator:
     """Measurements of the cost of tiny operators, launches and copies on a machine, for predictions.
 
-    ``version()`` returns the installed version of ``framework`` without importing it, or None if the framework is not
-    installed. ``bench()`` returns the operations that :func:`perfkit_core.calibration.calibrate.measured` times. It
-    raises CaptureError.
+    ``version()`` returns the version of ``framework`` without importing it, or None if it is not installed. ``bench()``
+    returns the operations that :func:`perfkit_core.calibration.calibrate.measured` times, or raises CaptureError.
     """
 
     framework: str

@@ -10,7 +10,7 @@ from typing import Final
 import msgspec
 import pandas as pd
 
-from perfkit_core.errors import SourceError, UsageError
+from perfkit_core.errors import SourceError
 from perfkit_core.language.messages import Text, message
 from perfkit_core.model.meta import Finding, TraceMeta, about_job, joined_meta, left_out, united, waits_not_known
 from perfkit_core.model.trace import Trace
@@ -20,9 +20,8 @@ from perfkit_core.ranks.plan import Facts, Job, Partial, Plan, plan
 from perfkit_core.readers import join_ranks, load
 from perfkit_core.system.paths import PathLike, absolute, as_path, is_remote
 from perfkit_core.views.merging import reduction
-from perfkit_core.views.select import step_numbers
+from perfkit_core.views.select import check_steps, step_numbers
 
-_SHOWN_STEPS: Final = 20
 _UNPACKED: Final = {".gz": 10, ".parquet": 30}
 """Estimated size of the unpacked trace text divided by the file's size, by suffix."""
 
@@ -69,10 +68,7 @@ def merge(partials: Sequence[Partial], views: Sequence[View], job: Job) -> Compu
     facts = [partial.facts for partial in ordered]
     findings = check(facts)
     steps = tuple(sorted({step for fact in facts for step in fact.steps}))
-    missing = sorted(set(job.request.steps or ()) - set(steps))
-    if missing:
-        shown = ", ".join(map(str, steps[:_SHOWN_STEPS])) or "none"
-        raise UsageError(f"step {missing[0]} was not recorded", f"recorded steps: {shown}")
+    check_steps(job.request, steps)
     tables = {
         view.name: reduction(view).merge(
             [one.views[view.name] for one in ordered], reduce.understood(view, job.request)

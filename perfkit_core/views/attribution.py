@@ -37,8 +37,7 @@ def owners(trace: Trace) -> IntArray:
 
 @once
 def self_device_ns(trace: Trace, *kinds: str) -> IntArray:
-    """Return the device time that each host event owns, in ns, shape (rows,). Only device work of the given kinds
-    counts; by default, all device work counts."""
+    """Return the device time of these kinds (default: all) that each host event owns, in ns, shape (rows,)."""
     owner = owners(trace)
     counted = trace.rows("kind", *(kinds or DEVICE_WORK)) & (owner != NO_ROW)
     own = np.zeros(len(trace), np.int64)
@@ -75,8 +74,7 @@ _PARAMETERS: Final = r"^(?P<short>.+?<.*>)\(.*\)"
 
 
 def shapes_as_printed(shapes: pd.Categorical) -> pd.Categorical:
-    """Return input shapes as torch prints them. An argument that is a list of tensors, and missing shapes, are printed
-    as ``[]``."""
+    """Return input shapes as torch prints them. A list of tensors, and missing shapes, are printed as ``[]``."""
     short = []
     for text in shapes.categories:
         try:

@@ -73,7 +73,7 @@ def tree_of_frames(trace: Trace, counted: BoolArray) -> Frames:
     frame = grouping.is_frame(trace)
     rows = np.flatnonzero(frame)
     recorded = trace.codes("name")
-    names, code = _distinct([grouping.called(name) for name in recorded.values])
+    code, names = pd.factorize(np.array([grouping.called(name) for name in recorded.values], object))
     start, end = trace.ints("start_ns")[rows], trace.end_ns[rows]
     above = nesting.nest(threads(trace).code[rows], start, end)
     parent = trace.ints("parent").copy()
@@ -81,16 +81,15 @@ def tree_of_frames(trace: Trace, counted: BoolArray) -> Frames:
     tree = merge(parent, recorded.lookup(code, 0), frame)
     self_ns = np.zeros(len(trace), np.int64)
     self_ns[rows] = nesting.self_times(above, start, end)
-    # `rest` is the duration of each counted frame less the durations of the nearest counted frames below. The sum over
-    # a subtree is then the duration of its root. A root that is not counted, as it began before the selected steps, has
-    # the durations of the counted frames below it.
+    # `rest` is the duration of each counted frame less the durations of the nearest counted frames below: its sum over
+    # a subtree is the duration of the subtree's root, or of the counted frames below a root that is not counted.
     mine = frame & counted
     rest = np.where(mine, trace.ints("dur_ns"), 0)
     around = nesting.nearest_above(parent, mine)
     inner = np.flatnonzero(mine & (around != NO_ROW))
     np.subtract.at(rest, around[inner], trace.ints("dur_ns")[inner])
     calls, total = tree.own(mine.astype(np.int64)), tree.inclusive(rest)
-    return Frames(_spread(trace, tree, frame), names, calls, total, tree.own(np.where(mine, self_ns, 0)))
+    return Frames(_spread(trace, tree, frame), names.tolist(), calls, total, tree.own(np.where(mine, self_ns, 0)))
 
 
 def tree_of_stacks(trace: Trace, counted: BoolArray) -> Frames:
@@ -103,26 +102,20 @@ def tree_of_stacks(trace: Trace, counted: BoolArray) -> Frames:
         for name in reversed(text.split(grouping.SEPARATOR)):
             node = nodes.setdefault((node, grouping.called(name)), len(nodes))
         leaf.append(node)
-    names, key = _distinct([name for _, name in nodes])
+    key, names = pd.factorize(np.array([name for _, name in nodes], object))
     recorded = stack.codes >= 0
     of_event = np.where(recorded, np.append(np.array(leaf, np.int64), NO_ROW)[stack.codes], NO_ROW)
     parent = np.array([above for above, _ in nodes], np.int64)
     tree = _spread(trace, Tree(parent, key, of_event), recorded)
     time = np.where(counted & trace.host & trace.rows("kind", *NESTED_KINDS), np.maximum(trace.ints("self_ns"), 0), 0)
     calls = np.bincount(of_event[recorded & counted], minlength=len(tree)).astype(np.int64)
-    return Frames(tree, names, calls, tree.inclusive(time), tree.own(time))
+    return Frames(tree, names.tolist(), calls, tree.inclusive(time), tree.own(time))
 
 
 def _spread(trace: Trace, tree: Tree, has_node: BoolArray) -> Tree:
     """Return the tree in which each host event has the node of its nearest ancestor with a node."""
     nearest = nesting.nearest_on_path(trace.ints("parent"), has_node)
     return Tree(tree.parent, tree.key, np.append(tree.node, NO_ROW)[nearest])
-
-
-def _distinct(names: list[str]) -> tuple[list[str], IntArray]:
-    position: dict[str, int] = {}
-    code = [position.setdefault(name, len(position)) for name in names]
-    return list(position), np.array(code, np.int64)
 
 
 def split_names(names: list[str]) -> dict[str, pd.Series]:

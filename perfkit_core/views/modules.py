@@ -73,8 +73,7 @@ class ModuleTree:
 
 
 def module_tree(trace: Trace) -> ModuleTree:
-    """Return the layers of the labels and of the stored models. Without labels, return the layers of the column
-    ``module``."""
+    """Return the layers of labels and stored models or, without labels, the layers of the column ``module``."""
     labels = [label for name in trace.codes("name").values if (label := parse_module_label(name))]
     if labels:
         models = architecture.from_meta(trace.meta)

@@ -60,12 +60,16 @@ def in_steps(trace: Trace, request: ViewRequest) -> BoolArray:
     Raises UsageError for a step that was not recorded."""
     if request.steps is None:
         return np.ones(len(trace), np.bool_)
-    recorded = step_numbers(trace)
-    missing = sorted(set(request.steps) - set(recorded))
-    if missing:
-        known = ", ".join(map(str, recorded[:20])) or "none"
-        raise UsageError(f"step {missing[0]} was not recorded", f"recorded steps: {known}")
+    check_steps(request, step_numbers(trace))
     return np.isin(trace.ints("step"), request.steps)
+
+
+def check_steps(request: ViewRequest, recorded: Sequence[int]) -> None:
+    """Raise UsageError if the request names a step that was not recorded."""
+    missing = sorted(set(request.steps or ()) - set(recorded))
+    if missing:
+        shown = ", ".join(map(str, recorded[:20])) or "none"
+        raise UsageError(f"step {missing[0]} was not recorded", f"recorded steps: {shown}")
 
 
 @once

@@ -1,9 +1,8 @@
 """Clock offsets of the ranks, their bounds, and drift, computed from the collectives that ranks share.
 
 A collective ends on all ranks at nearly the same time. Ranks are connected if they share collectives, directly or
-through other ranks. The lowest of the connected ranks is their reference. Groups of ranks without a connection
-(data-parallel groups of different pipeline stages) have different references. So have ranks that agree with each other,
-but contradict all other ranks.
+through other ranks. The lowest of the connected ranks is their reference. Ranks without a connection (data-parallel
+groups of different pipeline stages), and groups that contradict each other, have different references.
 
 An offset is the median difference of the ends, limited to bounds: no rank leaves a collective before the last rank has
 started it. A drift is corrected if the ends show a drift; otherwise the offset is constant.
@@ -24,8 +23,7 @@ from perfkit_core.views.communication.instances import UNMATCHED
 SYNCHRONOUS: Final = ("all_reduce", "all_gather", "reduce_scatter", "all_to_all", "barrier")
 """Collectives that no rank can leave before the last rank has arrived."""
 MOST_CROSSING_NS: Final = 10**6
-"""Largest accepted crossing of the bounds: how far the earliest offset exceeds the latest. If it is larger, the matched
-collectives differ, or the offset is not constant."""
+"""Maximum crossing of the bounds: if the earliest offset exceeds the latest by more, the offset is unknown."""
 MOST_DRIFT_PPM: Final = 500
 """Largest rate at which systems slew a clock (adjtime). A faster drift is not corrected."""
 _FASTEST_DRIFT_PPM: Final = 10_000

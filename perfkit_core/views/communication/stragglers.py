@@ -1,9 +1,8 @@
 """View ``stragglers``: the ranks that other ranks wait for.
 
-The view measures, on aligned clocks, collectives that no rank can leave before the last rank has arrived: how much
-later than the first rank each rank arrives, how long it waits for the last rank, and how long all other ranks wait for
-the last rank. A wait lasts from the rank's start to the last rank's start, but at most to the rank's end. Then the
-transfer begins.
+The view measures collectives that no rank can leave before the last rank has arrived, on aligned clocks: how late each
+rank arrives, how long it waits for the last rank, and how long all other ranks wait for the last rank. A wait lasts
+from the rank's start to the last rank's start, but at most to the rank's end. Then the transfer begins.
 """
 
 from __future__ import annotations
@@ -34,9 +33,8 @@ _OF_STEP: Final = {"collectives": "int64", "skew_p50_ns": "Int64", "skew_max_ns"
 
 
 def table(trace: Trace, request: ViewRequest) -> pd.DataFrame:
-    """Return one row per rank, sorted by the waits that the rank causes, with :data:`COLUMNS`. Grouped by step, return
-    one row per step, or per rank and step. If collectives are ``incomplete``, waits are lower bounds, and another rank
-    may have been last."""
+    """Return one row per rank, sorted by the waits that the rank causes, or per step, or per rank and step. If
+    collectives are ``incomplete``, waits are lower bounds, and another rank may have been last."""
     return merge(instances.reduce_each(trace, request), request)
 
 
@@ -116,8 +114,7 @@ def arrivals(partials: Sequence[instances.Partial]) -> pd.DataFrame:
     wait = (last - met["start"]).clip(upper=dur)
 
     # The error of a wait is the largest of three numbers: the crossings of the bounds of both clocks, and the
-    # difference of the ends, which should be equal. The difference includes the time by which the last rank took longer
-    # than the fastest rank, as the last rank then seems to have waited itself.
+    # difference of the ends, plus the time by which the last rank took longer than the fastest rank.
     took, crossing = met["end"] - met["start"], clock_model.crossing_ns(clocks)
     of_last = latest.set_index("meeting")
     itself = of_last["end"] - of_last["start"] - took.groupby(met["meeting"]).min()

@@ -22,11 +22,9 @@ def table(trace: Trace, request: ViewRequest) -> pd.DataFrame:
     process_peaks = memory.arguments(trace, events.row[counted], [["peak_allocated"], ["peak_reserved"]])
     bounds = np.searchsorted(events.pool[counted], pools[1:])  # events are sorted by pool
     rows, since = [], since_first_event(trace, events.row)
-    parts = (np.split(values, bounds) for values in (counted, *process_peaks))
-    for at, peak_allocated, peak_reserved in zip(*parts, strict=True):
-        if not len(at):
-            continue
-        change = memory.counted_bytes(events)[at]
+    columns = (counted, memory.counted_bytes(events)[counted], *process_peaks)
+    parts = (np.split(values, bounds) for values in columns)  # one empty part if there are no pools
+    for _, at, change, peak_allocated, peak_reserved in zip(pools, *parts, strict=False):
         start, (position, peak) = memory.before(level, events, int(at[0])), memory.peak(level, events, at)
         recorded = level.allocated[at[0]] != MISSING
         rows.append({
@@ -53,12 +51,8 @@ COLUMNS = (
     count("allocations", "Allocations", exact=True),
     count("frees", "Frees", exact=True),
     size("start_bytes", "Start", description="total before the first event"),
-    size(
-        "peak_bytes", "Peak", of_capture=True, description="highest total, including memory from before the recording"
-    ),
-    Column(
-        "peak_time_ns", "Peak time", "ns", POSITION, of_capture=True, description="time since the rank's first event"
-    ),
+    size("peak_bytes", "Peak", of_capture=True, description="highest total, including earlier allocations"),
+    Column("peak_time_ns", "Peak time", "ns", POSITION, of_capture=True, description="time since the first event"),
     size("end_bytes", "End"),
     size("growth_bytes", "Growth", description="sum of the recorded changes"),
     size("peak_growth_bytes", "Peak growth", of_capture=True, description="peak less start"),
