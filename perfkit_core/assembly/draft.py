@@ -57,20 +57,16 @@ class Recorded:
 class DraftColumns(Columns):
     """The columns ``held``. Of all other columns, row references are -1, the rank is ``rank``, and the rest is null."""
 
-    count: int
+    num_rows: int
     held: Mapping[str, pa.ChunkedArray]
     rank: int | None
-
-    @property
-    def num_rows(self) -> int:
-        return self.count
 
     def known(self, name: str) -> bool:
         return name in self.held or self._default(name) is not None
 
     def column(self, name: str) -> pa.ChunkedArray:
         held = self.held.get(name)
-        return constant(self._default(name), RECORDED_TYPES[name], self.count) if held is None else held
+        return constant(self._default(name), RECORDED_TYPES[name], self.num_rows) if held is None else held
 
     def _default(self, name: str) -> int | None:
         if name == "rank":

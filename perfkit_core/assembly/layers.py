@@ -11,7 +11,7 @@ layer of a node is, in this order of preference:
 1. the layer of the first backward mark in the node,
 2. the layer of the forward operator with the same sequence number,
 3. the layer of a call whose mark lists the node's name,
-4. the layer of the previous node: accumulation of a parameter's gradient, for example, is in no list.
+4. the layer of the previous node, for example for the accumulation of a gradient, which is in no list.
 
 If several calls list the name, the call whose last assigned node is the oldest is used, as engines traverse the graph
 breadth first. Of calls that began together the inner call is used, whose mark comes first.
@@ -46,9 +46,8 @@ _NUMBERED: Final = re.compile(r"_\d+$")
 
 @dataclass(frozen=True, slots=True)
 class Calls:
-    """Calls of layers. ``path`` has the path number of each event that spans a call, and ``mark`` the path number of
-    each event that marks the begin of a backward pass. Path numbers are indexes of ``paths``, and -1 for other events.
-    Both arrays have shape (rows,)."""
+    """Path numbers (indexes of ``paths``, else -1) of the events that span the call of a layer (``path``), and of those
+    that mark the begin of a layer's backward pass (``mark``). Both have shape (rows,)."""
 
     paths: list[str]
     path: IntArray

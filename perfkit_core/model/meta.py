@@ -31,8 +31,7 @@ class Finding(msgspec.Struct, frozen=True):
 
 
 class StoredFinding(msgspec.Struct, frozen=True, omit_defaults=True):
-    """A finding in a file: the English sentence, and the template and values to translate it. Older files have only
-    the sentence."""
+    """A finding in a file: the English sentence, and its template and values (missing in older files)."""
 
     code: str
     message: str
@@ -96,8 +95,7 @@ class TraceMeta(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def joined_meta(metas: Sequence[TraceMeta]) -> TraceMeta:
-    """Return the joint metadata of several parts (ranks, cycles): the metadata of the first part, with the ranks,
-    devices and thread names of all parts."""
+    """Return the metadata of the first of several parts, with the ranks, devices and thread names of all parts."""
     return msgspec.structs.replace(
         metas[0],
         ranks=tuple(sorted({rank for m in metas for rank in m.ranks})),

@@ -33,9 +33,8 @@ _OBJECTS: Final = b"perfkit.objects"
 
 
 class Stored(msgspec.Struct, frozen=True):
-    """Content of a file of partials. ``source`` is the first source of the profile, and ``ranks`` the number of its
-    ranks. ``share`` is the number of the shard and the count of shards. ``left_out`` maps the position of a rank to the
-    reason why the rank could not be read."""
+    """Content of a file of partials. ``source`` is the first source of the profile, which has ``ranks`` ranks.
+    ``share`` is (shard number, number of shards). ``left_out`` maps positions of unreadable ranks to reasons."""
 
     format: str
     version: int
@@ -104,9 +103,8 @@ def from_extension(code: int, data: memoryview) -> pd.DataFrame:
 
 
 def read_all(sources: Sequence[PathLike], partial: bool) -> Stored:
-    """Return the partials of several files as one. Raises SourceError for files of another format, of different
-    requests or of different profiles, for duplicate shards, and for missing shards. With ``partial``, missing shards
-    are reported as a finding instead."""
+    """Return the partials of several files as one. Raises SourceError for files of other formats, requests or profiles,
+    and for duplicate or missing shards. With ``partial``, missing shards are a finding instead."""
     stored = [_read(as_path(source)) for source in sources]
     first = stored[0]
     for other, source in zip(stored, sources, strict=True):

@@ -49,16 +49,12 @@ def of_ranks(ranks: Sequence[Trace], views: Sequence[View], job: Job) -> Compute
     (trace,) = ranks
     steps = step_numbers(trace)
     request = replace(job.request, steps=steps) if job.own_steps and job.request.steps is None else job.request
-    return Computed(
-        meta=trace.meta,
-        quality=trace.quality,
-        steps=steps,
-        request=job.request,
-        averaged=job.own_steps,
-        tables={view.name: view.table(trace, reduce.understood(view, request)) for view in views},
-        why_empty=lambda view: view.explain_empty(trace),
-        holds=trace.known,
-    )
+    tables = {view.name: view.table(trace, reduce.understood(view, request)) for view in views}
+
+    def why_empty(view: View) -> Text:
+        return view.explain_empty(trace)
+
+    return Computed(trace.meta, trace.quality, steps, job.request, job.own_steps, tables, why_empty, trace.known)
 
 
 def merge(partials: Sequence[Partial], views: Sequence[View], job: Job) -> Computed:
@@ -69,33 +65,23 @@ def merge(partials: Sequence[Partial], views: Sequence[View], job: Job) -> Compu
     findings = check(facts)
     steps = tuple(sorted({step for fact in facts for step in fact.steps}))
     check_steps(job.request, steps)
+    of_view = {view.name: [partial.views[view.name] for partial in ordered] for view in views}
     tables = {
-        view.name: reduction(view).merge(
-            [one.views[view.name] for one in ordered], reduce.understood(view, job.request)
-        )
-        for view in views
+        view.name: reduction(view).merge(of_view[view.name], reduce.understood(view, job.request)) for view in views
     }
 
     def why_empty(view: View) -> Text:
         explain = reduction(view).explain
         if explain:
-            return explain([one.views[view.name] for one in ordered])
+            return explain(of_view[view.name])
         reasons = [fact.empty[view.name] for fact in facts if view.name in fact.empty]
         return reasons[0] if reasons else message("nothing of this kind was recorded")
 
-    recorded = frozenset(name for fact in facts for name in fact.recorded)
+    holds = frozenset(name for fact in facts for name in fact.recorded).__contains__
     meta = joined_meta([fact.meta for fact in facts])
-    found = united([(fact.meta.ranks, fact.quality) for fact in facts])
-    return Computed(
-        meta=meta,
-        quality=(*found, *findings, *about_job(meta), *_unknown_waits(tables, meta, job)),
-        steps=steps,
-        request=job.request,
-        averaged=job.own_steps,
-        tables=tables,
-        why_empty=why_empty,
-        holds=recorded.__contains__,
-    )
+    recorded = united([(fact.meta.ranks, fact.quality) for fact in facts])
+    quality = (*recorded, *findings, *about_job(meta), *_unknown_waits(tables, meta, job))
+    return Computed(meta, quality, steps, job.request, job.own_steps, tables, why_empty, holds)
 
 
 def check(facts: Sequence[Facts]) -> tuple[Finding, ...]:

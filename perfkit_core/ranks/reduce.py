@@ -54,8 +54,8 @@ def split(trace: Trace) -> list[Trace]:
 
 
 def reduce_rank(files: RankFiles, job: Job) -> tuple[Partial, ...] | Failed:
-    """Return the partials of a rank's files: several partials if the files contain several ranks. The function runs in
-    any process, as arguments and result are plain data. A PerfkitError is returned as Failed."""
+    """Return the partials of a rank's files: several partials if the files contain several ranks. A PerfkitError is
+    returned as Failed, so that the function can run in another process."""
     try:
         paths = [as_path(path) for path in files.paths]
         traces = [load.named(load.load_one(path, job.partial), path) for path in paths]

@@ -117,9 +117,9 @@ def _in_one_line(error: Exception) -> str:
 def run(
     executor: Executor, plan: Plan, job: Job, report: Callable[[int], None] = lambda done: None
 ) -> tuple[list[Partial], dict[int, Failed]]:
-    """Return the partials of all ranks, in the order of the plan, and the failed ranks by their positions. ``report``
-    receives the number of finished ranks. Raises SourceError for an unreadable rank; with ``job.partial`` the rank is
-    left out instead. Raises UsageError for an invalid request."""
+    """Return the partials of all ranks, in the order of the plan, and the failed ranks by position. ``report`` receives
+    the number of finished ranks. An unreadable rank is left out with ``job.partial``, and otherwise raises SourceError.
+    Raises UsageError for an invalid request."""
     futures: list[Future[list[Answer]]] = []
 
     def ranks_in(answers: list[Answer]) -> int:

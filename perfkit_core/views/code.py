@@ -130,9 +130,8 @@ def split_names(names: list[str]) -> dict[str, pd.Series]:
 
 
 def running_before(trace: Trace) -> BoolArray:
-    """Return the mask of the recorded frames that were running when their recording began, shape (rows,). These frames
-    begin before any frame of the recording ends. A recording of a process begins when a frame begins and no other frame
-    of the process is running."""
+    """Return the mask of the frames that were running when their recording began, shape (rows,): they begin before any
+    frame of the recording ends. A recording begins when a frame begins and no other frame of the process is running."""
     rows = np.flatnonzero(grouping.is_frame(trace))
     mask = np.zeros(len(trace), np.bool_)
     process, _ = groupby.distinct([trace.ints("rank")[rows], trace.ints("pid")[rows]], len(rows))

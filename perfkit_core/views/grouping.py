@@ -113,7 +113,7 @@ def forward_stacks(trace: Trace, rows: IntArray) -> pd.Categorical:
     return pd.Categorical.from_codes(codes, categories=recorded.categories)
 
 
-def _text(column: str) -> Key:
+def text_key(column: str) -> Key:
     return lambda trace, rows, argument: texts(trace.codes(column), rows)
 
 
@@ -148,16 +148,16 @@ def _is_label(trace: Trace) -> BoolArray:
 
 
 _KEYS: Final[dict[str, tuple[str, Key]]] = {
-    "shape": ("shapes", _text("shapes")),
+    "shape": ("shapes", text_key("shapes")),
     "stack": ("stack", _stack(stacks)),
     "thread": ("tid", _number("tid")),
     "stream": ("stream", _number("stream")),
     "overload": ("overload", lambda trace, rows, argument: calls.overloads(trace, rows)),
     "label": ("label", _label),
     "scope": ("scope", lambda trace, rows, argument: around(trace, rows, _is_label(trace), outermost_first=True)),
-    "module": ("module", _text("module")),
-    "phase": ("phase", _text("phase")),
-    "device": ("device", _text("device")),
+    "module": ("module", text_key("module")),
+    "phase": ("phase", text_key("phase")),
+    "device": ("device", text_key("device")),
     "step": ("step", _number("step")),
     "rank": ("rank", _number("rank")),
 }

@@ -104,11 +104,8 @@ def merge_tables(
     groups = Groups(pd.DataFrame(index=result.index), tree.node)
     for name, rule in rules.items():
         if rule == FIRST:
-            known = np.flatnonzero(rows[name].notna().to_numpy(np.bool_))
-            nodes, at = np.unique(tree.node[known], return_index=True)
-            first, values = result[name].copy(), rows[name].iloc[known[at]]
-            first.iloc[nodes] = values.to_numpy(object) if values.dtype == object else values
-            result[name] = first
+            first = rows[name].groupby(tree.node).first()  # the first value that is not missing
+            result[name] = first.where(first.notna(), pd.NA) if first.dtype == object else first
         elif rule != APART and not isinstance(rule, Share):
             result[name] = _merged_numbers(rows, name, rule, groups)
     for name, rule in rules.items():
@@ -116,8 +113,7 @@ def merge_tables(
             result[name] = _merged_share(rows, result, name, rule, tree, (wholes or {}).get(name))
     if _DEPTH in rows:
         keys = [result[each].astype("Int64").fillna(-1).to_numpy(np.int64) for each in reversed(weight)]
-        rank = np.empty(len(result), np.int64)
-        rank[np.lexsort(keys or [-np.arange(len(result))])] = np.arange(len(result))
+        rank = np.argsort(np.lexsort(keys or [-np.arange(len(result))]))
         result = result.iloc[trees.preorder(tree.parent, rank)]
     return result[list(rows.columns)].reset_index(drop=True)
 

@@ -28,8 +28,7 @@ def check_groupings(view: str, request: ViewRequest, known: Sequence[str]) -> No
 
 
 def selected(trace: Trace, request: ViewRequest) -> BoolArray:
-    """Return the mask of the events that are in the requested steps and match all patterns, shape (rows,). Raises
-    UsageError."""
+    """Return the mask of events in the requested steps that match all patterns, shape (rows,). Raises UsageError."""
     return in_steps(trace, request) & accounted(trace, request)
 
 
@@ -151,8 +150,7 @@ def span(trace: Trace, chosen: BoolArray) -> intervals.Intervals:
 
 
 def spans(trace: Trace, chosen: BoolArray) -> tuple[IntArray, IntArray, IntArray]:
-    """Return intervals whose union is the :func:`span` of each rank: the number of the rank, the start and the end of
-    each interval."""
+    """Return intervals whose unions are the :func:`span` of each rank: their rank numbers, starts and ends."""
     rank, count = rank_codes(trace)
     rows = np.flatnonzero(chosen & trace.rows("kind", STEP) & trace.host)
     without = np.ones(count, np.bool_)
@@ -174,8 +172,7 @@ def span_ns(trace: Trace, chosen: BoolArray) -> int:
 
 
 def union_ns(trace: Trace, chosen: BoolArray) -> int:
-    """Return the time that the chosen events cover: the union within each rank, summed over ranks, in ns. Events of
-    different ranks are not united, as the clocks of ranks differ."""
+    """Return the time that the chosen events cover, in ns: the union of each rank, summed over ranks."""
     rank, count = rank_codes(trace)
     start, end = trace.ints("start_ns")[chosen], trace.end_ns[chosen]
     return int(intervals.union_length_by(rank[chosen], count, start, end).sum())

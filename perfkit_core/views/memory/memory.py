@@ -29,6 +29,7 @@ IN_STEP: Final = "(in a step, outside operators)"
 OUTSIDE: Final = "(outside host events)"
 GROUPINGS: Final = ("phase", "module", "step", "thread", "category", "rank")
 _OF_THE_OWNER: Final = ("shape", "stack", "category")
+_CATEGORY: Final = {"category": ("category", grouping.text_key("category"))}
 
 # Categories of events in Paddle's recordings
 ALLOCATIONS: Final = ("Allocate", "ReservedAllocate")
@@ -113,7 +114,6 @@ def keys(trace: Trace, request: ViewRequest, rows: IntArray, owner: IntArray, kn
     in ``known``."""
     columns: dict[str, Any] = {}
     parent = trace.ints("parent")
-    select.check_groupings("this view", request, known)
     for item in request.by:
         name = split_grouping(item)[0]
         source = np.where(owner == NO_ROW, rows, owner) if name in _OF_THE_OWNER else rows
@@ -122,10 +122,7 @@ def keys(trace: Trace, request: ViewRequest, rows: IntArray, owner: IntArray, kn
             source = np.where(nearest == NO_ROW, rows, nearest)
         elif name == "phase":  # the nearest host event, as memory events only have recorded phases
             source = np.where(parent[rows] == NO_ROW, rows, parent[rows])
-        if name in ("module", "phase", "category"):
-            columns[name] = texts(trace.codes(name), source)
-        else:
-            columns |= grouping.keys(trace, replace(request, by=(item,)), source, known)
+        columns |= grouping.keys(trace, replace(request, by=(item,)), source, known, _CATEGORY)
     return columns
 
 
