@@ -57,9 +57,13 @@ class Recorded:
 class DraftColumns(Columns):
     """The columns ``held``. Of all other columns, row references are -1, the rank is ``rank``, and the rest is null."""
 
-    num_rows: int
+    count: int
     held: Mapping[str, pa.ChunkedArray]
     rank: int | None
+
+    @property
+    def num_rows(self) -> int:
+        return self.count
 
     def known(self, name: str) -> bool:
         return name in self.held or self._default(name) is not None

@@ -174,7 +174,6 @@ def with_labels(recorded: Recorded) -> Recorded:
 
 
 def _replaced(columns: pa.Table, name: str, mask: BoolArray, new: pa.Array) -> pa.Table:
-    """Replace the masked values of a column. Chunks without replacements are shared."""
     pieces, row, used = [], 0, 0
     for piece in columns[name].chunks:
         here = mask[row : row + len(piece)]
@@ -196,7 +195,6 @@ def _replaced(columns: pa.Table, name: str, mask: BoolArray, new: pa.Array) -> p
 
 
 def _message_bytes(collective: Collective) -> int:
-    """Return the size of the message, or -1 if unknown."""
     if collective.elements is None or collective.dtype is None or collective.name == "barrier":
         return -1
     if collective.dtype == "bool" or collective.dtype.startswith("float8"):

@@ -91,7 +91,6 @@ def _no_numbers(trace: Trace) -> IntArray:
 
 
 def _nested_calls(trace: Trace) -> Calls:
-    """Return the calls that the framework recorded. A path joins the parts of the enclosing calls."""
     layer = trace.codes(LAYER)
     tree = trees.merge(trace.ints("parent"), layer.codes.astype(np.int64), trace.host & (layer.codes >= 0))
     parent, parts = tree.parent.tolist(), [layer.values[key] for key in tree.key.tolist()]

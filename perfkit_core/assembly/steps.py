@@ -77,9 +77,8 @@ def _step_at(time: IntArray, start: IntArray, end: IntArray, number: IntArray) -
 
 
 def empty_last_step(trace: Trace) -> IntArray:
-    """Return the row of the recording's last step if the step computed nothing, shape (0,) or (1,). A loop that calls
-    the profiler's step() after each iteration opens such a step: it never runs, although its data loader may be called
-    once more to shuffle the samples."""
+    """Return the row of the recording's last step if it computed nothing, shape (0,) or (1,). A loop that calls the
+    profiler's step() after each iteration opens such a step, in which the data loader may be called once more."""
     rows = np.flatnonzero(trace.host & trace.rows("kind", schema.STEP))[-2:]
     worked = _worked_in(trace, rows)
     if len(rows) == 2 and not worked[0]:  # in this recording steps only load data
@@ -110,7 +109,6 @@ def _worked_in(trace: Trace, rows: IntArray, loading: bool = False) -> BoolArray
 
 
 def _partial_steps(trace: Trace) -> tuple[Finding, ...]:
-    """Report steps that the end of the recording cut off. They have kind ``other`` and a number."""
     rows = np.flatnonzero(trace.rows("kind", schema.OTHER) & (trace.ints("step") >= 0))
     number, worked = trace.ints("step")[rows], _worked_in(trace, rows)
     cut, empty = (np.unique(number[chosen]) for chosen in (worked, ~worked))

@@ -186,7 +186,6 @@ def called(columns: Iterable[Column], name: str, shown: Iterable[str]) -> tuple[
     return tuple(column.name for column in columns if name in column.by and column.name in shown)
 
 
-# Columns that many views declare.
 DEPTH: Final = Column("depth", "Depth", kind=KEY)
 NAME: Final = key("name", "Name")
 OP_NAME: Final = description("op_name", "Op name", description="name of the canonical operator")

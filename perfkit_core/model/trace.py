@@ -274,8 +274,8 @@ def _frozen(values: npt.NDArray[Any]) -> npt.NDArray[Any]:
 
 
 def concat_traces(traces: Sequence[Trace]) -> Trace:
-    """Return the concatenation of several traces (ranks, cycles). Row references are shifted. Metadata is joined
-    (:func:`perfkit_core.model.meta.joined_meta`). Findings are united, and name their ranks."""
+    """Return the concatenation of several traces (ranks, cycles). Row references are shifted. Findings are united, and
+    name their ranks. :func:`perfkit_core.model.meta.joined_meta` joins the metadata."""
     if len(traces) == 1:
         return traces[0]
     quality = united([(trace.meta.ranks, trace.quality) for trace in traces])
@@ -293,8 +293,8 @@ R = TypeVar("R")
 
 
 def once(make: Callable[Concatenate[Trace, P], R]) -> Callable[Concatenate[Trace, P], R]:
-    """Cache the results of a function with the trace that is its first argument. Other arguments must be hashable.
-    Arrays in the result become read-only, as several views share them."""
+    """Cache the results of a function with the trace, its first argument. Other arguments must be hashable. Arrays in
+    the result become read-only, as several views share them."""
     name = f"{make.__module__}.{make.__qualname__}"
 
     @wraps(make)

@@ -204,9 +204,9 @@ class Exporter:
     """A writer of traces in the format of another tool.
 
     ``write(trace, file, options)`` writes to a binary file without seeking. It returns a sentence about missing data,
-    or "" if no data is missing. perfkit makes the file visible when it is complete, and compresses it if its name ends
-    in ``.gz`` and the format's suffix does not. ``suffixes`` are the file name extensions of the format; the first is
-    the default. ``weights`` are the accepted values of ``options.weight``.
+    or "". perfkit makes the file visible when it is complete, and compresses it if its name ends in ``.gz`` and the
+    format's suffix does not. ``suffixes`` are the file name extensions of the format; the first is the default.
+    ``weights`` are the accepted values of ``options.weight``.
     """
 
     name: str

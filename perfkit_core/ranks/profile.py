@@ -161,7 +161,6 @@ class Reduced:
     stored: files.Stored
 
     def compute(self, views: Sequence[View], request: ViewRequest, own_steps: bool = False) -> Computed:
-        """Return the merged tables. Raises UsageError for views and requests that the files do not contain."""
         stored = self.stored
         job = files.asked(stored, _job(views, request, own_steps))
         if not stored.partials and stored.left_out:

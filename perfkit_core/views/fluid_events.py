@@ -66,9 +66,8 @@ def table(trace: Trace, request: ViewRequest) -> pd.DataFrame:
 def _labels(
     trace: Trace, member: arrays.BoolArray, copy_calls: arrays.BoolArray, by_thread: bool, by_instance: bool
 ) -> tuple[arrays.IntArray, list[str]]:
-    """Return the key of each member (-1 for other events), shape (rows,), and the names that the keys index. Grouped by
-    thread, names begin with the thread of the outermost member: ``thread0::conv2d``. Grouped by instance, names of
-    outermost members are numbered: ``conv2d_0``."""
+    """Return the key of each member (-1 for other events), shape (rows,), and the names that the keys index. If grouped
+    by thread, names begin with the thread (``thread0::conv2d``); by instance, they end with a number (``conv2d_0``)."""
     rows = np.flatnonzero(member)
     name, kind = trace.codes("name"), trace.codes("copy_kind")
     # names of calls that copy end with the direction; `plain` marks all other events

@@ -100,8 +100,7 @@ def module_tree(trace: Trace) -> ModuleTree:
 @dataclass(frozen=True, slots=True)
 class Counts:
     """The contribution of each event to its layer. ``node`` is the number of the layer (-1 if none), ``counted`` the
-    mask of the events that contribute, and ``values`` has the contributions by name. All arrays have shape (rows,).
-    ``recorded`` has the names of the values that were recorded."""
+    mask of the events that contribute, ``values`` the contributions by name, ``recorded`` the recorded names."""
 
     node: IntArray
     counted: BoolArray
@@ -235,7 +234,6 @@ def _layers(tree: ModuleTree, counts: Counts, rows: IntArray) -> pd.DataFrame:
 
 
 def _below_root(values: dict[Any, Any], layers: pd.DataFrame) -> pd.DataFrame:
-    """Return the layers of a group, below a root with the name of the group."""
     names = []
     for grouping, value in values.items():
         shown = value if grouping == "phase" else f"{grouping} {value}"

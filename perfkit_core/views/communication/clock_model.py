@@ -78,9 +78,8 @@ def clock_offsets(collectives: pd.DataFrame, ranks: Iterable[int] = ()) -> pd.Da
     rows: _Rows = {}
     alone: set[int] = set()
     left = _several(usable)
-    # Ranks that contradict their reference, or are connected with it only through a rank that does, are left for the
-    # next round: the lowest of them is the next reference. A rank that agrees with no other rank is never a reference
-    # again, and is compared with a group of ranks that agree.
+    # Ranks that contradict their reference, or are connected with it only through such a rank, are left for the next
+    # round, with the lowest of them as reference. A rank that agrees with no rank is compared with ranks that agree.
     for _ in range(_MOST_ROUNDS):
         references = _references(left, alone)
         if not references:

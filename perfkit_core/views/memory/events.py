@@ -36,9 +36,8 @@ NOT_RECORDED: Final = message(
 @dataclass(frozen=True, slots=True)
 class MemoryEvents:
     """Memory events of known size, sorted by pool and time. ``row`` is the row in the event table, ``change`` the
-    allocated bytes (negative if freed), and ``reserve`` is True if the allocator's reserve changed. These arrays and
-    ``pool`` have shape (events,). ``pool_rank`` (-1 if unknown) and ``pool_device`` (a code of the column ``device``)
-    have shape (pools,)."""
+    allocated bytes (negative if freed), and ``reserve`` whether the allocator's reserve changed. ``pool_rank`` (-1 if
+    unknown) and ``pool_device`` (a code of the column ``device``) have shape (pools,), all others shape (events,)."""
 
     row: IntArray
     pool: IntArray

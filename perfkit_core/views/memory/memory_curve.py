@@ -20,7 +20,6 @@ def table(trace: Trace, request: ViewRequest) -> pd.DataFrame:
     # the level before the recording is no event: show it only without filters
     unfiltered = all(each is None for each in (request.steps, request.pattern, request.device, request.kind))
     at = events.first()
-    pool = np.arange(len(at))
     unknown = np.full(len(at), MISSING)
     columns = {
         "time_ns": np.insert(since_first_event(trace, events.row), at, 0),
@@ -31,7 +30,7 @@ def table(trace: Trace, request: ViewRequest) -> pd.DataFrame:
         "reserved_bytes": np.insert(level.reserved, at, unknown),
         "unexplained_bytes": np.insert(level.unexplained, at, unknown),
     }
-    result = pool_table(trace, events, np.insert(events.pool, at, pool), columns)
+    result = pool_table(trace, events, np.insert(events.pool, at, np.arange(len(at))), columns)
     return result[np.insert(counted, at, unfiltered)].reset_index(drop=True)
 
 
