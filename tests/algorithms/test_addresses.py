@@ -45,7 +45,7 @@ def test_items_that_are_not_as_many_as_the_values_are_refused(count: int, items:
         codes.lookup(np.array(items, np.int64), -1)
 
 
-def test_too_much_memory_is_no_error_of_a_file() -> None:
+def test_too_large_an_allocation_raises_memory_error() -> None:
     with pytest.raises(MemoryError, match="no memory for"):
         arrays.allocate(1 << 60, np.uint8)
 
@@ -64,7 +64,9 @@ def test_replaced_texts_in_another_order() -> None:
     texts = pa.array(["gone", None, "é" * 9, "d"], pa.string())
     assert reordered(texts, np.array([3, 1, 0]), {1: "more", 0: None, 2: "?"}).to_pylist() == ["d", "more", None]
     assert reordered(texts.slice(1), np.array([2, 1, 0]), {0: "more"}).to_pylist() == ["d", "é" * 9, "more"]
-    assert reordered(texts.slice(2), np.array([1, 0]), {0: ""}).nbytes < 20  # no room for what is not asked for
+    assert (
+        reordered(texts.slice(2), np.array([1, 0]), {0: ""}).nbytes < 20
+    )  # no memory is allocated for rows that are not requested
 
 
 @pytest.mark.parametrize("count", [20, 70_000])

@@ -45,7 +45,7 @@ def test_parts_hold_the_rows_of_each_key_in_order() -> None:
     assert [part.tolist() for part in groupby.parts(key, 4)] == [[1, 4], [], [0, 2, 3], []]
 
 
-def test_unions_of_groups_are_those_of_each_group_alone() -> None:
+def test_unions_of_groups_equal_the_union_of_each_group() -> None:
     group = RANDOM.integers(-1, 4, 400)
     start = RANDOM.integers(0, 1000, 400)
     end = start + RANDOM.integers(-3, 12, 400)

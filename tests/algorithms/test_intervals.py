@@ -49,7 +49,7 @@ def test_union_does_not_depend_on_the_order(pairs: Pairs, random: Random) -> Non
 
 
 @given(PAIRS, PAIRS)
-def test_intersect_and_subtract_are_those_of_sets(a: Pairs, b: Pairs) -> None:
+def test_intersect_and_subtract_equal_set_operations(a: Pairs, b: Pairs) -> None:
     left, right = intervals.union(*arrays(a)), intervals.union(*arrays(b))
     assert covered(intervals.intersect(left, right)) == points(a) & points(b)
     assert covered(intervals.subtract(left, right)) == points(a) - points(b)

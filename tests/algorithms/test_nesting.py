@@ -114,7 +114,7 @@ def test_sums_and_lookups_along_paths_equal_a_tree_walk(tree: tuple[np.ndarray, 
 
 
 @given(EVENTS, st.sets(st.integers(0, 30)))
-def test_some_rows_of_a_sorted_table_nest_as_if_they_were_alone(events: Events, left_out: set[int]) -> None:
+def test_selected_rows_of_a_sorted_table_nest_like_a_table_of_their_own(events: Events, left_out: set[int]) -> None:
     """Parents are rows of the complete table. Events that are left out have no parents and are no parents."""
     thread, start, end = columns(sorted(events, key=lambda event: (event[1], -event[2])))
     inside = np.array([row not in left_out for row in range(len(events))], np.bool_)

@@ -72,20 +72,20 @@ TREE = pd.DataFrame(
 )
 
 
-def test_rows_that_go_leave_their_children_one_level_up() -> None:
+def test_children_of_removed_rows_move_one_level_up() -> None:
     keep = np.array([True, False, True, True, True])
     left = display.kept(TREE, trees.parents(TREE["depth"].to_numpy()), keep)
     rows = list(zip(left["depth"], left["name"], strict=True))
     assert rows == [(0, "model"), (1, "linear"), (1, "head"), (0, "loss")]
 
 
-def test_totals_are_counted_anew_from_what_is_left() -> None:
+def test_totals_are_computed_again_from_the_remaining_rows() -> None:
     keep = np.array([True, False, True, False, True])
     left = display.without(TREE, trees.parents(TREE["depth"].to_numpy()), ~keep, {"total_cpu_ns": "self_cpu_ns"})
     assert left.loc[keep, "total_cpu_ns"].tolist() == [31, 30, 5]
 
 
-def test_siblings_are_sorted_and_keep_what_is_below_them() -> None:
+def test_siblings_are_sorted_together_with_their_descendants() -> None:
     by_time = display.sorted_siblings(TREE, "total_cpu_ns", ascending=False)
     assert by_time["name"].tolist() == ["model", "head", "layer", "linear", "loss"]
     by_name = display.sorted_siblings(TREE, "name", ascending=True)

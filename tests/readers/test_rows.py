@@ -42,7 +42,7 @@ def test_replaced_arguments_are_returned(count: int, args: bool) -> None:
         wanted[row] = None if row % 2 else f"other {row}"
     found.replace(at, [wanted[row] for row in at.tolist()])
     assert found.arguments(np.arange(COUNT)) == wanted
-    assert bool(found.replaced) == (count == 3)  # many are put in their place at once
+    assert bool(found.replaced) == (count == 3)  # many replacements are applied immediately
 
 
 @pytest.mark.parametrize("first", [3, 30, 400])
@@ -86,7 +86,7 @@ def test_parts_of_a_stretch_may_replace_arguments() -> None:
     found = rows()
     for part in found.without(np.array([200, 500])):
         wanted = part.arguments(np.arange(part.count))
-        for count in (2, part.count // 2):  # a few, then so many that they are put in their place
+        for count in (2, part.count // 2):  # a few replacements, then enough to be applied immediately
             wanted[:count] = [f"{count} of {part.count}"] * count
             part.replace(np.arange(count), wanted[:count])
             assert part.arguments(np.arange(part.count)) == wanted

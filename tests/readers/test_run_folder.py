@@ -151,7 +151,9 @@ def test_two_recordings_of_one_rank_at_one_time_are_refused(tmp_path: Path, step
             load(source)
 
 
-def test_cycles_of_one_recording_are_apart_and_left_unread(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_cycles_of_one_recording_are_accepted_without_reading_their_steps(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """This holds for any step numbers, and if the end of one cycle overlaps the beginning of the next."""
     asked: list[str] = []
     for cycle in (0, 1):

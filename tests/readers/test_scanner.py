@@ -37,7 +37,7 @@ def test_every_paddle_file_is_read_alike(paddle_json: Path) -> None:
 
 @pytest.mark.parametrize("name", ["torch-mlp.json.gz", "paddle-mlp.json.gz"])
 @pytest.mark.parametrize("chunk_bytes", [300, 1500, 1 << 16])
-def test_where_chunks_are_cut_changes_nothing(name: str, chunk_bytes: int) -> None:
+def test_the_position_of_chunks_does_not_change_the_result(name: str, chunk_bytes: int) -> None:
     assert not both(DATA / name, chunk_bytes=chunk_bytes)
 
 
@@ -145,7 +145,7 @@ def test_no_cell_of_an_abandoned_event_remains(tmp_path: Path, at: int, kind: st
         deep = [deep]
     events = [event("e", i, args={"Ev Idx": i}) for i in range(400)]
     events[at]["args"] = {"Input Dims": [[7, 7]], "bytes": 9, "correlation": 5, "deep": deep}
-    for i in range(at, 400, 7) if kind == "flow" else ():  # some of them at the end of a chunk
+    for i in range(at, 400, 7) if kind == "flow" else ():  # some of these events are at the end of a chunk
         events[i] |= {"ph": "s", "id": 1, "args": {"Input Dims": [[7, 7]], "bytes": 9, "correlation": 5}}
     path = write(tmp_path / "t.json", events)
     for chunk_bytes in (1 << 11, 1 << 16):

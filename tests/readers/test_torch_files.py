@@ -83,7 +83,9 @@ def test_every_argument_is_in_its_column_or_in_args(torch_file: Path) -> None:
     for row, e in enumerate(expected):
         arguments = dict(e.get("args") or {})
         rest = json.loads(held["args"][row] or "{}", parse_float=Decimal)
-        described = "collective" not in arguments and rest.pop("collective", None)  # added, with its size
+        described = "collective" not in arguments and rest.pop(
+            "collective", None
+        )  # perfkit has added the collective and its size
         for column, names in COLUMNS.items():
             if column == "stream" and host[row]:
                 continue
@@ -136,7 +138,9 @@ def test_the_largest_file_is_summarised_in_400_megabytes(traces: Path) -> None:
     """Measures the peak memory of the process ``perfkit summary --view all``, with the interpreter and libraries."""
     largest = max((traces / "torch").rglob("*.json.gz"), key=size_inside)
     command = [sys.executable, "-c", MEASURE, str(largest)]
-    subprocess.run(command, capture_output=True, check=True)  # compiles, if nobody has: that takes more than reading
+    subprocess.run(
+        command, capture_output=True, check=True
+    )  # compile first if needed, because compiling takes more memory than reading
     done = subprocess.run(command, capture_output=True, encoding="utf-8", check=True)
     assert 50 * 10**6 < int(done.stderr) * 1024 < PEAK_BYTES
 

@@ -31,7 +31,7 @@ INT64 = st.integers(-(2**63), 2**63 - 1)
 @pytest.mark.parametrize(
     "command", [["summary", "--view", ",".join(get_plugins().views())], ["advise"]], ids=["every view", "advise"]
 )
-def test_the_same_files_come_out_both_ways(
+def test_files_are_the_same_with_and_without_numba(
     source: str, command: list[str], traces: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     said = []
@@ -41,13 +41,13 @@ def test_the_same_files_come_out_both_ways(
         out = tmp_path / f"{cells}.json"
         assert main([command[0], str(traces / source), *command[1:], "-o", str(out)]) == 0
         said.append(out.read_bytes())
-        assert cells <= Interpreted.cells <= max(cells, 2**61)  # nothing has loaded numba meanwhile
+        assert cells <= Interpreted.cells <= max(cells, 2**61)  # numba was not loaded in the meantime
     assert said[0] == said[1]
     assert len(said[0]) > 1000
 
 
 @given(INT64, st.integers(-1, 2**40), st.integers(0, 60))
-def test_integers_wrap_around_both_ways(key: int, above: int, bits: int) -> None:
+def test_integers_wrap_around_with_and_without_numba(key: int, above: int, bits: int) -> None:
     given_ = np.int64(above), np.int64(key), 1 << bits
     with np.errstate(over="ignore"):
         assert trees._slot._interpreted(*given_) == trees._slot._compiled(*given_)
@@ -71,11 +71,11 @@ def test_a_function_is_compiled_after_enough_cells(monkeypatch: pytest.MonkeyPat
     assert seen == [20, 20]
 
 
-def test_what_an_interpreted_function_calls_is_not_counted(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_calls_from_an_interpreted_function_are_not_counted(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(Interpreted, "cells", 0)
     parent, key = np.array([-1, 0, 0, 1]), np.array([5, 6, 6, 7])
     assert trees.merge(parent, key, np.ones(4, np.bool_)).parent.tolist() == [-1, 0, 1]
-    assert Interpreted.cells < 200  # slots of the hash table are looked up four times, which is 1,024 cells each
+    assert Interpreted.cells < 200  # four look-ups in a hash table of 1,024 cells are not counted
 
 
 def test_a_small_recording_needs_no_numba_unless_it_is_loaded() -> None:
@@ -110,7 +110,7 @@ def _first(values: np.ndarray) -> float:
     return float(values[0])
 
 
-def test_what_is_kept_compiled_follows_what_it_calls(tmp_path: Path) -> None:
+def test_a_cached_function_is_compiled_again_if_its_callee_changes(tmp_path: Path) -> None:
     """The called function and a constant are in another module, whose text numba does not check."""
     (tmp_path / "caller.py").write_text(
         "from perfkit_core.runtime.compile import compiled_at_once\nfrom called import NUMBER, called\n"

@@ -16,7 +16,7 @@ def test_results_come_in_the_order_of_the_items() -> None:
 
     def make(item: int) -> int:
         if item == 0:
-            assert second_done.wait(60)  # only another thread can end this
+            assert second_done.wait(60)  # only another thread can end this wait
         if item == 1:
             second_done.set()
         return item * item
@@ -24,7 +24,7 @@ def test_results_come_in_the_order_of_the_items() -> None:
     assert list(parallel.in_order(make, range(5), count=2)) == [0, 1, 4, 9, 16]
 
 
-def test_as_many_as_may_wait_are_begun_ahead_and_no_more() -> None:
+def test_only_as_many_results_as_may_wait_are_begun_ahead() -> None:
     begun: list[int] = []
     all_begun, go_on = threading.Event(), threading.Event()
 
@@ -38,7 +38,7 @@ def test_as_many_as_may_wait_are_begun_ahead_and_no_more() -> None:
     results = parallel.in_order(make, range(100), count=3, ahead=2)
     first = threading.Thread(target=results.__next__)
     first.start()
-    assert all_begun.wait(60)  # two beside the first one
+    assert all_begun.wait(60)  # two results besides the first
     go_on.set()
     first.join(60)
     assert sorted(begun) == [0, 1, 2]
@@ -56,13 +56,13 @@ def test_no_work_begins_after_the_consumer_stops() -> None:
         return item
 
     results = parallel.in_order(make, range(50), count=2)
-    assert next(results) == 0  # the other thread is at 1 or has not begun
+    assert next(results) == 0  # the other thread makes item 1 or has not begun
     threading.Timer(0.05, go_on.set).start()
     results.close()
     assert len(begun) <= 2
 
 
-def test_each_is_made_once_also_where_threads_cannot_be_started(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_each_result_is_made_once_if_threads_cannot_be_started(monkeypatch: pytest.MonkeyPatch) -> None:
     """The pool keeps tasks for which it could not start a thread, and gives them to the thread that it has."""
     start, started = threading.Thread.start, []
 
@@ -106,14 +106,16 @@ def test_the_calling_thread_makes_what_no_other_has_begun() -> None:
             made.release()
         else:
             begun.set()
-            assert all(made.acquire(timeout=60) for _ in range(5))  # busy until this thread has made all others
+            assert all(
+                made.acquire(timeout=60) for _ in range(5)
+            )  # this item takes until the calling thread has made all others
         return threading.get_ident()
 
     makers = list(parallel.in_order(make, range(6), count=2))
     assert sorted(maker == here for maker in makers) == [False] + [True] * 5
 
 
-def test_two_run_beside_each_other_where_there_is_enough_to_do(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_two_functions_run_in_parallel_if_there_is_enough_work(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(parallel, "threads", lambda: 2)
     met = threading.Barrier(2)
     parallel.both(lambda: met.wait(60), lambda: met.wait(60), parallel.WORTH_ROWS)
@@ -134,7 +136,7 @@ def test_an_error_of_one_of_two_functions_is_raised(failing: int, monkeypatch: p
         parallel.both(jobs[0], jobs[1], parallel.WORTH_ROWS)
 
 
-def test_as_the_interpreter_ends_they_are_made_one_by_one() -> None:
+def test_results_are_made_one_by_one_at_interpreter_exit() -> None:
     script = """
 import atexit
 from perfkit_core.runtime import parallel as at_once

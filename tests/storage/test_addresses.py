@@ -84,7 +84,7 @@ def site(tmp_path: Path) -> Iterator[tuple[str, Path]]:
 
 
 @pytest.mark.parametrize("name", ["a.json", "a.json.gz"])
-def test_a_trace_file_of_a_store_is_read_as_one_of_this_machine(memory: Any, tmp_path: Path, name: str) -> None:
+def test_a_trace_file_in_a_store_is_read_like_a_local_file(memory: Any, tmp_path: Path, name: str) -> None:
     content = gzip.compress(TRACE) if name.endswith(".gz") else TRACE
     (tmp_path / name).write_bytes(content)
     memory.pipe_file(f"/traces/{name}", content)
@@ -94,7 +94,7 @@ def test_a_trace_file_of_a_store_is_read_as_one_of_this_machine(memory: Any, tmp
     assert there.meta.source == f"memory://traces/{name}"
 
 
-def test_a_protobuf_of_a_store_is_read_as_one_of_this_machine(memory: Any, traces: Path) -> None:
+def test_a_protobuf_in_a_store_is_read_like_a_local_file(memory: Any, traces: Path) -> None:
     file = next(iter(sorted((traces / "paddle").rglob("*.pb"))))
     memory.put_file(str(file), "/a.pb")
     assert perfkit.load("memory://a.pb").events.equals(perfkit.load(file).events)

@@ -93,7 +93,7 @@ def some(count: int, start: int = 0) -> pa.RecordBatch:
     )
 
 
-def test_row_groups_are_of_one_size_whatever_the_batches(tmp_path: Path) -> None:
+def test_row_groups_have_the_same_size_for_any_batches(tmp_path: Path) -> None:
     path = tmp_path / "t.parquet"
     with RecordedWriter(path) as writer:
         for at, count in ((0, 100_000), (100_000, 1), (100_001, 0), (100_001, 70_000)):

@@ -85,7 +85,7 @@ def test_many_groups_have_offsets_of_more_bytes_than_the_first() -> None:
     assert by_us(table, 500, options) == by_arrow(table, 500, options)
 
 
-def test_no_rows_are_a_file_too() -> None:
+def test_a_table_without_rows_is_written() -> None:
     table = small_trace().events.slice(0, 0)
     assert pq.read_table(io.BytesIO(by_us(table, 5, encoding(table.schema)))).equals(table)
 
