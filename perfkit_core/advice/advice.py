@@ -43,17 +43,11 @@ COLUMNS: Final[tuple[Column, ...]] = (
     text("after", "Other advice"),
     text("value", "Value", words="sentences"),
 )
-_TYPES: Final[Mapping[str, str]] = {
-    **dict.fromkeys(("id", "title", "severity"), "object"),
-    "saving_ns": "Int64",
-    "saving_ratio": "Float64",
-    **dict.fromkeys(("step_ns", "step_p10_ns", "step_p90_ns", "p10_ns", "p50_ns", "p90_ns"), "Int64"),
-    **dict.fromkeys(("ceiling_ns", "floor_ns"), "Int64"),
-    **dict.fromkeys(("method", "place"), "object"),
-    **dict.fromkeys(("first_step", "last_step"), "Int64"),
-    "api": "object",
-}
-"""Columns of :func:`table` in order, with their pandas types."""
+_NAMES: Final = (
+    "id", "title", "severity", "saving_ns", "saving_ratio", "step_ns", "step_p10_ns", "step_p90_ns", "p10_ns", "p50_ns",
+    "p90_ns", "ceiling_ns", "floor_ns", "method", "place", "first_step", "last_step", "api",
+)  # fmt: skip
+"""Columns of :func:`table` in order."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -177,8 +171,8 @@ def table(advice: Iterable[Advice]) -> pd.DataFrame:
 
 
 def frame(rows: Iterable[Mapping[str, Any]]) -> pd.DataFrame:
-    made = pd.DataFrame(list(rows), columns=list(_TYPES))
-    return made.astype({name: kind for name, kind in _TYPES.items() if kind != "object"})
+    integers = dict.fromkeys((name for name in _NAMES if name.endswith(("_ns", "_step"))), "Int64")
+    return pd.DataFrame(list(rows), columns=list(_NAMES)).astype({**integers, "saving_ratio": "Float64"})
 
 
 def row(advice: Advice) -> dict[str, Any]:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, fields, is_dataclass
-from functools import singledispatch
 from typing import Any, Final
 
 import numpy as np
@@ -13,7 +12,6 @@ import pandas as pd
 from perfkit_core.advice import ledger, predict, text
 from perfkit_core.advice.advice import COLUMNS, Advice, Advices, table
 from perfkit_core.advice.facts import listed
-from perfkit_core.advice.ledger import latest
 from perfkit_core.advice.text import assumed, likely, sentence, span, value
 from perfkit_core.algorithms import intervals
 from perfkit_core.language.messages import Message, Text, english, mark, message, render, say
@@ -148,7 +146,7 @@ def _action(advice: Advice, advices: Advices, records: Sequence[Record]) -> Iter
     yield Section("action", say("What to do"), pd.DataFrame(), lines=tuple(lines), code=code)
 
     measured: list[Text] = [*ledger.lines(advice, records)] or [say("The saving was predicted, but not measured.")]
-    record = latest(records, advice.id)
+    record = ledger.latest(records, advice.id)
     if record is not None and record.saving_error is not None:
         difference = mark("The predicted saving differed from the measured saving by {error:+ratio}.")
         measured.append(message(difference, error=record.saving_error))
@@ -179,9 +177,70 @@ def changed_events(transform: Any, trace: Trace) -> str:
     return say("{names} and {count} events with other names", names=first, count=format_count(rest)) if rest else first
 
 
-@singledispatch
 def change(transform: Any) -> str:
     """Return the change that a transform makes, in words. For an unknown transform, return its name and its numbers."""
+    match transform:
+        case transforms.Scale():
+            places = {(True, False): say(" on the host"), (False, True): say(" on the device")}
+            where, time = places.get((transform.host, transform.device), ""), _their_time(transform.factor)
+            inside = say(", including all events inside them") if transform.below else ""
+            return say("take {time}{where}", time=time, where=where) + inside
+        case transforms.Remove():
+            return say("are removed, including all events inside them") if transform.below else say("are removed")
+        case transforms.Insert():
+            times = []
+            if transform.host_ns != 0:
+                times.append(say("{time} longer on the host", time=likely("_ns", transform.host_ns)))
+            if transform.device_ns != 0:
+                times.append(say("{time} longer on the device", time=likely("_ns", transform.device_ns)))
+            return say("take {times:and}", times=times) if times else say("take as long as before")
+        case transforms.Load():
+            made = ""
+            if transform.batch_ns is not None:
+                made = say(", which make a batch in {time}", time=likely("_ns", transform.batch_ns))
+            template = mark(
+                "get batches from {workers} worker processes{made}; handing over a batch takes {time}; each worker "
+                "works up to {ahead} batches ahead"
+            )
+            workers, time = likely("workers", transform.workers), likely("_ns", transform.handover_ns)
+            return say(template, workers=workers, made=made, time=time, ahead=transform.ahead)
+        case transforms.Overlap():
+            return say("run in another thread and take {time}", time=_their_time(transform.factor))
+        case transforms.Batch():
+            launches = 1 if transform.group is None else len(np.unique(transform.group))
+            template = mark("become {count} launches of {time} each, with gaps of at most {gap} in their device work")
+            if launches == 1:
+                template = mark("become {count} launch of {time}, with gaps of at most {gap} in its device work")
+            count, time = value("launches", launches), likely("_ns", transform.host_ns)
+            return say(template, count=count, time=time, gap=likely("_ns", transform.gap_ns))
+        case transforms.Shorten():
+            return say(
+                "{count} gaps in the work of the host ({total} in total) take {time}",
+                count=format_count(sum(len(gaps[0]) for gaps in transform.gaps.values())),
+                total=value("_ns", sum(map(intervals.length, transform.gaps.values()))),
+                time=_their_time(transform.factor),
+            )
+        case transforms.Move():
+            launch = likely("_ns", transform.host_ns)
+            parts = [say("run on the host and take {time} each", time=launch)]
+            if not transform.to_host:
+                template = mark("run on the device: each takes {launch} on the host and {work} on the device")
+                parts = [say(template, launch=launch, work=likely("_ns", transform.device_ns))]
+            if transform.copies_gone is not None and len(transform.copies_gone):
+                parts.append(say("{count} copy and wait calls are removed", count=len(transform.copies_gone)))
+            if transform.copies_added:
+                template = mark("{count} copies of {time} are added before each operator")
+                parts.append(say(template, count=transform.copies_added, time=likely("_ns", transform.copy_ns)))
+            return say("; ").join(parts)
+        case transforms.Unblock():
+            if transform.most_ns is None:
+                return say("no longer wait for device work")
+            return say("no longer wait for device work, and take at most {time}", time=likely("_ns", transform.most_ns))
+        case transforms.InCases():
+            cases = [say(_CASES[case]) for case in transform.cases]
+            if len(transform.cases) > 1:
+                return say("{change} (only in the {cases:and} cases)", change=change(transform.change), cases=cases)
+            return say("{change} (only in the {case} case)", change=change(transform.change), case=cases[0])
     parts = [type(transform).__name__]
     if is_dataclass(transform):
         numbers = {field.name: getattr(transform, field.name) for field in fields(transform)}
@@ -194,100 +253,6 @@ def _their_time(factor: transforms.Number) -> str:
     if not isinstance(factor, transforms.Quantity) or factor.low == factor.high:
         return say("{factor} their time", factor=interval)
     return say("{factor} their time (likely {likely})", factor=interval, likely=value("", factor.mid))
-
-
-@change.register
-def _(scale: transforms.Scale) -> str:
-    where = {(True, False): say(" on the host"), (False, True): say(" on the device")}
-    inside = say(", including all events inside them") if scale.below else ""
-    changed = say(
-        "take {time}{where}",
-        time=_their_time(scale.factor),
-        where=where.get((scale.host, scale.device), ""),
-    )
-    return f"{changed}{inside}"
-
-
-@change.register
-def _(remove: transforms.Remove) -> str:
-    return say("are removed, including all events inside them") if remove.below else say("are removed")
-
-
-@change.register
-def _(insert: transforms.Insert) -> str:
-    times = []
-    if insert.host_ns != 0:
-        times.append(say("{time} longer on the host", time=likely("_ns", insert.host_ns)))
-    if insert.device_ns != 0:
-        times.append(say("{time} longer on the device", time=likely("_ns", insert.device_ns)))
-    return say("take {times:and}", times=times) if times else say("take as long as before")
-
-
-@change.register
-def _(load: transforms.Load) -> str:
-    made = ""
-    if load.batch_ns is not None:
-        made = say(", which make a batch in {time}", time=likely("_ns", load.batch_ns))
-    return say(
-        "get batches from {workers} worker processes{made}; handing over a batch takes {time}; each worker works up to "
-        "{ahead} batches ahead",
-        workers=likely("workers", load.workers), made=made, time=likely("_ns", load.handover_ns), ahead=load.ahead,
-    )  # fmt: skip
-
-
-@change.register
-def _(overlap: transforms.Overlap) -> str:
-    return say("run in another thread and take {time}", time=_their_time(overlap.factor))
-
-
-@change.register
-def _(batch: transforms.Batch) -> str:
-    launches = 1 if batch.group is None else len(np.unique(batch.group))
-    template = mark("become {count} launches of {time} each, with gaps of at most {gap} in their device work")
-    if launches == 1:
-        template = mark("become {count} launch of {time}, with gaps of at most {gap} in its device work")
-    count, time = value("launches", launches), likely("_ns", batch.host_ns)
-    return say(template, count=count, time=time, gap=likely("_ns", batch.gap_ns))
-
-
-@change.register
-def _(shorten: transforms.Shorten) -> str:
-    return say(
-        "{count} gaps in the work of the host ({total} in total) take {time}",
-        count=format_count(sum(len(gaps[0]) for gaps in shorten.gaps.values())),
-        total=value("_ns", sum(map(intervals.length, shorten.gaps.values()))),
-        time=_their_time(shorten.factor),
-    )
-
-
-@change.register
-def _(move: transforms.Move) -> str:
-    launch = likely("_ns", move.host_ns)
-    parts = [say("run on the host and take {time} each", time=launch)]
-    if not move.to_host:
-        template = mark("run on the device: each takes {launch} on the host and {work} on the device")
-        parts = [say(template, launch=launch, work=likely("_ns", move.device_ns))]
-    if move.copies_gone is not None and len(move.copies_gone):
-        parts.append(say("{count} copy and wait calls are removed", count=len(move.copies_gone)))
-    if move.copies_added:
-        time = likely("_ns", move.copy_ns)
-        parts.append(say("{count} copies of {time} are added before each operator", count=move.copies_added, time=time))
-    return say("; ").join(parts)
-
-
-@change.register
-def _(unblock: transforms.Unblock) -> str:
-    if unblock.most_ns is None:
-        return say("no longer wait for device work")
-    return say("no longer wait for device work, and take at most {time}", time=likely("_ns", unblock.most_ns))
-
-
-@change.register
-def _(partial_change: transforms.InCases) -> str:
-    cases = [say(_CASES[case]) for case in partial_change.cases]
-    if len(partial_change.cases) > 1:
-        return say("{change} (only in the {cases:and} cases)", change=change(partial_change.change), cases=cases)
-    return say("{change} (only in the {case} case)", change=change(partial_change.change), case=cases[0])
 
 
 def document(advices: Advices, trace: Trace, records: Sequence[Record] = ()) -> dict[str, Any]:
@@ -313,7 +278,7 @@ def document(advices: Advices, trace: Trace, records: Sequence[Record] = ()) -> 
 
 
 def advice_data(advice: Advice, advices: Advices, records: Sequence[Record] = ()) -> dict[str, Any]:
-    it, then, record = advice.candidate, advices.after.get(advice.id), latest(records, advice.id)
+    it, then, record = advice.candidate, advices.after.get(advice.id), ledger.latest(records, advice.id)
     outcome = {"outcome": "predicted", "saving_ratio": None, "saving_error": None, "step_error": None}
     if record is not None:
         outcome = {name: getattr(record, name) for name in _OUTCOME}

@@ -77,7 +77,6 @@ _NOTE: Final = mark(
 
 
 def of_rules(path: Path | None, rules: Collection[str]) -> list[Record]:
-    """Return the records of these rules; an empty list without a ledger. Raises SourceError."""
     return [] if path is None else [record for record in ledger.read(path) if record.rule in rules]
 
 

@@ -130,10 +130,8 @@ def backward_of(trace: Trace, rows: IntArray) -> IntArray:
 def shapes_of(text: str) -> Shapes:
     """Return the input shapes in a recorded text. An input that holds several tensors gets an empty shape."""
     try:
-        inputs = msgspec.json.decode(text)
+        inputs = msgspec.json.decode(text, type=list[Any])
     except msgspec.DecodeError:
-        return []
-    if not isinstance(inputs, list):
         return []
     return [
         shape if isinstance(shape, list) and all(isinstance(size, int) for size in shape) else [] for shape in inputs

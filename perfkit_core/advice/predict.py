@@ -67,13 +67,9 @@ def limit(change: Any) -> tuple[transforms.Transform, ...] | None:
             return ()
         case transforms.Remove():
             return (change,)
-        case transforms.Scale():
-            return (
-                transforms.Remove(change.rows, change.below)
-                if change.host and change.device
-                else replace(change, factor=0),
-            )
-        case transforms.Shorten():
+        case transforms.Scale() if change.host and change.device:
+            return (transforms.Remove(change.rows, change.below),)
+        case transforms.Scale() | transforms.Shorten():
             return (replace(change, factor=0),)
         case transforms.Overlap():
             return (transforms.Scale(change.rows, 0, device=False),)

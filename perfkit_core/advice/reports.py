@@ -233,7 +233,6 @@ def overview(advices: Advices) -> Section:
 
 
 def intervals(x: str) -> Chart:
-    """Return the chart for a table of predictions. The column ``x`` names the rows."""
     now, after, floor = ("step_p10_ns", "step_ns", "step_p90_ns"), ("p10_ns", "p50_ns", "p90_ns"), ("floor_ns",) * 3
     return Chart("intervals", x, (*now, *after, *floor), names=_INTERVALS)
 
@@ -298,7 +297,6 @@ def not_evaluable(advices: Advices) -> pd.DataFrame:
 
 
 def identity_report(sources: Sequence[PathLike], partial: bool = False) -> Report:
-    """Return a report on the replay errors of unchanged recordings. Raises SourceError."""
     made = identities(sources, partial)
     with_steps, lines = made[made["steps"].notna()], []
     if not with_steps.empty:

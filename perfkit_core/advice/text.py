@@ -214,15 +214,11 @@ def expected(p: Prediction, of: str) -> Iterator[Message]:
 
 def now_and_then(p: Prediction, of: str, within: bool = False) -> Message:
     """Return the time before and after the change, in lower case if the text lies ``within`` a sentence."""
-    values = {"now": p.base_ns, "then": p.p50_ns, "low": p.p10_ns or 0, "high": p.p90_ns or 0}
-    if of == "step" and within:
-        return message("step: {now:ns} now, {then:ns} after the change (p10 to p90: {low:ns} to {high:ns})", **values)
+    what = message("recording") if within else message("Recording")
     if of == "step":
-        return message("Step: {now:ns} now, {then:ns} after the change (p10 to p90: {low:ns} to {high:ns})", **values)
-    template = mark("Recording: {now:ns} now, {then:ns} after the change (p10 to p90: {low:ns} to {high:ns})")
-    if within:
-        template = mark("recording: {now:ns} now, {then:ns} after the change (p10 to p90: {low:ns} to {high:ns})")
-    return message(template, **values)
+        what = message("step") if within else message("Step")
+    template = mark("{what}: {now:ns} now, {then:ns} after the change (p10 to p90: {low:ns} to {high:ns})")
+    return message(template, what=what, now=p.base_ns, then=p.p50_ns, low=p.p10_ns or 0, high=p.p90_ns or 0)
 
 
 def how_sure(advice: Advice, advices: Advices) -> Iterator[Message]:

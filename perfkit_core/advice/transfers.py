@@ -71,7 +71,6 @@ class Transfers:
 
     @property
     def syncs(self) -> IntArray:
-        """Rows of the calls in which the host waits for these copies."""
         return self.sync[self.sync >= 0]
 
     @property

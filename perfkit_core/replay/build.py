@@ -209,7 +209,6 @@ def leaders(trace: Trace, segments: Segments, rank: IntArray) -> BoolArray:
 
 
 def _ranks(trace: Trace, row: IntArray, lane: IntArray, lanes: int) -> IntArray:
-    """Return the rank of each thread or stream, shape (lanes,). ``row`` (-1 if none) and ``lane`` are of the nodes."""
     rank = np.full(lanes, -1, np.int64)
     rank[lane[row >= 0]] = trace.ints("rank")[row[row >= 0]]
     return rank

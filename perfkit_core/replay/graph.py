@@ -49,7 +49,6 @@ def edges(
     cause: int, src: IntArray, dst: IntArray, lag_ns: IntArray | int = 0, owner: IntArray | int = -1,
     from_start: bool = False,
 ) -> Edges:  # fmt: skip
-    """Return edges that have the same cause."""
     count = len(src)
     return Edges(
         src.astype(np.int64, copy=False), dst.astype(np.int64, copy=False),
@@ -59,7 +58,6 @@ def edges(
 
 
 def all_edges(parts: Sequence[Edges]) -> Edges:
-    """Return several sets of edges as one set."""
     nothing = edges(CHAIN, np.empty(0, np.int64), np.empty(0, np.int64))
     return Edges(*(np.concatenate([getattr(part, name) for part in (nothing, *parts)]) for name in Edges.__slots__))
 
@@ -94,7 +92,6 @@ class Graph:
 
     @property
     def on_host(self) -> BoolArray:
-        """The mask of the nodes on host threads."""
         return self.lane < self.threads
 
     def with_nodes(
@@ -143,7 +140,6 @@ class Replay:
         return self.graph.start_ns[nodes] + self.ahead_ns[self.graph.lane[nodes]]
 
     def hosts(self, rank: int) -> IntArray:
-        """Return the nodes on host threads of a rank."""
         return np.flatnonzero(self.graph.on_host & (self.rank[self.graph.lane] == rank))
 
 

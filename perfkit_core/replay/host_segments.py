@@ -39,7 +39,6 @@ class Segments:
 
 
 def host_segments(trace: Trace) -> Segments:
-    """Return the segments of all host threads of a trace."""
     rows = np.flatnonzero(trace.host & trace.rows("kind", *NESTED_KINDS) & (trace.ints("self_ns") >= 0))
     of_trace = threads(trace)
     code, number = groupby.by_appearance(of_trace.code[rows], len(of_trace))

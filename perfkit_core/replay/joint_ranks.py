@@ -84,7 +84,6 @@ class _Places:
         return self._lanes.reindex(wanted).fillna(-1).to_numpy(np.int64)
 
     def launched_after(self, lane: IntArray, at: IntArray) -> IntArray:
-        """Return the first work of each lane that was launched after the work ``at``."""
         position = np.empty(len(at), np.int64)
         for number in np.unique(lane):
             here, low, high = lane == number, self.first[number], self.first[number + 1]
@@ -158,7 +157,6 @@ def _members(
 
 
 def _arrival_ns(steps_graph: graph.Graph, members: _Members) -> IntArray:
-    """Return the time at which the last rank arrives at each collective, shape (collectives,)."""
     arrival = np.full(int(members.match.max(initial=-1)) + 1, np.iinfo(np.int64).min)
     np.maximum.at(arrival, members.match, steps_graph.start_ns[members.node])
     return arrival

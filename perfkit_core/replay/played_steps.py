@@ -103,7 +103,6 @@ class Steps:
 
 
 def steps(replay: Replay) -> Steps:
-    """Return the steps of a replay."""
     trace, graph = replay.trace, replay.graph
     rows = np.flatnonzero(trace.host & trace.rows("kind", STEP) & (replay.first >= 0))
     lanes = graph.lane[graph.on_host]

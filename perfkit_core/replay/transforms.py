@@ -40,17 +40,15 @@ class Quantity:
     high: float
     source: Text
 
-    def at(self, case: Case) -> float:
-        """Return the value in a case."""
-        return {Case.SHORT: self.low, Case.LIKELY: self.mid, Case.LONG: self.high}[case]
-
 
 Number = int | float | Quantity
 
 
 def value(number: Number, case: Case) -> float:
     """Return the value of a number in a case. An exact number has the same value in all cases."""
-    return number.at(case) if isinstance(number, Quantity) else number
+    if not isinstance(number, Quantity):
+        return number
+    return {Case.SHORT: number.low, Case.LIKELY: number.mid, Case.LONG: number.high}[case]
 
 
 class Transform(Protocol):

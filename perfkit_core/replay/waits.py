@@ -12,6 +12,7 @@ call that recorded the event. Calls alone do not show which streams wait for eac
 from __future__ import annotations
 
 import re
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -67,11 +68,9 @@ def sync_records(trace: Trace) -> SyncRecords:
 
 
 def _decoded(text: str | None) -> dict[str, Any]:
-    try:
-        args = msgspec.json.decode(text or "{}")
-    except msgspec.DecodeError:
-        return {}
-    return args if isinstance(args, dict) else {}
+    with suppress(msgspec.DecodeError):
+        return msgspec.json.decode(text or "{}", type=dict[str, Any])
+    return {}
 
 
 def _number(args: dict[str, Any], key: str) -> int:

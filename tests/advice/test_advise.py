@@ -338,7 +338,7 @@ def test_an_id_is_that_of_what_was_found() -> None:
     assert one_of(first[2][:5], [first[0], "other-1", first[2]]) == first[2]
     with pytest.raises(UsageError, match="several ids begin with 'op-'"):
         one_of("op-", first)
-    with pytest.raises(UsageError, match="no advice has the id 'x'; choose among none"):
+    with pytest.raises(UsageError, match="no advice has the id 'x'; there is no advice"):
         one_of("x", [])
 
 

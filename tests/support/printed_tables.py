@@ -10,7 +10,7 @@ from perfkit_core.advice.facts import Assumption, Candidate
 from perfkit_core.advice.rules.loader_workers import CONTENTION, HANDOVER_NS, MAKING
 from perfkit_core.advice.transfers import HOST_NS, LAUNCH_NS
 from perfkit_core.language.messages import message
-from perfkit_core.replay.transforms import Case, Quantity
+from perfkit_core.replay.transforms import Case, Quantity, value
 
 COPY_NS: Final = Quantity(
     88_000,
@@ -43,8 +43,8 @@ def small_operators(step_ns: int, operators_ns: int, copies_gone: int) -> Candid
     ``copies_gone`` copies that the host waits for. Times in ns."""
 
     def after(case: Case) -> float:
-        moved = operators_ns * (1 - ON_HOST.at(case))
-        return max(step_ns - moved - copies_gone * COPY_NS.at(case), 0.0)
+        moved = operators_ns * (1 - value(ON_HOST, case))
+        return max(step_ns - moved - copies_gone * value(COPY_NS, case), 0.0)
 
     return Candidate(
         message(
@@ -69,8 +69,8 @@ def loader_workers(step_ns: int, loader_ns: int, workers: int) -> Candidate:
     made = Quantity(loader_ns, (loader_ns + step_ns) / 2, step_ns, "from the wait for a batch to the whole step")
 
     def after(case: Case) -> float:
-        every = made.at(case) * MAKING.at(case) / workers
-        return max(computing * CONTENTION.at(case) * TAKING_TURNS.at(case), every) + HANDOVER_NS.at(case)
+        every = value(made, case) * value(MAKING, case) / workers
+        return max(computing * value(CONTENTION, case) * value(TAKING_TURNS, case), every) + value(HANDOVER_NS, case)
 
     return Candidate(
         message("Each step spends {part:ns} of {step:ns} on making its batch.", part=loader_ns, step=step_ns),
