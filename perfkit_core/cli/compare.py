@@ -44,8 +44,12 @@ _UNLIMITED: Final = ("gate", "runs", "new_waterfall", "new_step_time", "waterfal
               "several conditions.")  # fmt: skip
 @click.option("--per", type=click.Choice(["sample", "token", "flop"]), help="Compare the time per sample, token or "
               "FLOP instead of the time per step.")  # fmt: skip
-@click.option("--samples", metavar="A,B", help="Number of samples per step in each run, if the runs do not record it.")
-@click.option("--tokens", metavar="A,B", help="Number of tokens per step in each run, if the runs do not record it.")
+@click.option(
+    "--samples", metavar="A,B", help="Number of samples per step in each run, for runs that do not record this number."
+)
+@click.option(
+    "--tokens", metavar="A,B", help="Number of tokens per step in each run, for runs that do not record this number."
+)
 @click.option("--noise", metavar="SHARE%", help="Standard deviation of the step time between equal runs, assumed if "
               "each side has a single capture; for example 2% on a dedicated machine.  [default: 15% of host time, 2% "
               "of device time]")  # fmt: skip

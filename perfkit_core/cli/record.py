@@ -87,7 +87,7 @@ class Session:
             )
         reason = failures.why_unwritable(self.run_dir)
         if reason is not None:
-            raise CaptureError(f"{self.run_dir}: cannot be written ({reason})", "choose another -o")
+            raise CaptureError(f"{self.run_dir}: cannot be written ({reason})", "choose another folder with -o")
 
     def run(self, script: Path) -> int:
         """Run the script under the recorder of its framework. Return the exit code. Raises CaptureError."""

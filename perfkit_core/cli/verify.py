@@ -78,7 +78,7 @@ def verify(
             raise UsageError(f"{ledger}: cannot append to a file in a remote store", "use a local file for --ledger")
         reason = "it is a folder" if ledger.is_dir() else failures.why_unwritable(ledger.parent)
         if reason is not None:
-            raise UsageError(f"{ledger}: cannot be written ({reason})", "choose another --ledger")
+            raise UsageError(f"{ledger}: cannot be written ({reason})", "choose another file for --ledger")
     refuse_overwriting(output, () if ledger is None else (ledger,))
     with working("verifying") as say:
         result = outcome.verify(plan, predicted, say)

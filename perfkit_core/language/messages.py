@@ -211,12 +211,8 @@ def _formatted(formatter: _Formatter, template: str, values: Mapping[str, Any], 
     return formatter.vformat(text, (), values) if values else text
 
 
-def _untranslated(template: str, plural: str | None, count: int) -> str:
-    return plural if plural is not None and count != 1 else template
-
-
 _CURRENT: Final = _Formatter(translate)
-_ENGLISH: Final = _Formatter(_untranslated)
+_ENGLISH: Final = _Formatter(lambda text, plural, count: text if plural is None or count == 1 else plural)
 
 SIDES: Final = ("base", "other")
 WORDS: Final = (

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from typing import Final, NamedTuple
 
 import pandas as pd
@@ -155,7 +155,18 @@ def stragglers(ranks: pd.DataFrame, waiting: pd.DataFrame) -> Stragglers:
         lines.append(message(text, rank=row["rank"], time=row["caused_wait_ns"]))
     lines = lines or [_no_straggler(known, whole, bool(unknown), at_least)]
     stragglers = tuple(int(rank) for rank in late["rank"].tolist())
-    lines += _own_times(own, [rank for rank in stragglers if rank in own])
+    for rank in [rank for rank in stragglers if rank in own][:NAMED_RANKS]:
+        time, over = own[rank]
+        text = mark(
+            "Without exposed communication, a step of rank {rank} takes {time:ns}, which is not more than a step of "
+            "the median rank. So rank {rank} is not slower; it starts later."
+        )
+        if over > 0:
+            text = mark(
+                "Without exposed communication, a step of rank {rank} takes {time:ns}, which is {more:ratio} more than "
+                "a step of the median rank."
+            )
+        lines.append(message(text, rank=rank, time=time, more=over))
     if unknown:
         text = mark(
             "The waiting times of {unknown} of {count} ranks are unknown ({ranks}), because their clocks cannot be "
@@ -182,43 +193,24 @@ def _late(late: pd.DataFrame, whole: int, at_least: bool) -> Iterator[Message]:
         yield message(text, **values)
 
 
-def _no_straggler(ranks: pd.DataFrame, whole: int, unknown: bool, at_least: bool) -> Message:
-    values = {"time": whole, "share": whole / float(ranks["dur_ns"].sum() or 1)}
+def _no_straggler(ranks: pd.DataFrame, waiting_ns: int, unknown: bool, at_least: bool) -> Message:
     if at_least:
-        return message(
+        text = mark(
             "The straggler is unknown, because some ranks cannot be compared or were not read. Together the other "
-            "ranks waited at least {time:ns} for each other, which is {share:ratio} of their step time.",
-            **values,
+            "ranks waited at least {time:ns} for each other, which is {share:ratio} of their step time."
         )
-    if unknown:
-        return message(
+    elif unknown:
+        text = mark(
             "No single rank is the straggler among the {known} ranks with known waiting times. Together these ranks "
-            "waited {time:ns} for each other, which is {share:ratio} of their step time.",
-            **values,
-            known=ranks["rank"].nunique(),
+            "waited {time:ns} for each other, which is {share:ratio} of their step time."
         )
-    return message(
-        "No single rank is the straggler. Together the ranks waited {time:ns} for each other, which is {share:ratio} "
-        "of their step time.",
-        **values,
-    )
-
-
-def _own_times(own: Mapping[int, tuple[float, float]], stragglers: Sequence[int]) -> Iterator[Message]:
-    for rank in stragglers[:NAMED_RANKS]:
-        time, over = own[rank]
-        if over > 0:
-            text = mark(
-                "Without exposed communication, a step of rank {rank} takes {time:ns}, which is {more:ratio} more than "
-                "a step of the median rank."
-            )
-            yield message(text, rank=rank, time=time, more=over)
-        else:
-            text = mark(
-                "Without exposed communication, a step of rank {rank} takes {time:ns}, which is not more than a step "
-                "of the median rank. So rank {rank} is not slower; it starts later."
-            )
-            yield message(text, rank=rank, time=time)
+    else:
+        text = mark(
+            "No single rank is the straggler. Together the ranks waited {time:ns} for each other, which is "
+            "{share:ratio} of their step time."
+        )
+    share = waiting_ns / float(ranks["dur_ns"].sum() or 1)
+    return message(text, time=waiting_ns, share=share, known=ranks["rank"].nunique())
 
 
 def _slower_on_their_own(own: Mapping[int, tuple[float, float]]) -> Stragglers:

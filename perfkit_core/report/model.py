@@ -97,7 +97,7 @@ class Section:
     """One table with its heading. A table with a column ``depth`` is a tree in preorder.
 
     ``note`` explains the numbers. ``lines`` are sentences below the note. ``empty`` is the reason why the table has no
-    rows. ``code`` is text to copy. A section without a table has a table without columns. ``limit`` is the maximum
+    rows. ``code`` is text to copy. The table of a section that has only texts has no columns. ``limit`` is the maximum
     number of rows in formats for people (None means no limit). ``unit`` ("ns", "us", "ms" or "s") is the unit of all
     times in formats for people (None chooses suitable units). ``unknown`` are the columns without data in the profile,
     which a sentence lists; None means the columns that are empty in the table. ``timeline`` is drawn above the table.

@@ -38,19 +38,16 @@ def per_step(table: pd.DataFrame, view: View, steps: int) -> pd.DataFrame:
     return result
 
 
-_NO_DEVICE: Final = "no-device-events"
-
-
 def not_recorded(
     holds: Callable[[str], bool], quality: Iterable[meta.Finding], whole: pd.DataFrame, request: ViewRequest
 ) -> tuple[str, ...]:
     """Return the names of the columns for which the recording has no data.
 
-    A column of the view ``whole`` without values counts only if the request covers all events, and if the column of
-    the event table with the same name, if any, has no values either: ``holds(column)`` is false. If the recording has
-    no device work, columns of devices that contain only zeros count, too.
+    A column of the table ``whole`` was not recorded if all its values are missing, the request covers all events, and
+    the column of the event table with the same name, if any, has no values: ``holds(column)`` is false. If the
+    recording has no device work, device columns that contain only zeros were not recorded, either.
     """
-    no_devices = any(finding.code == _NO_DEVICE for finding in quality)
+    no_devices = any(finding.code == "no-device-events" for finding in quality)
     names = []
     for name in map(str, whole.columns):
         column = whole[name]
