@@ -39,13 +39,13 @@ def ran(monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]) -> I
         path = FOLDER / framework / f"{script}.py"
         monkeypatch.setattr(sys, "argv", [str(path), *options])
         monkeypatch.syspath_prepend(str(path.parent))
-        sys.modules.pop("measured", None)  # both frameworks have one
+        sys.modules.pop("measured", None)  # both frameworks have a module of this name
         try:
             runpy.run_path(str(path), run_name="__main__")
         finally:
             if threads:
                 module.set_num_threads(threads)
-            gc.collect()  # workers end with their loader
+            gc.collect()  # workers end when their loader is collected
         return capfd.readouterr().out
 
     monkeypatch.setenv("OMP_NUM_THREADS", "1")  # restored after the test, because scripts set the variable
@@ -73,7 +73,7 @@ def test_the_rule_asks_for_the_change(framework: str, name: str, ran: Ran, tmp_p
     trace = load(tmp_path / "run")
     found = advise(trace, rules=[RULES[name]])
     if name == "threads" and trace.meta.extra[HOST][THREADS] <= cores():
-        assert not found.advice  # a machine of many cores
+        assert not found.advice  # the machine has enough cores
         return
     assert {one.rule for one in found.advice} == {RULES[name]}
     assert found.identity.error < 0.01
@@ -81,7 +81,7 @@ def test_the_rule_asks_for_the_change(framework: str, name: str, ran: Ran, tmp_p
 
 
 def _predicts(found: Advices, name: str) -> None:
-    advice = found.advice[0]  # a slow machine may add more: what Python does between operators is short on others
+    advice = found.advice[0]  # on slow machines, gaps between operators give further advice
     assert advice.remedy is not None
     if name == "threads":
         assert advice.candidate.evidence[CORES] == cores()

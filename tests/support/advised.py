@@ -1,4 +1,4 @@
-"""Hand-made steps for rules: times in µs from the beginning of the step, in the words of one framework."""
+"""Synthetic steps for tests of rules. Times are in µs from the beginning of the step."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def op(
 
 
 def call(name: str, start: int, dur: int, correlation: int = -1, kind: str = "runtime") -> dict[str, Any]:
-    """A call of the device's runtime; ``correlation`` counts within the step."""
+    """Return a runtime call. ``correlation`` is unique within the step."""
     return host(name, kind, start * US, dur * US, correlation=None if correlation < 0 else correlation)
 
 
@@ -44,7 +44,7 @@ def copy(kind: str, count: int, start: int, dur: int, correlation: int) -> dict[
 
 
 def steps(rows: Rows, dur: int = 100, count: int = 3, framework: str = "torch") -> Trace:
-    """So many steps that are all alike, of ``dur`` µs, one after the other."""
+    """Return ``count`` equal steps of ``dur`` µs, one after the other."""
     every: Rows = []
     for number in range(count):
         begin = number * dur * US
@@ -62,7 +62,7 @@ def found(find: Find, recording: Trace, **thresholds: float) -> list[Candidate]:
 
 
 def predicted(recording: Trace, candidate: Candidate) -> tuple[int | None, ...]:
-    """p10, p50 and p90 in ns."""
+    """Return the p10, p50 and p90 of the prediction, in ns."""
     prediction = predict(Facts(recording), candidate)
     return prediction.p10_ns, prediction.p50_ns, prediction.p90_ns
 

@@ -1,8 +1,8 @@
-"""Training steps on a device whose times can be worked out by hand: the device never waits for the host.
+"""Training steps on a device with times that can be computed by hand: the device never waits for the host.
 
-Each operator takes 10 µs of the host and launches its kernels at once; kernels follow each other without gaps, the
-first 7 µs after the step began; the step ends when the host has waited for the last. So a step takes 7 µs and the sum
-of its kernels, and what a kernel saves the step saves.
+Each operator takes 10 µs on the host and launches its kernels immediately. The first kernel starts 7 µs after the step,
+and the kernels follow each other without gaps. The step ends when the host has waited for the last kernel. So a step
+takes 7 µs plus the sum of its kernels, and a time saved in a kernel is saved in the step.
 """
 
 from __future__ import annotations
@@ -25,7 +25,8 @@ MI300 = Device("cuda:0", "AMD Instinct MI300X", 192 * 10**9, {"computeMajor": 9,
 
 @dataclass(frozen=True)
 class Op:
-    """A host event with the kernels that it launches itself (name, µs), events inside it, and further columns."""
+    """A host event with the kernels that it launches itself (name and duration in µs), the events inside it, and
+    further columns."""
 
     name: str
     kernels: Sequence[tuple[str, int]] = ()
@@ -37,14 +38,14 @@ class Op:
 def training(
     *ops: Op, steps: int = 1, on: Device | None = A100, names: Callable[[str], str | None] | None = None
 ) -> Trace:
-    """Steps that all run the same operators."""
+    """Return steps that run the same operators."""
     return steps_of([ops] * steps, on, names)
 
 
 def steps_of(
     steps: Sequence[Sequence[Op]], on: Device | None = A100, names: Callable[[str], str | None] | None = None
 ) -> Trace:
-    """Steps one after the other."""
+    """Return steps with these operators, one after the other."""
     writer = _Writer()
     for number, ops in enumerate(steps):
         writer.step(number, ops)

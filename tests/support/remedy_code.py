@@ -1,4 +1,4 @@
-"""What any framework's remedies must keep: code that compiles, and names and arguments that the framework has."""
+"""Checks of remedies in any framework: the code compiles, and its names and arguments exist in the framework."""
 
 from __future__ import annotations
 
@@ -19,19 +19,19 @@ RULES: Final = (
     "low-device-utilisation", "exposed-communication", "data-parallel", "accumulation-sync", "rank-skew",
     "recompilation", "outlier-steps",
 )  # fmt: skip
-"""Every rule, in the order of their numbers."""
+"""The ids of all rules, sorted by number."""
 FILL: Final = {"workers": "4", "threads": "3", "half_short": "bf16"}
-"""What the rules put for words in braces."""
+"""Values of words in braces that rules provide."""
 
 
 def ident(remedy: Remedy) -> str:
-    """Rule, mode where there are several, and what it is for: ``casts-float16``."""
+    """Return the rule, the mode if a rule has several, and the first value of each condition: ``casts-float16``."""
     mode = [] if remedy.mode == "any" else [remedy.mode]
     return "-".join([remedy.rule, *mode, *(values[0] for values in remedy.when.values())])
 
 
 def filled(remedy: Remedy) -> str:
-    """The code as a user sees it, for the first of the values that it is for."""
+    """Return the code as users see it, with the first value of each condition."""
     code = remedy.code
     for word, value in {**FILL, **{word: values[0] for word, values in remedy.when.items()}}.items():
         code = code.replace("{" + word + "}", value)
@@ -39,7 +39,8 @@ def filled(remedy: Remedy) -> str:
 
 
 def names(code: str, root: str) -> Iterator[tuple[str, Any]]:
-    """Dotted names of a module in the code, and what they are there. Raises AttributeError for one that is not."""
+    """Yield each dotted name of a module in the code, and its object. Raises AttributeError if a name does not
+    exist."""
     for node in ast.walk(ast.parse(code)):
         dotted = ast.unparse(node) if isinstance(node, ast.Attribute) else ""
         if dotted.startswith(f"{root}.") and dotted.replace(".", "").replace("_", "").isalnum():
@@ -47,7 +48,7 @@ def names(code: str, root: str) -> Iterator[tuple[str, Any]]:
 
 
 def resolved(dotted: str) -> Any:
-    """The object of a dotted name, importing the modules on the way."""
+    """Return the object of a dotted name. Modules in the name are imported."""
     head, *rest = dotted.split(".")
     found = importlib.import_module(head)
     for at, part in enumerate(rest):
@@ -59,7 +60,7 @@ def resolved(dotted: str) -> Any:
 
 
 def unknown_arguments(code: str, root: str) -> list[str]:
-    """Keyword arguments of calls that what is called does not take."""
+    """Return the keyword arguments in calls that the called functions do not accept."""
     known = dict(names(code, root))
     wrong = []
     for node in ast.walk(ast.parse(code)):
@@ -74,11 +75,11 @@ def unknown_arguments(code: str, root: str) -> list[str]:
 def _takes(called: Any, keyword: str | None) -> bool:
     try:
         parameters = inspect.signature(called.__init__ if inspect.isclass(called) else called).parameters
-    except ValueError:  # written in C, without a signature
+    except ValueError:  # functions in C have no signature
         return True
     return keyword in parameters or any(one.kind is one.VAR_KEYWORD for one in parameters.values())
 
 
 def of(remedies: Sequence[Remedy], rule: str, mode: str | None = None) -> Remedy:
-    """The remedy for a rule (in a mode, where there are several)."""
+    """Return the remedy for a rule, or for a mode of the rule."""
     return next(remedy for remedy in remedies if remedy.rule == rule and mode in (None, remedy.mode))
