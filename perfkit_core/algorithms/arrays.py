@@ -115,12 +115,12 @@ def _block(value: int | None, of_type: pa.DataType) -> pa.Array:
 
 def nullable(values: np.ndarray[Any, np.dtype[Any]]) -> pa.ChunkedArray:
     """Return integers as a column that shares their memory. Negative integers become null."""
-    known = values >= 0
+    mask = values >= 0
     count, of_type = len(values), pa.from_numpy_dtype(values.dtype)
-    nulls = count - int(np.count_nonzero(known))
+    nulls = count - int(np.count_nonzero(mask))
     if nulls == count:
         return constant(None, of_type, count)
-    bits = pa.py_buffer(np.packbits(known, bitorder="little")) if nulls else None
+    bits = pa.py_buffer(np.packbits(mask, bitorder="little")) if nulls else None
     cells = pa.py_buffer(np.ascontiguousarray(values))
     return pa.chunked_array([pa.Array.from_buffers(of_type, count, [bits, cells], nulls)])
 

@@ -117,8 +117,8 @@ def _codes(column: Any) -> tuple[IntArray, int]:
             return np.zeros(len(values), np.int64), 1
         if is_dense(high - low + 1, len(values)):
             return np.subtract(values, low, dtype=np.int64), high - low + 1
-    code, known = pd.factorize(values, use_na_sentinel=False)
-    return code.astype(np.int64, copy=False), max(len(known), 1)
+    code, distinct_values = pd.factorize(values, use_na_sentinel=False)
+    return code.astype(np.int64, copy=False), max(len(distinct_values), 1)
 
 
 @compiled

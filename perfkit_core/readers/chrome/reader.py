@@ -56,7 +56,7 @@ class ChromeFile(EventList):
             if opening not in (b"[", b"{"):
                 self.check_damage()
                 if not opening:
-                    hint = "the profiler may have been interrupted before it wrote the file"
+                    hint = "the profiler may have been interrupted before writing it"
                     raise SourceError(f"{self.path}: the file is empty", hint)
                 text = f"{self.path}: the file is not JSON (it starts with {opening!r})"
                 raise SourceError(text, "perfkit reads Chrome-trace JSON")

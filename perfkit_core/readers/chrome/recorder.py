@@ -139,12 +139,12 @@ class Recorder:
 
     def _describe(self, part: Rows) -> None:
         """Add descriptions of collectives to ``args``, and message sizes to ``bytes`` if no size was recorded."""
-        for origin in self._origins.known[len(self._communicates) :]:
+        for origin in self._origins.distinct[len(self._communicates) :]:
             self._communicates.append(self._dialect.communicates(origin.name or "", origin.kind or ""))
         at = np.flatnonzero(self._communicates.array()[part.origin])
         if not len(at):
             return
-        names = (self._origins.known[number].name for number in part.origin[at].tolist())
+        names = (self._origins.distinct[number].name for number in part.origin[at].tolist())
         texts: list[list[str | None]] = []
         for column in ("shapes", "dtypes"):
             codes = part.texts.get(column)

@@ -109,15 +109,15 @@ class Origins:
 
     def __init__(self) -> None:
         self._numbers: dict[Origin, int] = {}
-        self.known: list[Origin] = []
+        self.distinct: list[Origin] = []
         self._vocabularies = {column: Vocabulary() for column in ORIGIN_TEXTS}
         self._texts = {column: Numbers(np.int32) for column in ORIGIN_TEXTS}
         self._integers = {column: Numbers(np.int64) for column in ORIGIN_INTEGERS}
 
     def number(self, origin: Origin) -> int:
-        number = self._numbers.setdefault(origin, len(self.known))
-        if number == len(self.known):
-            self.known.append(origin)
+        number = self._numbers.setdefault(origin, len(self.distinct))
+        if number == len(self.distinct):
+            self.distinct.append(origin)
             for column, texts in self._texts.items():
                 texts.append(self._vocabularies[column].number(getattr(origin, column)))
             for column, integers in self._integers.items():
@@ -127,7 +127,7 @@ class Origins:
 
     def used(self, origin: npt.NDArray[Any]) -> BoolArray:
         """Return the mask of origins that occur in ``origin``, shape (origins,)."""
-        used = np.zeros(len(self.known), np.bool_)
+        used = np.zeros(len(self.distinct), np.bool_)
         for begin in range(0, len(origin), BLOCK):
             used[origin[begin : begin + BLOCK]] = True
         return used

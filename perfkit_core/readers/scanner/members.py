@@ -180,9 +180,9 @@ def _offset(buffer, start, out, to):  # type: ignore[no-untyped-def]
     while _ZERO <= byte(buffer, at) <= _NINE and at - start <= 12:
         total = total * 10 + (byte(buffer, at) - _ZERO)
         at += 1
-    whole = at
+    integer_end = at
     stop, total = decimals(buffer, at, total)
-    plain = stop >= 0 and whole > start + 1 and stop - whole <= 10 and stop == end - 4
+    plain = stop >= 0 and integer_end > start + 1 and stop - integer_end <= 10 and stop == end - 4
     if plain and byte(buffer, stop) == 0x20 and byte(buffer, stop + 1) == 0x75 and byte(buffer, stop + 2) == 0x73:
         return end, total, odd
     return end, np.int64(NULL), odd
@@ -205,10 +205,10 @@ def before_duration(buffer, start, end):  # type: ignore[no-untyped-def]
     if at == digits_end:
         return -1
     if at > start and byte(buffer, at - 1) == 0x2E:
-        whole = _digits_before(buffer, start, at - 1)
-        if whole == at - 1:
+        integer_start = _digits_before(buffer, start, at - 1)
+        if integer_start == at - 1:
             return -1
-        at = whole
+        at = integer_start
     return at - 1 if at > start and byte(buffer, at - 1) == 0x5B else -1
 
 
