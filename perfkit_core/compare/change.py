@@ -78,7 +78,7 @@ class Change:
 
 
 def change(before: Pair, now: Pair) -> Change | None:
-    """Return the change of the difference; None if a run has no steps."""
+    """Return the change of the difference from one pair to the other; None if a run has no steps."""
     if before.steps is None or now.steps is None:
         return None
     (base, other), (old_base, old_other) = now.captures, before.captures
@@ -90,7 +90,19 @@ def change(before: Pair, now: Pair) -> Change | None:
         alone = _statistics(base, old_base, between)
     if alone is not None:
         return Change(before.steps.difference, now.steps.difference, alone.low, alone.high, alone.noise, alone.verdict)
-    return _of_independent(before.steps, now.steps)
+    first, last = before.steps, now.steps
+    total = last.difference - first.difference
+    bounds = (first.low, first.high, last.low, last.high, first.noise, last.noise)
+    if any(value is None for value in bounds):
+        verdict = statistics.TOO_FEW if total else statistics.NO_DIFFERENCE
+        return Change(first.difference, last.difference, None, None, None, verdict)
+    first_low, first_high, last_low, last_high, *noises = (float(value or 0) for value in bounds)
+    low = round(total - hypot(last.difference - last_low, first_high - first.difference))
+    high = round(total + hypot(last_high - last.difference, first.difference - first_low))
+    noise = round(hypot(*noises))
+    beyond = not low <= 0 <= high and abs(total) > noise
+    verdict = (statistics.SLOWER if total > 0 else statistics.FASTER) if beyond else statistics.NO_DIFFERENCE
+    return Change(first.difference, last.difference, low, high, noise, verdict)
 
 
 def _same(first: Sequence[statistics.Capture], second: Sequence[statistics.Capture]) -> bool:
@@ -102,21 +114,6 @@ def _statistics(
     base: Sequence[statistics.Capture], other: Sequence[statistics.Capture], between: float
 ) -> statistics.SampleStatistics | None:
     return statistics.of_steps([capture.step_ns for capture in base], [capture.step_ns for capture in other], between)
-
-
-def _of_independent(before: statistics.SampleStatistics, now: statistics.SampleStatistics) -> Change:
-    total = now.difference - before.difference
-    bounds = (before.low, before.high, now.low, now.high, before.noise, now.noise)
-    if any(value is None for value in bounds):
-        verdict = statistics.TOO_FEW if total else statistics.NO_DIFFERENCE
-        return Change(before.difference, now.difference, None, None, None, verdict)
-    b_low, b_high, n_low, n_high, b_noise, n_noise = (float(value or 0) for value in bounds)
-    low = round(total - hypot(now.difference - n_low, b_high - before.difference))
-    high = round(total + hypot(n_high - now.difference, before.difference - b_low))
-    noise = round(hypot(b_noise, n_noise))
-    beyond = not low <= 0 <= high and abs(total) > noise
-    verdict = (statistics.SLOWER if total > 0 else statistics.FASTER) if beyond else statistics.NO_DIFFERENCE
-    return Change(before.difference, now.difference, low, high, noise, verdict)
 
 
 def new_causes(before: pd.DataFrame, now: pd.DataFrame) -> pd.DataFrame:
@@ -173,7 +170,7 @@ def against_report(sides: tuple[Side, Side], earlier: tuple[Side, Side], asked: 
     ends = (say("difference before"), first), (say("difference now"), last)
     picture = waterfall(by_cause, *ends, explanation.DRAWN)
     mean, none = "" if step is None else say(explanation.MEAN), say("layers are needed in all four runs")
-    sections = [explanation.drawn("new_waterfall", say("New differences"), picture, of_medians=step is not None)]
+    sections = [explanation.drawn("new_waterfall", say("New differences"), picture)]
     if step_table is not None:
         sections.append(Section("new_step_time", say("Change of the step time"), step_table, say(_NOTE)))
     title = say("New differences by layer")

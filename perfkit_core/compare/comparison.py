@@ -41,16 +41,15 @@ _STATISTICS: Final[Mapping[str, Callable[[IntArray], int]]] = {
 
 @dataclass(frozen=True, slots=True, repr=False)
 class Comparison:
-    """Two runs side by side. A difference is other minus base.
+    """Two runs side by side. A difference is other minus base. ``per_step``: whether times and calls are means per
+    step; otherwise they are of the whole recording. The properties are computed on each access.
 
-    - ``per_step``: whether times and calls are means over the steps; otherwise they are of the whole recording.
     - ``step_time``: statistic, base_ns, other_ns, difference_ns, change_ratio.
-    - ``phases``: phase, base_calls, other_calls, base_ns, other_ns, difference_ns, change_ratio; host time.
-    - ``overview``: kind, place, base_calls, other_calls, base_ns, other_ns, difference_ns, change_ratio.
-    - ``operators``: name, found ("both", "base only", …), base_calls, other_calls, base_cpu_ns, other_cpu_ns,
-      difference_cpu_ns, base_device_ns, other_device_ns, difference_device_ns.
-    - ``matched_share``: side → "cpu" or "device" → share of the operator time that has a name of both runs; None if
-      there is no such time.
+    - ``phases`` (host time): phase, base_calls, other_calls, base_ns, other_ns, difference_ns, change_ratio.
+    - ``overview``: kind and place, then the columns of ``phases``.
+    - ``operators``: name, found ("both", "base only", …), base_calls, other_calls, {side}_cpu_ns and {side}_device_ns,
+      also for the side "difference".
+    - ``matched_share``: side → "cpu" or "device" → share of the operator time under names that both runs have, or None.
     """
 
     base: Trace
@@ -64,17 +63,14 @@ class Comparison:
 
     @property
     def attribution(self) -> pd.DataFrame:
-        """The tree of :func:`~perfkit_core.compare.attribute.attribute.attribute`; computed on each access."""
         return attribute(self.base, self.other)
 
     @property
     def causes(self) -> pd.DataFrame:
-        """The table of :func:`~perfkit_core.compare.attribute.causes.causes`; computed on each access."""
         return causes(self.attribution)
 
     @property
     def alignment(self) -> align.Alignment:
-        """The result of :func:`~perfkit_core.compare.align.align.align`; computed on each access."""
         return align.align(self.base, self.other)
 
     def __repr__(self) -> str:

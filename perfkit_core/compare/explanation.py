@@ -11,7 +11,7 @@ import pandas as pd
 from perfkit_core.compare import comparison, slices
 from perfkit_core.compare.align.align import UNMATCHED, Alignment, align
 from perfkit_core.compare.attribute import attribute, leaves
-from perfkit_core.compare.attribute.causes import by_family, by_kernel, by_layer, causes, label, waterfall
+from perfkit_core.compare.attribute.causes import by_family, by_kernel, by_layer, causes, label
 from perfkit_core.language.messages import Message, Text, mark, message, say
 from perfkit_core.model.trace import Trace
 from perfkit_core.report.model import Chart, Section
@@ -20,8 +20,6 @@ from perfkit_core.views.steps.step_rows import step_rows
 SHOWN_CAUSES, SHOWN_ROWS, SHOWN_UNMATCHED, DRAWN, NAMED = 15, 30, 15, 10, 3
 MEAN: Final = mark("Mean of the middle steps (those nearest to the median).")
 _NO_LAYERS = mark("both runs need layers: record with annotate(model), or with a profiler that records layer calls")
-_OF_WATERFALL = mark("The bars show the largest causes of the difference.")
-_BETWEEN_MEDIANS = mark("The bars show the largest causes of the difference between the median steps.")
 OF_PARTS: Final = mark(
     "Mean wall-clock time of the middle steps (those nearest to the median). The rows sum to the median step."
 )
@@ -35,23 +33,16 @@ _EXPLAINED = mark(
     "more or fewer calls. Per call effect: time due to longer or shorter calls. Explained: cumulative share of the "
     "total difference."
 )
-_ALONE_IN_STEP = mark(
-    "Operators, and device work outside operators, that only one run has; mean time and calls per step."
-)
-_ALONE_IN_RUN = mark(
-    "Operators, and device work outside operators, that only one run has; time and calls of the whole recording."
-)
+PER_STEP: Final = mark("All numbers are means per step.")
+PER_RUN: Final = mark("All numbers are of the whole recording, because at least one run has no steps.")
+_ALONE = mark("Operators, and device work outside operators, that only one run has.")
 _SHARES = mark(
-    "Cumulative share of the time that has a counterpart on this level or an earlier one. CPU: host operators; device: "
-    "device work; both of all steps. Step: wall-clock time of the middle steps."
-)
-_SHARES_OF_RUN = mark(
-    "Cumulative share of the time that has a counterpart on this level or an earlier one. CPU: host operators; device: "
-    "device work; step: wall-clock time of the whole recording."
+    "Cumulative share of the time that has a counterpart on this level or an earlier one. CPU: host operators. Device: "
+    "device work. Step: wall-clock time of the middle steps, or of the whole recording if a run has no steps."
 )
 
 
-@dataclass(frozen=True, slots=True, repr=False)
+@dataclass(frozen=True, slots=True)
 class Explained:
     """The explanation of a difference: ``attribution`` is the tree of
     :func:`~perfkit_core.compare.attribute.attribute.attribute`. ``steps`` is, for base and other, the number of middle
@@ -60,9 +51,6 @@ class Explained:
     attribution: pd.DataFrame
     alignment: Alignment
     steps: tuple[tuple[int, int], ...] = ()
-
-    def __repr__(self) -> str:
-        return f"Explained({len(self.attribution)} rows, {self.alignment!r})"
 
 
 def explained(base: Trace, other: Trace, medians: tuple[int, int] | None = None) -> Explained:
@@ -84,18 +72,10 @@ def largest_causes(causes: pd.DataFrame) -> list[Message]:
     ]
 
 
-def picture(why: Explained) -> Iterator[Section]:
-    """Yield the section waterfall, unless a side has no events. It has no rows if nothing differs."""
-    if not why.attribution.empty:
-        base, other = (int(why.attribution[f"{side}_ns"].iloc[0]) for side in ("base", "other"))
-        steps = waterfall(causes(why.attribution), ("base", base), ("other", other), DRAWN)
-        yield drawn("waterfall", say("From base to other"), steps, of_medians=bool(why.steps))
-
-
-def drawn(name: str, title: str, steps: pd.DataFrame, of_medians: bool) -> Section:
-    """Return the section with a waterfall chart. ``of_medians``: whether it leads from one median step to the other."""
+def drawn(name: str, title: str, steps: pd.DataFrame) -> Section:
+    """Return the section with a waterfall chart."""
     chart = Chart("waterfall", "name", ("difference_ns", "time_so_far_ns"), note=say("The axis may begin above 0."))
-    note = say(_BETWEEN_MEDIANS if of_medians else _OF_WATERFALL) if len(steps) else ""
+    note = say("The bars show the largest causes of the difference.") if len(steps) else ""
     return Section(name, title, steps, note, say("nothing differs"), chart=chart)
 
 
@@ -149,11 +129,10 @@ def alignment_sections(alignment: Alignment) -> Iterator[Section]:
         for side, by_level in alignment.matched_share.items():
             values = [by_level[level][measure] for level in levels]
             shares[f"{side}_{measure}_ratio"] = pd.array([pd.NA if v is None else v for v in values], "Float64")
-    note = say(_SHARES if alignment.per_step else _SHARES_OF_RUN)
-    yield Section("matched", say("Matched share of the runs"), pd.DataFrame(shares), note)
+    yield Section("matched", say("Matched share of the runs"), pd.DataFrame(shares), say(_SHARES))
     rows = alignment.rows[alignment.rows["level"] == UNMATCHED].drop(columns=["level", "shape", "dtype"])
     on_device = {side: shares["device"] is not None for side, shares in alignment.matched.items()}
     rows = comparison.known_device_times(rows.reset_index(drop=True), on_device)
-    note = say(_ALONE_IN_STEP if alignment.per_step else _ALONE_IN_RUN) if len(rows) else ""
+    note = f"{say(_ALONE)} {say(PER_STEP if alignment.per_step else PER_RUN)}" if len(rows) else ""
     none = say("everything has a counterpart")
     yield Section("unmatched", say("Operators without a counterpart"), rows, note, none, SHOWN_UNMATCHED)

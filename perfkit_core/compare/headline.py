@@ -43,23 +43,20 @@ _NEARLY_ALL: Final = 0.9995
 def headline(
     result: Pair, matched_share: Mapping[str, Mapping[str, float | None]], causes: Sequence[Message] = ()
 ) -> tuple[Message, ...]:
-    """Return the sentences of the summary, the most important first. ``causes`` are sentences on the largest causes,
-    which are inserted among them."""
+    """Return the sentences of the summary, including ``causes``, with the most important sentence first."""
     steps, hints = result.steps, list[Message]()
-    sentences = [*_gate(result.outcomes)]
+    sentences = [_gate(result.outcomes)] if result.outcomes else []
     if steps is None:
         sentences.append(message("At least one run has no steps, so the whole recordings are compared."))
     else:
         sentences.append(step_sentence(steps))
         unsure = steps.verdict in (statistics.NO_DIFFERENCE, *statistics.PERHAPS) and steps.difference
         if unsure and max(steps.captures) < 2:
-            hints.append(
-                message(
-                    "One capture per side does not show how much equal runs differ; {share:ratio} is assumed. To "
-                    "detect smaller differences, give several captures per side, or give the noise with --noise.",
-                    share=result.between,
-                )
+            text = mark(
+                "One capture per side does not show how much equal runs differ; {share:ratio} is assumed. To "
+                "detect smaller differences, give several captures per side, or give the noise with --noise."
             )
+            hints.append(message(text, share=result.between))
     if result.normalised is not None:
         work, unit = result.normalised.statistics, message(result.normalised.name)
         if work.difference:
@@ -73,35 +70,30 @@ def headline(
     least = min((share for (_, place), share in known.items() if place != "step"), default=1.0)
     sentences += same_recording(result)
     if least < _COMPARABLE:
-        sentences.append(
-            message(
-                "The runs are barely comparable: {share:ratio} of one run's operator time has no counterpart.",
-                share=1 - least,
-            )
-        )
+        text = mark("The runs are barely comparable: {share:ratio} of one run's operator time has no counterpart.")
+        sentences.append(message(text, share=1 - least))
     if known and all(share == 1 for share in known.values()):
         hints.append(message("All operator time has a counterpart."))
     hints += [message(_UNMATCHED[key], share=1 - share) for key, share in known.items() if share < _NEARLY_ALL]
     return (*sentences, *causes, *hints)
 
 
-def _gate(outcomes: Sequence[Outcome]) -> Iterator[Message]:
-    if outcomes:
-        failed, unknown, unsure = (
-            [outcome.condition.text for outcome in outcomes if outcome.result == result]
-            for result in (FAILED, CANNOT_TELL, WITHIN_NOISE)
-        )
-        result = message("cannot tell") if unknown else message("passed")
-        if failed:
-            text = mark("{count} of {all} conditions failed: {conditions:parts}")
-            result = message(text, count=len(failed), all=len(outcomes), conditions=failed)
-        if unsure:
-            text = mark("{result}; limit exceeded, but not beyond noise: {conditions:parts}")
-            result = message(text, result=result, conditions=unsure)
-        if unknown:
-            text = mark("{result}; limit exceeded, but too few steps or captures to rule out noise: {conditions:parts}")
-            result = message(text, result=result, conditions=unknown)
-        yield message("Gate: {result}.", result=result)
+def _gate(outcomes: Sequence[Outcome]) -> Message:
+    failed, unknown, unsure = (
+        [outcome.condition.text for outcome in outcomes if outcome.result == result]
+        for result in (FAILED, CANNOT_TELL, WITHIN_NOISE)
+    )
+    result = message("cannot tell") if unknown else message("passed")
+    if failed:
+        text = mark("{count} of {all} conditions failed: {conditions:parts}")
+        result = message(text, count=len(failed), all=len(outcomes), conditions=failed)
+    if unsure:
+        text = mark("{result}; limit exceeded, but not beyond noise: {conditions:parts}")
+        result = message(text, result=result, conditions=unsure)
+    if unknown:
+        text = mark("{result}; limit exceeded, but too few steps or captures to rule out noise: {conditions:parts}")
+        result = message(text, result=result, conditions=unknown)
+    return message("Gate: {result}.", result=result)
 
 
 def same_recording(result: Pair) -> Iterator[Message]:
@@ -148,7 +140,7 @@ def _change(steps: statistics.SampleStatistics) -> Message:
 def warnings(result: Pair) -> tuple[Message, ...]:
     """Return warnings on different amounts of work, devices or profiler options, which make runs less comparable."""
     sentences, normalised = [], result.normalised
-    if normalised is not None and normalised.different_work:
+    if normalised is not None and normalised.base.amount != normalised.other.amount:
         origins = dict.fromkeys((normalised.base.origin, normalised.other.origin))
         sentences.append(
             message(

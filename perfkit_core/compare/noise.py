@@ -22,6 +22,7 @@ import numpy as np
 import numpy.typing as npt
 
 from perfkit_core.algorithms import sample_statistics
+from perfkit_core.compare.slices import EXCLUSIVE
 from perfkit_core.model.trace import Trace
 from perfkit_core.views.steps import activity, partition, step_rows
 
@@ -40,8 +41,6 @@ _T: Final = (
 )  # fmt: skip
 """The 97.5th percentile of Student's t for 1, 2, 3 … degrees of freedom."""
 _NORMAL: Final = 1.95996
-_DEVICE_CATEGORIES: Final = 3
-"""In the first three categories of the step partition, a device works."""
 _DRAWN_TOGETHER: Final = 1 << 22
 """Largest number of samples that are drawn in one array: a compromise between memory and speed."""
 
@@ -53,9 +52,8 @@ Statistic = Callable[..., Any]
 def noise_band(
     base: Samples, other: Samples, statistic: Statistic = np.median, between: float = ON_HOST
 ) -> float | None:
-    """Return the largest difference that two equal sides may show, in the unit of the samples; None if each side has
-    fewer than two steps. ``between`` is the relative standard deviation between equal processes, which is assumed if
-    each side has one capture."""
+    """Return the noise band in the unit of the samples; None if each side has fewer than two steps. ``between`` is the
+    relative standard deviation that is assumed between processes if each side has one capture."""
     several = max(len(base), len(other)) > 1
     # Captures vary more than the quarters of a capture, so sides with several captures take precedence.
     sides = [list(side) for side in (base, other) if len(side) > 1] or [_quarters(side[0]) for side in (base, other)]
@@ -93,7 +91,7 @@ def between_runs(traces: Sequence[Trace]) -> float:
         total = int(trace.ints("dur_ns")[steps].sum())
         share = ON_HOST * max(1.0, float(np.sqrt(MOMENT_NS / total))) if total else ON_HOST
         if total and activity.has_device_work(trace):
-            busy = int(partition.partition(trace, steps)[:, :_DEVICE_CATEGORIES].sum()) / total
+            busy = int(partition.partition(trace, steps)[:, : len(EXCLUSIVE)].sum()) / total
             share += (ON_DEVICE - share) * busy
         shares.append(share)
     return max(shares, default=ON_HOST)
@@ -107,9 +105,7 @@ def pool(side: Samples) -> npt.NDArray[Any]:
 def student(freedom: int) -> float:
     """Return the 97.5th percentile of Student's t. Beyond 30 degrees of freedom, it is approximated by the first term
     of the expansion around the normal distribution."""
-    if freedom <= len(_T):
-        return _T[freedom - 1]
-    return _NORMAL * (1 + (_NORMAL**2 + 1) / (4 * freedom))
+    return _T[freedom - 1] if freedom <= len(_T) else _NORMAL * (1 + (_NORMAL**2 + 1) / (4 * freedom))
 
 
 def count(side: Samples) -> int:

@@ -43,8 +43,6 @@ _HINTS: Final = {
 }
 _BATCH_FIRST: Final = ("conv", "conv_transpose", "batch_norm", "group_norm", "layer_norm", "pool")
 """Operators whose first input has the batch as its first axis, unless the model merges another axis into the first."""
-_AGREE: Final = 0.5
-"""A batch size is accepted if more than this share of the operator calls has it."""
 LONGEST: Final = 40
 """Maximum number of characters of a label. Labels are column headings."""
 _SUFFIXES: Final = (".gz", ".json", ".pb", ".trace", ".pt", ".parquet", ".perfkit")
@@ -88,12 +86,8 @@ class Normalised:
         """The amount of work to which the times refer, such as "1000 tokens"."""
         return NAMES[self.unit]
 
-    @property
-    def different_work(self) -> bool:
-        return self.base.amount != self.other.amount
 
-
-@dataclass(frozen=True, slots=True, repr=False)
+@dataclass(frozen=True, slots=True)
 class Pair:
     """The comparison of two runs, each a tuple of base and other.
 
@@ -110,9 +104,6 @@ class Pair:
     outcomes: tuple[Outcome, ...]
     between: float
     twice: tuple[str, ...] = ()
-
-    def __repr__(self) -> str:
-        return f"Pair({self.whole[0]!r}, {self.whole[1]!r}, {self.steps and self.steps.verdict})"
 
 
 def pair(base: Sequence[Trace], other: Sequence[Trace], asked: Asked) -> Pair:
@@ -225,7 +216,7 @@ def batch_of_shapes(trace: Trace) -> int | None:
         if batch:
             sizes[batch] += count
     ((batch, count),) = sizes.most_common(1) or [(0, 0)]
-    return batch if count > _AGREE * sum(sizes.values()) else None
+    return batch if count > sum(sizes.values()) / 2 else None
 
 
 def _tensors(listed: Any) -> Sequence[Sequence[int]]:

@@ -11,7 +11,7 @@ import numpy as np
 import pandas as pd
 
 from perfkit_core.compare import comparison, explanation, headline, noise
-from perfkit_core.compare.attribute.causes import causes
+from perfkit_core.compare.attribute.causes import causes, waterfall
 from perfkit_core.compare.gate import conditions as gate
 from perfkit_core.compare.pair import Asked, Pair, distinguishing, pair, work_table
 from perfkit_core.compare.statistics import Capture, SampleStatistics, outliers
@@ -79,17 +79,10 @@ COLUMNS: Final[tuple[Column, ...]] = (
 
 SHOWN_OPERATORS, SHOWN_STEPS, SHOWN_OUTLIERS = 30, 10, 10
 _PLAIN = Asked()
-_PER_STEP = (
-    mark("Mean host time and calls per step."),
-    mark("Mean time and calls per step; overlapping events count once in the time."),
-    mark("Mean time and calls per step in the outermost operators of each name."),
-)
-_PER_RUN = (
-    mark("Host time of the whole recording, because at least one run has no steps."),
-    mark(
-        "Time of the whole recording, because at least one run has no steps; overlapping events count once in the time."
-    ),
-    mark("Time of the whole recording in the outermost operators of each name, because at least one run has no steps."),
+_NOTES = (
+    mark("Time and calls on the host."),
+    mark("Overlapping events count once in the time."),
+    mark("Time and calls of the outermost operators of each name."),
 )
 _OF_STATISTICS = mark(
     "Difference: the median step of other minus the median step of base. Low and high: its 95% interval. Noise: the "
@@ -166,7 +159,10 @@ def _sections(result: Pair, why: explanation.Explained) -> Iterator[Section]:
     tables, runs = comparison.compare(*result.whole), dict(zip(SIDES, result.captures, strict=True))
     if result.outcomes:
         yield gate.section(gate.table(result.outcomes))
-    yield from explanation.picture(why)
+    if not why.attribution.empty:
+        base, other = why.attribution[["base_ns", "other_ns"]].iloc[0].tolist()
+        bars = waterfall(causes(why.attribution), ("base", base), ("other", other), explanation.DRAWN)
+        yield explanation.drawn("waterfall", say("From base to other"), bars)
     yield from step_section(runs, None if result.steps is None else result.steps.noise)
     of_ranks = any(samples.of_ranks for side in result.captures for samples in side)
     note = say("Over the steps of all ranks.") if of_ranks and len(tables.step_time) else ""
@@ -194,7 +190,8 @@ def _sections(result: Pair, why: explanation.Explained) -> Iterator[Section]:
 
     yield from explanation.attribution_sections(why)
     yield from explanation.alignment_sections(why.alignment)
-    phases, overview, operators = map(say, _PER_STEP if tables.per_step else _PER_RUN)
+    of = say(explanation.PER_STEP if tables.per_step else explanation.PER_RUN)
+    phases, overview, operators = (f"{say(note)} {of}" for note in _NOTES)
     none = say("no phases were recorded")
     yield Section("phases", say("Phases of the step"), tables.phases, phases, none)
     yield Section("overview", say("Overview by kind of event"), tables.overview, overview)

@@ -39,8 +39,7 @@ _FEWEST: Final = 2
 
 @dataclass(frozen=True, slots=True)
 class Windows:
-    """Intervals [start, end) of ranks, shape (windows,). ``typical_ns`` is the time that they stand for: the median
-    step, or the mean length of whole recordings."""
+    """Intervals [start, end) of ranks, shape (windows,). ``typical_ns``: the median step, or the mean recording."""
 
     rank: IntArray
     start_ns: IntArray
@@ -55,8 +54,7 @@ class Windows:
         return int(tables.rounded_division((self.end_ns - self.start_ns).sum(), len(self)))
 
     def starts_in(self, rank: IntArray, time_ns: IntArray) -> IntArray:
-        """Return the indices of the events that start in a window of their rank, in ascending order. Both arrays have
-        the shape (events,)."""
+        """Return the indices of the events that start in a window of their rank, in ascending order."""
         rows = [np.empty(0, np.int64)]
         for number in np.unique(self.rank).tolist():
             mine = self.rank == number

@@ -7,12 +7,10 @@ differences show how much equal runs differ. The verdicts:
 - faster, slower: the 95 % interval of the difference excludes 0, and two differences exceed the noise band: the
   difference between the medians, and the difference between the fastest tenths of the steps, which other processes on
   the machine did not disturb;
-- faster (slower), perhaps noise: these criteria do not hold, but the interval lies entirely above the noise within the
+- faster (slower), perhaps noise: these criteria do not hold, but the interval lies entirely beyond the noise within the
   recordings. Only more recordings can decide;
 - no difference beyond noise: none of these criteria holds;
 - too few steps to tell: a side has only one step.
-
-The samples seed the random numbers, so that swapping the sides changes every sign and nothing else.
 """
 
 from __future__ import annotations
@@ -53,7 +51,6 @@ class Capture:
     """The steps of one recording in order of time. ``step``: their numbers, shape (steps,). ``step_ns``: their
     durations, shape (steps,), or (steps, ranks) if every rank recorded all steps."""
 
-    source: str
     step: IntArray
     step_ns: IntArray
 
@@ -85,11 +82,11 @@ def capture(trace: Trace) -> Capture:
     ranks, rank = np.unique(trace.ints("rank")[rows], return_inverse=True)
     cells = np.unique(group * len(ranks) + rank)
     if len(ranks) < 2 or (times != len(ranks)).any() or len(cells) < len(rows):
-        return Capture(trace.meta.source, number, duration)
+        return Capture(number, duration)
     table = np.empty((len(numbers), len(ranks)), np.int64)
     table[group, rank] = duration
     order = np.argsort(first, kind="stable")
-    return Capture(trace.meta.source, numbers[order], table[order])
+    return Capture(numbers[order], table[order])
 
 
 def pooled(traces: Sequence[Trace]) -> Trace:
@@ -141,7 +138,6 @@ class SampleStatistics:
       half (the common language effect size); 0.5 means no effect. ``cliffs_delta`` is the same on a scale from -1 to 1.
     - ``noise``: the noise band, which is the largest difference that equal runs may show; None if unknown.
     - ``quickest``: the difference between the 10th percentiles; None if the verdict does not use it.
-    - ``steps``, ``captures``: the numbers of steps and captures of (base, other).
     """
 
     base: int
@@ -160,7 +156,6 @@ class SampleStatistics:
 
     @property
     def beyond_noise(self) -> bool:
-        """Whether the verdict is faster or slower."""
         return self.verdict in (FASTER, SLOWER)
 
 

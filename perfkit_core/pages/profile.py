@@ -45,8 +45,7 @@ _CHARTS: Final = {
 def page_views() -> list[View]:
     """Return the views of the page in their order on it."""
     views = {name: view for name, view in get_plugins().views().items() if view.page and view.group is None}
-    names = [name for name in ORDER if name in views]
-    return [views[name] for name in (*names, *(name for name in views if name not in names))]
+    return sorted(views.values(), key=lambda view: ORDER.index(view.name) if view.name in ORDER else len(ORDER))
 
 
 def run_report(profile: Profile | Trace) -> Report:

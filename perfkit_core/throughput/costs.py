@@ -175,10 +175,7 @@ def rates(items: IntArray, times_ns: IntArray) -> Rates | None:
     return Rates(average, *_spread(items[timed] * 1e9 / times_ns[timed], float))
 
 
-def _spread(values: npt.NDArray[Any], number: Callable[[Any], Number]) -> tuple[Number, Number, Number, Number, Number]:
+def _spread(values: npt.NDArray[Any], number: Callable[[Any], Number]) -> tuple[Number, ...]:
     ordered = np.sort(values)
-
-    def at(percent: int) -> Number:
-        return number(ordered[-(-percent * len(ordered) // 100) - 1])
-
-    return number(ordered[0]), number(ordered[-1]), at(50), at(90), at(99)
+    ranks = [0, -1] + [-(-percent * len(ordered) // 100) - 1 for percent in (50, 90, 99)]
+    return tuple(number(ordered[rank]) for rank in ranks)

@@ -25,8 +25,9 @@ class Record:
     """A prediction, a measurement, or both. Unknown fields are None.
 
     Predicted times are in ns, and medians are in the unit of the metric (ns for ``step_time``). Savings and noise are
-    shares of the base. Errors are (predicted − measured) / |measured|. ``base_hash`` and ``change_hash`` distinguish
-    commands with the same text that run different versions of a script.
+    shares of the base. The predicted savings are the median, the 10th and the 90th percentile. Errors are (predicted −
+    measured) / |measured|. ``base_hash`` and ``change_hash`` distinguish commands with the same text that run different
+    versions of a script.
     """
 
     date: str
@@ -62,17 +63,14 @@ class Record:
 
     @property
     def predicted_saving_ratio(self) -> float | None:
-        """The median of the predicted saving, as a share of the base of the prediction."""
         return self._predicted(None, self.p50_ns)
 
     @property
     def predicted_low_ratio(self) -> float | None:
-        """The 10th percentile of the predicted saving, as a share of the base of the prediction."""
         return self._predicted(self.saving_p10_ns, self.p90_ns)
 
     @property
     def predicted_high_ratio(self) -> float | None:
-        """The 90th percentile of the predicted saving, as a share of the base of the prediction."""
         return self._predicted(self.saving_p90_ns, self.p10_ns)
 
     def _predicted(self, saving_ns: int | None, after_ns: int | None) -> float | None:

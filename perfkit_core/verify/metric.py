@@ -99,7 +99,7 @@ class Metric:
         trained = [process.step_ns for process in processes if process.step_ns]
         if not trained:
             raise CaptureError(
-                f"no steps were recorded in {command!r}: no Python process with perfkit called an optimizer twice",
+                f"no steps were recorded in {command!r}: no Python process with perfkit ran two optimizer updates",
                 "print a number in the command, and select it with --metric",
             )
         return max(float(np.mean(step_ns[min(self.warmup_steps, len(step_ns) // 2) :])) for step_ns in trained)

@@ -217,31 +217,23 @@ def _headline(outcome: Outcome) -> Iterator[str]:
         f"Saving: {format_ratio(result.saving)} ({format_ratio(LEVEL)} interval {low} to {high}). Noise floor: "
         f"{format_ratio(result.noise)} (the difference that equal runs of the base may show)."
     )
-    if outcome.predicted is not None:
-        yield from _prediction_lines(outcome, outcome.predicted)
-    base, change = outcome.frameworks("base"), outcome.frameworks("change")
+    base, change, predicted = outcome.frameworks("base"), outcome.frameworks("change"), outcome.predicted
+    if predicted is not None:
+        error = saving_error(result, predicted)
+        saving = "" if error is None else f"{format_ratio(error, signed=True)} for the saving, "
+        low, high = format_ratio(predicted.saving_low), format_ratio(predicted.saving_high)
+        yield (
+            f"{fit(result, predicted).value.capitalize()}: {format_ratio(predicted.saving)} was predicted "
+            f"(p10 to p90: {low} to {high}). Prediction error: {saving}"
+            f"{format_ratio(step_error(result, predicted), signed=True)} for the step time."
+        )
+        others = " and ".join(name for name in dict.fromkeys((*base, *change)) if name != predicted.framework)
+        if predicted.framework and others:
+            advised = predicted.framework
+            yield f"The advice is for {advised}, but {others} was measured, so the prediction is not verified."
     if base != change:
         sides = f"base in {' and '.join(base)}, change in {' and '.join(change)}"
         yield f"The frameworks differ ({sides}), which contributes to the difference."
     machine = outcome.machine
     threads = "".join(f", {name}={value}" for name, value in machine.threads.items())
     yield f"Measured on {machine.cpu}, {len(machine.cpus)} usable CPUs{threads}."
-
-
-def _prediction_lines(outcome: Outcome, predicted: prediction.Predicted) -> Iterator[str]:
-    result = outcome.measured
-    error = saving_error(result, predicted)
-    saving = "" if error is None else f"{format_ratio(error, signed=True)} for the saving, "
-    low, high = format_ratio(predicted.saving_low), format_ratio(predicted.saving_high)
-    yield (
-        f"{fit(result, predicted).value.capitalize()}: {format_ratio(predicted.saving)} was predicted "
-        f"(p10 to p90: {low} to {high}). Prediction error: {saving}"
-        f"{format_ratio(step_error(result, predicted), signed=True)} for the step time."
-    )
-    measured_in = dict.fromkeys((*outcome.frameworks("base"), *outcome.frameworks("change")))
-    others = [name for name in measured_in if name != predicted.framework]
-    if predicted.framework and others:
-        yield (
-            f"The advice is for {predicted.framework}, but {' and '.join(others)} was measured, so the prediction is "
-            "not verified."
-        )

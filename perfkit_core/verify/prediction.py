@@ -31,7 +31,8 @@ class Predicted:
 
     ``advice``, ``rule`` and ``framework`` are the origin of the prediction. ``saving_p10_ns`` and ``saving_p90_ns`` are
     percentiles of the saving. If they are None, savings are derived from the step times, whose spread includes the
-    spread of equal steps. Savings are compared as shares of the base, because profiled steps take longer.
+    spread of equal steps. ``saving``, ``saving_low`` and ``saving_high`` are the median, the 10th and the 90th
+    percentile of the saving. They are shares of the base, because profiled steps take longer than measured ones.
     """
 
     base_ns: int
@@ -46,17 +47,14 @@ class Predicted:
 
     @property
     def saving(self) -> float:
-        """The median of the saving, as a share of the base."""
         return 1 - self.p50_ns / self.base_ns
 
     @property
     def saving_low(self) -> float:
-        """The 10th percentile of the saving, as a share of the base."""
         return saving_ratio(self.base_ns, self.saving_p10_ns, self.p90_ns)
 
     @property
     def saving_high(self) -> float:
-        """The 90th percentile of the saving, as a share of the base."""
         return saving_ratio(self.base_ns, self.saving_p90_ns, self.p10_ns)
 
 

@@ -66,10 +66,6 @@ class Plan:
             hint = f"give --rounds {FEWEST_ROUNDS} or more"
             raise UsageError(f"{self.rounds} rounds are too few to exclude chance", hint)
 
-    @property
-    def count(self) -> int:
-        return 2 * (self.warmup + PER_ROUND * self.rounds)
-
 
 @dataclass(frozen=True, slots=True)
 class Run:
@@ -91,7 +87,7 @@ def measure(plan: Plan, report: Callable[[str], None]) -> list[Run]:
     def once(side: Side) -> tuple[float, tuple[str, ...]]:
         nonlocal done
         done += 1
-        report(f"run {done} of {plan.count}: {side}")
+        report(f"run {done} of {2 * (plan.warmup + PER_ROUND * plan.rounds)}: {side}")
         return run_once(commands[side], plan.metric, plan.timeout)
 
     with ended_by_signals():

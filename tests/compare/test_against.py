@@ -1,4 +1,4 @@
-"""What is new between two runs since an earlier pair: the difference of their differences, and its causes."""
+"""Tests of comparisons with an earlier pair of runs: the change of the difference, its verdict and its causes."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ STEADY = [20.0, 20.1, 20.0, 19.9, 20.0, 20.1, 20.0, 19.9]
 
 
 def run(product: int, activation: int, names: tuple[str, str] = ("mm", "act")) -> Trace:
-    """One step of two layers, each with one operator."""
+    """Return a trace of one step with two layers of one operator each."""
     rows = [
         host("step 0", "step", 0, product + activation, step=0),
         host(names[0], "operator", 0, product, phase="forward", module="fc"),
@@ -36,13 +36,15 @@ def steps(ms: list[float], times: float = 1.0, operator: float = 1.0) -> Trace:
 
 @pytest.fixture(scope="module")
 def trees() -> tuple[pd.DataFrame, pd.DataFrame]:
-    """Frameworks differ by 100 in the product, and now by 30 in the activation, too."""
+    """Return the trees of two pairs. The product differs by 100 ns before and by 103 ns now; the activation differs by
+    2 ns before and by 32 ns now."""
     before = attribute(run(100, 10), run(200, 12, ("gemm", "act")))
     return before, attribute(run(100, 10), run(203, 42, ("gemm", "act")))
 
 
-def test_what_both_pairs_have_in_common_cancels_out(trees: tuple[pd.DataFrame, pd.DataFrame]) -> None:
-    """102 before, 135 now: 30 of the 33 are the activation, though the product differs by 103."""
+def test_a_difference_of_both_pairs_cancels_out(trees: tuple[pd.DataFrame, pd.DataFrame]) -> None:
+    """The difference grows from 102 to 135 ns. The activation causes 30 of these 33 ns, although the product has a
+    larger difference."""
     found = new_causes(*trees)
     assert found["operator"].tolist() == ["relu", "matmul"]
     assert found["before_difference_ns"].tolist() == [2, 100]
@@ -53,7 +55,7 @@ def test_what_both_pairs_have_in_common_cancels_out(trees: tuple[pd.DataFrame, p
     assert dict(zip(layers["layer"], layers["difference_ns"], strict=True)) == {"act": 30, "fc": 3}
 
 
-def test_what_only_one_pair_has_counts_nothing_in_the_other() -> None:
+def test_an_operator_of_one_pair_is_0_in_the_other() -> None:
     before = attribute(run(100, 10), run(100, 10))
     now = attribute(run(100, 10), run(100, 25, ("mm", "swish")))
     found = new_causes(before, now).set_index("operator")["difference_ns"]
@@ -71,7 +73,7 @@ def test_equal_pairs_have_nothing_new(trees: tuple[pd.DataFrame, pd.DataFrame]) 
 
 
 def test_a_run_of_both_pairs_cancels_out() -> None:
-    """Of other alone: its interval and noise, not those of four runs."""
+    """If both pairs share the base, the interval and the noise are those of the two other runs."""
     base, old, new = steps(STEADY, 3), steps(STEADY), steps(STEADY, 1.1)
     found = change(pair([base], [old], QUIET), pair([base], [new], QUIET))
     alone = pair([old], [new], QUIET).steps
@@ -84,8 +86,8 @@ def test_a_run_of_both_pairs_cancels_out() -> None:
     assert (turned.change, turned.low, turned.high, turned.verdict) == (-2 * MS, -alone.high, -alone.low, "faster")
 
 
-def test_four_runs_know_less_than_two() -> None:
-    """Interval and noise by the squares of both pairs: 0.6 and 0.8 make 1."""
+def test_independent_pairs_have_a_wider_interval() -> None:
+    """The noise of two independent pairs is the root of the sum of squares."""
     base, old = steps([one + 0.1 for one in STEADY], 3), steps(STEADY)
     before = pair([base], [old], QUIET)
     now = pair([steps(STEADY, 3)], [steps(STEADY, 1.5)], QUIET)
@@ -100,8 +102,8 @@ def test_four_runs_know_less_than_two() -> None:
     assert found.verdict == "slower"
 
 
-def test_what_may_be_noise_is_not_called_nothing() -> None:
-    """10 % more, in single captures of what differs by 20 % from start to start."""
+def test_a_change_within_noise_is_possibly_new() -> None:
+    """Other becomes 10 % slower, in single captures of processes that differ by 20 %."""
     base, loud = steps(STEADY, 3), Asked(noise=0.2)
     found = against_report(([base], [steps(STEADY, 1.1)]), ([base], [steps(STEADY)]), loud, ("theirs", "ours"))
     assert rendered(found.headline)[0].startswith(
@@ -110,7 +112,7 @@ def test_what_may_be_noise_is_not_called_nothing() -> None:
     assert found.data["new"]["step_time"]["verdict"] == "slower, perhaps noise"
 
 
-def test_single_steps_tell_no_verdict() -> None:
+def test_single_steps_are_too_few() -> None:
     found = change(pair([run(100, 10)], [run(200, 12)], QUIET), pair([run(101, 10)], [run(200, 42)], QUIET))
     assert found == Change(102, 131, None, None, None, "too few steps to tell")
 
@@ -127,7 +129,7 @@ def report() -> Report:
 
 
 def test_the_report_says_first_what_is_new() -> None:
-    """An operator of 1 ms takes 11 ms: 10 of the 10 ms by which the step became longer."""
+    """An operator takes 11 ms instead of 1 ms, and the step becomes 10 ms longer."""
     found = report()
     assert rendered(found.headline)[0].startswith(
         "New: other became 10.0 ms slower relative to base since the earlier pair (95% interval"

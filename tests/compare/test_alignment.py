@@ -1,4 +1,4 @@
-"""Alignment: worked by hand level by level, nothing unmatched with itself, symmetric, complete on recorded runs."""
+"""Tests of the alignment: examples with known results, invariants on random traces, and recorded traces."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ NAMES = {"mm": "matmul", "addmm": "linear", "add": "add", "act": "relu", "gelu":
 
 
 def run(*ops: tuple[str, str, str | None, int], shapes: bool = False) -> Trace:
-    """One step of operators (name, phase, layer, ns), one after the other."""
+    """Return a trace of one step. The operators (name, phase, layer, duration in ns) follow each other."""
     rows, now = [], 0
     for name, phase, layer, dur in ops:
         more = {"shapes": f"[[{dur}]]", "dtypes": '["float"]'} if shapes else {}
@@ -34,7 +34,7 @@ def run(*ops: tuple[str, str, str | None, int], shapes: bool = False) -> Trace:
 
 
 def levels(found: Alignment) -> list[tuple[Any, ...]]:
-    """level, what was shared, base and other host time of each row."""
+    """Return the level, the shared names, and the host times of base and other for each row."""
     keys = ["layer", "operator", "phase", "family"]
     return [
         (
@@ -50,7 +50,7 @@ def levels(found: Alignment) -> list[tuple[Any, ...]]:
 def test_each_level_leaves_what_it_cannot_match_to_the_next() -> None:
     base = run(
         ("mm", "forward", "net.fc1", 100),
-        ("act", "forward", "net.act", 10),  # the layer is known to both, and computes another function
+        ("act", "forward", "net.act", 10),  # both runs have the layer, with different operators
         ("cp", "forward", None, 7),
         ("sum", "forward", None, 5),
         ("max", "other", None, 3),
@@ -93,7 +93,7 @@ def test_shapes_tell_calls_apart() -> None:
 
 
 def layers_of(*names: str) -> Trace:
-    """A call of each layer; ``path=operator`` says what it computes."""
+    """Return a trace with one call of each layer. ``path=operator`` names the operator in the layer."""
     pairs = [name.partition("=")[::2] for name in names]
     return run(*((op or "mm", "forward", path, 10) for path, op in pairs))
 
@@ -115,7 +115,7 @@ def test_layers_spelled_differently_match_by_contents_and_order() -> None:
     }
 
 
-def test_what_is_around_a_model_is_looked_through() -> None:
+def test_wrappers_around_a_model_are_ignored() -> None:
     base = layers_of("fc1", "fc2", "norm=sum")
     other = layers_of("module.model.fc1", "module.model.fc2", "module.model.norm=sum")
     assert matched_layers(base, other) == {f"{name} ~ module.model.{name}" for name in ("fc1", "fc2", "norm")}
@@ -131,8 +131,9 @@ def test_one_more_layer_stays_alone() -> None:
     assert alone["other_cpu_ns"].tolist() == [10]
 
 
-def test_a_bias_meets_the_product_that_includes_it() -> None:
-    """One side adds behind its products, forward, and in front of their gradients; the other has no addition at all."""
+def test_a_bias_matches_the_product_that_includes_it() -> None:
+    """One run has an addition after each product, and a gradient of the addition before each gradient of a product. The
+    other run has no additions."""
     base = run(("mm", "forward", None, 10), ("mm_grad", "backward", None, 20))
     backward = [("add_grad", "backward", None, 4), ("stored", "backward", None, 1), ("mm_grad", "backward", None, 15)]
     other = run(("mm", "forward", None, 9), ("add", "forward", None, 2), *backward)
@@ -145,14 +146,14 @@ def test_a_bias_meets_the_product_that_includes_it() -> None:
     assert swapped.loc[swapped["level"] == UNMATCHED, "operator"].tolist() == ["accumulate_grad"]
 
 
-def test_an_addition_behind_something_else_is_no_bias() -> None:
+def test_an_addition_after_another_operator_is_not_a_bias() -> None:
     base = run(("mm", "forward", None, 10))
     other = run(("mm", "forward", None, 9), ("act", "forward", None, 1), ("add", "forward", None, 2))
     found = align(base, other).rows
     assert found.loc[found["other_cpu_ns"] == 2, "level"].tolist() == [UNMATCHED]
 
 
-def test_what_else_a_layer_does_belongs_to_the_layer() -> None:
+def test_other_work_of_a_layer_belongs_to_the_layer() -> None:
     base = run(("mm", "forward", "fc", 10))
     other = run(("mm", "forward", "fc", 9), ("act", "forward", "fc", 3))
     rows = align(base, other).rows
@@ -169,7 +170,8 @@ def test_pairs_do_not_cross_and_are_alike() -> None:
 
 
 def test_device_work_outside_of_operators_counts() -> None:
-    """A kernel of an operator, and one whose launch was not recorded: both are of a family, and of the step."""
+    """One kernel was launched by an operator, and the launch of another was not recorded. Both have a family, and both
+    count in the step."""
     rows = [
         host("step 0", "step", 0, 100, step=0),
         host("mm", "operator", 0, 20, phase="forward"),
@@ -234,11 +236,11 @@ def test_swapped_sides_meet_on_the_same_levels(base: Any, other: Any) -> None:
     assert (left == -back.rows.groupby("level")["difference_cpu_ns"].sum()).all()
 
 
-# -- recorded ones -------------------------------------------------------------------------------------------------
+# -- recorded traces -----------------------------------------------------------------------------------------------
 
 
 def _outermost_ns(one: Trace) -> int:
-    """Time of the operators in no other one, the slow way, for one step."""
+    """Return the time of the outermost operators in one step, computed event by event."""
     operator, parent = one.host & one.rows("kind", *OPERATOR_KINDS), one.ints("parent")
     total = 0
     for row in np.flatnonzero(operator).tolist():
@@ -251,7 +253,8 @@ def _outermost_ns(one: Trace) -> int:
 
 @pytest.mark.parametrize("name", ["bert-small", "vit", "qwen05b"])
 def test_the_same_model_on_two_vendors(traces: Path, name: str) -> None:
-    """One step each: times are sums of the events, all of it has a counterpart, nearly all by layer."""
+    """In traces of one step each, the times are sums of the events. All time has a counterpart, nearly all of it in the
+    same layer."""
     sides = [load(traces / "torch" / f"{vendor}-{name}.json.gz") for vendor in ("h100", "mi300x")]
     found = align(*sides)
     for side, one in zip(("base", "other"), sides, strict=True):

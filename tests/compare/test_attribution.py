@@ -1,4 +1,5 @@
-"""The attribution of a difference: worked by hand, exact on random traces, equal to the partition on recorded ones."""
+"""Tests of the attribution of a difference: examples with known results, exact sums on random traces, and agreement
+with the view ``partition`` on recorded traces."""
 
 from __future__ import annotations
 
@@ -33,7 +34,7 @@ def leaves(table: pd.DataFrame) -> pd.DataFrame:
 
 
 def node(table: pd.DataFrame, **wanted: str) -> dict[str, Any]:
-    """The only row with the given values; ``under`` is the name of a row above."""
+    """Return the only row with the given values; ``under`` is the name of a row above."""
     under = wanted.pop("under", None)
     rows = table[np.logical_and.reduce([table[key] == value for key, value in wanted.items()])]
     if under is not None:
@@ -61,7 +62,7 @@ BASE = [
     host("launch", "runtime", 70, 5, correlation=2),
     device("relu", "kernel", 90, 10, correlation=2),
 ]
-# as above, but the load takes 30 more, the kernel of mm 10 more, and there are two activations
+# In this step, the load takes 30 ns more, the kernel of mm takes 10 ns more, and there are two activations.
 OTHER = [
     host("step 0", "step", 0, 200, step=0),
     host("load", "dataloader", 0, 50, phase="dataloader"),
@@ -78,9 +79,9 @@ OTHER = [
 
 
 def test_worked_by_hand() -> None:
-    """Base: 20 loading, 20–50 the host in mm (10 of them in launch), 50–90 gemm, 90–100 relu, 100–120 nothing.
-    Other: 50 loading, 50–80 mm, 80–130 gemm, 130–140 relu, 140–160 act (5 in launch), 160–170 relu, 170–180 act,
-    180–200 nothing."""
+    """In base, 20 ns are loading, 30 ns the host in mm (10 ns of them in launch), 40 ns gemm, 10 ns relu, and 20 ns
+    nothing. In other, 50 ns are loading, 30 ns mm, 50 ns gemm, 10 ns relu, 20 ns act (5 ns in launch), 10 ns relu, 10
+    ns act, and 20 ns nothing."""
     table = attribute(run(BASE), run(OTHER))
     assert tuple(table.columns) == COLUMNS
     times = ["base_ns", "other_ns", "difference_ns"]
@@ -108,7 +109,8 @@ def test_worked_by_hand() -> None:
 
 
 def test_both_effects_of_one_operator() -> None:
-    """2 calls of 10 become 3 of 20: (3 − 2)(10 + 20)/2 = 15 for the count, (20 − 10)(2 + 3)/2 = 25 for each call."""
+    """Two calls of 10 ns become three calls of 20 ns. The count effect is (3 − 2)(10 + 20)/2 = 15 ns, and the per-call
+    effect is (20 − 10)(2 + 3)/2 = 25 ns."""
     sides = []
     for calls, dur in ((2, 10), (3, 20)):
         ops = [host("mm", "operator", i * dur, dur) for i in range(calls)]
@@ -118,8 +120,8 @@ def test_both_effects_of_one_operator() -> None:
 
 
 def test_the_average_of_middle_steps_and_the_rest_to_the_median() -> None:
-    """Steps of 10, 11, 15 and 100: the two nearest to the median are taken apart, and their mean is the median. Half of
-    the steps is, though fewer would have a mean that is nearer."""
+    """Of steps of 10, 11, 15 and 100 ns, the two that are nearest to the median are used, and their mean is the median.
+    Half of the steps are used, even if the mean of fewer steps would be nearer to the median."""
 
     def steps(*lengths: int) -> Trace:
         rows, now = [], 0
@@ -131,7 +133,7 @@ def test_the_average_of_middle_steps_and_the_rest_to_the_median() -> None:
     even = attribute(steps(10, 11, 15, 100), steps(13, 13, 13, 13))
     assert even.loc[0, ["base_ns", "other_ns"]].tolist() == [13, 13]
     assert BESIDE_MEDIAN not in set(even["name"])
-    odd = attribute(steps(100, 11000, 12000, 12030, 90000), steps(13000))  # of 11000, 12000 and 12030 it is 11677
+    odd = attribute(steps(100, 11000, 12000, 12030, 90000), steps(13000))  # middle steps: 11000, 12000 and 12030
     assert odd.loc[0, ["base_ns", "other_ns", "difference_ns"]].tolist() == [12000, 13000, 1000]
     assert node(odd, name=BESIDE_MEDIAN)["base_ns"] == 323
     assert leaves(odd)["difference_ns"].sum() == 1000
@@ -140,7 +142,8 @@ def test_the_average_of_middle_steps_and_the_rest_to_the_median() -> None:
 
 
 def test_device_work_without_a_launch_has_calls_but_no_phase() -> None:
-    """Also where it runs between work of one phase, and so do the calls of it that another stream hides."""
+    """Unlaunched device work has no phase, even between work of one phase. Its calls count, even if another stream
+    hides them."""
     lost = [device("relu", "kernel", 42, 4), device("relu", "kernel", 92, 4, stream=8)]
     table = attribute(run([*BASE, *lost]), run([*BASE, *lost]))
     relu = node(table, name="relu", under="(no launch recorded)", level="kernel")
@@ -151,7 +154,8 @@ def test_device_work_without_a_launch_has_calls_but_no_phase() -> None:
 
 
 def test_calls_that_others_hide_entirely_count() -> None:
-    """The fills lie within gemm; act, on another thread, within mm."""
+    """The memsets run during gemm, and act runs during mm on another thread. Their calls count, although they have no
+    exclusive time."""
     hidden = [device("fill", "memset", 55, 5, stream=8), device("fill", "memset", 65, 5, stream=8)]
     inner = host("act", "operator", 22, 5, tid=2, phase="forward")
     table = attribute(run(BASE), run([*BASE, *hidden, inner]))
@@ -193,7 +197,7 @@ EVENTS = st.lists(
 def runs(draw: st.DrawFn) -> Trace:
     starts = sorted(draw(st.sets(st.integers(0, 60), min_size=1, max_size=4)))
     rows = [host(f"step {i}", "step", start, draw(st.integers(1, 30)), step=i) for i, start in enumerate(starts)]
-    rows += [host("mm", "operator", start, 1) for start in starts]  # a last step without any is left out
+    rows += [host("mm", "operator", start, 1) for start in starts]  # steps without operators at the end are left out
     for name, start, dur, where in draw(EVENTS):
         if name in ("gemm", "nccl", "copy"):
             kind = "memcpy" if name == "copy" else "kernel"
@@ -257,12 +261,12 @@ def test_swapped_sides_change_their_sign_and_nothing_else(base: Trace, other: Tr
     assert next(explained) == pytest.approx(next(explained), nan_ok=True)
 
 
-# -- recorded ones -------------------------------------------------------------------------------------------------
+# -- recorded traces -----------------------------------------------------------------------------------------------
 
 
 def _check_with_itself(path: Path) -> None:
-    """Everything has a counterpart, nothing differs; the rows sum to the step, and the categories of the middle steps
-    are those of the partition view."""
+    """Compare a run with itself. Everything has a counterpart and nothing differs, the rows sum to the step, and the
+    categories of the middle steps are those of the view ``partition``."""
     one = load(path)
     found = align(one, one)
     assert "unmatched" not in set(found.rows["level"])

@@ -1,4 +1,5 @@
-"""What the comparison's page says of causes: they sum, they are ranked, the picture goes from one side to the other."""
+"""Tests of the report sections on causes: the causes are ranked, they sum to the difference, and the waterfall leads
+from base to other."""
 
 from __future__ import annotations
 
@@ -39,7 +40,7 @@ def tree() -> pd.DataFrame:
 
 
 def test_causes_are_ranked_and_explain_the_whole(tree: pd.DataFrame) -> None:
-    """+60, −20 and +5 of +45; the 40 at the end, in which nothing was recorded, do not differ."""
+    """The total of +45 ns consists of +60, −20 and +5 ns. The idle 40 ns at the end do not differ."""
     found = causes(tree)
     assert found["operator"].tolist() == ["matmul", "relu", "sum", "(nothing recorded until the end)"]
     assert found["difference_ns"].tolist() == [60, -20, 5, 0]
@@ -48,8 +49,9 @@ def test_causes_are_ranked_and_explain_the_whole(tree: pd.DataFrame) -> None:
 
 
 def test_the_effects_of_a_cause_are_those_of_its_calls() -> None:
-    """3 calls of 100 in one layer become 6 of 20 in another: (6 − 3)(100 + 20)/2 = 180 for the count, and
-    (20 − 100)(3 + 6)/2 = -360 for each call. Of a layer it is all count: one has none now, the other had none."""
+    """Three calls of 100 ns in one layer become six calls of 20 ns in another layer. Over both layers, the count effect
+    is (6 − 3)(100 + 20)/2 = 180 ns, and the per-call effect is (20 − 100)(3 + 6)/2 = −360 ns. For each layer, the whole
+    difference is count effect, because only one run has calls there."""
     sides = []
     for layer, calls, dur in (("fc", 3, 100), ("act", 6, 20)):
         work = [host("mm", "operator", 20 + i * dur, dur, phase="forward", module=layer) for i in range(calls)]
@@ -63,7 +65,7 @@ def test_the_effects_of_a_cause_are_those_of_its_calls() -> None:
     assert by_layer(tree)["count_effect_ns"].tolist() == [-300, 120]
 
 
-def test_it_says_on_how_many_steps_the_causes_rest() -> None:
+def test_the_number_of_middle_steps_is_shown() -> None:
     steps = [host(f"step {i}", "step", i * 100, 90 + i, step=i) for i in range(7)]
     work = [host("mm", "operator", i * 100, 50, phase="forward") for i in range(7)]
     found = attribution_sections(explained(trace(steps + work), trace(steps[:2] + work[:2])))
@@ -72,14 +74,14 @@ def test_it_says_on_how_many_steps_the_causes_rest() -> None:
     assert rendered(section.lines) == (line,)
 
 
-def test_it_says_of_what_the_times_are_the_mean() -> None:
-    """Of whole recordings there is no mean."""
+def test_notes_name_the_steps_of_a_mean() -> None:
+    """The notes only mention means and medians if both runs have steps."""
     stepped = {one.name: one.note for one in comparison_report(run(1, 1, 1), run(2, 1, 1)).sections}
     assert stepped["layers"] == f"{MEAN} The time of a layer excludes the layers inside it."
     assert stepped["families"] == stepped["attribution"] == MEAN
     assert stepped["step_parts"].startswith("Mean wall-clock time of the middle steps ")
-    assert stepped["waterfall"].endswith(" the difference between the median steps.")
-    assert stepped["phases"] == "Mean host time and calls per step."
+    assert stepped["waterfall"] == "The bars show the largest causes of the difference."
+    assert stepped["phases"] == "Time and calls on the host. All numbers are means per step."
     whole = trace([host("mm", "operator", 0, 5, module="fc"), host("act", "operator", 5, 5, module="fc")])
     notes = " ".join(one.note for one in comparison_report(whole, run(1, 1, 1)).sections)
     assert "Mean" not in notes
@@ -123,8 +125,8 @@ def test_equal_runs_have_no_cause() -> None:
 
 @pytest.mark.parametrize(("base", "other"), PAIRS)
 def test_a_page_explains_nearly_all_below_the_phases(traces: Path, base: str, other: str) -> None:
-    """Of all that changed, up and down, at least 95 % has a name below its phase: an operator, a kernel, a Python
-    frame, the data loader, or what comes next where nothing was recorded. Data for programs sums to the step time."""
+    """At least 95 % of the absolute differences have a name below their phase: an operator, a kernel, a Python frame,
+    the data loader, or the next event after idle time. The plain data sums to the difference of the step times."""
     report = comparison_report(*(load(traces / "torch" / f"{name}.json.gz") for name in (base, other)))
     found = {section.name: section.table for section in report.sections}
     changed = found["causes"]["difference_ns"].abs()
@@ -139,8 +141,8 @@ def test_a_page_explains_nearly_all_below_the_phases(traces: Path, base: str, ot
 
 
 def test_the_loader_is_the_first_cause_of_the_recorded_pair(traces: Path) -> None:
-    """ResNet50, trained without and with four workers: what was changed is named first, and saves more than the whole
-    difference, as the host's other work is slowed down by the workers."""
+    """ResNet50 was trained without loader workers and with four. The loader is the first cause. It saves more than the
+    total difference, because the workers slow down other host work."""
     sides = [load(traces / "torch" / "pairs" / f"resnet50-workers{workers}.json.gz") for workers in (0, 4)]
     found = causes(attribute(*sides))
     assert found.loc[0, ["operator", "phase", "category"]].tolist() == ["(data loader)", "dataloader", "input_wait"]
@@ -149,7 +151,7 @@ def test_the_loader_is_the_first_cause_of_the_recorded_pair(traces: Path) -> Non
 
 
 def test_families_and_kernels_sum_to_the_tree(traces: Path) -> None:
-    """Each level sums the same nanoseconds: families to the whole, kernels and copies to the categories of devices."""
+    """Families sum to the total difference, and kernels and copies sum to the device categories."""
     sides = [load(traces / "torch" / f"{device}-vit.json.gz") for device in ("h100", "mi300x")]
     tree = attribute(*sides)
     families, kernels = by_family(tree), by_kernel(tree)

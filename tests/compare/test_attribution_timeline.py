@@ -1,4 +1,4 @@
-"""Timelines equal a look at every single nanosecond."""
+"""Property tests: timelines are compared with a simple computation for every single nanosecond."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ def arrays(spans: list[tuple[int, int]]) -> tuple[np.ndarray, np.ndarray]:
 
 
 def owners(found: Timeline) -> list[int]:
-    """The row of each nanosecond, -1 for none; pieces are sorted and disjoint."""
+    """Return the row of each nanosecond, -1 if none. Pieces must be sorted and disjoint."""
     starts, ends, rows = found
     assert (starts[1:] >= ends[:-1]).all()
     assert (ends > starts).all()

@@ -1,4 +1,4 @@
-"""Two runs side by side: symmetric, complete, and across frameworks."""
+"""Tests of the tables of two runs side by side: symmetry, complete sums, and comparisons of different frameworks."""
 
 from __future__ import annotations
 
@@ -48,12 +48,12 @@ def test_swapping_sides_changes_signs_only(torch_run: Trace, paddle_run: Trace) 
 
 
 def test_operator_rows_sum_to_the_operator_time(torch_run: Trace, paddle_run: Trace) -> None:
-    """Nothing is counted twice and nothing is lost: the rows sum to the operators that lie in no other operator."""
+    """The rows sum to the time of the outermost operators, so nothing is lost or counted twice."""
     for trace in (torch_run, paddle_run):
         table = operator_time(trace, np.ones(len(trace), np.bool_))
         operator = trace.rows("kind", *OPERATOR_KINDS) & trace.host
         parent, inside = trace.ints("parent"), np.zeros(len(trace), np.bool_)
-        for row in np.flatnonzero(operator):  # the slow way, as the definition says it
+        for row in np.flatnonzero(operator):  # the definition, event by event
             above = parent[row]
             while above != NO_ROW and not inside[row]:
                 inside[row] = operator[above]
@@ -62,8 +62,8 @@ def test_operator_rows_sum_to_the_operator_time(torch_run: Trace, paddle_run: Tr
 
 
 def test_across_frameworks_the_same_model_matches(torch_run: Trace, paddle_run: Trace) -> None:
-    """The same MLP: matrix products, activation and their gradients meet under one name, once a layer and step.
-    Calls are of one step, as times are, in every table."""
+    """Both frameworks run the same MLP. Matrix products, activation and their gradients have the same names and calls.
+    In every table, times and calls are per step."""
     found = compare(torch_run, paddle_run)
     assert found.per_step
     rows = found.operators.set_index("name")
@@ -81,14 +81,14 @@ def test_across_frameworks_the_same_model_matches(torch_run: Trace, paddle_run: 
     )
 
 
-def test_what_a_comparison_finds_is_asked_of_it(torch_run: Trace, paddle_run: Trace) -> None:
+def test_properties_of_a_comparison(torch_run: Trace, paddle_run: Trace) -> None:
     found = compare(torch_run, paddle_run)
     (median,) = found.step_time.loc[found.step_time["statistic"] == "median", "difference_ns"]
     assert found.causes["difference_ns"].sum() == found.attribution["difference_ns"].iloc[0] == median
     assert set(found.alignment.matched_share) == {"base", "other"}
 
 
-def test_the_unmatched_share_is_told(torch_run: Trace, paddle_run: Trace) -> None:
+def test_the_unmatched_share_is_in_the_headline(torch_run: Trace, paddle_run: Trace) -> None:
     report = comparison_report(torch_run, paddle_run)
     share = report.data["matched_share"]["other"]["unmatched"]["cpu"]
     assert f"Unmatched in other: {format_ratio(share)} of host operator time." in rendered(report.headline)

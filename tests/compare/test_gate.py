@@ -1,4 +1,5 @@
-"""The gate: what its conditions mean, and that only a limit exceeded beyond noise fails."""
+"""Tests of the gate: the meaning of its conditions, and that a condition only fails if its limit is exceeded beyond
+noise."""
 
 from __future__ import annotations
 
@@ -49,7 +50,7 @@ def judged(condition: str, base: Trace, other: Trace, noise: float = 0.0) -> Out
         ("operators.flops > +2G", DIFFERENCE, 2e9, True),
     ],
 )
-def test_conditions_mean(text: str, kind: str, limit: float, upward: bool) -> None:
+def test_conditions_are_parsed(text: str, kind: str, limit: float, upward: bool) -> None:
     found = parsed(text)
     assert (found.kind, found.upward) == (kind, upward)
     assert found.limit == pytest.approx(limit, abs=1e-12)
@@ -73,7 +74,7 @@ def test_rows_may_hold_anything() -> None:
         ("step_time < 3%", "contradicts <; write > 3% for an increase, or < -3% for a decrease"),
     ],
 )
-def test_what_is_no_condition_is_told(text: str, told: str) -> None:
+def test_invalid_conditions_raise_errors(text: str, told: str) -> None:
     with pytest.raises(UsageError, match="--fail-on") as error:
         parsed(text)
     assert told in str(error.value)
@@ -94,7 +95,7 @@ def test_what_is_no_condition_is_told(text: str, told: str) -> None:
     ],
 )
 def test_steady_steps(condition: str, factor: float, result: str) -> None:
-    """20 ms, ten percent more is 22 ms, two 20.4 ms; the steps hardly vary."""
+    """Steps of 20 ms hardly vary. With 10 % more they take 22 ms, with 2 % more 20.4 ms."""
     other = stepped_trace([ms * factor for ms in STEADY])
     found = judged(condition, stepped_trace(STEADY), other)
     assert found.result == result
@@ -102,7 +103,7 @@ def test_steady_steps(condition: str, factor: float, result: str) -> None:
 
 
 def test_within_noise_fails_nothing() -> None:
-    """Ten percent more, but processes of this machine differ by 20 %; or steps that differ by half."""
+    """An increase of 10 % is within noise if processes differ by 20 %, or if steps differ by half."""
     other = stepped_trace([ms * 1.1 for ms in STEADY])
     assert judged("step_time > 3%", stepped_trace(STEADY), other, noise=0.2).result == WITHIN_NOISE
     wild = [20, 31, 18, 40, 22, 15, 33, 20]
@@ -117,7 +118,7 @@ def test_one_step_cannot_tell() -> None:
 
 
 def test_a_number_of_a_view_is_taken_in_every_step() -> None:
-    """One matmul of 1 ms a step, then two of 1.5 ms: 3 ms instead of 1, twice the calls, 1.5 ms a call."""
+    """One matmul of 1 ms per step becomes two of 1.5 ms: 3 ms instead of 1 ms, and twice as many calls."""
     base, other = stepped_trace(STEADY), stepped_trace(STEADY, 1.5, 2)
     found = judged("operators.self_cpu_ns[fw::matmul] > 5%", base, other)
     assert (found.result, found.base, found.other, found.change_ratio) == (FAILED, 1_000_000, 3_000_000, 2.0)
@@ -141,7 +142,7 @@ def test_a_number_of_a_view_is_taken_in_every_step() -> None:
     ],
 )
 def test_counts_are_means_that_need_not_be_whole(condition: str, result: str) -> None:
-    """One call in the first of ten steps, then two: 1.9 a step."""
+    """One step of ten has one call, and the others have two: the mean is 1.9 calls per step."""
     steps = [host(f"step {at}", "step", at * 1_000, 900, step=at) for at in range(10)]
     calls = [host("aten::mm", "operator", at * 500 + 100, 300) for at in range(20)]
     base, other = trace(steps + calls[::2]), trace(steps + calls[:1] + calls[2:])
@@ -152,7 +153,7 @@ def test_counts_are_means_that_need_not_be_whole(condition: str, result: str) ->
 
 
 def test_bytes_are_exact() -> None:
-    """In billionths, this number of bytes would be more than itself."""
+    """If this number of bytes were stored in billionths, it would change."""
     size = 8_589_934_543
     copied = trace([host("copy", "runtime", 0, 2, correlation=1), device("copy", "memcpy", 5, 9, 1, bytes=size)])
     found = judged(f"memcpy.bytes > {size}B", copied, copied)
@@ -160,7 +161,8 @@ def test_bytes_are_exact() -> None:
 
 
 def test_a_budget_of_shares_fails_beyond_noise_only() -> None:
-    """1 and 2 of about 20 ms are in operators: 5 and 10 % of the step, more or less by half a percent of that."""
+    """Operators take 1 and 2 of about 20 ms, so their shares are 5 and 10 % of the step. The shares vary by half a per
+    cent of their value."""
     base, other = stepped_trace(STEADY), stepped_trace(STEADY, 2.0)
     assert judged("partition.ratio[compute] > 0.06", base, other).result == FAILED
     assert judged("partition.ratio[compute] > 0.09999", base, other).result == WITHIN_NOISE
@@ -169,7 +171,7 @@ def test_a_budget_of_shares_fails_beyond_noise_only() -> None:
 
 
 def test_several_ranks_count_as_a_summary_counts_them() -> None:
-    """In the graph, each rank tells its times from its own first operator on, whenever that began."""
+    """In the view of the graph, the times of each rank are relative to its first operator."""
     first = trace([host("fw::add", "operator", 0, 10)], rank=0)
     later = trace([host("fw::add", "operator", 700, 10), host("fw::mul", "operator", 720, 10)], rank=1)
     both = concat_traces([first, later])
@@ -185,9 +187,9 @@ def test_a_row_that_only_one_run_has_is_0_in_the_other() -> None:
 
 
 def memory_trace(kept: int = 0, highest: int = 100, scaled: int = 0) -> Trace:
-    """Steps of 100 ns, in which fw::add allocates 100 bytes, in the second one ``highest``, and frees them; fw::leak
-    allocates ``kept`` bytes in every step, and keeps them, as fw::scale does with ``scaled``. The canonical name of
-    fw::leak is matmul."""
+    """Return a trace of steps of 100 ns with memory events. fw::add allocates and frees 100 bytes in each step, but
+    ``highest`` bytes in the second step. fw::leak and fw::scale allocate ``kept`` and ``scaled`` bytes per step, which
+    are never freed. The canonical name of fw::leak is matmul."""
     rows, total = [], 0
     for number in range(STEPS):
         start, size = number * 100, highest if number == 1 else 100
@@ -205,7 +207,7 @@ def memory_trace(kept: int = 0, highest: int = 100, scaled: int = 0) -> Trace:
 
 @pytest.mark.parametrize("condition", ["> 500B", "> +500B", "> 10%"])
 def test_a_peak_is_that_of_the_whole_capture(condition: str) -> None:
-    """1,000 bytes in one of the 60 steps."""
+    """One of the 60 steps has a peak of 1,000 bytes."""
     found = judged(f"memory_places.peak_bytes[cpu] {condition}", memory_trace(), memory_trace(highest=1000))
     assert (found.result, found.base, found.other, found.noise) == (FAILED, 100, 1000, 0)
     assert summarize(memory_trace(highest=1000), "memory_places")["peak_bytes"].to_list() == [1000]
@@ -223,13 +225,13 @@ def test_several_captures_have_a_peak_each() -> None:
 @pytest.mark.parametrize(
     ("number", "least", "value"),
     [
-        ("memory_leaks.bytes", "1B", 7 * (STEPS - 1)),  # the last step has none after it
+        ("memory_leaks.bytes", "1B", 7 * (STEPS - 1)),  # no step follows the last one
         ("memory_leaks.steps", "0", STEPS - 1),
         ("memory_leaks.blocks", "0", STEPS - 1),
         ("memory_peak.bytes", "1B", 7 * STEPS),
     ],
 )
-def test_what_stays_needs_more_than_a_step(number: str, least: str, value: int) -> None:
+def test_leaks_are_measured_over_whole_captures(number: str, least: str, value: int) -> None:
     found = judged(f"{number}[fw::leak] > +{least}", memory_trace(), memory_trace(kept=7))
     assert (found.result, found.base, found.other) == (FAILED, 0, value)
 
@@ -244,7 +246,7 @@ def test_what_stays_needs_more_than_a_step(number: str, least: str, value: int) 
         ("memory_peak.bytes[cpu]", 9 * (STEPS - 1) + 100 + 9),
     ],
 )
-def test_a_guard_that_passes_fails_when_several_operators_leak(number: str, value: int) -> None:
+def test_a_leak_condition_fails_if_several_operators_leak(number: str, value: int) -> None:
     least = "1B" if "bytes" in number else "0"
     healthy, leaking = memory_trace(), memory_trace(kept=7, scaled=2)
     assert judged(f"{number} > +{least}", healthy, healthy).result == PASSED
@@ -252,21 +254,22 @@ def test_a_guard_that_passes_fails_when_several_operators_leak(number: str, valu
     assert (found.result, found.other) == (FAILED, value)
 
 
-def test_steps_in_which_something_stayed_are_of_an_operator() -> None:
-    """Of several they do not add up: a guard that passes until two of them leak would be none."""
+def test_steps_with_leaks_have_no_total_over_operators() -> None:
+    """The numbers of steps of several operators do not add up, so a condition on all operators is refused even if it
+    passes at first."""
     with pytest.raises(UsageError, match=r"memory_leaks.steps is unknown in base"):
         judged("memory_leaks.steps > 0", memory_trace(), memory_trace())
 
 
-def test_what_stays_is_not_0_where_no_memory_was_recorded() -> None:
+def test_leaks_are_unknown_without_memory_events() -> None:
     with pytest.raises(UsageError, match=r"memory_leaks.bytes\[fw::leak\] is unknown in other"):
         judged("memory_leaks.bytes[fw::leak] > +1B", memory_trace(kept=7), stepped_trace(STEADY))
 
 
 @pytest.mark.parametrize("row", ["fw::add", "cpu", "fw::add, 0, cpu"])
 @pytest.mark.parametrize("kept", [0, 7])
-def test_a_guard_against_a_leak_passes_where_nothing_leaks(row: str, kept: int) -> None:
-    """What fw::add allocates never stays; nor does anything else, or only what fw::leak allocates."""
+def test_a_leak_condition_passes_without_leaks(row: str, kept: int) -> None:
+    """Memory of fw::add is always freed. The condition passes if there is no leak, and if only fw::leak leaks."""
     found = judged(f"memory_leaks.avg_step_bytes[{row}] > +1KiB", memory_trace(kept=kept), memory_trace(kept=kept))
     assert found.result == PASSED
     assert found.other == (7 if kept and row == "cpu" else 0)
@@ -279,14 +282,14 @@ def test_a_guard_against_a_leak_passes_where_nothing_leaks(row: str, kept: int) 
         ("memory_places.peak_bytes[fw::add]", "no row 'fw::add' in memory_places; existing rows: 0, cpu"),
     ],
 )
-def test_a_guard_that_can_never_fail_is_told(number: str, told: str) -> None:
+def test_a_leak_condition_that_cannot_fail_raises_an_error(number: str, told: str) -> None:
     with pytest.raises(UsageError) as error:
         judged(f"{number} > +1B", memory_trace(), memory_trace())
     assert told in str(error.value)
 
 
 def test_the_longest_call_is_that_of_the_whole_capture() -> None:
-    """1 ms, but 2 ms in one of 60 steps: how much that varies, other captures tell only."""
+    """Calls take 1 ms, but one of 60 takes 2 ms. Only several captures show how much this number varies."""
     calls = [host("fw::add", "operator", at * 5_000 + 100, 2_000 if at == 1 else 1_000) for at in range(STEPS)]
     steps = [host(f"step {at}", "step", at * 5_000, 4_000, step=at) for at in range(STEPS)]
     longest = trace(steps + calls)
@@ -297,7 +300,7 @@ def test_the_longest_call_is_that_of_the_whole_capture() -> None:
 
 
 def test_device_work_has_the_noise_of_devices_in_every_view() -> None:
-    """A kernel of 10 or 11 ms in each step of 20 ms, and the operator around its launch."""
+    """Each step of 20 ms has a kernel of 10 or 11 ms, and an operator that launches it."""
     rows = []
     for at in range(8):
         start, long = at * 20_000_000, 10_000_000 + at % 2 * 1_000_000
@@ -321,7 +324,7 @@ def test_device_work_has_the_noise_of_devices_in_every_view() -> None:
 
 
 def test_shares_are_compared_as_shares() -> None:
-    """1 of 20 ms and 2 of 20 ms in operators: about 5 % and 10 % of the step."""
+    """Operators take 1 or 2 of 20 ms, which is about 5 or 10 % of the step."""
     found = judged("partition.ratio[compute] > +0.04", stepped_trace(STEADY), stepped_trace(STEADY, 2.0))
     assert found.result == FAILED
     assert (found.base, found.other) == (pytest.approx(0.05, abs=1e-4), pytest.approx(0.1, abs=1e-4))
@@ -342,7 +345,7 @@ def test_shares_are_compared_as_shares() -> None:
         ("modules.speed > 3%", "modules has no number 'speed'; columns with numbers: none, because the view is empty"),
     ],
 )
-def test_what_is_not_there_is_told(condition: str, told: str | None) -> None:
+def test_unknown_numbers_raise_errors(condition: str, told: str | None) -> None:
     base = stepped_trace(STEADY)
     if told is None:
         assert judged(condition, base, base).result == PASSED
@@ -353,13 +356,13 @@ def test_what_is_not_there_is_told(condition: str, told: str | None) -> None:
 
 
 def test_totals_of_nested_operators_are_not_added_up() -> None:
-    """fw::add lies inside of fw::matmul: its time would count twice."""
+    """fw::add runs inside fw::matmul, so a sum of their total times would count its time twice."""
     with pytest.raises(
         UsageError, match=r"is not a single number, because it has 2 rows; select one of the rows in brackets"
     ):
         judged("operators.total_cpu_ns > 3%", small_trace(), small_trace())
     found = judged("operators.self_cpu_ns > 3%", small_trace(), small_trace())
-    assert found.base == 4_999_500  # 5 ms in each step, once, but for the launch of 500 ns
+    assert found.base == 4_999_500  # 5 ms per step, less the launch of 500 ns
 
 
 def test_step_time_without_steps() -> None:
@@ -376,7 +379,7 @@ def test_swapped_sides_ask_for_swapped_signs() -> None:
 
 
 def test_equal_recordings_alarm_once_in_twenty_at_most() -> None:
-    """Processes differ by 10 %, steps by 3 %; three captures a side; the gate is set to 3 %."""
+    """Processes differ by 10 % and steps by 3 %. Each side has three captures, and the limit is 3 %."""
     draw = np.random.default_rng(11)
 
     def side() -> list[Trace]:

@@ -1,4 +1,4 @@
-"""What runs, and causes of a difference, are called."""
+"""Tests of the labels of runs and of the causes of a difference."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from perfkit_core.language.messages import speaking
         ([".", "run"], [".", "run"]),
     ],
 )
-def test_a_run_is_called_by_what_tells_it_apart(paths: list[str], labels: list[str]) -> None:
+def test_labels_are_the_parts_of_paths_that_differ(paths: list[str], labels: list[str]) -> None:
     assert distinguishing([Path(path) for path in paths]) == labels
 
 
@@ -63,7 +63,7 @@ def row(
         (row("(nothing recorded until the end)", "(nothing recorded)", "", "idle"), "nothing recorded until the end"),
     ],
 )
-def test_a_cause_is_said_in_words(cause: dict[str, str], said: str) -> None:
+def test_labels_of_causes(cause: dict[str, str], said: str) -> None:
     assert label(cause) == said
 
 

@@ -1,4 +1,4 @@
-"""The same model in both frameworks, recorded here: it trains the same, and nearly all of its time has a partner."""
+"""The same model is recorded in both frameworks. It trains the same way, and nearly all of its time is matched."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ SIDES = ("base", "other")
 
 @pytest.fixture(scope="module", params=MODELS)
 def examples(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> list[Example]:
-    """Of torch and Paddle."""
+    """Return the recordings of torch and Paddle."""
     folder = tmp_path_factory.mktemp(request.param)
     found = [Example(framework, request.param, folder / framework, (PLAIN, BASE)) for framework in FRAMEWORKS]
     for example in found:
@@ -22,7 +22,8 @@ def examples(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFa
 
 
 def test_both_frameworks_train_the_same_model(examples: list[Example]) -> None:
-    """Equal weights, data and arithmetic: the frameworks' own losses are the same in every step, and fall."""
+    """Weights, data and arithmetic are equal, so the losses of both frameworks are equal in every step, and they
+    decrease."""
     torch, paddle = (example.losses for example in examples)
     assert len(torch) == len(paddle) == 4
     for losses in torch + paddle:
@@ -32,19 +33,19 @@ def test_both_frameworks_train_the_same_model(examples: list[Example]) -> None:
 
 
 def test_nearly_all_of_the_step_is_matched_by_operator_and_phase(examples: list[Example]) -> None:
-    """Also the bias of linear layers, which Paddle adds by an operator of its own and torch within the product."""
+    """This includes the bias of linear layers: Paddle adds it with a separate operator, torch inside the product."""
 
     def check() -> None:
         found = align(*(example.fastest(PLAIN) for example in examples)).matched_share
         for side in SIDES:
-            assert found[side]["layer"]["step"] == 0.0  # nobody labelled any
+            assert found[side]["layer"]["step"] == 0.0  # there are no annotations
             assert found[side]["operator"]["step"] >= MATCHED
 
     holds(check, *examples)
 
 
 def test_nearly_all_operators_of_labelled_layers_are_matched(examples: list[Example]) -> None:
-    """The loader and the optimizer have no layer; the whole step is matched with what operators add to the layers."""
+    """The loader and the optimizer have no layer. Nearly the whole step is matched at the level ``operator``."""
 
     def check() -> None:
         found = align(*(example.fastest(BASE) for example in examples)).matched_share

@@ -1,10 +1,4 @@
-"""A regression that is planted in a script of examples/compare is what the comparison names first.
-
-Asked is the table that answers the question: operators by family for a copy, layers for a slower or one more layer,
-the categories of the step for the loader. Within a framework the planted script is compared with the plain one. Across
-frameworks there are two ways: where the regression is larger than what the frameworks differ by it is first at once;
-else it is first in what the comparison says more than that of the plain scripts.
-"""
+"""A regression is planted in a script of examples/compare, and the comparison must report it as the first cause."""
 
 from __future__ import annotations
 
@@ -27,13 +21,13 @@ ASKED: dict[str, tuple[Callable[[pd.DataFrame], pd.DataFrame], str, str]] = {
     "layer": (by_layer, "layer", "blocks.2.linear"),
     "loader": (causes, "category", "input_wait"),
 }
-"""Plant → table of the attribution, its column, and what is first there."""
+"""Regression → table that must show it, column, and the name that must be first (or one of two names)."""
 NEW = {causes: new_causes, by_layer: new_layers}
 
 
 @pytest.fixture(scope="module")
 def examples(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Example]:
-    """By framework."""
+    """Return the recordings by framework."""
     folder = tmp_path_factory.mktemp("planted")
     found = {name: Example(name, "mlp", folder / name, (BASE, *PLANTS)) for name in FRAMEWORKS}
     for example in found.values():
@@ -42,13 +36,13 @@ def examples(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Example]:
 
 
 def difference_ns(plant: str, base: Trace, other: Trace) -> pd.Series[int]:
-    """What the table for the plant says, by name."""
+    """Return the differences by name from the table that fits the planted regression."""
     table, column, _ = ASKED[plant]
     return table(attribute(base, other)).groupby(column)["difference_ns"].sum()
 
 
 def assert_first(plant: str, found: pd.Series[int]) -> None:
-    """The largest difference is the planted one, and one that makes the step longer."""
+    """Assert that the largest difference is the planted one, and that it makes the step longer."""
     name = found.index[np.argmax(found.abs().to_numpy())]
     assert name in ASKED[plant][2].split("|"), found.sort_values(key=abs).tail(5).to_dict()
     assert found[name] > 0
@@ -56,7 +50,7 @@ def assert_first(plant: str, found: pd.Series[int]) -> None:
 
 @pytest.mark.parametrize("framework", FRAMEWORKS)
 def test_planted_regressions_train_as_planted(framework: str, examples: dict[str, Example]) -> None:
-    """Copies and sleeps change no number, another activation and one more layer do; the other framework agrees."""
+    """Copies and sleeps do not change the losses; another activation and another layer do. Both frameworks agree."""
     base, copy, activation, layer, loader = examples[framework].losses[:5]
     assert base == pytest.approx(copy, abs=1e-4)
     assert base == pytest.approx(loader, abs=1e-4)
@@ -85,7 +79,7 @@ def test_within_a_framework_the_planted_regression_is_first(
 def test_across_frameworks_a_large_planted_regression_is_first(
     framework: str, plant: str, examples: dict[str, Example]
 ) -> None:
-    """The base is of the other framework."""
+    """The base was recorded with the other framework."""
     base, planted = examples[OTHER_FRAMEWORK[framework]], examples[framework]
 
     def check() -> None:
@@ -99,7 +93,8 @@ def test_across_frameworks_a_large_planted_regression_is_first(
 def test_across_frameworks_the_planted_regression_is_first_new(
     framework: str, plant: str, examples: dict[str, Example]
 ) -> None:
-    """More than what the plain scripts of both frameworks differ by: ``perfkit compare --against``."""
+    """The regression is smaller than the usual difference between the frameworks, so ``perfkit compare --against`` must
+    report it."""
     base, planted = examples[OTHER_FRAMEWORK[framework]], examples[framework]
 
     def check() -> None:

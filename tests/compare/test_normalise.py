@@ -1,4 +1,4 @@
-"""Time for the same work: per sample, token and FLOP; devices and their peaks."""
+"""Tests of times for equal work (per sample, token and FLOP), and of devices with their peak rates."""
 
 from __future__ import annotations
 
@@ -34,30 +34,30 @@ MS = 1_000_000
 
 
 def of(*step_ms: float) -> list[Capture]:
-    return [Capture("made", np.arange(len(step_ms)), (np.array(step_ms) * MS).astype(np.int64))]
+    return [Capture(np.arange(len(step_ms)), (np.array(step_ms) * MS).astype(np.int64))]
 
 
 def test_per_sample_by_hand() -> None:
-    """100 ms for 32 samples is 3.125 ms a sample; 150 ms for 64 is 2.34375: slower steps, faster samples."""
+    """100 ms for 32 samples is 3.125 ms per sample, and 150 ms for 64 samples is 2.34375 ms per sample. The steps are
+    slower, but the samples are faster."""
     base, other = (Work(SAMPLE, Fraction(n), "given") for n in (32, 64))
     found = normalised(SAMPLE, base, other, (of(*[100] * 8), of(*[150] * 8)), 0.02)
     s = found.statistics
     assert (s.base, s.other, s.difference) == (3_125_000, 2_343_750, -781_250)
     assert s.verdict == "faster"
     assert found.per_s == (320.0, pytest.approx(64 / 0.15))
-    assert found.different_work
     (row,) = work_table(found).to_dict("records")
     assert (row["per"], row["base_amount"], row["other_amount"], row["difference_ns"]) == ("sample", 32, 64, -781_250)
 
 
-def test_tokens_are_told_by_thousands() -> None:
-    """1 ms for 3 tokens: 333 333 333 ns for 1000."""
+def test_tokens_are_counted_in_thousands() -> None:
+    """1 ms for 3 tokens is 333,333,333 ns for 1000 tokens."""
     amount = Work(TOKEN, Fraction(3), "given")
     found = normalised(TOKEN, amount, amount, (of(1, 1), of(1, 1)))
     assert (found.statistics.base, found.statistics.difference) == (333_333_333, 0)
 
 
-def test_work_is_given_recorded_or_told_by_shapes() -> None:
+def test_work_is_given_recorded_or_inferred_from_shapes() -> None:
     trace = small_trace().with_meta(extra={"batch_size": "48"})
     assert work(trace, SAMPLE, 7) == Work(SAMPLE, Fraction(7), "given")
     assert work(trace, SAMPLE) == Work(SAMPLE, Fraction(48), "recorded")
@@ -69,7 +69,7 @@ def test_work_is_given_recorded_or_told_by_shapes() -> None:
 
 
 def test_flops_are_those_of_the_outermost_operators() -> None:
-    """matmul counts 24, and add inside of it 5, which is part of it: 24 in each of two steps."""
+    """matmul has 24 FLOPs, which include the 5 FLOPs of the add inside it. Each of the two steps has 24 FLOPs."""
     trace = small_trace()
     names = trace.codes("name")
     flops = np.select([names.rows("fw::matmul"), names.rows("fw::add")], [24, 5], -1)
@@ -82,13 +82,13 @@ def test_flops_are_those_of_the_outermost_operators() -> None:
     [("pairs/resnet50-workers0.json.gz", 32), ("h100-vit.json.gz", 4), ("h100-qwen05b.json.gz", None)],
 )
 def test_the_batch_of_real_shapes(traces: Path, file: str, batch: int | None) -> None:
-    """ResNet50 of the kineto samples is trained with batches of 32 (DataLoader(…, batch_size=32) of its script); the
-    convolution of the ViT has an input of [4, 3, 224, 224]; the language model has none of these operators."""
+    """ResNet50 was trained with batches of 32, as its script shows. The convolution of the ViT has an input of [4, 3,
+    224, 224]. The language model has no operators that show its batch."""
     assert batch_of_shapes(load(traces / "torch" / file)) == batch
 
 
-def test_a_loader_that_works_on_single_images_tells_no_batch() -> None:
-    """Eight images are pooled one by one while they are loaded; the model convolves 32 of them."""
+def test_operators_of_the_loader_do_not_show_the_batch() -> None:
+    """The loader pools eight images one by one, and the model convolves 32 of them. Only the model counts."""
     single = {"shapes": "[[1, 3, 8, 8]]", "phase": "dataloader"}
     rows = [host("step 0", "step", 0, 1_000, step=0), host("next batch", "dataloader", 0, 500)]
     rows += [host("fw::pool", "operator", at * 50, 40, **single) for at in range(8)]

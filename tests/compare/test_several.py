@@ -1,4 +1,4 @@
-"""More than two runs: a column each, the first is the base."""
+"""Tests of comparisons of more than two runs, with one column per run and the first run as the base."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def table(found: Report, name: str) -> pd.DataFrame:
     return next(section.table for section in found.sections if section.name == name)
 
 
-def test_head_figures_and_verdicts() -> None:
+def test_summary_figures_and_verdicts() -> None:
     rows = table(report(*three()), "runs").set_index("run")
     assert rows["median_step_ns"].tolist() == [20_000_000, 30_000_000, 20_000_000]
     assert rows["difference_ns"].tolist() == [0, 10_000_000, 0]
@@ -53,15 +53,15 @@ def test_the_first_rows_of_every_step_are_of_all_runs() -> None:
     assert steps.table.loc[steps.table["run"] == "a", "step"].tolist() == list(range(8))
 
 
-def test_what_is_said_of_a_picture_stands_where_it_is_drawn() -> None:
+def test_legends_of_charts_are_only_on_the_page() -> None:
     found = report(*three())
     said = "Each point is a step, and the vertical line is the median of the run"
     assert said in page.render(found)
     assert said not in text.render(found) + markdown.render(found)
 
 
-def test_a_column_a_run() -> None:
-    """1 ms of 20 in an operator, 2 ms of 30; pooled captures are means of their steps."""
+def test_tables_have_one_column_per_run() -> None:
+    """An operator takes 1 of 20 ms in the first run and 2 of 30 ms in the second. Captures of a run are pooled."""
     parts = table(report(*three()), "step_parts").set_index("name")
     assert list(parts.columns) == ["a_ns", "b_ns", "c_ns"]
     assert parts.loc["compute"].tolist() == [1_000_000, 2_000_000, 1_000_000]
@@ -71,7 +71,8 @@ def test_a_column_a_run() -> None:
 
 
 def test_parts_are_those_of_the_median_step_as_between_two_runs() -> None:
-    """One step is far out: the mean of all is 40 ms, the median 20 ms, as the runs' table and two runs alone say."""
+    """One step is an outlier, so the mean is 40 ms and the median is 20 ms. The parts sum to the median, as in the
+    table of runs and in a comparison of two runs."""
     one, two = stepped_trace([20, 20.2, 99.8, 20], 1.0), stepped_trace([30, 30, 30, 30], 2.0)
     found = report(Run("a", (one,)), Run("b", (two,)), Run("c", (two,)))
     parts = table(found, "step_parts").set_index("name")
@@ -96,14 +97,14 @@ def test_a_run_without_steps_has_no_column_of_steps() -> None:
     assert rendered(found.headline)[-1] == "none: the run or the base has no steps."
 
 
-def test_the_gate_asks_every_run() -> None:
+def test_the_gate_checks_every_run() -> None:
     found = report(*three(), conditions=(parsed("step_time > 3%"),))
     gate = table(found, "gate")
     assert gate[["run", "result"]].to_numpy().tolist() == [["b", "failed"], ["c", "passed"]]
     assert [one["gate"][0]["result"] for one in found.data["runs"]] == ["passed", "failed", "passed"]
 
 
-def test_work_is_that_of_each_run() -> None:
+def test_each_run_has_its_amount_of_work() -> None:
     found = report(*three(), per="sample", amounts=(10, 20, 10))
     assert table(found, "runs")["per_sample_ns"].tolist() == [2_000_000, 1_500_000, 2_000_000]
     assert table(found, "runs")["difference_ns"].tolist() == [0, 10_000_000, 0]

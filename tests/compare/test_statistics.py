@@ -1,4 +1,4 @@
-"""Steps are samples: medians, interval, effect size, noise band and verdict, against numbers worked out by hand."""
+"""Tests of the statistics of steps: medians, interval, effect size, noise band and verdict, with known results."""
 
 from __future__ import annotations
 
@@ -65,7 +65,8 @@ def test_effect_size_is_that_of_all_pairs(base: list[int], other: list[int]) -> 
 
 
 def test_a_clear_difference() -> None:
-    """Medians 102 and 152 of what never overlaps: every pair is slower; the interval holds the true 50."""
+    """The medians are 102 and 152, and the samples do not overlap. Every pair is slower, and the interval contains the
+    true difference of 50."""
     base = np.array([100, 101, 102, 103, 104] * 2) * MS
     found = step_statistics(base, base + 50 * MS, between=0.02)
     assert (found.base, found.other, found.difference) == (102 * MS, 152 * MS, 50 * MS)
@@ -79,30 +80,32 @@ def test_a_clear_difference() -> None:
 
 
 def test_noise_between_captures_counts_by_hand() -> None:
-    """Captures of medians 90 and 110: their standard deviation is 10·√2 = 14.1 % of 100; one degree of freedom a side,
-    two in all, t = 4.303; each side is the mean of two: q = 4.303 · 0.1414 · √(1/2 + 1/2) = 0.6085, and both are 100:
-    2 · 100 · sinh(0.6085 / 2) = 61.80."""
+    """The medians of the captures are 90 and 110. Their standard deviation is 10·√2, which is 14.1 % of 100. With one
+    degree of freedom per side, t is 4.303. Each side is the mean of two captures, so q = 4.303 · 0.1414 · √(1/2 + 1/2)
+    = 0.6085. Both medians are 100, so the noise band is 2 · 100 · sinh(0.6085 / 2) = 61.80."""
     side = arrays([[90 * MS] * 3, [110 * MS] * 3])
     assert noise_band(side, side) == pytest.approx(61.797 * MS, rel=1e-4)
     assert step_statistics(side, [one + 50 * MS for one in side]).verdict == NO_DIFFERENCE
-    # the same steps in one capture: quarters of 90, 100, 110 and 110, so a drift inside of it is noise, too
+    # The same steps in one capture have quarters of 90, 100, 110 and 110, so a drift within a capture is noise.
     drift = np.concatenate(side)
     assert step_statistics(drift, drift + 15 * MS, between=0).verdict == NO_DIFFERENCE
-    # 4 captures a side that are alike: the same difference is beyond what they differ by
+    # With four similar captures per side, the same difference is significant.
     alike = arrays([[99 * MS] * 3, [100 * MS] * 3, [101 * MS] * 3, [100 * MS] * 3])
     assert step_statistics(alike, [one + 10 * MS for one in alike]).verdict == SLOWER
 
 
-def test_a_side_that_is_many_times_slower_does_not_excuse_itself() -> None:
-    """Short captures of 2 ms, taken to differ by 100 %: q = 1.96 · √2 = 2.77, so by a factor of 16, but not of 66."""
+def test_the_noise_band_does_not_grow_with_a_much_slower_side() -> None:
+    """Captures of 2 ms are assumed to differ by 100 %, so q = 1.96 · √2 = 2.77. Equal sides may differ by a factor of
+    16, but not of 66."""
     base = np.full(4, 2 * MS)
     assert step_statistics(base, 12 * base, between=1.0).verdict == PERHAPS_SLOWER
     assert step_statistics(base, 66 * base, between=1.0).verdict == SLOWER
 
 
 def test_single_captures_within_process_noise_are_inconclusive() -> None:
-    """Two constant captures of 100 and 104: nothing inside of them differs, but processes may, by a standard deviation
-    of 2 % on a quiet machine: 1.96 · 0.02 · √(100² + 104²) = 5.66. For a number that has no noise, 4 are 4."""
+    """Two constant captures take 100 and 104. On a quiet machine, processes differ with a standard deviation of 2 %, so
+    the noise band is 1.96 · 0.02 · √(100² + 104²) = 5.66. For a number without noise, the same difference is
+    significant."""
     base, other = np.full(8, 100 * MS), np.full(8, 104 * MS)
     found = step_statistics(base, other, between=0.02)
     assert found.noise == pytest.approx(5.656 * MS, rel=1e-3)
@@ -117,7 +120,7 @@ def test_student_is_the_published_table() -> None:
     assert student(120) == pytest.approx(1.980, abs=1e-3)
 
 
-def test_one_step_tells_no_noise() -> None:
+def test_one_step_shows_no_noise() -> None:
     found = step_statistics(np.array([10]), np.array([20]))
     assert (found.difference, found.low, found.high, found.noise, found.verdict) == (10, None, None, None, TOO_FEW)
     with pytest.raises(ValueError, match="no samples"):
@@ -125,7 +128,8 @@ def test_one_step_tells_no_noise() -> None:
 
 
 def _alarms(captures: int, between: float, count: int = 60) -> int:
-    """False alarms of equal runs whose processes differ by ``between``: outliers and skew inside."""
+    """Return the number of false alarms in comparisons of equal runs with outliers and skewed steps, whose processes
+    differ by ``between``."""
     draw = np.random.default_rng(7)
 
     def side() -> list[np.ndarray]:
@@ -137,20 +141,21 @@ def _alarms(captures: int, between: float, count: int = 60) -> int:
 
 @pytest.mark.parametrize(("captures", "between"), [(1, 0.0), (1, 0.02), (3, 0.02), (4, 0.1)])
 def test_equal_runs_differ_beyond_noise_once_in_twenty_at_most(captures: int, between: float) -> None:
-    assert _alarms(captures, between) <= 60 // 20 + 3  # 6 or less: at a true 5 %, more come in 4 of 100 such tests
+    assert _alarms(captures, between) <= 60 // 20 + 3  # at a true rate of 5 %, 4 % of such tests have more than 6
 
 
 def test_outlying_steps_are_named() -> None:
-    """Of 100 100 101 99 100 180: the median is 100, the last is 80 % above it."""
-    one = Capture("a", np.arange(6) + 10, np.array([100, 100, 101, 99, 100, 180]))
-    few = Capture("b", np.arange(3), np.array([1, 1, 90]))
+    """Of 100, 100, 101, 99, 100 and 180, the median is 100, and the last value is 80 % above it."""
+    one = Capture(np.arange(6) + 10, np.array([100, 100, 101, 99, 100, 180]))
+    few = Capture(np.arange(3), np.array([1, 1, 90]))
     (row,) = outliers({"base": [one, few], "other": []}).to_dict("records")
     assert (row["run"], row["capture"], row["step"], row["dur_ns"], row["median_ns"]) == ("base", 1, 15, 180, 100)
     assert row["longer_ratio"] == pytest.approx(0.8)
 
 
 def test_a_step_of_two_ranks_is_one_sample() -> None:
-    """Two ranks that wait for each other know no more than one: the interval is as wide, the number of samples is 2."""
+    """Two ranks that wait for each other add no information to one rank: the interval has the same width, and there are
+    two samples."""
     found = capture(concat_traces([with_rank(small_trace(), rank) for rank in (0, 1)]))
     assert found.step.tolist() == [0, 1]
     assert found.step_ns.tolist() == [[9_000_000] * 2, [9_000_001] * 2]
@@ -172,7 +177,7 @@ def test_ranks_with_other_steps_are_separate_samples() -> None:
 
 
 def test_pooled_captures_lie_one_after_the_other() -> None:
-    """Two captures of two steps: four steps with numbers of their own; nothing overlaps, every time stays."""
+    """Two captures of two steps become four steps with distinct numbers. Nothing overlaps, and no duration changes."""
     whole = pooled([small_trace(), small_trace()])
     found = capture(whole)
     assert found.step.tolist() == [0, 1, 2, 3]
@@ -184,8 +189,9 @@ def test_pooled_captures_lie_one_after_the_other() -> None:
 
 
 def test_process_noise_depends_on_where_the_step_is_spent() -> None:
-    """The small profile has steps of 9 ms in which a kernel of 3 ms and a copy of 2 µs run (not at the same time: the
-    copy starts at 6.001 ms): a third at 2 %, the rest at 15 %, and at more since it is 18 ms in place of 500."""
+    """The small profile has two steps of 9 ms. In each step, a kernel of 3 ms and a copy of 2 µs run at different
+    times. So a third of the step counts with 2 %, and the rest with 15 %, increased because the steps take 18 ms in
+    total and not 500 ms."""
     steps_ns = 9_000_000 + 9_000_001
     works = (3_000_000 + 2_000) * 2 / steps_ns
     on_host = 0.15 * (500_000_000 / steps_ns) ** 0.5
@@ -194,13 +200,12 @@ def test_process_noise_depends_on_where_the_step_is_spent() -> None:
 
 
 def test_busy_neighbours_do_not_lengthen_the_quickest_steps() -> None:
-    """Twice as long in three steps of four, as quick in the fourth: another job took the machine.
-
-    Of three captures a side that are all alike, 1 ms is beyond what they differ by, of the quickest, too."""
+    """Another process doubles the time of three steps in four, and the fourth step is as fast as before. With three
+    similar captures per side, the difference is significant."""
     base = np.array([100, 101, 99, 100] * 4) * MS
     busy = np.array([100, 202, 198, 200] * 4) * MS
     alone = step_statistics(base, busy, between=0.02)
-    assert (alone.verdict, alone.quickest) == (PERHAPS_SLOWER, 1 * MS)  # the quickest four are 99 and 100
+    assert (alone.verdict, alone.quickest) == (PERHAPS_SLOWER, 1 * MS)  # the fastest four take 99 or 100 ms
     told = str(step_sentence(alone))
     assert told.startswith(
         "Possibly slower (machine noise cannot be ruled out): the median step takes 199 ms instead of 100"
@@ -215,7 +220,7 @@ def test_busy_neighbours_do_not_lengthen_the_quickest_steps() -> None:
     assert str(step_sentence(several)).endswith("; record more captures of each run.")
 
 
-def test_what_few_steps_have_is_not_asked_of_the_quickest() -> None:
-    """Nothing but in every second step: the quickest have 0 in both, which says nothing."""
+def test_the_fastest_steps_are_ignored_if_they_have_no_time() -> None:
+    """Only every second step has a value. The 10th percentile is 0 on both sides, so it is ignored."""
     base, other = np.array([0, 10] * 12) * MS, np.array([0, 40] * 12) * MS
     assert step_statistics(base, other, np.mean, 0.02).verdict == SLOWER

@@ -1,4 +1,5 @@
-"""The page on two real runs: its step times against the file's own, devices, outliers, and who is faster."""
+"""Tests of the report on two recorded runs: its step times are those of the file, and it reports devices, outlying
+steps and a verdict."""
 
 from __future__ import annotations
 
@@ -22,7 +23,7 @@ from tests.support.stepped_trace import stepped_trace
 
 
 def raw_steps(path: Path) -> list[int]:
-    """Durations of the steps in ns, straight from the file of torch."""
+    """Return the durations of the steps in ns, read directly from the file of torch."""
     with gzip.open(path, "rt", encoding="utf-8") as file:
         events = json.load(file, parse_float=Fraction)["traceEvents"]
     steps = [e for e in events if str(e.get("name", "")).startswith("ProfilerStep") and e.get("ph") == "X"]
@@ -35,7 +36,8 @@ def section(report: Report, name: str) -> object:
 
 
 def test_the_workers_pair(traces: Path) -> None:
-    """Loading in four workers: the medians are those of the file; two steps wait for a worker and are named."""
+    """The data is loaded by four workers. The medians are those of the file, and the two steps that wait for a worker
+    are listed as outlying."""
     files = [traces / "torch" / "pairs" / f"resnet50-workers{n}.json.gz" for n in (0, 4)]
     sides = [raw_steps(path) for path in files]
     found = pair([load(files[0])], [load(files[1])], Asked(noise=0.02))
@@ -55,7 +57,7 @@ def test_the_workers_pair(traces: Path) -> None:
 
 
 def test_two_vendors(traces: Path) -> None:
-    """One step each: no noise can be told. The devices differ, and the peaks of both are shown."""
+    """Each run has one step, so the noise is unknown. The devices differ, and their peak rates are shown."""
     files = [traces / "torch" / f"{device}-vit.json.gz" for device in ("h100", "mi300x")]
     report = comparison_report(load(files[0]), load(files[1]))
     step_time = report.data["step_time"]
@@ -70,7 +72,7 @@ def test_two_vendors(traces: Path) -> None:
 
 
 def test_a_recording_on_both_sides_is_named_below_the_verdict() -> None:
-    """Named twice or copied; another run of equal steps is no copy."""
+    """The same recording is given twice, or as a copy. A different run with equal steps is not a copy."""
     one, copied = (stepped_trace([20, 20, 21], source=source) for source in ("runs/a", "copies/a"))
     told = "Base and other hold the same recording: runs/a, copies/a."
     assert rendered(comparison_report(one, copied).headline)[1] == told
@@ -82,7 +84,7 @@ def test_a_recording_on_both_sides_is_named_below_the_verdict() -> None:
 
 
 def test_different_workloads_are_reported_below_the_verdict() -> None:
-    """1 ms in one operator against 2 ms in another."""
+    """Base has 1 ms in one operator, and other has 2 ms in another operator."""
     report = comparison_report(stepped_trace([20]), stepped_trace([30], 2.0, name="fw::other"))
     verdict, unlike, causes = rendered(report.headline)[:3]
     assert verdict.startswith("Too few steps to tell: ")
@@ -91,7 +93,7 @@ def test_different_workloads_are_reported_below_the_verdict() -> None:
 
 
 def test_device_work_of_other_steps_has_no_counterpart() -> None:
-    """The same operator, but in other 60 of 100 ns are a kernel whose launch was not recorded."""
+    """Both runs have the same operator, but 60 of the 100 ns of other are an unlaunched kernel."""
     rows = [host("step 0", "step", 0, 100, step=0), host("mm", "operator", 0, 10)]
     base, other = (
         trace([*rows, device("gemm", "kernel", start, 60)], names={"mm": "matmul"}.get) for start in (200, 20)
@@ -103,7 +105,7 @@ def test_device_work_of_other_steps_has_no_counterpart() -> None:
     assert not any("barely comparable" in sentence for sentence in told)
 
 
-def test_of_several_ranks_it_says_over_what_the_times_are() -> None:
+def test_notes_mention_several_ranks() -> None:
     ranks = [
         trace([host("step 0", "step", 0, dur, step=0), host("mm", "operator", 0, 5)], rank=rank)
         for rank, dur in enumerate((10, 20, 60))

@@ -1,4 +1,4 @@
-"""C11, the core's half: a loop on a clock that stands still until the test moves it, so every number is known."""
+"""Tests of the throughput benchmark with a clock that only the test moves, so that every number is known."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from tests.support.fake_clock import Clock, Device
 
 
 class OnDevice(Throughput):
-    """A loop on a fake device, which comes into use when ``device`` is set."""
+    """A benchmark with a simulated device, which is in use as soon as ``device`` is set."""
 
     device: Device | None = None
 
@@ -42,7 +42,7 @@ def numbers_in(value: Any) -> Iterator[float]:
 
 
 def run(clock: Clock, throughput: Throughput, steps: list[tuple[int, int]], samples: int | None = 8) -> None:
-    """Steps of (reading, computing) nanoseconds."""
+    """Run steps of (reading, computing) nanoseconds."""
     with throughput:
         reader = throughput.reader(clock.loader(*(read for read, _ in steps)))
         for (_, compute), _batch in zip(steps, reader, strict=False):
@@ -50,8 +50,9 @@ def run(clock: Clock, throughput: Throughput, steps: list[tuple[int, int]], samp
             throughput.step(samples)
 
 
-def test_C11_every_number_worked_out_by_hand() -> None:
-    """After one step of warm-up: batches of 40, 100, 50 and 10 ns (200 in all), reads of 10, 60, 0 and 10 (80)."""
+def test_every_number_worked_out_by_hand() -> None:
+    """After one warm-up step, the batches take 40, 100, 50 and 10 ns (200 ns in total), and the reads take 10, 60, 0
+    and 10 ns (80 ns in total)."""
     clock = Clock()
     throughput = Throughput(warmup=1, clock=clock)
     run(clock, throughput, [(500, 500), (10, 30), (60, 40), (0, 50), (10, 0)])
@@ -66,7 +67,8 @@ def test_C11_every_number_worked_out_by_hand() -> None:
 
 
 def test_averages_are_total_by_count_and_samples_by_time() -> None:
-    """16 samples in 1 s and 16 in 3 s are 8 a second; the mean of both rates, 10.67, is no throughput."""
+    """16 samples in 1 s and 16 samples in 3 s are 8 samples per second. The mean of both rates, 10.67, is not the
+    throughput."""
     clock = Clock()
     throughput = Throughput(warmup=0, clock=clock)
     run(clock, throughput, [(0, 1_000_000_000), (0, 3_000_000_000)], samples=16)
@@ -158,7 +160,7 @@ def test_step_info_averages_since_the_last_call() -> None:
     assert "5 steps measured, 150 images" in str(throughput.summary())
 
 
-def test_what_lies_between_stop_and_start_counts_as_nothing() -> None:
+def test_time_between_stop_and_start_does_not_count() -> None:
     clock = Clock()
     throughput = Throughput(warmup=0, clock=clock)
     reader = throughput.reader([0])
@@ -167,15 +169,16 @@ def test_what_lies_between_stop_and_start_counts_as_nothing() -> None:
         clock.advance(100)
         throughput.step(1)
         throughput.stop()
-        clock.advance(5_000)  # an evaluation, which reads too
+        clock.advance(5_000)  # time between stop and start
         list(reader)
     summary = throughput.summary()
     assert summary.batch_cost == Costs(300, *[100] * 6)
     assert summary.reader_cost is None
 
 
-def test_what_is_read_in_a_pause_is_no_wait_of_the_loop() -> None:
-    """Two steps read 5 ns each; in the pause between them another reader takes 1000 ns, and 1000 to find its end."""
+def test_reads_between_stop_and_start_do_not_count() -> None:
+    """Two steps read for 5 ns each. In the pause between them, another reader takes 1000 ns, and 1000 ns more to reach
+    its end."""
 
     def evaluation() -> Iterator[int]:
         clock.advance(1_000)
@@ -195,7 +198,7 @@ def test_what_is_read_in_a_pause_is_no_wait_of_the_loop() -> None:
 
 
 def test_the_steps_leave_no_gap_between_them() -> None:
-    """A clock that moves with each reading: what the benchmark itself takes lies in the batches too."""
+    """The clock advances with each reading, so the time of the benchmark itself is part of the batches."""
     clock = itertools.count()
     throughput = Throughput(warmup=0, clock=lambda: next(clock))
     with throughput:
@@ -206,7 +209,8 @@ def test_the_steps_leave_no_gap_between_them() -> None:
 
 
 def test_waits_without_a_batch_belong_to_their_step() -> None:
-    """Two epochs: making the loader's iterator takes 7 ns, a batch 2, finding the end 3, computing 10."""
+    """In each of two epochs, creating the iterator of the loader takes 7 ns, each batch 2 ns, reaching the end 3 ns,
+    and computing 10 ns."""
 
     class Loader:
         def __iter__(self) -> Iterator[int]:
@@ -245,7 +249,7 @@ def test_several_batches_a_step_and_steps_without_any() -> None:
     assert throughput.summary().reader_cost == Costs(25, 8, min_ns=0, max_ns=15, p50_ns=10, p90_ns=15, p99_ns=15)
 
 
-def test_a_reader_is_the_loader_with_a_watch() -> None:
+def test_a_reader_behaves_like_its_loader() -> None:
     class Loader(list[int]):
         sampler = "a sampler"
 
@@ -283,7 +287,7 @@ def test_an_error_of_the_loader_is_the_users() -> None:
     assert throughput.summary().steps == 2
 
 
-def test_what_another_thread_reads_ahead_is_no_wait_of_the_loop(caplog: pytest.LogCaptureFixture) -> None:
+def test_reads_of_another_thread_do_not_count(caplog: pytest.LogCaptureFixture) -> None:
     clock = Clock()
     throughput = Throughput(warmup=0, clock=clock)
     with throughput:
@@ -314,7 +318,7 @@ def test_a_wrong_call_logs_once_and_does_nothing(mistake: str, caplog: pytest.Lo
 
 
 class Tensor:
-    """Reading its value would wait for a device."""
+    """A tensor whose value can only be read by waiting for a device."""
 
     def __index__(self) -> int:
         raise AssertionError("the tensor was read")
@@ -368,7 +372,7 @@ def test_the_summary_is_frozen_and_has_three_forms() -> None:
 
 
 def on_device(steps: int = 0) -> tuple[OnDevice, Device, Clock]:
-    """A loop that is running, whose device has passed the start at 1000 and nothing more; host steps take 1 ns."""
+    """Return a running benchmark whose device has reached the start at 1000 ns. Steps take 1 ns on the host."""
     clock, device = Clock(), Device()
     throughput = OnDevice(warmup=0, clock=clock)
     throughput.device = device
@@ -381,7 +385,7 @@ def on_device(steps: int = 0) -> tuple[OnDevice, Device, Clock]:
 
 
 def test_steps_on_a_device_are_timed_by_what_has_finished() -> None:
-    """Three steps launched in 3 ns; the device ends them at 1100, 1300 and 1600."""
+    """Three steps are launched within 3 ns, and the device finishes them at 1100, 1300 and 1600 ns."""
     throughput, device, _ = on_device(steps=3)
     assert throughput.summary().steps == 0
     assert throughput.summary().unfinished_steps == 3
@@ -411,7 +415,7 @@ def test_step_info_on_a_device_counts_finished_steps() -> None:
 def test_marks_are_collected_in_the_loop_and_not_hoarded() -> None:
     throughput, device, _ = on_device()
     for number in range(50):
-        device.reach(1_100 + 100 * number)  # a device that keeps up: each step has run before the host ends it
+        device.reach(1_100 + 100 * number)  # the device finishes each step before the host ends it
         throughput.step()
         assert not throughput._timing._device._marks  # type: ignore[union-attr]
     assert throughput.summary().batch_cost == Costs(5_000, *[100] * 6)
@@ -430,7 +434,7 @@ def test_a_pause_on_a_device_counts_as_nothing() -> None:
 def test_a_pause_while_steps_are_still_running_counts_as_nothing() -> None:
     throughput, device, _ = on_device(steps=1)
     throughput.__exit__(KeyboardInterrupt, KeyboardInterrupt(), None)
-    assert device.waited == []  # who interrupts a hanging device does not want to wait for it
+    assert device.waited == []  # after an interrupt, nothing waits for the device
     throughput.start()
     throughput.step()
     device.reach(1_050, 9_000, 9_070)
@@ -442,7 +446,7 @@ def test_a_device_first_used_in_the_first_step_is_found() -> None:
     throughput = OnDevice(warmup=0, clock=clock)
     with throughput:
         clock.advance(77)
-        throughput.device = device  # the model moves there
+        throughput.device = device  # the model moves to the device
         throughput.step()
         throughput.step()
         device.reach(5_000, 5_500)
@@ -451,7 +455,7 @@ def test_a_device_first_used_in_the_first_step_is_found() -> None:
 
 
 def test_a_device_first_used_later_is_not() -> None:
-    """One list, two clocks: better the one that timed all of them."""
+    """Steps must not be timed by two clocks, so the host clock times all of them."""
     clock = Clock()
     throughput = OnDevice(warmup=0, clock=clock)
     with throughput:

@@ -1,4 +1,4 @@
-"""What a machine costs: measured on a clock that the test moves, kept, and measured with the real frameworks."""
+"""Tests of the calibration: exact numbers on a simulated machine, the stored file, and the real frameworks."""
 
 from __future__ import annotations
 
@@ -33,8 +33,8 @@ from perfkit_core.system.machine import cpu_model
 
 
 class Machine:
-    """A host and a device on one clock. A launch takes the host 3 µs, a kernel the device 2, and a copy a microsecond
-    for each 64 KiB on top of 10."""
+    """A simulated host and device. A launch takes the host 3 µs, a kernel takes 2 µs, and a copy takes 10 µs plus 1 µs
+    for each 64 KiB."""
 
     name = "stand-in"
 
@@ -88,7 +88,7 @@ def on(machine: Machine) -> dict[str, Measurement]:
 
 
 def test_every_number_worked_out_by_hand() -> None:
-    """Kernels behind a queue are 2 µs apart although the host takes 3 to launch one; 64 MiB take 10 + 1024 µs."""
+    """Queued kernels start every 2 µs, although a launch takes 3 µs. A copy of 64 MiB takes 10 + 1024 µs."""
     found = on(Machine())
     medians = {name: one.p50_ns for name, one in found.items()}
     assert medians == {
@@ -102,7 +102,7 @@ def test_every_number_worked_out_by_hand() -> None:
 
 
 def test_percentiles_by_hand() -> None:
-    """An operator whose every tenth call takes 11 µs instead of 1: nine in ten take 1."""
+    """Every tenth call of an operator takes 11 µs, and all others take 1 µs, so the 90th percentile is 1 µs."""
     machine = Machine()
     turns = iter(range(10_000))
 
@@ -122,8 +122,8 @@ def calibration(**changed: Any) -> Calibration:
 
 
 def test_numbers_for_rules() -> None:
-    """Of any operator: from the cheapest to the dearest, in the middle the median of 1.5, 2.5 and 4 µs. Half of 64 MiB
-    take half as long as all, beside the latency."""
+    """The cost of an operator lies between the cheapest and the most expensive one, with a median of 1.5, 2.5 and 4 µs.
+    A copy of half the size takes half the time, apart from the latency."""
     found = calibration()
     add, anything = found.host_ns("add"), found.host_ns("unknown")
     assert add is not None
@@ -144,7 +144,7 @@ def test_numbers_for_rules() -> None:
 
 
 class Plugins:
-    """One framework, of version 1.0, whose measurements take no time."""
+    """One framework of version 1.0, whose measurements take no time."""
 
     version: str | None = "1.0"
 
@@ -199,7 +199,7 @@ def test_a_framework_that_is_not_installed(plugins: Plugins) -> None:
 
 @pytest.mark.parametrize("name", ["torch", "paddle"])
 def test_real_frameworks(name: str) -> None:
-    """Each has the operators of the other, by canonical names, and each costs some of the host's time."""
+    """Both frameworks measure the same canonical operators, and each takes some host time."""
     pytest.importorskip(name, reason=f"needs {name}: pip install 'perfkit[{name}]'")
     from perfkit_paddle import calibration as of_paddle
     from perfkit_torch import calibration as of_torch

@@ -1,4 +1,4 @@
-"""The ledger: whole lines whoever writes, and what they add up to."""
+"""Tests of the ledger: complete lines from several processes, and the summary."""
 
 from __future__ import annotations
 
@@ -15,7 +15,8 @@ from perfkit_core.verify.ledger import Record, append, read, summary
 
 
 def record(outcome: Any = "verified", saving: float | None = 0.25, **more: Any) -> Record:
-    """By default: 20 % were predicted, between 10 and 30 %, and 25 % measured."""
+    """Return a record. By default, a saving of 20 % was predicted, with an interval from 10 to 30 %, and 25 % was
+    measured."""
     numbers = {"base_ns": 1000, "p10_ns": 700, "p50_ns": 800, "p90_ns": 900}
     known: dict[str, Any] = {"date": "2024-01-01T00:00:00+00:00", "base": "a", "change": "b", **numbers}
     return Record(**(known | {"outcome": outcome, "saving_ratio": saving} | more))
@@ -75,9 +76,9 @@ def test_what_cannot_be_read_or_written(tmp_path: Path) -> None:
 
 
 def test_the_summary_by_hand() -> None:
-    """Five measurements could tell something of a prediction: savings of 25, 16 and 40 % where 20 % were predicted,
-    between 10 and 30 %; a loss there; and a saving where a loss was predicted. The sign was right in the first three,
-    the interval held the first two."""
+    """Five records have a prediction and a verdict. Where 20 % was predicted (10 to 30 %), the savings were 25, 16 and
+    40 %, and a loss. Where a loss was predicted, there was a saving. The sign was right in the first three records, and
+    the interval contains the first two savings."""
     worse = {"base_ns": 1000, "p10_ns": 1100, "p50_ns": 1200, "p90_ns": 1300}
     records = [
         record(saving=0.25, saving_error=-0.2, step_error=0.07),
@@ -103,7 +104,7 @@ def test_a_loss_that_was_predicted_is_the_right_sign() -> None:
     assert (found.judged, found.sign_right, found.covered) == (1, 1, 1)
 
 
-def test_nothing_told_has_no_errors() -> None:
+def test_without_judged_records_there_are_no_errors() -> None:
     found = summary([record("abstained")])
     assert (found.judged, found.saving_error, found.step_error, found.covered) == (0, None, None, None)
 

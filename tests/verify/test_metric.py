@@ -1,4 +1,4 @@
-"""Which number counts: printed ones, and steps."""
+"""Tests of the metric: printed numbers and step times."""
 
 from __future__ import annotations
 
@@ -13,17 +13,17 @@ from perfkit_core.verify.step_times import StepTimes
     ("metric", "out", "expected"),
     [
         ("step_ms", "step_ms: 12.5\n", 12.5),
-        ("step_ms", "step_ms: 1\nstep_ms: 2\nother: 3\n", 2),  # the last one
+        ("step_ms", "step_ms: 1\nstep_ms: 2\nother: 3\n", 2),  # the last match counts
         ("step_ms", '{"step_ms": 4.5e-1}', 0.45),
         ("step_ms", "step_ms = 7 ms", 7),
         ("step ms", "step ms 7", 7),
-        ("ms", "step_ms: 1\nms: 2\nms_per: 3\n", 2),  # a whole name
+        ("ms", "step_ms: 1\nms: 2\nms_per: 3\n", 2),  # the name must match completely
         ("step_ms: ([0-9.]+)", "step_ms: 12.5 step_ms: 13.5", 13.5),
         (r"^took (\d+)", "we took 5\ntook 6\n", 6),
         ("step_ms", "step_ms: 10, loss: 2", 10),
         ("step_ms", '{"step_ms":10,"loss":2}', 10),
         ("step_ms", "step_ms: 10.\n20", 10),
-        (r"of (\d+),\d+", "of 10,20", 10),  # the pattern says where the number ends
+        (r"of (\d+),\d+", "of 10,20", 10),  # the pattern defines where the number ends
     ],
 )
 def test_printed_numbers(metric: str, out: str, expected: float) -> None:
@@ -72,8 +72,9 @@ def times(*step_ns: int) -> StepTimes:
     return StepTimes("one", "host clock", step_ns)
 
 
-def test_the_step_is_a_median_without_warm_up() -> None:
-    """Two steps of warm-up are left out of six; of three steps only one is, that is at most half."""
+def test_warm_up_steps_are_left_out() -> None:
+    """Two warm-up steps are left out of six steps. Of three steps only one is left out, because at most half of the
+    steps are."""
     metric = Metric(warmup_steps=2)
     assert metric.step_ns("cmd", [times(900, 900, 10, 20, 30, 40)]) == 25
     assert metric.step_ns("cmd", [times(900, 10, 20)]) == 15
@@ -84,6 +85,6 @@ def test_of_several_processes_the_slowest_counts() -> None:
     assert Metric(warmup_steps=0).step_ns("cmd", [times(10, 10), times(), times(30, 30), times(20)]) == 30
 
 
-def test_no_steps_are_told() -> None:
+def test_missing_steps_raise_an_error() -> None:
     with pytest.raises(CaptureError, match=r"no steps were recorded in 'python a\.py'"):
         Metric().step_ns("python a.py", [])

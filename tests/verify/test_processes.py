@@ -1,4 +1,4 @@
-"""Commands as fresh processes: how they fail, and that none of their processes is left."""
+"""Tests of running commands as new processes: how they fail, and that none of their processes is left running."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ PYTHON = f"'{sys.executable}' -S"
 
 
 def gone(pid: int) -> bool:
-    """Whether a process ends within a minute; one that waits for its parent to notice has ended."""
+    """Return whether a process ends within a minute. A zombie counts as ended."""
     last = time.monotonic() + 60
     while time.monotonic() < last:
         try:
@@ -65,7 +65,7 @@ def test_what_runs_too_long_is_ended(tmp_path: Path) -> None:
 
 @pytest.mark.skipif(not Path("/proc/self/stat").exists(), reason="needs /proc to look for processes")
 def test_what_a_command_leaves_running_is_ended() -> None:
-    """It holds the output open, which must not keep us waiting either."""
+    """The process that is left behind keeps the output open. This must not delay the result either."""
     finished = run("sleep 60 & echo $!", os.environ)
     assert gone(int(finished.out))
 
@@ -73,8 +73,8 @@ def test_what_a_command_leaves_running_is_ended() -> None:
 VERIFYING = """
 import os, signal, sys
 from perfkit_core.verify.runs import ended_by_signals, run
-signal.signal(signal.SIGHUP, signal.SIG_DFL)  # whoever runs the tests may ignore it, as nohup does
-signal.signal(signal.SIGINT, signal.default_int_handler)  # and a shell ignores this one in the background
+signal.signal(signal.SIGHUP, signal.SIG_DFL)  # nohup, for example, ignores this signal
+signal.signal(signal.SIGINT, signal.default_int_handler)  # a shell ignores this signal in background jobs
 with ended_by_signals():
     run(sys.argv[1], os.environ)
 """
@@ -108,7 +108,7 @@ subprocess.Popen = Interrupted
 @pytest.mark.skipif(not Path("/proc/self/stat").exists(), reason="needs /proc to look for processes")
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
 def test_a_signal_while_a_process_starts_leaves_none(number: signal.Signals) -> None:
-    """The command already runs, and whoever started it does not have its number yet."""
+    """The signal arrives when the command already runs, but its process id is not known yet."""
     script = VERIFYING.replace("with ended", STARTING + "with ended")
     command = [sys.executable, "-c", script, "trap '' INT; sleep 600", str(int(number))]
     verifying = subprocess.run(command, capture_output=True, encoding="utf-8", check=False, timeout=120)

@@ -1,4 +1,4 @@
-"""What a verification says beside its verdict."""
+"""Tests of the sentences that a verification adds to its verdict."""
 
 from __future__ import annotations
 
@@ -9,21 +9,21 @@ from perfkit_core.verify.runs import Plan, Run, Side
 
 
 def said(base: str, change: str, advice: str | None) -> str:
-    """The head of the report on steps of 10 and 8 ns, timed in these frameworks."""
+    """Return the headline for steps of 10 and 8 ns, timed in the given frameworks."""
     sides: dict[Side, tuple[float, str]] = {"base": (10.0, base), "change": (8.0, change)}
     runs = [Run(1, side, value, (name,)) for _ in range(6) for side, (value, name) in sides.items()]
     predicted = Predicted(10, 7, 8, 9, "a:1", "a", advice)
     return "\n".join(report(judged(Plan("a", "b", Metric()), "", runs, predicted)).headline)
 
 
-def test_what_trains_in_another_framework_is_told() -> None:
+def test_different_frameworks_are_mentioned() -> None:
     across = said("torch", "paddle", "paddle")
     assert "The frameworks differ (base in torch, change in paddle), which contributes to the difference." in across
     assert "The advice is for paddle, but torch was measured" in across
     assert "The advice is for paddle, but torch was measured" in said("torch", "torch", "paddle")
 
 
-def test_one_framework_is_not_worth_a_word() -> None:
+def test_equal_frameworks_are_not_mentioned() -> None:
     for told in (said("torch", "torch", "torch"), said("torch", "torch", None)):
         assert "frameworks differ" not in told
         assert "advice is for" not in told

@@ -1,4 +1,4 @@
-"""Savings, intervals and the noise floor: by hand on small samples, and over many synthetic verifications."""
+"""Tests of savings, intervals and the noise floor: small samples with known results, and simulated verifications."""
 
 from __future__ import annotations
 
@@ -14,7 +14,8 @@ Draw = Callable[[np.random.Generator, int], np.ndarray]
 
 
 def test_a_saving_is_a_share_of_the_base() -> None:
-    """Medians 10 and 7: three tenths less. Nothing varies, so the interval is a point and there is no noise."""
+    """The medians are 10 and 7, so the saving is three tenths. Nothing varies, so the interval has no width, and there
+    is no noise."""
     found = measured([10, 10, 10, 10], [7, 7, 7])
     assert (found.base, found.change, found.base_runs, found.change_runs) == (10, 7, 4, 3)
     assert found.saving == pytest.approx(0.3)
@@ -25,7 +26,7 @@ def test_a_saving_is_a_share_of_the_base() -> None:
 
 
 def test_of_a_rate_more_is_better() -> None:
-    """From 100 to 125 samples a second a sample takes four fifths of the time: a saving of one fifth."""
+    """At 125 instead of 100 samples per second, a sample takes four fifths of the time, so the saving is one fifth."""
     found = measured([100, 100], [125, 125], higher_is_better=True)
     assert (found.base, found.change) == (100, 125)
     assert found.saving == pytest.approx(0.2)
@@ -34,20 +35,20 @@ def test_of_a_rate_more_is_better() -> None:
 
 
 def test_the_noise_floor_by_hand() -> None:
-    """Halves of 10, 10, 10, 14: whichever half has the 14 has the median 12, the other 10, always 2 apart; the median
-    of all is 10."""
+    """Of 10, 10, 10 and 14, the half with 14 has the median 12, and the other half has the median 10. The difference is
+    always 2, and the median of all runs is 10."""
     assert noise_floor(np.array([10.0, 10.0, 10.0, 14.0])) == pytest.approx(0.2)
 
 
 def test_the_noise_floor_is_a_percentile_of_all_halves() -> None:
-    """Of 1, 2, 3, 4 the halves are 12|34 (2 apart), 13|24 (1) and 14|23 (0), each twice: sorted 0 0 1 1 2 2, of which
-    the 95th percentile is 2; their median is 2.5."""
+    """The halves of 1, 2, 3 and 4 are 12|34 (difference 2), 13|24 (1) and 14|23 (0), each twice. The 95th percentile of
+    0, 0, 1, 1, 2 and 2 is 2, and the median of all runs is 2.5."""
     assert noise_floor(np.array([1.0, 2.0, 3.0, 4.0])) == pytest.approx(2 / 2.5)
 
 
 def test_within_the_noise_nothing_is_better() -> None:
-    """One half of the equal runs takes twice the other: a saving of 8 % is nothing against that, though every run of
-    the change is below the median."""
+    """One half of the equal runs takes twice as long as the other. A saving of 8 % is within this noise, although every
+    run of the change is below the median."""
     noisy = measured([10, 20, 10, 20, 10, 20], [13.8] * 6)
     assert noisy.saving == pytest.approx(0.08)
     assert not noisy.better
@@ -75,7 +76,8 @@ DRAWS: dict[str, Draw] = {
 
 
 def _equal(draw: np.random.Generator, rounds: int, values: Draw) -> Measured:
-    """A verification of equal commands: values in the order of time, dealt to the sides as the rounds deal them."""
+    """Return a verification of equal commands. The values, in order of time, are assigned to the sides by the order of
+    the rounds."""
     times = values(draw, 4 * rounds)
     sides = np.array([side for one in order(rounds) for side in one])
     return measured(times[sides == "base"].tolist(), times[sides == "change"].tolist())
@@ -84,14 +86,15 @@ def _equal(draw: np.random.Generator, rounds: int, values: Draw) -> Measured:
 @pytest.mark.parametrize("rounds", [3, 5])
 @pytest.mark.parametrize("kind", DRAWS)
 def test_equal_commands_seldom_get_a_verdict(kind: str, rounds: int) -> None:
-    """At most one in twenty, whatever the noise."""
+    """At most one in twenty verifications ends with a verdict, for every kind of noise."""
     draw = np.random.default_rng(11)
     found = [_equal(draw, rounds, DRAWS[kind]) for _ in range(160)]
     assert sum(one.better or one.worse for one in found) <= 8
 
 
 def test_the_interval_holds_the_true_saving() -> None:
-    """A fifth less, with 5 % of noise: the 95 % interval of ten runs each holds 0.2 in about that share of cases."""
+    """The saving is 0.2 and the noise 5 %. With ten runs per side, the 95 % interval contains 0.2 in about 95 % of
+    cases."""
     draw = np.random.default_rng(3)
     held = 0
     for _ in range(200):
@@ -107,7 +110,7 @@ def test_a_real_saving_is_seen() -> None:
 
 
 def test_rounds_balance_a_drift() -> None:
-    """In each round both sides have the same sum of places, and the order is always the same."""
+    """In each round, both sides have the same mean position. The order is the same in every verification."""
     rounds = order(8)
     for sides in rounds:
         places = {side: [at for at, one in enumerate(sides) if one == side] for side in ("base", "change")}

@@ -1,4 +1,5 @@
-"""Steps of scripts that know nothing of perfkit: real frameworks, and whatever else a Python start-up has."""
+"""Tests of step times of scripts that do not use perfkit, with the real frameworks and with other start-up files of
+Python."""
 
 from __future__ import annotations
 
@@ -67,8 +68,8 @@ def timed(command: list[str], folder: Path, *frameworks: str, **more: str) -> tu
 
 @pytest.mark.parametrize("framework", ["torch", "paddle"])
 def test_steps_lie_between_updates_of_the_first_optimizer(tmp_path: Path, framework: str) -> None:
-    """Six updates are five steps of 20 ms or more, and together no longer than the loop by its own clock; the path of
-    the script is as without us."""
+    """Six updates are five steps of at least 20 ms. Together they do not take longer than the loop. The path of the
+    script is the same as without perfkit."""
     path = script(tmp_path, framework)
     out, found = timed([sys.executable, str(path)], tmp_path / "times", "torch", "paddle")
     loop_ns, first_place = out.split()
@@ -76,7 +77,7 @@ def test_steps_lie_between_updates_of_the_first_optimizer(tmp_path: Path, framew
     steps = found[0].step_ns
     assert len(steps) == 5
     assert min(steps) >= 20_000_000
-    # the clock of the loop starts after the second optimizer of the first update, that of the steps before it
+    # The loop is timed from the second optimizer of the first update on, the steps from the first optimizer on.
     assert sum(steps[1:]) <= int(loop_ns)
     assert found[0].timed_by == "host clock"
     assert Path(first_place) == tmp_path
@@ -88,7 +89,7 @@ def test_the_median_step_of_a_command(tmp_path: Path) -> None:
 
 
 def test_another_start_up_file_still_runs(tmp_path: Path) -> None:
-    """One that Python would have found without ours, which may use what it sees of the path."""
+    """A ``sitecustomize`` module that Python would find without perfkit is imported, and finds the same path."""
     (tmp_path / "own").mkdir()
     (tmp_path / "own" / "sitecustomize.py").write_text("import sys\nsys.own = __file__\n", encoding="utf-8")
     code = "import sys, sitecustomize as s; print(sys.own == s.__file__, any('verification' in p for p in sys.path))"
@@ -98,14 +99,15 @@ def test_another_start_up_file_still_runs(tmp_path: Path) -> None:
 
 
 def test_a_python_without_perfkit_runs_as_it_is(tmp_path: Path) -> None:
-    """``-I`` ignores the environment, ``-S`` sees no installed packages."""
+    """``-I`` ignores the environment, and ``-S`` ignores installed packages."""
     for flag in ("-I", "-S"):
         out, found = timed([sys.executable, flag, "-c", "print('ran')"], tmp_path / f"times{flag}", "torch")
         assert (out, found) == ("ran\n", [])
 
 
 def test_a_framework_that_cannot_be_timed_breaks_no_script(tmp_path: Path) -> None:
-    """A module of that name which is not the framework: said in one line, and the script continues."""
+    """A module has the name of a framework but is not the framework. The error is logged in one line, and the script
+    continues."""
     (tmp_path / "torch.py").write_text("name = 'no framework'\n", encoding="utf-8")
     (tmp_path / "train.py").write_text("import torch\nprint(torch.name)\n", encoding="utf-8")
     out, found = timed([sys.executable, str(tmp_path / "train.py")], tmp_path / "times", "torch")
@@ -119,7 +121,7 @@ def test_nothing_is_imported_for_scripts_without_a_framework(tmp_path: Path) -> 
 
 
 def test_the_first_update_begins_the_first_step() -> None:
-    """A clock that is asked at each update, at 5, 12 and 22: steps of 7 and 10."""
+    """The clock is read at each update, at 5, 12 and 22, so the steps take 7 and 10."""
     clock = iter([5, 12, 22]).__next__
     steps = OptimizerSteps(Throughput(warmup=0, clock=clock))
     assert steps.times() == ((), "")
@@ -130,7 +132,7 @@ def test_the_first_update_begins_the_first_step() -> None:
 
 
 def test_a_forked_child_writes_nothing(tmp_path: Path) -> None:
-    """Its optimizer is the parent's; only what the parent stepped counts."""
+    """A forked child has the optimizer of its parent, but only the steps of the parent count."""
     fork = "import os, sys\nif os.fork() == 0:\n    update(); update()\n    sys.exit()\nos.wait()\n"
     path = script(tmp_path, "torch")
     path.write_text("import torch; torch.set_num_threads(1)\n" + TORCH + LOOP + fork, encoding="utf-8")
@@ -140,7 +142,7 @@ def test_a_forked_child_writes_nothing(tmp_path: Path) -> None:
 
 @pytest.mark.filterwarnings("ignore:Tensor do not have 'place'")
 def test_static_graphs_have_no_updates() -> None:
-    """Building a program calls ``minimize`` without training anything."""
+    """Building a static program calls ``minimize``, but trains nothing."""
     paddle = pytest.importorskip("paddle", reason="needs Paddle: pip install 'perfkit[paddle]'")
     from perfkit_paddle.framework import Updates
 

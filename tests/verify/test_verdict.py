@@ -1,4 +1,4 @@
-"""The table of verdicts, and predictions beside measurements."""
+"""Tests of the verdicts, and of predictions compared with measurements."""
 
 from __future__ import annotations
 
@@ -25,11 +25,11 @@ FIFTH = Predicted(base_ns=1000, p10_ns=700, p50_ns=800, p90_ns=900)
     ("runs", "alone", "predicted"),
     [
         (made(0.2, 0.1, 0.3), Verdict.VERIFIED, Verdict.VERIFIED),
-        (made(0.05, 0.02, 0.08), Verdict.VERIFIED, Verdict.VERIFIED),  # it helps, though less than predicted
+        (made(0.05, 0.02, 0.08), Verdict.VERIFIED, Verdict.VERIFIED),  # better, but less than predicted
         (made(-0.1, -0.2, -0.05), Verdict.REFUTED, Verdict.REFUTED),
-        (made(0.05, -0.05, 0.15), Verdict.CANNOT_TELL, Verdict.CANNOT_TELL),  # 10 % may be there
-        (made(0.05, 0.02, 0.08, noise=0.06), Verdict.CANNOT_TELL, Verdict.REFUTED),  # but never 10 %
-        (made(0.05, 0.02, 0.08, noise=0.12), Verdict.CANNOT_TELL, Verdict.CANNOT_TELL),  # noise as large as that
+        (made(0.05, -0.05, 0.15), Verdict.CANNOT_TELL, Verdict.CANNOT_TELL),  # the interval contains the predicted 10 %
+        (made(0.05, 0.02, 0.08, noise=0.06), Verdict.CANNOT_TELL, Verdict.REFUTED),  # the interval excludes 10 %
+        (made(0.05, 0.02, 0.08, noise=0.12), Verdict.CANNOT_TELL, Verdict.CANNOT_TELL),  # the noise exceeds 10 %
         (made(-0.05, -0.08, -0.02, noise=0.06), Verdict.CANNOT_TELL, Verdict.REFUTED),
         (made(0.0, 0.0, 0.0, noise=0.0), Verdict.CANNOT_TELL, Verdict.REFUTED),
     ],
@@ -43,20 +43,22 @@ def test_verdicts(runs: Measured, alone: Verdict, predicted: Verdict) -> None:
     ("saving", "expected"),
     [(0.05, Fit.LESS), (0.1, Fit.AS_PREDICTED), (0.3, Fit.AS_PREDICTED), (0.35, Fit.MORE), (-0.1, Fit.LESS)],
 )
-def test_the_size_is_a_question_of_its_own(saving: float, expected: Fit) -> None:
+def test_the_verdict_does_not_depend_on_the_size(saving: float, expected: Fit) -> None:
     assert fit(made(saving, saving, saving), FIFTH) is expected
 
 
 def test_errors_are_signed_and_scaled_to_the_measured_base() -> None:
-    """20 % were predicted and 25 % measured: a fifth too few. Of a base of 100 a step of 80 was predicted, and 75
-    measured: one fifteenth too long, whatever the base was when it was predicted."""
+    """A saving of 20 % was predicted and 25 % was measured, so the predicted saving is a fifth too small. For a
+    measured base of 100, the predicted step is 80 and the measured step is 75, so the predicted step is one fifteenth
+    too long. The base of the prediction does not matter."""
     runs = made(0.25, 0.2, 0.3)
     assert saving_error(runs, FIFTH) == pytest.approx(-0.2)
     assert step_error(runs, FIFTH) == pytest.approx(80 / 75 - 1)
 
 
 def test_the_error_of_a_saving_that_was_a_loss_has_a_sign_too() -> None:
-    """20 % less were predicted, 10 % more measured: 30 points too many, three times what was measured."""
+    """A saving of 20 % was predicted and a loss of 10 % was measured. The error is 30 points, three times the measured
+    value."""
     assert saving_error(made(-0.1, -0.1, -0.1), FIFTH) == pytest.approx(3)
     assert saving_error(made(0.0, 0.0, 0.0), FIFTH) is None
 
@@ -101,8 +103,9 @@ def test_a_prediction_from_a_file(advice: Path, wanted: str) -> None:
 
 
 def test_the_advice_of_a_real_pair(traces: Path, tmp_path: Path) -> None:
-    """ResNet50 with 0 and 4 loader workers: medians of 176.273 and 126.5 ms were recorded. What is predicted of the
-    first by replay, written and read again, is beside the second within its interval: the saving is verified."""
+    """ResNet50 was recorded with 0 and 4 loader workers, with medians of 176.273 and 126.5 ms. The prediction for the
+    first recording is written to a file and read again. The second recording verifies it, within the predicted
+    interval."""
     from perfkit_core.cli.main import main
 
     file = tmp_path / "advice.json"
@@ -119,9 +122,9 @@ def test_the_advice_of_a_real_pair(traces: Path, tmp_path: Path) -> None:
     assert step_error(found, predicted) == pytest.approx(predicted.p50_ns / 126_500_000 - 1)
 
 
-def test_the_interval_of_a_saving_is_its_own(advice: Path) -> None:
-    """Steps differ by a third, so that one afterwards may well be longer than the median before. The saving is 5 to 25
-    %: a change that makes steps 10 % longer is not as predicted."""
+def test_the_interval_of_a_saving_is_narrower_than_that_of_steps(advice: Path) -> None:
+    """Steps differ by a third, so a later step may well be longer than the earlier median. The saving is 5 to 25 %, so
+    a change that makes steps 10 % longer is not as predicted."""
     content = json.loads(advice.read_text(encoding="utf-8"))
     content["advice"][0]["prediction"] |= {"p90_ns": 1200, "saving_p10_ns": 50, "saving_p90_ns": 250}
     advice.write_text(json.dumps(content), encoding="utf-8")
@@ -131,7 +134,7 @@ def test_the_interval_of_a_saving_is_its_own(advice: Path) -> None:
     assert verdict(made(0.0, -0.04, 0.04), predicted) is Verdict.REFUTED
 
 
-def test_what_a_file_cannot_tell(advice: Path, tmp_path: Path) -> None:
+def test_files_without_a_prediction_raise_errors(advice: Path, tmp_path: Path) -> None:
     with pytest.raises(UsageError, match="choose one of loader-workers:1a, data-parallel:2b"):
         from_file(f"{advice}:other")
     with pytest.raises(UsageError, match="has no prediction"):

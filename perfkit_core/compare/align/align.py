@@ -49,14 +49,12 @@ LEVELS: Final[dict[str, tuple[tuple[str, ...], ...]]] = {
 """Level → sets of keys. Items of both runs match if all keys of a set are equal; the sets are tried in this order, each
 on the items that are still unmatched."""
 _WITH_MATCHED: Final = (("layer", "phase"), (PRODUCT, "phase"))
-"""Key sets by which an unmatched item may also match an item that already has a match: to compare the total time of a
-layer, and to match a bias with a product. Other key sets would hide that one run has more work, such as one more layer.
-"""
+"""Key sets by which an unmatched item may also match an item that already has a match. With other key sets, this would
+hide that one run has more work, such as one more layer."""
 _OUTSIDE: Final = {"layer": ["category", "phase", "layer"], "operator": ["category", "phase"]}
 """Level → keys that time outside operators must share."""
 _HOST: Final = ("framework", "launch_and_host", "idle")
-"""Categories that are merged for matching, because frameworks differ in whether they record Python code between
-operators as an event."""
+"""Categories that are merged for matching, because only some frameworks record Python code between operators."""
 _PRODUCTS: Final = ("matmul", "linear", "bmm", "conv", "conv_transpose")
 _ADD, _BETWEEN, _STORED = "add", "reshape", "accumulate_grad"
 """The gradient of a bias is stored (``accumulate_grad``) between the gradients of the addition and of the product."""
@@ -64,17 +62,17 @@ _ADD, _BETWEEN, _STORED = "add", "reshape", "accumulate_grad"
 Shares = dict[str, dict[str, dict[str, float | None]]]
 
 
-@dataclass(frozen=True, slots=True, repr=False)
+@dataclass(frozen=True, slots=True)
 class Alignment:
-    """The corresponding parts of two runs.
+    """The corresponding parts of two runs. ``per_step``: whether calls and times are means per step; otherwise they are
+    of the whole recording.
 
-    - ``per_step``: whether calls and times are means over the steps; otherwise they are of the whole recording.
-    - ``rows``: level (the first on which the items match: layer, operator_shape, operator, family_phase or family; else
-      unmatched); layer, operator, shape, dtype, phase, family (each missing if its level does not use it); base_calls,
-      other_calls; base_cpu_ns, other_cpu_ns, difference_cpu_ns, base_device_ns, other_device_ns, difference_device_ns.
-    - ``matched_share``: side → level → "cpu", "device" or "step" → share of the host operator time, of the device work
-      and of the wall-clock time that is matched on this level or an earlier one; None if there is no such time. The
-      share at the level ``unmatched`` is the rest.
+    Columns of ``rows``: level (the first on which the items match: layer, operator_shape, operator, family_phase or
+    family; else unmatched); layer, operator, shape, dtype, phase, family (missing if the level does not use the
+    column); {side}_calls; {side}_cpu_ns and {side}_device_ns, also for the side "difference".
+
+    ``matched_share``: side → level → "cpu" (host operators), "device" (device work) or "step" (wall-clock time) → share
+    of the time that is matched on this level or an earlier one; at the level unmatched, the rest. None without time.
     """
 
     per_step: bool
@@ -87,17 +85,13 @@ class Alignment:
         last = list(LEVELS)[-1]
         return {side: levels[last] for side, levels in self.matched_share.items()}
 
-    def __repr__(self) -> str:
-        return f"Alignment({len(self.rows)} rows, {self.matched_share})"
-
 
 def align(base: Trace, other: Trace) -> Alignment:
     """Align two runs, of the same framework or of different ones."""
     traces = (base, other)
     per_step = all(len(step_rows(trace)) for trace in traces)
     counts = [len(step_rows(trace)) if per_step else 1 for trace in traces]
-    names = match_layers(base, other)
-    layers = (names.base, names.other)
+    layers = match_layers(base, other)
     sides = []
     for trace, count, by_path in zip(traces, counts, layers, strict=True):
         chosen = in_steps(trace, ViewRequest(steps=step_numbers(trace) if per_step else None))
@@ -150,7 +144,7 @@ class Items:
 
 def items(trace: Trace, chosen: BoolArray, steps: int, layers: Mapping[str, str]) -> Items:
     """Return the items of the chosen events. Their times sum to the time of the outermost operators and of all device
-    work. ``layers`` maps the path of a layer to the name that both runs share."""
+    work. ``layers`` maps the path of a layer to the name by which it is compared."""
     operators = units(trace)
     outside = trace.rows("kind", *DEVICE_WORK) & (operators.row == NO_ROW)
     rows = np.flatnonzero((operators.own | outside) & chosen)
@@ -190,8 +184,7 @@ def _taken(codes: Codes, rows: IntArray) -> np.ndarray:
 
 
 def products(trace: Trace, operators: Units) -> np.ndarray:
-    """Return the name of the product that each operator is, or to which it may add the bias; None for other events,
-    shape (rows,)."""
+    """Return for each event the product that it is, or to which it may add the bias; None for others, shape (rows,)."""
     rows = np.flatnonzero(operators.own & trace.operators & ~operators.name.rows(_STORED))
     places = np.column_stack([trace.ints(name)[rows] for name in ("rank", "pid", "tid")])
     _, thread = np.unique(places, axis=0, return_inverse=True)
@@ -214,8 +207,7 @@ def products(trace: Trace, operators: Units) -> np.ndarray:
 
 
 def _neighbour(thread: IntArray, phase: IntArray, at: IntArray, step: int) -> IntArray:
-    """Return the index ``at + step`` if that operator has the same thread and phase as the operator ``at``, else -1.
-    Shape (operators,)."""
+    """Return ``at + step`` if the operator with this index has the thread and phase of the operator ``at``, else -1."""
     count = len(thread)
     near = at + step
     inside = (at >= 0) & (near >= 0) & (near < count)
@@ -283,8 +275,7 @@ def _shaped(table: pd.DataFrame, level: str) -> pd.DataFrame:
 def exclusive_times(
     trace: Trace, windows: Windows, items: Items, levels: np.ndarray, layers: Mapping[str, str]
 ) -> pd.DataFrame:
-    """Return the exclusive time in the windows by level (missing outside operators), category, phase and layer.
-    ``layers`` maps the path of a layer to the name that both runs share."""
+    """Return the exclusive time in the windows by level (missing outside operators), category, phase and layer."""
     pieces = slices(trace, windows.rank, windows.start_ns, windows.end_ns)
     item = np.append(items.of_event, -1)[pieces.row]
     outside = (pieces.row == NO_ROW) | (units(trace).row[pieces.row] == NO_ROW) & (item < 0) if len(trace) else item < 0

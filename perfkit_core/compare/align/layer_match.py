@@ -90,17 +90,9 @@ def layer_tree(trace: Trace) -> Layer:
     return root
 
 
-@dataclass(frozen=True, slots=True)
-class LayerMatch:
-    """For each run, the path of every layer and the name by which it is compared. Layers of the two runs match if these
-    names are equal; ``matched`` holds the names of the matched layers."""
-
-    base: dict[str, str]
-    other: dict[str, str]
-    matched: frozenset[str]
-
-
-def match_layers(base: Trace, other: Trace) -> LayerMatch:
+def match_layers(base: Trace, other: Trace) -> tuple[dict[str, str], dict[str, str]]:
+    """Return for each run the path of every layer and the name by which it is compared. Matched layers have the same
+    name."""
     trees = layer_tree(base), layer_tree(other)
     names = {}
     for pair in _matched(*trees):
@@ -114,7 +106,7 @@ def match_layers(base: Trace, other: Trace) -> LayerMatch:
     alone = set(sides[0].values()) & set(sides[1].values()) - matched
     for side, word in zip(sides, ("base", "other"), strict=True):
         side.update({path: f"{name} ({word})" for path, name in side.items() if name in alone})
-    return LayerMatch(sides[0], sides[1], matched)
+    return sides[0], sides[1]
 
 
 def _matched(base: Layer, other: Layer) -> Pairs:

@@ -61,8 +61,9 @@ def attribute(base: Trace, other: Trace, medians: tuple[int, int] | None = None)
         sides = [replace(windows, typical_ns=median) for windows, median in zip(sides, medians, strict=True)]
     if not all(map(len, sides)):
         return pd.DataFrame(columns=list(COLUMNS))
-    names = match_layers(base, other)
-    layers = (names.base, names.other) if names.base and names.other else ({}, {})
+    layers = match_layers(base, other)
+    if not all(layers):
+        layers = ({}, {})
     nodes = tree(*(leaves(*side) for side in zip(traces, sides, layers, strict=True)))
 
     top = STEP if stepped else RUN

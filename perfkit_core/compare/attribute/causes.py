@@ -64,8 +64,8 @@ def by_layer(attribution: pd.DataFrame) -> pd.DataFrame:
 
 
 def by_family(attribution: pd.DataFrame) -> pd.DataFrame:
-    """Return the difference of each family on each place: family (the category if there is no family), place, then
-    times, effects and explained_ratio as in :func:`causes`."""
+    """Return the difference of each family, separately for device and host: family (the category if there is none),
+    place, then times, effects and explained_ratio as in :func:`causes`."""
     if attribution.empty:
         return pd.DataFrame(columns=["family", "place", *SUMMED, "explained_ratio"])
     rows = causes(attribution)

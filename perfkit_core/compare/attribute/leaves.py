@@ -76,7 +76,7 @@ class Keys:
 
 
 def keys(trace: Trace, layers: Mapping[str, str]) -> Keys:
-    """Return the keys of all events. ``layers`` maps the path of a layer to the name that both runs share; if it is
+    """Return the keys of all events. ``layers`` maps the path of a layer to the name by which it is compared; if it is
     empty, there is no level ``layer``."""
     operators, kinds, names = units(trace), trace.codes("kind"), trace.codes("name")
     is_outside = (operators.row == NO_ROW) & trace.host
@@ -136,8 +136,6 @@ class Leaves:
 
 
 def leaves(trace: Trace, windows: Windows, layers: Mapping[str, str]) -> Leaves:
-    """Return the leaves of the windows. ``layers`` maps the path of a layer to the name that both runs share; if it is
-    empty, there is no level ``layer``."""
     by_event, operators, activity = keys(trace, layers), units(trace), activities(trace)
     levels = tuple(by_event.codes)
     # Only device work, data loading and events in operators count as calls. Numbers of Python frames mean nothing.

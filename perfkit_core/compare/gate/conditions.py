@@ -10,8 +10,8 @@ such as ``operators.self_cpu_ns[matmul] > +2ms``. There are three kinds of limit
 If the limit is not exceeded, the outcome is passed. If it is exceeded, the outcome is failed (the difference is beyond
 its interval and the noise band), within noise (equal runs may differ as much), or cannot tell (too few samples). Only
 the outcome failed ends the command with an error. Samples are steps, or captures for numbers without a value per step
-(:mod:`~perfkit_core.compare.gate.view_samples`). Of the step time, the medians are compared. Of all other numbers, the
-means are compared, because the median of events that occur in every tenth step is 0.
+(:mod:`~perfkit_core.compare.gate.view_samples`). Step times are compared by their median, and all other numbers by
+their mean, because the median of events that occur in every tenth step is 0.
 """
 
 from __future__ import annotations
@@ -33,7 +33,9 @@ from perfkit_core.language.messages import say
 from perfkit_core.model.trace import Trace
 from perfkit_core.ranks.reduce import split
 from perfkit_core.report import model, summary
+from perfkit_core.views.select import step_numbers
 
+Kind = Literal["change", "difference", "budget"]
 STEP_TIME: Final = "step_time"
 CHANGE: Final = "change"
 DIFFERENCE: Final = "difference"
@@ -50,8 +52,8 @@ _HINT: Final = (
     "write NUMBER > LIMIT, such as step_time > 3% or operators.self_cpu_ns[matmul] > +2ms (VIEW.COLUMN[ROW] > LIMIT)"
 )
 _FINE: Final = 2**40
-"""Factor by which numbers other than times are multiplied, because statistics are computed of integers. With a power of
-two, integers remain exact."""
+"""Numbers other than times are multiplied by this factor, because statistics are computed with integers. With a power
+of two, integers remain exact."""
 _DIGITS: Final = 9
 """Decimal places to which these numbers are rounded afterwards."""
 
@@ -66,7 +68,7 @@ class Condition:
     column: str | None
     row: str | None
     upward: bool
-    kind: Literal["change", "difference", "budget"]
+    kind: Kind
     limit: float
 
     @property
@@ -84,8 +86,7 @@ def parsed(text: str) -> Condition:
     if (view == STEP_TIME) != (column is None) or (view == STEP_TIME and row is not None):
         raise UsageError(f"--fail-on {text!r}: {view!r} is not a number", _HINT)
     number, unit, upward = match["limit"].replace(" ", "").replace("_", ""), match["unit"], match["sign"] == ">"
-    kind: Literal["change", "difference", "budget"]
-    kind = CHANGE if unit == "%" else DIFFERENCE if number[0] in "+-" else BUDGET
+    kind: Kind = CHANGE if unit == "%" else DIFFERENCE if number[0] in "+-" else BUDGET
     scale, of = 0.01, units.TIMES if column is None else units.family(column)
     if kind != CHANGE:
         unit_of = {"": 1.0} if not unit and of not in (units.TIMES, units.SIZES) else units.writable_units(of)
@@ -144,19 +145,21 @@ def outcomes(
             continue
         number = Number(summary.choose_views([condition.view], single=True)[0], condition.column, condition.row)
         every = [*captures[0], *captures[1]]
-        rows, by_step = view_samples.rows(every, number), view_samples.by_step(every, number)
+        rows = view_samples.rows(every, number)
+        of_capture = number.of_capture or not any(step_numbers(trace) for ranks in every for trace in ranks)
         sides = [view_samples.samples(side, number) for side in captures]
         for name, side in zip(("base", "other"), sides, strict=True):
             if not sum(map(len, side)):
                 raise UsageError(f"{number.name} is unknown in {name}", "list the recorded data with perfkit summary")
-        if number.exact and max(len(samples) for side in sides for samples in side) < 2:
+        exact = number.declared.exact
+        if exact and max(len(samples) for side in sides for samples in side) < 2:
             # A single sample has no statistics, and equal runs repeat this one exactly, so it is given twice.
             sides = [[np.repeat(samples, 2) for samples in side] for side in sides]
-        assumed = 0.0 if number.exact else of_device if number.on_device(rows) else between
+        assumed = 0.0 if exact else of_device if number.on_device(rows) else between
         scale = 1 if condition.in_time else _FINE
         scaled = [[samples * scale for samples in side] for side in sides]
         statistics = step_statistics(scaled[0], scaled[1], np.mean, assumed)
-        results.append(replace(_judged(condition, statistics, scale), of_capture=not by_step))
+        results.append(replace(_judged(condition, statistics, scale), of_capture=of_capture))
     return tuple(results)
 
 

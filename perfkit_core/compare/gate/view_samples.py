@@ -15,7 +15,7 @@ import numpy.typing as npt
 import pandas as pd
 
 from perfkit_core.errors import UsageError
-from perfkit_core.model.columns import DEVICE, keys
+from perfkit_core.model.columns import DEVICE, Column, keys
 from perfkit_core.model.schema import MEMORY
 from perfkit_core.model.trace import Trace, once
 from perfkit_core.plugins.contracts import View, ViewRequest
@@ -49,27 +49,22 @@ class Number:
         return f"{self.view.name}.{self.column}" + (f"[{self.row}]" if self.row is not None else "")
 
     @property
-    def sums(self) -> bool:
-        return self.view.column(self.column).sums
-
-    @property
-    def exact(self) -> bool:
-        """Whether the number is the same in all equal runs."""
-        return self.view.column(self.column).exact
+    def declared(self) -> Column:
+        return self.view.column(self.column)
 
     @property
     def of_capture(self) -> bool:
         """Whether the number has one value per capture, not per step."""
-        return self.view.of_capture is not None or self.view.column(self.column).of_capture
+        return self.view.of_capture is not None or self.declared.of_capture
 
     @property
     def none_is_zero(self) -> bool:
         """Whether the number is 0 if its row is missing. For columns that do not add up, it is then unknown."""
-        return self.sums or (self.row is not None and self.view.of_capture is not None and self.exact)
+        return self.declared.sums or bool(self.row is not None and self.view.of_capture and self.declared.exact)
 
     def on_device(self, rows: pd.DataFrame) -> bool:
         """Return whether all events that the number counts are device work. ``rows`` are the rows of the number."""
-        place = self.view.column(self.column).place
+        place = self.declared.place
         if place or not len(rows):
             return place == DEVICE
         columns = (self.view.column(str(name)) for name in rows)
@@ -92,11 +87,6 @@ def samples(captures: Sequence[Ranks], number: Number) -> list[FloatArray]:
     return arrays
 
 
-def by_step(captures: Sequence[Ranks], number: Number) -> bool:
-    """Return whether the samples are steps, not captures."""
-    return not number.of_capture and any(step_numbers(trace) for ranks in captures for trace in ranks)
-
-
 def rows(captures: Sequence[Ranks], number: Number) -> pd.DataFrame:
     """Return the rows of the number in all captures. The table is empty if the number is not about a row, or if the row
     is missing but was recorded under this name. Raises UsageError, with the existing rows, if no capture has the row.
@@ -110,7 +100,12 @@ def rows(captures: Sequence[Ranks], number: Number) -> pd.DataFrame:
     every = stacked(tables)
     guarded = number.view.of_capture is not None and number.none_is_zero and "name" in every.columns
     if guarded:  # a name that was recorded is not a typing error, even if the view has no row for it
-        names = {IN_STEP, OUTSIDE}.union(*(_names(trace) for ranks in captures for trace in ranks))
+        names = {IN_STEP, OUTSIDE}
+        for trace in (trace for ranks in captures for trace in ranks):
+            device = trace.codes("device")
+            of_memory = np.unique(device.codes[trace.rows("kind", MEMORY)])
+            names |= {*trace.codes("name").values, *trace.codes(_CANONICAL).values, *map(str, trace.meta.ranks)}
+            names |= {device.values[code] for code in of_memory.tolist() if code >= 0}
         if number.row in names or names.issuperset(_parts(number.row)):
             return matching
     labels = [
@@ -122,14 +117,6 @@ def rows(captures: Sequence[Ranks], number: Number) -> pd.DataFrame:
     listed = "; ".join(labels[:_LISTED_ROWS]) + more or "none, because the view is empty"
     unrecorded = ", and no recorded event has this name" if guarded else ""
     raise UsageError(f"no row {number.row!r} in {number.view.name}{unrecorded}", f"existing rows: {listed}")
-
-
-def _names(trace: Trace) -> set[str]:
-    device = trace.codes("device")
-    of_memory = np.unique(device.codes[trace.rows("kind", MEMORY)])
-    devices = (device.values[code] for code in of_memory.tolist() if code >= 0)
-    names = (*trace.codes("name").values, *trace.codes(_CANONICAL).values)
-    return {*names, *map(str, trace.meta.ranks), *devices}
 
 
 def _table(ranks: Ranks, view: View, request: ViewRequest) -> pd.DataFrame:
@@ -164,7 +151,7 @@ def _value(table: pd.DataFrame, number: Number) -> float | None:
     self_column = number.column.replace("total_", "self_", 1)
     nested = self_column != number.column and self_column in table.columns
     inclusive = nested and number.column.startswith("total_") and "depth" not in table.columns
-    if len(values) > 1 and (not number.sums or inclusive):
+    if len(values) > 1 and (not number.declared.sums or inclusive):
         hint = f", or use {self_column}, which adds up" if nested else ": COLUMN[ROW]"
         text = f"{number.name} is not a single number, because it has {len(values)} rows"
         raise UsageError(text, f"select one of the rows in brackets{hint}")
