@@ -162,7 +162,7 @@ class CycleWriter(Generic[Profiler]):
 def _warn(run_dir: Path, pid: int) -> None:
     if os.getpid() == pid:  # in a forked child, the handler belongs to the parent process
         hint = "check that the loop calls the profiler's step(), and that the schedule reaches its active steps"
-        text = f"nothing was recorded into {run_dir}, because the profiler never ended a cycle: {hint}"
+        text = f"a trace handler recorded nothing into {run_dir}, because its profiler never ended a cycle: {hint}"
         failures.tell(text, logging.WARNING)
 
 

@@ -129,7 +129,7 @@ def test_an_uncalled_handler_is_reported_once(tmp_path: Path, caplog: pytest.Log
         del made
         gc.collect()
     (line,) = lines(caplog)
-    assert f"nothing was recorded into {tmp_path / 'True'}, because the profiler never ended a cycle" in line
+    assert f"recorded nothing into {tmp_path / 'True'}, because its profiler never ended a cycle" in line
     assert "step()" in line
 
 

@@ -63,7 +63,7 @@ def test_a_loop_without_step_is_reported(tmp_path: Path, caplog: pytest.LogCaptu
     del profiler
     gc.collect()
     (message,) = (record.getMessage() for record in caplog.records if record.name == "perfkit")
-    assert f"nothing was recorded into {tmp_path}" in message
+    assert f"recorded nothing into {tmp_path}" in message
 
 
 def test_callable_schedule_cut_off_in_the_middle(tmp_path: Path) -> None:
