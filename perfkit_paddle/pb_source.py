@@ -1,8 +1,8 @@
 """Reader of Paddle's profile protobuf (``.pb``, also compressed with gzip), which has exact times and parents.
 
-A file is read into memory or streamed; both give the same Trace. The file is one message, and most of it are the trees
-of the threads, node after node. Streaming reads a group of complete nodes at a time, so that memory never holds a file
-or a tree. When the streamed file is loaded, :func:`complete` sorts the events and moves inputs to their operators.
+A file is read into memory or streamed; both give the same Trace. A file is one message, which consists mostly of the
+trees of the threads, node after node. Streaming reads a group of complete nodes at a time, so that memory never holds a
+file or a tree. When the streamed file is loaded, :func:`complete` sorts the events and moves inputs to their operators.
 """
 
 from __future__ import annotations
