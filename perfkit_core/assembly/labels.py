@@ -120,7 +120,7 @@ def described(texts: Sequence[str | None]) -> list[Collective | None]:
 
 
 def with_description(text: str | None, collective: Collective | None) -> str | None:
-    """Return the ``args`` of an event with the description, or unchanged without one or if they are no JSON object."""
+    """Return the ``args`` of an event with the description added, unless it is None or they are no JSON object."""
     if collective is None or (text is not None and not text.startswith("{")):
         return text
     added = msgspec.json.encode({COLLECTIVE_KEY: collective}).decode()

@@ -46,8 +46,8 @@ _NUMBERED: Final = re.compile(r"_\d+$")
 
 @dataclass(frozen=True, slots=True)
 class Calls:
-    """Path numbers (indexes of ``paths``, else -1) of the events that span the call of a layer (``path``), and of those
-    that mark the begin of a layer's backward pass (``mark``). Both have shape (rows,)."""
+    """Path numbers (indexes of ``paths``, else -1) of the events that span the call of a layer (``path``), and of the
+    events that mark the begin of a layer's backward pass (``mark``). Both have shape (rows,)."""
 
     paths: list[str]
     path: IntArray
