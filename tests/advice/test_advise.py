@@ -1,5 +1,5 @@
-"""Advice as a whole: guarded rules, the order, severity by saving alone, what excludes what, and savings replayed
-together, on traces whose times can be added by hand."""
+"""Advice as a whole: failing rules, order, severity, exclusion, and savings that are replayed together. The traces have
+times that can be added by hand."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def said(reasons: Mapping[str, object]) -> dict[str, str]:
 
 @dataclass
 class Made:
-    """Plugins that have these rules and remedies, and nothing else."""
+    """Plugins that provide only these rules and remedies."""
 
     made: list[Rule]
     known: Sequence[Remedy] = ()
@@ -54,15 +54,12 @@ def rule(name: str, find: Found, number: int = 1) -> Rule:
 
 
 def removing(name: str, **more: object) -> Found:
-    """What removes the events of a name."""
+    """Return a function that finds the events of a name and removes them."""
     return lambda facts: [Candidate(name, {}, (at := rows(facts.trace, name)), transforms=(Remove(at),), **more)]
 
 
 def launching() -> Trace:
-    """Two launches of 10 µs each, kernels of 100 and 50 µs one after the other, a synchronisation that waits for both.
-
-    start 0: launch a (10), 10: launch b (10), 20: synchronise until 160, 10 more; kernel a 5 to 105, b 106 to 156.
-    """
+    """Two launches of 10 µs, consecutive kernels of 100 and 50 µs, and a synchronisation that waits for both."""
     return trace(
         [
             host("step", "step", 0, 170_000, step=0),
@@ -76,7 +73,7 @@ def launching() -> Trace:
 
 
 def working(*parts: int, steps: int = 1) -> Trace:
-    """Steps of 100 µs in which operators op0, op1, … take so long, one after the other, and Python the rest."""
+    """Steps of 100 µs. The operators op0, op1, … take the given times in turn, and Python takes the rest."""
     found = []
     for step in range(steps):
         at = step * 100_000
@@ -204,7 +201,7 @@ def test_a_number_that_is_no_replay_counts_by_itself_only() -> None:
 
 @dataclass(frozen=True)
 class Behind:
-    """A transform that makes the first event of a name wait for the first of another."""
+    """A transform that makes the first event of a name wait for the first event of another name."""
 
     first: str
     second: str
@@ -215,7 +212,7 @@ class Behind:
 
 
 def test_changes_that_cannot_be_made_at_once() -> None:
-    """op0 and op1 on two threads: each can wait for the other, both cannot."""
+    """op0 and op1 run on two threads. Each of them can wait for the other, but not both."""
     found = trace(
         [
             host("op1", "operator", 0, 1_000, tid=2),
@@ -244,7 +241,7 @@ def test_changes_that_cannot_be_made_at_once() -> None:
 
 @dataclass(frozen=True)
 class Once:
-    """An operator takes no time by the first such transform; those after it add ``more_ns``."""
+    """The first of these transforms removes an operator; each further transform adds ``more_ns``."""
 
     name: str
     more_ns: int
@@ -256,7 +253,8 @@ class Once:
 
 
 def test_what_costs_time_beside_a_larger_saving_stays_out() -> None:
-    """op0 takes 40 µs and op1 30: both changes of op0 remove it, the second one adds 10 where it is gone already."""
+    """op0 takes 40 µs and op1 takes 30 µs. Two changes remove op0; the second change adds 10 µs if op0 is already
+    removed."""
     finds: dict[str, Transform] = {"all": Once("op0", 0), "part": Once("op0", 10_000)}
     rules = [
         rule(name, lambda facts, transform=transform: [Candidate("", {}, transforms=(transform,))])
@@ -271,7 +269,7 @@ def test_what_costs_time_beside_a_larger_saving_stays_out() -> None:
 
 
 def test_an_id_does_not_tell_which_steps() -> None:
-    """Other steps are late when a training is recorded again."""
+    """Other steps are late if the training is recorded again."""
 
     def ids_of(*names: str) -> list[str]:
         parts = [
@@ -364,7 +362,7 @@ def test_every_paddle_file(paddle_file: Path) -> None:
 
 
 def check(path: Path) -> None:
-    """No rule fails, each saving is that of its prediction, together they save no more than the step."""
+    """No rule fails, each saving equals its prediction, and all savings together do not exceed the step."""
     found = advise(load(path))
     assert not [why for why in found.not_evaluable.values() if "the rule failed" in str(why)]
     for one in (*found.advice, *found.without_saving):

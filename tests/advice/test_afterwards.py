@@ -1,4 +1,4 @@
-"""What an advice saves once others are followed, on traces whose times can be added by hand."""
+"""The saving of an advice once other advice is followed. The traces have times that can be added by hand."""
 
 from __future__ import annotations
 
@@ -40,8 +40,8 @@ def found(recording: Trace, *names: str) -> Advices:
 
 
 def waiting() -> Trace:
-    """A host that launches work of 70 µs at 20, prepares the next batch for 50 µs meanwhile, and waits from 70 to 95: 5
-    µs beyond the end of the work. 10 µs more, 105 in all."""
+    """A host launches work of 70 µs at 20, prepares the next batch for 50 µs, and waits from 70 to 95, which is 5 µs
+    after the end of the work. The step takes 10 µs more, 105 in total."""
     return trace(
         [
             host("step", "step", 0, 105 * US, step=0),
@@ -58,8 +58,8 @@ def ids(advices: Advices) -> dict[str, str]:
 
 
 def test_a_saving_that_another_one_hides() -> None:
-    """Without preparing, the host waits longer. Without the kernel, the call of the wait takes its own 2 µs: 23 less.
-    Without both, it begins at 20, and 73 µs are saved: 50 by preparing."""
+    """Without preparing, the host waits longer. Without the kernel, the call that waits takes 2 µs, which is 23 less.
+    Without both, the call begins at 20, and 73 µs are saved: preparing saves 50 of them."""
     advices = found(waiting(), "prepare", "kernel")
     prepare, kernel = ids(advices)["prepare"], ids(advices)["kernel"]
     own = {one.id: one.prediction.saving_ns for one in (*advices.advice, *advices.without_saving)}
@@ -72,7 +72,8 @@ def test_a_saving_that_another_one_hides() -> None:
 
 
 def twice_hidden() -> Trace:
-    """Kernels a and b of 45 and 35 µs at the same time on two streams; the host waits until 5 µs after a."""
+    """Kernels a and b of 45 and 35 µs run at the same time on two streams. The host waits until 5 µs after the end of
+    a."""
     return trace(
         [
             host("step", "step", 0, 100 * US, step=0),
@@ -86,15 +87,16 @@ def twice_hidden() -> Trace:
 
 
 def test_two_streams() -> None:
-    """Without a the host waits 10 µs less, without b no less; without both the call takes its own 2 of 50 µs, 48 less:
-    b saves 38 once a is applied."""
+    """Without a, the host waits 10 µs less; without b, it waits as long as before. Without both, the call takes 2 of
+    its 50 µs, which is 48 less. So b saves 38 µs once the change to a is applied."""
     advices = found(twice_hidden(), "a", "b")
     assert [one.prediction.saving_ns for one in advices.advice] == [10 * US]
     assert advices.after == {ids(advices)["b"]: After((ids(advices)["a"],), 38 * US)}
 
 
 def test_a_saving_of_which_nothing_is_left() -> None:
-    """An operator of 60 µs with one of 50 inside: without the outer one there is no inner one."""
+    """An operator of 60 µs contains an operator of 50 µs. If the outer operator is removed, the inner operator is gone,
+    too."""
     recording = trace(
         [
             host("step", "step", 0, 100 * US, step=0),
@@ -137,7 +139,7 @@ def counted(monkeypatch: pytest.MonkeyPatch) -> list[int]:
 
 
 def test_on_a_recording_what_is_said_is_what_is_replayed(traces: Path) -> None:
-    """Two prefixes of the advice, replayed here: without its changes and with them."""
+    """The test replays the other advice, with and without the transforms of the advice."""
     recording = load(traces / "torch" / "pairs" / "resnet50-workers0.json.gz")
     facts, advices = Facts(recording), advise(recording)
     known = {one.id: one for one in (*advices.advice, *advices.without_saving)}

@@ -1,4 +1,4 @@
-"""No change of a kind saves more: the limit of its changes by hand, and against every size of them on recordings."""
+"""The ceiling of a saving: computed by hand, and compared with transforms of all sizes on recordings."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ US = 1_000
 
 
 def recording() -> Trace:
-    """Host work for 30 µs, then a launch; its kernel of 100 µs is waited for until 145, and 5 more; 150 in all."""
+    """Host work of 30 µs, a launch, a wait until 145 for its kernel of 100 µs, and 5 µs of host work: 150 in total."""
     return trace(
         [
             host("step", "step", 0, 150 * US, step=0),
@@ -80,7 +80,7 @@ def test_edits_without_a_limit_leave_the_rules_number() -> None:
 
 
 def test_no_saving_is_rounded_above_its_ceiling() -> None:
-    """A median of two steps that ends in half a nanosecond is rounded once, for the saving as for its ceiling."""
+    """The median of two steps ends in half a nanosecond. It is rounded once, for the saving and for its ceiling."""
     for base in (10, 11):
         parts = [host("work", "operator", at, 5 + at // 100) for at in (0, 100)]
         facts = Facts(trace([*(host("step", "step", at, base, step=at // 100) for at in (0, 100)), *parts]))
@@ -91,7 +91,7 @@ def test_no_saving_is_rounded_above_its_ceiling() -> None:
 
 
 def test_a_ceiling_that_a_rule_puts_too_low_or_too_high() -> None:
-    """Half of 30 µs saves 15; no change of the kind saves more than 30, whatever the rule thinks."""
+    """Halving 30 µs saves 15. No change of this kind saves more than 30, even if the rule gives another ceiling."""
     facts, at = Facts(recording()), rows("work")
     for told in (1 * US, 140 * US, None):
         found = predict(facts, Candidate("c", {}, at, transforms=(Scale(at, 0.5),), ceiling_ns=told))
@@ -100,7 +100,7 @@ def test_a_ceiling_that_a_rule_puts_too_low_or_too_high() -> None:
 
 @pytest.mark.parametrize("file", ["pairs/resnet50-workers0.json.gz", "dlrm-8xv100/rank0.json", "h100-qwen05b.json.gz"])
 def test_nothing_begins_later_than_in_the_limit(traces: Path, file: str) -> None:
-    """Node by node, for every case of every advice, and for changes of arbitrary sizes."""
+    """The test compares each node, for each case of each advice and for changes of arbitrary sizes."""
     facts = Facts(load(traces / "torch" / file))
     kernels = np.flatnonzero(facts.trace.rows("kind", "kernel")).astype(np.int64)[::7]
     operators = np.flatnonzero(facts.trace.rows("kind", "operator")).astype(np.int64)[::50]

@@ -1,5 +1,5 @@
-"""The pairs of examples/advice: the scripts of a pair differ only in the change, and a rule suggests this change for
-the script "before"."""
+"""The pairs of scripts in examples/advice: they differ only in the change, and the rule detects its pattern in
+"before"."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ Ran = Callable[..., str]
 
 @pytest.fixture
 def ran(monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]) -> Iterator[Ran]:
-    """Return a function that runs a script of a framework in this process and returns the output."""
+    """Return a function that runs a script of a framework in this process and returns what the script prints."""
 
     def run(framework: str, script: str, *options: str) -> str:
         module = pytest.importorskip(framework)

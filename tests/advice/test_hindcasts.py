@@ -1,8 +1,5 @@
-"""Published cases without recordings: predictions from the table before the change, compared with the measurement after
-the change. All numbers are from the publications.
-
-The costs that the predictions use come from recordings of other programs and were not adapted to these cases.
-"""
+"""Published cases of which only tables are available: the prediction from the table before the change is compared with
+the measurement after it. All numbers are from the publications."""
 
 from __future__ import annotations
 
@@ -14,13 +11,13 @@ from tests.support.printed_tables import host_operator, loader_workers, small_op
 
 MS = 1_000_000
 CONTROL_FLOW = {"before": 104.4, "without_its_share": 88.2, "copies": 1200, "copies_left": 600, "after": 58.7}
-"""Control flow of a static graph of Paddle, moved from the device to the host: times in ms, and numbers of copies."""
+"""Control flow of Paddle's static graph, on the device and then on the host: ms, number of copies."""
 CIFAR10 = {"before": 26.67, "loader_share": 0.49, "workers": 4, "after": 8.50}
-"""Step times in ms, with num_workers=0 before and num_workers=4 after the change."""
+"""Step time in ms, with num_workers 0 and then 4."""
 XLNET = {"share": 0.48, "host": 0.97, "faster": 1.12, "naive_faster": 1.94}
 """The operator slice_grad in XLNet: its share of the step and of the host time, and the measured speed-up."""
 _WIDEST = 4
-"""Largest useful ratio of p90 to p10."""
+"""An interval with a larger ratio of p90 to p10 is too wide to be useful."""
 
 
 def ns(milliseconds: float) -> int:
@@ -66,16 +63,16 @@ def test_subtracting_the_share_is_less_accurate() -> None:
 
 
 def test_the_numbers_by_hand() -> None:
-    """Operators of 16.2 ms take 7/30 of this time on the host, and 600 copies of 41 µs are removed: 104.4 − 12.42 −
-    24.6. Computing takes 26.67 · 0.51 = 13.602 ms. With workers, computing takes 0.85 of this time, and the handover
-    takes 0.5 ms."""
+    """16.2 ms of operators take 7/30 of this time on the host, and 600 copies of 41 µs are saved: 104.4 − 12.42 − 24.6.
+    Computing takes 26.67 · 0.51 = 13.602 ms, times 1 · 0.85 once workers make the batches, plus 0.5 ms to hand over a
+    batch."""
     assert interval(control_flow()).mid / MS == pytest.approx(67.38, abs=0.01)
     assert interval(cifar10()).mid / MS == pytest.approx(12.06, abs=0.01)
 
 
 def test_an_operator_that_waits_is_no_saving() -> None:
-    """slice_grad takes nearly half of the step, and nearly all of this time is on the host. Without slice_grad, the
-    step would be 1 ÷ (1 − 0.48) = 1.92 times as fast; a factor of 1.12 was measured."""
+    """Nearly half of the step is in slice_grad, and nearly all of this time is on the host. The share suggests a factor
+    of 1 ÷ (1 − 0.48) = 1.92, but the measured factor was 1.12."""
     found = host_operator("slice_grad", 100 * MS, ns(100 * XLNET["share"]), XLNET["host"])
     assert found is not None
     assert found.method == "none"

@@ -1,4 +1,4 @@
-"""What names of kernels tell, and the types that operators recorded."""
+"""Number format and hardware unit by the names of kernels, and by recorded types of operators."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
-"""What must not change a prediction, on real recordings: changes that change nothing, the order of independent ones,
-and saying it twice."""
+"""Predictions on real recordings do not depend on changes without effect, on the order of independent changes, or on
+repetition."""
 
 from __future__ import annotations
 
@@ -64,7 +64,7 @@ def test_the_order_of_independent_changes_does_not_matter(replay: Replay) -> Non
 
 
 def test_longer_parts_never_make_a_recording_shorter(replay: Replay) -> None:
-    """The starts of all nodes are the longest of paths: no part of a path can be longer, and the path shorter."""
+    """The start of each node is the length of the longest path to it, so a longer node cannot make a path shorter."""
     slower = Insert(rows(replay, OPERATOR, KERNEL), 1_000, 1_000)
     assert (played(replay, slower) >= played(replay)).all()
 

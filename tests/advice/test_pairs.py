@@ -1,4 +1,4 @@
-"""Predictions compared with measurements: trainings that were recorded before and after a change."""
+"""Predictions compared with measurements: a training that was recorded before and after a change."""
 
 from __future__ import annotations
 

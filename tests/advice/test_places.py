@@ -1,4 +1,4 @@
-"""Where is the code to be changed, and what is to be written there?"""
+"""The line of code that an advice is about, and the selection of its remedy."""
 
 from __future__ import annotations
 
@@ -54,8 +54,8 @@ def test_the_framework_is_that_of_the_recording() -> None:
 
 
 def code() -> Trace:
-    """Two functions of train.py that call operators for 30 and 2 × 20 µs; one of them launches a kernel. The profiler
-    was started in line 30."""
+    """Two functions of train.py call operators for 30 µs and for 2 × 20 µs, and one of them launches a kernel. The
+    profiler was started in line 30."""
     return trace(
         [
             host("train.py(30): <module>", "python", -2_000, 145_000),
@@ -83,7 +83,7 @@ def test_the_function_in_which_most_time_is_spent() -> None:
 
 
 def test_only_a_part_of_the_time_can_count() -> None:
-    """As of a gap that is in the called function, with but a little in its caller."""
+    """For example, a gap may lie mostly in the called function, and only a little in its caller."""
     found = trace(
         [
             host("train.py(10): step", "python", 0, 90_000),
@@ -102,8 +102,8 @@ def test_the_line_of_an_operator_s_own_stack_is_the_one_that_ran() -> None:
 
 
 def test_no_line_is_told_of_what_ran_before_the_recording() -> None:
-    """Twice: two cycles, in which a function and the module that calls it ran already. What is called at the level of a
-    module has no line, for its function begins in the first one."""
+    """Two cycles begin while a function, and the module that calls it, are running. Code at the level of a module has
+    no line, because its function begins in line 1."""
     rows = []
     for begin in (0, 1_000):
         rows += [
@@ -144,7 +144,7 @@ def test_torch_tells_where_the_function_begins(tmp_path: Path) -> None:
 
 
 def test_a_line_of_the_user_is_told_rather_than_one_of_a_library() -> None:
-    """Most of the time has a library's frames only, as a hook or a thread has them."""
+    """Most of the time has frames of libraries only, as in hooks and threads."""
     found = trace(
         [
             host("fw/run.py(1): run", "python", 0, 95_000),
@@ -185,8 +185,8 @@ def test_real_stacks_lead_to_the_training_script(traces: Path) -> None:
 
 
 def test_the_caller_of_a_library_as_torch_shortens_its_files(tmp_path: Path) -> None:
-    """An operator that a function of an installed package calls, for a test: torch names that package's file without
-    its folder, as it does this one."""
+    """A function of an installed package calls an operator, and a test calls the function. Torch names the files of
+    both without their folders."""
     torch = pytest.importorskip("torch")
     context = click.Context(click.Command("train"))
     with torch.profiler.profile(with_stack=True) as profiler:
@@ -202,7 +202,7 @@ def test_the_caller_of_a_library_as_torch_shortens_its_files(tmp_path: Path) -> 
 
 
 def python_frames(recording: Trace, row: int) -> list[str]:
-    """Names of the Python frames around a row that are files, the innermost first."""
+    """Return the names of the Python frames around a row that belong to files, the innermost frame first."""
     names, found = recording.codes("name"), []
     while (row := int(recording.ints("parent")[row])) >= 0:
         name = names.values[names.codes[row]]
@@ -246,5 +246,5 @@ def test_a_remedy_for_another_mode_says_so() -> None:
     ],
 )
 def test_the_mode_of_real_recordings(traces: Path, file: str, expected: str) -> None:
-    """Of scripts whose mode is known: their folders are named after it."""
+    """The folders of the scripts are named after the mode."""
     assert mode(load(traces / file)) == expected

@@ -1,4 +1,4 @@
-"""Several ranks: what is said does not depend on which file was read first, nor on how their clocks are set."""
+"""Advice on several ranks does not depend on the order of the files or on the clocks of the ranks."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ def test_clocks_that_are_hours_apart_say_nothing(ranks: list[Trace], rank: int) 
 
 
 def test_times_of_a_rank_are_its_own(ranks: list[Trace]) -> None:
-    """As by hand: the work of rank 0's device within its own step, and how long its loader takes."""
+    """The test computes by hand the device work of rank 0 within its steps, and the time of its loader."""
     facts = Facts(concat_traces(ranks[::-1]))
     (launches,) = [one for one in said(ranks[::-1]) if one["rule"] == "launch-bound"]
     assert facts.rank == 0
@@ -65,7 +65,7 @@ def test_times_of_a_rank_are_its_own(ranks: list[Trace]) -> None:
 
 
 def played(found: Trace, transform: Transform) -> list[list[int]]:
-    """Times of the steps of each rank, ns."""
+    """Return the step times of each rank in ns."""
     replay = build(found)
     own = steps(replay)
     times = own.played_ns(play(transformed(replay, [transform])))

@@ -1,4 +1,4 @@
-"""The choice of a remedy by the recorded run: its optimizer, devices, runtime, copies and phases."""
+"""The remedy fits the recorded run: its optimizer, its devices, their runtime, and the purpose of copies."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ NVIDIA = {"computeMinor": 0, "warpSize": 32}
 
 
 def on(name: str | None, call: str = "cudaLaunchKernel", **properties: int) -> Trace:
-    """Return a trace of one kernel on a device of this name."""
+    """Return a recording of one kernel on a device of this name."""
     rows = [host(call, "runtime", 0, 5, correlation=1), device("gemm", "kernel", 10, 5, 1)]
     found = trace(rows)
     devices = (Device("cuda:0", name, properties=properties),) if name else ()
@@ -67,7 +67,7 @@ def test_the_remedy_for_casts_in_inference_has_no_loss(traces: Path) -> None:
      ("AMD Radeon Graphics", "unknown")],
 )  # fmt: skip
 def test_bfloat16_from_mi200_on(name: str, half: str) -> None:
-    """AMD devices of version 9.0 are an MI100 or an MI200; only the name distinguishes them."""
+    """An AMD device of capability 9.0 is an MI100 or an MI200; only the device name distinguishes them."""
     words = recorded_words(on(name, "hipLaunchKernel", computeMajor=9, computeMinor=0, warpSize=64))
     assert (words["half"], words["runtime"], words["clocks"].split()[0]) == (half, "hip", "amd-smi")
 

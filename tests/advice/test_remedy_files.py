@@ -1,4 +1,4 @@
-"""``remedies.toml`` of each adapter: every entry matches the schema, and every name in an entry exists."""
+"""Each entry of an adapter's ``remedies.toml`` fits the schema, and its rules, words and texts exist."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from tests.support.remedy_code import RULES, filled, ident
 ADAPTERS = ("perfkit_torch", "perfkit_paddle")
 REMEDIES = [pytest.param(one, id=f"{name}-{ident(one)}") for name in ADAPTERS for one in read_remedies(name)]
 OF_RULES = {"optimizer_class", "workers", "threads", "gaps", "compiled", "outliers", "layout", "numbers"}
-"""Words that come from a rule. All other words come from the recording."""
+"""Words that rules provide; all other words come from the recording."""
 
 
 @pytest.mark.parametrize("adapter", ADAPTERS)
@@ -66,7 +66,7 @@ def test_code_is_python_of_readable_width(remedy: Remedy) -> None:
 
 @pytest.mark.parametrize("adapter", ADAPTERS)
 def test_every_named_text_is_used(adapter: str) -> None:
-    """An adapter uses each text of its file, and each shared text."""
+    """A text of an adapter is used in the adapter's file, a shared text in the files of both adapters."""
     text = files(adapter).joinpath("remedies.toml").read_text(encoding="utf-8")
     own, shared = read_toml(adapter, "remedies.toml")["texts"], read_toml("perfkit_core.advice", "remedy_texts.toml")
     assert [name for name in (*own, *shared) if f"${{{name}}}" not in text] == []
@@ -75,7 +75,7 @@ def test_every_named_text_is_used(adapter: str) -> None:
 
 @pytest.fixture
 def adapter(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[[str], str]:
-    """Return a function that writes the ``remedies.toml`` of an adapter and returns the name of the package."""
+    """Return a function that writes an adapter's ``remedies.toml`` and returns the name of the adapter's package."""
     monkeypatch.syspath_prepend(tmp_path)
 
     def write(text: str) -> str:

@@ -1,4 +1,4 @@
-"""Long waits that recur at a distance of their own, and others."""
+"""Long waits that recur after a constant number of calls, and other waits."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def test_period(waits: list[int], found: int) -> None:
 
 
 def test_waits_of_several_epochs_are_not_compared() -> None:
-    """Every epoch of seven steps has one in its third step."""
+    """In each epoch of seven steps, the third step waits."""
     waits, begins = np.array([0, 0, 9, 0, 0, 0, 0] * 4), np.array(([True] + [False] * 6) * 4)
     assert period(waits, np.zeros(28, np.bool_)) == 7
     assert period(waits, begins) == 1

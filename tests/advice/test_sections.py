@@ -1,4 +1,5 @@
-"""Advice on a page: sections that any renderer shows, with hostile names as text, and never at the page's cost."""
+"""The sections on advice in a page: every renderer shows them, hostile names stay text, and an error does not break the
+page."""
 
 from __future__ import annotations
 
@@ -63,7 +64,7 @@ def test_csv_takes_the_only_table() -> None:
 
 
 def loading(rank: int | None = None) -> Trace:
-    """Two steps of 100 ms, 60 of which pass in making the batch."""
+    """Two steps of 100 ms, of which making the batch takes 60 ms."""
     found = []
     for step in range(2):
         begin = step * 100 * MS

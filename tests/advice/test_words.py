@@ -1,4 +1,4 @@
-"""Numbers, assumptions and changes in the words of people: units by the names, no raw ns, no field names."""
+"""Numbers, assumptions and transforms in words: with units, without raw ns and field names."""
 
 from __future__ import annotations
 
@@ -144,7 +144,7 @@ def test_events_of_an_edit_by_their_names() -> None:
 
 
 def test_every_advice_of_recordings_is_explained_in_words(traces: Path) -> None:
-    """No field name, no raw number of ns, no truth value of a program in what is explained of any advice."""
+    """The explanation of any advice contains no field name, no raw number of ns, and no Python constant."""
     explained = 0
     for name in ("pairs/resnet50-workers0.json.gz", "event-sync.json.gz", "dlrm-8xv100/rank1.json",
                  "gpu-user-annotation-steps.json.gz", "h100-qwen05b.json.gz"):  # fmt: skip

@@ -258,7 +258,7 @@ def test_every_record_is_in_one_group(perfkit, tmp_path: Path) -> None:
     )
     assert "The predicted sign of the saving was correct in 2 of 3 measurements." in out
     summary = json.loads(perfkit("advise", "--ledger", file, "--format", "json").out)["summary"]
-    groups = [summary[name] for name in ("told", "unpredicted", "abstained", "unmeasured")]
+    groups = [summary[name] for name in ("judged", "unpredicted", "abstained", "unmeasured")]
     assert (summary["records"], groups) == (6, [3, 1, 1, 1])
 
 
@@ -332,7 +332,7 @@ def test_two_ranks_are_one_profile(perfkit, tmp_path: Path) -> None:
         (("RUN", "--what-if", "more-workers=4"), "more-workers takes no --what-if value"),
         (("RUN", "--what-if", "loader-workers=4", "--explain", "x"), "cannot be combined"),
         (("RUN", "--what-if", "loader-workers=4", "--rule", "loader-workers"), "and --what-if cannot be combined"),
-        (("RUN", "--explain", "nothing"), "no advice has the id 'nothing'; choose among loader-workers-"),
+        (("RUN", "--explain", "nothing"), "no advice has the id 'nothing'; choose one of loader-workers-"),
         (("RUN", "--format", "poem"), "unsupported format 'poem'"),
         (("--ledger", "nowhere"), "nowhere: cannot be read"),
     ],

@@ -1,5 +1,5 @@
-"""Streams, events, synchronisation, copies and the queue of launches: what the replay says of them is worked out by
-hand. Times in the comments are µs."""
+"""The replay of streams, events, synchronisations, copies and the launch queue. Expected values are computed by hand;
+times in comments are in µs."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def rows(trace: Trace, name: str) -> IntArray:
 
 
 def played(trace: Trace, *changes: Transform) -> list[int]:
-    """Times of the steps in µs."""
+    """Return the step times in µs after some changes."""
     replay = build(trace)
     return (steps(replay).played_ns(play(transformed(replay, changes))) // US).tolist()
 
@@ -41,7 +41,7 @@ def work(name: str, start: int, dur: int, correlation: int, stream: int = 7, kin
 
 
 def record(name: str, start: int, dur: int, correlation: int, stream: int, **args: int) -> dict[str, Any]:
-    """What CUPTI writes about a call that synchronises."""
+    """Return the record that CUPTI writes for a call that synchronises."""
     return device(name, "sync", start * US, dur * US, correlation) | {"stream": stream, "args": json.dumps(args)}
 
 
@@ -50,8 +50,8 @@ def step(dur: int) -> dict[str, Any]:
 
 
 def two_streams() -> Trace:
-    """Stream 7 computes a (10 to 110) and records an event; stream 8 waits for it before b (112 to 162); the host waits
-    for stream 8 from 50 to 165; the step ends at 170."""
+    """Stream 7 computes a (10 to 110) and records an event. Stream 8 waits for the event before b (112 to 162). The
+    host waits for stream 8 from 50 to 165, and the step ends at 170."""
     return trace(
         [
             step(170),
@@ -78,7 +78,7 @@ def test_a_stream_waits_for_the_event_of_another() -> None:
 
 
 def test_without_a_record_the_other_stream_shows_by_its_end() -> None:
-    """The same, and nothing tells of the event: b begins 2 after a ends, which nothing else explains."""
+    """The same without a record of the event: b begins 2 µs after the end of a, which no other work explains."""
     table = [row for row in two_streams().events.to_pylist() if row["kind"] != "sync" or row["device"] == "cpu"]
     keep = ("name", "kind", "start_ns", "dur_ns", "device", "stream", "correlation", "pid", "tid", "step")
     found = trace([{key: row[key] for key in keep} for row in table])
@@ -87,7 +87,8 @@ def test_without_a_record_the_other_stream_shows_by_its_end() -> None:
 
 
 def both_streams(name: str, **args: int) -> Trace:
-    """Stream 7 works from 10 to 60, stream 8 from 15 to 100, the host waits from 20 on: 3 behind what it waits for."""
+    """Stream 7 works from 10 to 60, stream 8 from 15 to 100. The host begins to wait at 20, and goes on 3 µs after the
+    work that it waits for."""
     until = 63 if args else 103
     told = [record("Sync", 20, until - 20, 3, 7, **args)] if args else []
     return trace(
@@ -113,7 +114,7 @@ def test_a_device_is_waited_for_with_all_its_streams() -> None:
 
 @pytest.mark.parametrize("stream", [-1, 2**32 - 1, 7])
 def test_a_device_is_waited_for_whatever_stream_its_record_names(stream: int) -> None:
-    """None, none as a profiler of 2023 writes it, or any."""
+    """The stream of the record is missing, written as a profiler of 2023 does, or arbitrary."""
     told = record("Context Sync", 20, 80, 3, stream)
     found = both_streams("cudaDeviceSynchronize")
     found = trace([*_as_rows(found), told])
@@ -134,7 +135,6 @@ def test_a_stream_is_waited_for_alone() -> None:
 
 
 def _as_rows(found: Trace) -> list[dict[str, Any]]:
-    """What was recorded of a trace, to add more."""
     told = ("name", "kind", "start_ns", "dur_ns", "device", "pid", "tid", "stream", "correlation")
     return [{key: row[key] for key in told} | _step_of(row) for row in found.events.to_pylist()]
 
@@ -144,8 +144,8 @@ def _step_of(row: dict[str, Any]) -> dict[str, Any]:
 
 
 def events(told: bool) -> Trace:
-    """a (10 to 60), the event, b (60 to 200) on one stream; the host waits for the event from 30 to 62, then works
-    8."""
+    """One stream runs a (10 to 60), records the event, and runs b (60 to 200). The host waits for the event from 30 to
+    62, and then works for 8 µs."""
     record_of = record("Event Sync", 30, 32, 4, 7, wait_on_stream=7, wait_on_cuda_event_record_corr_id=2)
     return trace(
         [
@@ -171,7 +171,8 @@ def test_an_event_is_waited_for_and_not_what_comes_behind_it(told: bool) -> None
 
 
 def copying(kind: str, name: str, until: int) -> Trace:
-    """A copy on the device from 40 to 90; its call begins at 10 and returns at ``until``; 100 of host work follow."""
+    """A copy runs on the device from 40 to 90. Its call begins at 10 and returns at ``until``, and 100 µs of host work
+    follow."""
     copy = work("Memcpy HtoD", 40, 50, 1, kind="memcpy") | {"copy_kind": kind, "bytes": 500_000}
     return trace([step(until + 100), call(name, 10, until - 10, 1), copy])
 
@@ -196,7 +197,7 @@ def test_a_copy_after_a_kernel_waits_and_stages_nothing() -> None:
 
 
 def test_a_copy_of_pinned_memory_does_not() -> None:
-    """The copy ends at 90, the call has returned at 15: whatever the copy takes, the host is not held up."""
+    """The copy ends at 90, but the call returns at 15, so the duration of the copy does not delay the host."""
     found = copying("HtoD pinned", "cudaMemcpyAsync", 15)
     assert played(found) == [115]
     assert played(found, Scale(rows(found, "Memcpy HtoD"), 4)) == [115]
@@ -208,8 +209,8 @@ def test_a_pinned_copy_that_is_over_early_was_not_waited_for() -> None:
 
 
 def launches(count: int) -> Trace:
-    """Launches of 1 µs, one after the other, of kernels of 10 µs: the n-th kernel runs from 1 + 10·n on, so launch
-    DEPTH waits until kernel 0 has begun (it has), the next ones until another 10 are over each."""
+    """Consecutive launches of 1 µs with kernels of 10 µs. Kernel n runs from 1 + 10·n. Launch DEPTH waits until kernel
+    0 has begun, which it has, and each later launch waits until one more kernel ends."""
     found: list[dict[str, Any]] = []
     now = 0
     for n in range(count):
@@ -222,7 +223,7 @@ def launches(count: int) -> Trace:
 
 def test_a_full_queue_holds_up_the_host() -> None:
     """The last launch waits until kernel 199 begins at 1991, and ends at 1992. With kernels of 5 µs, kernel 199 begins
-    at 996, before the host gets there: no launch waits, each takes the 1 µs that it takes alone."""
+    at 996, before the host gets there. Then no launch waits, and each launch takes 1 µs."""
     found = launches(DEPTH + 200)
     assert played(found) == [1992]
     assert played(found, Scale(rows(found, "kernel"), 2)) == [1992 + 199 * 10]
@@ -236,7 +237,7 @@ def test_a_queue_with_room_does_not() -> None:
 
 
 def ahead(launched: bool = True) -> Trace:
-    """Four steps of 100; in each the host launches a kernel of 80 and waits for the device until the end."""
+    """Four steps of 100 µs. In each, the host launches a kernel of 80 µs and waits for the device until the end."""
     found: list[dict[str, Any]] = []
     for number in range(4):
         begin = 100 * number
@@ -251,8 +252,8 @@ def ahead(launched: bool = True) -> Trace:
 
 @pytest.mark.parametrize("launched", [True, False], ids=["launched", "no-launch-recorded"])
 def test_a_host_that_waits_no_more_is_held_by_its_device(launched: bool) -> None:
-    """Without the waits the host needs 25 a step and runs ahead; a long training takes the 80 of its kernel, of which
-    the step is known by its launch, else by its time."""
+    """Without the waits, the host needs 25 µs per step and gets ahead of the device. A long training takes the 80 µs of
+    its kernel per step. The launch, or else the time, of a kernel shows its step."""
     found = ahead(launched)
     replay = build(found)
     own = steps(replay)
@@ -265,7 +266,7 @@ def test_a_host_that_waits_no_more_is_held_by_its_device(launched: bool) -> None
 
 
 def test_work_launched_before_the_recording_is_in_no_step() -> None:
-    """Work of 60 without a launch, at the begin of a step of 100 that launches 30 of its own."""
+    """Work of 60 µs without a launch runs at the begin of a step of 100 µs, which launches 30 µs of work."""
     found = trace(
         [
             step(100),
@@ -281,7 +282,8 @@ def test_work_launched_before_the_recording_is_in_no_step() -> None:
 
 
 def test_a_copy_to_the_host_stages_nothing() -> None:
-    """The copy begins at 60, as another stream has told it to (6 to 58 there); its call from 10 to 73 only waits."""
+    """The copy begins at 60, because it waits for another stream that works from 6 to 58. Its call from 10 to 73 only
+    waits."""
     copy = work("Memcpy DtoH", 60, 10, 2, kind="memcpy") | {"copy_kind": "DtoH pageable", "bytes": 4}
     other = work("other", 6, 52, 1, stream=8)
     found = trace([step(80), call("launch", 0, 5, 1), other, call("cudaMemcpyAsync", 10, 63, 2), copy])

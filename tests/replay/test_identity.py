@@ -1,4 +1,4 @@
-"""The unchanged graph repeats the recording; and how much of it is merely copied is told."""
+"""The replay error of the unchanged graph, and the share of device work that is unexplained."""
 
 from __future__ import annotations
 
@@ -18,8 +18,8 @@ from tests.support.events import device, host, trace
 
 
 def kernels(late_ns: int) -> Trace:
-    """Three kernels of 50 µs: the first 5 µs after its launch, the second queued behind it, the third, launched long
-    ago, ``late_ns`` after the second."""
+    """Three kernels of 50 µs. The first begins 5 µs after its launch, the second is queued after the first, and the
+    third, which was launched long before, begins ``late_ns`` after the second."""
     return trace(
         [
             host("step", "step", 0, 900_000, step=0),
@@ -61,7 +61,8 @@ def test_without_device_work_there_is_nothing_to_explain() -> None:
 
 @pytest.mark.parametrize(("stream", "recorded", "count"), [(9, False, 2), (9, True, 0), (7, False, 0)])
 def test_streams_that_wait_for_nothing_recorded(stream: int, recorded: bool, count: int) -> None:
-    """Two waits of streams: of two streams, with a record of the device for one of them or without; of a single one."""
+    """Two calls let a stream wait: with two streams and no device record, with two streams and a record, and with one
+    stream."""
     rows = [
         host("step", "step", 0, 900_000, step=0),
         *(host(f"launch {n}", "runtime", n * 1_000, 1_000, correlation=n) for n in (1, 2)),
@@ -76,7 +77,7 @@ def test_streams_that_wait_for_nothing_recorded(stream: int, recorded: bool, cou
 
 
 def test_an_error_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A replay that is 1 % too long in one of three steps, and right in the others."""
+    """The replay is 1 % too long in one of three steps."""
     steps = [host(f"step {n}", "step", n * 100_000, 100_000, step=n) for n in range(3)]
     found = trace([*steps, *(host("op", "operator", n * 100_000, 50_000) for n in range(3))])
     facts = Facts(found)
@@ -92,7 +93,8 @@ def test_an_error_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_every_recording_of_steps_repeats_itself(traces: Path) -> None:
-    """Median error at most 1 %, worst at most 3.3 % (Lumos, MLSys 2025). ``pytest -s`` shows the table."""
+    """The median error is at most 1 %, the largest error at most 3.3 % (Lumos, MLSys 2025). ``pytest -s`` shows the
+    table."""
     found = identities(sorted((traces / "torch").rglob("*.json*")))
     with_steps = found[found["steps"].notna()]
     print(with_steps.assign(source=[Path(name).name for name in with_steps["source"]]).to_string())

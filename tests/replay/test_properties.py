@@ -1,4 +1,4 @@
-"""What holds for every recording: played unchanged it repeats itself, and less work never takes longer."""
+"""Properties of the replay of any recording: the unchanged graph repeats it, and less work never takes longer."""
 
 from __future__ import annotations
 
@@ -30,21 +30,21 @@ def times(replay: Replay, *changes: Transform) -> list[int]:
 
 
 def chosen(found: Trace, seed: int, share: float = 0.3) -> IntArray:
-    """Some events that are no steps."""
+    """Return some events that are not steps."""
     rows = np.flatnonzero(~found.rows("kind", STEP))
     return rows[np.random.default_rng(seed).random(len(rows)) < share]
 
 
 def leaves(found: Trace) -> IntArray:
-    """Operators of the host without anything inside: changes of two of them have nothing to do with each other."""
+    """Return host operators that contain no event. Changes of two such operators are independent of each other."""
     inner = np.zeros(len(found), np.bool_)
     inner[found.ints("parent")[found.ints("parent") >= 0]] = True
     return np.flatnonzero(found.host & found.rows("kind", "operator") & ~inner)
 
 
 def repeats(found: Trace, replay: Replay) -> None:
-    """Every node starts when it was recorded to, every host event begins and ends with a node, and steps take what
-    their events say."""
+    """Every node starts as recorded, every host event begins and ends with a node, and steps take the time of their
+    events."""
     start = replay.graph.start_ns
     assert (play(replay.graph) == start).all()
     rows = np.flatnonzero(replay.first >= 0)
@@ -81,7 +81,7 @@ def test_less_work_never_takes_longer(rows: Rows, seed: int, factor: float) -> N
 
 @given(recordings(), st.integers(0, 99))
 def test_work_that_nobody_waits_for_never_takes_longer(rows: Rows, seed: int) -> None:
-    """Beside the thread, or in one launch."""
+    """The work moves to another thread, or becomes one launch."""
     found = trace(rows)
     replay = build(found)
     before = play(replay.graph)
@@ -137,7 +137,7 @@ def test_ranks_without_collectives_are_independent(one: Rows, other: Rows, seed:
 
 
 def test_ends_inside_others_are_ends() -> None:
-    """Python frames and labelled ranges overlap without nesting: the step ends when it ends, not with the frame."""
+    """Python frames and labelled ranges overlap without nesting. The step ends as recorded, not with the frame."""
     found = trace(
         [
             host("step 0", "step", 0, 100, step=0),

@@ -1,4 +1,4 @@
-"""A full launch queue: the host waits for room, so the device sets the pace although nothing synchronises."""
+"""A full launch queue: the host waits for room, so the device limits the speed although nothing synchronises."""
 
 from __future__ import annotations
 
@@ -22,8 +22,8 @@ KERNEL_NS, CALL_NS, QUEUED_NS = 10_000, 1_000, 1_000
 
 
 def full_queue(launches: int) -> Trace:
-    """Launches one after the other, each 1 µs where there is room; kernels of 10 µs begin 1 µs after the first launch.
-    A launch that finds the queue full ends 1 µs after the kernel that makes room begins."""
+    """Consecutive launches that take 1 µs if the queue has room. The first kernel begins 1 µs after its launch, and
+    each kernel takes 10 µs. A launch into a full queue ends 1 µs after the kernel that makes room begins."""
     rows, now = [], 0
     for number in range(launches):
         room = QUEUED_NS + (number - DEPTH) * KERNEL_NS
@@ -45,7 +45,7 @@ def test_a_faster_device_frees_the_queue_sooner() -> None:
 
 @pytest.mark.parametrize("blocked", [1000, 3000])
 def test_most_launches_may_be_blocked(blocked: int) -> None:
-    """What a launch takes with room is told by those that had some, however few they are."""
+    """Few launches that find room are enough to show the time of a launch with room."""
     found = full_queue(DEPTH + blocked)
     replay = build(found)
     faster = transformed(replay, (Scale(kernels(found), 0.5, below=False),))
@@ -61,7 +61,8 @@ def test_a_queue_with_room_blocks_nobody() -> None:
 
 
 def test_so_many_wait_where_real_launches_block(traces: Path) -> None:
-    """Counted anew: launched before a call begins, less begun before. Calls of over 100 µs find the queue full."""
+    """The test counts the queue itself: kernels launched before a call begins, less kernels begun before. Calls of over
+    100 µs find the queue full."""
     found = load(traces / "torch" / "v100-ns-resolution.json.gz")
     launched_by, start, dur = found.ints("launched_by"), found.ints("start_ns"), found.ints("dur_ns")
     on_stream = (~found.host) & (launched_by >= 0) & found.rows("kind", "kernel", "memcpy", "memset")
@@ -75,7 +76,8 @@ def test_so_many_wait_where_real_launches_block(traces: Path) -> None:
 
 
 def test_steps_of_a_busy_device_follow_it(traces: Path) -> None:
-    """The device works 94 of 96 ms: with a tenth of its time gone, steps with a full queue are a tenth shorter."""
+    """The device works for 94 of 96 ms. If its work takes a tenth less time, steps with a full queue are a tenth
+    shorter."""
     facts = Facts(load(traces / "torch" / "v100-ns-resolution.json.gz"))
     assert facts.busy_ns > 0.98 * facts.step_ns
     faster = transformed(facts.replay, (Scale(kernels(facts.trace), 0.9, below=False),))

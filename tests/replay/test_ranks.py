@@ -1,4 +1,4 @@
-"""Ranks wait for each other in collectives: what makes one late makes all late, on clocks that differ."""
+"""Ranks wait for each other in collectives, even if their clocks differ: a delay of one rank delays all ranks."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def rows(trace: Trace, name: str, rank: int | None = None) -> IntArray:
 
 
 def played(replay: Replay, *changes: Transform) -> list[int]:
-    """Times of the steps in µs."""
+    """Return the step times in µs after some changes."""
     return (steps(replay).played_ns(play(transformed(replay, changes))) // US).tolist()
 
 
@@ -38,7 +38,8 @@ def repeats(replay: Replay) -> bool:
 
 
 def on_device(number: int, compute: int, clock: int = 0, name: str = KERNEL) -> Trace:
-    """Kernel k of ``compute`` µs from 5 µs on, a collective until 300, a synchronisation until 304, a step of 400."""
+    """A kernel k of ``compute`` µs from 5 µs on, a collective until 300, a synchronisation until 304, and a step of
+    400."""
     made = [
         host("step", "step", 0, 400, step=0),
         host("launch k", "runtime", 0, 10, correlation=1),
@@ -51,12 +52,12 @@ def on_device(number: int, compute: int, clock: int = 0, name: str = KERNEL) -> 
 
 
 def _at(event: dict[str, Any], clock: int) -> dict[str, Any]:
-    """In ns, on a clock that is ahead by so many µs."""
+    """Return the event with times in ns, on a clock that is ``clock`` µs ahead."""
     return event | {"start_ns": (event["start_ns"] + clock) * US, "dur_ns": event["dur_ns"] * US}
 
 
 def on_host(number: int, compute: int, clock: int = 0) -> Trace:
-    """An operator of ``compute`` µs, a collective of the host until 300, a step of 400."""
+    """An operator of ``compute`` µs, a collective on the host until 300, and a step of 400."""
     args = json.dumps({"collective": {"name": "all_reduce", "on": "host"}})
     made = [
         host("step", "step", 0, 400, step=0),
@@ -68,8 +69,8 @@ def on_host(number: int, compute: int, clock: int = 0) -> Trace:
 
 @pytest.fixture(params=[on_device, on_host])
 def pair(request: pytest.FixtureRequest) -> Trace:
-    """Rank 0 comes at 106 µs (100 on the host), rank 1 at 256 (250), on a clock that is 7 ms ahead: the transfer takes
-    44 µs (50)."""
+    """Rank 0 arrives at 106 µs (on the host: 100). Rank 1 arrives at 256 µs (250), on a clock that is 7 ms ahead. The
+    transfer takes 44 µs (50)."""
     return concat_traces([request.param(0, 100), request.param(1, 250, clock=7000)])
 
 
@@ -101,7 +102,7 @@ def test_without_the_collective_nobody_waits() -> None:
 
 
 def test_who_does_not_wait_for_all_is_apart() -> None:
-    """The root of a broadcast leaves when it has sent."""
+    """The root of a broadcast leaves as soon as it has sent its data."""
     name = "ncclDevKernel_Broadcast_RING_LL"
     found = concat_traces([on_device(0, 100, name=name), on_device(1, 250, name=name)])
     replay = build(found)
@@ -117,7 +118,7 @@ def test_one_rank_alone_is_as_recorded() -> None:
 
 
 def test_threads_of_other_ranks_do_not_work_for_a_rank() -> None:
-    """A call of rank 0 is as long as work of another thread of rank 1: no waiting, though the clocks agree."""
+    """A call of rank 0 takes as long as work of another thread of rank 1. This is no wait, though the clocks agree."""
     first = trace([host("step", "step", 0, 1_000_000, step=0), host("call", "operator", 0, 900_000)], rank=0)
     other = trace(
         [host("step", "step", 0, 1_000_000, step=0), host("beside", "operator", 100_000, 790_000, tid=2)], rank=1
@@ -127,7 +128,8 @@ def test_threads_of_other_ranks_do_not_work_for_a_rank() -> None:
 
 
 def streams(number: int, launched: int, begun: int) -> Trace:
-    """A collective on a stream of its own to 300, then w of 50 µs on another, launched 5 µs before or earlier."""
+    """A collective on one stream until 300, then w of 50 µs on another stream, launched 5 µs before it begins, or
+    earlier."""
     made = [
         host("step", "step", 0, 400, step=0),
         host("prepare", "operator", 0, launched),
@@ -142,7 +144,8 @@ def streams(number: int, launched: int, begun: int) -> Trace:
 
 
 def test_one_rank_shows_what_the_others_wait_for() -> None:
-    """On rank 0 w waits for the collective (launched at 10, w at 301); rank 1 comes last (290), launches w at 340."""
+    """On rank 0, w (launched at 10, begun at 301) waits for the collective. Rank 1 arrives last (at 290) and launches w
+    at 340."""
     found = concat_traces([streams(0, 10, 301), streams(1, 290, 345)])
     replay = build(found)
     assert repeats(replay)
@@ -153,7 +156,8 @@ def test_one_rank_shows_what_the_others_wait_for() -> None:
 
 
 def test_a_collective_of_another_thread_is_awaited_where_it_ends() -> None:
-    """Asked for during a, waited for behind b: from 200 until it ends at 800, and 10 µs to go on."""
+    """The collective is started during a and waited for after b: from 200 until it ends at 800, plus 10 µs until the
+    thread goes on."""
     args = json.dumps({"collective": {"name": "all_reduce", "on": "host"}})
     made = [
         host("step", "step", 0, 1000, step=0),
@@ -172,7 +176,7 @@ def test_a_collective_of_another_thread_is_awaited_where_it_ends() -> None:
 
 
 def test_ranks_meet_in_collectives_of_other_threads() -> None:
-    """Rank 1 asks 300 µs later than rank 0; it transfers for 400 µs."""
+    """Rank 1 starts the collective 300 µs after rank 0. The transfer takes 400 µs."""
     args = json.dumps({"collective": {"name": "all_reduce", "on": "host"}})
     parts = []
     for rank, late in ((0, 0), (1, 300)):
@@ -211,7 +215,8 @@ def test_one_slow_rank_makes_all_eight_slower(dlrm: Trace, slow: int) -> None:
 
 
 def test_ranks_whose_clocks_agree_meet_despite_others() -> None:
-    """The clocks of ranks 2 and 3 are set by 5 ms between two collectives of all four: two pairs, each on one clock."""
+    """The clocks of ranks 2 and 3 change by 5 ms between two collectives of all four ranks. Two pairs of ranks remain,
+    each on one clock."""
     made = []
     for one in range(4):
         jump = 5_000_000 * (one > 1)

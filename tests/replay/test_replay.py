@@ -1,4 +1,4 @@
-"""The graph of a recording, played: unchanged it repeats the recording, transformed it gives what can be worked out by
+"""The graph of a recording: unchanged, it repeats the recording; transformed, it gives step times that are computed by
 hand."""
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ def rows(trace: Trace, name: str) -> IntArray:
 
 
 def played(trace: Trace, *changes: Transform) -> list[int]:
-    """Times of the steps with some changes."""
+    """Return the step times after some changes."""
     replay = build(trace)
     return steps(replay).played_ns(play(transformed(replay, changes))).tolist()
 
@@ -34,10 +34,7 @@ def test_every_torch_file_is_repeated(torch_file: Path) -> None:
 
 
 def launching(dur: int = 1000) -> Trace:
-    """Two launches of 10 µs each, kernels of 100 and 50 µs one after the other, a synchronisation that waits for both.
-
-    start 0: launch a (10), 10: launch b (10), 20: synchronise until 160; kernel a 5 to 105, kernel b 106 to 156.
-    """
+    """Two launches of 10 µs, consecutive kernels of 100 and 50 µs, and a synchronisation that waits for both."""
     return trace(
         [
             host("step", "step", 0, 170_000, step=0),
@@ -73,7 +70,7 @@ def test_without_a_kernel_the_next_one_begins_with_its_launch() -> None:
 
 
 def loading(made_ns: int) -> Trace:
-    """Four steps of 100 µs: a batch made in ``made_ns``, the rest computing."""
+    """Four steps of 100 µs. Each step makes a batch for ``made_ns`` and computes for the rest."""
     found = []
     for step in range(4):
         begin = step * 100_000
@@ -117,8 +114,8 @@ MS = 1_000_000
 
 
 def waiting(*batches: tuple[int, int], name: str = WORKERS, within: str = "", work: int = 10) -> Trace:
-    """Steps that wait so many ms for a batch and work for ``work`` ms; and, in ms, what beginning an epoch takes in
-    front of the wait (0: none begins). ``within``: a Python frame that holds the wait."""
+    """Steps that wait for a batch and then work for ``work`` ms. ``batches`` are pairs: the wait in ms, and the time in
+    ms before the wait in which an epoch begins (0 if none begins). ``within`` is a Python frame around the wait."""
     rows, now = [], 0
     for number, (wait, begins) in enumerate(batches):
         rows.append(host(f"step {number}", "step", now, (begins + wait + work) * MS, step=number))
@@ -150,27 +147,28 @@ def test_a_batch_that_was_not_waited_for_was_there() -> None:
 
 
 def test_a_batch_is_begun_when_it_is_asked_for() -> None:
-    """Two workers have four batches to make at most: the ninth is asked for with the end of the fifth call, 73 ms
-    before it arrives. Then 5 ms of work, and three batches that are there, 1 ms each, with 5 ms of work."""
+    """Two workers make at most four batches in advance. The ninth batch is requested at the end of the fifth call, 73
+    ms before it arrives. In between are 5 ms of work, and three batches that are ready (1 ms each) with 5 ms of work.
+    """
     found = waiting(*[(1, 0)] * 8, (30, 0), (1, 0))
     assert played(found, Scale(rows(found, "work"), 0.5))[8] == (73 - 5 - 3 * 6 + 5) * MS
 
 
 def test_a_batch_late_after_another_is_counted_from_that() -> None:
-    """The eleventh arrives 51 ms after the ninth, whenever that was."""
+    """The eleventh batch arrives 51 ms after the ninth, even if the ninth arrives at another time."""
     found = waiting(*[(1, 0)] * 8, (30, 0), (1, 0), (30, 0), (1, 0))
     assert sum(played(found, Scale(rows(found, "work"), 0.5))[9:11]) == 51 * MS
 
 
 def test_workers_that_are_behind_keep_their_pace() -> None:
-    """Eight of them: a wait every eight steps, from arrival to arrival as recorded."""
+    """Eight workers: every eighth step waits, and the time between arrivals stays as recorded."""
     found = waiting(*([(30, 0)] + [(1, 0)] * 7) * 4)
     half = played(found, Scale(rows(found, "work"), 0.5))
     assert [sum(half[at : at + 8]) for at in (9, 17)] == [sum(played(found)[at : at + 8]) for at in (9, 17)]
 
 
 def test_workers_that_an_epoch_starts_begin_when_it_begins() -> None:
-    """The first batch of the second epoch is waited for by what starts its makers, the next one is theirs."""
+    """The first batch of the second epoch waits for the start of the workers, and the next batch for the workers."""
     found = waiting((20, 0), (20, 0), (20, 5), (20, 0))
     assert played(found, Scale(rows(found, "work"), 0.5)) == [25 * MS, 30 * MS, 30 * MS, 30 * MS]
 
@@ -182,7 +180,7 @@ def test_more_workers_change_when_batches_arrive() -> None:
 
 
 def test_more_workers_rebuild_batches_no_sooner() -> None:
-    """Each call waits 20 ms and rebuilds its batch for 5; with a batch that is there it takes 1 ms and 5."""
+    """Each call waits for 20 ms and rebuilds its batch for 5 ms. With a ready batch, the call takes 1 ms and 5 ms."""
     found = []
     for step in range(3):
         begin = step * 35 * MS
@@ -197,8 +195,8 @@ def test_more_workers_rebuild_batches_no_sooner() -> None:
 
 
 def test_who_makes_a_batch_is_not_woken_by_who_waits_for_it() -> None:
-    """A thread that reads ahead works from 12 to 29 ms within the wait, as it would without; a batch of workers waits
-    for no such thread."""
+    """A thread that reads ahead works from 12 to 29 ms, within the wait, as it would without the wait. A batch of
+    workers waits for no such thread."""
     found = trace(
         [
             host("step", "step", 0, 60 * MS, step=0),
