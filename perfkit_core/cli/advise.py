@@ -55,9 +55,9 @@ def advise(
 ) -> None:
     """Suggest changes, and predict how much time each change saves.
 
-    A prediction comes from replaying the recording with the change applied; a prediction from another source says so.
-    Every prediction has an interval. A SOURCE is a run folder, a trace file or a folder of trace files. Several sources
-    are read as the ranks of one profile.
+    perfkit predicts by replaying the recording with the change applied, unless the output names another method. Every
+    prediction has an interval. A SOURCE is a run folder, a trace file or a folder of trace files. Several sources are
+    read as the ranks of one profile.
     """
     from perfkit_core.advice import ledger as outcomes
     from perfkit_core.advice.reports import identity_report

@@ -198,7 +198,7 @@ def profiles_itself(script: Path, frameworks: Collection[str]) -> bool:
             inside = "profiler" in (node.module or "").split(".")
             modules |= {alias.asname or alias.name for alias in node.names if alias.name == "profiler"}
             classes |= {alias.asname or alias.name for alias in node.names if inside and alias.name in _PROFILERS}
-    for node in _certain(tree):
+    for node in _always_run(tree):
         called = node.func if isinstance(node, ast.Call) else None
         if isinstance(called, ast.Name) and called.id in classes:
             return True
@@ -211,12 +211,11 @@ def profiles_itself(script: Path, frameworks: Collection[str]) -> bool:
     return False
 
 
-def _certain(node: ast.AST) -> Iterator[ast.AST]:
-    """Yield the descendants of a node that always run if the node runs."""
+def _always_run(node: ast.AST) -> Iterator[ast.AST]:
     for child in ast.iter_child_nodes(node):
         if not isinstance(child, _MAY_NOT_RUN):
             yield child
-            yield from _certain(child)
+            yield from _always_run(child)
 
 
 def installed(name: str) -> bool:

@@ -31,7 +31,7 @@ def described(
         if len(numbers) == 1:
             text = say("step {number} ({count} recorded)", number=numbers[0], count=count)
         else:
-            text = say("steps {numbers} ({count} recorded)", numbers=_listed(numbers), count=count)
+            text = say("steps {numbers} ({count} recorded)", numbers=_numbers_or_range(numbers), count=count)
         known[mark("Steps")] = text
     elif count:
         known[mark("Steps")] = say("1 step") if count == 1 else say("{count} steps", count=count)
@@ -52,7 +52,7 @@ def facts(meta: TraceMeta) -> dict[str, str]:
     without the name of the fact."""
     ranks = ""
     if meta.ranks:
-        text = _listed(meta.ranks)
+        text = _numbers_or_range(meta.ranks)
         several = len(meta.ranks) > 1
         ranks = say("ranks {numbers}", numbers=text) if several else say("rank {number}", number=text)
         ranks = say("{ranks} of {count}", ranks=ranks, count=meta.world_size) if meta.world_size else ranks
@@ -68,7 +68,7 @@ def facts(meta: TraceMeta) -> dict[str, str]:
     return {name: text for name, text in known.items() if text}
 
 
-def _listed(numbers: Sequence[int]) -> str:
+def _numbers_or_range(numbers: Sequence[int]) -> str:
     """Return ascending numbers as text. Three or more numbers without a gap are a range: ``0–7``."""
     consecutive = len(numbers) > 2 and list(numbers) == list(range(numbers[0], numbers[-1] + 1))
     return f"{numbers[0]}–{numbers[-1]}" if consecutive else ", ".join(map(str, numbers))
