@@ -21,6 +21,7 @@ from perfkit_core.algorithms.arrays import BoolArray, IntArray
 from perfkit_core.compare.align import align, units
 from perfkit_core.compare.attribute.attribute import attribute
 from perfkit_core.compare.attribute.causes import causes
+from perfkit_core.language.messages import SIDES
 from perfkit_core.model.meta import Device
 from perfkit_core.model.trace import Trace
 from perfkit_core.plugins.contracts import ViewRequest
@@ -29,7 +30,6 @@ from perfkit_core.views.steps import overview, step_phases, step_rows
 from perfkit_core.views.tables import rounded_division
 
 MATCHED, BASE_ONLY, OTHER_ONLY, UNNAMED = "both", "base only", "other only", "no canonical name"
-_SIDES: Final = ("base", "other")
 _MEASURES: Final = ("cpu_ns", "device_ns")
 _STATISTICS: Final[Mapping[str, Callable[[IntArray], int]]] = {
     "median": lambda ns: int(np.median(ns)),
@@ -82,13 +82,13 @@ def compare(base: Trace, other: Trace) -> Comparison:
     per_step = bool(len(base_steps) and len(other_steps))
     statistics = [[name, f(base_steps), f(other_steps)] for name, f in _STATISTICS.items()] if per_step else []
     sides = []
-    for name, trace in zip(_SIDES, (base, other), strict=True):
+    for name, trace in zip(SIDES, (base, other), strict=True):
         rows = step_rows.step_rows(trace)
         numbers = tuple(np.unique(trace.ints("step")[rows]).tolist())
         sides.append(_Side(name, trace, ViewRequest(steps=numbers if per_step else None), len(rows) if per_step else 1))
     operators = _operators(sides)
     in_both = operators["found"] == MATCHED
-    matched_share: dict[str, dict[str, float | None]] = {side: {} for side in _SIDES}
+    matched_share: dict[str, dict[str, float | None]] = {side: {} for side in SIDES}
     for side, shares in matched_share.items():
         for place in ("cpu", "device"):
             times = operators[f"{side}_{place}_ns"]
@@ -146,8 +146,8 @@ def _operators(sides: Sequence[_Side]) -> pd.DataFrame:
     columns = ["name", "found", "base_calls", "other_calls"]
     for measure in _MEASURES:
         joined[f"difference_{measure}"] = joined[f"other_{measure}"] - joined[f"base_{measure}"]
-        columns += [f"{side}_{measure}" for side in (*_SIDES, "difference")]
-    largest = joined[[f"{side}_{measure}" for side in _SIDES for measure in _MEASURES]].max(axis=1)
+        columns += [f"{side}_{measure}" for side in (*SIDES, "difference")]
+    largest = joined[[f"{side}_{measure}" for side in SIDES for measure in _MEASURES]].max(axis=1)
     order = largest.sort_values(ascending=False, kind="stable").index
     return joined.loc[order, columns].reset_index(drop=True)
 

@@ -17,7 +17,6 @@ from perfkit_core.report.model import Report, Section, declared
 from perfkit_core.verify.ledger import Record
 
 _ORDER: Final = ("action", "outcome", "evidence", "trust", "risks", "transform")
-_FOLDED: Final = ("transform",)
 
 
 def report(advices: Advices, trace: Trace, records: Sequence[Record] | None = None) -> Report:
@@ -53,4 +52,4 @@ def _parts(advice: Advice, title: str, advices: Advices, trace: Trace, records: 
         section = sections[part]
         if part == "outcome" and measured:
             section = replace(section, table=ledger.table(measured), chart=ledger.CHART)
-        yield replace(section, name=f"{name}-{part}", within=name, folded=part in _FOLDED)
+        yield replace(section, name=f"{name}-{part}", within=name, folded=part == "transform")

@@ -126,7 +126,7 @@ def run(command: str, environment: Mapping[str, str], timeout: float | None = No
     ending = f"failed with exit code {code}"
     if not 0 < code <= 128:
         with contextlib.suppress(ValueError):
-            # Popen gives the negative signal that ended the shell; a shell exits with 128 + that of its command.
+            # The code is the negative signal that ended the shell, or 128 + the signal that ended its command.
             ending = f"was ended by {signal.Signals(-code if code < 0 else code - 128).name}"
     raise CaptureError(f"{command!r} {ending}: {last}", "run the command by itself first")
 
@@ -146,8 +146,8 @@ def _exit_code(
         raise CaptureError(f"{command!r} still runs after {timeout:g} s", "give a longer --timeout") from None
     finally:
         if process is not None:
-            # The shell may have ended before other processes of its group.
-            with contextlib.suppress(OSError):  # no process is left
+            # Other processes of the group may still run when the shell has ended.
+            with contextlib.suppress(OSError):  # all processes have ended
                 os.killpg(process.pid, signal.SIGTERM)
                 end = time.monotonic() + PATIENCE_SECONDS
                 while time.monotonic() < end:
