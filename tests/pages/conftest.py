@@ -1,4 +1,5 @@
-"""A real browser, offline: the one that CHROMIUM names, else the first that starts (tools/browser.py)."""
+"""Fixtures that open pages offline in a real browser. It is the browser that CHROMIUM names, or else the first one that
+starts (tools/browser.py)."""
 
 from __future__ import annotations
 
@@ -14,11 +15,8 @@ from tools.browser import launch
 
 @pytest.fixture(scope="module")
 def browser() -> Iterator[Any]:
-    """A browser without a screen. Fails where none is installed: pages that nobody opened are not tested.
-
-    Not for the whole session: processes that other tests fork would hold the pipe to the browser's driver, which waits
-    for its end.
-    """
+    """Return a headless browser for one module. The test fails if none is installed. The browser does not run for the
+    whole session, because processes that other tests fork would keep the pipe to its driver open."""
     from playwright.sync_api import expect, sync_playwright
 
     expect.set_options(timeout=30_000)
@@ -30,7 +28,8 @@ def browser() -> Iterator[Any]:
 
 @pytest.fixture
 def opened(browser: Any) -> Iterator[Callable[[Path], Any]]:
-    """Opens a page. At the end of the test nothing may have been asked of any host, and nothing gone wrong in it."""
+    """Return a function that opens a page. At the end of the test, the page must not have made requests or reported
+    errors."""
     with _watched(browser) as (context, wrong):
 
         def open_page(path: Path) -> Any:

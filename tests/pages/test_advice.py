@@ -1,4 +1,4 @@
-"""The advice page in a browser: intervals where the numbers are, fixes to copy, links to each advice, folded parts."""
+"""Tests of the advice page in a browser: intervals, fixes to copy, links to each advice, and folded sections."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ FILE = "torch/pairs/resnet50-workers0.json.gz"
 
 @pytest.fixture(scope="module")
 def advised(traces: Path, tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, dict[str, Any], str]:
-    """The page of a real recording, the same as JSON, and the text of all about the first advice."""
+    """Return the page of a recording, the same advice as JSON, and the text that explains the first advice."""
     folder, source = tmp_path_factory.mktemp("advised"), str(traces / FILE)
     assert main(["advise", source, "--ledger", str(LEDGER), "-o", str(folder / "advice.html")]) == 0
     assert main(["advise", source, "-o", str(folder / "advice.json")]) == 0
@@ -40,7 +40,7 @@ def page(opened: Callable[[Path], Any], advised: tuple[Path, dict[str, Any], str
 
 
 def places(row: Any, what: str) -> list[float]:
-    """Where the marks of a row are, in percent of its width, as the browser drew them."""
+    """Return the positions of the marks of a row, in per cent of its width, as the browser drew them."""
     return row.locator(".track").evaluate(
         """(track, what) => [...track.querySelectorAll(what)].map((mark) => {
             const all = track.getBoundingClientRect(), one = mark.getBoundingClientRect();
@@ -67,7 +67,7 @@ def test_intervals_are_drawn_where_the_numbers_are(page: Any, advised: tuple[Pat
         assert places(rows.nth(index), ".mark.m0")[1] == pytest.approx(share["base_ns"], abs=0.05)
     first = content["advice"][0]["prediction"]
     floor = (first["base_ns"] - first["ceiling_ns"]) / (200 * MS) * 100
-    assert places(rows.first, ".mark.m2")[1] == pytest.approx(floor, abs=0.2)  # a line of two pixels
+    assert places(rows.first, ".mark.m2")[1] == pytest.approx(floor, abs=0.2)  # the line is two pixels wide
     assert "All 5 together" in rows.last.text_content()
 
 

@@ -1,4 +1,4 @@
-"""Pictures as a reader uses them: they are drawn, open by a click, change their sizes by choice; names are text."""
+"""Tests of charts in a browser: they are drawn, open with a click, and show the selected size; names are text."""
 
 from __future__ import annotations
 
@@ -142,7 +142,7 @@ def test_bars_are_of_the_size_that_is_chosen(show: Callable[..., Any]) -> None:
 
 
 def _rings(page: Any) -> None:
-    """Shows what is in matmul as rings."""
+    """Show the contents of matmul as a sunburst."""
     page.get_by_label("open", exact=True).select_option("matmul")
     page.get_by_label("chart type").select_option("rings")
     expect(page.locator(".chart .slice", has_text="fw::linear")).to_have_count(1)
@@ -151,7 +151,7 @@ def _rings(page: Any) -> None:
 
 def test_bars_become_rings_and_stay_open(show: Callable[..., Any]) -> None:
     page = show(Chart("opening", "name", ("device_ns", "self_cpu_ns")), FAMILIES)
-    page.add_init_script("Math.random = () => 0.5")  # what plotly calls the ring around several roots: 800000
+    page.add_init_script("Math.random = () => 0.5")  # makes the id that plotly gives to the outer ring 800000
     page.reload()
     page.wait_for_selector(".chart[data-ready]")
     _rings(page)

@@ -1,4 +1,4 @@
-"""The page of a comparison in a browser: what its first screen says, every step drawn, names that are text."""
+"""Tests of the page of a comparison in a browser: its first screen, the chart of the steps, and names as text."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ _BAND = "chart => chart.layout.shapes.map((one) => [one.x0, one.x1])"
 
 
 def written(folder: Path, *arguments: object) -> Path:
-    """The page that a command writes."""
+    """Return the page that a command writes."""
     file = folder / "page.html"
     assert main([*map(str, arguments), "-o", str(file)]) == 0
     return file
@@ -37,12 +37,12 @@ def recorded(folder: Path, steps: list[float], name: str = "fw::matmul") -> Path
 
 
 def sides(traces: Path) -> list[Path]:
-    """ResNet50, trained without and with four workers."""
+    """Return recordings of ResNet50, trained without loader workers and with four."""
     return [traces / "torch" / "pairs" / f"resnet50-workers{workers}.json.gz" for workers in (0, 4)]
 
 
 def step_ms(path: Path) -> list[float]:
-    """The recorded steps, from the file's own marks."""
+    """Return the recorded steps, read from the annotations of the file."""
     trace = load(path)
     rows = trace.rows("kind", "step")
     return [ns / 1e6 for ns in trace.ints("dur_ns")[rows].tolist()]
@@ -54,7 +54,7 @@ def loaders(traces: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def drawn(page: Any, name: str) -> Any:
-    """The chart of a section, once it is drawn."""
+    """Return the chart of a section after it has been drawn."""
     section = page.locator("main section").filter(has=page.get_by_role("heading", name=name, exact=True))
     section.scroll_into_view_if_needed()
     chart = section.locator(".chart[data-ready]")
@@ -63,7 +63,8 @@ def drawn(page: Any, name: str) -> Any:
 
 
 def test_the_first_screen_says_it_all(opened: Opened, loaders: Path) -> None:
-    """The verdict with its interval and noise, both runs beside each other, and where the difference comes from."""
+    """The first screen shows the verdict with its interval and noise, both runs side by side, and the causes of the
+    difference."""
     page = opened(loaders)
     expect(page.locator("h1")).to_have_text("resnet50-workers4 against resnet50-workers0")
     verdict = page.locator(".headline li").first
@@ -94,7 +95,8 @@ def test_the_waterfall_is_that_of_the_table(opened: Opened, loaders: Path) -> No
 
 
 def test_every_step_is_a_point(opened: Opened, loaders: Path, traces: Path) -> None:
-    """Lanes hold the recorded steps, lines are at their medians; the noise band of the base is around its median."""
+    """The lanes contain the recorded steps, the lines are at the medians, and the noise band surrounds the median of
+    the base."""
     chart = drawn(opened(loaders), "Every step")
     raw = [step_ms(path) for path in sides(traces)]
     for lane, steps in zip(chart.evaluate(_POINTS), raw, strict=True):
@@ -153,7 +155,8 @@ def test_what_is_new_stands_first(opened: Opened, tmp_path: Path) -> None:
 
 
 def test_names_are_text(opened: Opened, tmp_path: Path) -> None:
-    """Of runs, files and operators, in titles, facts, tables and both pictures; long ones are cut in the picture."""
+    """Names of runs, files and operators are shown as text in titles, facts, tables and both charts. Charts shorten
+    long names."""
     name = HOSTILE.replace("/", "∕")
     base = recorded(tmp_path / f"base {name}", STEADY)
     other = recorded(tmp_path / f"other {name}", [ms * 2 for ms in STEADY], name=HOSTILE + "x" * 1000)

@@ -1,4 +1,4 @@
-"""The code of a fix can be copied by a button."""
+"""Test of the button that copies the code of a fix."""
 
 from __future__ import annotations
 

@@ -1,4 +1,5 @@
-"""Who has ten seconds sees what was run, the step time, what it is spent on and what to change, without scrolling."""
+"""Tests of the first screen of a report: without scrolling, it shows what was run, the step time, what the time is
+spent on, and what to change."""
 
 from __future__ import annotations
 
@@ -24,7 +25,7 @@ FILES = (
     "torch/dlrm-8xv100",
     "paddle/cpu-3.3.1/cnn_small/cycle0.pb",
 )
-"""Files with steps and advice."""
+"""Recordings with steps and advice."""
 
 
 def report(source: Path, folder: Path) -> Path:

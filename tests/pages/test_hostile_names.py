@@ -1,5 +1,5 @@
-"""Names are text, whatever is in them and wherever they stand, and never break the page: HTML, scripts, quotes, what
-looks escaped, marks that turn text around, control characters, 1,000 letters."""
+"""Names are shown as text everywhere and never break the page, even if they contain HTML, scripts, quotes, escape
+sequences, characters that reverse the direction of text, control characters, or 1,000 letters."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ BEGINS = '<img src=x onerror="document.title'
 
 @pytest.fixture
 def show(opened: Open, tmp_path: Path) -> Callable[..., Any]:
-    """Opens a page of some sections."""
+    """Return a function that opens a page with the given sections."""
 
     def show(*sections: Section, **head: Any) -> Any:
         file = tmp_path / "page.html"
@@ -36,7 +36,7 @@ def show(opened: Open, tmp_path: Path) -> Callable[..., Any]:
 
 
 def table(count: int = 10) -> pd.DataFrame:
-    """Hostile names and kinds, and a hostile column."""
+    """Return a table with hostile names and kinds, and with a hostile column name."""
     return pd.DataFrame({
         "name": [f"{number} {EVIL}" for number in range(count)],
         "kind": [named("a") if number % 2 else named("b") for number in range(count)],

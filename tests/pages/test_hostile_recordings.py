@@ -1,4 +1,5 @@
-"""Pages that commands make of a recording in which every name is hostile: report, comparison, advice, ledger."""
+"""Tests of the pages that commands make of a recording in which every name is hostile: report, comparison, advice and
+ledger."""
 
 from __future__ import annotations
 
@@ -21,13 +22,13 @@ SHOWN = visible(EVIL)
 
 @pytest.fixture(scope="module")
 def recordings(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path]:
-    """The second has slower kernels."""
+    """Return two recordings, the second with slower kernels."""
     folder = tmp_path_factory.mktemp("hostile")
     return recording(folder / "a"), recording(folder / "b", 200)
 
 
 def made(folder: Path, *arguments: str) -> Path:
-    """The page of a command."""
+    """Return the page that a command writes."""
     file = folder / "page.html"
     assert main([*arguments, "-o", str(file)]) == 0
     return file

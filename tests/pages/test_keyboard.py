@@ -1,4 +1,4 @@
-"""All that a mouse can press is reached by Tab, in the order of the page, and where the keyboard is can be seen."""
+"""Every control that can be clicked can also be reached with Tab, in the order of the page, with a visible focus."""
 
 from __future__ import annotations
 
@@ -16,14 +16,14 @@ from perfkit_core.report.pictures import timeline_section
 from tests.support.timeline_page import small
 
 CONTROLS = "a[href], button, select, input, canvas, td.long, summary, th [role=button], .dt-paging-button"
-"""What a page is used with."""
+"""Selector of all controls of a page."""
 NAMES = [f"operator {number}" + "long " * 20 * (number == 1) for number in range(40)]
 TREE = pd.DataFrame({"depth": [0, 1] * 5, "name": NAMES[:10], "total_cpu_ns": range(1000, 1010)})
 
 
 @pytest.fixture
 def page(opened: Callable[[Path], Any], tmp_path: Path) -> Any:
-    """A page of each thing that can be used."""
+    """Return a page with one control of each kind."""
     table = pd.DataFrame({"name": NAMES, "kind": ["a", "b"] * 20, "total_ns": range(40)})
     sections = (
         Section("code", "Fix", pd.DataFrame(), code="x = 1"),
@@ -42,7 +42,8 @@ def page(opened: Callable[[Path], Any], tmp_path: Path) -> Any:
 
 
 def walked(page: Any) -> list[dict[str, Any]]:
-    """What Tab reaches: its number among the controls (-1: it is none), its place, and whether it is marked."""
+    """Return for each element that Tab reaches: its number among the controls (-1 if it is none), its position, and
+    whether its focus is visible."""
     page.evaluate("(controls) => { window.controls = [...document.querySelectorAll(controls)]; }", CONTROLS)
     found: list[dict[str, Any]] = []
     for _ in range(200):

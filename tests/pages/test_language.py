@@ -1,4 +1,4 @@
-"""What scripts put on a Chinese page is Chinese: the tools of tables, charts and timelines."""
+"""Tests that texts from scripts are Chinese on a Chinese page: the tools of tables, charts and timelines."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ CHINESE = re.compile(r"[\u4e00-\u9fff]")
 
 @pytest.fixture
 def page(opened: Callable[[Path], Any], tmp_path: Path) -> Any:
-    """The report on a small training, in Chinese."""
+    """Return the report on a small training in Chinese."""
     file = tmp_path / "page.html"
     with speaking("zh"):
         file.write_text(render(run_report(load(TORCH))), encoding="utf-8")
@@ -56,7 +56,7 @@ def test_the_timeline(page: Any) -> None:
 
 
 def test_what_is_hovered_and_read_aloud(page: Any) -> None:
-    """Labels and titles of whatever is on the page once all of it was seen."""
+    """All labels and titles are Chinese after the whole page has been visible."""
     for one in page.locator("main section").all():
         one.scroll_into_view_if_needed()
     expect(page.locator("table[data-ready]").first).to_be_attached()

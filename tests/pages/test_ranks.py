@@ -1,4 +1,4 @@
-"""Ranks side by side in a page: a heat map with the numbers of the table, the stragglers marked."""
+"""Tests of the heat map of ranks in a browser: it shows the numbers of the table, and marks the stragglers."""
 
 from __future__ import annotations
 
@@ -19,7 +19,8 @@ from perfkit_core.report.pictures import with_ranks
 
 @pytest.fixture
 def show(opened: Callable[[Path], Any], tmp_path: Path) -> Callable[[int, int], Any]:
-    """A page of this many ranks and steps; rank 1 takes 1.3 ms where the others take 1 ms."""
+    """Return a function that opens a page with a number of ranks and steps. Steps take 1.3 ms on rank 1, and 1 ms on
+    the other ranks."""
 
     def show(ranks: int, steps: int) -> Any:
         rank, step = np.repeat(np.arange(ranks), steps), np.tile(np.arange(steps), ranks)

@@ -1,4 +1,4 @@
-"""Tables as a reader uses them: search, sort, page, filter, hide columns, copy, save; whatever the names are."""
+"""Tests of tables in a browser: search, sort, page, filter, hide columns, copy and save, with names of any kind."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ Open = Callable[[Path], Any]
 
 
 def table(rows: int) -> pd.DataFrame:
-    """Names in no order, and times that sort differently as text and as numbers."""
+    """Return a table with unsorted names, and with times that sort differently as text and as numbers."""
     numbers = range(rows)
     return pd.DataFrame(
         {
@@ -38,7 +38,7 @@ def table(rows: int) -> pd.DataFrame:
 
 
 def shown(page: Any) -> list[list[str]]:
-    """The texts of the cells that are on the page."""
+    """Return the texts of the visible cells."""
     found: list[list[str]] = page.evaluate(
         "[...document.querySelectorAll('tbody tr')].map((row) => [...row.cells].map((cell) => cell.textContent))"
     )
@@ -47,7 +47,7 @@ def shown(page: Any) -> list[list[str]]:
 
 @pytest.fixture
 def show(opened: Open, tmp_path: Path) -> Callable[[Section], Any]:
-    """Opens a page of one section, its table made ready."""
+    """Return a function that opens a page of one section, and waits until its table is ready."""
 
     def show(section: Section) -> Any:
         file = tmp_path / "page.html"
@@ -108,7 +108,7 @@ def test_saving_as_csv_has_every_row(show: Callable[[Section], Any], tmp_path: P
 
 
 def wide_table() -> pd.DataFrame:
-    """What a table of operators has: a long name, what it is, and numbers of which the first are times."""
+    """Return a table like that of operators: a long name, categories, and numbers that begin with times."""
     names = [f"library::an_operator_of_a_very_long_name_{i}" for i in range(20)]
     times = [f"{which}_{of}_ns" for of in ("cpu", "device") for which in ("self", "total", "max")]
     return pd.DataFrame({"name": names, "calls": 7} | dict.fromkeys(times, 123_456_789))
@@ -123,7 +123,8 @@ def test_a_wide_table_is_whole_where_there_is_room(show: Callable[[Section], Any
 
 @pytest.mark.parametrize("width", [420, 800])
 def test_a_table_without_room_scrolls_beside_its_names(show: Callable[[Section], Any], width: int) -> None:
-    """The page itself does not; at 800 pixels times are seen at once."""
+    """The table scrolls sideways and the page does not. At a width of 800 pixels, the times are visible without
+    scrolling."""
     page = show(Section("s", "Operators", wide_table(), limit=20))
     page.set_viewport_size({"width": width, "height": 900})
     assert page.evaluate("document.documentElement.scrollWidth") == width
@@ -136,7 +137,7 @@ def test_a_table_without_room_scrolls_beside_its_names(show: Callable[[Section],
 
 
 def test_code_is_whole_on_a_narrow_page(opened: Open, tmp_path: Path) -> None:
-    """It is broken into lines, and the button that copies it covers none of it."""
+    """The code is broken into lines, and the copy button does not cover it."""
     file = tmp_path / "page.html"
     section = Section("s", "Advice", pd.DataFrame(), code="call(" + "argument=1, " * 20 + ")")
     file.write_text(render(Report("Report", (Source("run", "run"),), (section,))), encoding="utf-8")
@@ -210,7 +211,7 @@ def test_rows_that_are_carried_deflated_need_scripts_and_say_so(browser: Any, tm
 
 
 def test_five_thousand_rows(show: Callable[[Section], Any]) -> None:
-    """All can be found; on the page are never more than are asked for."""
+    """All rows can be found, but the page never holds more than one page of the table."""
     page = show(Section("s", "Operators", table(5000), limit=25))
     assert len(shown(page)) == 25
     assert "5,000" in page.locator(".dt-info").text_content()

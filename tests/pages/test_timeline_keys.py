@@ -1,4 +1,4 @@
-"""A timeline without a mouse, one of very many rows, and what is in view at which zoom."""
+"""Tests of a timeline used with the keyboard, and of one with very many rows."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ Show = Callable[[Trace], Any]
 
 @pytest.fixture
 def show(opened: Callable[[Path], Any], tmp_path: Path) -> Show:
-    """Opens a page of a timeline alone, the picture focused."""
+    """Return a function that opens a page with only a timeline, which has the focus."""
 
     def show(found: Trace) -> Any:
         file = tmp_path / "page.html"
@@ -84,7 +84,7 @@ def test_choosing_moves_only_as_far_as_is_needed(show: Show) -> None:
 
 
 def test_of_very_many_rows_only_visible_ones_are_drawn(show: Show) -> None:
-    """A canvas of all these rows would be taller than any browser draws."""
+    """A canvas with all rows would be taller than any browser can draw."""
     page = show(trace([device("kernel", "kernel", i * 10, 10, stream=i) for i in range(3000)]))
     picture = page.locator(".timeline .drawing")
     assert picture.evaluate("(one) => one.scrollHeight") > 3000 * 40
@@ -122,7 +122,7 @@ def test_pointing_tells_what_is_there_inside_the_picture(show: Show) -> None:
 
 
 def test_paper_has_more_rows_than_the_screen(show: Show) -> None:
-    """A stream has 41 pixels, so the window has no room for 30 of them."""
+    """A stream takes 41 pixels, so 30 streams do not fit into the window."""
     page = show(trace([device("kernel", "kernel", i * 10, 10, stream=i) for i in range(30)]))
     drawn = "document.querySelector('.timeline').timeline.drawn"
     on_screen = page.evaluate(drawn)

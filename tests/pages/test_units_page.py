@@ -1,4 +1,4 @@
-"""Numbers that scripts of a page show are written as those of its tables and sentences."""
+"""Scripts of a page must write numbers in the same way as its tables and sentences."""
 
 from __future__ import annotations
 
@@ -42,11 +42,11 @@ def test_scripts_write_numbers_as_the_tables_do(opened: Callable[[Path], Any], t
     page = opened(file)
     generator = random.Random(7)
     values = [*EDGES, *(-edge for edge in EDGES), *(10 ** generator.uniform(-4, 13) for _ in range(300))]
-    values += [float(generator.randrange(10**6)) / 8 for _ in range(300)]  # of which many are ties
+    values += [float(generator.randrange(10**6)) / 8 for _ in range(300)]  # many of these must be rounded from a half
     script = "([values, name]) => values.map((one) => [page.units.digits(one, name), page.units.quantity(one, name)])"
     for family in FAMILIES:
         for unit in family.units:
-            whole = family.units[0].decimals == 0  # whole numbers of the base unit are recorded
+            whole = family.units[0].decimals == 0  # the base unit is recorded in whole numbers
             base = [float(round(value * unit.size)) if whole else value * unit.size for value in values]
             written = page.evaluate(script, [[value / unit.size for value in base], unit.name])
             wanted = [[format_in(value, unit), format_quantity(value, family)] for value in base]

@@ -1,4 +1,4 @@
-"""The waterfall of a comparison in a browser: a bar a cause between two totals, the last where the causes lead."""
+"""Test of the waterfall chart of a comparison in a browser: its bars lead from the base to the other step time."""
 
 from __future__ import annotations
 

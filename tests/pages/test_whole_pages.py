@@ -1,5 +1,5 @@
-"""Pages as the command line makes them, of recordings of every kind, opened and used: search, sort, zoom, open, switch,
-copy. With PERFKIT_SCREENSHOTS=FOLDER each is also photographed, light and dark, wide and narrow, and as on paper."""
+"""Tests of pages that the command line makes of recordings of every kind: search, sort, zoom, open, switch and copy.
+With PERFKIT_SCREENSHOTS=FOLDER, each page is also saved as images: light and dark, wide and narrow, and printed."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ PAGES = {
 }
 WIDTHS = (1300, 700)
 PAPER = 794
-"""Pixels of A4."""
+"""Width of an A4 page in pixels."""
 
 
 @pytest.fixture(scope="module", params=PAGES)
@@ -42,7 +42,8 @@ def page(opened: Callable[[Path], Any], file: Path) -> Any:
 
 
 def seen(page: Any, selector: str, ready: str = "") -> Any:
-    """The first element, scrolled to and made ready; the test is over where the page has none."""
+    """Return the first element that matches, after it has been scrolled into view and is ready. The test is skipped if
+    the page has none."""
     found = page.locator(selector).first
     if not found.count():
         pytest.skip(f"this page has no {selector}")
@@ -53,7 +54,7 @@ def seen(page: Any, selector: str, ready: str = "") -> Any:
 
 
 def test_a_page_can_be_sent(file: Path) -> None:
-    """The libraries are 2 MB of it. The large recording has a table of 5,000 rows and a timeline of 25,000 boxes."""
+    """The libraries take 2 MB of a page. The large recording has a table of 5,000 rows and 25,000 timeline boxes."""
     assert file.stat().st_size < (5_500_000 if file.stem == "large" else 4_500_000)
 
 
@@ -124,7 +125,7 @@ def test_copying_a_fix(page: Any) -> None:
 
 
 def all_seen(page: Any) -> None:
-    """Scrolls through the page, so that all of it is drawn."""
+    """Scroll through the page, so that all of it is drawn."""
     for top in range(0, page.evaluate("document.documentElement.scrollHeight"), 800):
         page.evaluate("(top) => scrollTo(0, top)", top)
         drawn(page)
