@@ -168,7 +168,7 @@ def test_a_refused_file_is_kept_where_the_error_says(
     with pytest.raises(OSError, match=r"no connection; kept as .*perfkit\.parquet") as caught:
         write_cycle(small_trace(), paths.as_path("memory://runs/a"))
     assert read_stored(Path(caught.value.strerror.partition("kept as ")[2])).events.equals(small_trace().events)
-    with pytest.raises(UsageError, match=r"cannot be written .no connection.; choose another place"):
+    with pytest.raises(UsageError, match=r"cannot be written .no connection.; choose another path"):
         perfkit.export(small_trace(), "memory://runs/a.json")
 
 
