@@ -31,8 +31,7 @@ from perfkit_core.system.paths import PathLike
 
 Find = Callable[[Facts], Sequence[Candidate]]
 
-_DIGITS: Final = 4
-"""Number of hex digits in an advice id."""
+_HASH_DIGITS: Final = 4
 _PROPOSED: Final = frozenset({"threads", "workers"})
 """Placeholders of remedies whose values depend on the machine and therefore do not enter the advice id."""
 REPLAYS: Final = 12
@@ -40,11 +39,11 @@ REPLAYS: Final = 12
 _FOR_REASONS: Final = 4
 """Number of these replays that are reserved for finding the one advice that causes a difference."""
 _LITTLE: Final = 0.25
-"""A saving that shrinks below this share of the saving alone is reported."""
+"""A saving is reported if other advice shrinks it below this share."""
 _MUCH: Final = 2.0
-"""A saving that grows beyond this multiple of the saving alone is reported."""
+"""A saving is reported if other advice raises it above this multiple."""
 _MOST_OF_IT: Final = 0.75
-"""An advice that causes at least this share of a difference is reported as its only cause."""
+"""An advice that causes at least this share of a difference is reported as the cause."""
 
 
 def advise(
@@ -212,7 +211,7 @@ def ids(trace: Trace, rule: str, candidates: Sequence[Candidate]) -> list[str]:
         words = {f"{key}={value}" for key, value in candidate.fill.items() if key not in _PROPOSED}
         parts += [candidate.direction or "", *sorted(words)]
         digest = hashlib.blake2b("\0".join(parts).encode("utf-8", "surrogatepass")).hexdigest()
-        name = f"{rule}-{digest[:_DIGITS]}"
+        name = f"{rule}-{digest[:_HASH_DIGITS]}"
         same = sum(other == name or other.startswith(f"{name}-") for other in result)
         result.append(f"{name}-{same + 1}" if same else name)
     return result

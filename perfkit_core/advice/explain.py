@@ -25,9 +25,6 @@ from perfkit_core.verify.ledger import Record
 from perfkit_core.verify.prediction import one_of
 
 _DIRECTIONS: Final = {"to host": mark("to host"), "to device": mark("to device")}
-_SEVERITIES: Final = {
-    "high": mark("high"), "medium": mark("medium"), "low": mark("low"), "none": mark("none"), "note": mark("note"),
-}  # fmt: skip
 _CASES: Final = {
     transforms.Case.SHORT: mark("best"),
     transforms.Case.LIKELY: mark("likely"),
@@ -61,7 +58,7 @@ def _finding(advice: Advice, trace: Trace) -> Iterator[Section]:
         rule += say("; moved {direction}", direction=say(_DIRECTIONS.get(it.direction, it.direction)))
     place = [part for part in (advice.place, text.steps(advice)) if part]
     where = message("{parts:parts}", parts=place) if place else message("no line of code was recorded")
-    severity = say("Severity: {severity}, by the predicted saving alone.", severity=say(_SEVERITIES[advice.severity]))
+    severity = say("Severity: {severity}, by the predicted saving alone.", severity=say(advice.severity))
     if advice.severity == "none":
         severity = say("No severity: the change saves nothing.")
     elif advice.severity == "note":

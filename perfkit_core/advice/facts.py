@@ -68,7 +68,6 @@ class Assumption:
 
 
 def assume(**quantities: Quantity) -> tuple[Assumption, ...]:
-    """Return an assumption for each quantity, with the source of the quantity."""
     return tuple(Assumption(name, quantity, quantity.source) for name, quantity in quantities.items())
 
 

@@ -38,7 +38,6 @@ _RATIOS: Final = (
     "predicted_saving_ratio", "predicted_low_ratio", "predicted_high_ratio", "saving_ratio", "saving_low_ratio",
     "saving_high_ratio", "noise_ratio",
 )  # fmt: skip
-"""Columns of :func:`table` that are fields of a record."""
 COLUMNS: Final[tuple[Column, ...]] = (
     *advice.COLUMNS,
     text("date", "Date"),
@@ -211,7 +210,8 @@ def grouped(records: Sequence[Record]) -> pd.DataFrame:
 def by_rule(records: Sequence[Record]) -> pd.DataFrame:
     """Return a row for each rule and framework. Columns: rule, framework, records, verified, refuted, abstained,
     unmeasured, sign_right (records whose predicted saving has the right sign), saving_error_ratio and step_error_ratio
-    (medians of the absolute errors), covered_ratio (share of measured step times between the predicted p10 and p90).
+    (medians of the absolute errors), covered_ratio (share of measured savings between the
+    predicted p10 and p90).
     Unknown values are NA."""
     groups: dict[tuple[str, str], list[Record]] = {}
     for record in records:

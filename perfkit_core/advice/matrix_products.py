@@ -204,9 +204,8 @@ def slow_products(
         Candidate(
             message("Matrix products take {time} {how}.", time=facts.of_step(spent), how=how),
             evidence={
-                "kernel_ns": round(spent), "kernel_ratio": spent / max(facts.step_ns, 1), "step_ns": facts.step_ns,
-                "kernels": len(rows), "names": [names.values[code][:_NAME_LENGTH] for code in longest],
-                "device": device.name,
+                **facts.part("kernel", spent), "kernels": len(rows),
+                "names": [names.values[code][:_NAME_LENGTH] for code in longest], "device": device.name,
             },
             rows=rows,
             transforms=(Scale(rows, factor, below=False, host=False),),

@@ -141,5 +141,7 @@ def identity(facts: Facts) -> Identity:
     unrecorded_events = waits.waits_for_unrecorded_events(facts.trace)
     if not len(facts.steps):
         return Identity(None, None, 0, unexplained, unrecorded_events)
-    errors = played_steps.step_errors(facts.replay, facts.steps)
+    recorded_ns = facts.steps.recorded_ns
+    difference_ns = np.abs(facts.steps.played_ns(play(facts.replay.graph)) - recorded_ns)
+    errors = difference_ns / np.maximum(recorded_ns, 1)
     return Identity(float(np.median(errors)), float(errors.max()), len(facts.steps), unexplained, unrecorded_events)

@@ -260,7 +260,6 @@ def after(advice: Advice, advices: Advices) -> Message:
 
 
 def steps(advice: Advice) -> Message | None:
-    """Return the range of steps that show the finding; None without steps."""
     if advice.steps is None:
         return None
     first, last = advice.steps

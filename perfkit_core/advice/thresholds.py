@@ -62,15 +62,13 @@ class Thresholds:
 def overridden(given: Mapping[str, float]) -> Thresholds:
     """Return the thresholds with the ``given`` values replaced. Raises UsageError for an unknown name, for a negative
     or infinite value, and for a count that is not a whole number."""
-    types = {field.name: field.type for field in fields(Thresholds)}
+    types = {field.name: int if field.type == "int" else float for field in fields(Thresholds)}
     for name, value in given.items():
         if name not in types:
             raise UsageError(f"unknown threshold: {name}", f"choose among {', '.join(types)}")
         if not 0 <= value < math.inf:
             raise UsageError(f"threshold {name}={value}: must be a finite number of 0 or more")
-        if types[name] == "int" and value != int(value):
+        if types[name](value) != value:
             raise UsageError(f"threshold {name}={value}: must be a whole number")
-    numbers: dict[str, Any] = {
-        name: int(value) if types[name] == "int" else float(value) for name, value in given.items()
-    }
+    numbers: dict[str, Any] = {name: types[name](value) for name, value in given.items()}
     return replace(Thresholds(), **numbers)

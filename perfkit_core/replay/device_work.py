@@ -77,14 +77,13 @@ def work_edges(trace: Trace, work: DeviceWork, launch_node: IntArray, nodes: Int
     launch_lag = np.where(by_launch & ~explained, launch_lag, np.minimum(launch_lag, usual_launch))
     gap = np.where(~by_launch & ~explained, gap, np.minimum(gap, usual_gap))
     follows = work.before >= 0
-    return all_edges(
-        [
-            edges(LAUNCH, launch_node[launched], nodes[launched], launch_lag[launched], work.row[launched], True),
-            edges(STREAM, nodes[work.before[follows]], nodes[follows], gap[follows]),
-            edges(EVENT, nodes[other[explained]], nodes[explained], start[explained] - end[other[explained]]),
-            events,
-        ]
-    )
+    links = [
+        edges(LAUNCH, launch_node[launched], nodes[launched], launch_lag[launched], work.row[launched], True),
+        edges(STREAM, nodes[work.before[follows]], nodes[follows], gap[follows]),
+        edges(EVENT, nodes[other[explained]], nodes[explained], start[explained] - end[other[explained]]),
+        events,
+    ]
+    return all_edges(links)
 
 
 def _usual(lags: IntArray, otherwise: int) -> int:

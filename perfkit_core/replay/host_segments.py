@@ -103,7 +103,6 @@ def _close(stack, least, depth, now, until, end_ns, code, count, start, end, own
 
 
 def matching(trace: Trace, column: str, pattern: re.Pattern[str]) -> BoolArray:
-    """Return the mask of the events whose text in a column matches the pattern anywhere, shape (rows,)."""
     codes = trace.codes(column)
     mask: BoolArray = codes.lookup(np.array([bool(pattern.search(text)) for text in codes.values], np.bool_), False)
     return mask

@@ -8,11 +8,11 @@ from typing import Final
 import numpy as np
 
 from perfkit_core.algorithms import groupby
-from perfkit_core.algorithms.arrays import BoolArray, FloatArray, IntArray
+from perfkit_core.algorithms.arrays import BoolArray, IntArray
 from perfkit_core.model.schema import STEP
 from perfkit_core.model.trace import Trace
 from perfkit_core.replay.device_work import UNEXPLAINED_NS
-from perfkit_core.replay.graph import BATCH, Graph, Replay, play
+from perfkit_core.replay.graph import BATCH, Graph, Replay
 from perfkit_core.views.communication.instances import communication
 
 
@@ -117,13 +117,6 @@ def steps(replay: Replay) -> Steps:
     else:
         number = rank = first = after = np.empty(0, np.int64)
     return Steps(number, rank, first, after, graph.start_ns[after] - graph.start_ns[first])
-
-
-def step_errors(replay: Replay, steps: Steps) -> FloatArray:
-    """Return the error |played − recorded| ÷ recorded of each step time, shape (steps,)."""
-    off = np.abs(steps.played_ns(play(replay.graph)) - steps.recorded_ns)
-    errors: FloatArray = off / np.maximum(steps.recorded_ns, 1)
-    return errors
 
 
 _USUAL: Final = 0.1

@@ -87,7 +87,7 @@ def test_an_error_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
         starts[facts.steps.after[-1]] += 1_000
         return starts
 
-    monkeypatch.setattr("perfkit_core.replay.played_steps.play", play)
+    monkeypatch.setattr("perfkit_core.advice.predict.play", play)
     told = identity(facts)
     assert (told.error, told.worst) == (0.0, 0.01)
 
