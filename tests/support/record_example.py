@@ -1,7 +1,7 @@
-"""Runs a script of examples/compare several times in one process, in turns as it is and with each regression.
+"""Runs scripts of examples/compare in one process, as they are and with each regression.
 
-python record_example.py SCRIPT FOLDER ROUNDS STEPS VARIANT…  leaves run folders FOLDER/VARIANT-ROUND. A variant is a
-regression, "base" for none, or "plain" for none and no labels of layers.
+python record_example.py FOLDER_OF_SCRIPTS FOLDER ROUNDS STEPS MODEL:VARIANT…  writes the run folders
+FOLDER/MODEL-VARIANT-ROUND. A variant is a regression, "base" for none, or "plain" for none and no layer labels.
 """
 
 from __future__ import annotations
@@ -15,13 +15,14 @@ from pathlib import Path
 _OPTIONS = {"plain": [], "base": ["--annotate"]}
 
 
-def main(script: str, folder: str, rounds: str, steps: str, *variants: str) -> None:
-    sys.path.insert(0, str(Path(script).parent))
+def main(scripts: str, folder: str, rounds: str, steps: str, *variants: str) -> None:
+    sys.path.insert(0, scripts)
     warnings.simplefilter("ignore")  # the frameworks' own
     for number in range(int(rounds)):
-        for variant in variants:
+        for model, variant in (pair.split(":") for pair in variants):
+            script, run = str(Path(scripts, f"{model}.py")), Path(folder, f"{model}-{variant}-{number}")
             options = _OPTIONS.get(variant, ["--annotate", "--plant", variant])
-            sys.argv = [script, "--steps", steps, "--record", str(Path(folder) / f"{variant}-{number}"), *options]
+            sys.argv = [script, "--steps", steps, "--record", str(run), *options]
             runpy.run_path(script, run_name="__main__")
             gc.collect()  # Paddle allows one profiler in a process
 

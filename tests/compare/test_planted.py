@@ -1,0 +1,67 @@
+"""A regression that is planted in a script of examples/compare is the first cause that a comparison names.
+
+The recordings are those of tests/data/examples. Each plant is looked up in the table that answers its question:
+operator families for a copy, layers for a slower or an additional layer, step categories for the loader. Within a
+framework, the planted script is compared with the plain one. Across frameworks, a regression that is larger than the
+difference between the frameworks comes first directly; any other comes first with ``--against``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from perfkit_core.compare.attribute.attribute import attribute
+from perfkit_core.compare.attribute.causes import by_layer, causes
+from perfkit_core.compare.change import new_causes, new_layers
+from perfkit_core.model.trace import Trace
+from tests.support.compared_examples import BASE, FRAMEWORKS, PLANTS, stored
+
+OTHER_FRAMEWORK = dict(zip(FRAMEWORKS, reversed(FRAMEWORKS), strict=True))
+ANSWERS: dict[str, tuple[Callable[[pd.DataFrame], pd.DataFrame], str, str]] = {
+    "copy": (causes, "family", "copy"),
+    "activation": (by_layer, "layer", "blocks.0.activation|blocks.1.activation"),
+    "layer": (by_layer, "layer", "blocks.2.linear"),
+    "loader": (causes, "category", "input_wait"),
+}
+"""Table of the attribution for each plant, its column, and the names that may come first."""
+NEW = {causes: new_causes, by_layer: new_layers}
+
+
+def difference_ns(plant: str, base: Trace, other: Trace) -> pd.Series[int]:
+    """Return the difference by name, from the plant's table."""
+    table, column, _ = ANSWERS[plant]
+    return table(attribute(base, other)).groupby(column)["difference_ns"].sum()
+
+
+def assert_first(plant: str, differences: pd.Series[int]) -> None:
+    """The largest difference is the planted one, and it makes the step longer."""
+    name = differences.index[np.argmax(differences.abs().to_numpy())]
+    assert name in ANSWERS[plant][2].split("|"), differences.sort_values(key=abs).tail(5).to_dict()
+    assert differences[name] > 0
+
+
+@pytest.mark.parametrize("plant", PLANTS)
+@pytest.mark.parametrize("framework", FRAMEWORKS)
+def test_within_a_framework_the_planted_regression_is_first(framework: str, plant: str) -> None:
+    assert_first(plant, difference_ns(plant, stored(framework, "mlp", BASE), stored(framework, "mlp", plant)))
+
+
+@pytest.mark.parametrize("plant", ["copy", "loader"])
+@pytest.mark.parametrize("framework", FRAMEWORKS)
+def test_across_frameworks_a_large_planted_regression_is_first(framework: str, plant: str) -> None:
+    base, planted = stored(OTHER_FRAMEWORK[framework], "mlp", BASE), stored(framework, "mlp", plant)
+    assert_first(plant, difference_ns(plant, base, planted))
+
+
+@pytest.mark.parametrize("plant", PLANTS)
+@pytest.mark.parametrize("framework", FRAMEWORKS)
+def test_against_the_plain_scripts_the_planted_regression_is_first(framework: str, plant: str) -> None:
+    """``perfkit compare --against`` subtracts what the plain scripts of the two frameworks differ by."""
+    base = stored(OTHER_FRAMEWORK[framework], "mlp", BASE)
+    before, now = (attribute(base, stored(framework, "mlp", variant)) for variant in (BASE, plant))
+    table, column, _ = ANSWERS[plant]
+    assert_first(plant, NEW[table](before, now).groupby(column)["difference_ns"].sum())

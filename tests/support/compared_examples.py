@@ -1,0 +1,62 @@
+"""Recordings of the scripts of examples/compare: stored ones (tests/data/examples), and new ones."""
+
+from __future__ import annotations
+
+import os
+import re
+import subprocess
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Final
+
+from perfkit_core.model.trace import Trace
+from perfkit_core.readers.load import load
+from tests.support.paths import DATA, EXAMPLES
+
+FRAMEWORKS: Final = ("torch", "paddle")
+MODELS: Final = ("mlp", "conv_net", "transformer")
+PLANTS: Final = ("copy", "activation", "layer", "loader")
+BASE, PLAIN = "base", "plain"
+VARIANTS: Final = tuple(
+    [(model, variant) for model in MODELS for variant in (PLAIN, BASE)] + [("mlp", plant) for plant in PLANTS]
+)
+"""Model and variant of each recording: ``plain`` without layer labels, ``base`` with them, or a planted regression."""
+
+_STORED: Final = DATA / "examples"
+_RECORDER: Final = Path(__file__).with_name("record_example.py")
+_NO_MAPPING: Final = str(1 << 30)
+_ENVIRONMENT: Final = {
+    "OMP_NUM_THREADS": "1",
+    # the allocator keeps freed memory: the cost of new pages differs most between machines and steps
+    "MALLOC_MMAP_THRESHOLD_": _NO_MAPPING,
+    "MALLOC_TRIM_THRESHOLD_": _NO_MAPPING,
+}
+
+
+def stored_path(framework: str, model: str, variant: str) -> Path:
+    """Return the file of a recording in tests/data."""
+    return _STORED / f"{framework}-{model}-{variant}.perfkit.parquet"
+
+
+def stored(framework: str, model: str, variant: str) -> Trace:
+    """Return a recording of tests/data."""
+    return load(stored_path(framework, model, variant))
+
+
+def record(
+    framework: str, folder: Path, variants: Sequence[tuple[str, str]] = VARIANTS, rounds: int = 1, steps: int = 6
+) -> list[list[float]]:
+    """Record variants in one new process. Return the losses of the steps of each recording, in order."""
+    pairs = [f"{model}:{variant}" for model, variant in variants]
+    scripts = EXAMPLES / "compare" / framework
+    command = [sys.executable, str(_RECORDER), str(scripts), str(folder), str(rounds), str(steps), *pairs]
+    done = subprocess.run(command, env={**os.environ, **_ENVIRONMENT}, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    lines = re.findall(r"^loss: (.*)$", done.stdout, re.MULTILINE)
+    return [[float(loss) for loss in line.split()] for line in lines]
+
+
+def recorded(folder: Path, model: str, variant: str) -> list[Path]:
+    """Return the run folders of a variant, one a round."""
+    return sorted(folder.glob(f"{model}-{variant}-*"))
