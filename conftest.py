@@ -55,6 +55,15 @@ def _compiled(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(Interpreted, "cells", ENOUGH_CELLS if os.environ.get("PERFKIT_COMPILED") else 0)
 
 
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Mark the tests of whole folders: ``browser`` for pages, ``live`` for those that run a framework."""
+    folders = {"pages": "browser", "torch": "live", "paddle": "live", "features": "live"}
+    for item in items:
+        marker = folders.get(item.path.relative_to(ROOT / "tests").parts[0])
+        if marker:
+            item.add_marker(marker)
+
+
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
     """``torch_file``, ``paddle_file`` and ``paddle_json`` run a test once for each real trace of the framework."""
     known = {"torch_file": _torch_files, "paddle_file": _paddle_files, "paddle_json": _paddle_json}
