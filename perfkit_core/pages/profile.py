@@ -12,7 +12,7 @@ from perfkit_core.model.trace import Trace
 from perfkit_core.plugins.contracts import View, ViewRequest
 from perfkit_core.plugins.manager import get_plugins
 from perfkit_core.ranks.profile import Profile, Whole
-from perfkit_core.report import display, headline, pictures, summary
+from perfkit_core.report import display, headline, pictures, summary, timeline
 from perfkit_core.report.model import Chart, Report, Section
 
 FIRST: Final = 3
@@ -70,7 +70,7 @@ def run_report(profile: Profile | Trace) -> Report:
     # Advice and timeline need the whole trace, but the traces of many ranks are never in memory at the same time.
     trace = profile.trace if isinstance(profile, Whole) else profile
     if isinstance(trace, Trace):
-        sections[1:1] = (*reports.of_page(trace), pictures.timeline_section(trace))
+        sections[1:1] = (*reports.of_page(trace), timeline.timeline_section(trace))
         names = [section.name for section in sections]
         if "memory_places" in names:  # The memory curve precedes the tables on memory.
             lines = tuple(headline.alive_at_peak(tables["memory_peak"]))

@@ -1,4 +1,4 @@
-"""Sections of a page with a picture: the timeline of steps, memory over time, and the heat map of ranks."""
+"""Sections of a page with a chart: memory over time, and the heat map of ranks."""
 
 from __future__ import annotations
 
@@ -9,121 +9,14 @@ from typing import Final
 import numpy as np
 import pandas as pd
 
-from perfkit_core.algorithms import arrays, nesting
-from perfkit_core.exporters.lanes import instants, lanes
 from perfkit_core.language.messages import Text, mark, say
-from perfkit_core.model.columns import POSITION, Column, count, duration, key, size
+from perfkit_core.model.columns import POSITION, Column, size
 from perfkit_core.model.trace import Trace
 from perfkit_core.plugins.contracts import ViewRequest
 from perfkit_core.report.headline import stragglers
-from perfkit_core.report.model import Chart, Part, Row, Section, Timeline
+from perfkit_core.report.model import Chart, Section
 from perfkit_core.views.memory import memory_curve
-from perfkit_core.views.steps.step_rows import step_rows
 from perfkit_core.views.tables import rounded_division
-
-MOST_BOXES: Final = 100_000
-"""Maximum number of events in the timeline of a page."""
-MOST_ROWS: Final = 5000
-"""Maximum number of rows in the table of the timeline."""
-_TIMELINE_COLUMNS: Final = (
-    key("group", "Group"),
-    key("row", "Row"),
-    count("events", "Events"),
-    duration("covered_ns", "Covered", description="time during which at least one event runs"),
-)
-
-
-def timeline_section(trace: Trace, most: int = MOST_BOXES) -> Section:
-    """Return the section with the timeline of the steps and a table of the timeline's rows."""
-    drawn, left_out = timeline(trace, most)
-    outermost = drawn.depth == 0
-    covered = np.zeros(len(drawn.rows), np.int64)
-    np.add.at(covered, drawn.row[outermost], drawn.dur_ns[outermost])
-    table = pd.DataFrame(
-        {
-            "group": [row.group for row in drawn.rows],
-            "row": [row.name for row in drawn.rows],
-            "events": np.bincount(drawn.row, minlength=len(drawn.rows)),
-            "covered_ns": covered,
-        }
-    )
-    note = say("Each row of the timeline is a thread or stream. The table summarises the rows.")
-    if left_out:
-        more = mark("The page omits {count} events. perfkit export -o trace.json.gz exports all events.")
-        note = f"{note} {say(more, count=left_out)}"
-    if len(table) > MOST_ROWS:
-        first = say("The table shows the first {most} of {count} rows.", most=MOST_ROWS, count=len(table))
-        note = f"{note} {first}"
-    empty, table = say("no events with a duration were recorded"), table.head(MOST_ROWS)
-    return Section("timeline", say("Timeline"), table, note, empty, 20, timeline=drawn, columns=_TIMELINE_COLUMNS)
-
-
-def timeline(trace: Trace, most: int = MOST_BOXES) -> tuple[Timeline, int]:
-    """Return the timeline of complete steps of the first rank, and the number of events that are left out.
-
-    At most ``most`` events are kept. Steps are chosen in this order: the step of median duration, the longest step,
-    then the other steps in order of time. If the first chosen step has more than ``most`` events, its longest events
-    are kept. Without steps, the timeline covers the entire recording. A step of several ranks lasts from the first
-    start to the last end of the overlapping steps with the same number. Times are not rounded.
-    """
-    boxes, every = np.flatnonzero(~instants(trace)), step_rows(trace)
-    start, end, number = trace.ints("start_ns"), trace.end_ns, trace.ints("step")
-    candidates: list[Part] = []
-    steps = every[trace.ints("rank")[every] == trace.ints("rank")[every].min(initial=2**31)]
-    if len(steps):
-        by_length = steps[np.argsort(trace.ints("dur_ns")[steps], kind="stable")]
-        for row in dict.fromkeys([by_length[(len(steps) - 1) // 2], by_length[-1], *steps]):
-            same = every[(number[every] == number[row]) & (start[every] <= end[row]) & (end[every] >= start[row])]
-            name = say("step {number}", number=number[row])
-            candidates.append(Part(name, int(start[same].min()), int(end[same].max())))
-    elif len(boxes):
-        candidates = [Part(say("the recording"), int(start[boxes].min()), int(end[boxes].max()))]
-    chosen = np.zeros(len(trace), np.bool_)
-    parts: list[Part] = []
-    for part in candidates:
-        inside = np.zeros(len(trace), np.bool_)
-        inside[boxes] = (start[boxes] < part.end_ns) & (end[boxes] > part.start_ns)
-        if not parts or int((chosen | inside).sum()) <= most:
-            chosen |= inside
-            parts.append(part)
-    kept = boxes[chosen[boxes]]
-    if len(kept) > most:
-        kept = np.sort(kept[np.argsort(-trace.ints("dur_ns")[kept], kind="stable")[:most]])
-    return _drawn(trace, kept, parts), len(boxes) - len(kept)
-
-
-def _drawn(trace: Trace, kept: arrays.IntArray, parts: list[Part]) -> Timeline:
-    in_lanes = lanes(trace, apart=False)
-    start, end = trace.ints("start_ns")[kept], trace.end_ns[kept]
-    order = np.lexsort((-end, start, in_lanes.lane[kept]))
-    kept, start, end = kept[order], start[order], end[order]
-    used, row = np.unique(in_lanes.lane[kept], return_inverse=True)
-    above = nesting.nest(row, start, end)
-    depth = nesting.sum_down(above, (above != arrays.NO_ROW).astype(np.int64))
-    order = np.lexsort((start, depth, row))
-    kept, start, row, depth = kept[order], start[order], row[order], depth[order]
-    # The additional last element is the cause -1 (none).
-    place = np.full(len(trace) + 1, arrays.NO_ROW, np.int64)
-    place[kept] = np.arange(len(kept))
-    names, name = np.unique(trace.codes("name").codes[kept], return_inverse=True)
-    kinds, kind = np.unique(trace.codes("kind").codes[kept], return_inverse=True)
-    in_time = sorted(parts, key=lambda part: part.start_ns)
-    origin = in_time[0].start_ns if in_time else 0
-    return Timeline(
-        parts=tuple(Part(part.name, part.start_ns - origin, part.end_ns - origin) for part in in_time),
-        rows=tuple(Row(in_lanes.lanes[lane].process_name, in_lanes.lanes[lane].name) for lane in used.tolist()),
-        names=tuple(trace.codes("name").values[code] for code in names.tolist()),
-        kinds=tuple(trace.codes("kind").values[code] for code in kinds.tolist()),
-        start_ns=start - origin,
-        dur_ns=trace.ints("dur_ns")[kept],
-        name=name.astype(np.int64),
-        kind=kind.astype(np.int64),
-        row=row.astype(np.int64),
-        depth=depth,
-        cause=place[trace.ints("launched_by")[kept]],
-        first=in_time.index(parts[0]) if parts else 0,
-    )
-
 
 STRETCHES: Final = 400
 """Number of time intervals in the curve of memory over time."""

@@ -12,7 +12,7 @@ from playwright.sync_api import expect
 
 from perfkit_core.renderers.html.page import render
 from perfkit_core.report.model import Chart, Report, Section
-from perfkit_core.report.pictures import timeline_section
+from perfkit_core.report.timeline import timeline_section
 from tests.support.timeline_page import small
 
 CONTROLS = "a[href], button, select, input, canvas, td.long, summary, th [role=button], .dt-paging-button"

@@ -14,7 +14,7 @@ import perfkit_core
 from perfkit_core.pages.profile import run_report
 from perfkit_core.renderers.html.page import render
 from perfkit_core.report.model import Report
-from perfkit_core.report.pictures import timeline_section
+from perfkit_core.report.timeline import timeline_section
 from tests.support.events import host, trace
 from tests.support.timeline_page import NAMES, details, point, seen, small
 

@@ -12,7 +12,7 @@ import pytest
 import perfkit_core
 from perfkit_core.model.trace import Trace, concat_traces
 from perfkit_core.renderers.html.packing import timeline as payload
-from perfkit_core.report import pictures
+from perfkit_core.report import timeline
 from perfkit_core.report.model import Row, Timeline
 from tests.support.events import device, host, trace
 
@@ -31,7 +31,7 @@ def steps(count: int, inside: int = 2) -> Trace:
 
 
 def test_rows_depths_and_causes() -> None:
-    found, left_out = pictures.timeline(
+    found, left_out = timeline.timeline(
         trace(
             [
                 host("Step#0", "step", 1000, 100, step=0),
@@ -53,30 +53,30 @@ def test_rows_depths_and_causes() -> None:
 
 
 def test_points_in_time_are_no_boxes() -> None:
-    found, left_out = pictures.timeline(steps(3))
+    found, left_out = timeline.timeline(steps(3))
     assert (len(found), left_out) == (9, 0)
 
 
 def test_whole_steps_are_chosen_the_median_and_the_longest_first() -> None:
-    found, left_out = pictures.timeline(steps(5), most=7)
+    found, left_out = timeline.timeline(steps(5), most=7)
     assert [part.name for part in found.parts] == ["step 1", "step 3"]
     assert found.parts[found.first].name == "step 3", "the median is shown first"
     assert (len(found), left_out) == (6, 9)
 
 
 def test_of_a_step_that_is_too_large_the_longest_events_stay() -> None:
-    found, left_out = pictures.timeline(steps(1, inside=5), most=3)
+    found, left_out = timeline.timeline(steps(1, inside=5), most=3)
     assert (len(found), left_out) == (3, 3)
     assert "Step#0" in found.names
 
 
 def test_without_steps_the_recording_is_the_part() -> None:
-    found, _ = pictures.timeline(trace([host("op", "operator", 5, 10), host("op", "operator", 25, 10)]))
+    found, _ = timeline.timeline(trace([host("op", "operator", 5, 10), host("op", "operator", 25, 10)]))
     assert [(part.name, part.start_ns, part.end_ns) for part in found.parts] == [("the recording", 0, 30)]
 
 
 def test_without_events_nothing_is_drawn() -> None:
-    section = pictures.timeline_section(steps(1).slice(0, 0))
+    section = timeline.timeline_section(steps(1).slice(0, 0))
     assert section.table.empty
     assert section.empty
 
@@ -84,7 +84,7 @@ def test_without_events_nothing_is_drawn() -> None:
 @pytest.mark.parametrize("file", ["torch/h100-vit.json.gz", "paddle/cpu-3.3.1/cnn_small/cycle0.json.gz"])
 def test_boxes_of_a_row_and_depth_never_overlap(traces: Path, file: str) -> None:
     """The script of the page relies on this property for its binary search."""
-    found, _ = pictures.timeline(perfkit_core.load(traces / file))
+    found, _ = timeline.timeline(perfkit_core.load(traces / file))
     same = (np.diff(found.row) == 0) & (np.diff(found.depth) == 0)
     end = found.start_ns + found.dur_ns
     assert len(found) > 200
@@ -92,7 +92,7 @@ def test_boxes_of_a_row_and_depth_never_overlap(traces: Path, file: str) -> None
 
 
 def test_a_page_carries_every_number() -> None:
-    found, _ = pictures.timeline(steps(3))
+    found, _ = timeline.timeline(steps(3))
     data = payload(found)
     raw = zlib.decompress(base64.b64decode(data["data"]))
     assert data["columns"][0] == ["start_ns", "f8"]
@@ -113,8 +113,8 @@ def test_a_page_carries_more_rows_than_two_bytes_count() -> None:
 
 
 def test_the_table_of_very_many_rows_is_cut_and_says_so() -> None:
-    found = pictures.timeline_section(
-        trace([device("k", "kernel", i, 1, stream=i) for i in range(pictures.MOST_ROWS + 1)])
+    found = timeline.timeline_section(
+        trace([device("k", "kernel", i, 1, stream=i) for i in range(timeline.MOST_ROWS + 1)])
     )
     assert found.timeline is not None
     assert (len(found.table), len(found.timeline.rows)) == (5000, 5001)
@@ -128,7 +128,7 @@ def test_a_step_of_several_ranks_spans_all_of_them() -> None:
         host("Step#0", "step", 60, 200, step=0), host("early", "operator", 65, 10),
         host("Step#1", "step", 400, 50, step=1),
     ]  # fmt: skip
-    found, left_out = pictures.timeline(concat_traces([one, trace(events, rank=1)]))
+    found, left_out = timeline.timeline(concat_traces([one, trace(events, rank=1)]))
     assert [(part.name, part.end_ns - part.start_ns) for part in found.parts] == [("step 0", 200)]
     assert "early" in found.names
     assert left_out == 1
