@@ -15,6 +15,7 @@ from perfkit_core.algorithms import nesting
 from perfkit_core.algorithms.arrays import BoolArray, IntArray
 from perfkit_core.model.schema import BACKWARD, DATALOADER, DEVICE_WORK, KERNEL, NESTED_KINDS, OPERATOR, RUNTIME
 from perfkit_core.model.trace import Trace, once
+from perfkit_core.replay.host_segments import matching as matching
 from perfkit_core.views.select import marked, threads
 
 CLEARS_GRADIENTS: Final = re.compile(r"zero_?grad|clear_?grad", re.IGNORECASE)
@@ -26,14 +27,6 @@ _REGION: Final = re.compile(
 """Names of regions of compiled or captured code."""
 Shapes = list[list[int]]
 """The shape of each input of an operator; empty for an input that is not a tensor."""
-
-
-def matching(trace: Trace, column: str, test: Callable[[str], object]) -> BoolArray:
-    """Return the mask of the events whose text in ``column`` passes ``test``, shape (rows,). Events without a text do
-    not pass. The test runs once for each distinct text."""
-    codes = trace.codes(column)
-    mask: BoolArray = codes.lookup(np.array([bool(test(text)) for text in codes.values], np.bool_), False)
-    return mask
 
 
 def name_of(trace: Trace, row: int) -> str:
@@ -84,7 +77,6 @@ def kernels(trace: Trace) -> IntArray:
 
 
 def launched(trace: Trace) -> IntArray:
-    """Return the rows of the device work with a recorded launch."""
     return np.flatnonzero((trace.ints("launched_by") >= 0) & trace.rows("kind", *DEVICE_WORK))
 
 

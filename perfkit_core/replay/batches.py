@@ -8,7 +8,6 @@ loader, the wait ends before the last of these operators."""
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
 from typing import Final
 
 import numpy as np
@@ -78,16 +77,6 @@ _LEAST_SHARE: Final = 0.05
 step. Smaller differences are variation."""
 
 
-@dataclass(frozen=True, slots=True)
-class BatchWaits:
-    """Segments in which the training waits for a batch, arrays of shape (waits,): ``node`` is the segment, ``busy_ns``
-    its time if the batch is ready. ``edges`` let the next segments begin when the batches arrive."""
-
-    node: IntArray
-    busy_ns: IntArray
-    edges: Edges
-
-
 def loads(trace: Trace) -> IntArray:
     """Return the rows of the outermost data loader calls on the host."""
     loading = trace.rows("kind", DATALOADER)
@@ -96,12 +85,12 @@ def loads(trace: Trace) -> IntArray:
 
 def in_workers(trace: Trace, rows: IntArray) -> BoolArray:
     """Return the mask of the calls that get batches from worker processes."""
-    return matching(trace, "name", _IN_WORKERS)[rows]
+    return matching(trace, "name", _IN_WORKERS.search)[rows]
 
 
 def in_thread(trace: Trace, rows: IntArray) -> BoolArray:
     """Return the mask of the calls that get batches from a thread of the training process that reads ahead."""
-    return matching(trace, "name", _IN_THREAD)[rows]
+    return matching(trace, "name", _IN_THREAD.search)[rows]
 
 
 def begins_epoch(trace: Trace, rows: IntArray) -> BoolArray:
@@ -113,7 +102,7 @@ def begins_epoch(trace: Trace, rows: IntArray) -> BoolArray:
     in_steps = np.flatnonzero(step[rows] >= 0)
     if not len(in_steps):
         return mask
-    begun = trace.host & matching(trace, "name", _BEGINS)
+    begun = trace.host & matching(trace, "name", _BEGINS.search)
     begun &= ~nesting.lies_in(trace.ints("parent"), trace.rows("kind", DATALOADER, OPERATOR))
     events = np.append(rows[in_steps], np.flatnonzero(begun & (step >= 0)))
     key, count = groupby.distinct([rank[events], step[events]], len(events))[0], len(in_steps)
@@ -126,8 +115,9 @@ def begins_epoch(trace: Trace, rows: IntArray) -> BoolArray:
     return mask
 
 
-def batch_waits(trace: Trace, segments: Segments, leads: BoolArray) -> BatchWaits:
-    """Return the waits for batches on the threads that run the steps (``leads``, shape (threads,))."""
+def batch_waits(trace: Trace, segments: Segments, leads: BoolArray) -> tuple[IntArray, IntArray, Edges]:
+    """Return the segments that wait for a batch, the time of each segment if its batch is ready, and the edges that let
+    the next segments begin when the batches arrive. ``leads`` is the mask of the threads that run the steps."""
     rows = loads(trace)
     begins = begins_epoch(trace, rows)
     kept = segments.first[rows] >= 0
@@ -154,7 +144,7 @@ def batch_waits(trace: Trace, segments: Segments, leads: BoolArray) -> BatchWait
     call = of_segment[node]
     since, until = _since(segments, rows, begins, node, call, length[node]), node + 1
     lag_ns = segments.start_ns[until] - segments.start_ns[since]
-    return BatchWaits(node, own_ns[call], edges(BATCH, since, until, lag_ns, rows[call], from_start=True))
+    return node, own_ns[call], edges(BATCH, since, until, lag_ns, rows[call], from_start=True)
 
 
 def waited(graph: Graph) -> tuple[IntArray, IntArray]:

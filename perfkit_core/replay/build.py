@@ -168,8 +168,8 @@ def build(trace: Trace) -> Replay:
     segments = host_segments(trace)
     rank = _ranks(trace, segments.row, segments.thread, segments.threads)
     leads = leaders(trace, segments, rank)
-    batches = batch_waits(trace, segments, leads)
-    bursts = handoffs(segments, leads, rank, batches.node)
+    waiting, ready_ns, batch_edges = batch_waits(trace, segments, leads)
+    bursts = handoffs(segments, leads, rank, waiting)
     work, records = device_work(trace), sync_records(trace)
     hosts = len(segments) + len(bursts)
     nodes = np.arange(hosts, hosts + len(work))
@@ -179,13 +179,13 @@ def build(trace: Trace) -> Replay:
     row, busy_ns = np.append(calls.row, limits.row), np.append(calls.busy_ns, limits.busy_ns)
     last = segments.after[row] - 1  # a call waits in its last segment
     busy[last] = np.clip(busy_ns - (segments.start_ns[last] - trace.ints("start_ns")[row]), 0, busy[last])
-    busy[batches.node] = np.minimum(busy[batches.node], batches.busy_ns)
+    busy[waiting] = np.minimum(busy[waiting], ready_ns)
     launched_by = trace.ints("launched_by")[work.row]
     launch_node = np.where(launched_by >= 0, segments.first[launched_by], -1)
     into = work_edges(trace, work, launch_node, nodes, stream_waits(trace, work, nodes, records))
     start, dur = trace.ints("start_ns")[work.row], trace.ints("dur_ns")[work.row]
     graph = host_graph(segments, busy, bursts).with_nodes(
-        dur, work.row, work.lane + segments.threads, start, [into, calls.edges, limits.edges, batches.edges]
+        dur, work.row, work.lane + segments.threads, start, [into, calls.edges, limits.edges, batch_edges]
     )
     graph = joined(trace, graph, leads, segments.after)
     of_row = np.full(len(trace), -1, np.int64)

@@ -5,7 +5,7 @@ without nesting, their common time belongs to the event that began last."""
 
 from __future__ import annotations
 
-import re
+from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
@@ -102,7 +102,9 @@ def _close(stack, least, depth, now, until, end_ns, code, count, start, end, own
     return count, depth, now
 
 
-def matching(trace: Trace, column: str, pattern: re.Pattern[str]) -> BoolArray:
+def matching(trace: Trace, column: str, test: Callable[[str], object]) -> BoolArray:
+    """Return the mask of the events whose text in ``column`` passes ``test``, shape (rows,). Events without a text do
+    not pass. The test runs once for each distinct text."""
     codes = trace.codes(column)
-    mask: BoolArray = codes.lookup(np.array([bool(pattern.search(text)) for text in codes.values], np.bool_), False)
+    mask: BoolArray = codes.lookup(np.array([bool(test(text)) for text in codes.values], np.bool_), False)
     return mask

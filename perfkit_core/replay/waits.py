@@ -111,7 +111,7 @@ _STREAM_WAITS: Final = re.compile(r"Stream_?Wait_?Event", re.IGNORECASE)
 def waits_for_unrecorded_events(trace: Trace) -> int:
     """Return the number of calls that make a stream wait for an event, on ranks that have work on several streams and
     no device records of such waits."""
-    rank, calls = trace.ints("rank"), np.flatnonzero(trace.host & matching(trace, "name", _STREAM_WAITS))
+    rank, calls = trace.ints("rank"), np.flatnonzero(trace.host & matching(trace, "name", _STREAM_WAITS.search))
     if not len(calls):
         return 0
     records, work = sync_records(trace), device_work(trace)
@@ -134,9 +134,9 @@ _FREES: Final = re.compile(r"^(cuda|hip|cu|musa|acl\w*)Free(?!Async)", re.IGNORE
 
 def sync_calls(trace: Trace) -> tuple[IntArray, ByteArray]:
     """Return the rows of the host calls that synchronise, and the scope of each call: DEVICE, STREAM or EVENT."""
-    calls = trace.rows("kind", SYNC) | (trace.rows("kind", RUNTIME) & matching(trace, "name", _FREES))
-    scope = np.where(matching(trace, "name", _OF_EVENT), EVENT, STREAM).astype(np.int8)
-    scope[matching(trace, "name", _OF_DEVICE)] = DEVICE
+    calls = trace.rows("kind", SYNC) | (trace.rows("kind", RUNTIME) & matching(trace, "name", _FREES.search))
+    scope = np.where(matching(trace, "name", _OF_EVENT.search), EVENT, STREAM).astype(np.int8)
+    scope[matching(trace, "name", _OF_DEVICE.search)] = DEVICE
     rows = np.flatnonzero(trace.host & calls)
     return rows, scope[rows]
 
@@ -181,13 +181,17 @@ def _copies(trace: Trace, work: DeviceWork, segments: Segments) -> tuple[IntArra
     start, end = trace.ints("start_ns"), trace.end_ns
     copied, call = work.row[at], call[at]
     # copies within a device and asynchronous copies of pinned memory never block
-    pinned = matching(trace, "copy_kind", _PINNED)[copied] & matching(trace, "name", _ASYNC)[call]
-    blocks = (end[copied] <= end[call]) & ~matching(trace, "copy_kind", _IN_DEVICE)[copied] & ~pinned
+    pinned = matching(trace, "copy_kind", _PINNED.search)[copied] & matching(trace, "name", _ASYNC.search)[call]
+    blocks = (end[copied] <= end[call]) & ~matching(trace, "copy_kind", _IN_DEVICE.search)[copied] & ~pinned
     at, copied, call = at[blocks], copied[blocks], call[blocks]
     free = np.where(work.before[at] >= 0, end[work.row[work.before[at]]], start[call])
     staged = np.maximum(start[copied] - np.maximum(start[call], free), 0)
     # copies to the host stage nothing: they wait until they begin
-    return call, at, np.where(matching(trace, "copy_kind", _TO_HOST)[copied], np.minimum(staged, BUSY_NS), staged)
+    return (
+        call,
+        at,
+        np.where(matching(trace, "copy_kind", _TO_HOST.search)[copied], np.minimum(staged, BUSY_NS), staged),
+    )
 
 
 def _synchronised(
