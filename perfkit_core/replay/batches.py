@@ -23,7 +23,8 @@ _LONG: Final = 0.5
 _LONGEST: Final = 0.9
 """A wait is long if it takes at least ``_LONG`` of the quantile ``_LONGEST`` of all waits."""
 _EQUAL: Final = 3
-"""With this many equal distances, waits recur. Two equal distances are enough if there are no other distances."""
+"""Long waits recur if this many distances between them are equal, or if there are only two distances, which are equal.
+"""
 _MANY: Final = 2
 """The mean distance is used if the number of distances is at least this multiple of the mean distance."""
 _MOST: Final = 64
@@ -63,10 +64,10 @@ _ENTERED_NS: Final = 50_000
 """Operators that begin within this time after the beginning of a call come from the profiler's label of the call.
 Operators that rebuild a batch begin later."""
 _HANDED_OVER_NS: Final = 2_000_000
-"""Longest time to unpickle and pin a batch that is ready. Operators that rebuild the batch come in addition."""
+"""Longest time to unpickle and pin a batch that is ready, without operators that rebuild the batch."""
 _HANDED_OVER: Final = 0.1
-"""Quantile of the waits of a loader's calls. Calls at this quantile get a ready batch, so they show how long getting it
-takes."""
+"""Quantile of the waits of a loader's calls. Calls up to this quantile get a ready batch, so they show the time for it.
+"""
 _WORKERS: Final = 2
 _AHEAD: Final = 2
 """Each worker has ``_AHEAD`` batches to make: when a batch is handed over, the next batch is requested. The number of

@@ -53,8 +53,8 @@ class Handoffs:
 
 def handoffs(segments: Segments, leaders: BoolArray, rank: IntArray, batches: IntArray) -> Handoffs:
     """Return the bursts of other threads inside segments of the ``leaders`` (mask of the threads that run the steps) of
-    the same ``rank``, sorted by waiter and time. ``batches`` are segments that wait for a batch. They are left out,
-    because the wait does not cause the batch to be made."""
+    the same ``rank``, sorted by waiter and time. Segments that wait for a batch (``batches``) have no bursts, because
+    the wait does not cause the batch to be made."""
     parts = [
         _bursts(segments, leader, other)
         for leader in np.flatnonzero(leaders).tolist()
@@ -98,8 +98,9 @@ def _bursts(segments: Segments, leader: int, other: int) -> IntArray:
 
 
 def host_graph(segments: Segments, busy_ns: IntArray, bursts: Handoffs) -> Graph:
-    """Return a graph of the segments, which keep their numbers, and of one more node for each burst: the rest of its
-    waiter. ``busy_ns`` is the time of each segment without waits for a device, shape (segments,)."""
+    """Return a graph of the segments, which keep their numbers, followed by one node for each burst, which holds the
+    remaining time of its waiter. ``busy_ns`` is the time of each segment without waits for a device, shape (segments,).
+    """
     count, extra = len(segments), np.arange(len(segments), len(segments) + len(bursts))
     begin, end = segments.start_ns[bursts.first], segments.end_ns[bursts.last]
     same = bursts.waiter[1:] == bursts.waiter[:-1]
@@ -115,7 +116,7 @@ def host_graph(segments: Segments, busy_ns: IntArray, bursts: Handoffs) -> Graph
     dur[bursts.waiter[is_first]] = (begin - segments.start_ns[bursts.waiter])[is_first]
     dur[bursts.idle[bursts.idle >= 0]] = 0
     woken_by = np.where(is_first, bursts.waiter, extra - 1)
-    source = np.arange(count)  # what follows a waiter starts after its rest
+    source = np.arange(count)  # the nodes after a waiter start after its remaining time
     source[bursts.waiter[is_last]] = extra[is_last]
     follows = np.flatnonzero(segments.thread[1:] == segments.thread[:-1])
     chain = edges(CHAIN, source[follows], follows + 1)

@@ -92,8 +92,8 @@ def _usual(lags: IntArray, otherwise: int) -> int:
 
 
 def _other_stream(trace: Trace, work: DeviceWork, start: IntArray, end: IntArray, late: IntArray) -> IntArray:
-    """Return the work of another stream that ends just before each start that nothing else explains (-1 if none), shape
-    (work,). Both streams belong to the same device."""
+    """Return for each late start the work of another stream of the same device that ends just before this start; -1 if
+    there is none, or if the start is not late. Shape (work,)."""
     other = np.full(len(work), -1, np.int64)
     open_work: BoolArray = late > UNEXPLAINED_NS
     if work.lanes < 2 or not open_work.any():
