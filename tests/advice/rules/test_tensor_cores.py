@@ -69,7 +69,7 @@ def test_a_small_share_of_the_step_does_not_count() -> None:
         (product("volta_sgemm_128x64_nn", on=None), "capability"),
         (product("volta_sgemm_128x64_nn", on=Device("xpu:0", "ARTEMIS")), "ARTEMIS"),
         (product("some_kernel"), "no kernel"),
-        (product("my_gemm"), "do not say"),
+        (product("my_gemm"), "do not show"),
     ],
 )
 def test_missing_devices_or_kernel_names(made: Trace, why: str) -> None:
