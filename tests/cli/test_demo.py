@@ -49,5 +49,5 @@ def test_live(perfkit, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, framewor
     for _ in range(2):  # again over the first: still one run
         code, _, err = perfkit("demo", "-o", tmp_path)
         assert (code, err) == (0, "")
-    assert "over 8 steps" in (tmp_path / f"{framework}.html").read_text(encoding="utf-8")
+    assert "of 8 step times" in (tmp_path / f"{framework}.html").read_text(encoding="utf-8")
     assert len(list((tmp_path / framework).glob("*.parquet"))) == 1

@@ -139,7 +139,7 @@ def test_a_filter_without_matches_says_so(perfkit, run: Path) -> None:
         (["--step", "5-1"], "--step 5-8"),
         (["--step", "0-99999999999"], "--step 5-8"),
         (["--filter", "("], "not a regular expression"),
-        (["--format", "csv"], "choose one with --view"),
+        (["--format", "csv"], "choose a table with --view"),
         (["--limit", "-1"], "--limit '-1' is not a whole number of 0 or more; example: --limit 5"),
         (["--nope"], "No such option"),
     ],

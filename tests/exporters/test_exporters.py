@@ -63,14 +63,16 @@ def different(trace: Trace, file: BinaryIO, options: ExportOptions) -> str:
     return "nothing"
 
 
-@pytest.mark.parametrize(("write", "said"), [(silent, "does not say why"), (different, "differs between calls")])
+@pytest.mark.parametrize(
+    ("write", "said"), [(silent, "returns no reason"), (different, "different bytes in a second call")]
+)
 def test_the_contract_notices_what_breaks_it(write: Any, said: str) -> None:
     with pytest.raises(AssertionError, match=said):
         check_exporter(Exporter("test", "test", (".test",), write), small_trace())
 
 
 def test_the_contract_forbids_to_seek() -> None:
-    with pytest.raises(io.UnsupportedOperation, match="may not seek"):
+    with pytest.raises(io.UnsupportedOperation, match="must not seek"):
         check_exporter(Exporter("test", "test", (".test",), seeking), small_trace())
 
 

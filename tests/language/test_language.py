@@ -8,6 +8,7 @@ import re
 import sys
 from collections.abc import Callable
 from functools import cache
+from io import BytesIO
 from pathlib import Path
 
 import msgspec
@@ -15,6 +16,8 @@ import numpy as np
 import pytest
 from babel.messages.catalog import Catalog
 from babel.messages.catalog import Message as Entry
+from babel.messages.mofile import write_mo
+from babel.messages.pofile import read_po
 
 from perfkit_core.advice.engine import advise
 from perfkit_core.api import summarize
@@ -227,12 +230,14 @@ def test_catalogues_are_read_without_babel(tmp_path: Path, monkeypatch: pytest.M
     error."""
     monkeypatch.setattr(messages, "_FOLDER", tmp_path)
     (tmp_path / "xx.po").write_text('msgid "Copies"\nmsgstr "Kopien"\n', encoding="utf-8")
-    compiled = messages._compiled(tmp_path / "xx.po")
+    compiled = BytesIO()
+    with (tmp_path / "xx.po").open("rb") as file:
+        write_mo(compiled, read_po(file, charset="utf-8"))
     monkeypatch.setitem(sys.modules, "babel.messages.mofile", None)
     with pytest.raises(UsageError, match="not compiled"):
         read.__wrapped__("xx")
     (tmp_path / "xx.po").unlink()
-    (tmp_path / "xx.mo").write_bytes(compiled)
+    (tmp_path / "xx.mo").write_bytes(compiled.getvalue())
     assert read.__wrapped__("xx").gettext("Copies") == "Kopien"
 
 
@@ -307,7 +312,7 @@ def test_the_command_line_speaks(capsys: pytest.CaptureFixture[str], monkeypatch
     command = ["summary", str(TORCH), "--view", "steps"]
     assert (main([*command, "--lang", "zh"]), language()) == (0, "en")
     chinese = capsys.readouterr().out
-    assert "每一步的时长" in chinese
+    assert "每一步及其各阶段的时长" in chinese
     monkeypatch.setenv("PERFKIT_LANG", "zh")
     assert (main(command), capsys.readouterr().out) == (0, chinese)
     assert main([*command, "--lang", "en"]) == 0

@@ -10,7 +10,7 @@ import perfkit_core as perfkit
 from perfkit_core.model.schema import DEVICE_WORK
 from perfkit_core.model.trace import Trace
 from perfkit_core.operators.names import family, kernel_family
-from perfkit_core.views.operators.families import _SERVES, event_families
+from perfkit_core.views.operators.families import _GENERIC, event_families
 from tests.support.events import device, host, trace
 
 NAMES = {"mm": "matmul", "relu_node": "relu_grad", "region": "compiled_region", "to": "cast"}.get
@@ -143,7 +143,7 @@ def test_a_plain_walk_finds_the_same(file: str, traces: Path) -> None:
         operator = above(columns["launched_by"][row])
         if kind == "kernel" and own == "copy" and above_named(columns["launched_by"][row]) == "cast":
             return "cast"
-        return operator if own is None or operator in _SERVES.get(own, ()) else own
+        return operator if own is None or operator in _GENERIC.get(own, ()) else own
 
     codes = event_families(found)
     ours = [codes.values[code] if code >= 0 else None for code in codes.codes]
