@@ -68,7 +68,7 @@ def test_intervals_are_drawn_where_the_numbers_are(page: Any, advised: tuple[Pat
     first = content["advice"][0]["prediction"]
     floor = (first["base_ns"] - first["ceiling_ns"]) / (200 * MS) * 100
     assert places(rows.first, ".mark.m2")[1] == pytest.approx(floor, abs=0.2)  # the line is two pixels wide
-    assert "All 5 together" in rows.last.text_content()
+    assert "All 5 changes" in rows.last.text_content()
 
 
 def test_the_overview_leads_to_each_advice(page: Any, advised: tuple[Path, dict[str, Any], str]) -> None:

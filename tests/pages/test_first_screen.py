@@ -69,7 +69,7 @@ def test_three_advices_at_most_lead_to_their_sections(
     ]
     saved = [1 - one.prediction.p50_ns / one.prediction.base_ns for one in advice[:3]]
     assert saved == pytest.approx([0.34, 0.098, 0.036], abs=0.005)
-    assert page.locator(".glance .span .who").nth(3).text_content().strip() == "All 5 together: −43.7%"
+    assert page.locator(".glance .span .who").nth(3).text_content().strip() == "All 5 changes: −43.7%"
     links.nth(2).click()
     target = page.locator("section:target")
     expect(target).to_be_in_viewport()
@@ -90,12 +90,12 @@ def test_without_steps_it_says_so(opened: Callable[[Path], Any], traces: Path, t
     page = opened(report(traces / "torch/mi210-gpu-only.json.gz", tmp_path))
     assert page.locator(".glance .shares").count() == 0
     expect(page.locator(".quality", has_text="no training steps were recorded")).to_be_in_viewport()
-    expect(page.locator(".glance .empty")).to_have_text(re.compile("Nothing was found that would save time"))
+    expect(page.locator(".glance .empty")).to_have_text(re.compile("No change was found that would save time"))
 
 
 def test_ranks_that_are_read_one_by_one(opened: Callable[[Path], Any], traces: Path, tmp_path: Path) -> None:
     ranks = [traces / "torch/dlrm-8xv100" / f"rank{rank}.json" for rank in (0, 1)]
     (tmp_path / "page.html").write_text(render(run_report(profile.opened(ranks))), encoding="utf-8")
     page = opened(tmp_path / "page.html")
-    expect(page.locator(".glance .empty")).to_have_text(re.compile("perfkit advise SOURCE reads all ranks together"))
+    expect(page.locator(".glance .empty")).to_have_text(re.compile("for advice on all ranks run perfkit advise SOURCE"))
     expect(page.locator(".glance .whole")).to_be_in_viewport()

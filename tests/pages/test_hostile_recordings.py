@@ -52,7 +52,7 @@ def test_the_timeline_of_a_recording(opened: Open, recordings: tuple[Path, Path]
     page = opened(made(tmp_path, "report", str(recordings[0])))
     timeline = page.locator(".timeline[data-ready]")
     timeline.get_by_label("Find").fill(f"kernel {SHOWN}")
-    expect(timeline.locator(".status")).to_contain_text("1 found")
+    expect(timeline.locator(".status")).to_contain_text("matches: 1")
     timeline.get_by_label("Find").press("Enter")
     details = timeline.locator(".details")
     expect(details).to_contain_text(f"kernel {SHOWN}")

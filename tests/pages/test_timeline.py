@@ -73,7 +73,7 @@ def test_zooming_by_wheel_and_keys_and_back(page: Any) -> None:
 
 def test_finding_by_part_of_a_name(page: Any) -> None:
     page.locator(".timeline").get_by_label("Find").fill("OF_STEP")
-    expect(page.locator(".timeline .status")).to_contain_text("1 found")
+    expect(page.locator(".timeline .status")).to_contain_text("matches: 1")
     page.locator(".timeline").get_by_label("Find").press("Enter")
     assert details(page)[0] == "kernel_of_step"
 

@@ -25,7 +25,7 @@ const timelineTexts = (() => {
     const { first, last, all } = view.rows();
     const said = [page.say("{span} shown, {count} boxes drawn", { span: duration(view.span), count: count(drawn) })];
     if (last - first + 1 < all) said.push(page.say("rows {first} to {last} of {all} (scroll to see more)", { first, last, all: count(all) }));
-    if (found) said.push(page.say("{count} matches (Enter selects the next match)", { count: count(found.length) }));
+    if (found) said.push(page.say("matches: {count} (Enter selects the next match)", { count: count(found.length) }));
     return said.join("; ");
   };
 
