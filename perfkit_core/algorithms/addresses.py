@@ -81,9 +81,9 @@ def put_bytes(out, to, buffer, start, end):  # type: ignore[no-untyped-def]
 
 
 def reordered(texts: pa.Array, order: IntArray, instead: Mapping[int, str | None] | None = None) -> pa.Array:
-    """Return the strings of the rows ``order``, shape (len(order),). ``instead`` maps rows of ``texts`` to strings that
-    replace their own. No row may occur twice in ``order``, because memory is allocated for each string only once.
-    Raises ValueError if the result does not fit one string array."""
+    """Return the strings of the rows ``order``, shape (len(order),). ``instead`` maps rows of ``texts`` to replacement
+    strings. No row may occur twice in ``order``, because memory is allocated for each string only once. Raises
+    ValueError if the result does not fit one string array."""
     rows = np.array(sorted(instead or ()), np.int64)
     others = pa.array([instead[row] for row in rows.tolist()] if instead else [], texts.type)
     replaced = np.zeros(len(texts) if instead else 0, np.bool_)

@@ -1,4 +1,4 @@
-"""Arrow columns and numpy arrays: replacement of nulls by a number, dictionaries, lookups, memory for large arrays."""
+"""Tools for Arrow columns and numpy arrays: replacing nulls, dictionaries, lookups, and memory for large arrays."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ TEXT: Final = pa.dictionary(pa.int32(), pa.string())
 
 @dataclass(frozen=True, slots=True)
 class Codes:
-    """A dictionary-encoded column. ``codes`` has shape (rows,) and holds indexes of ``values``, -1 for null."""
+    """A dictionary-encoded column. ``codes`` has shape (rows,) and holds indexes of ``values``, or -1 for null."""
 
     codes: npt.NDArray[np.int32]
     values: list[str]
@@ -50,7 +50,7 @@ MISSING: Final = -1
 OFFSETS_END: Final = 2**31 - 1
 """Largest number of bytes of text in one Arrow string array, whose offsets have 32 bits."""
 BLOCK: Final = 1 << 16
-"""Rows of a block. Lookups go block by block. A column of one repeated value holds a single block in memory."""
+"""Number of rows of a block. Lookups work block by block. A column of one repeated value holds one block in memory."""
 LONGEST_PATTERN: Final = 10_000
 SMALL_BYTES: Final = 1 << 20
 
@@ -171,8 +171,7 @@ def to_int64(chunks: Iterable[pa.Array], count: int, missing: int) -> np.ndarray
 
 
 def _filled(chunk: pa.Array, missing: int) -> np.ndarray[Any, np.dtype[Any]]:
-    """Return integers with ``missing`` for nulls. The memory is shared if the cells of nulls already hold this
-    number."""
+    """Return integers with ``missing`` for nulls. The memory is shared if nulls already hold this number."""
     if not chunk.null_count:
         return cast("npt.NDArray[Any]", chunk.to_numpy())
     held = np.frombuffer(chunk.buffers()[1], chunk.type.to_pandas_dtype())[chunk.offset : chunk.offset + len(chunk)]
@@ -182,7 +181,7 @@ def _filled(chunk: pa.Array, missing: int) -> np.ndarray[Any, np.dtype[Any]]:
 
 
 def to_codes(chunks: Iterable[pa.Array], count: int) -> tuple[np.ndarray[Any, np.dtype[np.int32]], list[str]]:
-    """Return texts as read-only codes of shape (count,), -1 for null, and the distinct texts that the codes index."""
+    """Return two values: read-only codes of texts (-1 for null), shape (count,), and the distinct texts."""
     codes = np.empty(count, np.int32)
     number: dict[str, int] = {}
     at, last, common = 0, None, np.empty(0, np.int32)

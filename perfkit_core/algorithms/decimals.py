@@ -18,8 +18,9 @@ _LONG = decimal.Context(prec=80, rounding=decimal.ROUND_HALF_EVEN)
 
 def to_ns(texts: Sequence[bytes | str | None], place: Callable[[int], str] = lambda at: "") -> IntArray:
     """Convert decimal texts in µs (``b"1419247332500.684"``, also in quotes) to ns, rounded half to even; None becomes
-    0. Raises SourceError if a text is not a number or does not fit 64 bits. For this error, ``place`` describes where
-    in the source the text with a given index is."""
+    0. Raises SourceError if a text is not a number or does not fit 64 bits. For this error, ``place(index)`` returns
+       the location of a text in the source.
+    """
     try:
         return _integers(texts)
     except pa.ArrowInvalid:

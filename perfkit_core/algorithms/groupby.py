@@ -60,7 +60,7 @@ def extremes(code: npt.NDArray[Any], width: int, values: IntArray) -> tuple[IntA
 
 
 def first_rows(key: IntArray, width: int) -> IntArray:
-    """Return the first row of each key 0 ≤ k < width, shape (width,); ``len(key)`` if a key has no rows."""
+    """Return the first row of each key 0 ≤ k < width, shape (width,). It is ``len(key)`` if a key has no rows."""
     first = np.full(width, len(key), np.int64)
     first[key[::-1]] = np.arange(len(key) - 1, -1, -1)  # written from the last row to the first, so the first row stays
     return first

@@ -35,15 +35,14 @@ def length(intervals: Intervals) -> int:
 
 
 def union_length_by(groups: IntArray, count: int, starts: IntArray, ends: IntArray) -> IntArray:
-    """Return the time that the intervals of each group 0 ≤ g < count cover, shape (count,). Other groups are
-    ignored."""
+    """Return the time covered by the intervals of each group 0 ≤ g < count, shape (count,). Ignores other groups."""
     starts, ends, groups = _by_start(starts, ends, groups)
     total: IntArray = _covered(groups, starts, ends, np.zeros(count, np.int64))
     return total
 
 
 def union_by(groups: IntArray, count: int, starts: IntArray, ends: IntArray) -> tuple[IntArray, IntArray, IntArray]:
-    """Return the :func:`union` of each group 0 ≤ g < count: arrays of group, start and end, sorted by group and
+    """Return the :func:`union` of each group 0 ≤ g < count: arrays of group, start and end, sorted by group, then
     start."""
     starts, ends, groups = _by_start(starts, ends, groups)
     group, start, end = _merged(groups.astype(np.int64, copy=False), starts, ends, count)

@@ -4,9 +4,9 @@ B is inside A if both are on one thread, A.start ≤ B.start < A.end and B.end �
 event that started last. Events that overlap without nesting are siblings. The self time of an event is its duration
 minus the union of its direct children, so it is never negative.
 
-A tree is an array that holds the row of each row's parent, -1 for roots. The path of a row leads from the root to the
-row itself. All functions after :func:`self_times_in_order` require that every parent precedes its children, and return
-arrays of shape (rows,).
+A tree is an array that holds the row of each row's parent, or -1 for roots. The path of a row leads from the root to
+the row itself. All functions after :func:`self_times_in_order` require that every parent precedes its children, and
+return arrays of shape (rows,).
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ _compiled: Callable[[F], F] = compiled
 
 
 def nest(thread: IntArray, start_ns: IntArray, end_ns: IntArray) -> IntArray:
-    """Return the row of each event's parent, -1 for roots. ``thread`` may be any integer key. O(n log n)."""
+    """Return the row of each event's parent, or -1 for roots. ``thread`` may be any integer key. O(n log n)."""
     order = np.lexsort((-end_ns, start_ns))
     inside, process = np.ones(len(order), np.bool_), np.zeros(len(order), np.int64)
     above = nest_in_order(inside, process, thread[order], start_ns[order], end_ns[order])
@@ -42,8 +42,8 @@ def nest(thread: IntArray, start_ns: IntArray, end_ns: IntArray) -> IntArray:
 def nest_in_order(
     inside: BoolArray, process: IntArray, thread: IntArray, start_ns: IntArray, end_ns: IntArray
 ) -> IntArray:
-    """Return the same parents as :func:`nest` for the rows in the mask ``inside`` of a table that is sorted by start,
-    then longest first; -1 for other rows. ``process`` and ``thread`` together identify a thread and may be any
+    """Return the same parents as :func:`nest` for the rows in the mask ``inside``, and -1 for other rows. The table
+    must be sorted by start, then longest first. ``process`` and ``thread`` together identify a thread and may be any
     integers. Takes O(n) time, because threads are looked up in a hash table."""
     parent, slots = filled(len(inside), -1), _INITIAL_SLOTS
     while not _nest_in_order(inside, process, thread, start_ns, end_ns, parent, np.full((3, slots), -1, np.int64)):
@@ -52,7 +52,8 @@ def nest_in_order(
 
 
 def renumbered(parent: IntArray, order: IntArray) -> IntArray:
-    """Return the parents of the rows ``order``, as positions in ``order``; -1 unless the parent precedes its child."""
+    """Return the parents of the rows ``order``, as positions in ``order``, or -1 if a parent does not precede its
+    child."""
     row, parents = allocate(len(order), np.int64), allocate(len(order), np.int64)
     _renumbered(parent, order, row, parents)
     return parents
@@ -67,8 +68,8 @@ def self_times(parent: IntArray, start_ns: IntArray, end_ns: IntArray) -> IntArr
 
 
 def self_times_in_order(wanted: BoolArray, parent: IntArray, start_ns: IntArray, end_ns: IntArray) -> IntArray:
-    """Return the same as :func:`self_times` for the rows in the mask ``wanted`` of a table that is sorted by start,
-    then longest first. Other rows are -1, but they too are subtracted from their parents."""
+    """Return the same as :func:`self_times` for the rows in the mask ``wanted``, and -1 for other rows. Other rows are
+    subtracted from their parents too. The table must be sorted by start, then longest first."""
     own, covered = allocate(len(parent), np.int64), allocate(len(parent), np.int64)
     _self_times_in_order(wanted, parent, start_ns, end_ns, own, covered)
     return own
@@ -89,21 +90,21 @@ def sum_down(parent: IntArray, values: npt.NDArray[Any]) -> IntArray:
 
 
 def first_on_path(parent: IntArray, own: npt.NDArray[N]) -> npt.NDArray[N]:
-    """Return the value ≥ 0 nearest to the root on each row's path, -1 if there is none, in the type of ``own``."""
+    """Return the value ≥ 0 nearest to the root on each row's path, or -1 if there is none. Keeps the dtype."""
     values = own.copy()
     _first_on_path(parent, values)
     return values
 
 
 def last_on_path(parent: IntArray, own: npt.NDArray[N]) -> npt.NDArray[N]:
-    """Return the value ≥ 0 nearest to the row on each row's path, the row included; -1 if there is none."""
+    """Return the value ≥ 0 nearest to the row on each row's path, or -1 if there is none. The path includes the row."""
     values = own.copy()
     _last_on_path(parent, values)
     return values
 
 
 def nearest_on_path(parent: IntArray, wanted: BoolArray) -> IntArray:
-    """Return the nearest row in the mask ``wanted`` on each row's path, the row itself included; -1 if there is
+    """Return the nearest row of the mask ``wanted`` on each row's path, which includes the row, or -1 if there is
     none."""
     rows = np.empty(len(parent), np.int64)
     _nearest_on_path(parent, wanted, rows)
@@ -118,7 +119,7 @@ def nearest_above(parent: IntArray, wanted: BoolArray) -> IntArray:
 
 
 def outermost(parent: IntArray, wanted: BoolArray) -> IntArray:
-    """Return the row in the mask ``wanted`` that is nearest to the root on each row's path; -1 if there is none."""
+    """Return the row of the mask ``wanted`` that is nearest to the root on each row's path, or -1 if there is none."""
     rows = np.empty(len(parent), np.int64)
     _outermost(parent, wanted, rows)
     return rows
@@ -156,8 +157,8 @@ def is_own(rows: IntArray) -> BoolArray:
 
 @compiled
 def _nest_in_order(inside, process, thread, start, end, parent, table):  # type: ignore[no-untyped-def]
-    """Set ``parent``. Return False if ``table`` has too few slots. Its three rows hold the process, the thread and the
-    thread's last event, -1 if the slot is free."""
+    """Set ``parent``. Return False if ``table`` has too few slots. Its three rows hold the process, the thread, and the
+    thread's last event (-1 in a free slot)."""
     last, free = table.shape[1] - 1, table.shape[1] // 2
     for i in range(len(inside)):
         if not inside[i]:

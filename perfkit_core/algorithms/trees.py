@@ -17,7 +17,7 @@ from perfkit_core.runtime.compile import compiled
 @dataclass(frozen=True, slots=True)
 class Tree:
     """A tree of merged events. ``parent`` and ``key`` have shape (nodes,); the parent is -1 for roots. ``node`` has
-    shape (events,) and holds the node of each event, -1 if there is none."""
+    shape (events,) and holds the node of each event, or -1 if there is none."""
 
     parent: IntArray
     key: IntArray
@@ -59,8 +59,8 @@ def merge(parent: IntArray, key: IntArray, member: BoolArray) -> Tree:
 
 @compiled(steps=5)
 def _merge_paths(parent, key, member, node):  # type: ignore[no-untyped-def]
-    """Write the number of its path to ``node`` for each member, and for other events the number of the nearest member
-    above. Return the parent and the key of each path. Paths are looked up in a hash table."""
+    """Number the distinct paths of the members. Set ``node`` to the path of each member, and for other events to the
+    path of the nearest member above. Return two values: the parent and the key of each path. Uses a hash table."""
     slots = np.full(1024, -1, np.int64)
     above, keys, count = np.empty(512, np.int64), np.empty(512, np.int64), 0
     for i in range(len(parent)):
@@ -105,7 +105,7 @@ def _spread(above, keys, count):  # type: ignore[no-untyped-def]
 
 
 def parents(depth: IntArray) -> IntArray:
-    """Return the row of each row's parent, -1 for roots, from the depths of trees in preorder. Shape (rows,)."""
+    """Return the row of each row's parent (-1 for roots), shape (rows,). ``depth`` must be in preorder."""
     parent = np.full(len(depth), -1, np.int64)
     for level in range(1, int(depth.max(initial=0)) + 1):
         above, rows = np.flatnonzero(depth == level - 1), np.flatnonzero(depth == level)

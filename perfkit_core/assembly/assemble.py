@@ -1,10 +1,10 @@
-"""Assembly of recorded columns into the event table: order, nesting, launch links, steps, phases, modules.
+"""Assembly of the event table: recorded events are sorted and get parents, launch links, steps, phases and modules.
 
 A source passes the columns that its file contains. All derived columns are computed here.
 
 The parent of an event is the nearest event of the same thread that encloses it. A launch and its device work have the
-same correlation id; one launch may start thousands of kernels (a graph). If no launch was recorded, the operator with
-the same external id counts as the launch. Device work without either is reported as unlaunched.
+same correlation id. One launch may start thousands of kernels, for example the launch of a CUDA graph. If no launch was
+recorded, the operator with the same external id is taken as the launch. Other device work is reported as unlaunched.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from perfkit_core.runtime import parallel
 OperatorNames = Callable[[str], str | None]
 """Maps a native operator name to its canonical name, or to None if unknown (hook ``perfkit_operator_names``)."""
 _DENSE = 8
-"""If the range of the ids is at most this many times their number, a lookup table is faster than a search."""
+"""A lookup table is faster than a search if the range of the ids is at most this many times the number of ids."""
 
 
 def assemble(
@@ -74,7 +74,8 @@ def _linked(
 
 
 def _draft(recorded: Recorded, meta: TraceMeta, rank: int | None) -> tuple[Trace, IntArray | None]:
-    """Return a trace of the sorted events, in which unrecorded columns are null, and the recorded parents."""
+    """Return two values: a trace of the sorted events, and the recorded parents, or None. The trace has default values
+    for columns that were not recorded."""
     columns, parent = recorded.taken(), recorded.parent
     count = len(columns["start_ns"])
     order = by_time(*(to_int64(columns[name].chunks, count, 0) for name in ("start_ns", "dur_ns")))
@@ -92,7 +93,7 @@ def _op_names(trace: Trace, operator_names: OperatorNames | None) -> pa.ChunkedA
         return constant(None, schema.SCHEMA.field("op_name").type, len(trace))
     names, kinds = trace.codes("name"), trace.rows("kind", *schema.OPERATOR_KINDS)
     used = np.zeros(len(names.values) + 1, np.bool_)
-    used[names.codes[kinds]] = True  # the last cell is for nulls
+    used[names.codes[kinds]] = True  # the last item is for nulls
     canonical = {int(code): operator_names(names.values[code]) for code in np.flatnonzero(used[:-1])}
     values = list(dict.fromkeys(name for name in canonical.values() if name is not None))
     number = np.full(len(names.values), -1, np.int32)
@@ -102,24 +103,25 @@ def _op_names(trace: Trace, operator_names: OperatorNames | None) -> pa.ChunkedA
 
 
 def _nested(trace: Trace, recorded_parent: IntArray | None) -> tuple[IntArray, IntArray]:
-    """Return the row of each event's parent (-1 if none) and its self time (-1 if the event does not nest). Events that
-    occupy a host thread nest; memory events only have parents. If ``recorded_parent`` is None, compute the parents."""
+    """Return two values for each event: the row of its parent (-1 if none), and its self time in ns (-1 if it has
+    none). Only events that occupy a host thread have a self time. Memory events have a parent but no self time. If
+    ``recorded_parent`` is None, the parents are computed."""
     threaded = trace.ints("tid", NO_ROW) != NO_ROW
     occupies = trace.host & trace.rows("kind", *schema.NESTED_KINDS) & threaded
     inside = occupies | (trace.rows("kind", schema.MEMORY) & threaded)
     start, end = trace.ints("start_ns"), trace.end_ns
     if recorded_parent is None:
         parent = nesting.nest_in_order(inside, trace.ints("pid"), trace.ints("tid"), start, end)
-    else:  # recorded parents that do not nest are skipped
+    else:  # a recorded parent that does not nest is replaced by its nearest ancestor that does
         parent = nesting.nearest_above(recorded_parent, inside)
         parent[~inside] = NO_ROW
     return parent, nesting.self_times_in_order(occupies, parent, start, end)
 
 
 def _launches(trace: Trace, external: IntArray) -> tuple[IntArray, tuple[Finding, ...]]:
-    """Return the row of the host event that launched each device event, shape (rows,), and findings. The row is -1 for
-    host events and without a launch. ``external`` has the id that an operator shares with its launches, or a negative
-    number if unknown."""
+    """Return two values: the row of the host event that launched each event, shape (rows,), and findings. The row is -1
+    for host events, and for device events without a recorded launch. ``external`` contains the ids that operators share
+    with their launches; a negative id is unknown."""
     work = trace.rows("kind", *schema.DEVICE_WORK)
     device = np.flatnonzero(~trace.host & (trace.ints("correlation") >= 0) | work)
     launched_by = filled(len(trace), NO_ROW)
@@ -144,7 +146,7 @@ def _launches(trace: Trace, external: IntArray) -> tuple[IntArray, tuple[Finding
 
 
 def _match(wanted: IntArray, keys: IntArray, rows: IntArray) -> IntArray:
-    """Return the first of ``rows`` whose key equals each wanted key, or -1. Negative keys are unknown."""
+    """Return for each wanted key the first of ``rows`` with this key, or -1. A negative key matches no row."""
     known = keys >= 0
     if not known.all():  # indexing copies
         keys, rows = keys[known], rows[known]

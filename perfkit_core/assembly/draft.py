@@ -20,9 +20,9 @@ from perfkit_core.model.trace import ROW_REFERENCES, Columns
 from perfkit_core.runtime import parallel
 
 EXTERNAL: Final = "external"
-"""Name of a column: an id that an operator shares with its launches and device work."""
+"""Name of the column with the id that an operator shares with its launches and device work."""
 LAYER: Final = "layer"
-"""Name of a column: the part that a layer's call adds to the path of the enclosing calls."""
+"""Name of the column with the part that a layer's call appends to the path of the enclosing calls."""
 RECORDED_TYPES: Final[Mapping[str, pa.DataType]] = {
     **{column.name: column.type for column in schema.COLUMNS},
     EXTERNAL: pa.int64(),
@@ -30,7 +30,7 @@ RECORDED_TYPES: Final[Mapping[str, pa.DataType]] = {
 }
 """Types of the columns that a source may record, by name."""
 _SLICE: Final = 1 << 20
-"""Maximum number of rows of an array, if the texts do not fit into one array."""
+"""Number of rows per array if the texts do not fit into one array."""
 
 
 @dataclass(slots=True)
@@ -55,7 +55,8 @@ class Recorded:
 
 @dataclass(frozen=True, slots=True)
 class DraftColumns(Columns):
-    """The columns ``held``. Of all other columns, row references are -1, the rank is ``rank``, and the rest is null."""
+    """The columns ``held``. All other columns have defaults: ``rank`` for the rank, -1 for row references, else
+    null."""
 
     count: int
     held: Mapping[str, pa.ChunkedArray]
@@ -84,7 +85,7 @@ def by_time(start_ns: IntArray, dur_ns: IntArray) -> IntArray | None:
     ties = start_ns[1:] == start_ns[:-1]
     if not falls.any() and not (ties & (dur_ns[1:] > dur_ns[:-1])).any():
         return None
-    order = np.argsort(start_ns, kind="stable")  # a merge sort: fast, as recordings consist of ascending runs
+    order = np.argsort(start_ns, kind="stable")  # a merge sort is fast: recordings consist of ascending runs
     tied = np.zeros(len(order) + 1, np.bool_)
     for begin in range(0, len(order), BLOCK):  # a block fits into the cache; a sorted copy of all starts would not
         ordered = start_ns[order[begin : begin + BLOCK + 1]]
@@ -99,9 +100,9 @@ def by_time(start_ns: IntArray, dur_ns: IntArray) -> IntArray | None:
 def arranged(
     columns: dict[str, pa.ChunkedArray], types: Mapping[str, pa.DataType], order: IntArray | None
 ) -> dict[str, pa.ChunkedArray]:
-    """Return each column with its type in ``types``, and sorted by ``order`` (None keeps the order). The result has one
-    chunk, except text columns that keep their order. Columns are converted in parallel, as Arrow releases Python's
-    global lock. Each converted column is removed from ``columns``, so that its memory can be reused."""
+    """Return the columns, converted to the given ``types`` and sorted by ``order``. If ``order`` is None, the rows keep
+    their order. Only text columns may have several chunks. Columns are converted in parallel, because Arrow releases
+    Python's global lock. Each converted column is removed from ``columns``, so that its memory can be reused."""
     rows = None if order is None else pa.array(order)
 
     def convert(name: str) -> pa.ChunkedArray:
@@ -125,8 +126,8 @@ def arranged(
 def texts_taken(
     column: pa.ChunkedArray, order: IntArray | None, instead: Mapping[int, str | None] = MappingProxyType({})
 ) -> pa.ChunkedArray:
-    """Return the texts of the rows in ``order`` (None: of all rows). ``order`` has no duplicates. ``instead`` maps rows
-    of the column to replacement texts."""
+    """Return the texts of the rows in ``order``, or of all rows if ``order`` is None. ``order`` must not contain
+    duplicates. ``instead`` maps rows of the column to replacement texts."""
     order = np.arange(len(column)) if order is None else order
     others = pa.chunked_array([list(instead.values())], column.type)
     small = column.num_chunks == 1 and column.nbytes + others.nbytes <= OFFSETS_END

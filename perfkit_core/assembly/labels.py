@@ -1,14 +1,14 @@
 """Labels and descriptions that adapters add to a recording, for layers and for collectives.
 
-Layers (``annotate``): an event named ``perfkit.module:layers.0:Linear`` spans a layer's call. An event named
-``perfkit.module:layers.0:Linear:backward`` marks the begin of the layer's backward pass, and lies in its first backward
-node. If the framework does not link nodes to layers, the label ends with the nodes that the call created
-(``:backward:MatmulGradNode,AddGradNode*2``). Characters that could damage a trace file are quoted as in URLs.
+Layers: ``annotate`` adds two kinds of events. An event named ``perfkit.module:layers.0:Linear`` spans a call of the
+layer. An event named ``perfkit.module:layers.0:Linear:backward`` marks the start of the layer's backward pass, and lies
+in its first backward node. If the framework does not link nodes to layers, the name of the mark ends with a list of the
+nodes that the call created (``:backward:MatmulGradNode,AddGradNode*2``). Special characters are quoted as in URLs.
 
 Collectives: an adapter writes a :class:`Collective` into the ``args`` of an event under :data:`COLLECTIVE_KEY`, and the
-message size into the column ``bytes``. If the framework does not record a collective, an event's name describes it, as
-in ``perfkit.collective:all_reduce:65536:float32:0:1c291ca3:2:host``. The fields are name, number of elements, type,
-group, members, group size, and host or device. Unknown fields are empty.
+message size into the column ``bytes``. If the framework does not record a collective, the adapter adds an event whose
+name describes it, such as ``perfkit.collective:all_reduce:65536:float32:0:1c291ca3:2:host``. The fields are: name,
+number of elements, their type, group, members, group size, ``host`` or ``device``. Unknown fields are empty.
 """
 
 from __future__ import annotations
@@ -40,12 +40,12 @@ _COLLECTIVE_PREFIX: Final = "perfkit.collective:"
 _COLLECTIVE_LABEL: Final = re.compile(_COLLECTIVE_PREFIX + r"(\w+):(\d*):(\w*):(\w*):(\w*):(\d*):(host|device)")
 _BITS: Final = re.compile(r"(?:u?int|b?float|complex)(\d+)")
 _FEW: Final = 64
-"""If less than one row in this many is replaced, unchanged slices are copied instead of applying a mask."""
+"""If fewer than one row in this many is replaced, unchanged slices are copied instead of applying a mask."""
 
 
 class ModuleLabel(NamedTuple):
-    """A label of a layer. ``path`` is the framework's name of the layer. The path of a model is "", or the model's name
-    and a dot. ``nodes`` are the names in a backward label."""
+    """A label of a layer. ``path`` is the framework's name of the layer. For the model itself, it is "" or the model's
+    name and a dot. ``nodes`` are the names of the nodes that a backward label lists."""
 
     path: str
     class_name: str
@@ -69,7 +69,7 @@ def backward_label(path: str, class_name: str, nodes: Iterable[str] = ()) -> str
 
 
 def parse_module_label(name: str) -> ModuleLabel | None:
-    """Return the label in an event's name, or None if the name is no label."""
+    """Return the label in an event's name, or None if the name is not a label."""
     if not name.startswith(_MODULE_PREFIX):
         return None
     path, _, rest = name[len(_MODULE_PREFIX) :].partition(":")
@@ -88,7 +88,7 @@ class Collective(msgspec.Struct, frozen=True, omit_defaults=True):
     ``name`` is canonical (all_reduce, …). ``group`` names the process group, and ``members`` distinguishes groups with
     the same name. The message has ``elements`` elements of type ``dtype``. ``sequence`` numbers the collectives of a
     group; all ranks of the group use the same numbers. ``on`` is ``host`` if the host event itself communicates, and
-    ``device`` if the device work that it launches does.
+    ``device`` if the device work that it launches communicates.
     """
 
     name: str
@@ -109,7 +109,7 @@ _DECODER: Final = msgspec.json.Decoder(_Args)
 
 
 def described(texts: Sequence[str | None]) -> list[Collective | None]:
-    """Return the description in the ``args`` of each event, or None if there is none."""
+    """Return for each event the collective that its ``args`` describe, or None."""
     collectives: list[Collective | None] = [None] * len(texts)
     for number, text in enumerate(texts):
         if text is not None and f'"{COLLECTIVE_KEY}"' in text:
@@ -120,7 +120,8 @@ def described(texts: Sequence[str | None]) -> list[Collective | None]:
 
 
 def with_description(text: str | None, collective: Collective | None) -> str | None:
-    """Return the ``args`` of an event with the description added, unless it is None or they are no JSON object."""
+    """Return the ``args`` of an event with the description added. If there is no description, or if the ``args`` are
+    not a JSON object, they are returned unchanged."""
     if collective is None or (text is not None and not text.startswith("{")):
         return text
     added = msgspec.json.encode({COLLECTIVE_KEY: collective}).decode()
@@ -145,8 +146,9 @@ def parse_collective_label(name: str) -> Collective | None:
 
 
 def with_labels(recorded: Recorded) -> Recorded:
-    """Return the events with labelled collectives renamed to the canonical name, and with a description in ``args``.
-    The message size is added to ``bytes`` unless one was recorded."""
+    """Return the events after evaluating the labels of collectives. The name of a labelled event becomes the
+    collective's canonical name, and the description is added to ``args``. If ``bytes`` is null, it is set to the
+    message size."""
     columns = recorded.columns
     names = joined(columns["name"])
     names = names if pa.types.is_dictionary(names.type) else names.dictionary_encode()

@@ -1,20 +1,20 @@
 """Assignment of events to the layers of the model.
 
-The call of a layer is a span: a label of ``annotate`` with the full path (``layers.0.attention``), or a span that the
-framework records itself. Paths of recorded spans are joined from the enclosing calls
+A call of a layer is a span. A span of ``annotate`` has the full path in its label (``layers.0.attention``). A span that
+the framework itself records has only the last part of the path; the full path is joined from the enclosing calls
 (``ResNet_0/Sequential_1/Conv2d_3``). A host event belongs to the nearest enclosing call. A backward node and all events
 in it belong to the layer whose forward pass created the node. Device work belongs to the layer of its launch.
 
 A node is an operator that its adapter marked as backward, or an operator directly inside a recorded backward span. The
-layer of a node is, in this order of preference:
+layer of a node is the first of these that is known:
 
 1. the layer of the first backward mark in the node,
 2. the layer of the forward operator with the same sequence number,
 3. the layer of a call whose mark lists the node's name,
-4. the layer of the previous node, for example for the accumulation of a gradient, which is in no list.
+4. the layer of the previous node. This is used for gradient accumulation, for example, which no mark lists.
 
-If several calls list the name, the call whose last assigned node is the oldest is used, as engines traverse the graph
-breadth first. Of calls that began together the inner call is used, whose mark comes first.
+If several calls list the name, the node is assigned to the call that has waited longest for a node, because engines
+traverse the graph breadth first. Of calls that began together, the inner call is used, because its mark comes first.
 """
 
 from __future__ import annotations
@@ -41,13 +41,13 @@ UNKNOWN: Final = -2
 NONE: Final = -1
 """Path number of a node that is in no layer."""
 _NUMBERED: Final = re.compile(r"_\d+$")
-"""The end of a path part that names a single layer instead of a class."""
+"""Matches the end of a path part that names a single layer instead of a class."""
 
 
 @dataclass(frozen=True, slots=True)
 class Calls:
-    """Path numbers (indexes of ``paths``, else -1) of the events that span the call of a layer (``path``), and of the
-    events that mark the begin of a layer's backward pass (``mark``). Both have shape (rows,)."""
+    """The calls of layers. ``path`` and ``mark`` have shape (rows,) and contain path numbers: indexes of ``paths``, or
+    -1. ``path`` is set for events that span a call, and ``mark`` for events that mark the start of a backward pass."""
 
     paths: list[str]
     path: IntArray
@@ -55,8 +55,8 @@ class Calls:
 
 
 def assign(trace: Trace) -> pa.ChunkedArray:
-    """Return the column ``module`` as a dictionary array, shape (rows,). If there are no calls of layers, return the
-    recorded column. ``trace`` may have a column ``layer``, and has the recorded phases."""
+    """Return the column ``module`` as a dictionary array, shape (rows,). If no calls of layers were recorded, return
+    the recorded column. ``trace`` must have the recorded phases, and may have a column ``layer``."""
     calls = labelled(trace)
     if not calls.paths and trace.known(LAYER):
         calls = _nested_calls(trace)
@@ -98,8 +98,8 @@ def _nested_calls(trace: Trace) -> Calls:
     for node, above in enumerate(parent):
         if above != NO_ROW and _NUMBERED.search(parts[node]):
             below.setdefault(parts[node], []).append(node)
-    # Checkpointing calls layers again in the backward pass, outside all other layers. If a numbered layer occurs at
-    # only one other place, the outer call is the same layer.
+    # Checkpointing calls layers again in the backward pass, outside all other layers. If only one path inside other
+    # layers ends with the same numbered layer, the call belongs to this path.
     plain = _joined(parent, parts, {})
     known = {
         node: plain[below[parts[node]][0]]
@@ -122,7 +122,7 @@ def _joined(parent: list[int], parts: list[str], known: dict[int, str]) -> list[
 
 
 def _assign_backward(trace: Trace, path: IntArray, mark: IntArray) -> IntArray:
-    """Return the path number of each backward node, and NONE for other events and nodes in no layer, shape (rows,)."""
+    """Return the path number of each backward node, shape (rows,): NONE for nodes in no layer and for other events."""
     if not (mark >= 0).any() and not trace.known("sequence"):  # nothing links a node to a forward pass
         return np.broadcast_to(np.int64(NONE), len(trace))
     parent = trace.ints("parent")
@@ -138,7 +138,7 @@ def _assign_backward(trace: Trace, path: IntArray, mark: IntArray) -> IntArray:
     around = nesting.nearest_on_path(parent, node)
     known = _by_number(trace, path, rows, around)
     above = nesting.nearest_above(parent, node | span)[rows]
-    # An engine runs nodes by thread, enclosing event and time.
+    # the order in which the engine ran the nodes, for each process, thread, step and enclosing event
     order = np.lexsort((rows, above, trace.ints("step")[rows], trace.ints("tid")[rows], trace.ints("pid")[rows]))
     numbers = _by_marks(trace, mark, rows[order], around, above[order], known[order])
     result[rows[order]] = np.maximum(numbers, NONE)
@@ -146,9 +146,10 @@ def _assign_backward(trace: Trace, path: IntArray, mark: IntArray) -> IntArray:
 
 
 def _by_number(trace: Trace, path: IntArray, rows: IntArray, around: IntArray) -> IntArray:
-    """Return the path number of the last operator before each node with the same sequence number, or UNKNOWN."""
+    """Return the path number of each node. It is the path number of the last forward operator that precedes the node
+    and has the same sequence number, or UNKNOWN if there is no such operator."""
     sequence, parent = trace.ints("sequence"), trace.ints("parent")
-    # The sequence number of a node is recorded on the node itself, or on an event inside it: use the first.
+    # The sequence number of a node is recorded on the node itself, or on an event inside it. Use the first number.
     inner = np.flatnonzero((sequence >= 0) & (around >= 0))
     first = np.full(len(trace), -1, np.int64)
     first[around[inner[::-1]]] = sequence[inner[::-1]]
@@ -174,9 +175,9 @@ def _by_number(trace: Trace, path: IntArray, rows: IntArray, around: IntArray) -
 def _by_marks(
     trace: Trace, mark: IntArray, rows: IntArray, around: IntArray, above: IntArray, known: IntArray
 ) -> IntArray:
-    """Return the path number of each node (UNKNOWN if undecided), shape (len(rows),). ``rows`` are the nodes in the
-    order of the engine, ``above`` their enclosing events, ``known`` their path numbers so far. ``mark`` has the path
-    number of the mark, and ``around`` the enclosing node, of each event of the trace."""
+    """Return the path number of each node, or UNKNOWN if undecided, shape (len(rows),). ``rows`` are the nodes in the
+    order of the engine. For each node, ``above`` is the enclosing event, and ``known`` the path number so far. For each
+    event of the trace, ``mark`` is the path number of its mark, and ``around`` its enclosing node."""
     names = trace.codes("name")
     marks = np.flatnonzero((mark >= 0) & (around >= 0))
     position = np.full(len(trace), -1, np.int64)
@@ -185,12 +186,12 @@ def _by_marks(
     order = np.lexsort((marks, owner))
     marks, owner = marks[order], owner[order]
     first = np.searchsorted(owner, np.arange(len(rows) + 1))
-    # Each distinct event name has a list of node numbers: `listed` has all lists, `start` the start of each list.
+    # Each distinct event name has a list of node numbers. `listed` concatenates the lists, which begin at `start`.
     lists = [label.nodes if (label := parse_module_label(name)) else () for name in names.values]
     number = {node: code for code, node in enumerate(dict.fromkeys(node for nodes in lists for node in nodes))}
     listed = np.array([number[node] for nodes in lists for node in nodes], np.int64)
     start = np.concatenate([[0], np.cumsum([len(nodes) for nodes in lists])]).astype(np.int64)
-    # the number of the node that has this event name (-1: none)
+    # for each event name, the number of the node with this name, or -1
     own = np.array([number.get(name, number.get(name.partition("_")[2], -1)) for name in names.values], np.int64)
     group = np.stack([trace.ints(name)[rows] for name in ("pid", "tid", "step")] + [above])
     fresh = np.append(True, (group[:, 1:] != group[:, :-1]).any(axis=0))
@@ -201,8 +202,9 @@ def _by_marks(
 
 @compiled(steps=ENOUGH_CELLS)  # quadratic time if listed nodes never occur, so compilation always pays off
 def _walk(fresh, first, mark, name, listed, start, wanted, known):  # type: ignore[no-untyped-def]
-    """Return the path number of each node, in one pass over the nodes. An open call has a path, the number of listed
-    nodes that are ``left``, and the ``turn`` of its last node. Calls before ``low`` have no nodes left."""
+    """Return the path number of each node, in one pass over the nodes. Each open call has a ``path``, the number
+    ``left`` of listed nodes that have not occurred yet, and the index ``turn`` of its last node. All listed nodes of
+    calls before ``low`` have occurred."""
     count = len(wanted)
     found = np.empty(count, np.int64)
     path = np.empty(len(mark), np.int64)
@@ -253,7 +255,8 @@ def _walk(fresh, first, mark, name, listed, start, wanted, known):  # type: igno
 
 @compiled
 def _longest_waiting(low, high, turn, begin, rest, node):  # type: ignore[no-untyped-def]
-    """Return the open call that lists the node and waited longest, and the node's position in ``rest``, or -1, -1."""
+    """Return two values: the open call that lists the node and has waited longest, and the node's position in ``rest``.
+    Return -1, -1 if no open call lists the node."""
     best, slot = -1, -1
     for c in range(low, high):
         if best >= 0 and turn[c] >= turn[best]:

@@ -4,12 +4,12 @@ Steps are the events of kind ``step``. A host or memory event belongs to the ste
 the process. Device work belongs to the step and phase of its launch, even if it runs later.
 
 Phases are dataloader, forward, backward, optimizer and other. A recorded span of a phase, or an operator that its
-adapter marked, sets the phase of all events inside. The outermost of nested spans sets the phase, except that the
-closure of an optimizer has phases of its own.
+adapter marked, sets the phase of all events inside. If such spans are nested, the outermost span sets the phase. The
+only exception is the closure of an optimizer, which has its own phases.
 
-If no forward spans were recorded, forward is inferred: a sequence number links a forward operator to a backward node.
-Operators outside all phases are forward up to the last linked operator of the same run of operators. Labels of layers
-are no forward spans.
+If no forward spans were recorded, the forward phase is inferred from sequence numbers, which link forward operators to
+backward nodes. In each sequence of operators outside all phases, every operator up to the last linked one is forward.
+Labels of layers do not count as forward spans.
 """
 
 from __future__ import annotations
@@ -32,14 +32,14 @@ EMPTY: Final = "empty-last-step"
 """Codes of findings. EMPTY is harmless: a loop that calls step() after each iteration opens a step that never runs."""
 
 PhaseArray = ByteArray
-"""Indexes of schema.PHASES, -1 for no phase. 8 bits save memory, as every event has a phase."""
+"""Indexes of schema.PHASES, or -1 for no phase. 8 bits save memory, because there is one index per event."""
 _FORWARD, _BACKWARD, _OPTIMIZER, _OTHER = (
     PHASES.index(name) for name in (schema.FORWARD, schema.BACKWARD, schema.OPTIMIZER, schema.OTHER)
 )
 
 
 def assign_steps(trace: Trace) -> tuple[IntArray, tuple[Finding, ...]]:
-    """Return the step number of each event (-1 outside steps), shape (rows,), and findings."""
+    """Return two values: the step number of each event (-1 outside steps), shape (rows,), and findings."""
     rows = np.flatnonzero(trace.host & trace.rows("kind", schema.STEP))
     findings = _partial_steps(trace)
     if not len(rows):
@@ -67,7 +67,7 @@ def assign_steps(trace: Trace) -> tuple[IntArray, tuple[Finding, ...]]:
 
 
 def _step_at(time: IntArray, start: IntArray, end: IntArray, number: IntArray) -> IntArray:
-    """Return the number of the last step that began before each time, or -1 if the step has ended. Times are sorted."""
+    """Return for each of the sorted times the number of the last step that has begun, or -1 if this step has ended."""
     begun = np.append(np.searchsorted(time, start), len(time))
     ended = np.clip(np.searchsorted(time, end), begun[:-1], begun[1:])
     edges = np.stack([begun[:-1], ended], axis=1).ravel()
@@ -77,11 +77,11 @@ def _step_at(time: IntArray, start: IntArray, end: IntArray, number: IntArray) -
 
 
 def empty_last_step(trace: Trace) -> IntArray:
-    """Return the row of the recording's last step if it computed nothing, shape (0,) or (1,). A loop that calls the
-    profiler's step() after each iteration opens such a step, in which the data loader may be called once more."""
+    """Return the row of the recording's last step, shape (1,), if nothing was computed in this step. Otherwise return
+    no row, shape (0,). A loop that calls step() after each iteration opens such a step, and may load data in it."""
     rows = np.flatnonzero(trace.host & trace.rows("kind", schema.STEP))[-2:]
     worked = _worked_in(trace, rows)
-    if len(rows) == 2 and not worked[0]:  # in this recording steps only load data
+    if len(rows) == 2 and not worked[0]:  # the steps of this recording only load data
         worked = _worked_in(trace, rows, loading=True)
     return rows[-1:][~worked[-1:]]
 
@@ -103,7 +103,7 @@ def _worked_in(trace: Trace, rows: IntArray, loading: bool = False) -> BoolArray
         computing = nested[work[nested] & ~nesting.lies_in(parent, loaders[nested])]
     start = trace.ints("start_ns")[computing]
     first, last = np.searchsorted(start, begin), np.searchsorted(start, end)
-    endless = trace.ints("dur_ns")[rows] <= 0  # cut off before its duration was known
+    endless = trace.ints("dur_ns")[rows] <= 0  # the step was cut off, so its duration is unknown
     worked: BoolArray = first < np.where(endless, len(start), last)
     return worked
 
@@ -127,8 +127,9 @@ def _partial_steps(trace: Trace) -> tuple[Finding, ...]:
 
 
 def assign_phases(trace: Trace) -> tuple[pa.ChunkedArray, tuple[Finding, ...]]:
-    """Return the column ``phase`` as a dictionary array, shape (rows,), and findings. The phase is null for events
-    outside host threads."""
+    """Return two values: the column ``phase`` as a dictionary array, shape (rows,), and findings. An event outside all
+    phases is ``other`` if it has a self time or a launch, and else null. If no phases were recorded, the complete
+    column is null."""
     codes = trace.codes("phase")
     indices = np.array([PHASES.index(value) if value in PHASES else -1 for value in codes.values], np.int8)
     phase = _without_closures(trace, codes.lookup(indices, -1))
@@ -167,7 +168,7 @@ def _without_closures(trace: Trace, phase: PhaseArray) -> PhaseArray:
     children of the span that start after the last backward work belong to the optimizer.
     """
     spans = np.flatnonzero(trace.host & (phase == _OPTIMIZER))
-    if len(spans):  # keep the spans outside all other marked events
+    if len(spans):  # keep the spans that no other event with a phase encloses
         spans = spans[~nesting.lies_in(trace.ints("parent"), phase >= 0)[spans]]
     closure_end = _last_backward(trace, spans, np.flatnonzero(trace.host & (phase == _BACKWARD)))
     spans, closure_end = spans[closure_end >= 0], closure_end[closure_end >= 0]
@@ -183,11 +184,11 @@ def _without_closures(trace: Trace, phase: PhaseArray) -> PhaseArray:
 
 
 def _last_backward(trace: Trace, spans: IntArray, backward: IntArray) -> IntArray:
-    """Return the end of the last backward event that starts in each span, in the same process, or -1."""
+    """Return for each span the latest end of the backward events of its process that start in the span, or -1."""
     last = np.full(len(spans), -1, np.int64)
     start, end = trace.ints("start_ns"), trace.end_ns
     of_spans, of_backward = (
-        # Read the ranks of these rows only: no other part of the assembly needs ranks.
+        # Only the ranks of these rows are read, because no other part of the assembly needs ranks.
         np.stack([to_int64([picked(trace.column("rank"), rows)], len(rows), -1), trace.ints("pid")[rows]])
         for rows in (spans, backward)
     )
@@ -207,8 +208,9 @@ def _forward_roots(trace: Trace, phase: PhaseArray) -> IntArray:
     around = nesting.last_on_path(parent, phase)
     counts = operator | (phase >= 0)
     top = np.flatnonzero(counts & ~nesting.lies_in(parent, counts))
-    # The last event of a thread with the node's sequence number created the node. Earlier events with this number need
-    # no gradient: they carry the number of the next node. An event in a phase (a labelled layer) proves nothing.
+    # A node was created by the last event of a thread that has the node's sequence number. Earlier events with this
+    # number need no gradient, and have the number of the next node. An event that already has a phase, such as a
+    # labelled layer, is no evidence.
     sequence = trace.ints("sequence")
     numbered = np.flatnonzero(sequence >= 0)
     number, node = sequence[numbered], around[numbered] == _BACKWARD

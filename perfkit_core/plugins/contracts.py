@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from perfkit_core.model.columns import Column
     from perfkit_core.model.trace import Trace
 
-# Untyped, as the packages of these types import this package: storage, report, advice and calibration.
+# These types are Any, because their packages (storage, report, advice, calibration) import this package.
 RecordedWriter: TypeAlias = Any
 Complete: TypeAlias = Callable[..., Any]
 Report: TypeAlias = Any
@@ -34,7 +34,7 @@ class Source:
     - ``read(path, partial)`` returns the Trace or raises SourceError. With ``partial`` it keeps the readable part of a
       damaged file and adds a finding.
     - ``peek(path)`` returns the rank of a file without reading the events, or None if unknown. Ranks are assigned
-      before files are read. If ``peek`` is None, ranks follow from the names and the order of the files.
+      before files are read. If ``peek`` is None, ranks are taken from the file names or the order of the files.
     - ``stream(path, partial, writer)`` reads the events in parts, passes them to the writer, and closes it. It is None
       if the format needs all events in memory.
     - ``complete(recorded, meta)`` runs when a streamed file is loaded. It adds data that depends on all events, and
@@ -52,7 +52,7 @@ class Source:
 
 class Recording(Protocol):
     """A running capture of an unmodified script. ``finish`` ends the capture and returns the number of files written.
-    It raises CaptureError if the capture ended early, as when the script started a profiler itself."""
+    It raises CaptureError if the capture ended early, for example because the script started another profiler."""
 
     def finish(self) -> int: ...
 
@@ -61,12 +61,12 @@ class Recording(Protocol):
 class Recorder:
     """Live capture for ``perfkit record`` and ``perfkit demo``.
 
-    ``framework`` is a module: a script that imports it is recorded by this recorder. ``start(run_dir, steps, options)``
-    begins to record this process. The recording ends after ``steps`` optimizer steps, or with the process if ``steps``
-    is None. ``options`` are flags for data besides times: ``shapes``, ``memory``, ``stacks``, ``flops``. A flag that
-    the framework does not support raises UsageError (:func:`perfkit_core.recording.step_recording.asked`).
-    ``demo(run_dir, report)`` trains the small demo model with the framework's profiler and perfkit's handler, and
-    reports progress by ``report(text)``.
+    ``framework`` is the name of a module. A script that imports this module is recorded by this recorder.
+    ``start(run_dir, steps, options)`` begins to record this process. The recording ends after ``steps`` optimizer
+    steps. If ``steps`` is None, the recording ends with the process. ``options`` are flags for data besides times:
+    ``shapes``, ``memory``, ``stacks``, ``flops``. A flag that the framework does not support raises UsageError
+    (:func:`perfkit_core.recording.step_recording.asked`). ``demo(run_dir, report)`` trains the small demo model with
+    the framework's profiler and perfkit's handler, and reports progress by ``report(text)``.
     """
 
     framework: str
@@ -78,7 +78,7 @@ class Recorder:
 class ViewRequest:
     """A user's request to a view.
 
-    ``by`` has the groupings; a grouping may have an argument ("stack=5"). Events are filtered by ``steps`` (step
+    ``by`` lists the groupings. A grouping may have an argument ("stack=5"). Events are filtered by ``steps`` (step
     numbers) and by RE2 patterns: ``pattern`` on the name, ``kind`` on kind or category, ``device`` on the device. A
     filter that is None selects all events. ``native`` asks for the framework's own numbers if they differ from
     perfkit's (docs/semantics). ``sort`` is the column to sort rows by, or None for the order of the view.
@@ -104,8 +104,8 @@ class Reduction:
     """Functions that compute a view of many ranks, one rank at a time.
 
     ``reduce(trace, request)`` reduces the trace of one rank to a small partial, which can be stored and sent to another
-    process. A partial consists of DataFrames and plain values: None, bool, int, float, str, lists, and mappings with
-    str keys. ``merge(partials, request)`` merges the partials of all ranks, in rank order, into the view's table. The
+    process. A partial consists of DataFrames and plain values (None, bool, int, float, str, lists, and mappings with
+    str keys). ``merge(partials, request)`` merges the partials of all ranks, in rank order, into the view's table. The
     table equals ``table(trace, request)`` of a trace of all ranks. ``explain(partials)`` returns why the table has no
     rows. If it is None, ``explain_empty`` of the first rank without rows is used.
     """
@@ -121,8 +121,8 @@ class MergedRows:
     their paths, and each column is merged as declared.
 
     ``weight`` names the columns that order the siblings of a tree, descending. ``finish(table, request)`` completes the
-    merged table. ``partial(trace, request)`` returns the table to merge for a rank, if it differs from the view's
-    table; ``columns`` declares the additional columns of this table. With ``together_only``, rows are merged only if
+    merged table. ``partial(trace, request)`` returns the table of a rank to be merged, if it differs from the view's
+    table. ``columns`` declares the additional columns of this table. With ``together_only``, rows are merged only if
     the request has no grouping; otherwise the rows of all ranks are listed.
     """
 
@@ -143,7 +143,8 @@ class View:
     - ``columns`` declares all columns that a request may add. Other columns are interpreted by name
       (:func:`perfkit_core.model.columns.named`).
     - ``groupings`` are the accepted values of ``request.by``.
-    - ``order`` is the column that rows, or siblings in a tree, are sorted by (descending), or None to keep their order.
+    - ``order`` is the column by which rows (in a tree, siblings) are sorted in descending order. None keeps their
+      order.
     - ``explain_empty(trace)`` returns why the table has no rows.
     - ``group`` names a report of several views, shown by ``--view GROUP``.
     - ``native`` is set if the view supports ``request.native``.
@@ -175,12 +176,12 @@ class View:
 
     @property
     def per_step(self) -> tuple[str, ...]:
-        """Names of the columns that are sums over the chosen steps."""
+        """The names of the columns that are sums over the chosen steps."""
         return tuple(column.name for column in self.columns if column.per_step)
 
     @property
     def summed(self) -> dict[str, str]:
-        """The columns of a tree that include all rows below, each with the name of the column that excludes them."""
+        """A mapping from each column of a tree that includes all descendants to the column that excludes them."""
         return {column.name: column.own for column in self.columns if column.own}
 
 
@@ -274,8 +275,8 @@ class Calibrator:
 
 
 class StepTimer(Protocol):
-    """A timer of the steps of a process that runs without a profiler. A step lasts from one update of the first
-    optimizer to the next update.
+    """A timer of the steps of a process that runs without a profiler. A step lasts from one update by the first
+    optimizer to the next.
 
     ``updated`` is called after each update. ``times`` returns the durations in ns and the name of the clock.
     """

@@ -29,12 +29,12 @@ VERSION: Final = 5
 _TABLE: Final = 1
 """MessagePack extension code of a DataFrame."""
 _OBJECTS: Final = b"perfkit.objects"
-"""Metadata key of the Arrow stream. The value is a JSON list of the text columns."""
+"""Metadata key of the Arrow stream. Its value is a JSON list with the names of the text columns."""
 
 
 class Stored(msgspec.Struct, frozen=True):
     """Content of a file of partials. ``source`` is the first source of the profile, which has ``ranks`` ranks.
-    ``share`` is (shard number, number of shards). ``left_out`` maps positions of unreadable ranks to reasons."""
+    ``share`` is (shard number, number of shards). ``left_out`` maps positions of unreadable ranks to the reasons."""
 
     format: str
     version: int
@@ -48,7 +48,7 @@ class Stored(msgspec.Struct, frozen=True):
 
 
 def are_partials(sources: Sequence[PathLike]) -> bool:
-    """Return whether the sources are files of partials. Raises UsageError if only some of them are."""
+    """Return whether the sources are files of partials. Raises UsageError if only some of them are partials."""
     named = [str(source).endswith(SUFFIX) for source in sources]
     if any(named) and not all(named):
         raise UsageError(f"partials (*{SUFFIX}) and other files cannot be mixed", "give only the partials of one run")
@@ -65,7 +65,7 @@ def write(stored: Stored, path: Path) -> None:
 
 
 def to_extension(value: Any) -> Any:
-    """Return a DataFrame, numpy value or NA in a form that MessagePack can write, or raise NotImplementedError."""
+    """Convert a DataFrame, numpy value or NA for MessagePack. Raises NotImplementedError for any other value."""
     if isinstance(value, pd.DataFrame):
         objects = [str(name) for name, kind in value.dtypes.items() if kind == np.dtype(object)]
         table = pa.Table.from_pandas(value, preserve_index=False)
@@ -103,8 +103,9 @@ def from_extension(code: int, data: memoryview) -> pd.DataFrame:
 
 
 def read_all(sources: Sequence[PathLike], partial: bool) -> Stored:
-    """Return the partials of several files as one. Raises SourceError for files of other formats, requests or profiles,
-    and for duplicate or missing shards. With ``partial``, missing shards are a finding instead."""
+    """Return the partials of several files as one. Raises SourceError if a file has another format, if the files differ
+    in request or profile, or if a shard is missing or given twice. With ``partial``, a missing shard is only a
+    finding."""
     stored = [_read(as_path(source)) for source in sources]
     first = stored[0]
     for other, source in zip(stored, sources, strict=True):
@@ -160,7 +161,8 @@ def _read(path: Path) -> Stored:
 
 
 def asked(stored: Stored, job: Job) -> Job:
-    """Return the job of the files, with the views of ``job``. Raises UsageError if the request or the views differ."""
+    """Return the job of the files, reduced to the views of ``job``. Raises UsageError if the files lack one of these
+    views or were written for another request."""
     for view in job.views:
         if view not in stored.job.views:
             raise UsageError(

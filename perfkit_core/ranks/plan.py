@@ -24,15 +24,16 @@ from perfkit_core.system.paths import PathLike, exists, is_folder, reaching, rea
 
 
 class RankFiles(msgspec.Struct, frozen=True):
-    """The files of one rank. ``rank`` is used if the files record no rank. It is None if they record several ranks."""
+    """The files of one rank. ``rank`` is used if the files record no rank. It is None if all files belong to one
+    process with no rank or several ranks."""
 
     paths: tuple[str, ...]
     rank: int | None = None
 
 
 class Job(msgspec.Struct, frozen=True):
-    """The views to compute and their request. With ``own_steps``, only events in steps count; if the request names no
-    steps, all steps of the rank count. With ``partial``, the readable part of a damaged file is kept."""
+    """The views to compute and their request. With ``own_steps``, a request that names no steps selects all steps of
+    the rank, which leaves out events outside steps. With ``partial``, damaged files are read as far as possible."""
 
     views: tuple[str, ...]
     request: ViewRequest
@@ -42,8 +43,8 @@ class Job(msgspec.Struct, frozen=True):
 
 class Facts(msgspec.Struct, frozen=True):
     """Facts about a rank besides its tables. ``told`` is set if the files record the rank. ``steps`` are the recorded
-    step numbers. ``recorded`` names columns that have values in the events, but no values in some table. ``empty`` maps
-    a view to the reason why its table has no rows."""
+    step numbers. ``recorded`` names the columns that have values in the events but no values in at least one table.
+    ``empty`` maps a view to the reason why its table has no rows."""
 
     meta: TraceMeta
     quality: tuple[Finding, ...]
@@ -78,14 +79,14 @@ class Plan:
     findings: tuple[Finding, ...] = ()
 
     def share(self, number: int, of: int) -> Plan:
-        """Return shard ``number``, counted from 1, of ``of`` shards of nearly equal size."""
+        """Return one of ``of`` shards of nearly equal size. ``number`` counts from 1."""
         return Plan(self.source, self.ranks[number - 1 :: of], self.findings)
 
 
 def plan(sources: Sequence[PathLike], partial: bool = False) -> Plan:
-    """Return the ranks of the sources. The rank of a file follows from its content, else from its name, else from the
-    order of the files. Cycles of one recording belong to one rank. Only heads and metadata are read. With ``partial``,
-    files that are no profiles are left out. Raises SourceError."""
+    """Return the ranks of the sources. The rank of a file is taken from its content, or else from its name, or else
+    from the order of the files. Cycles of one recording belong to one rank. Only the beginning and the metadata of each
+    file are read. With ``partial``, files that are not profiles are left out. Raises SourceError."""
     plugins = get_plugins()
     places, findings = load.files_of(sources, plugins, partial)
     files: list[Path] = []

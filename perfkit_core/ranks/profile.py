@@ -1,4 +1,4 @@
-"""Profiles, which compute the tables of views: a trace in memory, many ranks, or partials in files."""
+"""Profiles, which compute the tables of views. A profile is a trace in memory, many ranks, or partials in files."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from perfkit_core.views.merging import reduction
 from perfkit_core.views.select import check_steps, step_numbers
 
 _UNPACKED: Final = {".gz": 10, ".parquet": 30}
-"""Estimated size of the unpacked trace text divided by the file's size, by suffix."""
+"""Estimated ratio of the size of the unpacked trace text to the size of the file, by suffix."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,8 +58,8 @@ def of_ranks(ranks: Sequence[Trace], views: Sequence[View], job: Job) -> Compute
 
 
 def merge(partials: Sequence[Partial], views: Sequence[View], job: Job) -> Computed:
-    """Merge the views of many ranks, in rank order. Raises UsageError for steps that no rank recorded, and SourceError
-    for partials of different jobs."""
+    """Merge the views of many ranks, in rank order. Raises UsageError if the request names a step that no rank
+    recorded. Raises SourceError if the partials belong to different jobs."""
     ordered = sorted(partials, key=lambda partial: partial.facts.meta.ranks)
     facts = [partial.facts for partial in ordered]
     findings = check(facts)
@@ -85,8 +85,8 @@ def merge(partials: Sequence[Partial], views: Sequence[View], job: Job) -> Compu
 
 
 def check(facts: Sequence[Facts]) -> tuple[Finding, ...]:
-    """Return findings about ranks that perfkit numbered. Raises SourceError if the ranks cannot belong to one job: the
-    frameworks differ, a rank occurs twice, or recordings without a rank were made at different times."""
+    """Return findings about ranks whose numbers were assigned by perfkit. Raises SourceError if the ranks cannot belong
+    to one job: frameworks differ, a rank occurs twice, or recordings without a rank are from different times."""
     if not facts:
         raise SourceError("no rank could be read", "omit --partial to see the first error")
     join_ranks.check_frameworks(fact.meta for fact in facts)
@@ -107,8 +107,8 @@ def check(facts: Sequence[Facts]) -> tuple[Finding, ...]:
 
 
 def _unknown_waits(tables: Mapping[str, pd.DataFrame], meta: TraceMeta, job: Job) -> tuple[Finding, ...]:
-    """Return a finding about ranks with unknown waits in the view stragglers, if the waits of other ranks are known.
-    There is no finding if the request selects some collectives only, as other collectives may show the waits."""
+    """Return a finding if the view ``stragglers`` has the waits of some ranks but not of all ranks. There is no finding
+    if the request selects only some collectives, because the others may show the waits."""
     table, request = tables.get("stragglers"), job.request
     restricted = job.own_steps or request.steps is not None or any((request.pattern, request.kind, request.device))
     if table is None or table.empty or "rank" not in table or restricted:
@@ -156,7 +156,7 @@ class Ranks:
 
 @dataclass(frozen=True, slots=True)
 class Reduced:
-    """Partials that were read from files. They contain some views for one request, and can compute no other views."""
+    """Partials that were read from files. They contain some views for one request. Other views cannot be computed."""
 
     stored: files.Stored
 
@@ -190,9 +190,9 @@ def opened(
     report: Callable[[str], None] = lambda text: None,
     together_bytes: int = 0,
 ) -> Profile:
-    """Return the profile in files and folders of one or more ranks, or in files of partials. Raises SourceError. If the
-    unpacked files have at most ``together_bytes``, all ranks are read as one trace, unless there are several
-    ``workers`` or a ``scheduler``."""
+    """Return the profile of the sources: files and folders of one or more ranks, or files of partials. All ranks are
+    read as one trace if the unpacked files have at most ``together_bytes``, and neither several ``workers`` nor a
+    ``scheduler`` are used. Raises SourceError."""
     if scheduler is not None:  # the current folder of a Dask worker may differ
         sources = [absolute(source) for source in sources]
     if files.are_partials(sources):

@@ -28,16 +28,16 @@ _LARGE_META: Final = ("extra", "thread_names")
 
 
 def understood(view: View, request: ViewRequest) -> ViewRequest:
-    """Return the part of a request that a view supports: groupings and native numbers. A grouping applies to all views
-    that support it (``operator``), or to one view (``families.operator``)."""
+    """Return the request without the groupings and native numbers that the view does not support. A grouping applies to
+    all views that support it (``operator``), or to one named view (``families.operator``)."""
     groupings = (item.removeprefix(f"{view.name}.") for item in request.by)
     by = tuple(item for item in groupings if split_grouping(item)[0] in view.groupings)
     return replace(request, by=by, native=request.native and view.native)
 
 
 def split(trace: Trace) -> list[Trace]:
-    """Return a trace for each rank of a trace, in rank order, including ranks without events. Events of unknown rank
-    come first. Row references are renumbered."""
+    """Split a trace into one trace for each rank, in rank order. Ranks without events are included. Events of unknown
+    rank come first. Row references are renumbered."""
     if len(trace.meta.ranks) < 2 or not len(trace):
         return [trace]
     of_event = trace.ints("rank")
@@ -54,7 +54,7 @@ def split(trace: Trace) -> list[Trace]:
 
 
 def reduce_rank(files: RankFiles, job: Job) -> tuple[Partial, ...] | Failed:
-    """Return the partials of a rank's files: several partials if the files contain several ranks. A PerfkitError is
+    """Return one partial for each rank that the files contain, which is usually a single rank. A PerfkitError is
     returned as Failed, so that the function can run in another process."""
     try:
         paths = [as_path(path) for path in files.paths]

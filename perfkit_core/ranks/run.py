@@ -24,7 +24,7 @@ Answer = tuple[Partial, ...] | Failed
 
 CONNECT_SECONDS: Final = 10
 TASK_BYTES: Final = 4 << 20
-"""Small ranks are combined to tasks of at most this size, as a cluster needs about 25 ms per task."""
+"""Small ranks are combined into tasks of at most this size, because a cluster needs about 25 ms per task."""
 _TRIM_THRESHOLD, _MMAP_THRESHOLD = -1, -3
 """Parameters of glibc's ``mallopt`` (malloc.h)."""
 _TRIM_BYTES: Final = 128 << 20
@@ -50,7 +50,7 @@ def executor(workers: int = 1, scheduler: str | None = None) -> Iterator[Executo
     """Yield an executor: this process, ``workers`` processes, or the cluster of the Dask ``scheduler`` at an address.
     Raises UsageError if there is no scheduler, if the scheduler has no workers, or if the cluster fails."""
     if scheduler is None and workers > 1:
-        # spawn, as the fork of a process whose libraries run threads may hang
+        # spawn instead of fork: a forked process may hang if libraries run threads
         with ProcessPoolExecutor(workers, multiprocessing.get_context("spawn")) as pool:
             yield pool
         return
@@ -117,9 +117,9 @@ def _in_one_line(error: Exception) -> str:
 def run(
     executor: Executor, plan: Plan, job: Job, report: Callable[[int], None] = lambda done: None
 ) -> tuple[list[Partial], dict[int, Failed]]:
-    """Return the partials of all ranks, in the order of the plan, and the failed ranks by position. ``report`` receives
-    the number of finished ranks. An unreadable rank is left out with ``job.partial``, and otherwise raises SourceError.
-    Raises UsageError for an invalid request."""
+    """Return two values: the partials of all ranks in the order of the plan, and the failed ranks by position.
+    ``report`` receives the number of finished ranks. With ``job.partial``, an unreadable rank is left out; otherwise it
+    raises SourceError. An invalid request raises UsageError."""
     futures: list[Future[list[Answer]]] = []
 
     def ranks_in(answers: list[Answer]) -> int:
@@ -132,7 +132,7 @@ def run(
         done = 0
         for files in tasks(plan.ranks):
             futures.append(executor.submit(reduce_ranks, files, job))
-            if futures[-1].done():  # the executor works during submit
+            if futures[-1].done():  # the executor runs tasks during submit
                 done += ranks_in(futures[-1].result())
                 report(done)
         done = 0
@@ -192,9 +192,9 @@ def error(failed: Failed) -> PerfkitError:
 def kept() -> Iterator[None]:
     """Let malloc keep freed memory while the ``with`` block runs, then restore the settings of the process.
 
-    Dask starts workers with the variable ``MALLOC_TRIM_THRESHOLD_``: glibc then returns freed memory to the system
-    immediately, and maps each array above 128 KB again, which makes a reduction about 20 % slower. Without the
-    variable, or with another malloc, the settings are not changed.
+    Dask sets the variable ``MALLOC_TRIM_THRESHOLD_`` for its workers. glibc then returns freed memory to the system
+    immediately, and maps each array above 128 KB anew. This makes a reduction about 20 % slower. Without the variable,
+    or with another malloc, the settings are not changed.
     """
     setting = os.environ.get("MALLOC_TRIM_THRESHOLD_", "")
     malloc: Any = None

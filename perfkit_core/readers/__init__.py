@@ -1,1 +1,1 @@
-"""Readers of sources, with one module or package for each format, and the code that they have in common."""
+"""Readers of sources. There is one module or package for each format. The other modules are shared by all formats."""

@@ -24,10 +24,10 @@ BY_NAME: Final = "ranks-by-name"
 
 
 def one_job(traces: Sequence[Trace]) -> Trace:
-    """Join traces, each of which holds one or more ranks or cycles. If a trace does not state its rank, the rank is
-    taken from the file name or numbered in the given order, and a finding reports this. Raises SourceError if the
-    traces cannot be of one job: they differ in framework, repeat steps or times of a rank, or do not state their rank
-    and were not recorded at the same time."""
+    """Join traces, each of which holds one or more ranks or cycles. If a trace does not state its rank, its rank is
+    taken from the file name or assigned in the given order, and a finding reports this. Raises SourceError if the
+    traces cannot belong to one job: they differ in framework, repeat steps or times of a rank, or do not state their
+    rank and were recorded at different times."""
     if len(traces) == 1:
         return traces[0]
     metas = [trace.meta for trace in traces]
@@ -52,13 +52,14 @@ def one_job(traces: Sequence[Trace]) -> Trace:
 
 
 def in_time(trace: Trace) -> tuple[tuple[int, int], int]:
-    """Return a key that sorts the cycles of a process."""
+    """Return a sort key that puts the cycles of a process in order."""
     return trace.meta.window_ns or (0, 0), trace.meta.cycle or 0
 
 
 def numbered(sources: Sequence[str], stated: Iterable[int]) -> tuple[Mapping[str, int], tuple[Finding, ...]]:
-    """Return the ranks of sources that do not state their rank, and a finding about them. Ranks are taken from the file
-    names if each name contains a rank that is not in ``stated``; otherwise free ranks are assigned in order."""
+    """Return two values: the ranks of sources that do not state their rank, and a finding about these sources. Ranks
+    are taken from the file names if each name contains a rank that is not in ``stated``; otherwise free ranks are
+    assigned in order."""
     if not sources:
         return {}, ()
     taken, names = set(stated), [rank_of_name(source) for source in sources]
@@ -83,7 +84,7 @@ def numbered_processes(
     recordings: Mapping[str, str | None], stated: Collection[int]
 ) -> tuple[Mapping[str, int], tuple[Finding, ...]]:
     """Return the same as :func:`numbered`, with one rank for all cycles of a process. ``recordings`` maps each source
-    to the id of its recording, None if the source is a recording by itself. The result is empty if there is a single
+    to the id of its recording, or None if the source is a recording by itself. The result is empty if there is a single
     process and ``stated`` is empty."""
     process = {source: recording or source for source, recording in recordings.items()}
     first = {name: source for source, name in reversed(process.items())}
@@ -95,7 +96,7 @@ def numbered_processes(
 
 
 def rank_of_name(source: str) -> int | None:
-    """Return the rank in a file name (``rank3.json``, ``run_worker-12.pt.trace.json``), None if there is no rank."""
+    """Return the rank in a file name (``rank3.json``, ``run_worker-12.pt.trace.json``), or None if there is no rank."""
     ranks = _RANK.findall(PurePath(source).name)
     return int(ranks[0]) if len(set(ranks)) == 1 else None
 
@@ -108,8 +109,8 @@ def check_frameworks(metas: Iterable[TraceMeta]) -> None:
 
 
 def check_one_time(metas: Iterable[TraceMeta]) -> None:
-    """Raise SourceError if recordings of unknown rank were not made at the same time, unlike the ranks of a job. Only
-    epoch clocks can be compared. The error names the two recordings that are farthest apart."""
+    """Raise SourceError if recordings of unknown rank were made at different times, and are therefore not ranks of one
+    job. Only epoch clocks can be compared. The error names the two recordings that are farthest apart."""
     timed = [(meta.window_ns, meta) for meta in metas if meta.clock == "epoch" and meta.window_ns]
     if not timed:
         return

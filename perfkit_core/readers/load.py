@@ -21,17 +21,18 @@ from perfkit_core.storage.stored_file import PARQUET_MAGIC
 from perfkit_core.system import paths
 
 _OWN_PAGE = b'<meta name="generator" content="perfkit">'
-"""Tag near the beginning of every HTML page of perfkit."""
+"""Tag near the beginning of every HTML page that perfkit writes."""
 
 
 def load(
     sources: paths.PathLike | Sequence[paths.PathLike], *, partial: bool = False, plugins: Plugins | None = None
 ) -> Trace:
-    """Read a trace file, a run folder or a folder of trace files, or several of these, one for each rank, as one Trace.
+    """Read one source, or one source for each rank, as one Trace.
 
-    A source is a path, or a URL of a store that fsspec supports (``s3://…``, ``gs://…``, ``https://…``). With
-    ``partial``, the readable parts of damaged files are kept, and a finding reports the loss. ``plugins`` (default: the
-    installed plugins) provide the readers. Raises SourceError.
+    A source is a trace file, a run folder or a folder of trace files. It is given as a path, or as a URL of a store
+    that fsspec supports (``s3://…``, ``gs://…``, ``https://…``). With ``partial``, the readable parts of damaged files
+    are kept, and a finding reports the loss. ``plugins`` (default: the installed plugins) provide the readers. Raises
+    SourceError.
     """
     given = list(sources) if isinstance(sources, Sequence) and not isinstance(sources, str) else [sources]
     files, findings = files_of(given, plugins or get_plugins(), partial)
@@ -55,7 +56,8 @@ def load(
 def files_of(
     sources: Sequence[paths.PathLike], plugins: Plugins, partial: bool = False
 ) -> tuple[list[Path], tuple[Finding, ...]]:
-    """Return the files and run folders to read, including the files of folders of trace files. Raises SourceError."""
+    """Return the files and run folders to read, and findings. Folders of trace files are expanded. Raises
+    SourceError."""
     places = [paths.as_path(source) for source in sources]
     if not places:
         raise SourceError("no source given", "give a run folder or a trace file")
@@ -75,8 +77,7 @@ def files_of(
 
 
 def check_rereadable(path: Path) -> None:
-    """Raise SourceError for a pipe or device, because sources are read twice: to detect the format, then by the
-    reader."""
+    """Raise SourceError for a pipe or device, because sources are read twice: to detect the format, then to load."""
     if not paths.is_remote(path) and path.exists() and not (path.is_dir() or path.is_file()):
         raise SourceError(f"{path}: a pipe or a device, which cannot be read twice", "write the data to a file first")
 

@@ -23,15 +23,14 @@ TRACE_SUFFIXES = (".json", ".json.gz", ".pb", ".pb.gz")
 
 
 def sniff(path: Path, start: bytes) -> int:
-    """Return 2 for a folder with recorded cycles and for a Parquet file, 1 for any other folder, 0 for any other
-    file."""
+    """Return 2 for a folder with recorded cycles or a Parquet file, 1 for any other folder, 0 for any other file."""
     if start or not is_folder(path):
         return 2 if start.startswith(stored_file.PARQUET_MAGIC) else 0
     return 2 if any(path.glob(f"*{store.SUFFIX}")) else 1
 
 
 def read(path: Path, partial: bool = False) -> Trace:
-    """Return all cycles of all ranks as one Trace. Raises SourceError, also if they cannot be of one job."""
+    """Return all cycles of all ranks as one Trace. Raises SourceError if they are unreadable or not of one job."""
     if not is_folder(path):
         return store.read_stored(path).with_meta(source=str(path))
     files, findings = cycles(path)
@@ -45,17 +44,17 @@ def peek(path: Path) -> int | None:
 
 
 def recording(path: Path) -> str | None:
-    """Return the id of the recording of a stored file, None if the file has no id or is not a stored file."""
+    """Return the id of the recording of a stored file, or None if the file has no id or is not a stored file."""
     return _meta(path).recording if bytestream.head(path).startswith(stored_file.PARQUET_MAGIC) else None
 
 
 def cycles(path: Path) -> tuple[list[Path], tuple[Finding, ...]]:
-    """Return the files of a folder's run, ordered by rank and cycle, and findings about the folder. Only the metadata
-    of the files is read. Raises SourceError."""
+    """Return two values: the files of a folder's run, ordered by rank and cycle, and findings about the folder. Only
+    the metadata of the files is read. Raises SourceError."""
     files, lost, mark = sorted(path.glob(f"*{store.SUFFIX}")), [], path / store.INCOMPLETE_MARK
     if mark.exists():
         lost = mark.read_text(encoding="utf-8", errors="replace").splitlines()
-        lost = lost or ["the reason could not be saved either"]  # on a full disk the mark is empty
+        lost = lost or ["the reason could not be saved either"]  # if the disk was full, the file is empty
     if not files:
         raise _no_recordings(path, lost)
     metas = {file: _meta(file) for file in files}
@@ -102,7 +101,7 @@ def _meta(file: Path) -> TraceMeta:
 
 
 def numbered(metas: Mapping[str, TraceMeta]) -> tuple[Mapping[str, int], tuple[Finding, ...]]:
-    """Return the ranks of the files that do not state their rank, and a finding about how they were numbered."""
+    """Return two values: the ranks of the files that do not state their rank, and a finding about them."""
     stated = {rank for meta in metas.values() for rank in meta.ranks}
     return numbered_processes({file: meta.recording for file, meta in metas.items() if not meta.ranks}, stated)
 
@@ -113,7 +112,7 @@ def _latest(metas: Mapping[Path, TraceMeta]) -> tuple[list[Path], list[Finding]]
     for file, meta in metas.items():
         recordings.setdefault(meta.recording or file.name, []).append(meta)
         files.setdefault(meta.recording or file.name, []).append(file)
-    # The end and the start of each recording, 0 if its files do not state them. The end comes first, to sort by it.
+    # The end and the start of each recording, or 0 if its files do not state them. Recordings are sorted by their ends.
     spans: dict[str, tuple[int, int]] = {}
     for name, cycles in recordings.items():
         windows = [meta.window_ns or (meta.recorded_at_ns or 0,) * 2 for meta in cycles]

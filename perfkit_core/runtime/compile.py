@@ -1,6 +1,6 @@
 """Functions that numba compiles once a process has enough work for them (docs/decisions/0011). Loading numba takes a
-third of a second. Therefore each process begins by running these functions in Python. After ENOUGH_CELLS array cells it
-loads numba and runs compiled functions from then on. Both ways return the same results."""
+third of a second. Therefore each process first runs these functions in Python. After ENOUGH_CELLS array cells, the
+process loads numba, and runs compiled functions from then on. The results are the same either way."""
 
 from __future__ import annotations
 
@@ -67,7 +67,8 @@ def compiled(function: Any = None, *, steps: int = 1) -> Any:
 
     The function must be defined at module level, take positional arguments, and loop over arrays with work in
     proportion to their cells. It may call other ``compiled`` functions, but not itself. Integers wrap around in Python
-    as in compiled code. For a loop that searches or hashes, ``steps`` is the number of cells that each cell counts for.
+    as in compiled code. ``steps`` is the weight of each cell in the count. It is above 1 for functions that search or
+    hash.
     """
     return functools.partial(_Function, steps=steps) if function is None else _Function(function, steps)
 

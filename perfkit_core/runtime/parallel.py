@@ -27,9 +27,9 @@ def in_order(
     make: Callable[[_Item], _Made], items: Collection[_Item], count: int | None = None, ahead: int | None = None
 ) -> Iterator[_Made]:
     """Yield ``make(item)`` for each item, in order. The results are made by ``count`` threads (default:
-    :func:`threads`), one of which is the calling thread. At most ``ahead`` results wait while the consumer uses another
-    (None: no limit). An error of ``make`` is raised when its result is due. During the interpreter's shutdown no thread
-    can be started, so the calling thread makes all results."""
+    :func:`threads`), one of which is the calling thread. At most ``ahead`` finished results wait while the consumer
+    uses another result; None means no limit. An error of ``make`` is raised when its result is due. During the
+    interpreter's shutdown no thread can be started, so the calling thread makes all results."""
     count = min(count or threads(), len(items))
     if count < 2:
         for item in items:

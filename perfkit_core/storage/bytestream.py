@@ -97,7 +97,7 @@ def head(path: Path, count: int = 4096) -> bytes:
 class Window:
     """A buffer that slides over a file. ``data`` holds the bytes that have been read and not yet dropped, and ``base``
     is their offset in the decompressed file. ``finished`` is True after the last byte. ``damage`` describes the damage
-    that ends the compressed data, "" if there is none. ``sparing`` asks readers to use little memory."""
+    that ends the compressed data, or "" if there is none. ``sparing`` asks readers to use little memory."""
 
     def __init__(self, path: Path, sparing: bool = False) -> None:
         self.path = path
@@ -117,7 +117,7 @@ class Window:
         return size > 0
 
     def read_into(self, room: memoryview) -> int:
-        """Read the bytes after ``data`` into ``room``. Return their number, 0 at the end or at a damaged place."""
+        """Read the bytes after ``data`` into ``room``. Return their number, or 0 at the end or at a damaged place."""
         if self.finished:
             return 0
         try:

@@ -49,8 +49,7 @@ class RecordedWriter:
     filled. The context manager removes the file if the block fails or does not call :meth:`close`."""
 
     def __init__(self, path: Path, reader: str = "") -> None:
-        """``reader`` names the source that completes the events when the file is loaded, "" if there is none. Raises
-        OSError."""
+        """``reader`` names the source that completes the events when the file is loaded, or is "". Raises OSError."""
         self.path = path
         self.reader = reader
         self.rows = 0
@@ -150,7 +149,7 @@ def read_recorded(
 
 
 def _parents(table: pa.Table) -> arrays.IntArray | None:
-    """Return the row of each row's parent, NO_ROW if no parent precedes the row; None if the source has no tree."""
+    """Return the row of each row's parent, or NO_ROW if no parent precedes the row. Return None if there is no tree."""
     parent, node = (
         arrays.to_int64(column.chunks, len(column), arrays.NO_ROW) if column.null_count < len(column) else None
         for column in (table["parent"], table["node"])

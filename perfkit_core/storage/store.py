@@ -1,6 +1,7 @@
 """Run folders. A run folder contains one Parquet file for each cycle of each process. A file gets its name only when it
-is complete. pandas, polars and duckdb can read the files (zstd, dictionaries). perfkit's metadata is in the footer, as
-JSON under the key ``perfkit``. If a cycle could not be saved, the folder contains a file that says so."""
+is complete. The files use zstd and dictionaries, and can be read by pandas, polars and duckdb. perfkit's metadata is in
+the footer, as JSON under the key ``perfkit``. If a cycle could not be saved, the folder contains a file that says
+so."""
 
 from __future__ import annotations
 
@@ -96,7 +97,7 @@ def read_stored(path: Path) -> Trace:
 
 def flush(path: Path | None = None, timeout: float | None = None) -> bool:
     """Wait until the cycles that have been taken so far are on disk. If ``path`` is given, only the cycles for this
-    path and for folders above and below it are considered. ``timeout`` is in seconds, None for no limit. Return False
+    path and for folders above and below it are considered. ``timeout`` is in seconds; None means no limit. Return False
     on timeout. In a process that has recorded nothing, the function returns True without importing the writer."""
     background = sys.modules.get(_BACKGROUND_WRITER)
     return True if background is None else bool(background.shared().flush(path, timeout))

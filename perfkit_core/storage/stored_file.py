@@ -29,8 +29,7 @@ PARQUET_MAGIC: Final = b"PAR1"
 class Stored(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """perfkit's metadata in the footer. A file of stage "recorded" holds events that are not yet assembled. ``rank`` is
     the rank of these events, ``base_ns`` is added to their starts, and ``reader`` names the source that completes them,
-    "" if they are complete. ``empty`` names the columns that contain only nulls, None if they have not been
-    recorded."""
+    or "" if they are complete. ``empty`` names the columns that contain only nulls, or is None if unknown."""
 
     schema_version: int
     meta: TraceMeta
@@ -51,8 +50,8 @@ def is_ours(footer: pa.Schema | pq.FileMetaData) -> bool:
 
 def read_metadata(footer: pa.Schema | pq.FileMetaData, path: Path) -> Stored:
     """Return perfkit's metadata of a Parquet file. Raises SourceError if the file has none, or was written by a newer
-    perfkit. If the file may have the stage "recorded", ``footer`` must be what ``pyarrow.parquet.read_metadata``
-    returns, because the schema lacks the metadata that was written last."""
+    perfkit. For a file that may have the stage "recorded", ``footer`` must be a FileMetaData, because the schema lacks
+    the metadata that was written last."""
     raw = (footer.metadata or {}).get(KEY)
     if raw is None:
         raise SourceError(f"{path}: the Parquet file was not written by perfkit", "give a run folder or a trace file")
@@ -72,9 +71,9 @@ _AHEAD: Final = 2
 @dataclass(frozen=True, slots=True)
 class StoredColumns(Columns):
     """The columns of a stored file. Reading a column raises SourceError if this fails. ``position`` maps the names of
-    columns to their positions in the file. ``empty`` names the columns that contain only nulls, None if this is not
+    columns to their positions in the file. ``empty`` names the columns that contain only nulls, or None if this is not
     recorded. ``stamp`` is the size and the modification time of the file when its footer was read. ``content`` holds
-    all bytes of a file in a store, where each column would be a separate request; it is None for a local file."""
+    all bytes of a file in a store, because each column would be a separate request. It is None for a local file."""
 
     path: Path
     footer: pq.FileMetaData

@@ -2,8 +2,8 @@
 
 Each row group is encoded as a file in memory. Its pages are appended to the output, and its footer is merged into the
 output's footer after the offsets in it have been changed. The output is the same as Arrow's, byte for byte. Arrow
-before version 18 repeats parts of the footer between the pages. There the offsets cannot be changed, so Arrow's own
-writer is used.
+before version 18 repeats parts of the footer between the pages. The offsets in these copies cannot be changed, so
+Arrow's own writer is used.
 
 Footers use Thrift's compact protocol with the definitions of Apache Parquet (parquet.thrift). Integers have a variable
 length, and structures do not state their length, so that integers can be replaced without other changes.
@@ -63,9 +63,9 @@ _INTEGERS: Final = frozenset({4, 5, 6})
 
 
 def relocated(footer: bytes, by: int, ordinal: int) -> bytes:
-    """Change the footer (FileMetaData) of a single row group for a file in which the row group begins ``by`` bytes
-    later and has the number ``ordinal``. An offset of 0 means that there is none. Raises ValueError if the footer is
-    malformed, or has a page index or a bloom filter."""
+    """Return a copy of the footer (FileMetaData) of a single row group, for a file in which the row group begins ``by``
+    bytes later and has the number ``ordinal``. Offsets of 0 mean "not present" and stay 0. Raises ValueError if the
+    footer is malformed, or has a page index or a bloom filter."""
     pieces: list[bytes] = []
     copied = 0
     try:

@@ -29,8 +29,8 @@ def tell(text: str, level: int = logging.ERROR, error: BaseException | None = No
 
 
 def why_unwritable(folder: Path) -> str | None:
-    """Return the reason why no file can be written in a folder, which need not exist yet; None if one can be written.
-    In a store, an empty file is uploaded and removed."""
+    """Return the reason why no file can be written in a folder, or None if one can be written. The folder need not
+    exist. In a store, an empty file is uploaded and removed."""
     if is_remote(folder):
         return why_unwritable_store(folder)
     try:

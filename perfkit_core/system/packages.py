@@ -25,7 +25,7 @@ def later(module: str, name: str) -> Callable[..., Any]:
 
 def exported(package: str, name: str, homes: Mapping[str, str], extra: str) -> Any:
     """Return the object ``name`` of the module ``homes[name]`` in ``package``. Raises AttributeError for an unknown
-    name, and ImportError, which names the ``extra`` of perfkit to install, if the framework is missing."""
+    name. Raises ImportError if the framework is missing; the error names the ``extra`` of perfkit to install."""
     if name not in homes:
         raise AttributeError(f"module {package!r} has no attribute {name!r}")
     try:
@@ -54,7 +54,7 @@ class FirstImport:
     def find_spec(
         self, fullname: str, path: Sequence[str] | None, target: ModuleType | None = None
     ) -> ModuleSpec | None:
-        """Return the spec that the other finders return, with its loader wrapped; None for other modules."""
+        """Return the spec that the other finders return, with its loader wrapped. Return None for other modules."""
         if self._searching or fullname not in self._modules:
             return None
         self._searching = True
@@ -91,7 +91,7 @@ def read_toml(package: str, name: str) -> dict[str, Any]:
 
 
 def convert(value: object, to: type[T], where: str) -> T:
-    """Convert a part of a TOML file to the type ``to``. Raises ValueError, which begins with ``where``, if it does not
+    """Convert a part of a TOML file to the type ``to``. Raises ValueError, beginning with ``where``, if it does not
     fit."""
     import msgspec
 

@@ -33,9 +33,8 @@ _PROGRAMMING_ERRORS: Final = (TypeError, AttributeError, NameError, LookupError,
 
 
 def as_path(place: PathLike) -> Path:
-    """Return a text or path as a path. A ``file://`` URL becomes a local path, any other URL a path of
-    universal-pathlib, which is typed as Path and has no connection yet. Raises UsageError if no driver supports the
-    URL."""
+    """Return a text or path as a path. A ``file://`` URL becomes a local path. Any other URL becomes a path of
+    universal-pathlib, which is typed as Path and not yet connected. Raises UsageError if no driver supports the URL."""
     if hasattr(place, "protocol"):  # a path of universal-pathlib
         store = cast("Any", place)
         return cast("Path", type(store)(str(place), **store.storage_options))  # some stores omit the host in str()
@@ -157,7 +156,8 @@ def reaching(path: Path) -> Iterator[None]:
 
 
 def walk_store(root: Path) -> Iterator[tuple[Path, list[str], list[str]]]:
-    """Yield each folder, its folder names and its file names. As in ``os.walk``, removed folder names are skipped."""
+    """Yield each folder, its folder names and its file names. As with ``os.walk``, the caller can remove folder names
+    to skip them."""
     store = _store(root)
     for folder, folders, files in store.fs.walk(store.path):
         below = folder.removeprefix(store.path).strip("/")
@@ -165,7 +165,7 @@ def walk_store(root: Path) -> Iterator[tuple[Path, list[str], list[str]]]:
 
 
 def modified_ns(path: Path) -> int | None:
-    """Return the modification time in ns since 1970, None if the store does not report it."""
+    """Return the modification time in ns since 1970, or None if the store does not report it."""
     if not is_remote(path):
         return path.stat().st_mtime_ns
     try:
@@ -185,7 +185,7 @@ def put(file: Path, path: Path) -> None:
 
 
 def why_unwritable_store(folder: Path) -> str | None:
-    """Return the reason why a store refuses an empty file, None if the store accepts the file."""
+    """Return the reason why a store refuses an empty file, or None if the store accepts the file."""
     probe = _store(folder / ".perfkit-probe")
     try:
         probe.fs.pipe_file(probe.path, b"")
@@ -284,8 +284,8 @@ def replacing(path: Path, keep: bool = False) -> Iterator[Path]:
 
 
 def check_replaceable(path: Path) -> None:
-    """Raise OSError if :func:`replacing` could not write ``path``, so that long work fails early. Does not check
-    stores."""
+    """Raise OSError if :func:`replacing` could not write ``path``, so that long work fails early. Stores are not
+    checked."""
     import tempfile
 
     if is_remote(path) or path.is_char_device() or path.is_fifo():

@@ -36,8 +36,8 @@ UNDECODABLE: Final = (msgspec.DecodeError, UnicodeDecodeError, RecursionError)
 
 
 def timed_events(events: Sequence[ChromeEvent], partial: bool) -> tuple[list[int], tuple[IntArray, IntArray]]:
-    """Return the indexes of the events with valid times, and the :func:`event_times` of these events. Unless
-    ``partial`` is set, an invalid time raises SourceError."""
+    """Return two values: the indexes of the events with valid times, and the :func:`event_times` of these events.
+    Unless ``partial`` is set, an invalid time raises SourceError."""
     timed = list(range(len(events)))
     try:
         return timed, event_times(events)
@@ -53,8 +53,8 @@ def timed_events(events: Sequence[ChromeEvent], partial: bool) -> tuple[list[int
 
 
 def event_times(events: Sequence[ChromeEvent]) -> tuple[IntArray, IntArray]:
-    """Return the starts and the durations in ns, each of shape (events,). The start is 0 if the event has none. Raises
-    SourceError for an invalid time; the message names the event."""
+    """Return the starts and the durations in ns, each of shape (events,). If an event has no start, its start is 0.
+    Raises SourceError, which names the event, for an invalid time."""
     starts, durations = [bytes(event.ts) or None for event in events], [bytes(event.dur) for event in events]
 
     def place(field: str, at: int) -> str:
@@ -68,8 +68,8 @@ _DIGITS: Final = re.compile(r"-?\d{1,18}")
 
 class Label(NamedTuple):
     """The meaning of an event's category and name. ``phase`` applies to the event and all its descendants. ``step`` is
-    the number of a step. ``backend`` is the device type, None for the host. ``layer`` is what the event appends to the
-    module path of the event around it."""
+    the number of a step. ``backend`` is the device type, or None for the host. ``layer`` is the part that the event
+    appends to the module path of the enclosing event."""
 
     kind: str
     phase: str | None = None
@@ -84,17 +84,17 @@ class ScanRules:
     """Properties of an adapter's files that let the scanner read events without calling the dialect for each event.
 
     If a dialect has rules, the results of its ``label`` and ``device`` must depend on their arguments only. Its
-    ``keeps`` and ``refine`` must have no effect on events other than the exceptions, which the reference reader passes
-    through the dialect one by one. These are the exceptions:
+    ``keeps`` and ``refine`` may affect only these events, which the reference reader passes through the dialect one by
+    one:
 
     - events for which ``needs_reference(category, name)`` is true;
-    - with ``glued_durations``, spans whose name does not end with their duration. ``clean_name`` removes this duration;
-    - events that have some of the arguments ``dropped_if_empty``, but not all of them, or not all of them empty;
+    - with ``glued_durations``, spans whose name does not end with their duration (``clean_name`` removes the duration);
+    - events that have some of the arguments ``dropped_if_empty``, unless all these arguments are present and empty;
     - events in which an argument of ``not_negative`` is negative.
 
     The scanner ignores the arguments ``dropped``, and the arguments ``dropped_if_empty`` if all are present and empty.
-    ``device`` may use only ``device_arguments``, at most three. ``offset_argument`` is the argument with a start as
-    text, such as ``"12.345 us"``, for the column ``offset_ns``.
+    ``device`` may use only the ``device_arguments``, of which there are at most three. ``offset_argument`` names the
+    argument for the column ``offset_ns``; its value is a text such as ``"12.345 us"``.
     """
 
     needs_reference: Callable[[str, str], bool] | None = None
@@ -111,8 +111,7 @@ class Dialect:
 
     framework: ClassVar[str] = ""
     arguments: ClassVar[Mapping[str, str]] = {}
-    """Maps arguments of events to columns, or to ``external``: an id that an operator and its launches have in
-    common."""
+    """Maps arguments of events to columns, or to ``external``: an id that an operator shares with its launches."""
     scan_rules: ClassVar[ScanRules | None] = None
     """If set, the scanner reads files and live captures where possible. If None, the reference reader reads them."""
 
@@ -133,7 +132,7 @@ class Dialect:
         return name
 
     def thread(self, tid: Any) -> int | None:
-        """Return the operating system's thread id from the ``tid`` field of a host event, None if there is none."""
+        """Return the operating system's thread id from the ``tid`` field of a host event, or None if there is none."""
         return integer(tid)
 
     def device(self, label: Label, pid: Any, args: Mapping[str, Any]) -> str:
@@ -142,24 +141,24 @@ class Dialect:
         return f"{label.backend or schema.CPU}:{0 if index is None else index}" if label.backend else schema.CPU
 
     def communicates(self, name: str, kind: str) -> bool:
-        """Return whether :meth:`described` is to be called for each event of this name and kind, as it may be a
-        collective."""
+        """Return whether events of this name and kind may be collectives. Only these are passed to
+        :meth:`described`."""
         return False
 
     def described(
         self, name: str, args: str | None, shapes: str | None, dtypes: str | None
     ) -> tuple[Collective | None, int]:
-        """Return the collective that an event belongs to, None if it belongs to none, and the size of its message in
-        bytes, -1 if unknown. The arguments are the event's values in these columns."""
+        """Return two values: the collective that an event belongs to (None if none), and the size of its message in
+        bytes (-1 if unknown). The arguments are the event's values in the columns with these names."""
         return None, -1
 
 
 SCAN_FROM_BYTES: Final = 4 << 20
-"""Number of bytes that a process must read before it pays off to load the scanner's compiled code."""
+"""Number of bytes that a process must read before loading the scanner's compiled code pays off."""
 
 
 def integer(value: Any) -> int | None:
-    """Return the integer in a JSON number or a string of digits, None for any other value."""
+    """Return the integer in a JSON number or a string of digits, or None for any other value."""
     if isinstance(value, bool):
         return None
     if isinstance(value, int):

@@ -1,6 +1,6 @@
-"""The list of events of a Chrome trace, which the scanner or the reference reader reads in batches. The reference
-reader cuts about 1 MB of text at the end of an event and decodes it with msgspec in one call. A wrong cut is always
-detected: ``[`` + text + ``]`` is valid JSON only if the text ends between two events."""
+"""Reading of the list of events of a Chrome trace in batches, by the scanner or the reference reader. The reference
+reader cuts about 1 MB of text where an event seems to end, and decodes this text in one msgspec call. A wrong cut is
+always detected: ``[`` + text + ``]`` is valid JSON only if the text ends between two events."""
 
 from __future__ import annotations
 
@@ -21,17 +21,17 @@ if TYPE_CHECKING:
 
 WINDOW_BYTES = CHUNK_BYTES
 MAX_VALUE_BYTES: Final = 64 << 20
-"""Size limit of an event or a header value. A larger event or value counts as damage."""
+"""Maximum size of an event or a header value. Anything larger is treated as damage."""
 _CUTS_TRIED: Final = 8
 _GAP: Final = re.compile(rb"[\s,]*")
 _AFTER_EVENT: Final = re.compile(rb"\s*(?:,\s*\{|\]|,\s*\])")
 
 
 class EventList:
-    """Reader of the lists of events in a file. ``repaired`` counts events that were not valid JSON and could be
-    repaired, ``skipped`` events that could not be repaired or are nested too deep, and ``strays`` places with other
-    text between events. Unless ``partial`` is set, damage that cannot be repaired raises SourceError. With ``sparing``,
-    less memory is used. ``position`` is the index of the next byte in ``window.data``."""
+    """Reader of the lists of events in a file. ``repaired`` counts the repaired events, which were not valid JSON.
+    ``skipped`` counts the events that could not be repaired or are nested too deep. ``strays`` counts the places where
+    other text lies between events. Unless ``partial`` is set, damage that cannot be repaired raises SourceError. With
+    ``sparing``, less memory is used. ``position`` is the index of the next byte in ``window.data``."""
 
     def __init__(self, path: Path, partial: bool = False, sparing: bool = False) -> None:
         self.path, self.partial = path, partial
@@ -40,8 +40,7 @@ class EventList:
         self.position = 0
 
     def events(self, dialect: Dialect | None) -> Iterator[list[ChromeEvent] | Portion]:
-        """Yield the events of the list that begins before the position. Afterwards the position is at the end of the
-        list."""
+        """Yield the events of the list that is open at the position. Move the position to the end of the list."""
         turns = Turns(self.window, dialect) if dialect is not None and dialect.scan_rules else None
         while True:
             self.drop()
@@ -91,7 +90,7 @@ class EventList:
         )
 
     def check_damage(self) -> None:
-        """Raise SourceError if the compressed data is damaged. This is then the cause of any other problem."""
+        """Raise SourceError if the compressed data is damaged. All other problems are then consequences."""
         if self.window.damage:
             hint = "copy or record the file again, or read the intact part with --partial"
             raise SourceError(f"{self.path}: {self.window.damage}", hint)
@@ -112,7 +111,7 @@ class EventList:
         raise self.broken("the text here is not an event")
 
     def _batch(self) -> list[ChromeEvent] | None:
-        """Return the events before the last place in the window where a cut is valid, None if there is none."""
+        """Return the events up to the last event end in the window, or None if no event end is found."""
         data, cut = self.window.data, min(len(self.window.data), self.position + WINDOW_BYTES)
         for _ in range(_CUTS_TRIED):
             cut = data.rfind(b"}", self.position, cut)
@@ -129,7 +128,7 @@ class EventList:
         return None
 
     def _salvage(self) -> list[ChromeEvent]:
-        """Decode and repair events one at a time, at a place where the window is not valid JSON."""
+        """Return the next events, decoded one at a time. An event that is not valid JSON is repaired if possible."""
         event = self._next_event()
         while event is None and not self.window.finished:
             held = len(self.window.data) - self.position
@@ -168,8 +167,8 @@ _MAX_BATCHES: Final = 64
 
 class Turns:
     """Decides whether the scanner or the reference reader reads next. When the scanner stops, the reference reader
-    reads one batch if the scanner has read at least _LONG_SCAN_BYTES, otherwise twice as many batches as the last
-    time."""
+    reads one batch if the scanner has read at least _LONG_SCAN_BYTES. Otherwise it reads twice as many batches as
+    before."""
 
     small_bytes = 0
     """Number of bytes that this process has read from files for which the compiled code was not loaded."""

@@ -1,5 +1,5 @@
-"""Reader of Chrome-trace JSON files, in batches of events. The format is Google's "Trace Event Format": the top level
-is the list of events, or an object that contains the list as ``traceEvents``. The other members of the object are
+"""Reader of Chrome-trace JSON files. Events are read in batches. The format is Google's "Trace Event Format": the top
+level is the list of events, or an object that contains the list as ``traceEvents``. The other members of the object are
 called the header."""
 
 from __future__ import annotations
@@ -33,8 +33,8 @@ _KEY: Final = re.compile(rb'\s*,?\s*"((?:[^"\\]|\\.)*)"\s*:\s*')
 
 class ChromeFile(EventList):
     """One pass over a file. ``header`` and the counters are complete after an iteration over :meth:`batches` or
-    :meth:`portions`. ``truncated_at`` is the offset of the byte at which the file is cut off, and ``more_at`` the
-    offset at which other text follows the document; each is None if this is not the case."""
+    :meth:`portions`. ``truncated_at`` is the byte offset at which the file is cut off, or None. ``more_at`` is the byte
+    offset at which other text follows the document, or None."""
 
     header: dict[str, Any]
     truncated_at: int | None = None
@@ -47,7 +47,7 @@ class ChromeFile(EventList):
             yield batch
 
     def portions(self, dialect: Dialect | None) -> Iterator[list[ChromeEvent] | scanned_rows.Portion]:
-        """Yield all events in file order. Events that the scanner could read are columns, other events are lists."""
+        """Yield all events in file order: as columns if the scanner could read them, or else as lists."""
         self.header = {}
         window = self.window
         try:
@@ -91,7 +91,7 @@ class ChromeFile(EventList):
             )
 
     def _check_end(self) -> None:
-        """Check the text after the document. If more events follow, damage has closed the list."""
+        """Check that no text follows the document. If more events follow, the list was closed by damage."""
         self.skip(_SPACE)
         if not self.peek():
             return
@@ -186,8 +186,7 @@ class Reading(Generic[AnyDialect]):
             writer.write(batch)
 
     def see(self, events: pa.Table) -> None:
-        """Collect values that depend on all events. Called with the events of each row group before they are
-        written."""
+        """Collect values that depend on all events. Called before the events of a row group are written."""
 
 
 def file_findings(file: ChromeFile, recorder: Recorder) -> tuple[Finding, ...]:

@@ -38,9 +38,9 @@ class Recorder:
     """Collects the events of one file or capture, in order. :meth:`recorded` returns the input of ``assemble``.
 
     ``thread_names`` are read from metadata events. ``unknown`` counts the events with an unsupported ``ph``, by ``ph``.
-    ``untimed`` counts events without a start, and ``mistimed`` events whose start or duration is not a time; both are
-    left out. ``reversed`` counts events with a negative duration, which is set to 0. Unless ``partial`` is set, a
-    mistimed event raises SourceError.
+    ``untimed`` counts events without a start, and ``mistimed`` counts events whose start or duration is not a time. All
+    these events are left out. ``reversed`` counts events with a negative duration, which is set to 0. Unless
+    ``partial`` is set, a mistimed event raises SourceError.
     """
 
     def __init__(self, dialect: Dialect, partial: bool = False) -> None:
@@ -54,7 +54,7 @@ class Recorder:
         self._origins = Origins()
         self._vocabularies = {column: Vocabulary() for column in ARGUMENT_TEXTS}
         self._communicates = Numbers(np.bool_)
-        """Whether the events of each origin may be collectives."""
+        """For each origin, whether its events may be collectives."""
         self._described: dict[tuple[str | None, ...], tuple[str | None, int]] = {}
         self._translations: dict[int, Translation] = {}
         self._rows = row_table.Gathering()
@@ -66,8 +66,7 @@ class Recorder:
         return self._rows.count
 
     def add(self, events: Sequence[ChromeEvent] | Portion, times: tuple[IntArray, IntArray] | None = None) -> None:
-        """Add events or a scanned portion. ``times`` are the starts and durations in ns, if a live capture provides
-        them."""
+        """Add events or a scanned portion. A live capture provides ``times``, the starts and durations in ns."""
         if isinstance(events, Portion):
             self._add_scanned(events)
         else:
@@ -116,7 +115,7 @@ class Recorder:
             slow_times = None if part_times is None else (part_times[0][at], part_times[1][at])
             lists, (start_ns, dur_ns), kept = self._one_by_one(events, slow_times)  # some events may not become rows
             words = stretch.words
-            if id(words) not in self._translations:  # a translation keeps its words alive, so ids are not reused
+            if id(words) not in self._translations:  # the translation keeps the words, so their id is not reused
                 self._translations[id(words)] = Translation(words, self._dialect, self._origins, self._vocabularies)
             part = self._translations[id(words)].rows(stretch, lists, at[kept])
             if part_times is not None:
@@ -173,7 +172,7 @@ class Recorder:
     def _one_by_one(
         self, events: Sequence[ChromeEvent], times: tuple[IntArray, IntArray] | None = None
     ) -> tuple[reference_rows.RowLists, tuple[IntArray, IntArray], list[int]]:
-        """Return the cells of the events that become rows, their starts and durations, and their positions in
+        """Return three values for the events that become rows: their cells, their times, and their positions in
         ``events``. This is the only Python loop over events."""
         kept = [i for i, event in enumerate(events) if self._is_row(event)]
         if times is not None:
@@ -189,7 +188,7 @@ class Recorder:
         return lists, (start_ns, dur_ns), kept
 
     def _is_row(self, event: ChromeEvent) -> bool:
-        """Return whether the event becomes a row. Collect metadata, and count unsupported types."""
+        """Return whether the event becomes a row. Of other events, collect metadata and count unsupported types."""
         ph = event.ph if isinstance(event.ph, str) or event.ph is None else repr(event.ph)
         if ph in _TIMED:
             return self._dialect.keeps(event)

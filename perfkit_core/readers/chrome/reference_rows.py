@@ -49,7 +49,7 @@ class RowLists:
         rest = {}  # the arguments without a column, which are stored as JSON
         for key, value in args.items():
             column = dialect.arguments.get(key)
-            if column == "stream" and on_host:  # a host call names the stream of the work that it launches
+            if column == "stream" and on_host:  # for a host call, this is the stream of the launched work
                 column = None
             # the value is not a 64-bit integer, or is the integer that stands for null
             unfit = column in _INTEGERS and value is not None and integer(value) in (None, rows.NULL)
@@ -88,7 +88,7 @@ def of_label(label: Label, category: str, name: str, device: str, pid: int | Non
 
 
 def as_text(value: Any) -> str | None:
-    """Return the cell of a text column for a value: a string as it is, any other value as JSON, None if it is empty."""
+    """Return a value as the cell of a text column: a string unchanged, any other value as JSON, None if it is empty."""
     if value is None or value == "" or isinstance(value, str):
         return value or None
     return msgspec.json.encode(value).decode()

@@ -1,7 +1,7 @@
 """Repair of events that a profiler wrote as invalid JSON. Kineto and Paddle do not escape quotes, backslashes and line
-breaks in names. The end of such a name is where the event's next key begins, so the name can be escaped. Numbers that
-JSON does not allow (``inf``, ``nan``) become text. No other damage is repaired: a repaired name must not contain a key
-of an event, and a repaired event must not extend into the next event."""
+breaks in names. Such a name ends where the event's next key begins. Its end is therefore known, and the name can be
+escaped. Numbers that JSON does not allow (``inf``, ``nan``) become text. No other damage is repaired: a repaired name
+must not contain a key of an event, and a repaired event must not extend into the next event."""
 
 from __future__ import annotations
 
@@ -43,9 +43,9 @@ _END_OF_LIST = re.compile(rb'[^\s\w"]\s*(\])\s*(?:,\s*"[^"\\]*"\s*:|\}?\s*\Z)')
 
 
 def next_event(data: bytes, start: int, last: bool) -> tuple[bytes, int, bool] | None:
-    """Return the text of the event that begins at ``start``, repaired if needed, its end, and whether it was repaired.
-    If it cannot be repaired, return the text up to the next event. Return None if ``data`` contains no end of an event.
-    ``last`` means that the file ends with ``data``."""
+    """Return three values for the event that begins at ``start``: its text, its end, and whether the text was repaired.
+    If the event cannot be repaired, the text reaches up to the next event. Return None if no event ends in ``data``.
+    ``last`` is set if the file ends with ``data``."""
     if data[start : start + 1] != b"{":
         return None
     ends = [match.end() for match in itertools.islice(_END.finditer(data, start), _ENDS_TRIED)]
@@ -64,8 +64,8 @@ def next_event(data: bytes, start: int, last: bool) -> tuple[bytes, int, bool] |
 
 
 def next_beginning(data: bytes, start: int, last: bool) -> int | None:
-    """Return the beginning of the next event after stray text, None if ``data`` contains none. If the file ends with
-    ``data`` (``last``), the end of the list may be returned instead."""
+    """Return the beginning of the next event after stray text, or None if ``data`` contains none. If ``last`` is set,
+    the file ends with ``data``, and the end of the list is returned if no event follows."""
     beginning = _BEGINNING.search(data, start)
     if beginning:
         return beginning.start(1)
@@ -74,8 +74,8 @@ def next_beginning(data: bytes, start: int, last: bool) -> int | None:
 
 
 def value_end(data: bytes) -> int | None:
-    """Return the end of the JSON value at the beginning of ``data``, None if there is no complete value. The value may
-    contain numbers that JSON does not allow."""
+    """Return the end of the JSON value at the beginning of ``data``, or None if there is no complete value. The value
+    may contain numbers that JSON does not allow."""
     if data[:1] in (b"{", b"["):
         return _closing(data, 0) or None
     scalar = _STRING_OR_NUMBER.match(data)
@@ -84,8 +84,7 @@ def value_end(data: bytes) -> int | None:
 
 def _unusual_event(data: bytes, start: int, ends: list[int]) -> tuple[bytes, int, bool] | None:
     """Return the same as :func:`next_event` for an event that is damaged, has the name as its last key, or has many
-    inner objects. ``ends`` are possible ends of the event up to the next event. It is empty if no next event was
-    found."""
+    inner objects. ``ends`` are possible ends of the event up to the next event, or empty if no next event was found."""
     closing = _closing(data, start)
     if closing is None:
         return None
@@ -126,7 +125,8 @@ def _event_follows(data: bytes, start: int, end: int) -> bool:
 
 
 def _closing(data: bytes, start: int) -> int | None:
-    """Return the end of the object or list at ``start``: ``start`` if it is not JSON, None if it does not end."""
+    """Return the end of the object or list at ``start``. Special values: ``start`` if it is not JSON, None if it has no
+    end."""
     opened: list[bytes] = []
     named, at = True, start
     while at < len(data):
@@ -153,7 +153,7 @@ def _decoded(text: bytes) -> list[ChromeEvent] | None:
 
 
 def _repaired(text: bytes, after_name: re.Pattern[bytes]) -> bytes | None:
-    """Return the text with its name escaped and :func:`values_mended`, None if the result is not valid JSON either."""
+    """Return the text with its name escaped and its values mended, or None if it is still not valid JSON."""
     repaired = text
     opening = _NAME.search(text, 0, _MAX_NAME_BYTES)
     if opening and not _SOUND_NAME.match(text, opening.end()):
@@ -167,8 +167,8 @@ def _repaired(text: bytes, after_name: re.Pattern[bytes]) -> bytes | None:
 
 
 def values_mended(text: bytes) -> bytes:
-    """Return the text with numbers that JSON does not allow as strings. The replacement character replaces bytes that
-    are not UTF-8, and lone surrogates that are escaped."""
+    """Return the text after converting numbers that JSON does not allow to strings. Bytes that are not UTF-8 and
+    escaped lone surrogates become the replacement character (U+FFFD)."""
     text = text.decode("utf-8", "replace").encode()
     text = _ESCAPE.sub(lambda escape: b"\\ufffd" if escape[1] else escape[0], text)
     return _STRING_OR_NUMBER.sub(_as_string, text)

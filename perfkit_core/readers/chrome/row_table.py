@@ -34,7 +34,7 @@ _COLUMNS: Final = (
 
 
 class RowTable:
-    """Converts rows to columns one by one, and frees the memory of the rows along the way."""
+    """Converts rows to columns, one column at a time, and frees the memory of the rows along the way."""
 
     def __init__(
         self, rows: Rows, origins: Origins, vocabularies: Mapping[str, Vocabulary], base_ns: int, in_order: bool
@@ -95,7 +95,7 @@ class RowTable:
         return None if values is None else _nullable(values)
 
     def _ordered(self, values: npt.NDArray[Any]) -> npt.NDArray[Any]:
-        """Sort values in place, because the first write to new memory is expensive."""
+        """Return values in the order of the table. Sorts in place, because a first write to new memory is slow."""
         if self._order is None:
             return values
         if not hasattr(self._scratch, "cells"):

@@ -48,8 +48,8 @@ class Vocabulary:
         return self._array
 
     def compact(self, codes: Codes, counted: BoolArray | None = None) -> tuple[pa.Array, Codes]:
-        """Return the texts that occur in ``codes``, and codes that index these texts. If the mask ``counted`` is given,
-        only the codes in the mask are considered, and the others are undefined in the result."""
+        """Return two values: the texts that occur in ``codes``, and new codes that index these texts. If the mask
+        ``counted`` is given, only the codes in the mask count, and the other new codes are undefined."""
         occurs = np.zeros(len(self._numbers) + 1, np.bool_)
         occurs[codes if counted is None else codes[counted]] = True
         occurs[-1] = False
@@ -62,7 +62,7 @@ class Vocabulary:
 
 
 def validity(mask: BoolArray) -> pa.Buffer | None:
-    """Return Arrow's validity bitmap for a mask of rows that are not null, None if no row is null."""
+    """Return Arrow's validity bitmap for a mask of rows that are not null, or None if no row is null."""
     return None if mask.all() else pa.py_buffer(np.packbits(mask, bitorder="little"))
 
 
@@ -90,7 +90,7 @@ class Numbers:
 
 
 class Origin(NamedTuple):
-    """The cells of an event that many other events share."""
+    """The cells of an event that many events have in common."""
 
     name: str | None
     kind: str | None
@@ -133,8 +133,8 @@ class Origins:
         return used
 
     def texts(self, column: str, origin: npt.NDArray[Any], used: BoolArray | None) -> pa.DictionaryArray | None:
-        """Return a column of ORIGIN_TEXTS for events with these origins, None if it is empty. If the mask ``used`` is
-        given, the dictionary contains only texts of origins in the mask."""
+        """Return a column of ORIGIN_TEXTS for events with these origins, or None if it is empty. If the mask ``used``
+        is given, the dictionary contains only texts of origins in the mask."""
         vocabulary, codes = self._vocabularies[column], self._texts[column].array()
         values = vocabulary.texts()
         if used is not None:
@@ -142,23 +142,23 @@ class Origins:
         return encoded(spread(codes, origin), values) if len(values) else None
 
     def integers(self, column: str, origin: npt.NDArray[Any]) -> IntArray | None:
-        """Return a column of ORIGIN_INTEGERS for these origins, with NULL for missing values; None if it is empty."""
+        """Return a column of ORIGIN_INTEGERS for these origins, or None if it is empty. Missing values are NULL."""
         values = self._integers[column].array()
         return spread(values, origin) if (values != NULL).any() else None
 
 
 _ROWS_PER_REPLACEMENT: Final = 32
-"""If fewer rows are replaced than one in this many, the arguments are not copied but stored with the replacements."""
+"""If at most one row in this many is replaced, they are stored separately instead of copying all arguments."""
 _MAX_PARTS: Final = 16
-"""If rows would be divided into more parts than this, they are copied instead, because a copy costs less."""
+"""Rows that would be divided into more parts than this are copied instead, because a copy costs less."""
 
 
 @dataclass(slots=True)
 class Rows:
     """Events in the order of the source. ``origin`` holds the number of each event's origin. ``integers`` and ``texts``
-    map the names of columns that are not empty to arrays of shape (count,); texts are numbers of a vocabulary. ``args``
-    are strings, None if no event has arguments; they are chunked only if one array cannot hold them. ``replaced`` maps
-    rows to arguments that replace those in ``args``."""
+    map the names of columns that are not empty to arrays of shape (count,). The arrays in ``texts`` hold numbers of a
+    vocabulary. ``args`` contains strings, or is None if no event has arguments. It is chunked only if one array cannot
+    hold the text. ``replaced`` maps rows to texts that replace the texts in ``args``."""
 
     count: int
     origin: Codes
@@ -190,8 +190,8 @@ class Rows:
             self._settle()
 
     def without(self, rows: IntArray) -> list[Rows]:
-        """Return all rows except the ascending ``rows``. The result is the list of the parts between these rows, which
-        share memory, or a single copy if there would be too many parts."""
+        """Return all rows except ``rows``, which must be ascending. The result is a list of the parts between ``rows``.
+        The parts share memory. If there would be more than _MAX_PARTS parts, the result is a single copy."""
         if not len(rows):
             return [self]
         first, end = np.append(0, rows + 1), np.append(rows, self.count)

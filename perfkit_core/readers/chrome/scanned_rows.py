@@ -1,4 +1,4 @@
-"""Scanned events: the stretches of rows that the scanner returns, and their translation into rows of the recording."""
+"""Scanned events. The scanner returns stretches of rows, which are translated into rows of the recording."""
 
 from __future__ import annotations
 
@@ -32,15 +32,15 @@ class Words:
     pairs: list[tuple[str, str, Label]] = field(default_factory=list)
     places: list[str] = field(default_factory=list)
     origins: list[tuple[int, int, int, int]] = field(default_factory=list)
-    """The pair, the tokens of the process and the thread, and the place of each origin."""
+    """For each origin the index of its pair, of its process and its thread (in ``tokens``), and of its place."""
 
 
 @dataclass(frozen=True, slots=True)
 class Stretch:
-    """Consecutive scanned rows. ``numbers`` and ``codes`` hold columns of shape (rows,), None if a column is empty;
-    codes index the lists of ``words``. ``rest`` is the text of the arguments without a column. ``recoded`` maps rows to
-    texts that replace those in ``rest``. ``slow`` holds the row, position and text of the events that the reference
-    reader has to read."""
+    """Consecutive scanned rows. ``numbers`` and ``codes`` hold columns of shape (rows,), or None if a column is empty.
+    Codes index the lists of ``words``. ``rest`` is the text of the arguments without a column. ``recoded`` maps rows to
+    texts that replace the texts in ``rest``. ``slow`` lists the events for the reference reader, each as (row,
+    position, text)."""
 
     words: Words
     rows: int
@@ -72,21 +72,21 @@ _ORIGIN: Final = "origin"
 
 
 class Translation:
-    """Translates the numbers of one scanner into numbers of the recording. The latter are assigned in the order of the
-    rows, so that they are the same for any number of scanning threads and for the reference reader."""
+    """Translates the numbers of one scanner into numbers of the recording. The numbers of the recording are assigned in
+    the order of the rows. They do not depend on the number of threads, and equal the numbers of the reference
+    reader."""
 
     def __init__(
         self, words: Words, dialect: Dialect, origins: Origins, vocabularies: Mapping[str, Vocabulary]
     ) -> None:
         self._words, self._dialect = words, dialect
         self._numbered: dict[str, Any] = {_ORIGIN: origins, **vocabularies}
-        # For each column, the number in the recording of each number of the scanner, _UNSEEN if no row has used it yet.
-        # The last item belongs to -1, which is a missing text.
+        # For each column, an array from numbers of the scanner to numbers of the recording, with _UNSEEN for numbers
+        # that no row has used yet. The last item is for -1, a missing text.
         self._numbers = {column: np.array([-1], np.int32) for column in self._numbered}
 
     def rows(self, stretch: Stretch, lists: RowLists, at: IntArray) -> Rows:
-        """Return the rows of a stretch, undefined for slow events. ``lists`` holds the slow events that belong at the
-        rows ``at``."""
+        """Return the rows of a stretch. The rows ``at`` of slow events are undefined. ``lists`` has the slow events."""
         origin, start_ns, dur_ns = stretch.codes[ORIGIN], stretch.numbers[START], stretch.numbers[DURATION]
         assert origin is not None  # these three columns are never empty
         assert start_ns is not None
@@ -113,8 +113,8 @@ class Translation:
     def _translated(
         self, column: str, codes: Codes, stretch: Stretch, slow: Mapping[int, Origin | str | None]
     ) -> Codes:
-        """Return the recording's numbers for the scanner's ``codes``, undefined for the rows of slow events. ``slow``
-        maps these rows to their values. All values are numbered in the order of the rows."""
+        """Return the recording's numbers for the scanner's ``codes``. The numbers are undefined in the rows of slow
+        events. ``slow`` maps these rows to their values. All values are numbered in the order of the rows."""
         numbers, words = self._numbers[column], self._words
         more = len(words.origins if column == _ORIGIN else words.texts) + 1 - len(numbers)
         if more:

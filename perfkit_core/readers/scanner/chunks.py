@@ -1,7 +1,7 @@
 """Scanning of a file in several threads, ahead of the consumer. The file is cut into chunks at places where an event
-seems to begin. If the scanner reads a chunk from the beginning of an event to the comma and white space at its end, the
-next chunk must begin with an event, so no event is read twice or left out. At the first chunk that the scanner cannot
-read to its end, the reference reader takes over, and the chunks that follow are discarded."""
+seems to begin. A chunk is accepted if the scanner reads it from the beginning of an event to the comma and white space
+at its end. The next chunk must then begin with an event, so no event is read twice or left out. If a chunk cannot be
+read to its end, the reference reader takes over, and the next chunks are discarded."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ class Chunk:
 
 
 class Chunks:
-    """Iterator over the chunks of a window and of the rest of its file. Buffers are used again."""
+    """Iterator over the chunks of a window and of the rest of its file. Buffers are reused."""
 
     def __init__(self, window: Window) -> None:
         """``window.data`` must begin with an event. It is removed from the window until :meth:`stop` is called."""
@@ -66,8 +66,7 @@ class Chunks:
         self._free.append(chunk.buffer)
 
     def stop(self, unread: bytes, offset: int) -> None:
-        """Return the unread text to the window. ``unread`` is the text from ``offset`` in the file to the next
-        chunk."""
+        """Return unread text to the window. ``unread`` is the text from ``offset`` in the file to the next chunk."""
         self._window.data, self._window.base = unread + self._carried, offset
         self._carried = b""
 
@@ -115,7 +114,7 @@ class Chunks:
 
 
 _WAITING, _WAITING_SPARING = 3, 1
-"""Number of chunks that wait for a thread. A thread without work would sleep, and take time to wake up."""
+"""Number of chunks that are kept ready for the threads. A thread without work would sleep, and take time to wake up."""
 
 
 class ScanAhead:
@@ -161,8 +160,8 @@ class ScanAhead:
 
 
 def accepted(scanned: Scanned) -> tuple[Portion, Scanned]:
-    """Return the scanned rows with their slow events decoded, and the status and position of the scan. If a slow event
-    is not JSON, the result ends before this event."""
+    """Return two values: the scanned rows with their slow events decoded, and the scan with its status and position. If
+    a slow event is not JSON, both end before this event."""
     stretches: list[Stretch] = []
     slow: list[list[ChromeEvent]] = []
     for stretch in scanned.stretches:

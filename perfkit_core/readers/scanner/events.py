@@ -117,7 +117,7 @@ def _clear(memory, columns):  # type: ignore[no-untyped-def]
     columns.odd_text = columns.empty = 0
     put_int64(columns.numbers, START * columns.capacity + columns.rows, NULL)
     put_int64(columns.numbers, DURATION * columns.capacity + columns.rows, 0)
-    if columns.used:  # an event that did not become a row, or has to be read again, has filled cells
+    if columns.used:  # the last event filled these cells but did not become a row, or has to be read again
         for column in range(FIRST_INTEGER, columns.number_rows):
             put_int64(columns.numbers, column * columns.capacity + columns.rows, NULL)
         for column in range(FIRST_TEXT, columns.code_rows):

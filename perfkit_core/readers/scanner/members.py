@@ -29,8 +29,9 @@ _OPEN, _CLOSE, _OPEN_LIST = 0x7B, 0x7D, 0x5B
 @inlined
 def key(buffer, at, interner, following, context, room):  # type: ignore[no-untyped-def]
     """Return (start of the value, end of the name, number of the name, odd) for the member whose name begins at ``at``.
-    Most events have their names in the same order. Therefore the name that came next the last time in this context is
-    tried first: its number is ``following[context]``, -1 if there is none. Numbers from ``room`` on cannot be used."""
+    Most events have the same names in the same order. Therefore the name that came last time in this context is tried
+    first. Its number is ``following[context]``, or -1 if there is none. If the number is not less than ``room``, the
+    start is NO_ROOM."""
     if byte(buffer, at) != _QUOTE:
         return np.int64(state.BROKEN_TEXT), at, np.int64(0), True
     odd, number = False, int64(following, context)
@@ -52,15 +53,15 @@ def key(buffer, at, interner, following, context, room):  # type: ignore[no-unty
 
 @inlined
 def context_of(number, kind):  # type: ignore[no-untyped-def]
-    """Return the index of ``following`` for the key after key ``number`` (-1: for the first key) in events of this
-    kind."""
+    """Return the index in ``following`` for the key that comes after key ``number`` in events of this kind. For the
+    first key, ``number`` is -1."""
     return (number + 1) * state.CONTEXTS + (kind & (state.CONTEXTS - 1))
 
 
 @by_address
 def arguments(buffer, at, memory, columns, on_device, kind):  # type: ignore[no-untyped-def]
-    """Read the arguments in the object at ``at``. Return (end, end of the row's text, odd). ``kind`` is a number for
-    the kind of event, as events of one kind usually have the same arguments."""
+    """Read the arguments in the object at ``at``. Return (end, end of the row's text, odd). ``kind`` is the number of
+    the event's kind. Events of one kind usually have the same arguments."""
     odd, begin, to, number = False, columns.text, columns.text, np.int64(-1)
     at = past_space(buffer, at + 1)
     if byte(buffer, at) == _CLOSE:
@@ -190,7 +191,7 @@ def _offset(buffer, start, out, to):  # type: ignore[no-untyped-def]
 
 @by_address
 def before_duration(buffer, start, end):  # type: ignore[no-untyped-def]
-    """Return the end of the name in a text such as ``matmul[12.345 us]`` (ns, us, ms or s), -1 if it has no
+    """Return the end of the name in a text such as ``matmul[12.345 us]`` (ns, us, ms, s), or -1 if it has no
     duration."""
     at = end - 1
     if at <= start or byte(buffer, at) != 0x5D or byte(buffer, at - 1) != 0x73:  # "s]"
@@ -326,7 +327,7 @@ def _name(buffer, start, memory):  # type: ignore[no-untyped-def]
 
 @inlined
 def pair(memory):  # type: ignore[no-untyped-def]
-    """Return the number of the event's category and name, NO_PAIR if they are not labelled, NO_ROOM if there is no
+    """Return the number of the event's category and name, NO_PAIR if the pair is not labelled, NO_ROOM if there is no
     room."""
     number = number_of(memory.pairs, (memory.event.category << 32) | memory.event.name)
     if number == FULL or number >= memory.pairs_known:

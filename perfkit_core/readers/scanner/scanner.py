@@ -51,7 +51,7 @@ class ScannerMemory:
                 self._per_key[1, number] = rules.device_arguments.index(key)
 
     def set_pair(self, number: int, flags: int, device_class: int) -> None:
-        """Set the flags of a pair of category and name, and the number of its label, -1 if it is not on a device."""
+        """Set the flags of a pair of category and name, and the number of its label (-1 if it is not on a device)."""
         self._per_pair[:, number] = flags, device_class
 
     def grow(self) -> None:
@@ -118,7 +118,7 @@ class ScannerColumns:
         rows, text, slow, recoded = (int(self.record[name]) for name in used)
         for name in used:
             self.record[name] = 0
-        if self.record["used"]:  # an event that did not become a row has filled the row after the rows in use
+        if self.record["used"]:  # the row after the rows in use was filled by an event that did not become a row
             self._numbers[FIRST_INTEGER:, rows : rows + 1] = NULL
             self._codes[FIRST_TEXT:, rows : rows + 1] = -1
             self.record["used"] = 0
@@ -141,7 +141,7 @@ class ScannerColumns:
 
 
 def _moved(columns: npt.NDArray[Any], first_optional: int, missing: int) -> tuple[npt.NDArray[Any] | None, ...]:
-    """Return a copy of each column, None for an optional column that is empty. Clear the optional columns."""
+    """Return a copy of each column, but None for an optional column that is empty. Clear the optional columns."""
     copies: list[npt.NDArray[Any] | None] = []
     for number, column in enumerate(columns):
         filled = number < first_optional or bool((column != missing).any())

@@ -32,7 +32,7 @@ INTERNER: Final = np.dtype(
 )
 """A dictionary of byte slices. The first four fields are addresses. Slice i is ``bytes[ends[i]:ends[i + 1]]``.
 ``slots`` is a hash table of slice numbers with open addressing. ``wanted`` is the length of a slice that did not fit,
-else 0."""
+or 0."""
 
 
 class Interner:
@@ -85,8 +85,7 @@ class Interner:
 
 @by_address
 def intern(interner, buffer, start, end, key):  # type: ignore[no-untyped-def]
-    """Return the number of the slice with hash ``key``, which is added if it is new; FULL if there is no room for
-    it."""
+    """Return the number of the slice with hash ``key``. A new slice is added, but if there is no room, return FULL."""
     length = end - start
     slot = np.int64(key >> np.uint64(32)) & interner.mask
     number = np.int64(int32(interner.slots, slot))
@@ -102,7 +101,7 @@ def intern(interner, buffer, start, end, key):  # type: ignore[no-untyped-def]
 
 @inlined
 def slice_end(interner, number, buffer, start):  # type: ignore[no-untyped-def]
-    """Return the end of the text at ``start`` if it begins with slice ``number``, else -1."""
+    """Return the end of slice ``number`` in the text at ``start``, or -1 if the text does not begin with this slice."""
     begin = int64(interner.ends, number)
     length = int64(interner.ends, number + 1) - begin
     return start + length if equal(interner.bytes, begin, buffer, start, length) else np.int64(-1)
@@ -134,8 +133,8 @@ def _fill(interner):  # type: ignore[no-untyped-def]
 TOP_KEYS: Final = (b"ph", b"cat", b"name", b"pid", b"tid", b"ts", b"dur", b"args")
 PH, CAT, NAME, PID, TID, TS, DUR, ARGS = range(8)
 
-# The action for an argument is chosen by its key. INTEGER + i stores the value in integer column i. So does
-# NOT_NEGATIVE + i, but negative numbers are left to the reference reader. TEXT + i stores the value in text column i.
+# The action for an argument is chosen by its key. INTEGER + i stores the value in integer column i. NOT_NEGATIVE + i
+# does the same, but leaves negative numbers to the reference reader. TEXT + i stores the value in text column i.
 REST, DROPPED, DROPPED_IF_EMPTY, OFFSET, STREAM_OF_DEVICE = 0, 1, 2, 3, 4
 INTEGER, NOT_NEGATIVE, TEXT = 16, 40, 64
 
@@ -163,8 +162,9 @@ COLUMNS: Final = np.dtype(
 
 ``rows``, ``text``, ``slow_rows`` and ``recoded_rows`` are the used sizes of these arrays. ``serial`` is the number of
 the current event. ``odd_text`` is set if its arguments have to be written again, and ``empty`` counts its empty
-DROPPED_IF_EMPTY arguments. Optional cells after the used rows are empty; if ``used`` is set, the next row may not
-be."""
+DROPPED_IF_EMPTY arguments. Optional cells after the used rows are empty. If ``used`` is set, the next row may be
+filled.
+"""
 
 KEYS: Final = np.dtype([(name, np.int64) for name in ("slots", "keys", "mask", "capacity", "count")])
 
@@ -190,16 +190,17 @@ MEMORY: Final = np.dtype(
 )  # fmt: skip
 """All memory of a scanner: the dictionaries, the current event, and the following fields.
 
-- Addresses of int64 arrays with ``keys`` items: ``actions`` of each argument, ``aux_of``, the index of each argument in
-  ``aux`` or -1, and ``seen_…``, the serial number of the last event with this key.
-- Addresses of int64 arrays with CONTEXTS items per key: ``next_…``, the key that came next the last time.
+- Addresses of int64 arrays with ``keys`` items: ``actions`` has the action of each argument, ``aux_of`` its index in
+  ``aux`` or -1, and ``seen_…`` the serial number of the last event with this key.
+- Addresses of int64 arrays with CONTEXTS items per key: ``next_…`` has the key that came next the last time.
 - Addresses of int64 arrays with ``pairs_known`` items: ``flags`` and ``device_class`` of each pair.
 - ``aux`` is the address of the current event's arguments that identify its device.
 - ``glued`` is set if names end with their duration. ``stream`` is the integer column of streams. ``empty_keys`` is the
   number of DROPPED_IF_EMPTY keys.
 - ``last_…`` are the values of the previous event, because most events have the same values.
 
-The items of ``lanes`` combine a process, a thread and a place; the items of ``origins`` combine a pair and a lane."""
+The items of ``lanes`` combine a process, a thread and a place; the items of ``origins`` combine a pair and a lane.
+"""
 
 
 class Keys:

@@ -92,7 +92,7 @@ def power_of_ten(count):  # type: ignore[no-untyped-def]
 
 @inlined
 def first_bytes(word, count):  # type: ignore[no-untyped-def]
-    """Return the first ``count`` bytes of a word, fewer than 8, followed by zero bytes."""
+    """Return a word with the first ``count`` (< 8) bytes of ``word``, followed by zero bytes."""
     return word & ((_ONE << (np.uint64(count) * _EIGHT)) - _ONE)
 
 
@@ -260,7 +260,7 @@ def number(buffer, at, out, to):  # type: ignore[no-untyped-def]
 
 @inlined
 def _is_odd(decimals, first_significant, digits, integer_is_zero):  # type: ignore[no-untyped-def]
-    """Return whether a float64 may not preserve these digits. Trailing zeros are not counted."""
+    """Return whether a float64 may fail to preserve these digits. Trailing zeros are not counted."""
     if decimals < 0 or first_significant == 0:  # all decimals are 0
         return digits > _SIGNIFICANT_DIGITS
     if integer_is_zero:
