@@ -111,10 +111,16 @@ class Window:
 
     def more(self, count: int = CHUNK_BYTES) -> bool:
         """Read up to ``count`` more bytes. Return False at the end of the file or at a damaged place."""
-        room = memoryview(bytearray(count))
-        size = self.read_into(room)
-        self.data += room[:size]
-        return size > 0
+        if self.finished:
+            return False
+        try:
+            piece = self._file.read(count)  # not read_into: ``count`` may be much larger than the rest of the file
+        except DAMAGED as error:
+            piece = self._end_at(error)
+        self.finished = not piece
+        self._read += len(piece)
+        self.data += piece
+        return bool(piece)
 
     def read_into(self, room: memoryview) -> int:
         """Read the bytes after ``data`` into ``room``. Return their number, or 0 at the end or at a damaged place."""
@@ -123,11 +129,14 @@ class Window:
         try:
             count = self._file.readinto(room)  # type: ignore[attr-defined]
         except DAMAGED as error:
-            self.damage = f"damaged or truncated gzip data after byte {self._read} ({error})"
-            count = 0
+            count = len(self._end_at(error))
         self.finished = not count
         self._read += count
         return int(count)
+
+    def _end_at(self, damage: Exception) -> bytes:
+        self.damage = f"damaged or truncated gzip data after byte {self._read} ({damage})"
+        return b""
 
     def drop(self, count: int) -> None:
         self.data = self.data[count:]

@@ -80,15 +80,7 @@ class Chunks:
             if not held:
                 break
             last = self._window.finished and not self._carried
-            size = held if last else 0
-            for count in (
-                () if last else (*_TAIL_BYTES, held)
-            ):  # search for the last place where an event seems to begin
-                start = max(held - count, 0)
-                ends = [match.end() for match in self._end.finditer(buffer[start:held].tobytes())]
-                if ends:
-                    size = start + ends[-1]
-                    break
+            size = held if last else self._last_beginning(self._end, buffer[:held])
             if size or wanted >= _MAX_GROWTH * self._size:
                 size = size or held
                 self._carried = buffer[size:held].tobytes() + self._carried
@@ -111,6 +103,16 @@ class Chunks:
         while held < wanted and (count := self._window.read_into(buffer[held:wanted].data)):
             held += count
         return buffer, held
+
+    @staticmethod
+    def _last_beginning(end: re.Pattern[bytes], text: npt.NDArray[np.uint8]) -> int:
+        """Return the position of the last place where an event seems to begin, 0 if there is none."""
+        for count in (*_TAIL_BYTES, len(text)):
+            start = max(len(text) - count, 0)
+            ends = [match.end() for match in end.finditer(text[start:].tobytes())]
+            if ends:
+                return start + ends[-1]
+        return 0
 
 
 _WAITING, _WAITING_SPARING = 3, 1
