@@ -73,7 +73,7 @@ def load8(address, index):  # type: ignore[no-untyped-def]
 
 @inlined
 def put_bytes(out, to, buffer, start, end):  # type: ignore[no-untyped-def]
-    """Copy the slice ``buffer[start:end]`` to ``out[to:]`` by words, with up to seven bytes after the end."""
+    """Copy the slice ``buffer[start:end]`` to ``out[to:]`` in words. Up to seven bytes after the end are copied too."""
     while start < end:
         put_uint64(out + to, 0, load8(buffer, start))
         to += WORD

@@ -14,9 +14,9 @@ from perfkit_core.runtime.compile import compiled
 
 
 def distinct(columns: Iterable[Any], rows: int) -> tuple[IntArray, IntArray]:
-    """Return the group of each row, shape (rows,), and the first row of each group. Groups are numbered by first
-    appearance. Columns are integer, boolean, float or object arrays, categoricals or nullable integers. Rows with a
-    missing value are a group too."""
+    """Return two values: the group of each row, shape (rows,), and the first row of each group. Groups are numbered by
+    first appearance. Columns may be integer, boolean, float or object arrays, categoricals or nullable integers. A
+    missing value counts as a value."""
     key, width = np.zeros(rows, np.int64), 1
     for column in columns:
         code, count = _codes(column)
@@ -33,8 +33,8 @@ def distinct(columns: Iterable[Any], rows: int) -> tuple[IntArray, IntArray]:
 
 
 def by_appearance(key: IntArray, width: int) -> tuple[IntArray, IntArray]:
-    """Return the keys 0 ≤ k < width renumbered by first appearance, shape (rows,), and the first row of each new
-    number. Negative keys are allowed if ``width`` :func:`is_dense`; they become -1."""
+    """Return two values: the keys 0 ≤ k < width renumbered by first appearance, shape (rows,), and the first row of
+    each new number. Negative keys are allowed if ``width`` :func:`is_dense`; they become -1."""
     if not is_dense(width, len(key)):
         code = pd.factorize(key)[0].astype(np.int64, copy=False)
         return code, np.flatnonzero(np.diff(np.maximum.accumulate(code), prepend=-1))
@@ -91,7 +91,8 @@ def parts(key: IntArray, width: int) -> list[IntArray]:
 
 
 def ranked(key: IntArray, width: int) -> tuple[IntArray, IntArray]:
-    """Return the distinct keys 0 ≤ k < width in ascending order, and the position of each row's key in this order."""
+    """Return two values: the distinct keys 0 ≤ k < width, ascending, and the position of each row's key in this
+    order."""
     if not is_dense(width, len(key)):
         distinct_keys, position = np.unique(key, return_inverse=True)
         return distinct_keys, position.astype(np.int64, copy=False)

@@ -14,7 +14,7 @@ EMPTY: Intervals = (np.empty(0, np.int64), np.empty(0, np.int64))
 
 
 def union(starts: IntArray, ends: IntArray) -> Intervals:
-    """Return the set of intervals merged where they overlap or touch. Intervals with end ≤ start are ignored."""
+    """Return the union of intervals, merged where they overlap or touch. Ignores intervals with end ≤ start."""
     starts, ends = _by_start(starts, ends)
     return _united_rows(np.arange(len(starts)), starts, ends)
 

@@ -147,8 +147,8 @@ def holds(parent: IntArray, wanted: BoolArray) -> BoolArray:
 
 @_compiled
 def is_own(rows: IntArray) -> BoolArray:
-    """Return the mask of rows that hold their own number, which are the outermost rows in a result of
-    :func:`outermost`."""
+    """Return the mask of rows whose value is their own row number. In a result of :func:`outermost`, these are the
+    outermost rows."""
     own = np.empty(len(rows), np.bool_)
     for i in range(len(rows)):
         own[i] = rows[i] == i

@@ -47,7 +47,7 @@ def perfkit_rules() -> Sequence[contracts.Rule]:  # type: ignore[empty-body]
 def perfkit_remedies() -> Mapping[str, Sequence[contracts.Remedy]]:  # type: ignore[empty-body]
     """Code that removes the pattern of a rule, by framework (``meta.framework`` of a trace).
 
-    An adapter may keep them in a file ``remedies.toml`` for :func:`perfkit_core.advice.remedies.read_remedies`.
+    An adapter may keep its remedies in ``remedies.toml`` (:func:`perfkit_core.advice.remedies.read_remedies`).
     """
 
 

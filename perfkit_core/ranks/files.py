@@ -104,8 +104,7 @@ def from_extension(code: int, data: memoryview) -> pd.DataFrame:
 
 def read_all(sources: Sequence[PathLike], partial: bool) -> Stored:
     """Return the partials of several files as one. Raises SourceError if a file has another format, if the files differ
-    in request or profile, or if a shard is missing or given twice. With ``partial``, a missing shard is only a
-    finding."""
+    in request or profile, or if a shard is missing or given twice. With ``partial``, a missing shard is a finding."""
     stored = [_read(as_path(source)) for source in sources]
     first = stored[0]
     for other, source in zip(stored, sources, strict=True):

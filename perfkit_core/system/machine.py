@@ -36,8 +36,7 @@ def cpu_model() -> str:
 
 
 def usable_cpus() -> tuple[int, ...]:
-    """Return the numbers of the logical processors that this process may use, or of all if the system does not report
-    them."""
+    """Return the numbers of the logical processors that this process may use, or of all if this is unknown."""
     if hasattr(os, "sched_getaffinity"):
         return tuple(sorted(os.sched_getaffinity(0)))
     return tuple(range(os.cpu_count() or 1))

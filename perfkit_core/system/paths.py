@@ -191,7 +191,7 @@ def why_unwritable_store(folder: Path) -> str | None:
         probe.fs.pipe_file(probe.path, b"")
     except Exception as error:  # every driver has its own error classes
         return _reason(error)
-    with contextlib.suppress(Exception):  # users who may write may not always delete
+    with contextlib.suppress(Exception):  # some users may write but not delete
         probe.fs.rm_file(probe.path)
     return None
 

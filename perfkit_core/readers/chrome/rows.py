@@ -133,8 +133,8 @@ class Origins:
         return used
 
     def texts(self, column: str, origin: npt.NDArray[Any], used: BoolArray | None) -> pa.DictionaryArray | None:
-        """Return a column of ORIGIN_TEXTS for events with these origins, or None if it is empty. If the mask ``used``
-        is given, the dictionary contains only texts of origins in the mask."""
+        """Return ``column``, one of ORIGIN_TEXTS, for events with these origins, or None if it is empty. If the mask
+        ``used`` is given, the dictionary contains only texts of origins in the mask."""
         vocabulary, codes = self._vocabularies[column], self._texts[column].array()
         values = vocabulary.texts()
         if used is not None:
@@ -142,7 +142,8 @@ class Origins:
         return encoded(spread(codes, origin), values) if len(values) else None
 
     def integers(self, column: str, origin: npt.NDArray[Any]) -> IntArray | None:
-        """Return a column of ORIGIN_INTEGERS for these origins, or None if it is empty. Missing values are NULL."""
+        """Return ``column``, one of ORIGIN_INTEGERS, for these origins, or None if it is empty. Missing values are
+        NULL."""
         values = self._integers[column].array()
         return spread(values, origin) if (values != NULL).any() else None
 
