@@ -1,8 +1,8 @@
 """Comparison of two pairs of runs: how the difference between two runs has changed since an earlier pair.
 
 If both pairs share a run, the change is the difference between the two remaining runs, with the interval and the noise
-band of that difference. Otherwise the pairs are assumed to be independent: their intervals are combined by the method
-of variance estimates recovery (Zou and Donner 2008), and their noise bands like standard deviations.
+band of that difference. Otherwise the pairs are assumed to be independent. Then their intervals are combined by the
+method of variance estimates recovery (Zou and Donner 2008), and their noise bands by the root of the sum of squares.
 """
 
 from __future__ import annotations
@@ -59,9 +59,9 @@ class Change:
     """The change of a difference between two runs, in ns.
 
     ``before`` and ``now`` are the median step of other minus the median step of base, in the earlier pair and in this
-    pair. ``low`` to ``high`` is the 95 % interval of the change; ``noise`` is the change that equal pairs may show.
-    These three are None if there are too few steps. ``verdict`` is a verdict of
-    :mod:`~perfkit_core.compare.statistics`: slower if other became slower relative to base.
+    pair. ``low`` to ``high`` is the 95 % interval of the change. ``noise`` is the change that equal pairs may show.
+    ``low``, ``high`` and ``noise`` are None if there are too few steps. ``verdict`` is a verdict of
+    :mod:`~perfkit_core.compare.statistics`: "slower" means that other became slower relative to base.
     """
 
     before: int
@@ -78,7 +78,7 @@ class Change:
 
 
 def change(before: Pair, now: Pair) -> Change | None:
-    """Return the change of the difference from one pair to the other; None if a run has no steps."""
+    """Return the change of the difference from the pair ``before`` to the pair ``now``; None if a run has no steps."""
     if before.steps is None or now.steps is None:
         return None
     (base, other), (old_base, old_other) = now.captures, before.captures
@@ -117,18 +117,19 @@ def _statistics(
 
 
 def new_causes(before: pd.DataFrame, now: pd.DataFrame) -> pd.DataFrame:
-    """Compare two trees of :func:`~perfkit_core.compare.attribute.attribute.attribute`, the largest changes first.
+    """Return a table of the changes between two trees of :func:`~perfkit_core.compare.attribute.attribute.attribute`,
+    with the largest changes first.
 
-    Columns: operator, category, place, phase, family; before_difference_ns and now_difference_ns (other minus base in
-    the earlier pair and in this pair); difference_ns (now minus before; the rows sum to the change between the
-    medians); explained_ratio (cumulative share of the total change).
+    Columns: operator, category, place, phase, family; before_difference_ns and now_difference_ns, other minus base in
+    the earlier pair and in this pair; difference_ns, now minus before; explained_ratio, the cumulative share of the
+    total change. The rows sum to the change between the medians.
     """
     return _changed(causes(before), causes(now), CAUSE)
 
 
 def new_layers(before: pd.DataFrame, now: pd.DataFrame) -> pd.DataFrame:
-    """Return the changes of each layer: the column layer, then the times and the share of :func:`new_causes`. The table
-    has no rows unless all runs have layers."""
+    """Return a table with one row per layer; empty unless all runs have layers. Columns: layer, and the times and the
+    ratio of :func:`new_causes`."""
     first, last = by_layer(before), by_layer(now)
     if first.empty or last.empty:
         first, last = first.head(0), last.head(0)
@@ -145,11 +146,11 @@ def _changed(before: pd.DataFrame, now: pd.DataFrame, keys: Sequence[str]) -> pd
 
 
 def against_report(sides: tuple[Side, Side], earlier: tuple[Side, Side], asked: Asked, names: Sequence[str]) -> Report:
-    """Return the report on two runs, preceded by its changes since an earlier pair of runs.
+    """Return the report on two runs, preceded by the changes since an earlier pair of runs.
 
     The report of :func:`~perfkit_core.compare.report.comparison_report` gets the additional sections new_waterfall,
-    new_step_time, new_causes and new_layers; ``data["new"]`` holds their content. Raises UsageError for options that
-    do not apply to the runs.
+    new_step_time, new_causes and new_layers. ``data["new"]`` holds the content of these sections. Raises UsageError for
+    options that do not apply to the runs.
     """
     now, before = pair(*sides, asked), pair(*earlier, replace(asked, conditions=()))
     why = reasons(now)
@@ -172,7 +173,7 @@ def against_report(sides: tuple[Side, Side], earlier: tuple[Side, Side], asked: 
     mean, none = "" if step is None else say(explanation.MEAN), say("layers are needed in all four runs")
     sections = [explanation.drawn("new_waterfall", say("New differences"), picture)]
     if step_table is not None:
-        sections.append(Section("new_step_time", say("Change of the step time"), step_table, say(_NOTE)))
+        sections.append(Section("new_step_time", say("Change of the step time difference"), step_table, say(_NOTE)))
     title = say("New differences by layer")
     sections += [
         Section("new_causes", say("New differences by cause"), by_cause, mean, limit=explanation.SHOWN_CAUSES),

@@ -1,11 +1,11 @@
 """Step time, phases, kinds of events, operators and devices of two runs, side by side.
 
-The time of an operator includes nested calls. Operators are counted as in :mod:`~perfkit_core.compare.align.units`;
-outermost operators without a canonical name keep their native name, so the rows sum to the operator time.
+The time of an operator includes nested calls. Operators are counted as in :mod:`~perfkit_core.compare.align.units`.
+Outermost operators without a canonical name keep their native name, so the rows sum to the operator time.
 
 Peak rates of devices are the dense rates (without structured sparsity) from the vendors' data sheets. They are only
-given for names that identify a product; "AMD Radeon Graphics", for example, is the name of many products. A board that
-was made for one customer has only the rates that all variants of its chip share.
+given for names that identify a product; "AMD Radeon Graphics", for example, is the name of many products. For a board
+that was made for one customer, only the rates that all variants of its chip share are given.
 """
 
 from __future__ import annotations
@@ -41,15 +41,17 @@ _STATISTICS: Final[Mapping[str, Callable[[IntArray], int]]] = {
 
 @dataclass(frozen=True, slots=True, repr=False)
 class Comparison:
-    """Two runs side by side. A difference is other minus base. ``per_step``: whether times and calls are means per
-    step; otherwise they are of the whole recording. The properties are computed on each access.
+    """Two runs side by side. A difference is other minus base. If ``per_step`` is true, times and calls are means per
+    step; otherwise they are sums over the whole recording. The properties are computed on each access. Columns:
 
     - ``step_time``: statistic, base_ns, other_ns, difference_ns, change_ratio.
     - ``phases`` (host time): phase, base_calls, other_calls, base_ns, other_ns, difference_ns, change_ratio.
-    - ``overview``: kind and place, then the columns of ``phases``.
-    - ``operators``: name, found ("both", "base only", …), base_calls, other_calls, {side}_cpu_ns and {side}_device_ns,
-      also for the side "difference".
-    - ``matched_share``: side → "cpu" or "device" → share of the operator time under names that both runs have, or None.
+    - ``overview``: kind and place instead of phase, then the other columns of ``phases``.
+    - ``operators``: name; found ("both", "base only", …); base_calls and other_calls; ``{side}_cpu_ns`` and
+      ``{side}_device_ns`` for the sides base, other and difference.
+
+    ``matched_share`` maps side → "cpu" or "device" → share of the operator time under names that both runs have. The
+    share is None without operator time.
     """
 
     base: Trace
@@ -112,7 +114,7 @@ class _Side:
     trace: Trace
     request: ViewRequest
     steps: int
-    """Number of steps, by which times and calls are divided; 1 for a whole recording."""
+    """Number by which times and calls are divided: the number of steps, or 1 for a whole recording."""
 
     def per_step(self, total: pd.Series[int]) -> IntArray:
         return rounded_division(total.fillna(0).to_numpy(np.int64), self.steps)
@@ -160,8 +162,8 @@ def _joined(base: pd.DataFrame, other: pd.DataFrame, keys: list[str]) -> pd.Data
 
 
 def operator_time(trace: Trace, chosen: BoolArray) -> pd.DataFrame:
-    """Return the sums over the chosen events: name (canonical, else native), named (whether it is canonical), calls,
-    cpu_ns, device_ns."""
+    """Return the sums over the chosen operators by name. Columns: name (canonical, else native), named (whether the
+    name is canonical), calls, cpu_ns, device_ns."""
     operators = units.units(trace)
     rows = np.flatnonzero(operators.own & chosen)
     names = np.array([*operators.name.values, ""], object)[operators.name.codes[rows]]
@@ -173,7 +175,7 @@ def operator_time(trace: Trace, chosen: BoolArray) -> pd.DataFrame:
 
 
 def with_difference(table: pd.DataFrame) -> pd.DataFrame:
-    """Add difference_ns (other minus base) and change_ratio (difference / base; missing if base is 0)."""
+    """Add the columns difference_ns (other minus base) and change_ratio (difference / base; missing if base is 0)."""
     difference = table["other_ns"] - table["base_ns"]
     base = table["base_ns"].to_numpy(np.float64)
     change = difference.to_numpy(np.float64) / np.where(base > 0, base, 1)
@@ -182,7 +184,7 @@ def with_difference(table: pd.DataFrame) -> pd.DataFrame:
 
 
 def known_device_times(table: pd.DataFrame, on_device: Mapping[str, bool]) -> pd.DataFrame:
-    """Replace the device times of a side without device work, and the differences, by missing values."""
+    """If a side has no device work, replace its device times and their differences by missing values."""
     missing = [side for side, has_work in on_device.items() if not has_work]
     names = [f"{side}_device_ns" for side in (*missing, *(["difference"] if missing else []))]
     return table.assign(**{name: pd.array([pd.NA] * len(table), "Int64") for name in names if name in table.columns})
@@ -194,8 +196,8 @@ GIGA: Final = 10**9
 
 @dataclass(frozen=True, slots=True)
 class Peak:
-    """Peak rates of a product; None if uncertain. ``float32`` is FP32 without matrix units, and ``matrix16`` is FP16
-    and BF16 with matrix units."""
+    """Peak rates of a product; None if uncertain. ``float32`` is FP32 without matrix units. ``matrix16`` is FP16 and
+    BF16 with matrix units."""
 
     product: str
     float32_flops_per_s: int | None
@@ -233,7 +235,7 @@ def peak(device: Device) -> Peak | None:
 
 
 def device_names(trace: Trace) -> tuple[str, ...]:
-    """Return the names of the devices that the run used; if it used none, the names of all recorded devices."""
+    """Return the names of the devices that the run used. If it used none, return the names of all recorded devices."""
     used = set(trace.codes("device").values)
     devices = [device for device in trace.meta.devices if device.id in used] or trace.meta.devices
     return tuple(dict.fromkeys(device.name or device.id for device in devices))
@@ -245,9 +247,9 @@ def different_devices(traces: Sequence[Trace]) -> bool:
 
 
 def device_table(sides: Sequence[tuple[str, Trace]]) -> pd.DataFrame:
-    """Return the devices of each side with their peak rates: side, device, float32_tflop_per_s, matrix16_tflop_per_s
-    (FP16 and BF16, dense), memory_gb_per_s (decimal gigabytes), device_memory_bytes (as recorded), source (the data
-    sheet). Rates are NA if uncertain."""
+    """Return a table of the devices of each side. Columns: side; device; the peak rates float32_tflop_per_s,
+    matrix16_tflop_per_s (FP16 and BF16, dense) and memory_gb_per_s (decimal gigabytes), NA if uncertain;
+    device_memory_bytes (as recorded); source (the data sheet)."""
     rows = []
     for side, trace in sides:
         recorded = {device.name or device.id: device for device in trace.meta.devices}

@@ -1,4 +1,4 @@
-"""Report sections on the causes of a difference, and on the parts of a run that have no counterpart in the other."""
+"""Report sections on the causes of a difference, and on the parts of a run without a counterpart in the other run."""
 
 from __future__ import annotations
 
@@ -23,10 +23,10 @@ _NO_LAYERS = mark("both runs need layers: record with annotate(model), or with a
 OF_PARTS: Final = mark(
     "Mean wall-clock time of the middle steps (those nearest to the median). The rows sum to the median step."
 )
-_OF_RUNS = mark("Wall-clock time of the whole recordings, the largest difference first.")
+_OF_RUNS = mark("Wall-clock time of the whole recordings. The largest difference comes first.")
 _OF_LAYERS = mark("The time of a layer excludes the layers inside it.")
 _OF_KERNELS = mark(
-    "If kernels or copies overlap, the time counts for the one that started first. Calls include those without time."
+    "If kernels or copies overlap, the common time counts for the one that started first. All of them count as calls."
 )
 _EXPLAINED = mark(
     "Each nanosecond of the step counts for exactly one cause (docs/semantics: attribution). Count effect: time due to "
@@ -44,9 +44,9 @@ _SHARES = mark(
 
 @dataclass(frozen=True, slots=True)
 class Explained:
-    """The explanation of a difference: ``attribution`` is the tree of
-    :func:`~perfkit_core.compare.attribute.attribute.attribute`. ``steps`` is, for base and other, the number of middle
-    steps and the number of all steps; empty if whole runs are compared."""
+    """The explanation of a difference. ``attribution`` is the tree of
+    :func:`~perfkit_core.compare.attribute.attribute.attribute`. ``steps`` has one pair for base and one for other: the
+    number of middle steps and the number of all steps. It is empty if whole runs are compared."""
 
     attribution: pd.DataFrame
     alignment: Alignment
@@ -54,7 +54,7 @@ class Explained:
 
 
 def explained(base: Trace, other: Trace, medians: tuple[int, int] | None = None) -> Explained:
-    """Return the explanation of the difference between two runs. ``medians`` are the step times to explain; by default
+    """Return the explanation of the difference between two runs. ``medians`` are the step times to explain. By default,
     they are the medians of all steps."""
     alignment = align(base, other)
     steps: tuple[tuple[int, int], ...] = ()
@@ -90,7 +90,7 @@ def attribution_sections(why: Explained) -> Iterator[Section]:
     parts = tree[tree["level"] == leaves.CATEGORY].rename(columns={"name": "category"})
     parts = comparison.with_difference(parts[["category", "place", "base_ns", "other_ns"]].reset_index(drop=True))
     note = say(OF_PARTS if why.steps else _OF_RUNS)
-    yield Section("step_parts", say("What the steps are spent on"), parts, note)
+    yield Section("step_parts", say("Time by category"), parts, note)
 
     rows, lines = causes(tree), list[Text]()
     if why.steps:

@@ -33,7 +33,7 @@ _UNMATCHED: Final = {
     ("other", "step"): mark("Unmatched in other: {share:ratio} of wall-clock time."),
 }
 _ENOUGH_CAPTURES: Final = 3
-"""With at least this many captures of each side, the noise between processes is known well."""
+"""Captures of each side that are enough to measure the noise between processes well."""
 _COMPARABLE: Final = 0.5
 """Below this matched share of the operator time, two runs are barely comparable."""
 _NEARLY_ALL: Final = 0.9995
@@ -43,7 +43,7 @@ _NEARLY_ALL: Final = 0.9995
 def headline(
     result: Pair, matched_share: Mapping[str, Mapping[str, float | None]], causes: Sequence[Message] = ()
 ) -> tuple[Message, ...]:
-    """Return the sentences of the summary, including ``causes``, with the most important sentence first."""
+    """Return the sentences of the summary, which include ``causes``. The most important sentence comes first."""
     steps, hints = result.steps, list[Message]()
     sentences = [_gate(result.outcomes)] if result.outcomes else []
     if steps is None:
@@ -97,7 +97,7 @@ def _gate(outcomes: Sequence[Outcome]) -> Message:
 
 
 def same_recording(result: Pair) -> Iterator[Message]:
-    """Yield a warning if base and other hold the same recording, or copies of it."""
+    """Yield a warning if base and other hold the same recording or a copy of it."""
     if result.twice:
         yield message("Base and other hold the same recording: {sources:list}.", sources=list(result.twice))
 

@@ -1,5 +1,5 @@
-"""Comparison of more than two runs in tables with one column per run. The first run is the base of all others. The
-step partition is the one of the median step, as for two runs; phases and operators are means over all steps."""
+"""Comparison of more than two runs in tables with one column per run. The first run is the base of all others. As for
+two runs, the step partition explains the median step. Phases and operators are means over all steps."""
 
 from __future__ import annotations
 
@@ -37,8 +37,8 @@ class Run:
 
 
 def multi_run_report(runs: Sequence[Run], asked: Asked) -> Report:
-    """Return the report on several runs, with the sections gate (if requested), runs, steps, step_parts, phases,
-    operators and operators_device, and with ``data["runs"]``. Raises UsageError for options that do not apply."""
+    """Return the report on several runs. Sections: gate (if requested), runs, steps, step_parts, phases, operators,
+    operators_device. ``data`` has the key "runs". Raises UsageError for options that do not apply."""
     pairs = []
     for index, run in enumerate(runs):
         amounts = (asked.amounts[0], asked.amounts[index]) if asked.amounts else ()
@@ -109,7 +109,7 @@ def _row(run: Run, result: Pair, is_base: bool) -> dict[str, object]:
 
 
 def _wide_sections(whole: Mapping[str, Trace], medians: Mapping[str, int]) -> list[Section]:
-    """Return the sections with one column per run. ``medians`` are the median steps, 0 for a run without steps."""
+    """Return the sections with one column per run. ``medians`` are the median steps, 0 if a run has no steps."""
     stepped = bool(len(step_rows.step_rows(next(iter(whole.values())))))
     per = say("Mean time per step") if stepped else say("Time of the whole recording")
     parts: dict[str, pd.Series[int]] = {}
@@ -135,7 +135,7 @@ def _wide_sections(whole: Mapping[str, Trace], medians: Mapping[str, int]) -> li
     host, device = _wide(means["cpu_ns"]), _wide(means["device_ns"])
     of_parts = say(explanation.OF_PARTS) if stepped else say("Wall-clock time of the whole recording.")
     sections = [
-        Section("step_parts", say("What the steps are spent on"), _wide(parts, keep_order=True), of_parts,
+        Section("step_parts", say("Time by category"), _wide(parts, keep_order=True), of_parts,
                 say("no run has steps")),
         Section("phases", say("Phases"), by_phase, say("{per} on the host.", per=per),
                 say("no phases were recorded")),
@@ -164,8 +164,8 @@ def _wide(times: Mapping[str, pd.Series[int]], keep_order: bool = False) -> pd.D
 
 
 def _parts(trace: Trace, median_ns: int | None) -> pd.Series[int]:
-    """Return the step partition of the middle steps, with the difference between their mean and the median as a part of
-    its own; the parts sum to the median. If ``median_ns`` is None, return the partition of the whole recording."""
+    """Return the mean step partition of the middle steps. The difference between this mean and the median is an
+    additional part, so the parts sum to the median. If ``median_ns`` is None, the whole recording is used."""
     if median_ns is None:
         table = partition.VIEW.table(trace, ViewRequest())
         return pd.Series(table["total_ns"].to_numpy(np.int64), table["category"].astype(str))

@@ -1,14 +1,15 @@
 """The noise band of a comparison, below which a difference is not significant, and bootstrap intervals of differences.
 
 The steps of one process are not independent, because the state of memory, clocks and other processes affects all of
-them. So the spread is measured between *groups* of steps: between the captures of a side if there are several, else
-between the quarters of a capture (the method of batch means: the mean of four quarters varies half as much as one
-quarter). The noise band is the half width of the 95 % interval of the difference between equal sides, by Student's t
-with the number of groups. If neither side has several captures, processes are assumed to differ in addition, by a
-standard deviation that depends on where the step spends its time (:func:`between_runs`).
+them. So the spread is measured between *groups* of steps. The groups are the captures of a side if there are several,
+else the quarters of a capture (the method of batch means). The mean of four quarters varies half as much as one
+quarter. The noise band is half the width of the 95 % interval of the difference between equal sides (by Student's t,
+with degrees of freedom that follow from the number of groups). If neither side has several captures, processes are
+assumed to differ in addition. Their standard deviation depends on where the step spends its time
+(:func:`between_runs`).
 
-The bootstrap draws captures with replacement, then steps from each drawn capture. The samples seed the random numbers,
-so that swapping the sides negates the interval.
+The bootstrap draws captures with replacement, then steps from each drawn capture. The samples of a side seed its random
+numbers, so that swapping the sides negates the interval.
 """
 
 from __future__ import annotations
@@ -31,10 +32,10 @@ ON_HOST: Final = 0.15
 """Assumed relative standard deviation of the median step between equal processes, for time on a shared host. It lies in
 the range that benchmarks/false_alarms.py measured for two frameworks (docs/compare.md)."""
 ON_DEVICE: Final = 0.02
-"""The same deviation for time in which a device works that other processes do not use. It is assumed, not measured."""
+"""As :data:`ON_HOST`, for time in which a device works that other processes do not use. It is assumed, not measured."""
 MOMENT_NS: Final = 500_000_000
-"""Steps that take less than this in total vary more between processes: disturbances (other processes, memory, clocks)
-last tenths of a second, so a short recording shows only one state of the machine."""
+"""If the steps of a recording take less than this in total, processes are assumed to vary more. Disturbances (other
+processes, memory, clocks) last tenths of a second, so a short recording shows only one state of the machine."""
 _T: Final = (
     12.706, 4.303, 3.182, 2.776, 2.571, 2.447, 2.365, 2.306, 2.262, 2.228, 2.201, 2.179, 2.160, 2.145, 2.131,
     2.120, 2.110, 2.101, 2.093, 2.086, 2.080, 2.074, 2.069, 2.064, 2.060, 2.056, 2.052, 2.048, 2.045, 2.042,
@@ -72,8 +73,8 @@ def noise_band(
     levels = [float(statistic(pool(side))) for side in (base, other)]
     if min(levels) <= 0:
         return math.hypot(*(level * share for level, share in zip(levels, shares, strict=True)))
-    # Equal runs differ by a factor, so the band is computed for the logarithm and converted to a difference. This way
-    # it does not grow in proportion to the slower side.
+    # Equal runs differ by a factor. So the band is computed for the logarithm, and then converted to a difference.
+    # Otherwise it would grow in proportion to the slower side.
     return 2 * math.sqrt(levels[0] * levels[1]) * math.sinh(math.hypot(*shares) / 2)
 
 
@@ -82,9 +83,10 @@ def _quarters(steps: npt.NDArray[Any]) -> list[npt.NDArray[Any]]:
 
 
 def between_runs(traces: Sequence[Trace]) -> float:
-    """Return the relative standard deviation that is assumed between processes that run the same training: between
-    :data:`ON_HOST` and :data:`ON_DEVICE`, by the share of step time in which a device works, and more on a host for
-    recordings shorter than :data:`MOMENT_NS`. Of several traces, the largest value is returned."""
+    """Return the relative standard deviation that is assumed between processes that run the same training. Of several
+    traces, the largest value counts. It lies between :data:`ON_HOST` and :data:`ON_DEVICE`, depending on the share of
+    step time in which a device works. For recordings shorter than :data:`MOMENT_NS`, the value of the host is larger.
+    """
     shares = []
     for trace in traces:
         steps = step_rows.step_rows(trace)
@@ -114,19 +116,19 @@ def count(side: Samples) -> int:
 
 
 def interval(base: Samples, other: Samples, statistic: Statistic, level: float) -> tuple[int | None, int | None]:
-    """Return the lower and upper end of the bootstrap interval of the difference, other minus base, with probability
-    ``level``. Both are None if a side has only one sample."""
+    """Return the lower and upper end of the bootstrap interval of the difference, other minus base. ``level`` is the
+    probability of the interval. Both ends are None if a side has only one sample."""
     if min(map(count, (base, other))) < 2:
         return None, None
     differences = np.sort(_resampled(other, statistic) - _resampled(base, statistic))
-    # The ends are order statistics, because interpolated quantiles are not symmetric in both ends.
+    # The ends are not interpolated, because swapping the sides would then not exactly negate them.
     outside = int(len(differences) * (1 - level) / 2)
     return round(float(differences[outside])), round(float(differences[-1 - outside]))
 
 
 def _resampled(side: Samples, statistic: Statistic) -> npt.NDArray[np.float64]:
     draw = np.random.default_rng(zlib.crc32(b"".join(np.asarray(steps, np.float64).tobytes() for steps in side)))
-    if len({capture.shape[1:] for capture in side}) > 1:  # the captures have different numbers of ranks
+    if len({capture.shape[1:] for capture in side}) > 1:  # The captures have different numbers of ranks.
         side = [capture.ravel() for capture in side]
     if len(side) == 1:
         return sample_statistics.medians(

@@ -1,6 +1,5 @@
-"""The difference between two runs: between their steps, between their times for equal work, and the outcomes of the
-gate. The work of a step is its number of samples, tokens or floating-point operations. This number is given by the
-user, recorded, or inferred from tensor shapes."""
+"""The comparison of two runs: their steps, their times for equal work, and the outcomes of the gate. The work of a step
+is its number of samples, tokens or FLOPs. The number is given by the user, recorded, or inferred from shapes."""
 
 from __future__ import annotations
 
@@ -31,10 +30,9 @@ RECORDED: Final[Mapping[str, tuple[str, ...]]] = {
     SAMPLE: ("samples_per_step", "num_samples", "batch_size", "global_batch_size"),
     TOKEN: ("tokens_per_step", "num_tokens"),
 }
-"""Metadata keys that give the work of a step. With torch, ``profiler.add_metadata_json("batch_size", "64")`` adds one
-to a recording."""
+"""Metadata keys that give the work of a step. In torch, ``profiler.add_metadata_json("batch_size", "64")`` adds one."""
 QUANTITY: Final = {SAMPLE: 1, TOKEN: 1000, FLOP: 10**9}
-"""The amount of work to which normalised times refer; large enough for times in integer ns to be exact."""
+"""Unit of work → the amount to which normalised times refer. It is large enough for exact times in integer ns."""
 NAMES: Final = {SAMPLE: "sample", TOKEN: "1000 tokens", FLOP: "GFLOP"}
 _HINTS: Final = {
     SAMPLE: "give the numbers with --samples A,B, or record shapes (record_shapes), from which they may be inferred",
@@ -51,9 +49,9 @@ _SUFFIXES: Final = (".gz", ".json", ".pb", ".trace", ".pt", ".parquet", ".perfki
 
 @dataclass(frozen=True, slots=True)
 class Asked:
-    """The options of a comparison. ``per``: the unit of work for normalised times ("sample", "token" or "flop").
-    ``amounts``: the work of a step of base and of other. ``conditions``: the conditions of the gate. ``noise``: the
-    relative standard deviation between equal runs, if it is known."""
+    """The options of a comparison. ``per`` is the unit of work for normalised times ("sample", "token" or "flop").
+    ``amounts`` are the work of a step of base and of other. ``conditions`` are the conditions of the gate. ``noise`` is
+    the relative standard deviation between equal runs, None if it is not given."""
 
     per: str | None = None
     amounts: tuple[int, ...] = ()
@@ -72,8 +70,8 @@ class Work:
 
 @dataclass(frozen=True, slots=True)
 class Normalised:
-    """Step times for equal work. ``statistics`` are in ns per :data:`QUANTITY` of the unit; ``per_s`` are the units per
-    second of base and other."""
+    """Step times for equal work. ``statistics`` are in ns per :data:`QUANTITY` of the unit. ``per_s`` are the units per
+    second of base and of other."""
 
     unit: str
     base: Work
@@ -89,12 +87,12 @@ class Normalised:
 
 @dataclass(frozen=True, slots=True)
 class Pair:
-    """The comparison of two runs, each a tuple of base and other.
+    """The comparison of two runs. Each tuple of two items holds base and other.
 
     ``whole``: the traces with their captures pooled. ``steps``: the statistics of the steps; None if a side has no
-    steps. ``normalised``: the times for the requested unit of work; if none was requested, the times per sample if both
-    numbers of samples are known and differ. ``between``: the relative standard deviation that is assumed between single
-    captures. ``twice``: the sources of recordings that both sides contain.
+    steps. ``normalised``: the times for the requested unit of work. If no unit was requested, they are the times per
+    sample, provided that both numbers of samples are known and differ. ``between``: the relative standard deviation
+    that is assumed between single captures. ``twice``: the sources of recordings that both sides contain.
     """
 
     whole: tuple[Trace, Trace]
@@ -107,8 +105,8 @@ class Pair:
 
 
 def pair(base: Sequence[Trace], other: Sequence[Trace], asked: Asked) -> Pair:
-    """Compare two runs, each of one capture or more. Raises UsageError for options that do not apply to the runs, and
-    ValueError for a side without captures."""
+    """Compare two runs. Each run has one capture or more. Raises UsageError for options that do not apply to the runs,
+    and ValueError for a side without captures."""
     sides = tuple(base), tuple(other)
     whole = pooled(sides[0]), pooled(sides[1])
     captures = tuple(map(capture, sides[0])), tuple(map(capture, sides[1]))
@@ -164,9 +162,9 @@ def normalised(
 
 
 def work_table(result: Normalised) -> pd.DataFrame:
-    """Return a table of one row: per, base_amount, other_amount (work of a step), base_ns, other_ns, difference_ns
-    (median step time per unit of work), low_ns, high_ns (interval of the difference), change_ratio, base_units_per_s,
-    other_units_per_s, verdict."""
+    """Return a table of one row. Columns: per; base_amount and other_amount, the work of a step; base_ns, other_ns and
+    difference_ns, the median step time per unit of work; low_ns and high_ns, the interval of the difference;
+    change_ratio; base_units_per_s; other_units_per_s; verdict."""
     steps = result.statistics
     row = {
         "per": result.name, "base_amount": float(result.base.amount), "other_amount": float(result.other.amount),
@@ -180,7 +178,7 @@ def work_table(result: Normalised) -> pd.DataFrame:
 def work(trace: Trace, unit: str, given: int | None = None) -> Work | None:
     if given is not None:
         return Work(unit, Fraction(given), "given")
-    if unit == FLOP:  # counted for the outermost operators with FLOPs, so that nested ones do not count twice
+    if unit == FLOP:  # Only the outermost operators with FLOPs are counted, so that nested ones do not count twice.
         steps = len(np.unique(trace.ints("step")[step_rows(trace)]))
         counted = trace.host & (trace.ints("flops") > 0) & (trace.ints("step") >= 0)
         if not steps or not counted.any():
@@ -200,8 +198,8 @@ def work(trace: Trace, unit: str, given: int | None = None) -> Work | None:
 
 
 def batch_of_shapes(trace: Trace) -> int | None:
-    """Return the number of samples that a rank processes in one step: the first dimension of the inputs of most forward
-    operators whose inputs begin with the batch. None if there is no majority, or no steps."""
+    """Return the number of samples that a rank processes in one step, or None if it cannot be inferred. It is the first
+    dimension of the inputs in the majority of calls of forward operators whose inputs begin with the batch."""
     rows = trace.operators & trace.rows("op_name", *_BATCH_FIRST)
     rows &= ~trace.rows("phase", BACKWARD, OPTIMIZER, DATALOADER) & (trace.ints("step") >= 0)
     shapes = trace.codes("shapes")
@@ -212,7 +210,7 @@ def batch_of_shapes(trace: Trace) -> int | None:
             tensors = _tensors(json.loads(shapes.values[code])) if code >= 0 else ()
         except ValueError:
             continue
-        batch = next((axes[0] for axes in tensors if len(axes) > 1), 0)  # of the first tensor with several axes
+        batch = next((axes[0] for axes in tensors if len(axes) > 1), 0)  # the first tensor with several axes
         if batch:
             sizes[batch] += count
     ((batch, count),) = sizes.most_common(1) or [(0, 0)]
@@ -233,10 +231,10 @@ def _tensors(listed: Any) -> Sequence[Sequence[int]]:
 def distinguishing(paths: Sequence[PurePath]) -> list[str]:
     """Return a distinct label for each path.
 
-    A label consists of the last folder or file name in which the paths differ, or else the first, or of several if one
-    does not suffice. If labels are still equal, they are numbered.
+    A label is the last folder or file name in which the paths differ. If such labels are not distinct, the first such
+    name is tried, and then several names. If labels are still equal, they are numbered.
     """
-    parts = _differing([list(path.parts) or [str(path)] for path in paths])  # the current folder has no parts
+    parts = _differing([list(path.parts) or [str(path)] for path in paths])  # Path(".") has no parts.
     for length in range(1, max(map(len, parts), default=0) + 1):
         for chosen in ([names[-length:] for names in parts], [names[:length] for names in parts]):
             bare = [[*names[:-1], _bare(names[-1])] for names in chosen]
@@ -252,7 +250,7 @@ def distinguishing(paths: Sequence[PurePath]) -> list[str]:
 
 
 def _differing(parts: list[list[str]], ends: tuple[int, ...] = (0, -1)) -> list[list[str]]:
-    """Remove the common folders, or words, at both ends of all paths."""
+    """Remove the folders, or words, that all paths have in common at their ends."""
     for end in ends:
         while len({names[end] for names in parts}) == 1 and all(len(names) > 1 for names in parts):
             for names in parts:

@@ -114,9 +114,9 @@ def report_of(
     Sections: gate, waterfall, steps, step_time, statistics, normalised and devices (each only if it has content); the
     sections of :mod:`~perfkit_core.compare.explanation`; phases, overview, operators, outliers.
 
-    Keys of ``data``: ``step_time`` (None without steps), ``matched_share`` (side → level → place → share),
-    ``attribution`` (rows that sum to the difference), ``attribution_tree`` (its rows without children sum to the
-    difference), ``operators`` (rows of an :class:`~perfkit_core.compare.align.align.Alignment`), and ``normalised`` and
+    Keys of ``data``: ``step_time`` (None without steps); ``matched_share`` (side → level → place → share);
+    ``attribution`` (rows that sum to the difference); ``attribution_tree`` (its rows without children sum to the
+    difference); ``operators`` (rows of an :class:`~perfkit_core.compare.align.align.Alignment`); ``normalised`` and
     ``gate`` if they were requested.
     """
     why = why or reasons(result)
@@ -201,8 +201,8 @@ def _sections(result: Pair, why: explanation.Explained) -> Iterator[Section]:
     late = outliers(runs)
     if len(late):
         note = say(
-            "These steps are much longer than the others of their capture. All tables include them, but they hardly "
-            "affect medians."
+            "These steps are much longer than the other steps of their capture. All tables include them, but they "
+            "hardly affect medians."
         )
         yield Section("outliers", say("Outlying steps"), late, note, limit=SHOWN_OUTLIERS)
 
@@ -243,7 +243,7 @@ def step_section(runs: Mapping[str, Sequence[Capture]], noise_ns: int | None) ->
 
 
 def nullable(row: Mapping[str, object]) -> pd.DataFrame:
-    """Return a table of one row whose low_ns, high_ns and noise_ns may be missing."""
+    """Return a table of one row, in which low_ns, high_ns and noise_ns may be missing."""
     return pd.DataFrame([row]).astype(dict.fromkeys(("low_ns", "high_ns", "noise_ns"), "Int64"))
 
 
@@ -266,7 +266,7 @@ def rows(table: pd.DataFrame) -> list[dict[str, Any]]:
 
 
 def labels(sides: Sequence[Sequence[Trace]], names: Sequence[str] = ()) -> Sequence[str]:
-    """Return the labels of the runs: ``names`` if given, else the parts in which the paths of their files differ."""
+    """Return the labels of the runs: ``names`` if given, else the parts in which their paths differ."""
     paths = [Path(side[0].meta.source) for side in sides]
     names = [paths[0].name] * 2 if paths[0] == paths[1] else names or distinguishing(paths)
     return [
@@ -282,8 +282,8 @@ def reasons(result: Pair) -> explanation.Explained:
 
 
 def source_of(captures: Sequence[Trace], side: str, name: str) -> Source:
-    """Return the source of a run: the facts of its first capture, the number of captures if there are several, and the
-    data-quality warnings of all captures."""
+    """Return the source of a run. It has the facts of the first capture, the number of captures if there are several,
+    and the data-quality warnings of all captures."""
     sources = [source(trace) for trace in captures]
     findings = tuple(dict.fromkeys(finding for capture in sources for finding in capture.quality))
     several = {mark("Captures"): say("{count} captures", count=len(sources))} if sources[1:] else {}

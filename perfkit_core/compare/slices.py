@@ -2,18 +2,19 @@
 
 A comparison attributes the difference between the median steps. A median cannot be divided into parts, but a mean can.
 So the parts are means over the *middle steps*: the half of the steps (rounded up, at least two) that is nearest to the
-median. A single step would depend too much on chance. The difference between this mean and the median is a part of its
-own. Unless both runs have steps, the recording of each rank is one window, from its first to its last event.
+median. A single step would depend too much on chance. The difference between this mean and the median is an additional
+part. If a run has no steps, whole recordings are compared: each rank has one window, from its first to its last event.
 
 Categories and their precedence are those of the view ``partition``. Within a category, an instant belongs to one event:
 
 - on a device: the running kernel or copy that started first;
 - waiting for input: the innermost event of the data loader on the step thread (the thread that runs the steps);
-- on the host: the first of these that exists: the innermost event within an operator or runtime call on the step
-  thread; such an event of a forward, backward or optimizer pass on another thread (usually autograd's); the innermost
-  other event on the step thread (Python, annotations); the event on another thread that started last.
+- on the host: the first of the following that exists. (1) The innermost event within an operator or runtime call on the
+  step thread. (2) The innermost such event of a forward, backward or optimizer pass on another thread (usually
+  autograd's). (3) The innermost other event on the step thread (Python, annotations). (4) The running event on another
+  thread that started last.
 
-A ``Timeline`` is disjoint pieces in order of time: their starts, ends and rows, as int64 arrays of the same shape.
+A ``Timeline`` holds disjoint pieces in order of time, as int64 arrays of one shape: their starts, ends and rows.
 """
 
 from __future__ import annotations
@@ -39,7 +40,7 @@ _FEWEST: Final = 2
 
 @dataclass(frozen=True, slots=True)
 class Windows:
-    """Intervals [start, end) of ranks, shape (windows,). ``typical_ns``: the median step, or the mean recording."""
+    """Windows [start, end) of ranks, shape (windows,). ``typical_ns`` is the median step, or the mean recording."""
 
     rank: IntArray
     start_ns: IntArray
@@ -95,7 +96,7 @@ def whole_run(trace: Trace) -> Windows:
 
 def shared_out(total_ns: Iterable[int], count: int) -> IntArray:
     """Divide sums over ``count`` windows by their number. The results are integers that sum to the rounded mean of the
-    total; each differs from its exact value by less than 1 ns."""
+    total. Each result differs from its exact value by less than 1 ns."""
     passed = np.cumsum(np.array([0, *total_ns], np.int64))
     marks: IntArray = (2 * passed + count) // (2 * max(count, 1))
     return np.diff(marks)
@@ -131,10 +132,10 @@ def under(upper: Timeline, lower: Timeline) -> Timeline:
 
 
 def cut(starts: IntArray, ends: IntArray, by: Timeline) -> tuple[IntArray, IntArray, IntArray, IntArray, IntArray]:
-    """Cut windows [start, end) at the pieces of a timeline.
+    """Cut windows [start, end) at the pieces of a timeline. Windows may overlap.
 
-    Return for each part: index of the piece (-1 in a gap), start, end, row of the piece (-1 in a gap), and index of the
-    window. The parts are ordered by window, then by time. Windows may overlap.
+    Return five arrays with one item per part: the index of its piece (-1 in a gap), its start, its end, the row of its
+    piece (-1 in a gap), and the index of its window. The parts are ordered by window, then by time.
     """
     counts = _parts(starts, ends, by[0], by[1])
     room = [np.empty(int(counts.sum()), np.int64) for _ in range(4)]
@@ -226,7 +227,7 @@ EXCLUSIVE: Final = ("device_compute", "exposed_communication", "exposed_copy")
 @dataclass(frozen=True, slots=True)
 class Slices:
     """Disjoint pieces of windows, ordered by window and time, shape (pieces,). ``category`` is an index into
-    ``categories``; ``row`` is the row of the event to which the piece belongs, -1 if none."""
+    ``categories``. ``row`` is the row of the event to which the piece belongs, -1 if none."""
 
     categories: tuple[str, ...]
     window: IntArray
@@ -241,7 +242,7 @@ class Slices:
 
 
 def slices(trace: Trace, rank: IntArray, start_ns: IntArray, end_ns: IntArray) -> Slices:
-    """Divide windows [start, end) of ranks into pieces, which sum to the length of their window."""
+    """Divide windows [start, end) of ranks into pieces. The pieces of a window sum to its length."""
     activity = activities(trace)
     masks = _events(trace, activity)
     parts = [[np.empty(0, np.int64)] * 5]
@@ -267,7 +268,7 @@ def slices(trace: Trace, rank: IntArray, start_ns: IntArray, end_ns: IntArray) -
 
 
 def _events(trace: Trace, activity: Activities) -> Sequence[BoolArray]:
-    """Return one mask for each category except the last, of the events to which its time can belong."""
+    """Return a mask for each category except the last: the events to which time of the category can belong."""
     loading = activity.host & _within(trace, activity.loading) & step_threads(trace)
     if activity.on_device:
         return activity.compute, activity.communication, activity.copy, loading, activity.host
@@ -296,8 +297,8 @@ def _owners(trace: Trace, activity: Activities, masks: Sequence[BoolArray], rank
 
 
 def _on_host(trace: Trace, chosen: BoolArray) -> Timeline:
-    """Return the timeline of host events. An instant belongs to the first class with a running event, and within the
-    class to the innermost event."""
+    """Return the timeline of host events. An instant belongs to the first class with a running event, and in this class
+    to the innermost event."""
     working = chosen & _within(trace, trace.rows("kind", *OPERATOR_KINDS, RUNTIME, SYNC))
     here = step_threads(trace)
     training = working & ~here & trace.rows("phase", FORWARD, BACKWARD, OPTIMIZER)

@@ -4,9 +4,9 @@ A step of several ranks is one sample with a time for each rank, because ranks t
 independent. The captures of a run (recordings of the same training by separate processes) are kept apart: their
 differences show how much equal runs differ. The verdicts:
 
-- faster, slower: the 95 % interval of the difference excludes 0, and two differences exceed the noise band: the
-  difference between the medians, and the difference between the fastest tenths of the steps, which other processes on
-  the machine did not disturb;
+- faster, slower: the 95 % interval of the difference excludes 0, and two differences exceed the noise band. One is the
+  difference between the medians. The other is the difference between the fastest tenths of the steps, which other
+  processes on the machine did not disturb;
 - faster (slower), perhaps noise: these criteria do not hold, but the interval lies entirely beyond the noise within the
   recordings. Only more recordings can decide;
 - no difference beyond noise: none of these criteria holds;
@@ -41,15 +41,15 @@ TOO_FEW: Final = "too few steps to tell"
 LEVEL: Final = 0.95
 """Probability of the interval and of the noise band."""
 QUICKEST: Final = 0.1
-"""The quantile that is compared for the fastest steps."""
+"""Quantile of the step times that stands for the fastest steps."""
 GAP_NS: Final = 1_000_000_000
 """Gap between the captures in a pooled trace."""
 
 
 @dataclass(frozen=True, slots=True)
 class Capture:
-    """The steps of one recording in order of time. ``step``: their numbers, shape (steps,). ``step_ns``: their
-    durations, shape (steps,), or (steps, ranks) if every rank recorded all steps."""
+    """The steps of one recording in order of time. ``step`` are their numbers, shape (steps,). ``step_ns`` are their
+    durations. The shape is (steps, ranks) if every rank recorded all steps, else (steps,)."""
 
     step: IntArray
     step_ns: IntArray
@@ -90,8 +90,8 @@ def capture(trace: Trace) -> Capture:
 
 
 def pooled(traces: Sequence[Trace]) -> Trace:
-    """Concatenate captures of the same training to one trace: their times follow each other, and their step numbers are
-    consecutive. Raises ValueError if there are no traces."""
+    """Concatenate captures of the same training to one trace. The captures follow each other in time, and step numbers
+    are consecutive. Raises ValueError if there are no traces."""
     if not traces:
         raise ValueError("no captures")
     if len(traces) == 1:
@@ -115,8 +115,8 @@ def pooled(traces: Sequence[Trace]) -> Trace:
 
 
 def outliers(sides: Mapping[str, Sequence[Capture]]) -> pd.DataFrame:
-    """Return the outlying steps in the order of the captures: run (the side), capture (its number, from 1), step,
-    dur_ns, median_ns (median step of the capture), longer_ratio (dur_ns / median_ns - 1)."""
+    """Return a table of the outlying steps in the order of the captures. Columns: run (the side), capture (its number,
+    from 1), step, dur_ns, median_ns (median step of the capture), longer_ratio (dur_ns / median_ns - 1)."""
     rows = []
     for side, captures in sides.items():
         for number, samples in enumerate(captures, 1):
@@ -169,8 +169,8 @@ def step_statistics(
 
     A side is an array, or one array per capture, in order of time. Arrays have the shape (samples,), or (samples,
     ranks) if the ranks are not independent. ``between`` is the relative standard deviation that is assumed between
-    single captures (:mod:`perfkit_core.compare.noise`); 0 for numbers that equal runs repeat exactly. Raises ValueError
-    for a side without samples.
+    single captures (:mod:`perfkit_core.compare.noise`). It is 0 for numbers that equal runs repeat exactly. Raises
+    ValueError for a side without samples.
     """
     sides = _captures(base), _captures(other)
     pools = [pool(side) for side in sides]
@@ -182,7 +182,7 @@ def step_statistics(
     quickest = None
     if between > 0:
         fast = [float(np.quantile(samples, QUICKEST)) for samples in pools]
-        # If both are 0, most steps have no such time, and the fastest steps show nothing.
+        # If both quantiles are 0, many steps have no such time, so the fastest steps show nothing.
         quickest = fast[1] - fast[0] if any(fast) else None
     seen = noise_band(*sides, statistic, between=0.0)
     return SampleStatistics(
@@ -224,7 +224,7 @@ def of_steps(base: Samples, other: Samples, between: float = ON_HOST) -> SampleS
 
 
 def cliffs_delta(base: npt.NDArray[Any], other: npt.NDArray[Any]) -> float:
-    """Return the share of all pairs of samples in which other is larger, minus the share in which base is larger (Cliff
+    """Return the share of pairs of samples in which other is larger, minus the share in which it is smaller (Cliff
     1993)."""
     ordered = np.sort(base)
     below = np.searchsorted(ordered, other, "left").sum()

@@ -48,7 +48,7 @@ COLUMNS: Final = (
 
 
 def table(model: Architecture) -> pd.DataFrame:
-    """Return the tree of layers in model order, with the columns :data:`COLUMNS`. Ratios are shares of the model."""
+    """Return the tree of layers in model order. Its columns are :data:`COLUMNS`. Ratios are shares of the model."""
     parent, layers = model.parents(), model.layers
     above = [layers[at].path if at >= 0 else "" for at in parent]
     names = [layer.path.removeprefix(path).strip(".") for layer, path in zip(layers, above, strict=True)]
@@ -63,7 +63,7 @@ def table(model: Architecture) -> pd.DataFrame:
         values = [number(layer) for layer in layers]
         known_layers = nesting.sum_up(parent, np.array([value is not None for value in values], np.int64))
         sums = nesting.sum_up(parent, np.array([value or 0 for value in values], np.int64))
-        # FLOPs are the sum of all known values. Other numbers are NA if the value of any layer below is unknown.
+        # FLOPs are summed over all known values. Other sums are NA if the value of any layer below is unknown.
         needed = 1 if name.endswith("flops") else nesting.sum_up(parent, np.ones(len(values), np.int64))
         total = pd.Series(pd.arrays.IntegerArray(sums, known_layers < needed))
         columns[name] = total

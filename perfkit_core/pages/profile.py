@@ -87,8 +87,8 @@ def run_report(profile: Profile | Trace) -> Report:
 
 
 def glance(sections: Sequence[Section]) -> Iterator[Section]:
-    """Yield the sections at the top of the page: the step partition, and the advice with the largest savings, followed
-    by the combined saving (a row without id). The page shows them without tables."""
+    """Yield the sections at the top of the page: the step partition, and the advice with the largest savings. The last
+    row of the advice is the combined saving, which has no id. The page shows these sections without tables."""
     by_name = {section.name: section for section in sections}
     partition, advice = by_name.get("partition"), by_name.get("advice")
     if partition is not None and not partition.table.empty:
@@ -103,22 +103,22 @@ def glance(sections: Sequence[Section]) -> Iterator[Section]:
 
 
 def _shortened(section: Section, view: View) -> Section:
-    """Return a long table with only its largest rows, or its first rows if the view has no order. A tree remains
-    connected, because parents are at least as large as their children."""
+    """Return the section. A long table is shortened to its largest rows, or to its first rows if the view has no order.
+    A tree remains connected, because parents are at least as large as their children."""
     if len(section.table) <= LONGEST:
         return section
-    text = mark("The table has the first {shown} of {count} rows. To see all: perfkit summary --view {view}.")
+    text = mark("The table shows the first {shown} of {count} rows. perfkit summary --view {view} shows all.")
     kept = section.table.index[:LONGEST]
     if view.order is not None:
-        text = mark("The table has the {shown} largest of {count} rows. To see all: perfkit summary --view {view}.")
+        text = mark("The table shows the largest {shown} of {count} rows. perfkit summary --view {view} shows all.")
         kept = section.table.nlargest(LONGEST, view.order, keep="first").index.sort_values()
     note = f"{section.note} {say(text, shown=LONGEST, count=len(section.table), view=view.name)}"
     return replace(section, table=section.table.loc[kept].reset_index(drop=True), note=note)
 
 
 def _step_time(section: Section) -> Section:
-    """Return the section steps with a chart. It shows the phases and the remaining time of each step, or only the
-    duration of the steps if the phases are unknown or overlap."""
+    """Return the section steps with a chart. The chart shows the phases and the remaining time of each step. If the
+    phases are unknown or overlap, it shows only the duration of the steps."""
     if section.table.empty:
         return replace(section, title=say("Step time"))
     table, x = section.table.copy(), "step"

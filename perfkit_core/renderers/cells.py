@@ -81,17 +81,16 @@ _AROUND: Final = (
     (re.compile(r"^void "), ""),
     (re.compile(r"^(?:[^<>()]|\(…\)|<…>)*::(?=[^:])"), "…::"),
 )
-"""Texts around the name of a function, in the order in which they are removed: arguments, template arguments, return
-type, namespaces."""
+"""Texts around a function's name, in the order of removal: arguments, template arguments, return type, namespaces."""
 
 
 def cut(text: str, length: int) -> str:
-    """Return ``text`` shortened to ``length`` characters. The indent is kept, and the name has at least half of the
-    characters.
+    """Return ``text`` shortened to ``length`` characters. The indent is kept, and at least half of the characters are
+    for the name.
 
-    First, text in angle brackets and parentheses is replaced by …, beginning with the innermost brackets. The beginning
-    of this text is kept if there is room, because kernels of one template differ there. Next, the text around the
-    function's name is removed, and finally the middle of the name.
+    First, text in angle brackets and parentheses is replaced by …, beginning with the innermost brackets. If there is
+    room, the beginning of this text is kept, because kernels of one template differ there. Next, the text around the
+    function's name is removed. Finally, the middle of the name is removed.
     """
     if len(text) <= length:
         return text
@@ -137,6 +136,6 @@ def _lists(name: str) -> Iterator[tuple[int, int, int]]:
             opened.append((bracket[0], bracket.end()))
         else:
             while opened and bracket[0] == ")" and opened[-1][0] == "<":
-                opened.pop()  # this "<" is a comparison operator, not a bracket
+                opened.pop()  # This "<" is a comparison operator, not a bracket.
             if opened and _PAIRS[opened[-1][0]] == bracket[0]:
                 yield len(opened), opened.pop()[1], bracket.start()

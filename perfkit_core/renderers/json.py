@@ -35,6 +35,6 @@ def render(report: Report) -> str:
 def document(content: Mapping[str, Any]) -> str:
     """Return plain data as indented JSON with a final newline."""
     text = json.dumps(plain(content), ensure_ascii=False, allow_nan=False)
-    # Undecodable bytes of a path are surrogates. UTF-8 cannot encode them, but JSON allows the escape \udcxx.
+    # Undecodable bytes of a path are surrogates. UTF-8 cannot encode surrogates, but JSON can escape them (\udcxx).
     encoded = text.encode("utf-8", "backslashreplace")
     return msgspec.json.format(encoded, indent=2).decode("utf-8") + "\n"

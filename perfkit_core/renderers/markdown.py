@@ -57,13 +57,13 @@ def _section(section: Section) -> Iterator[str]:
 
 
 def cell(text: str) -> str:
-    """Return a name for a table cell: as code if Markdown would interpret some of its characters, else unchanged."""
+    """Return a name for a table cell. It is code if Markdown would interpret some of its characters, else unchanged."""
     return text if _HARMLESS.fullmatch(text) else code(text)
 
 
 def code(text: str) -> str:
     """Return a code span with any text. Pipes are escaped, because table cells need this even in code spans."""
-    text = visible(text).replace("\\|", "\\ |")  # a backslash before a pipe would cancel the escape of the pipe
+    text = visible(text).replace("\\|", "\\ |")  # A backslash before a pipe would cancel the escape of the pipe.
     longest = max((len(run) for run in re.findall("`+", text)), default=0)
     fence = "`" * (longest + 1)
     pad = " " if text.startswith("`") or text.endswith("`") else ""

@@ -1,4 +1,4 @@
-"""Texts that the formats for people have in common: left-out rows, columns without values, and facts and findings."""
+"""Parts of the formats for people: left-out rows, columns without values, facts and findings."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def shown(section: Section) -> pd.DataFrame:
 
 
 def more(section: Section, hint: str = "") -> str:
-    """Return a text with the number of rows that ``shown`` leaves out, followed by ``hint``; "" if there are none."""
+    """Return a text with the number of rows that ``shown`` leaves out, followed by ``hint``; "" if it is 0."""
     left = len(section.table) - len(shown(section))
     if not left:
         return ""
@@ -35,15 +35,14 @@ def more(section: Section, hint: str = "") -> str:
 
 
 def unknown(section: Section, rows: pd.DataFrame) -> Iterator[str]:
-    """Yield sentences that list the columns that were not recorded, and the other columns without values in
-    ``rows``."""
+    """Yield one sentence with the columns that were not recorded, and one with the other columns without values."""
     names = [str(name) for name in section.table.columns] if len(rows) else []
     empty = [name for name in names if name not in rows.columns or rows[name].isna().all()]
     others = [section.column(name) for name in names if name not in empty]
     unrecorded: list[Column] = []
     absent: list[Column] = []
     for name in (name for name in empty if name not in _UNSAID):
-        # If the section does not list the unrecorded columns, they are the columns without values in all rows.
+        # If the section does not list the unrecorded columns, all columns without any value count as unrecorded.
         never = section.table[name].isna().all() if section.unknown is None else name in section.unknown
         (unrecorded if never else absent).append(section.column(name))
     if unrecorded:

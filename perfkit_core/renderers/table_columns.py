@@ -1,7 +1,7 @@
 """Headings, units and number formats of the columns of a table for people, from the declarations of the columns.
 
-Columns that readers compare have the same unit. Examples are total, average, minimum and maximum, or base, other and
-difference, or the columns of several runs. The largest column determines the unit, such that numbers stay below 10,000.
+Columns that readers compare have the same unit. Such columns are total, average, minimum and maximum; base, other and
+difference; and the columns of several runs. The unit is chosen such that the largest column stays below 10,000.
 """
 
 from __future__ import annotations
@@ -33,9 +33,10 @@ def heading(column: Column) -> str:
 def without_units(columns: Sequence[Column], others: Iterable[Column]) -> list[str]:
     """Return the headings of ``columns`` for a sentence, without duplicates.
 
-    In a table, the unit distinguishes columns with equal headings; in a sentence, a quantity must do so. If a column of
-    ``others`` has the same heading, the quantity follows in parentheses: "Total (time)". A share has "(%)", unless
-    ``columns`` also has the quantity with this heading. Headings of sizes end with "memory": "Allocated memory".
+    In a table, the unit distinguishes columns with equal headings. In a sentence, the quantity distinguishes them: a
+    heading that a column of ``others`` also has is followed by its quantity, as in "Total (time)". A share is followed
+    by "(%)", unless ``columns`` also has another quantity with the same heading. Headings of sizes end with "memory":
+    "Allocated memory".
     """
     taken = {declared.title for declared in others}
     quantities = {declared.title for declared in columns if declared.unit != "ratio"}
@@ -57,8 +58,8 @@ def without_units(columns: Sequence[Column], others: Iterable[Column]) -> list[s
 
 
 def scales(columns: Iterable[tuple[Column, units.Values]], fixed: str | None = None) -> dict[str, units.Unit]:
-    """Return a dict from the name of each column with a unit to the unit. ``fixed`` ("ns", "us", "ms" or "s") is used
-    for all times."""
+    """Return the unit of each column that has one, as a dict with the names of the columns as keys. ``fixed`` ("ns",
+    "us", "ms" or "s") is the unit of all times."""
     unit_of: dict[str, units.Unit] = {}
     columns = tuple(columns)
     for family in units.FAMILIES:
@@ -91,7 +92,7 @@ class ShownColumn:
     """A formatted column. ``cells`` has one text per row.
 
     ``shares`` are the lengths of bars from 0 to 1, or None for a column without bars. ``order`` has the exact numbers
-    as texts for sorting, "" if unknown; it is empty for a column of text.
+    as texts for sorting, "" if unknown. For a column of text, ``order`` is empty.
     """
 
     declared: Column
@@ -115,9 +116,8 @@ def columns(
 ) -> list[ShownColumn]:
     """Return the formatted columns of a table. Columns without values are left out, unless the table has no rows.
 
-    Units are chosen for the ``first`` rows, which are shown at first; None means all rows. ``unit`` is used for all
-    times. In a tree (a table with a column ``depth``), the indented names are the first column, and the depth is left
-    out.
+    Units are chosen for the ``first`` rows, which are shown at first. None means all rows. ``unit`` is used for all
+    times. A table with a column ``depth`` is a tree. Its first column has indented names, and the depth is left out.
     """
     declarations = tuple(declared)
     pairs = [(column(declarations, str(name)), values(table[name])) for name in table.columns]
@@ -141,8 +141,8 @@ def values(column: pd.Series) -> list[Any]:
 
 
 def _formats(columns: Sequence[tuple[Column, units.Values]], fixed: str | None) -> dict[str, units.ColumnFormat]:
-    """Return the format of each column by name. The terms of a difference, and the columns of several runs, have the
-    same number of decimals if they have the same unit. ``fixed`` is as in :func:`scales`."""
+    """Return the format of each column by name. The terms of a difference have the same number of decimals if they have
+    the same unit, and so have the columns of several runs. ``fixed`` is as in :func:`scales`."""
     unit_of = scales(columns, fixed)
     values_of_group: dict[object, list[Any]] = {}
     groups: dict[str, object] = {}
@@ -153,7 +153,7 @@ def _formats(columns: Sequence[tuple[Column, units.Values]], fixed: str | None) 
     forms = {}
     for shown, _ in columns:
         unit = unit_of.get(shown.name)
-        # A unit that the user chose may need more decimals than a suitable unit.
+        # A unit that the user chose may need more decimals than an automatic unit.
         most = unit.decimals if unit and fixed and shown.unit == "ns" else units.DECIMALS
         compared_values = values_of_group[groups[shown.name]]
         forms[shown.name] = units.column_format(
@@ -181,8 +181,8 @@ def _shown(declared: Column, values: Sequence[Any], form: units.ColumnFormat) ->
 
 
 def _with_bars(shown: list[ShownColumn]) -> list[ShownColumn]:
-    """Add bars to the first column of times, or else of sizes, if no column has shares. The largest value has length
-    1."""
+    """If no column has shares, add bars to the first column of times, or to the first column of sizes if there are no
+    times. The largest value has a bar of length 1."""
     if any(column.shares for column in shown):
         return shown
     candidates = []

@@ -1,7 +1,6 @@
 """Plain text with aligned tables, for a terminal, a pipe or a log.
 
-Long names are shortened (see ``cells.cut``). Numbers are never shortened, but columns that do not fit the terminal are
-left out.
+Long names are shortened (see ``cells.cut``). Numbers are not, but columns that do not fit the terminal are left out.
 """
 
 from __future__ import annotations
@@ -25,7 +24,7 @@ _SHORT_TEXT_WIDTH: Final = 8
 
 
 def fitting(shown: Sequence[ShownColumn], width: int | None) -> tuple[list[ShownColumn], list[ShownColumn]]:
-    """Return the columns that fit the width of the terminal with shortened names, and the columns that do not fit.
+    """Return two lists: the columns that fit the terminal if long names are shortened, and the columns that do not fit.
 
     At least two columns are kept. Long text columns except the first one are left out before other columns.
     """
@@ -54,7 +53,7 @@ def name_width(shown: Sequence[ShownColumn], width: int | None) -> int:
         return _MAX_TEXT_WIDTH
     names = sorted(full_width(column) for column in shown if not column.numeric)
     free = width - len(GAP) * (len(shown) - 1) - sum(full_width(column) for column in shown if column.numeric)
-    for index, size in enumerate(names):  # short columns get their full width; long columns share the rest
+    for index, size in enumerate(names):  # Short columns get their full width. Long columns share the rest.
         share = free // (len(names) - index)
         if size > share:
             return max(_MIN_NAME_WIDTH, share)

@@ -24,16 +24,18 @@ DEPTH = "depth"
 
 @dataclass(frozen=True, slots=True)
 class Display:
-    """Display options of a view.
+    """Display options. In ``sort``, ``minimums`` and ``columns``, a grouping such as ``shape`` stands for its columns.
 
-    ``sort`` is a column; the order is descending unless ``ascending`` is set. ``show`` and ``hide`` are patterns that
-    select rows by their texts, or by their names in a tree. ``start`` shows only the parts of a tree at and below
-    matching names, ``trim`` cuts the tree above matching names, and ``depth`` is the deepest level shown. ``minimums``
-    maps a column to its smallest shown value. ``columns`` are the columns to show after the columns that identify a
-    row; empty means all columns. In ``sort``, ``minimums`` and ``columns``, a grouping such as ``shape`` stands for its
-    columns. ``displayed_only`` excludes hidden rows from the sums of a tree, if the view supports this. ``limit`` is
-    the maximum number of rows in formats for people; None means no limit. ``average`` counts only events in steps and
-    divides sums by the number of steps. ``unit`` ("ns", "us", "ms" or "s") applies to all times in formats for people.
+    - ``sort``: the column to sort by, in descending order unless ``ascending`` is true.
+    - ``show``, ``hide``: patterns of rows to show or hide. In a tree they match names, otherwise all texts of a row.
+    - ``start``: show only the parts of a tree at and below matching names. ``trim``: hide the parts of a tree at and
+      below matching names. ``depth``: the deepest level to show.
+    - ``minimums``: column → smallest value to show. ``columns``: the columns to show after those that identify a row;
+      empty means all.
+    - ``displayed_only``: exclude hidden rows from the sums of a tree, if the view supports this.
+    - ``limit``: the maximum number of rows in formats for people; None means no limit.
+    - ``average``: count only events in steps, and divide sums by the number of steps.
+    - ``unit`` ("ns", "us", "ms" or "s"): the unit of all times in formats for people.
     """
 
     sort: str | None = None
@@ -67,8 +69,8 @@ def check(tables: Mapping[str, pd.DataFrame], display: Display, columns: Sequenc
 
 
 def displayed(table: pd.DataFrame, view: View, display: Display, by: Sequence[str] = ()) -> pd.DataFrame:
-    """Return the table of a view, sorted and filtered. ``by`` are the groupings of the table. Raises UsageError for an
-    invalid pattern."""
+    """Return the table of a view, sorted and filtered. ``by`` are its groupings. Raises UsageError for an invalid
+    pattern."""
     orders = [name for name in (display.sort, view.order) if name is not None]
     order = next((columns[0] for name in orders if (columns := called(view.columns, name, table.columns))), None)
     tree = DEPTH in table.columns
@@ -93,7 +95,7 @@ def displayed(table: pd.DataFrame, view: View, display: Display, by: Sequence[st
                 order, ascending=display.ascending, kind="stable", na_position="last", ignore_index=True
             )
     chosen = [column for name in display.columns for column in called(view.columns, name, table.columns)]
-    if not chosen:  # only other views have the requested columns
+    if not chosen:  # Only other views have the requested columns.
         return table
     front = [DEPTH, "name"] if tree else []
     identity = [name for name in keys(view.columns, table, by) if name not in chosen]
@@ -133,8 +135,7 @@ def _cut_tree(table: pd.DataFrame, view: View, display: Display) -> pd.DataFrame
 
 
 def topmost(parent: IntArray, wanted: BoolArray) -> IntArray:
-    """Return, for each row, the topmost row on the path from the root to this row that is ``wanted``; -1 if there is
-    none."""
+    """Return for each row the topmost ``wanted`` row on the path from the root to this row, -1 if there is none."""
     return nesting.first_on_path(parent, np.where(wanted, np.arange(len(parent)), -1))
 
 

@@ -22,8 +22,8 @@ def source(trace: Trace) -> Source:
 def described(
     meta: TraceMeta, quality: Sequence[Finding], steps: Sequence[int], chosen: Sequence[int] | None = None
 ) -> Source:
-    """Return the source of a report for metadata and findings. ``steps`` are the recorded step numbers, ``chosen`` the
-    requested step numbers (None for all)."""
+    """Return the source of a report for metadata and findings. ``steps`` are the recorded step numbers. ``chosen`` are
+    the requested step numbers, None for all."""
     known = facts(meta)
     count = len(steps)
     if count and chosen is not None:
@@ -48,8 +48,8 @@ def described(
 
 
 def facts(meta: TraceMeta) -> dict[str, str]:
-    """Return the facts Framework, Devices, Ranks and Recorded, without the unknown facts. Each text is understandable
-    without the name of the fact."""
+    """Return the facts Framework, Devices, Ranks and Recorded, as far as they are known. Each text is understandable
+    without the name of its fact."""
     ranks = ""
     if meta.ranks:
         text = _numbers_or_range(meta.ranks)

@@ -119,18 +119,18 @@ class Stragglers(NamedTuple):
 
 
 def stragglers(ranks: pd.DataFrame, waiting: pd.DataFrame) -> Stragglers:
-    """Return the stragglers, from the tables of the views ranks and stragglers. Without waiting times, return the ranks
-    that are much slower than the median rank.
+    """Return the stragglers, computed from the tables of the views ranks and stragglers. Without waiting times, return
+    the ranks that are much slower than the median rank.
 
-    A straggler causes at least a quarter of all waiting, or 1.5 / N of all waiting if there are N < 6 ranks. No rank is
-    a straggler if all waiting is below a hundredth of the step time. A rank is no straggler either if clock errors
-    could explain more than half of the waiting that it causes. Ranks whose clocks cannot be compared are left out, and
-    a sentence names them. If ranks are missing in collectives, the waiting is a lower bound, and the sentences do not
-    say that there is no straggler.
+    A straggler causes at least a quarter of all waiting. If there are N < 6 ranks, it causes at least 1.5 / N of all
+    waiting. No rank is a straggler if all waiting is below a hundredth of the step time. A rank is no straggler either
+    if clock errors could explain more than half of the waiting that it causes. Ranks whose clocks cannot be compared
+    are left out, and a sentence names them. If ranks are missing in collectives, the waiting is a lower bound. Then no
+    sentence says that there is no straggler.
     """
     if ranks.empty:
         return Stragglers((), ())
-    # Mean time outside communication per step (ns) of each rank, and its excess over the median rank as a ratio.
+    # For each rank: its mean time outside communication per step (ns), and the excess over the median rank (a ratio).
     average = ranks.groupby("rank")["own_time_ns"].mean().astype("float64")
     middle = float(average.sort_values().iloc[(len(average) - 1) // 2]) or 1.0
     own = {int(rank): (time, time / middle - 1) for rank, time in zip(average.index, average.tolist(), strict=True)}

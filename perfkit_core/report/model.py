@@ -65,16 +65,16 @@ class Chart:
 
     - ``bar`` stacks the columns ``y``. ``line`` draws a line per column ``y``. ``ranking`` shows the rows with the
       largest values of the first ``y``. ``share`` is a single bar with a part per row.
-    - ``icicle``, ``sunburst`` and ``opening`` (bars that can be expanded) show trees. The user chooses which column
-      ``y`` gives the sizes.
-    - ``heatmap`` has a row per value of ``by`` and a column per value of ``x``; the user chooses the column ``y``.
-      Without ``x``, the heat map has a column per ``y``. The rows ``marked`` are highlighted.
+    - ``icicle``, ``sunburst`` and ``opening`` (bars that can be expanded) show trees. The user chooses the column ``y``
+      of the sizes.
+    - ``heatmap`` has a row per value of ``by`` and a column per value of ``x``. The user chooses the column ``y``. If
+      ``x`` is empty, the heat map has a column per ``y``. The rows ``marked`` are highlighted.
     - ``waterfall`` leads from one total to another. The columns ``y`` are the differences (missing for totals) and the
-      totals reached so far.
+      totals so far.
     - ``distribution`` has a lane per value of ``x``. The columns ``y`` are the values and the median of the lane. The
       column ``step`` names a value, and the column ``outlying`` marks values. ``band`` is a range of values to shade.
     - ``intervals`` draws a line per row. ``y`` has three columns for each of ``names``: low end, middle and high end.
-      The same column three times is a number without an interval. The renderer translates ``names``.
+      For a number without an interval, the three columns are the same. The renderer translates ``names``.
 
     ``note`` explains the chart and is shown only together with the chart.
     """
@@ -97,14 +97,15 @@ class Section:
     """One table with its heading. A table with a column ``depth`` is a tree in preorder.
 
     ``note`` explains the numbers. ``lines`` are sentences below the note. ``empty`` is the reason why the table has no
-    rows. ``code`` is text to copy. The table of a section that has only texts has no columns. ``limit`` is the maximum
+    rows. ``code`` is text to copy. If a section has only texts, its table has no columns. ``limit`` is the maximum
     number of rows in formats for people (None means no limit). ``unit`` ("ns", "us", "ms" or "s") is the unit of all
     times in formats for people (None chooses suitable units). ``unknown`` are the columns without data in the profile,
-    which a sentence lists; None means the columns that are empty in the table. ``timeline`` is drawn above the table.
+    which are listed in a sentence. None means the columns that are empty in the table. ``timeline`` is drawn above the
+    table.
 
-    ``within`` is the name of the section that contains this section. A section on one row of a table has the name of
-    the table's section, a hyphen and the row's ``id``, so that the row can link to the section. A ``folded`` section is
-    collapsed at first.
+    ``within`` is the name of the section that contains this section. If a section is about one row of a table, its name
+    is the name of the table's section, a hyphen and the row's ``id``, so that the row can link to it. A ``folded``
+    section starts collapsed.
     """
 
     name: str
@@ -138,8 +139,7 @@ def declared(sections: Iterable[Section], columns: tuple[Column, ...]) -> tuple[
 
 @dataclass(frozen=True, slots=True)
 class Source:
-    """One profile of a report. ``quality`` are its data-quality warnings; ``facts`` maps the name of a fact to a
-    text."""
+    """One profile of a report. ``quality`` are its data-quality warnings. ``facts`` maps names of facts to texts."""
 
     label: str
     path: str
@@ -151,8 +151,8 @@ class Source:
 class Report:
     """A report. The sections are in reading order.
 
-    ``headline`` are summary sentences, and ``warnings`` limit what they mean. ``glance`` are excerpts of sections, with
-    the same names, for the pictures at the head of a page. ``data`` is content for machine formats only.
+    ``headline`` are summary sentences. ``warnings`` state what limits the conclusions. ``glance`` are excerpts of
+    sections, with the same names, for the pictures at the head of a page. ``data`` is content for machine formats only.
     """
 
     title: str

@@ -26,8 +26,8 @@ def memory_section(trace: Trace) -> Section:
     """Return the section with the curve of memory over time.
 
     The column time_ns is the end of an interval, in ns since the first memory event. Each device of each rank has a
-    column with the highest level in the interval, so that no peak is lost. The level is the recorded number of
-    allocated bytes, or, if it was not recorded, the growth since the first memory event.
+    column. It has the highest level in the interval, so that no peak is lost. The level is the recorded number of
+    allocated bytes. If this was not recorded, the level is the growth since the first memory event.
     """
     table = memory_curve.table(trace, ViewRequest())
     last = int(table["time_ns"].max()) if len(table) else 0
@@ -87,10 +87,10 @@ def worst_rank(sections: Iterable[Section]) -> tuple[Text, ...]:
 
 
 def fitting(table: pd.DataFrame) -> tuple[pd.DataFrame, str]:
-    """Return the table of the view ranks with at most ``MOST_CELLS`` rows, and a note on how it was shortened.
+    """Return two values: the table of the view ranks with at most ``MOST_CELLS`` rows, and a note on the shortening.
 
-    A row of a shortened table is the average of a range of steps (``8–15``): the mean of the times that are not NA,
-    rounded to ns. The note is "" if the table is not shortened.
+    In a shortened table, a row is the mean over a range of steps (``8–15``), rounded to ns. NA is left out of the mean.
+    If the table is not shortened, the note is "".
     """
     if len(table) <= MOST_CELLS:
         return table, ""

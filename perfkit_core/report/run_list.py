@@ -47,14 +47,14 @@ COLUMNS: Final[tuple[Column, ...]] = (
 
 RUN: Final = "run"
 _RECOGNISED: Final = 2
-"""Minimum result of ``sniff`` if the reader recognises the profiler. Other JSON files have a smaller result."""
+"""Smallest result of ``sniff`` if the reader recognises the profiler. Other JSON files have a smaller result."""
 _COUNTS: Final = ("ranks", "cycles", "steps", "median_step_ns", "events", "file_bytes", "findings")
 
 
 _NAMES: Final = ("path", "format", "framework", "devices", "ranks", "cycles", "steps", "median_step_ns",
                  "recorded_at", "events", "file_bytes", "findings", "error")  # fmt: skip
 Run = dict[str, Any]
-"""The columns of one run. Values are missing or None if they are unknown without reading the entire file."""
+"""The columns of one run. Values are missing or None if only reading the entire file would show them."""
 
 
 def list_runs(folder: str | os.PathLike[str], *, read_files: bool = False) -> pd.DataFrame:
@@ -123,7 +123,7 @@ def _places(root: Path) -> Iterator[Path]:
 
 
 def _run(path: Path, read_files: bool) -> Run | None:
-    """Return the columns of a path, with an error if the path cannot be read, or None if it is not a profile."""
+    """Return the columns of a path, or None if it is not a profile. They include the error if it cannot be read."""
     run: Run = {"path": paths.readable(path), "format": RUN}
     folder, source = paths.is_folder(path), None
     if not folder:

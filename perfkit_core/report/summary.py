@@ -24,8 +24,8 @@ from perfkit_core.views.tables import rounded_division
 
 
 def per_step(table: pd.DataFrame, view: View, steps: int) -> pd.DataFrame:
-    """Return the table of an average step: the columns ``view.per_step`` divided by the number of steps. Times, sizes
-    and FLOPs are rounded to integers; counts are not rounded."""
+    """Return the table of an average step. The columns ``view.per_step`` are divided by the number of steps. Then
+    times, sizes and FLOPs are rounded to integers; counts are not rounded."""
     result = table.copy()
     for name in view.per_step:
         if name not in result.columns:
@@ -43,9 +43,9 @@ def not_recorded(
 ) -> tuple[str, ...]:
     """Return the names of the columns for which the recording has no data.
 
-    A column of the table ``whole`` was not recorded if all its values are missing, the request covers all events, and
-    the column of the event table with the same name, if any, has no values: ``holds(column)`` is false. If the
-    recording has no device work, device columns that contain only zeros were not recorded, either.
+    A column of the table ``whole`` was not recorded if all its values are missing and the request covers all events. If
+    the event table has a column with the same name, that column must have no values, either (``holds(column)`` is
+    false). If the recording has no device work, device columns that are empty or always 0 were not recorded.
     """
     no_devices = any(finding.code == "no-device-events" for finding in quality)
     names = []
@@ -146,8 +146,8 @@ def _section(computed: Computed, view: View, display: Display, steps: int) -> mo
 
 
 def choose_views(names: Iterable[str], single: bool = False) -> list[View]:
-    """Return the views with these names, without duplicates. The name of a group selects all views of the group, and
-    "all" selects every view. With ``single``, only names of views are accepted. Raises UsageError."""
+    """Return the views with these names, without duplicates. The name of a group selects all its views, and "all"
+    selects every view. If ``single`` is true, only names of views are accepted. Raises UsageError."""
     known = get_plugins().views()
     groups: dict[str, list[str]] = {} if single else {"all": list(known)}
     for name, view in known.items():
@@ -180,7 +180,7 @@ def read_from(report: model.Report, paths: Sequence[str | Path]) -> model.Report
 
 
 def check_average(views: Sequence[View]) -> None:
-    """Raise UsageError if a view cannot be averaged over steps. Totals next to averages would be misleading."""
+    """Raise UsageError if a view cannot be averaged over steps. Averages and totals must not be mixed."""
     without = [view.name for view in views if not view.per_step]
     if without:
         raise UsageError(f"--average does not support {', '.join(without)}", "omit --average for these views")

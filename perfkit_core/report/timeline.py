@@ -53,7 +53,7 @@ def timeline_section(trace: Trace, most: int = MOST_BOXES) -> Section:
 
 
 def timeline(trace: Trace, most: int = MOST_BOXES) -> tuple[Timeline, int]:
-    """Return the timeline of complete steps of the first rank, and the number of events that are left out.
+    """Return two values: the timeline of complete steps of the first rank, and the number of events that are left out.
 
     At most ``most`` events are kept. Steps are chosen in this order: the step of median duration, the longest step,
     then the other steps in order of time. If the first chosen step has more than ``most`` events, its longest events
@@ -96,7 +96,7 @@ def _drawn(trace: Trace, kept: arrays.IntArray, parts: list[Part]) -> Timeline:
     depth = nesting.sum_down(above, (above != arrays.NO_ROW).astype(np.int64))
     order = np.lexsort((start, depth, row))
     kept, start, row, depth = kept[order], start[order], row[order], depth[order]
-    # The additional last element is the cause -1 (none).
+    # The additional last element is for events without a cause, which have the index -1.
     place = np.full(len(trace) + 1, arrays.NO_ROW, np.int64)
     place[kept] = np.arange(len(kept))
     names, name = np.unique(trace.codes("name").codes[kept], return_inverse=True)

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 
 def info_line(steps: Steps, unit: str) -> str:
-    """Return averages over the steps: ``reader_cost: 0.00012 s batch_cost: 0.01234 s ips: 2593.193 images/s``."""
+    """Return averages over the steps, as ``reader_cost: 0.00012 s batch_cost: 0.01234 s ips: 2593.193 images/s``."""
     if not len(steps):
         return "no step has finished since the last call"
     named = {"reader_cost": steps.reader_ns, "batch_cost": steps.batch_ns}
@@ -69,14 +69,14 @@ class Rates:
 class ThroughputSummary:
     """The result of a benchmark. ``print`` shows it as a table. If no steps were measured, costs and rates are None.
 
-    - ``steps``: number of measured steps. The ``warmup_steps``, and the ``unfinished_steps`` that are still running on
-      the device, are not measured.
+    - ``steps``: number of measured steps, without ``warmup_steps`` and ``unfinished_steps`` (still running on the
+      device).
     - ``samples``: number of samples; None if ``step`` was never called with a number.
-    - ``steps_without_samples``: steps whose number of samples is unknown. ``ips`` leaves them out, unless all steps are
-      of this kind; then ``ips`` counts steps.
+    - ``steps_without_samples``: number of steps whose number of samples is unknown. ``ips`` leaves out these steps. If
+      all steps are of this kind, ``ips`` counts steps.
     - ``timed_by``: the clock of the batch cost; ``unit``: what ``ips`` counts.
-    - ``reader_cost``: waits for input; None if no batch was read through a timed reader. ``reader_ratio`` is the
-      reader cost divided by the batch cost.
+    - ``reader_cost``: waits for input; None if no batch was read through a timed reader. ``reader_ratio`` is the reader
+      cost divided by the batch cost.
     """
 
     steps: int
@@ -167,7 +167,7 @@ def costs(times_ns: IntArray) -> Costs | None:
 
 
 def rates(items: IntArray, times_ns: IntArray) -> Rates | None:
-    """Return the rates of steps with ``items`` each, or None if the clock measured 0 ns for every step."""
+    """Return the rates of steps with ``items`` each. Return None if the clock measured 0 ns for every step."""
     timed = times_ns > 0
     if not timed.any():
         return None

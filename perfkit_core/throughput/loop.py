@@ -1,4 +1,4 @@
-"""The benchmark that a training loop calls: its methods start, step and stop, and the timing of reader and device."""
+"""The benchmark that a training loop calls. It times the steps, the waits for the data loader, and the device."""
 
 from __future__ import annotations
 
@@ -104,7 +104,7 @@ class TimedReader(Generic[Item]):
     def _timed(self) -> Iterator[Item]:
         log = self._log
         if self._log.thread not in (None, threading.get_ident()):
-            log.complain("the reader is iterated on another thread than the loop, so its waits are not counted")
+            log.complain("the reader is not iterated on the thread of the loop, so its waits are not counted")
             yield from self._loader
             return
         clock, read = log.clock, log.read_ns.append
@@ -217,8 +217,8 @@ class Throughput:
     def summary(self, native: Literal[True]) -> NativeSummary: ...
 
     def summary(self, native: bool = False) -> costs.ThroughputSummary | NativeSummary:
-        """Return the summary of all steps after the warm-up. ``native``: return what Paddle's own timer computes
-        instead, including its errors."""
+        """Return the summary of all steps after the warm-up. If ``native`` is true, return the result of Paddle's own
+        timer instead, including its errors."""
         if native:
             return native_summary(self._log, self._unit)
         times_ns, timed_by = self._timing.times()
@@ -231,7 +231,7 @@ class Throughput:
         return self._timing.times()
 
     def _counted(self, num_samples: Any) -> int:
-        """Return the number as a Python integer. A tensor is rejected, because reading it would wait for its device."""
+        """Return the number as a Python integer. A tensor is rejected, because reading it would wait for a device."""
         if num_samples is None:
             return step_log.UNKNOWN
         if not isinstance(num_samples, Integral):

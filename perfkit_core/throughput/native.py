@@ -30,7 +30,7 @@ class NativeRow:
 
 @dataclass(frozen=True, slots=True)
 class NativeSummary:
-    """Paddle's summary. Costs are in seconds, and ``reader_ratio`` is in per cent; all are None up to 10 steps."""
+    """Paddle's summary. Costs are in seconds, and ``reader_ratio`` is in per cent. They are None up to 10 steps."""
 
     steps: int
     unit: str
@@ -54,7 +54,7 @@ class NativeSummary:
         return "\n".join(lines)
 
     def to_dict(self) -> dict[str, Any]:
-        """Return the dictionary that Paddle's ``get_summary()`` returns; empty up to 10 steps."""
+        """Return the dictionary that Paddle's ``get_summary()`` returns. It is empty up to 10 steps."""
         if self.reader is None or self.batch is None or self.ips is None:
             return {}
         rows = {"reader_summary": self.reader, "batch_summary": self.batch, "ips_summary": self.ips}
@@ -65,7 +65,7 @@ class NativeSummary:
 def native_summary(log: StepLog, unit: str) -> NativeSummary:
     steps = len(log.samples)
     samples = np.array(log.samples, dtype=np.int64)
-    per_sample = np.logical_and.accumulate(samples != UNKNOWN)  # steps count from the first one without samples on
+    per_sample = np.logical_and.accumulate(samples != UNKNOWN)  # False from the first step without samples on
     unit = f"{unit}/s" if steps and per_sample[-1] else "steps/s"
     if steps <= SKIPPED:
         return NativeSummary(steps, unit)
@@ -84,7 +84,7 @@ def native_summary(log: StepLog, unit: str) -> NativeSummary:
 
 
 def _row(values: FloatArray, divisor: float) -> NativeRow:
-    """Return the statistics of values in order of time. Only values up to the previous maximum can be the minimum."""
+    """Return the statistics of values in order of time. As in Paddle, a new maximum cannot be the minimum."""
     highest = np.maximum.accumulate(np.append(0.0, values))
     low = values[values <= highest[:-1]]
     average = _total(values) / divisor if divisor else 0.0

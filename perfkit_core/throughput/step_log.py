@@ -1,5 +1,5 @@
-"""The times that a throughput benchmark records in the loop, in ns, and the steps as numpy arrays. They take 24 bytes
-per step and 8 bytes per batch, and 8 more bytes per step if a device is timed."""
+"""The times that a throughput benchmark records in the loop, in ns, and the steps as numpy arrays. A log takes 24 bytes
+per step and 8 bytes per batch. If a device is timed, it takes 8 more bytes per step."""
 
 from __future__ import annotations
 
@@ -19,13 +19,13 @@ UNKNOWN: Final = -1
 
 
 class StepLog:
-    """The times of one loop on the host clock. The log is mutable, and is written by one thread.
+    """The times of one loop on the host clock. The log is mutable. Only one thread writes it.
 
-    - ``batch_ns``: for each step, the time from the end of the previous step (or the start) to its end.
-    - ``samples``: for each step, its number of samples; ``reads``: for each step, the number of batches read so far.
+    - ``batch_ns``: for each step, the time from the end of the previous step (or the start of the loop) to its end.
+    - ``samples``: for each step, its number of samples. ``reads``: for each step, the number of batches read so far.
     - ``read_ns``: for each batch, the wait for it.
-    - ``other_wait_ns``, ``other_wait_step``: waits that return no batch (for workers that start, or for the end of the
-      loader), and the steps in which they occur.
+    - ``other_wait_ns``: waits that return no batch (for workers that start, or for the end of the loader).
+      ``other_wait_step``: the steps in which they occur.
     - ``reading``: True while a reader waits, so that nested readers do not count a wait twice.
     """
 
@@ -61,8 +61,8 @@ IntArray = npt.NDArray[np.int64]
 
 @dataclass(frozen=True, slots=True)
 class Steps:
-    """The steps of a loop, shape (steps,) each. ``reader_ns`` is None if no batch was read through a timed reader;
-    ``samples`` is -1 if unknown."""
+    """The steps of a loop, as arrays of shape (steps,). ``reader_ns`` is None if no batch was read through a timed
+    reader. ``samples`` is -1 if unknown."""
 
     batch_ns: IntArray
     reader_ns: IntArray | None
@@ -73,8 +73,8 @@ class Steps:
 
     @property
     def rate_steps(self) -> tuple[IntArray, IntArray]:
-        """The numbers of samples and the durations of the steps whose number of samples is known. If it is unknown for
-        all steps, all steps with the number 1."""
+        """Sample counts and durations of the steps whose sample count is known. If no step's sample count is known: a
+        sample count of 1 for each step, and the durations of all steps."""
         with_samples = self.samples != UNKNOWN
         if not with_samples.any():
             return np.ones_like(self.batch_ns), self.batch_ns
@@ -82,8 +82,8 @@ class Steps:
 
 
 def steps_of(log: StepLog, times_ns: array[int], first: int, last: int) -> Steps:
-    """Return the steps from ``first`` to ``last`` (exclusive). ``times_ns`` are the durations of all steps, on the host
-    clock or the device clock."""
+    """Return the steps from ``first`` up to, but not including, ``last``. ``times_ns`` are the durations of all steps,
+    on the host clock or the device clock."""
     first = min(first, last)
     before = log.reads[first - 1] if first else 0
     reads = _copy(log.reads[first:last]) - before

@@ -1,2 +1,2 @@
-"""``perfkit verify``: a measured comparison of two commands, which shows whether a change saves time, and whether the
+"""``perfkit verify``: a measured comparison of two commands. It shows whether a change saves time, and whether the
 prediction of the saving was right."""

@@ -1,5 +1,5 @@
-"""The ledger: a file of predictions and measured outcomes, with one record in JSON per line. Several processes may
-append to it at the same time."""
+"""The ledger: a file of predictions and measured outcomes. Each line is one record in JSON. Several processes may
+append to the file at the same time."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from perfkit_core.errors import SourceError, UsageError
 from perfkit_core.verify.prediction import saving_ratio
 
 Outcome = Literal["predicted", "verified", "refuted", "abstained"]
-"""``predicted``: not measured yet; ``abstained``: measured, but the result was "cannot tell"."""
+"""``predicted``: not measured yet. ``abstained``: measured, with the result "cannot tell"."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -88,8 +88,8 @@ class Summary:
     """Statistics of the records of a ledger. The number of ``records`` is the sum of ``judged`` (predictions with a
     verdict), ``unpredicted`` (verdicts without a prediction), ``abstained`` and ``unmeasured``.
 
-    The other fields are about the judged records, and are None if there are none. ``sign_right``: number of records
-    whose predicted saving has the right sign. ``saving_error``: median absolute error of the verified savings.
+    The other fields are about the judged records, and are None if no record is judged. ``sign_right``: number of
+    records whose predicted saving has the right sign. ``saving_error``: median absolute error of the verified savings.
     ``step_error``: median absolute error of the step times. ``covered``: share of measured savings between the
     predicted p10 and p90.
     """
@@ -106,21 +106,20 @@ class Summary:
 
 
 def append(path: Path, record: Record) -> None:
-    """Append a record as a line, even if other processes append at the same time. Raises UsageError if the file cannot
-    be written."""
+    """Append a record as one line. Other processes may append too. Raises UsageError if the file cannot be written."""
     import msgspec
 
     line = msgspec.json.encode(record)
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
         with path.open("a+b", buffering=0) as file:
-            with contextlib.suppress(ImportError):  # Windows has no fcntl, so only the single write protects a line
+            with contextlib.suppress(ImportError):  # Windows has no fcntl and relies on the single write.
                 import fcntl
 
-                fcntl.flock(file, fcntl.LOCK_EX)  # closing the file releases it
+                fcntl.flock(file, fcntl.LOCK_EX)  # Closing the file releases the lock.
             if file.seek(0, os.SEEK_END):
                 file.seek(-1, os.SEEK_END)
-                if file.read(1) != b"\n":  # another process died while it wrote its line
+                if file.read(1) != b"\n":  # Another process died while it wrote its line.
                     line = b"\n" + line
             file.write(line + b"\n")
     except OSError as error:

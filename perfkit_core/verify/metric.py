@@ -34,7 +34,7 @@ class Finished:
 @dataclass(frozen=True, slots=True)
 class Metric:
     """The metric of a verification. ``text`` is :data:`STEP_TIME`, a regular expression with one group, or the name
-    that is printed before the number. ``higher_is_better`` is for rates, such as samples per second."""
+    that is printed before the number. ``higher_is_better`` is true for rates, such as samples per second."""
 
     text: str = STEP_TIME
     higher_is_better: bool = False
@@ -67,8 +67,8 @@ class Metric:
         return re.compile(rf"(?<![\w.]){re.escape(self.text.strip())}(?!\w)[^\w\n.+-]*{_NUMBER}")
 
     def printed(self, command: str, finished: Finished) -> float:
-        """Return the last number that the pattern finds on stdout, or else on stderr. Raises CaptureError if there is
-        none, or if it may be cut out of a longer number such as ``1,010``."""
+        """Return the last number on stdout that the pattern matches, or else the last such number on stderr. Raises
+        CaptureError if there is none, or if it may be a part of a longer number such as ``1,010``."""
         pattern = self.pattern()
         matches = [*pattern.finditer(finished.out)] or [*pattern.finditer(finished.err)]
         if not matches:
@@ -76,7 +76,7 @@ class Metric:
             raise CaptureError(f"{command!r} printed nothing that matches --metric {self.text!r}", hint)
         match = matches[-1]
         text, line = match[1] or "", match.string
-        # If the pattern continues before or after its group, it defines itself where the number begins or ends.
+        # A pattern that continues before (after) its group determines itself where the number begins (ends).
         before = _BEFORE.search(line[: match.start(1)]) if match.start() == match.start(1) else None
         after = _AFTER.match(line, match.end(1)) if match.end() == match.end(1) and text[-1:].isdigit() else None
         if before or after:
@@ -93,9 +93,9 @@ class Metric:
         return number
 
     def step_ns(self, command: str, processes: Sequence[StepTimes]) -> float:
-        """Return the mean step time of a run in ns. Of several processes, the slowest counts, because the others wait
-        for it. The mean is used, because a median hides steps that wait for data loader workers. Raises CaptureError
-        if no process has steps."""
+        """Return the mean step time of a run in ns. If there are several processes, the slowest counts, because the
+        others wait for it. The mean is used, because a median hides steps that wait for data loader workers. Raises
+        CaptureError if no process has steps."""
         trained = [process.step_ns for process in processes if process.step_ns]
         if not trained:
             raise CaptureError(

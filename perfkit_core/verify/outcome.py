@@ -1,9 +1,10 @@
 """The outcome of a verification: the verdict, the report, and the record for the ledger. The verdicts:
 
 - verified: the change is better. The interval of the saving excludes 0, and the saving is above the noise floor.
-- refuted: the change is worse by the same criteria. Or it is neither better nor worse, but a saving was predicted, and
-  its lower end is above both the noise floor and the upper end of the measured interval.
-- cannot tell: neither holds. More rounds or a quieter machine may decide.
+- refuted: the change is worse by the same criteria, or a predicted saving was not measured. The latter means that the
+  change is neither better nor worse, and the lower end of the predicted saving is above both the noise floor and the
+  upper end of the measured interval.
+- cannot tell: all other outcomes. More rounds or a quieter machine may decide.
 
 The verdict does not depend on whether the size of the saving was predicted well (:class:`Fit`). Even if a prediction is
 right, one saving in five lies outside its interval from p10 to p90.
@@ -59,8 +60,7 @@ def fit(result: Measured, predicted: prediction.Predicted) -> Fit:
 
 
 def saving_error(result: Measured, predicted: prediction.Predicted) -> float | None:
-    """Return the relative error of the predicted saving, (predicted − measured) / |measured|; None if the measured
-    saving is 0."""
+    """Return the relative error of the predicted saving: (predicted − measured) / |measured|; None if measured is 0."""
     return (predicted.saving - result.saving) / abs(result.saving) if result.saving else None
 
 
@@ -94,8 +94,8 @@ class Outcome:
 def verify(
     plan: runs.Plan, predicted: prediction.Predicted | None = None, report: Callable[[str], None] = lambda text: None
 ) -> Outcome:
-    """Measure both commands and return the outcome. ``report`` is called with a text on each run, for a progress
-    display. Raises CaptureError if a command fails."""
+    """Measure both commands and return the outcome. For a progress display, ``report`` is called with a text about each
+    run. Raises CaptureError if a command fails."""
     date = datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds")
     return judged(plan, date, runs.measure(plan, report), predicted)
 

@@ -1,7 +1,7 @@
 """Run the commands of base and change alternately, each time as a new process, and return one number for each run.
 
-If a machine becomes slower (heat, other users), later runs take longer. So the runs are in rounds of base, change,
-change, base, or change, base, base, change, chosen at random. This way a steady drift affects both sides equally.
+If a machine becomes slower (heat, other users), later runs take longer. So each round has the order base, change,
+change, base, or the order change, base, base, change, at random. This way a drift affects both sides equally.
 """
 
 from __future__ import annotations
@@ -35,17 +35,17 @@ PER_ROUND: Final = 2
 """Number of runs of each side in a round."""
 ROUNDS: Final = 5
 FEWEST_ROUNDS: Final = 3
-"""With fewer rounds, equal commands would get the verdict verified or refuted in more than 5 % of cases."""
+"""Minimum number of rounds. With fewer, equal commands would be verified or refuted in more than 5 % of cases."""
 WARMUP: Final = 1
 """Number of runs of each command that are not measured. They fill file caches and compiler caches."""
 PATIENCE_SECONDS: Final = 5.0
-"""Time between SIGTERM and SIGKILL, in which a launcher can end its children."""
+"""Seconds from SIGTERM to SIGKILL, in which a launcher can end its children."""
 _POLL_SECONDS: Final = 0.01
 _LONGEST_LINE: Final = 200
 
 
 def order(rounds: int) -> list[tuple[Side, ...]]:
-    """Return the order of the runs in each round. It is the same in every verification."""
+    """Return the order of the runs in each round. The seed is fixed, so every verification has the same order."""
     draw = random.Random(SEED)
     return [draw.choice(_ROUNDS) for _ in range(rounds)]
 
@@ -69,8 +69,8 @@ class Plan:
 
 @dataclass(frozen=True, slots=True)
 class Run:
-    """A measured run. ``round`` counts from 1, ``value`` is in the unit of the metric (ns for the step time), and
-    ``frameworks`` are those whose steps were timed."""
+    """A measured run. ``round`` counts from 1. ``value`` is in the unit of the metric (ns for the step time).
+    ``frameworks`` are the frameworks whose steps were timed."""
 
     round: int
     side: Side
@@ -111,8 +111,8 @@ def run_once(command: str, metric: Metric, timeout: float | None = None) -> tupl
 
 
 def run(command: str, environment: Mapping[str, str], timeout: float | None = None) -> Finished:
-    """Run a command in a shell, and end all processes that it leaves running. Raises CaptureError, with the last line
-    that the command printed, if it fails, or if it takes longer than ``timeout`` seconds."""
+    """Run a command in a shell, and end all processes that it leaves running. Raises CaptureError if the command takes
+    longer than ``timeout`` seconds, or if it fails; then the error quotes the last line that the command printed."""
     # The output goes to files, because a process that is still running would keep a pipe open.
     with tempfile.TemporaryDirectory(prefix="perfkit-") as folder:
         files = Path(folder, "out"), Path(folder, "err")
@@ -147,7 +147,7 @@ def _exit_code(
     finally:
         if process is not None:
             # Other processes of the group may still run when the shell has ended.
-            with contextlib.suppress(OSError):  # all processes have ended
+            with contextlib.suppress(OSError):  # OSError means that all processes have ended.
                 os.killpg(process.pid, signal.SIGTERM)
                 end = time.monotonic() + PATIENCE_SECONDS
                 while time.monotonic() < end:
@@ -163,7 +163,7 @@ def _deferred_signals() -> Iterator[None]:
     """Delay signals until the end of the block.
 
     If a handler raised an exception while ``Popen`` waits for its child to start, the child would keep running with an
-    unknown process id. Handlers are replaced, because a child would inherit blocked signals.
+    unknown process id. Signals are not blocked, because a child would inherit this; their handlers are replaced.
     """
     if threading.current_thread() is not threading.main_thread():  # handlers only run on the main thread
         yield

@@ -1,8 +1,7 @@
 """The saving of a change with its interval, and the noise floor of equal runs.
 
-Savings are computed from the *cost* of a run, which is the metric if lower is better, or its inverse for rates. A
-saving is a share of the cost of the base: 0.2 means a fifth less, and a negative saving means that the change costs
-more.
+Savings are computed from the *cost* of a run. The cost is the metric if lower is better, or its inverse for rates. A
+saving is a share of the cost of the base: 0.2 means a fifth less. A negative saving means that the change costs more.
 """
 
 from __future__ import annotations
@@ -29,7 +28,7 @@ FloatArray = npt.NDArray[np.float64]
 
 @dataclass(frozen=True, slots=True)
 class Measured:
-    """The result of a verification. Medians (``base``, ``change``) are in the unit of the metric; the saving, its
+    """The result of a verification. The medians ``base`` and ``change`` are in the unit of the metric. The saving, its
     interval and the noise floor are shares of the base."""
 
     base: float
@@ -43,17 +42,17 @@ class Measured:
 
     @property
     def better(self) -> bool:
-        """Whether the interval of the saving lies above 0, and the saving above the noise floor."""
+        """Whether the interval of the saving lies above 0, and the saving lies above the noise floor."""
         return self.saving_low > 0 and self.saving > self.noise
 
     @property
     def worse(self) -> bool:
-        """Whether the interval of the saving lies below 0, and the loss above the noise floor."""
+        """Whether the interval of the saving lies below 0, and the loss lies above the noise floor."""
         return self.saving_high < 0 and -self.saving > self.noise
 
 
 def measured(base: Sequence[float], change: Sequence[float], higher_is_better: bool = False) -> Measured:
-    """Compare the values of the runs. Raises ValueError unless there are two runs of the base and one of the change."""
+    """Compare the values of the runs. Raises ValueError with fewer than two runs of the base, or none of the change."""
     if len(base) < 2 or not change:
         raise ValueError("at least two runs of the base and one of the change are needed")
     base_cost, change_cost = (np.asarray(values, np.float64) for values in (base, change))
@@ -72,8 +71,8 @@ def saving_interval(base: FloatArray, change: FloatArray) -> tuple[float, float]
 
 
 def noise_floor(base: FloatArray) -> float:
-    """Return the noise floor as a share of the median: the 95th percentile of the difference between the medians of two
-    halves of the runs, over all ways to halve the runs, or a random sample of ``SPLITS`` ways."""
+    """Return the noise floor as a share of the median. The runs are halved in all ways, or in ``SPLITS`` random ways if
+    there are more. The noise floor is the 95th percentile of the difference between the medians of the two halves."""
     half = len(base) // 2
     if math.comb(len(base), half) <= SPLITS:
         halves = [list(runs) for runs in itertools.combinations(range(len(base)), half)]

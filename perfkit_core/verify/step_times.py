@@ -1,4 +1,4 @@
-"""Time the steps of a process that does not use perfkit, without a profiler, and write them to a file when it ends.
+"""Time the steps of a process that does not use perfkit, without a profiler, and write them to a file at its end.
 
 A step lasts from the end of an update of the first optimizer to the end of its next update. This code runs inside the
 measured process, so it imports as little as possible, and never raises.
@@ -24,7 +24,7 @@ FOLDER: Final = "PERFKIT_STEP_TIMES"
 FRAMEWORKS: Final = "PERFKIT_STEP_FRAMEWORKS"
 """Environment variable with the frameworks whose optimizers are timed, separated by commas."""
 STARTUP: Final = Path(__file__).resolve().parent / "startup"
-"""If this folder is on the path of Python, it calls :func:`install` when it starts."""
+"""If this folder is on the path of Python, Python calls :func:`install` when it starts."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,7 +66,7 @@ def environment(folder: Path, frameworks: Sequence[str], given: Mapping[str, str
 
 
 def install() -> None:
-    """Start timing as soon as a framework is imported that the environment names."""
+    """Start timing as soon as a framework is imported that the environment variable :data:`FRAMEWORKS` names."""
     folder = os.environ.get(FOLDER)
     for framework in filter(None, os.environ.get(FRAMEWORKS, "").split(",") if folder else ()):
         FirstImport((framework,), functools.partial(_guarded, _begin, Path(str(folder)))).__enter__()
@@ -81,7 +81,7 @@ def _begin(folder: Path, framework: str) -> None:
 
 
 def _write(folder: Path, framework: str, steps: OptimizerSteps, pid: int) -> None:
-    if os.getpid() != pid:  # a forked child, which runs the exit handlers of its parent
+    if os.getpid() != pid:  # This is a forked child, which runs the exit handlers of its parent.
         return
     times, timed_by = steps.times()
     if not len(times):
@@ -94,7 +94,7 @@ def _write(folder: Path, framework: str, steps: OptimizerSteps, pid: int) -> Non
 
 
 def _guarded(act: Callable[..., None], *arguments: object) -> None:
-    # No error may reach the training. The process that reads the files reports it if there are no step times.
+    # No error may reach the training. The process that reads the files reports missing step times.
     try:
         act(*arguments)
     except Exception as error:

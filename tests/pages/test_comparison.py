@@ -139,7 +139,7 @@ def test_several_runs_have_a_lane_and_a_column_each(opened: Opened, tmp_path: Pa
     assert [len(lane) for lane in chart.evaluate(_POINTS)] == [8, 8, 8]
     assert chart.evaluate(_MEDIANS) == [20, 40, 60]
     expect(chart.locator(".ytick text")).to_have_text(["a_b", "c", "d"])
-    section = page.locator("main section").filter(has=page.get_by_role("heading", name="What the steps are spent on"))
+    section = page.locator("main section").filter(has=page.get_by_role("heading", name="Time by category"))
     expect(section.locator("th")).to_have_text(["Name", "a_b (ms)", "c (ms)", "d (ms)"])
 
 

@@ -1,15 +1,16 @@
 """Alignment of two runs: which operators and which device work correspond to each other.
 
-Operators are matched in several levels, from the same operator in the same layer to the same family. One special case
-is a bias: some frameworks add it inside a matrix product or convolution, others with an ``add`` right after the product
-(perhaps after a reshape of the bias), and with an ``add_grad`` right before its gradient. A single run does not show
-whether such an addition is a bias or a residual connection. So an addition is matched with a product of the other run
-only if it has no other counterpart.
+Operators are matched in levels, from the same operator in the same layer to the same family. Biases are a special case.
+Some frameworks add the bias inside a matrix product or convolution. Others run an ``add`` right after the product
+(perhaps after a reshape of the bias), and an ``add_grad`` right before the gradient of the product. A single run does
+not show whether such an addition is a bias or a residual connection. So an addition is matched with a product of the
+other run only if it has no other counterpart.
 
-The matched share of the step is measured on the exclusive partition of the middle steps
+The matched share of the step is computed from the exclusive partition of the middle steps
 (:mod:`perfkit_core.compare.slices`). The time of an operator counts on the level on which the operator was matched.
-Time outside operators (Python, annotations, the data loader, gaps) counts on the level ``layer`` if both runs have such
-time with the same category, layer and phase, or else on the level ``operator`` if the category and phase are the same.
+Time outside operators (Python, annotations, the data loader, gaps) counts on the level ``layer`` if the other run has
+such time with the same category, layer and phase. Otherwise it counts on the level ``operator`` if the other run has
+such time with the same category and phase.
 """
 
 from __future__ import annotations
@@ -36,7 +37,8 @@ from perfkit_core.views.tables import group
 
 KEYS: Final = ("layer", "operator", "shape", "dtype", "phase", "family")
 PRODUCT: Final = "product"
-"""Additional key: the matrix product or convolution that an operator is, or to which it may add the bias."""
+"""Additional key of matrix products and convolutions: the name of the operator. An addition that may be the bias of
+such a product has the name of the product."""
 MEASURES: Final = ("calls", "cpu_ns", "device_ns")
 UNMATCHED: Final = "unmatched"
 LEVELS: Final[dict[str, tuple[tuple[str, ...], ...]]] = {
@@ -46,33 +48,36 @@ LEVELS: Final[dict[str, tuple[tuple[str, ...], ...]]] = {
     "family_phase": (("family", "phase"),),
     "family": (("family",),),
 }
-"""Level → sets of keys. Items of both runs match if all keys of a set are equal; the sets are tried in this order, each
-on the items that are still unmatched."""
+"""Level → key sets in the order in which they are tried. Two items match if they have the same values for all keys of a
+set. Each set is tried on the items that are still unmatched."""
 _WITH_MATCHED: Final = (("layer", "phase"), (PRODUCT, "phase"))
-"""Key sets by which an unmatched item may also match an item that already has a match. With other key sets, this would
-hide that one run has more work, such as one more layer."""
+"""Key sets by which an unmatched item may also match an item that already has a match. With the other key sets, such a
+match would hide that one run has more work, for example one more layer."""
 _OUTSIDE: Final = {"layer": ["category", "phase", "layer"], "operator": ["category", "phase"]}
 """Level → keys that time outside operators must share."""
 _HOST: Final = ("framework", "launch_and_host", "idle")
 """Categories that are merged for matching, because only some frameworks record Python code between operators."""
 _PRODUCTS: Final = ("matmul", "linear", "bmm", "conv", "conv_transpose")
 _ADD, _BETWEEN, _STORED = "add", "reshape", "accumulate_grad"
-"""The gradient of a bias is stored (``accumulate_grad``) between the gradients of the addition and of the product."""
+"""Operators: a possible bias addition, an operator that may lie between it and the product, and an operator that is
+ignored because it only stores a gradient."""
 
 Shares = dict[str, dict[str, dict[str, float | None]]]
 
 
 @dataclass(frozen=True, slots=True)
 class Alignment:
-    """The corresponding parts of two runs. ``per_step``: whether calls and times are means per step; otherwise they are
-    of the whole recording.
+    """The corresponding parts of two runs. If ``per_step`` is true, calls and times are means per step; otherwise they
+    are sums over the whole recording.
 
-    Columns of ``rows``: level (the first on which the items match: layer, operator_shape, operator, family_phase or
-    family; else unmatched); layer, operator, shape, dtype, phase, family (missing if the level does not use the
-    column); {side}_calls; {side}_cpu_ns and {side}_device_ns, also for the side "difference".
+    Columns of ``rows``: ``level``, the first level on which the items match (layer, operator_shape, operator,
+    family_phase or family), or unmatched; ``layer``, ``operator``, ``shape``, ``dtype``, ``phase`` and ``family``,
+    missing if the level does not use them; for each side ``{side}_calls``, ``{side}_cpu_ns`` and ``{side}_device_ns``;
+    ``difference_cpu_ns`` and ``difference_device_ns``.
 
-    ``matched_share``: side → level → "cpu" (host operators), "device" (device work) or "step" (wall-clock time) → share
-    of the time that is matched on this level or an earlier one; at the level unmatched, the rest. None without time.
+    ``matched_share`` maps side → level → measure → share of the time that is matched on this level or an earlier one.
+    The measure is "cpu" (host operators), "device" (device work) or "step" (wall-clock time). The level unmatched has
+    the remaining share. A share is None if there is no time.
     """
 
     per_step: bool
@@ -81,7 +86,7 @@ class Alignment:
 
     @property
     def matched(self) -> dict[str, dict[str, float | None]]:
-        """Side → "cpu", "device" or "step" → the share that is matched on any level."""
+        """Share of the time that is matched on any level: side → "cpu", "device" or "step" → share."""
         last = list(LEVELS)[-1]
         return {side: levels[last] for side, levels in self.matched_share.items()}
 
@@ -132,10 +137,11 @@ def align(base: Trace, other: Trace) -> Alignment:
 
 @dataclass(frozen=True, slots=True)
 class Items:
-    """The items of a run that are matched: operators, or device work outside operators, that share all keys.
+    """The items of a run that are matched. An item groups operators, or device work outside operators, with equal keys.
 
-    ``table`` has one row per item: the keys, ``product`` (missing if there is none), calls (in all steps), cpu_ns and
-    device_ns (means per step). ``of_event`` is the item to which each event belongs, -1 if none, shape (rows,).
+    ``table`` has one row per item. Columns: the keys; ``product`` (missing if there is none); ``calls``, the calls in
+    all steps; ``cpu_ns`` and ``device_ns``, means per step. ``of_event`` is the item of each event (-1: none), shape
+    (rows,).
     """
 
     table: pd.DataFrame
@@ -143,8 +149,8 @@ class Items:
 
 
 def items(trace: Trace, chosen: BoolArray, steps: int, layers: Mapping[str, str]) -> Items:
-    """Return the items of the chosen events. Their times sum to the time of the outermost operators and of all device
-    work. ``layers`` maps the path of a layer to the name by which it is compared."""
+    """Return the items of the chosen events. The times of the items sum to the time of the outermost operators and of
+    all device work. ``layers`` maps the path of a layer to the name by which it is compared."""
     operators = units(trace)
     outside = trace.rows("kind", *DEVICE_WORK) & (operators.row == NO_ROW)
     rows = np.flatnonzero((operators.own | outside) & chosen)
@@ -184,7 +190,7 @@ def _taken(codes: Codes, rows: IntArray) -> np.ndarray:
 
 
 def products(trace: Trace, operators: Units) -> np.ndarray:
-    """Return for each event the product that it is, or to which it may add the bias; None for others, shape (rows,)."""
+    """Return the key :data:`PRODUCT` of each event, None if it has none, shape (rows,)."""
     rows = np.flatnonzero(operators.own & trace.operators & ~operators.name.rows(_STORED))
     places = np.column_stack([trace.ints(name)[rows] for name in ("rank", "pid", "tid")])
     _, thread = np.unique(places, axis=0, return_inverse=True)
@@ -194,7 +200,7 @@ def products(trace: Trace, operators: Units) -> np.ndarray:
     phase = trace.codes("phase").codes[rows].astype(np.int64)
     names = np.array([*operators.name.values, None], object)[operators.name.codes[rows]]
     product_names = np.full(len(trace), None, object)
-    # The gradient of the addition is computed before the gradient of the product.
+    # An addition follows its product (-1), but its gradient is computed before the gradient of the product (1).
     for suffix, step in (("", -1), (GRADIENT_SUFFIX, 1)):
         product = np.isin(names, [name + suffix for name in _PRODUCTS])
         near = _neighbour(thread, phase, np.arange(len(rows)), step)
@@ -220,8 +226,9 @@ def _neighbour(thread: IntArray, phase: IntArray, at: IntArray, step: int) -> In
 def meet(base: pd.DataFrame, other: pd.DataFrame) -> tuple[pd.DataFrame, tuple[np.ndarray, np.ndarray]]:
     """Match the items of two runs, level by level.
 
-    Return a table (level, the keys of the level, {side}_calls, {side}_cpu_ns, {side}_device_ns), in which the unmatched
-    items have the level ``unmatched``, and the level of each item of base and of other, shape (items,).
+    Return two values. The first is a table of the matched and unmatched items. Columns: ``level`` ("unmatched" for
+    unmatched items); the keys; for each side ``{side}_calls``, ``{side}_cpu_ns`` and ``{side}_device_ns``. The second
+    value holds two arrays: the level of each item of base, and the level of each item of other, shape (items,).
     """
     sides = (base, other)
     levels = (np.full(len(base), UNMATCHED, object), np.full(len(other), UNMATCHED, object))
@@ -231,7 +238,7 @@ def meet(base: pd.DataFrame, other: pd.DataFrame) -> tuple[pd.DataFrame, tuple[n
             rest = []
             for side, reached in zip(sides, levels, strict=True):
                 mask = _complete(side, keys) & (reached == UNMATCHED)
-                if PRODUCT in keys:  # only additions, because the products have already been tried
+                if PRODUCT in keys:  # Only additions are tried, because the previous key set has tried the products.
                     mask &= side["operator"] != side[PRODUCT]
                 rest.append(side[mask])
             candidates = [side[_complete(side, keys)] for side in sides] if keys in _WITH_MATCHED else rest
@@ -261,7 +268,7 @@ def _sums(side: pd.DataFrame, keys: Sequence[str], name: str) -> pd.DataFrame:
 
 
 def _shaped(table: pd.DataFrame, level: str) -> pd.DataFrame:
-    """Add the missing columns of the table of :func:`meet`: keys are missing values, calls and times are 0."""
+    """Add the missing columns of the table of :func:`meet`. Added keys are missing values, and added numbers are 0."""
     columns: dict[str, object] = {"level": level}
     for key in KEYS:
         missing = pd.Series([pd.NA] * len(table), dtype=object)
@@ -275,7 +282,7 @@ def _shaped(table: pd.DataFrame, level: str) -> pd.DataFrame:
 def exclusive_times(
     trace: Trace, windows: Windows, items: Items, levels: np.ndarray, layers: Mapping[str, str]
 ) -> pd.DataFrame:
-    """Return the exclusive time in the windows by level (missing outside operators), category, phase and layer."""
+    """Return exclusive time in the windows. Columns: level (missing outside operators), category, phase, layer, ns."""
     pieces = slices(trace, windows.rank, windows.start_ns, windows.end_ns)
     item = np.append(items.of_event, -1)[pieces.row]
     outside = (pieces.row == NO_ROW) | (units(trace).row[pieces.row] == NO_ROW) & (item < 0) if len(trace) else item < 0
@@ -296,8 +303,8 @@ def exclusive_times(
 
 
 def by_level(mine: pd.DataFrame, theirs: pd.DataFrame) -> dict[str, int]:
-    """Return the time of ``mine`` by level. Time outside operators is matched with that of ``theirs``, as described at
-    the top of this module."""
+    """Return the time of ``mine`` by level. The docstring of this module describes how time outside operators is
+    matched with the time of ``theirs``."""
     level = mine["level"].astype(object)
     outside = theirs[theirs["level"].isna()]
     for name, keys in _OUTSIDE.items():

@@ -1,10 +1,10 @@
 """Matching of the layers of two runs.
 
 The models of both runs are walked from the top. Inside two matched layers, child layers of the same name match. The
-remaining child layers are aligned in their order, by the similarity of their names, of the operator families inside
-them, and of their numbers of child layers. The alignment is global (dynamic programming): of all pairings without
-crossings, it is the one with the largest sum of similarities, without pairs below a minimum. Wrappers around the model
-in one of the runs (``module.``, ``model.``) are ignored if more layers match without them.
+remaining child layers are aligned in their order, by their similarity. The similarity compares the names, the operator
+families inside the layers, and the numbers of child layers. Dynamic programming finds the alignment without crossings
+that has the largest sum of similarities. Pairs with a similarity below a minimum are never matched. Wrappers around the
+model in one of the runs (``module.``, ``model.``) are ignored if more layers match without them.
 """
 
 from __future__ import annotations
@@ -27,15 +27,14 @@ from perfkit_core.model.trace import Trace
 from perfkit_core.runtime.compile import compiled
 
 LEAST_LIKENESS: Final = 0.35
-"""Minimum similarity of a pair, from 0 to 1. Pairs with less have neither half a name nor their contents in common."""
+"""Minimum similarity of a pair, from 0 to 1. Less similar layers share neither half a name nor their operators."""
 _WRAPPERS: Final = 3
-"""Maximum number of wrappers around a model that are ignored; more do not occur in practice."""
+"""Maximum number of wrappers around a model that are ignored. In practice, models do not have more."""
 _TOO_MANY: Final = 250_000
-"""If two layers have more pairs of unmatched child layers, only equal names match, because such layers are lists of
-equal elements."""
+"""Maximum number of pairs of unmatched child layers that are aligned by similarity. Two layers with more such pairs are
+lists of equal elements, so only equal names match."""
 _NAME, _CONTENTS, _SIZE = 0.5, 0.3, 0.2
-"""Weights of the similarity: a name says more than the operators, and the operators say more than the number of child
-layers."""
+"""Weights in the similarity: names say more than operators, and operators more than the number of child layers."""
 _NUMBERED: Final = re.compile(r"^(.*?)_?(\d+)$")
 
 Pairs = list[tuple[str, str]]
@@ -43,7 +42,7 @@ Pairs = list[tuple[str, str]]
 
 @dataclass(slots=True)
 class Layer:
-    """A layer with its child layers. ``first``: row of its first event; ``families``: operator families inside it."""
+    """A layer with its child layers. ``first`` is the row of its first event, ``families`` the families inside it."""
 
     name: str
     path: str
@@ -91,8 +90,8 @@ def layer_tree(trace: Trace) -> Layer:
 
 
 def match_layers(base: Trace, other: Trace) -> tuple[dict[str, str], dict[str, str]]:
-    """Return for each run the path of every layer and the name by which it is compared. Matched layers have the same
-    name."""
+    """Return one dict per run, from the path of a layer to the name by which the layer is compared. Matched layers have
+    the same name."""
     trees = layer_tree(base), layer_tree(other)
     names = {}
     for pair in _matched(*trees):
@@ -110,8 +109,8 @@ def match_layers(base: Trace, other: Trace) -> tuple[dict[str, str], dict[str, s
 
 
 def _matched(base: Layer, other: Layer) -> Pairs:
-    """Return the pairs of paths. The run whose paths come first in alphabetical order is walked first, so that swapping
-    the runs does not change the pairs."""
+    """Return the pairs of paths of matched layers. The run whose paths come first in alphabetical order is walked
+    first, so that swapping the runs does not change the pairs."""
     if list(_paths(other)) < list(_paths(base)):
         return [(first, second) for second, first in _matched(other, base)]
     roots = [(base, root) for root in _wrapped(other)] + [(root, other) for root in _wrapped(base)[1:]]
@@ -128,7 +127,7 @@ def _matched(base: Layer, other: Layer) -> Pairs:
 
 
 def _wrapped(root: Layer) -> list[Layer]:
-    """Return the root and the wrappers: its only child, the only child of that child, and so on."""
+    """Return the root and the wrappers below it. A wrapper is the only child of the layer above it."""
     layers = [root]
     while len(layers) <= _WRAPPERS and len(layers[-1].children) == 1:
         layers.append(next(iter(layers[-1].children.values())))
@@ -184,7 +183,7 @@ def _pairs(gain):  # type: ignore[no-untyped-def]
             best[i + 1, j + 1] = max(skipped, best[i, j] + gain[i, j]) if gain[i, j] >= 0 else skipped
     rows, columns = np.empty(min(n, m), np.int64), np.empty(min(n, m), np.int64)
     found = 0
-    while n and m:  # walk back from the end
+    while n and m:  # The pairs are read from the last to the first.
         if best[n, m] == best[n - 1, m]:
             n -= 1
         elif best[n, m] == best[n, m - 1]:

@@ -1,13 +1,14 @@
 """The operators that a comparison counts, and the phase of each piece of time.
 
-An event belongs to the outermost operator around it that has a canonical name, or else to the outermost operator of any
-name. Operators that only run other operators (a branch, a compiled region) count as operators without a canonical name.
-Device work belongs to the operator that launched it. All operators of the optimizer phase are counted as
-``optimizer_update``, because frameworks divide the update differently.
+An event belongs to the outermost operator around it that has a canonical name. If there is none, the event belongs to
+the outermost operator of any name. Operators that only run other operators (a branch, a compiled region) count as
+operators without a canonical name. Device work belongs to the operator that launched it. All operators of the optimizer
+phase are counted as ``optimizer_update``, because frameworks divide the update differently.
 
-Time outside operators has the phase of the annotation around it. If there is none, it has the phase of the host work
-before and after it, if these agree: Python code between two forward operators is forward, even if the framework did not
-mark the pass. Device time always has the phase of its launch, because a device runs work that was launched long before.
+Time outside operators has the phase of the annotation around it. Without an annotation, it has the phase of the host
+work before and after it if both are equal. So Python code between two forward operators is forward, even if the
+framework did not mark the pass. Device time always has the phase of its launch, because a device runs work that was
+launched long before.
 """
 
 from __future__ import annotations
@@ -32,8 +33,9 @@ OPTIMIZER_UPDATE: Final = "optimizer_update"
 
 @dataclass(frozen=True, slots=True)
 class Units:
-    """The operator of each event, shape (rows,). ``row``: the row of the operator, -1 if none. ``name``: its canonical
-    name, else its native name; null if none. ``family``: the family of the operator, else of the event."""
+    """The operator to which each event belongs, shape (rows,). ``row`` is the row of the operator, -1 if none. ``name``
+    is its canonical name, else its native name, and null if there is no operator. ``family`` is the family of the
+    operator, else the family of the event."""
 
     row: IntArray
     name: Codes
@@ -73,8 +75,8 @@ def units(trace: Trace) -> Units:
 
 
 def unit_times(trace: Trace) -> tuple[IntArray, IntArray]:
-    """Return the host time and the device time of each operator of :func:`units`, shape (rows,) each. If one of these
-    operators encloses another, the time of the inner one is subtracted. Rows of other events are meaningless."""
+    """Return two arrays of shape (rows,): the host time and the device time of each operator of :func:`units`. The
+    times of an operator exclude other operators of :func:`units` inside it. The values of other rows are undefined."""
     own, parent = units(trace).own, trace.ints("parent")
     cpu, device = trace.ints("dur_ns").copy(), attribution.total_device_ns(trace).copy()
     holder = nesting.nearest_above(parent, own)
@@ -85,8 +87,8 @@ def unit_times(trace: Trace) -> tuple[IntArray, IntArray]:
 
 
 def piece_phases(trace: Trace, pieces: Slices) -> IntArray:
-    """Return the phase of each piece, as codes of the column ``phase``, shape (pieces,). The code of an unknown phase
-    is the number of phases."""
+    """Return the code of the phase of each piece, shape (pieces,). The code of an unknown phase is the number of
+    phases."""
     phase, unit = trace.codes("phase"), units(trace).row
     row = pieces.row
     holder = np.where(row == NO_ROW, NO_ROW, np.append(unit, NO_ROW)[row])
@@ -104,6 +106,6 @@ def piece_phases(trace: Trace, pieces: Slices) -> IntArray:
 
 
 def _last(mask: BoolArray, window: IntArray) -> IntArray:
-    """Return for each piece the index of the last piece of the mask up to it in the same window, -1 if none."""
+    """Return for each piece the index of the last masked piece at or before it in the same window, -1 if none."""
     index = np.maximum.accumulate(np.where(mask, np.arange(len(mask)), -1))
     return np.where((index >= 0) & (window[index] == window), index, -1)

@@ -1,13 +1,13 @@
-"""The difference between two steps as a tree, in which every level sums to the difference, to the nanosecond.
+"""The difference between two steps as a tree, in which the rows without children sum exactly to the difference.
 
 The exclusive partition assigns each nanosecond of a step to one event, and so to one category, phase, layer (if both
 runs have layers), family and operator. No time is counted twice or left out.
 
 A difference is due to more calls or to slower calls. Let c₀ and c₁ be the numbers of calls in base and other, and a₀
 and a₁ the times per call. Then c₁a₁ − c₀a₀ = (c₁ − c₀)(a₀ + a₁)/2 + (a₁ − a₀)(c₀ + c₁)/2. The first term is the count
-effect, the second the per-call effect. Swapping the sides only changes their signs. If only one side has calls, all
-their time is count effect. The count effect is computed in exact rational numbers and rounded once; the per-call effect
-is the rest of the difference.
+effect, the second the per-call effect. Swapping the sides only changes their signs. If only one side has calls, the
+entire difference is count effect. The count effect is computed in exact rational numbers and rounded once. The per-call
+effect is the rest of the difference.
 """
 
 from __future__ import annotations
@@ -36,23 +36,23 @@ COLUMNS: Final = (
     "count_effect_ns", "per_call_effect_ns", "explained_ratio",
 )  # fmt: skip
 _MOST_STEPS: Final = 100_000
-"""Calls per step are a float. Up to this many steps, the exact numbers of calls and steps are recovered from it."""
+"""Maximum number of steps for which the exact numbers of calls and steps are recovered from calls per step (a float).
+"""
 
 
 def attribute(base: Trace, other: Trace, medians: tuple[int, int] | None = None) -> pd.DataFrame:
     """Attribute the difference between the median steps, other minus base.
 
     Return a tree in preorder, with the largest differences first. The rows without children sum to the first row. The
-    table is empty if a side has no events. ``medians`` are step times to use instead of the medians of all steps.
+    table is empty if a side has no events. ``medians`` are used instead of the medians of all steps. Columns:
 
-    - depth, level: the levels are step (or run, unless both runs have steps), category, phase, layer, family, operator,
-      and event (or kernel, on a device).
-    - name; place: device or host, missing at the top; parent: row of this table, -1 at the top.
-    - base_calls, other_calls: per step; missing above operators.
+    - depth, level: the levels are step (run, unless both runs have steps), category, phase, layer, family, operator,
+      and event (kernel on a device).
+    - name; place: device or host, missing at the top; parent: the row of the parent in this table, -1 at the top.
+    - base_calls, other_calls: calls per step, missing above operators.
     - base_ns, other_ns, difference_ns.
     - count_effect_ns, per_call_effect_ns: they sum to the difference. Above operators, they are sums over operators.
-    - explained_ratio: the sum of the rows without children up to this row, divided by the total difference; missing if
-      that is 0.
+    - explained_ratio: the sum of the rows without children up to this row, divided by the total (missing if it is 0).
     """
     traces = (base, other)
     stepped = all(len(step_rows.step_rows(trace)) for trace in traces)
@@ -88,8 +88,8 @@ def attribute(base: Trace, other: Trace, medians: tuple[int, int] | None = None)
 
 @dataclass(frozen=True, slots=True)
 class Tree:
-    """The nodes of a tree, in which parents precede their children. ``parent`` is -1 at the top; ``numbers`` has one
-    row per node."""
+    """The nodes of a tree. Parents precede their children. ``parent`` is the position of the parent, -1 at the top.
+    ``numbers`` has one row per node."""
 
     level: np.ndarray
     name: np.ndarray
@@ -101,7 +101,7 @@ def _table(nodes: Tree, sides: list[Windows], on_device: bool) -> pd.DataFrame:
     numbers, parent = nodes.numbers, nodes.parent
     difference = (numbers["other_ns"] - numbers["base_ns"]).to_numpy(np.int64)
     depth = nesting.sum_down(parent, (parent != NO_ROW).astype(np.int64))
-    # The place follows from the category. All rows from a category to the next have its place.
+    # The place depends only on the category, so all rows from one category to the next have the same place.
     device = np.isin(nodes.name, EXCLUSIVE) & (nodes.level == CATEGORY) & on_device
     place = np.where(device, "device", "host").astype(object)
     place[(nodes.level != CATEGORY) | (nodes.name == BESIDE_MEDIAN)] = ""
@@ -118,7 +118,7 @@ def _table(nodes: Tree, sides: list[Windows], on_device: bool) -> pd.DataFrame:
     for side, windows in zip(SIDES, sides, strict=True):
         calls = numbers[f"{side}_calls"].to_numpy(np.int64)
         table[f"{side}_calls"] = pd.arrays.FloatingArray(calls / len(windows), calls < 0)
-    # A row explains the sum up to its last descendant, because rows are in preorder.
+    # Rows are in preorder, so the explained ratio of a row includes all rows up to its last descendant.
     leaf = np.ones(len(parent), np.bool_)
     leaf[parent[parent != NO_ROW]] = False
     last = np.arange(len(parent)) + nesting.sum_up(parent, np.ones(len(parent), np.int64)) - 1
@@ -137,8 +137,8 @@ def _table(nodes: Tree, sides: list[Windows], on_device: bool) -> pd.DataFrame:
 
 def tree(base: Leaves, other: Leaves) -> Tree:
     """Return the tree of the leaves of both sides, in preorder. Siblings are ordered by the size of their difference,
-    then by name. Columns of the numbers: {side}_ns, {side}_calls (-1 above operators, or if calls are not counted),
-    count_effect_ns."""
+    then by name. Columns of ``numbers``: for each side ``{side}_ns`` and ``{side}_calls`` (-1 above operators, or if
+    calls are not counted); ``count_effect_ns``."""
     table = _merged(base, other)
     levels = [name for name in table.columns if not name.endswith(("_ns", "_calls"))]
     parts, parents, offset = [], np.full(len(table), NO_ROW, np.int64), 0
@@ -166,8 +166,9 @@ def tree(base: Leaves, other: Leaves) -> Tree:
 
 
 def _merged(base: Leaves, other: Leaves) -> pd.DataFrame:
-    """Return the leaves of both sides: category, the levels, {side}_ns (mean per window), and over all windows
-    {side}_calls (calls of the event) and {side}_operator_calls (calls of its operator; missing outside operators)."""
+    """Return a table with one row per leaf of either side. Columns: ``category``; the levels; for each side
+    ``{side}_ns``, the mean time per window; ``{side}_calls``, the calls of the event in all windows;
+    ``{side}_operator_calls``, the calls of the operator in all windows (missing outside operators)."""
     levels = [name for name in base.times.columns if name != "ns"]
     table = _joined(base.times, other.times, levels, "ns").sort_values(levels, kind="stable", ignore_index=True)
     for side, of_side in zip(SIDES, (base, other), strict=True):
@@ -198,7 +199,7 @@ def _numbers(
     if level not in (OPERATOR, EVENT):
         return sums.assign(base_calls=-1, other_calls=-1, count_effect_ns=0)
     calls = [groupby.sums(code, len(first), table[f"{side}_calls"].fillna(0).to_numpy(np.int64)) for side in SIDES]
-    if level == OPERATOR:  # the calls of the operator if they were recorded, else the calls of its events
+    if level == OPERATOR:  # Use the calls of the operator if they were recorded, else the calls of its events.
         of_operator = table[[f"{side}_operator_calls" for side in SIDES]].fillna(0).to_numpy(np.int64)[first]
         recorded = of_operator.any(axis=1)
         calls = [np.where(recorded, of_operator[:, index], of_events) for index, of_events in enumerate(calls)]
@@ -212,8 +213,8 @@ def _numbers(
 
 
 def with_effects(table: pd.DataFrame) -> pd.DataFrame:
-    """Add count_effect_ns and per_call_effect_ns, computed from base_ns, other_ns, and base_calls and other_calls (per
-    step; missing if not counted)."""
+    """Add the columns count_effect_ns and per_call_effect_ns. They are computed from the columns base_ns, other_ns,
+    base_calls and other_calls. Calls are per step, and missing if they are not counted."""
     effects = []
     calls = (table[f"{side}_calls"].fillna(0).tolist() for side in SIDES)
     for t0, t1, *of_step in zip(table["base_ns"].tolist(), table["other_ns"].tolist(), *calls, strict=True):
@@ -224,8 +225,8 @@ def with_effects(table: pd.DataFrame) -> pd.DataFrame:
 
 
 def count_effect(t0: int, t1: int, c0: int, c1: int, n0: int, n1: int) -> int:
-    """Return the count effect in ns. For base (0) and other (1), ``t`` is the time per step in ns, and ``c`` is the
-    number of calls in ``n`` steps."""
+    """Return the count effect in ns. The arguments that end with 0 are for base, those with 1 for other: ``t`` is the
+    time per step in ns, and ``c`` is the number of calls in ``n`` steps."""
     if not c0 or not c1:  # the whole difference, because 0 calls take no time
         return t1 - t0 if c0 or c1 else 0
     # This is (c₁/n₁ − c₀/n₀) · (t₀n₀/c₀ + t₁n₁/c₁) / 2 with one denominator.

@@ -30,19 +30,18 @@ _PLACES: Final = {
     "exposed_copy": mark("exposed copy"),
     "input_wait": mark("waiting for input"),
     "launch_and_host": mark("on the host"),
-    "compute": "",  # categories of runs without device work, where all time is on the host
+    "compute": "",  # Runs without device work have this category. All their time is on the host.
     "framework": "",
     "idle": "",  # the name of the cause says that nothing was recorded
 }
 
 
 def causes(attribution: pd.DataFrame) -> pd.DataFrame:
-    """Return the causes of a difference, the largest first: the operators of the tree of
-    :func:`~perfkit_core.compare.attribute.attribute.attribute`, summed over the layers. They sum to the difference.
+    """Return the causes of a difference, with the largest first. A cause is an operator of the tree of
+    :func:`~perfkit_core.compare.attribute.attribute.attribute`, summed over layers. The rows sum to the difference.
 
-    Columns: operator, category, place, phase, family, base_calls, other_calls (per step; missing outside operators),
-    base_ns, other_ns, difference_ns, count_effect_ns, per_call_effect_ns, explained_ratio (cumulative share of the
-    difference).
+    Columns: operator, category, place, phase, family; base_calls and other_calls, calls per step (missing outside
+    operators); base_ns, other_ns, difference_ns, count_effect_ns, per_call_effect_ns; explained_ratio (cumulative).
     """
     keys = ["operator", "category", "place", "phase", "family"]
     if attribution.empty:
@@ -54,8 +53,8 @@ def causes(attribution: pd.DataFrame) -> pd.DataFrame:
 
 
 def by_layer(attribution: pd.DataFrame) -> pd.DataFrame:
-    """Return the difference of each layer: layer, then times, effects and explained_ratio as in :func:`causes`. The
-    table is empty unless both runs have layers."""
+    """Return a table with one row per layer; empty unless both runs have layers. Columns: layer, and the times, effects
+    and explained_ratio of :func:`causes`."""
     rows = attribution if attribution.empty else with_path(attribution)
     if rows.empty or rows["layer"].isin([NO_LAYER, ""]).all():
         return pd.DataFrame(columns=["layer", *SUMMED, "explained_ratio"])
@@ -64,8 +63,8 @@ def by_layer(attribution: pd.DataFrame) -> pd.DataFrame:
 
 
 def by_family(attribution: pd.DataFrame) -> pd.DataFrame:
-    """Return the difference of each family, separately for device and host: family (the category if there is none),
-    place, then times, effects and explained_ratio as in :func:`causes`."""
+    """Return a table with one row per family on the device, and one per family on the host. Columns: family (the
+    category if there is no family), place, and the times, effects and explained_ratio of :func:`causes`."""
     if attribution.empty:
         return pd.DataFrame(columns=["family", "place", *SUMMED, "explained_ratio"])
     rows = causes(attribution)
@@ -74,8 +73,8 @@ def by_family(attribution: pd.DataFrame) -> pd.DataFrame:
 
 
 def by_kernel(attribution: pd.DataFrame) -> pd.DataFrame:
-    """Return the difference of each kernel, memcpy or memset, summed over phases, layers and operators: kernel, family,
-    base_calls, other_calls (per step), base_ns, other_ns, difference_ns. The table is empty without device work."""
+    """Return a table with one row per kernel, memcpy or memset, summed over phases, layers and operators; empty without
+    device work. Columns: kernel, family, base_calls and other_calls (per step), base_ns, other_ns, difference_ns."""
     columns = ["kernel", "family", "base_calls", "other_calls", *TIMES]
     if attribution.empty or not (attribution["level"] == KERNEL).any():
         return pd.DataFrame(columns=columns)
@@ -85,15 +84,15 @@ def by_kernel(attribution: pd.DataFrame) -> pd.DataFrame:
 
 
 def with_path(attribution: pd.DataFrame, wanted: str = "operator") -> pd.DataFrame:
-    """Return the rows of a level, with one column for each level above that holds the name there ("" if none). For
-    operators, categories without children are included."""
+    """Return the rows of the level ``wanted``. Added columns hold the name of the row's ancestor on each higher level,
+    "" if there is none. If the level is operator, categories without children are included."""
     parent, level = attribution["parent"].to_numpy(np.int64), attribution["level"].to_numpy(object)
     names, rows = attribution["name"].to_numpy(object), np.arange(len(level))
     inner = np.zeros(len(parent), np.bool_)
     inner[parent[parent >= 0]] = True
     chosen = (level == wanted) | ((level == "category") & ~inner & (wanted == "operator"))
-    # Rows are in preorder, so the ancestor of a row on a level is the last row of that level before it, unless a new
-    # category began in between.
+    # Rows are in preorder. So the ancestor of a row is the last row of the ancestor's level before it. There is no
+    # such ancestor if a new category begins in between.
     top = np.maximum.accumulate(np.where(level == "category", rows, 0))
     columns = {}
     for part in _PARTS:
@@ -110,23 +109,24 @@ def _sums(rows: pd.DataFrame, keys: list[str]) -> pd.DataFrame:
 
 
 def largest_first(table: pd.DataFrame, keys: list[str]) -> pd.DataFrame:
-    """Sort the rows by the size of difference_ns, the largest first, then by their keys."""
+    """Sort the rows by the absolute value of difference_ns, the largest first. Ties are sorted by their keys."""
     order = table.assign(size=-table["difference_ns"].abs()).sort_values(["size", *keys], kind="stable")
     ordered: pd.DataFrame = order.drop(columns="size").reset_index(drop=True)
     return ordered
 
 
 def explained(table: pd.DataFrame) -> pd.DataFrame:
-    """Add explained_ratio: the cumulative sum of difference_ns, divided by its total (missing if the total is 0)."""
+    """Add the column explained_ratio: the cumulative sum of difference_ns, divided by its total (missing if 0)."""
     total = int(table["difference_ns"].sum())
     share = table["difference_ns"].cumsum().to_numpy(np.float64) / (total or 1)
     return table.assign(explained_ratio=pd.arrays.FloatingArray(share, np.full(len(table), total == 0)))
 
 
 def waterfall(causes: pd.DataFrame, first: End, last: End, shown: int) -> pd.DataFrame:
-    """Return the rows of a waterfall chart: the first end, the largest ``shown`` causes, all other causes in one row,
-    and the last end. An end is a name and a time in ns. Columns: name, difference_ns (missing for the ends),
-    time_so_far_ns (the first end plus the differences up to this row). The table is empty if nothing differs."""
+    """Return the rows of a waterfall chart: the total ``first``, the ``shown`` largest causes, one row for all other
+    causes, and the total ``last``. A total is a name and a time in ns. The table is empty if nothing differs. Columns:
+    name; difference_ns (missing for the totals); time_so_far_ns, the first total plus the differences up to this row.
+    """
     differing = causes[causes["difference_ns"] != 0]
     if differing.empty:
         return pd.DataFrame(columns=["name", "difference_ns", "time_so_far_ns"])

@@ -1,7 +1,7 @@
 """The leaves of the attribution: exclusive time and calls by category, phase, layer, family, operator and event.
 
 An event in an operator has the phase and the layer of that operator. Time outside operators has names in parentheses,
-which distinguish them from names of operators.
+so that they differ from names of operators.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ _KINDS: Final[Mapping[str, str]] = {
     schema.OVERHEAD: mark("(the profiler itself)"),
     schema.OTHER: mark("(other host events)"),
 }
-"""Kind of event → name of host time outside operators. For other kinds, the phase says more than the kind."""
+"""Kind of event → name of its host time outside operators. Other kinds share one name, and differ by their phase."""
 CATEGORY: Final = "category"
 LEVELS: Final = ("phase", "layer", "family", "operator", "event")
 """Levels below the categories of the partition."""
@@ -52,7 +52,8 @@ TextArray = npt.NDArray[np.object_]
 
 
 def nothing_before(name: str) -> str:
-    """Return the name of idle time before the operator or event ``name`` ("": until the end of the window)."""
+    """Return the name of the idle time before the operator or event ``name``. If ``name`` is "", the idle time lasts
+    until the end of the window."""
     return f"{BEFORE}{bare(name)})" if name else UNTIL_THE_END
 
 
@@ -62,8 +63,8 @@ def bare(name: str) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Keys:
-    """The names of each event on each of :data:`LEVELS`. ``codes``: level → index of the name, shape (rows,).
-    ``texts``: level → the names."""
+    """The name of each event on each of :data:`LEVELS`. ``codes`` maps a level to indices of names, shape (rows,).
+    ``texts`` maps a level to the names."""
 
     codes: dict[str, IntArray]
     texts: dict[str, TextArray]
@@ -122,11 +123,11 @@ def _merged(codes: Codes, texts: list[str]) -> Codes:
 
 @dataclass(frozen=True, slots=True)
 class Leaves:
-    """Sums over the ``windows`` of one run.
+    """Sums over the ``windows`` of one run, as three tables.
 
-    - ``times``: category, the levels of the keys, ns (exclusive time; the rows sum to the windows).
-    - ``events``: the levels, calls (events that start in a window, even if other events hide all their time).
-    - ``operators``: the levels except the last, calls (operators that start in a window).
+    - ``times``: exclusive time, which sums to the windows. Columns: category, the levels of the keys, ns.
+    - ``events``: events that start in a window, even if other events hide all their time. Columns: the levels, calls.
+    - ``operators``: operators that start in a window. Columns: the levels except the last, calls.
     """
 
     windows: Windows
@@ -138,7 +139,7 @@ class Leaves:
 def leaves(trace: Trace, windows: Windows, layers: Mapping[str, str]) -> Leaves:
     by_event, operators, activity = keys(trace, layers), units(trace), activities(trace)
     levels = tuple(by_event.codes)
-    # Only device work, data loading and events in operators count as calls. Numbers of Python frames mean nothing.
+    # Only device work, data loading and events in operators are counted. The number of Python frames means nothing.
     called = activity.host & ((operators.row != NO_ROW) | trace.rows("kind", schema.DATALOADER))
     called |= activity.communication | activity.copy
     if activity.on_device:
@@ -149,7 +150,7 @@ def leaves(trace: Trace, windows: Windows, layers: Mapping[str, str]) -> Leaves:
     pieces = slices(trace, windows.rank, windows.start_ns, windows.end_ns)
     phase = piece_phases(trace, pieces)
     owned = np.flatnonzero(pieces.row != NO_ROW)
-    hidden = calls[~np.isin(calls, pieces.row)]  # calls without exclusive time
+    hidden = calls[~np.isin(calls, pieces.row)]  # These calls have no exclusive time.
     row = np.concatenate([pieces.row[owned], hidden])
     category = np.concatenate([pieces.category[owned], categories_of_events(trace)[hidden]])
     phase_codes = np.concatenate([phase[owned], by_event.codes["phase"][hidden]])
@@ -168,8 +169,8 @@ def leaves(trace: Trace, windows: Windows, layers: Mapping[str, str]) -> Leaves:
 
 
 def _gaps(pieces: Slices, phase: IntArray, by_event: Keys) -> pd.DataFrame:
-    """Return the leaves of the pieces without an event. Their operator is named after the next operator or event; they
-    have a layer if it is the same before and after."""
+    """Return the leaves of the pieces without an event. A leaf is named after the next operator or event. It has a
+    layer if the events before and after it have the same layer."""
     gaps = np.flatnonzero(pieces.row == NO_ROW)
     before, after = (_neighbours(pieces, gaps, offset) for offset in (-1, 1))
     columns = {

@@ -1,17 +1,17 @@
 """The gate: conditions of ``--fail-on`` and their outcomes.
 
-A condition consists of a number (``step_time``, ``VIEW.COLUMN`` or ``VIEW.COLUMN[ROW]``), ``>`` or ``<``, and a limit,
-such as ``operators.self_cpu_ns[matmul] > +2ms``. There are three kinds of limits:
+A condition such as ``operators.self_cpu_ns[matmul] > +2ms`` has three parts: a number (``step_time``, ``VIEW.COLUMN``
+or ``VIEW.COLUMN[ROW]``), ``>`` or ``<``, and a limit. There are three kinds of limits:
 
 - ``> 3%``: other must not be more than 3 % above base; ``< -3%``: it must not be more than 3 % below base;
 - ``> +5ms``: other must not be more than 5 ms above base;
 - ``> 120ms``: other must not be above 120 ms, independent of base.
 
-If the limit is not exceeded, the outcome is passed. If it is exceeded, the outcome is failed (the difference is beyond
-its interval and the noise band), within noise (equal runs may differ as much), or cannot tell (too few samples). Only
-the outcome failed ends the command with an error. Samples are steps, or captures for numbers without a value per step
-(:mod:`~perfkit_core.compare.gate.view_samples`). Step times are compared by their median, and all other numbers by
-their mean, because the median of events that occur in every tenth step is 0.
+If the limit is not exceeded, the outcome is "passed". Otherwise, it is "failed" if the difference is beyond its
+interval and the noise band, "within noise" if equal runs may differ as much, or "cannot tell" if there are too few
+samples. Only the outcome "failed" ends the command with an error. Samples are steps. For numbers without a value per
+step, samples are captures (:mod:`~perfkit_core.compare.gate.view_samples`). Step times are compared by their median.
+All other numbers are compared by their mean, because the median of events that occur in every tenth step is 0.
 """
 
 from __future__ import annotations
@@ -55,13 +55,13 @@ _FINE: Final = 2**40
 """Numbers other than times are multiplied by this factor, because statistics are computed with integers. With a power
 of two, integers remain exact."""
 _DIGITS: Final = 9
-"""Decimal places to which these numbers are rounded afterwards."""
+"""Decimal places to which numbers other than times are rounded after the division by this factor."""
 
 
 @dataclass(frozen=True, slots=True)
 class Condition:
-    """A condition. ``column`` is None for the step time. ``upward``: whether it fails above the limit, not below.
-    ``limit``: for the kind "change" a ratio to base, else in the unit of the column (ns, bytes, or none)."""
+    """A condition. ``column`` is None for the step time. If ``upward`` is true, the condition fails above the limit,
+    otherwise below it. ``limit`` is a ratio to base for the kind "change", else in the unit of the column."""
 
     text: str
     view: str
@@ -104,9 +104,9 @@ def parsed(text: str) -> Condition:
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """The outcome of a condition. Numbers are in the unit of the column (ns, bytes, or none); ``difference`` is other
+    """The outcome of a condition. Numbers are in the unit of the column (ns, bytes, or none). ``difference`` is other
     minus base, ``low`` to ``high`` is its 95 % interval, and ``noise`` is the difference that equal runs may show.
-    ``of_capture``: whether the samples are captures, not steps."""
+    ``of_capture`` is true if the samples are captures, not steps."""
 
     condition: Condition
     result: str
@@ -129,8 +129,8 @@ def outcomes(
 ) -> tuple[Outcome, ...]:
     """Return the outcome of every condition on the captures of base and other.
 
-    ``steps``: the statistics of the step times (per unit of work if requested). ``between``: the relative standard
-    deviation that is assumed between single captures (:func:`perfkit_core.compare.noise.between_runs`); ``of_device``
+    ``steps`` are the statistics of the step times (per unit of work if requested). ``between`` is the relative standard
+    deviation that is assumed between single captures (:func:`perfkit_core.compare.noise.between_runs`). ``of_device``
     is the same for device work. Raises UsageError for numbers that were not recorded.
     """
     of_views = any(condition.column is not None for condition in conditions)
@@ -153,7 +153,7 @@ def outcomes(
                 raise UsageError(f"{number.name} is unknown in {name}", "list the recorded data with perfkit summary")
         exact = number.declared.exact
         if exact and max(len(samples) for side in sides for samples in side) < 2:
-            # A single sample has no statistics, and equal runs repeat this one exactly, so it is given twice.
+            # Equal runs repeat this number exactly. Statistics need two samples, so a single sample is used twice.
             sides = [[np.repeat(samples, 2) for samples in side] for side in sides]
         assumed = 0.0 if exact else of_device if number.on_device(rows) else between
         scale = 1 if condition.in_time else _FINE
@@ -181,15 +181,15 @@ def _judged(condition: Condition, statistics: SampleStatistics, scale: int) -> O
     if not (value > condition.limit if condition.upward else value < condition.limit):
         return outcome
     sure = statistics.beyond_noise
-    if condition.kind == BUDGET:  # base does not matter, so only the noise of other applies
+    if condition.kind == BUDGET:  # The limit is independent of base, so only the noise of other applies.
         sure = noise is not None and abs(other - condition.limit) > noise / 2**0.5
     unknown = noise is None or low is None
     return replace(outcome, result=FAILED if sure else CANNOT_TELL if unknown else WITHIN_NOISE)
 
 
 def table(outcomes: Sequence[Outcome]) -> pd.DataFrame:
-    """Return one row per condition: condition, result, base, other, difference, change_ratio, noise (the difference
-    that equal runs may show). Numbers are texts with units, because the unit differs from row to row."""
+    """Return a table with one row per condition. Columns: condition, result, base, other, difference, change_ratio,
+    noise (the difference that equal runs may show). Numbers are texts with units, because each row has its own unit."""
     rows = [
         [
             outcome.condition.text, outcome.result, _words(outcome, outcome.base), _words(outcome, outcome.other),

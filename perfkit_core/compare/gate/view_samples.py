@@ -36,8 +36,7 @@ Ranks = Sequence[Trace]
 
 @dataclass(frozen=True, slots=True)
 class Number:
-    """The number that a condition tests: a column of a view, in the rows with the name ``row``, or in all rows if
-    ``row`` is None."""
+    """The number that a condition tests: a column of a view, in the rows with the name ``row`` (None: all rows)."""
 
     view: View
     column: str
@@ -59,7 +58,7 @@ class Number:
 
     @property
     def none_is_zero(self) -> bool:
-        """Whether the number is 0 if its row is missing. For columns that do not add up, it is then unknown."""
+        """Whether a missing row means that the number is 0. For columns that do not add up, it means "unknown"."""
         return self.declared.sums or bool(self.row is not None and self.view.of_capture and self.declared.exact)
 
     def on_device(self, rows: pd.DataFrame) -> bool:
@@ -72,9 +71,9 @@ class Number:
 
 
 def samples(captures: Sequence[Ranks], number: Number) -> list[FloatArray]:
-    """Return the values of the number: one array per capture, shape (steps,), or (1,) if the capture has no steps or
-    the number has no value per step. Steps without a value are left out. Raises UsageError if the view does not have
-    the column, or if the rows of the number cannot be summed."""
+    """Return the values of the number as one array per capture, shape (steps,). The shape is (1,) if the capture has no
+    steps or the number has no value per step. Steps without a value are left out. Raises UsageError if the view does
+    not have the column, or if the rows of the number cannot be summed."""
     arrays = []
     for ranks in captures:
         requests, recorded = [ViewRequest()], number.view.of_capture is None or any(map(number.view.of_capture, ranks))
@@ -88,9 +87,8 @@ def samples(captures: Sequence[Ranks], number: Number) -> list[FloatArray]:
 
 
 def rows(captures: Sequence[Ranks], number: Number) -> pd.DataFrame:
-    """Return the rows of the number in all captures. The table is empty if the number is not about a row, or if the row
-    is missing but was recorded under this name. Raises UsageError, with the existing rows, if no capture has the row.
-    """
+    """Return the rows of the number in all captures. The table is empty if the number names no row. It is also empty if
+    no row has the name, but a recorded event has it. Raises UsageError for an unknown row."""
     if number.row is None:
         return pd.DataFrame()
     tables = [_table(ranks, number.view, ViewRequest()) for ranks in captures]
@@ -99,7 +97,7 @@ def rows(captures: Sequence[Ranks], number: Number) -> pd.DataFrame:
         return matching
     every = stacked(tables)
     guarded = number.view.of_capture is not None and number.none_is_zero and "name" in every.columns
-    if guarded:  # a name that was recorded is not a typing error, even if the view has no row for it
+    if guarded:  # A recorded name is not a typing error, even if the view has no row for it.
         names = {IN_STEP, OUTSIDE}
         for trace in (trace for ranks in captures for trace in ranks):
             device = trace.codes("device")
@@ -120,7 +118,7 @@ def rows(captures: Sequence[Ranks], number: Number) -> pd.DataFrame:
 
 
 def _table(ranks: Ranks, view: View, request: ViewRequest) -> pd.DataFrame:
-    """Return the table of a summary, with a column of canonical operator names unless the table is a tree."""
+    """Return the table of a view, with a column of canonical operator names unless the table is a tree."""
     table = profile.of_ranks(ranks, [view], plan.Job((view.name,), request)).tables[view.name]
     if "name" not in table.columns or not {_CANONICAL, "depth"}.isdisjoint(table.columns):
         return table
@@ -138,7 +136,7 @@ def _canonical(trace: Trace) -> dict[str, str]:
 
 def _value(table: pd.DataFrame, number: Number) -> float | None:
     if number.column not in table.columns or not pd.api.types.is_numeric_dtype(table[number.column]):
-        if table.empty and number.column in table.columns:  # an empty column may have no type
+        if table.empty and number.column in table.columns:  # An empty column may have no type.
             return None
         columns = ", ".join(str(name) for name in table.columns if pd.api.types.is_numeric_dtype(table[name]))
         hint = f"columns with numbers: {columns or 'none, because the view is empty'}"
@@ -162,8 +160,8 @@ def _value(table: pd.DataFrame, number: Number) -> float | None:
 
 
 def _matching(table: pd.DataFrame, number: Number, row: str) -> pd.DataFrame:
-    """Return the rows whose name is ``row``. If ``row`` is a list of names, return the rows that have each of them in
-    one of the key columns."""
+    """Return the rows whose name is ``row``. If there are none, ``row`` is a list of names separated by commas. Then
+    return the rows that have each of these names in one of the key columns."""
     names = [*keys(number.view.columns, table), *([_CANONICAL] if _CANONICAL in table.columns else [])]
     texts = table[names].astype(object).where(table[names].notna(), "").astype(str)
     exact = (texts == row).any(axis=1)

@@ -28,9 +28,9 @@ class Mark(NamedTuple):
 
 
 class Row(NamedTuple):
-    """One row of a chart of intervals. ``marks`` has an item per interval, None if unknown. ``joined`` is (left, width)
-    of the line that joins the middles of the first two intervals. ``key`` is the row's ``id``, or "". ``said`` is the
-    text with the numbers."""
+    """One row of a chart of intervals. ``marks`` has an item per interval, None if it is unknown. ``joined`` is (left,
+    width) of the line that joins the middles of the first two intervals. ``key`` is the ``id`` of the row, "" if it has
+    none. ``said`` is the text with the numbers."""
 
     label: str
     key: str
@@ -108,8 +108,8 @@ def _ticks(low: float, high: float, unit: Unit | None) -> list[tuple[float, str]
 
 
 def _in_words(ends: list[Ends], unit: Unit | None) -> str:
-    """Return the first two intervals as text: ``176 (174–177) → 116 (107–128) ms``. Times have one unit at the end, but
-    every percentage has its own percent sign."""
+    """Return the first two intervals as text: ``176 (174–177) → 116 (107–128) ms``. Times have one unit at the end.
+    Every percentage has its own percent sign."""
 
     def number(value: float) -> str:
         return with_unit(format_in(value, unit), unit) if is_share else format_in(value, unit)

@@ -32,8 +32,8 @@ def hierarchy(section: model.Section, chart: model.Chart) -> dict[str, Any] | No
 
     The keys are kind, height (pixels), labels, short (names of bars, empty for icicles), parents (index of the parent,
     -1 for roots), left_out (number of rows that are not drawn), unit, and weights. A weight has the keys name, sizes
-    and values. ``values`` are the values of the table. ``sizes`` are the drawn sizes, which are at least the sum of the
-    children. If there are too many rows, only the largest rows are drawn.
+    and values. ``values`` are the values of the table. ``sizes`` are the drawn sizes. A drawn size is at least the sum
+    of the children. If there are too many rows, only the largest rows are drawn.
     """
     table = section.table
     above = trees.parents(table["depth"].to_numpy(np.int64))
@@ -72,7 +72,7 @@ def hierarchy(section: model.Section, chart: model.Chart) -> dict[str, Any] | No
 
 
 def _enclosing(above: npt.NDArray[np.int64], sizes: Numbers) -> Numbers:
-    """Return the sizes, where a size that is smaller than the sum of its children is replaced by this sum. The sum is
+    """Return the sizes. If a size is smaller than the sum of its children, it is replaced by this sum. The sum is
     larger if children run in several threads."""
     drawn, inside = sizes.copy(), np.zeros(len(sizes))
     for row in range(len(sizes) - 1, -1, -1):  # children are stored after their parent
@@ -100,7 +100,7 @@ def heatmap(section: model.Section, chart: model.Chart) -> dict[str, Any] | None
         return None
     rows = list(dict.fromkeys(values(table[chart.by])))
     weights = []
-    if chart.x:  # the heat map has a column per value of x and a weight per name
+    if chart.x:  # The heat map has a column per value of x and a weight per name.
         across = list(dict.fromkeys(values(table[chart.x])))
         columns, column_title = escaped(across), heading(section.column(chart.x))
         places = list(zip(values(table[chart.by]), values(table[chart.x]), strict=True))
@@ -109,7 +109,7 @@ def heatmap(section: model.Section, chart: model.Chart) -> dict[str, Any] | None
             cells = dict(zip(reversed(places), reversed(scaled(table[name], unit)), strict=True))
             matrix = [[cells.get((row, column)) for column in across] for row in rows]
             weights.append({"name": heading(section.column(name)), "unit": unit.name if unit else "", "values": matrix})
-    else:  # the heat map has a column per name, and all columns have the same unit
+    else:  # The heat map has a column per name. All columns have the same unit.
         columns, column_title = [heading(section.column(name)) for name in names], ""
         first = table.drop_duplicates(chart.by)
         unit = common_unit(section.column(names[0]), [values(first[name]) for name in names])

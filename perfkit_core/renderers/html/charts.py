@@ -60,13 +60,13 @@ _AROUND_WATERFALLS: Final = 60
 
 def waterfall(section: Section, chart: Chart) -> dict[str, Any]:
     """Return the data of a waterfall. The keys are kind, height (pixels), names, short, unit, title (of the axis),
-    differences (None for a total), reached, and texts (of the bars)."""
+    differences (None for a total), reached (totals so far), and texts (of the bars)."""
     table, (difference, reached) = section.table, chart.y
     unit = common_unit(section.column(difference), [values(table[name]) for name in chart.y])
     names = [visible(worded(str(plain(name)), section.column(chart.x))) for name in table[chart.x].to_list()]
     texts = []
     for change, total in zip(values(table[difference]), values(table[reached]), strict=True):
-        if change is None:  # this bar is a total, which has no sign
+        if change is None:  # This bar is a total, which has no sign.
             texts.append(format_in(total, unit))
         else:
             texts.append(f"{'+' if change > 0 else ''}{format_in(change, unit)}")
@@ -150,7 +150,7 @@ def figure(section: Section) -> dict[str, Any] | None:
 
 
 def scripts(kinds: Collection[str]) -> Iterator[str]:
-    """Yield the scripts for these kinds of charts. The order matters, because a script uses the previous scripts."""
+    """Yield the scripts for these kinds of charts. A script may use the scripts before it."""
     if not kinds:
         return
     yield "charts_style.js"
@@ -159,7 +159,8 @@ def scripts(kinds: Collection[str]) -> Iterator[str]:
 
 
 def _names(section: Section, chart: Chart) -> dict[str, list[str]]:
-    """Return short and full names of the rows. If names are equal, the text of another column is added to all names."""
+    """Return two lists: short names and full names of the rows. If names are equal, the text of another column is added
+    to all names."""
     table, column = section.table, section.column(chart.x)
     names = [visible(worded(str(plain(value)), column)) for value in table[chart.x].to_list()]
     short = [cut(name, SHORT) for name in names]

@@ -24,8 +24,8 @@ def packed(data: bytes | str) -> str:
 
 @functools.cache
 def library(name: str) -> str:
-    """Return the packed source of a JavaScript library: "plotting" is plotly; "tables" and "table-style" are the script
-    and the style sheet of DataTables with extensions, which itables bundles."""
+    """Return the packed source of a JavaScript library. "plotting" is plotly. "tables" is the script of DataTables with
+    extensions, and "table-style" is its style sheet; itables bundles both."""
     if name == "plotting":
         from plotly.offline import get_plotlyjs
 

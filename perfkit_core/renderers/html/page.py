@@ -21,7 +21,7 @@ TIMELINE: Final = tuple(
     f"timeline{part}.js"
     for part in ("_data", "_view", "_drawing", "_texts", "_search", "_saving", "_walking", "_input", "")
 )
-"""Scripts of a timeline. The order matters, because a script uses the previous scripts."""
+"""Scripts of a timeline. A script may use the scripts before it."""
 
 
 def render(report: Report) -> str:
@@ -69,8 +69,7 @@ def bar(share: float | None) -> str:
 
 
 def bare(value: str, name: str) -> str:
-    """Return the text of a fact without the word that its heading repeats: ``2 steps`` becomes ``2`` below
-    ``Steps``."""
+    """Return the text of a fact without the word of its heading: ``2 steps`` becomes ``2`` below ``Steps``."""
     word = re.escape(say(name).lower().removesuffix("s"))
     return re.sub(rf"^{word}s?\s+|\s+{word}s?$", "", value, flags=re.IGNORECASE)
 

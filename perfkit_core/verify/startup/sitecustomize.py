@@ -1,7 +1,7 @@
-"""Python imports this module when it starts with this folder on its path. It starts the timer of steps.
+"""Start the timer of steps in a new Python process. Python imports this module if this folder is on its path.
 
-The module first removes this folder from the path, so that it does not affect the script, and imports the
-``sitecustomize`` module that Python would have imported without it.
+First, the module removes this folder from the path, so that the script is not affected. Then it imports the
+``sitecustomize`` module that Python would have imported without this folder.
 """
 
 from __future__ import annotations

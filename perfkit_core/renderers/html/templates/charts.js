@@ -46,6 +46,6 @@
   page.dark.addEventListener("change", () => drawn.forEach((redraw) => redraw()));
   addEventListener("beforeprint", print);
   addEventListener("afterprint", printed);
-  // A page that is printed at once has no time to load: so the library comes when nothing else is to be done.
+  // A page cannot load the library while it is printed, so the library is loaded as soon as the browser is idle.
   addEventListener("load", () => (window.requestIdleCallback ?? setTimeout)(() => page.plotting()));
 })();

@@ -20,7 +20,7 @@ page.charts.controls = (() => {
     return search;
   };
 
-  // The list of rows that have children, with the outermost rows first. -1 stands for the entire tree.
+  // Creates the list of rows that have children, with the outermost rows first. The row -1 is the entire tree.
   const opener = (figure, open) => {
     const inner = [...new Set(figure.parents.filter((above) => above >= 0))];
     const depth = (row) => (row < 0 ? -1 : depth(figure.parents[row]) + 1);
@@ -62,7 +62,7 @@ page.charts.controls = (() => {
     if (figure.left_out) line.append(" ", page.say("The table contains {count} smaller rows that are not drawn.", { count: figure.left_out }));
   };
 
-  // A click opens a bar. Plotly opens boxes and rings itself; then the list is updated.
+  // A click opens a bar here. Plotly itself opens boxes and rings, and this function only updates the list.
   const listen = (place, figure, state, redraw) => {
     place.on("plotly_click", ({ points: [point] }) => {
       if (state.form !== "bars") return;

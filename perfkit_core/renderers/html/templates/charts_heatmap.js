@@ -10,7 +10,7 @@
     return { tickvals, ticktext: tickvals.map((position) => names[position]) };
   };
 
-  // The number of column names that fit side by side.
+  // Returns the number of column names that fit side by side.
   const columnTicks = ({ columns }) => Math.max(4, Math.min(24, Math.floor(150 / Math.max(...columns.map((name) => name.length)))));
 
   // Marked rows always have a label, in a warning colour.

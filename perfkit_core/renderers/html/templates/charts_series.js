@@ -4,7 +4,7 @@
   const MOST_BARS = 300; // more bars would be too thin and are drawn as areas
   const TICKS = 24;
 
-  // The smallest number of the form 1, 2 or 5 × 10ⁿ that is at least ``number``.
+  // Returns the smallest number of the form 1, 2 or 5 × 10ⁿ that is at least ``number``.
   const round = (number) => {
     const power = 10 ** Math.floor(Math.log10(Math.max(number, 1)));
     return [1, 2, 5, 10].map((one) => one * power).find((one) => one >= number);
@@ -21,7 +21,7 @@
     const many = figure.x.values.length > MOST_BARS;
     if (figure.kind !== "bar") return { type: "scatter", mode: figure.x.values.length > 100 ? "lines" : "lines+markers", marker: { color } };
     if (!many) return { type: "bar", marker: { color } };
-    const width = last ? 0.7 : 0; // the line keeps a single long step visible, which is thinner than a pixel
+    const width = last ? 0.7 : 0; // the line keeps a long step visible that is thinner than a pixel
     const area = { type: "scatter", mode: "lines", line: { shape: "hvh", width, color } };
     return figure.stacked ? { ...area, stackgroup: "all", fillcolor: color } : { ...area, fill: "tozeroy", fillcolor: color };
   };
@@ -65,7 +65,7 @@
     })];
   };
 
-  // A few bars do not fill the width of the page.
+  // Adds room at both sides of a few bars, so that the bars do not become too wide.
   const sides = (figure) => {
     const count = figure.x.values.length;
     if (figure.kind !== "bar" || count > 8) return {};

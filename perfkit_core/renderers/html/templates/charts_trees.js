@@ -17,7 +17,7 @@
     });
   };
 
-  // Ids of boxes for plotly. The prefix keeps plotly from reading ids as numbers.
+  // Returns the id of a box for plotly. Without the prefix, plotly would read the id as a number.
   const box = (row) => (row < 0 ? "" : `row ${row}`);
   const rowOf = (id) => (id.startsWith("row ") ? Number(id.slice(4)) : -1);
 
@@ -42,7 +42,7 @@
     return [traces, layout({ margin: { l: 4, r: 4, t: 24, b: 4 }, uniformtext: { minsize: 9, mode: "hide" } })];
   };
 
-  // The rows that are drawn as bars, with the largest row first.
+  // Returns the rows to draw as bars, with the largest row first.
   const shown = (figure, state) => {
     const { values } = figure.weights[state.weight];
     return children(figure, state.open).filter((row) => values[row]).sort((a, b) => values[b] - values[a]).slice(0, MOST_BARS);

@@ -1,7 +1,7 @@
 // Saves the timeline of the page as a Chrome trace for Perfetto, with rows for threads and streams and launch arrows.
 "use strict";
 const timelineSaving = (() => {
-  // A number for each process or device.
+  // Returns a map from each process or device to a number.
   const numbered = (data) => new Map([...new Set(data.rows.map(([group]) => group))].map((group, at) => [group, at + 1]));
 
   const named = (data, pid) => data.rows.flatMap(([group, name], row) => [

@@ -19,7 +19,7 @@ class TimelineSearch {
     this.found.sort((a, b) => data.start_ns[a] - data.start_ns[b]);
   }
 
-  // Returns the next match, or -1 if there is no match. The first match follows the last one.
+  // Returns the next match, or -1 if there is no match. After the last match, it returns the first match again.
   next() {
     if (!this.found.length) return -1;
     this.nth = (this.nth + 1) % this.found.length;

@@ -1,5 +1,5 @@
 // The visible part of a timeline: the positions of lanes, the time interval, and the boxes to draw. If several boxes
-// of a lane fall on one pixel, only the longest box is drawn.
+// of a lane are in the same pixel, only the longest box is drawn.
 "use strict";
 class TimelineView {
   static BAR = 17; // height of a lane in pixels
@@ -90,7 +90,7 @@ class TimelineView {
     return -1;
   }
 
-  // Calls ``draw`` for each box of a lane to draw, with its left edge and its width in pixels.
+  // Calls ``draw`` for each visible box of a lane, with the box, its left edge and its width in pixels.
   boxes(lane, draw) {
     const { data, scale } = this;
     let left = -1, longest = -1;

@@ -17,7 +17,7 @@ page.units = (() => {
     return (number < 0 ? "-" : "") + digits.replace(/^\d+/, (text) => text.replace(/\B(?=(\d{3})+$)/g, ","));
   };
 
-  // The number of decimals that three digits need after rounding: 9.996 becomes 10.0.
+  // Returns the number of decimals that three significant digits need after rounding: 9.996 becomes 10.0.
   const decimalsOf = (number) => Math.max(0, 2 - Number(number.toExponential(2).split("e")[1]));
 
   const count = (number) => {
