@@ -66,6 +66,7 @@ def test_before_and_after_differ_only_in_the_change(framework: str, name: str) -
     assert max(len(before), len(after)) < 60
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("framework", "name"), SCRIPTS)
 def test_the_rule_asks_for_the_change(framework: str, name: str, ran: Ran, tmp_path: Path) -> None:
     printed = ran(framework, f"{name}_before", "--steps", str(STEPS), "--record", str(tmp_path / "run"))

@@ -41,6 +41,7 @@ def test_a_failing_child_is_one_line(perfkit, tmp_path: Path, monkeypatch: pytes
     assert "the json demo failed: no plugin records json" in err
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("framework", ["torch", "paddle"])
 def test_live(perfkit, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, framework: str) -> None:
     if not installed(framework):

@@ -11,7 +11,7 @@ from perfkit_core.model.trace import Trace
 from perfkit_core.readers.load import load
 from tests.support.compared_examples import BASE, FRAMEWORKS, MODELS, PLAIN, PLANTS, VARIANTS, record, recorded, stored
 
-pytestmark = pytest.mark.live
+pytestmark = [pytest.mark.live, pytest.mark.slow]
 
 Losses = dict[tuple[str, str], list[float]]
 

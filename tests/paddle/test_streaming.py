@@ -42,6 +42,7 @@ def piece_bytes(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch)
     return int(request.param)
 
 
+@pytest.mark.slow
 def test_every_protobuf(paddle_traces: Path, tmp_path: Path, piece_bytes: int) -> None:
     files = sorted(f for f in paddle_traces.rglob("*.pb*") if f.suffix in (".pb", ".gz"))
     assert len(files) == 21

@@ -104,6 +104,7 @@ def rounds(text: str, number: float) -> bool:
     return abs(float(text.replace(",", "")) - number) <= half * (1 + 1e-9)
 
 
+@pytest.mark.slow
 def test_every_cell_is_that_of_json(told: Told) -> None:
     cells = 0
     idle = "no-device-events" in {finding["code"] for finding in told.exact["quality"]}

@@ -27,6 +27,7 @@ SMALL = ("torch/h100-vit.json.gz", "torch/cpu-only-rank34.json.gz", "torch/dlrm-
 INT64 = st.integers(-(2**63), 2**63 - 1)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("source", SMALL)
 @pytest.mark.parametrize(
     "command", [["summary", "--view", ",".join(get_plugins().views())], ["advise"]], ids=["every view", "advise"]

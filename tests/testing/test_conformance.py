@@ -64,10 +64,12 @@ def test_adapters_are_sound_plugins_that_import_no_framework(plugins: Plugins, n
     check_plugin(importlib.import_module(name), frameworks=("torch", "paddle", "mindspore"))
 
 
+@pytest.mark.slow
 def test_every_torch_trace_keeps_every_promise(plugins: Plugins, torch_file: Path) -> None:
     check_trace(load(torch_file, plugins=plugins))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ["h100-bert-small.json.gz", "mi250-minitoy-train.json.gz", "mtia-inference.json.gz",
                                   "resnet-param.json.gz", "b200-eager-rank0of8.json.gz"])  # fmt: skip
 def test_torch_reader_store_and_views(plugins: Plugins, traces: Path, tmp_path: Path, name: str) -> None:

@@ -275,8 +275,8 @@ def test_gradients_are_reduced_once_in_an_accumulation(scope: dict[str, Any], on
 
 def test_the_number_of_threads_is_recorded(tmp_path: Path) -> None:
     """The rule about threads fires, because the recorded number of threads exceeds the cores."""
-    before = torch.get_num_threads()
-    torch.set_num_threads(1000)
+    before, threads = torch.get_num_threads(), 4 * os.cpu_count()
+    torch.set_num_threads(threads)
     try:
         with torch.profiler.profile(on_trace_ready=trace_handler(tmp_path)) as profiler:
             torch.ones(2) + 1
@@ -284,6 +284,6 @@ def test_the_number_of_threads_is_recorded(tmp_path: Path) -> None:
         torch.set_num_threads(before)
     profiler.on_trace_ready.flush()
     (advice,) = advise(load(tmp_path), rules=["thread-oversubscription"]).advice
-    assert advice.candidate.evidence["threads"] == 1000
+    assert advice.candidate.evidence["threads"] == threads
     assert advice.remedy is not None
     assert f"set_num_threads({advice.candidate.evidence['proposed_threads']})" in advice.remedy.code
