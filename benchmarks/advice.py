@@ -1,9 +1,8 @@
-"""Time and memory from a trace to advice (graph, all rules, predictions and combined saving): ``python -m
-benchmarks.advice``
+"""Measure how long the advice on a trace takes, and its memory: ``python -m benchmarks.advice``
 
-The events of a real training are repeated in memory, as one long recording of one rank. Each size runs in a separate
-process. Functions are compiled before the measurement, and the trace has no computed columns. The numbers are medians
-of the rounds.
+The measured work is the replay graph, all rules, the predictions and the combined saving. The events of a real training
+are repeated in memory, as one long recording of one rank. Each size runs in a separate process. Functions are compiled
+before the measurement, and the trace has no computed columns. The numbers are medians of the rounds.
 """
 
 from __future__ import annotations
@@ -26,8 +25,8 @@ SECONDS, MEGABYTES = 10.0, 1_000.0
 
 
 def once(events: int, rounds: int) -> dict[str, float]:
-    """Return the seconds and CPU seconds to the advice, the peak memory on top of the trace, and the number of rules
-    with advice."""
+    """Return the measurements by name: ``seconds`` and ``cpu_seconds`` from the trace to the advice, ``peak_bytes`` on
+    top of the trace, and ``found``, the number of advice items including those without a saving."""
     from benchmarks.views import repeated
     from perfkit_core.advice.engine import advise
     from perfkit_core.readers.load import load
@@ -48,7 +47,7 @@ def once(events: int, rounds: int) -> dict[str, float]:
 
 
 def section(sizes: Sequence[int], rounds: int, say: Callable[[str], None]) -> Section:
-    """Return the results for each size, with the targets of the size that has targets."""
+    """Return the results for each size. Only the size ``TARGET`` has targets."""
     asked = [(f"{size:,} events", ["-m", "benchmarks.advice", "--one", str(size), str(rounds)], 1) for size in sizes]
     results = take_turns(asked, 1, say)
     checks = tuple(

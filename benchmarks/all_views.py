@@ -23,8 +23,8 @@ _SHOWN = 12
 
 
 def once(events: int, rounds: int) -> dict[str, float]:
-    """Return the median seconds of each view and of all views (``seconds``), and the peak memory on top of the
-    trace."""
+    """Return the measurements by name: ``seconds`` and ``cpu_seconds`` of all views together, ``peak_bytes`` on top of
+    the trace, and the seconds of each view by the view's name. Seconds are medians."""
     from benchmarks.views import one_after_the_other, repeated
     from perfkit_core.plugins.manager import get_plugins
     from perfkit_core.readers.load import load
@@ -43,7 +43,8 @@ def once(events: int, rounds: int) -> dict[str, float]:
 
 
 def section(sizes: Sequence[int], rounds: int, say: Callable[[str], None]) -> Section:
-    """Return the results of all views for each size, compared with the target, and the slowest views by name."""
+    """Return a table of the results for each size, checked against the targets, and a table of the slowest views per
+    size."""
     asked = [(f"{size:,} events", ["-m", "benchmarks.all_views", "--one", str(size), str(rounds)], 1) for size in sizes]
     results = take_turns(asked, 1, say)
     checks = tuple(_check(size, result) for size, result in zip(sizes, results, strict=True) if size in TARGETS_S)

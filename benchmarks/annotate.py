@@ -1,9 +1,10 @@
-"""Cost of ``annotate`` in training: the step time with an annotated model, as a ratio to the step time without.
+"""Measure how much ``annotate`` slows down training: the step time with an annotated model divided by the step time
+without.
 
-python benchmarks/annotate.py [torch|paddle] [ROUNDS]
+    python benchmarks/annotate.py [torch|paddle] [ROUNDS]
 
-Runs with and without annotation alternate. The ratio is measured without a profiler, where it should be 1 because there
-are no hooks, and while a profiler records. The numbers are medians.
+Runs with and without annotation alternate. One ratio is measured without a profiler. It should be 1, because no hooks
+are installed then. Another ratio is measured while a profiler records. The numbers are medians.
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ from contextlib import contextmanager
 from typing import Any
 
 LAYERS, WIDTH, STEPS = 60, 32, 20
-"""Many small layers, because the cost per call is largest relative to the work of a small layer."""
+"""The model has many small layers, because the cost of a call is largest relative to the work of a small layer."""
 
 
 def torch_step() -> tuple[Any, Callable[[], None]]:
@@ -74,7 +75,7 @@ def step_ns(step: Callable[[], None], profiler: Callable[[], Any]) -> float:
 
 
 def ratio(framework: Any, make: Any, profiler: Callable[[], Any], rounds: int) -> tuple[float, float]:
-    """Return the median ratio of annotated to plain step time over the rounds, and the plain step time in µs."""
+    """Return two values: the median over the rounds of annotated ÷ plain step time, and the plain step time in µs."""
     model, step = make()
     plain, annotated = [], []
     for number in range(2 * rounds):

@@ -1,4 +1,4 @@
-"""Cost of the command line for its user: ``python -m benchmarks.command [--rounds N]``
+"""Measure the time and memory of perfkit commands: ``python -m benchmarks.command [--rounds N]``
 
 The time runs from the start of the process to its end, including all imports. Byte code, compiled functions and files
 are cached. The commands alternate, and the numbers are medians.
@@ -42,7 +42,7 @@ def timed(arguments: list[str]) -> dict[str, float]:
 
 
 def section(rounds: int, say: Callable[[str], None], large_mb: int = 100) -> Section:
-    """Return the results of each command, compared with its target. The commands alternate."""
+    """Return the results of each command, checked against its target. The commands alternate."""
     small, big = megabyte(), large(large_mb)
     with tempfile.TemporaryDirectory() as folder:
         page = str(Path(folder) / "report.html")

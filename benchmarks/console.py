@@ -1,4 +1,4 @@
-"""Output of sections and progress on a terminal."""
+"""Print benchmark sections and progress to a terminal."""
 
 from __future__ import annotations
 
@@ -19,7 +19,6 @@ def progress(line: str) -> None:
 
 
 def show(section: Section) -> None:
-    """Print a section."""
     console = Console(width=None if sys.stdout.isatty() else 160, markup=False, highlight=False)
     console.print(f"\n{section.title}", style="bold")
     console.print(running_text(section.about))

@@ -1,8 +1,10 @@
-"""Rate at which the gate fails although nothing changed: ``python -m benchmarks.false_alarms [--runs N] [--limit %]``.
+"""Measure how often the gate fails although nothing changed: ``python -m benchmarks.false_alarms [--runs N] [--limit
+%]``.
 
 A small training is recorded N times for each installed framework, each time in a new process. The gate ``step_time >
-3%`` then compares equal runs: each run with the previous run (single captures), and groups of three runs with the next
-three runs (pooled captures). The benchmark also prints the difference between the median steps of equal processes.
+3%`` then compares equal runs in two ways. Single captures: each run is compared with the previous run. Pooled captures:
+three runs are compared with the next three runs. The benchmark also prints how much the median steps of equal processes
+differ.
 """
 
 from __future__ import annotations

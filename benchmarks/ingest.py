@@ -1,9 +1,10 @@
-"""perfkit and other tools that read the same trace file: ``python -m benchmarks.ingest [FILE ...]``
+"""Compare perfkit with other tools that read the same trace file: ``python -m benchmarks.ingest [FILE ...]``
 
 Each measurement is a new process, and the file is in the page cache. The time runs from the file to the result. It
-excludes imports, and compiled functions come from the cache. "Again" is the second read in the same process. "× stored
-run" is the time as a multiple of the time that perfkit takes from the file to a stored run. "of simdjson" compares with
-the fastest available parser, which keeps no result. The tools alternate, and the numbers are medians.
+excludes imports, and compiled functions come from the cache. The tools alternate, and the numbers are medians. "Again"
+is the second read in the same process. "× stored run" is the time divided by the time that perfkit takes from the file
+to a stored run. "of simdjson" is the time of simdjson divided by the time of the tool. simdjson is the fastest
+available parser, and keeps no result.
 """
 
 from __future__ import annotations
@@ -43,8 +44,8 @@ def measure(file: Path, readers: Sequence[Reader], rounds: int, say: Callable[[s
 
 
 def table(file: Path, results: Sequence[Result]) -> Table:
-    """Return a table with one row per reader: time, speed, memory, and the time as a multiple of perfkit's time to a
-    stored run."""
+    """Return a table with one row per reader: time, speed, memory, and the time divided by perfkit's time to a stored
+    run."""
     by_name = {result.name: result for result in results}
     rows = tuple(_row(result, file.stat().st_size, by_name) for result in results)
     title = f"{file.name}, {file.stat().st_size / _MB:,.0f} MB"
@@ -52,7 +53,7 @@ def table(file: Path, results: Sequence[Result]) -> Table:
 
 
 def checks(file: Path, results: Sequence[Result]) -> tuple[Check, ...]:
-    """Return the targets for reading a file."""
+    """Return the checks of the targets for one file."""
     by_name = {result.name: result for result in results}
     where = f"{file.stat().st_size / _MB:,.0f} MB, file → stored run"
 
@@ -75,7 +76,7 @@ def checks(file: Path, results: Sequence[Result]) -> tuple[Check, ...]:
 
 
 def section(files: Sequence[Path], readers: Sequence[Reader], rounds: int, say: Callable[[str], None]) -> Section:
-    """Return the results of every reader for every file, with the targets of the largest file."""
+    """Return the results of every reader for every file. The targets apply to the largest file."""
     tables, numbers = [], {}
     found: tuple[Check, ...] = ()
     for file in sorted(files, key=lambda one: one.stat().st_size):
@@ -108,7 +109,7 @@ def _row(result: Result, size: int, by_name: dict[str, Result]) -> tuple[str, ..
 
 
 def _again(result: Result, seconds: float) -> str:
-    """Return the number of reads of a reader; slow readers read only once."""
+    """Return the seconds of the second read as text, or "-" if the reader read only once."""
     again = result.median("again_seconds")
     return "-" if again is None or again == seconds else number(again)
 

@@ -1,8 +1,8 @@
-"""Large traces for benchmarks: the events of a real trace, repeated one after the other in time.
+"""Create large traces for benchmarks: the events of a real trace, repeated one after the other in time.
 
 ``python benchmarks/inputs.py TRACE OUT SIZE_MB`` writes a Chrome trace of about SIZE_MB. Each copy has different times,
-correlation ids, flow ids, sequence numbers and step numbers, like one long recording. Inputs of benchmarks are created
-once, in $PERFKIT_BENCH_DIR or in the folder for temporary files.
+correlation ids, flow ids, sequence numbers and step numbers, like one long recording. Each input is created once, in
+$PERFKIT_BENCH_DIR or, if that is not set, in the folder for temporary files.
 """
 
 from __future__ import annotations
@@ -23,8 +23,8 @@ _NUMBER = re.compile(
 _ROOT = Path(__file__).resolve().parent.parent
 TRACES = Path(os.environ.get("PERFKIT_TRACES", _ROOT.parent / "shared" / "traces"))
 REAL, SMALL = TRACES / "torch" / "v100-ns-resolution.json.gz", _ROOT / "tests" / "data" / "torch-mlp.json.gz"
-"""The traces that are repeated: a training on a V100 with nanosecond times, or the recording of a small model on a CPU
-if the first trace is missing."""
+"""The traces that are repeated. REAL is a training on a V100 with nanosecond times. SMALL is the recording of a small
+model on a CPU, and is used if REAL is missing."""
 MEGABYTE = TRACES / "torch" / "h100-bert-small.json.gz"
 """A real trace of 1 MB."""
 
@@ -33,7 +33,7 @@ _TIME, _LINK, _INDEX, _STEP = range(4)
 
 class Template:
     """A trace, split at the numbers that differ between copies. ``kinds[i]`` is the kind of ``numbers[i]``, which
-    follows ``texts[i]``. The last text ends the events."""
+    follows ``texts[i]``. The last item of ``texts`` ends the events."""
 
     def __init__(self, data: bytes) -> None:
         begin = data.index(b"[", data.index(b'"traceEvents"')) + 1

@@ -1,10 +1,9 @@
-"""A job of many ranks in one process, in threads, in several processes and on a cluster: ``python -m
-benchmarks.job_of_ranks [--ranks N] [--rounds N]``
+"""Compare ways to reduce a job of many ranks: ``python -m benchmarks.job_of_ranks [--ranks N] [--rounds N]``
 
 A real job of eight ranks is repeated, with different clocks and numbers for each rank. Every rank is reduced
-separately, and the results are merged: in one process, in threads, in two processes, and on a Dask cluster of two
-workers. These alternate. The benchmark fails unless all tables are equal. Caches are warm, as on a permanent cluster,
-and the numbers are medians.
+separately, and the results are merged. This is done in four ways: in one process, with two threads, with two processes,
+and on a Dask cluster of two workers. The four ways alternate. The benchmark fails unless all of them return equal
+tables. Caches are warm, as on a permanent cluster, and the numbers are medians.
 """
 
 from __future__ import annotations
@@ -27,8 +26,8 @@ _ONCE = (
 
 
 def section(ranks: int, rounds: int, say: Callable[[str], None]) -> Section:
-    """Return the time of each method as a share of the time in one process. Raises RuntimeError if it cannot be
-    measured."""
+    """Return the time of each way, and its ratio to the time in one process. Raises RuntimeError if the real job is
+    missing or the measurement fails."""
     if not REAL_JOB.is_dir():
         raise RuntimeError(f"no real job at {REAL_JOB}; set PERFKIT_TRACES")
     say(f"{ranks} ranks, {rounds} rounds")

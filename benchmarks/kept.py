@@ -1,4 +1,4 @@
-"""Results of earlier runs: one JSON file with a section per benchmark, each with date and machine."""
+"""Store the results of benchmarks in one JSON file: a section per benchmark, with the date and the machine."""
 
 from __future__ import annotations
 
@@ -18,8 +18,8 @@ class Kept(msgspec.Struct):
 
 
 def keep(folder: Path, name: str, section: Section, machine: Machine) -> bool:
-    """Save a section, replacing the earlier section of the same benchmark. Do nothing and return False if no target
-    could be measured."""
+    """Save a section, and replace the earlier section of the same benchmark. Return False, without saving, if the
+    section has targets but none of them could be measured."""
     if section.checks and all(check.holds is None for check in section.checks):
         return False
     file = folder / "results.json"

@@ -1,7 +1,7 @@
-"""Views of a large stored run: ``python -m benchmarks.large_runs [--events N]``
+"""Measure views of a large stored run: ``python -m benchmarks.large_runs [--events N]``
 
 The events of a stored trace are repeated on disk, one copy after the other in time. ``perfkit summary RUN --view …``
-reads only the columns that the view needs. Each view runs in a separate process, the times include imports, and the
+reads only the columns that the view needs. Each view runs in a separate process, and the times include imports. The
 numbers are medians of the rounds.
 """
 

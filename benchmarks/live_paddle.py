@@ -1,11 +1,11 @@
-"""From a recorded Paddle training to a result, with perfkit's handler and with Paddle's own methods: ``python -m
-benchmarks.live_paddle [--events N]``.
+"""Measure the time from a recorded Paddle training to a result: ``python -m benchmarks.live_paddle [--events N]``.
 
-Each measurement is a new process that trains a small model on the CPU and records it with Paddle's profiler, once
-without options and once with ``profile_memory=True``. The time runs from the profiler's callback to the result: a
-stored run, the printed tables of ``summary()``, or the written JSON file (which is not read). "Held" is the time that
-the training waits. Memory is the memory on top of the finished profiler. The methods alternate, and the numbers are
-medians. The parts are the CPU times of Paddle's ``save`` into memory, the scan of the protobuf, its columns, the
+perfkit's handler is compared with Paddle's own methods. Each measurement is a new process that trains a small model on
+the CPU and records it with Paddle's profiler, once without options and once with ``profile_memory=True``. The time runs
+from the profiler's callback to the result. The result is a stored run, the printed tables of ``summary()``, or a JSON
+file that is written but not read. "Held" is the time that the training waits. Memory is the memory on top of the
+finished profiler. The methods alternate, and the numbers are medians. The table of parts lists the CPU time of each
+part of perfkit's handler: Paddle's ``save`` into memory, the scan of the protobuf, the creation of its columns, the
 assembly of the event table, and the Parquet file.
 """
 

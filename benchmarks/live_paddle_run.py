@@ -1,10 +1,10 @@
-"""One measurement of a recorded Paddle training: ``python -m benchmarks.live_paddle_run WAY EVENTS [memory]``.
+"""Measure one recorded Paddle training: ``python -m benchmarks.live_paddle_run WAY EVENTS [memory]``.
 
-The program trains a small model on the CPU until about EVENTS events are recorded, with Paddle's profiler without
-options or with ``profile_memory``. It then does the work of a user's ``on_trace_ready`` and prints one line of JSON:
-``seconds`` until the result exists, ``held_seconds`` until training can continue, ``cpu_seconds``, and ``peak_bytes``,
-the peak memory on top of the memory before the callback. The way ``parts`` prints the CPU seconds of each part of
-perfkit's handler instead.
+The program trains a small model on the CPU until about EVENTS events are recorded. It uses Paddle's profiler without
+options, or with ``profile_memory``. It then does the work of a user's ``on_trace_ready`` and prints one line of JSON.
+Keys: ``seconds`` until the result exists; ``held_seconds`` until training can continue; ``cpu_seconds``; and
+``peak_bytes``, the peak memory on top of the memory before the callback. With the way ``parts``, the program instead
+prints the CPU seconds of each part of perfkit's handler.
 """
 
 from __future__ import annotations
@@ -84,8 +84,8 @@ def profiled(steps: int, memory: bool) -> Any:
 
 
 def measure(way: Way, events: int, memory: bool) -> dict[str, float]:
-    """Return the numbers that the module's docstring lists. A small recording comes first, so that functions are
-    compiled and modules are imported, as in all cycles after the first one."""
+    """Return the numbers that the module's docstring lists. A small recording is made first, so that all modules are
+    imported and all functions are compiled, as in every cycle after the first."""
     with tempfile.TemporaryDirectory() as folder:
         way(profiled(2, memory), Path(folder))()
     with tempfile.TemporaryDirectory() as folder:
@@ -109,7 +109,7 @@ def measure(way: Way, events: int, memory: bool) -> dict[str, float]:
 
 
 def parts(events: int, memory: bool) -> dict[str, float]:
-    """Return the CPU seconds of the parts of perfkit's handler. A small recording comes first and is not counted."""
+    """Return the CPU seconds of each part of perfkit's handler. A small recording is made first and is not counted."""
     _parts(profiled(2, memory))
     return _parts(_recorded(events, memory))
 

@@ -1,10 +1,10 @@
-"""From a recorded torch training to a result, with perfkit's handler and with torch's own methods: ``python -m
-benchmarks.live_torch [--events N]``.
+"""Measure the time from a recorded torch training to a result: ``python -m benchmarks.live_torch [--events N]``.
 
-Each measurement is a new process that trains a small model on the CPU and records shapes and memory. The time runs from
-the profiler's callback to the result: a stored run, the printed table of ``key_averages()``, or the written file of
-``export_chrome_trace()`` (which is not read). "Held" is the time that the training waits. Memory is the memory on top
-of the finished profiler. The methods alternate, and the numbers are medians.
+perfkit's handler is compared with torch's own methods. Each measurement is a new process that trains a small model on
+the CPU and records shapes and memory. The time runs from the profiler's callback to the result. The result is a stored
+run, the printed table of ``key_averages()``, or the file of ``export_chrome_trace()``, which is written but not read.
+"Held" is the time that the training waits. Memory is the memory on top of the finished profiler. The methods alternate,
+and the numbers are medians.
 """
 
 from __future__ import annotations

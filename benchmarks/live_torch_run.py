@@ -1,9 +1,9 @@
-"""One measurement of a recorded torch training: ``python -m benchmarks.live_torch_run WAY EVENTS``.
+"""Measure one recorded torch training: ``python -m benchmarks.live_torch_run WAY EVENTS``.
 
 The program trains a small model on the CPU, with shapes and memory recorded, until about EVENTS events are recorded. It
-then does the work of a user's ``on_trace_ready`` and prints one line of JSON: ``seconds`` until the result exists,
-``held_seconds`` until training can continue, ``cpu_seconds``, and ``peak_bytes``, the peak memory on top of the memory
-before the callback.
+then does the work of a user's ``on_trace_ready`` and prints one line of JSON. Keys: ``seconds`` until the result
+exists; ``held_seconds`` until training can continue; ``cpu_seconds``; and ``peak_bytes``, the peak memory on top of the
+memory before the callback.
 """
 
 from __future__ import annotations
@@ -72,8 +72,8 @@ def profiled(steps: int) -> Any:
 
 
 def measure(way: Way, events: int) -> dict[str, float]:
-    """Return the numbers that the module's docstring lists. A small recording comes first, so that functions are
-    compiled and modules are imported, as in all cycles after the first one."""
+    """Return the numbers that the module's docstring lists. A small recording is made first, so that all modules are
+    imported and all functions are compiled, as in every cycle after the first."""
     with tempfile.TemporaryDirectory() as folder:
         way(profiled(2), Path(folder))()
     with tempfile.TemporaryDirectory() as folder:

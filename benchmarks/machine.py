@@ -1,4 +1,4 @@
-"""The machine of a measurement, and the versions of the measured programs."""
+"""Describe the machine of a measurement, and the versions of the measured programs."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ def machine() -> Machine:
 
 
 def sentence(found: Machine) -> str:
-    """Return a sentence on the machine."""
+    """Describe the machine in one sentence."""
     load = "" if found.load is None else f"; load before the benchmarks: {found.load:g}"
     memory = f"{found.memory_bytes / 2**30:.0f} GiB"
     return f"{found.date}, {found.cores} cores of {found.cpu}, {memory}, {found.system}, {found.python}{load}."

@@ -1,9 +1,10 @@
-"""Time per rank for a job of many ranks, with one process and with more workers.
+"""Measure the time per rank for a job of many ranks, with one process and with several workers.
 
-``python -m benchmarks.many_ranks [RANKS] [ROUNDS] [VIEW,VIEW,…]`` writes the ranks, which are copies of real ranks with
-different clocks and numbers. It then reduces and merges the ranks in one process, in two processes, and on a Dask
-cluster of two workers. These alternate. The program prints the medians and their ratios to one process. The workers
-have already imported all modules, as on a permanent cluster.
+``python -m benchmarks.many_ranks [RANKS] [ROUNDS] [VIEW,VIEW,…]`` writes the files of the ranks. They are copies of
+real ranks with different clocks and numbers. The program then reduces and merges the ranks in four ways: in one
+process, with two threads, with two processes, and on a Dask cluster of two workers. The four ways alternate. The
+program prints the median of each way and its ratio to one process. The workers have already imported all modules, as on
+a permanent cluster.
 """
 
 from __future__ import annotations
@@ -63,7 +64,7 @@ def once(running: Executor, planned: Plan, views: tuple[str, ...]) -> Computed:
 
 
 def check_equal(tables: dict[str, dict[str, pd.DataFrame]]) -> None:
-    """Raise AssertionError unless every executor has the same tables."""
+    """Raise AssertionError unless all executors return the same tables."""
     first, *others = tables.values()
     for other in others:
         for name, table in first.items():
@@ -71,7 +72,7 @@ def check_equal(tables: dict[str, dict[str, pd.DataFrame]]) -> None:
 
 
 def report(seconds: dict[str, list[float]], count: int) -> None:
-    """Return one line per executor."""
+    """Print one line per executor."""
     medians = {name: statistics.median(times) for name, times in seconds.items()}
     serial = medians["this process"]
     for name, median in medians.items():

@@ -1,4 +1,4 @@
-"""Benchmark sections as Markdown for docs/performance.md."""
+"""Write benchmark sections as Markdown for docs/performance.md."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ BEGIN, END = "<!-- figures: begin -->", "<!-- figures: end -->"
 
 
 def page(found: list[tuple[Section, Machine]]) -> str:
-    """Return all sections as Markdown. The targets of all sections come first."""
+    """Return all sections as Markdown. The targets of all sections are listed before the sections."""
     checks = tuple(check for section, _ in found for check in section.checks)
     parts = ["## Targets", _table(checks_table(checks)), *(_section(section, at) for section, at in found)]
     return "\n\n".join(part for part in parts if part) + "\n"

@@ -1,6 +1,7 @@
-"""Large Paddle recordings for benchmarks: the events of a real recording, repeated, as JSON and as protobuf.
+"""Create large Paddle recordings for benchmarks: the events of a real recording, repeated, as JSON and as protobuf.
 
-All copies have the same times, because only the time to read is measured. The files are created once, as in ``inputs``.
+All copies have the same times, because only the time to read the file is measured. The files are created once and kept
+in the same folder as those of ``inputs``.
 """
 
 from __future__ import annotations

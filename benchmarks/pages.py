@@ -1,8 +1,9 @@
-"""Cost of the HTML page: ``python -m benchmarks --only pages``
+"""Measure the HTML page: ``python -m benchmarks --only pages``
 
 A recording of about 100,000 events is read, its report is created, and Chromium opens the page in a new window. The
-benchmark measures the seconds until the browser's ``first-contentful-paint``, and until all scripts are loaded. The
-browser is ``CHROMIUM``, or the first browser that starts (see tools/browser.py).
+benchmark measures two times after the page is opened: the seconds until the browser's ``first-contentful-paint``, and
+the seconds until all scripts are loaded. The environment variable ``CHROMIUM`` selects the browser. If it is not set,
+the first browser that starts is used (see tools/browser.py).
 """
 
 from __future__ import annotations
@@ -48,7 +49,7 @@ def section(size_mb: int, rounds: int, say: Callable[[str], None]) -> Section:
 
 
 def _made(trace: Trace, page: Path) -> float:
-    """Return the seconds from the loaded recording to the written page."""
+    """Return the seconds from the loaded recording to the finished page."""
     start = time.perf_counter()
     page.write_text(render(run_report(trace)), encoding="utf-8")
     return time.perf_counter() - start
@@ -85,7 +86,7 @@ def _seen(browser: Any, page: Path) -> dict[str, float]:
 
 
 def _rows(numbers: Numbers, size: int) -> Iterator[tuple[str, ...]]:
-    said = {"made": "made, s", "seen": "first picture, s", "loaded": "all scripts read, s"}
+    said = {"made": "created, s", "seen": "first contentful paint, s", "loaded": "all scripts loaded, s"}
     for key, values in numbers.items():
         yield said[key], number(statistics.median(values)), ", ".join(map(number, values))
     yield "size, MB", number(size / 1e6), ""
@@ -97,6 +98,6 @@ def _checks(numbers: Numbers, size: int) -> tuple[Check, ...]:
 
     return (
         at_most("page of 100 k events: size", TARGET_MB, size / 1e6, "MB"),
-        at_most("page of 100 k events: made after loading", TARGET_MADE_S, median("made"), "s"),
-        at_most("page of 100 k events: first picture", TARGET_SEEN_S, median("seen"), "s"),
+        at_most("page of 100 k events: created after loading", TARGET_MADE_S, median("made"), "s"),
+        at_most("page of 100 k events: first contentful paint", TARGET_SEEN_S, median("seen"), "s"),
     )

@@ -1,4 +1,4 @@
-"""Memory and CPU time of the current process."""
+"""Measure the memory and CPU time of the current process."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def reset_peak() -> None:
 
 
 def cpu_seconds() -> float:
-    """Return the user and system time of all threads and of all children that have ended."""
+    """Return the user and system time of this process, all its threads, and all child processes that have ended."""
     mine, children = (resource.getrusage(who) for who in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN))
     return mine.ru_utime + mine.ru_stime + children.ru_utime + children.ru_stime
 

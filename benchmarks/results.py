@@ -1,4 +1,4 @@
-"""The results of a benchmark: tables for people, checks of targets, and exact numbers."""
+"""The results of a benchmark: tables for people, checks of targets, and unrounded numbers."""
 
 from __future__ import annotations
 
@@ -40,18 +40,18 @@ class Section:
 
 
 def running_text(about: str) -> str:
-    """Return a docstring as one paragraph of Markdown."""
+    """Return the text as one paragraph of Markdown."""
     return " ".join(about.replace("``", "`").split())
 
 
 def at_least(what: str, target: float, measured: float | None, aside: str = "") -> Check:
-    """Return the check of a ratio that should be at least ``target``. ``aside`` follows the measured value."""
+    """Check that a ratio is at least ``target``. The text ``aside`` follows the measured value."""
     found = _check(what, "≥", target, measured, "×")
     return replace(found, measured=f"{found.measured}{aside}") if aside and measured is not None else found
 
 
 def at_most(what: str, target: float, measured: float | None, unit: str) -> Check:
-    """Return the check of a value that should be at most ``target``."""
+    """Check that a value is at most ``target``."""
     return _check(what, "≤", target, measured, unit)
 
 

@@ -1,5 +1,5 @@
-"""Alternating measurements: every contender runs in a separate process, round after round, so that other load on the
-machine affects all contenders alike."""
+"""Measure several programs in turn: each runs in a separate process, round after round, so that other load on the
+machine affects all of them alike."""
 
 from __future__ import annotations
 
@@ -18,12 +18,12 @@ from benchmarks.results import number
 
 ROOT = Path(__file__).resolve().parent.parent
 LONGEST_S = 1800
-"""Time limit of a process in seconds. A process that takes longer is ended, and the table gives this reason."""
+"""Time limit of a process in seconds. A process that exceeds the limit is ended, and the table says so."""
 
 
 @dataclass(frozen=True, slots=True)
 class Result:
-    """The result of a contender: a dict of numbers per round, or the reason why there are none."""
+    """The result of one measured program: a dict of numbers for each round, or the reason why there are none."""
 
     name: str
     samples: dict[int, dict[str, float]]
@@ -42,7 +42,7 @@ class Result:
 
 
 Contender = tuple[str, list[str], int]
-"""(name, arguments of python, maximum number of rounds)"""
+"""One measured program: (name, arguments of python, maximum number of rounds)"""
 
 
 def costs(result: Result) -> tuple[str, ...]:
@@ -54,12 +54,12 @@ def costs(result: Result) -> tuple[str, ...]:
 
 
 def reasons(results: Sequence[Result]) -> str:
-    """Return the reasons why contenders have no numbers, or "" if all have numbers."""
+    """Return the reasons why programs have no numbers, or "" if all have numbers."""
     return "; ".join(f"{result.name}: {result.reason}" for result in results if result.reason)
 
 
 def take_turns(contenders: Sequence[Contender], rounds: int, say: Callable[[str], None]) -> list[Result]:
-    """Run all contenders alternately. Each process prints its numbers as JSON on its last line."""
+    """Run all programs in turn, round by round. Each process prints its numbers as JSON on its last line."""
     samples: dict[str, dict[int, dict[str, float]]] = {name: {} for name, _, _ in contenders}
     failed: dict[str, str] = {}
     for at in range(rounds):
@@ -77,8 +77,8 @@ def take_turns(contenders: Sequence[Contender], rounds: int, say: Callable[[str]
 
 
 def run(arguments: Sequence[str]) -> Any:
-    """Return the JSON that a Python process prints on its last line, or a text with the reason if the process fails.
-    Byte code is kept, as in an installed package."""
+    """Run a Python process, and return the JSON that it prints on its last line. If the process fails, return the
+    reason as text. Byte code is kept, as in an installed package."""
     command = [sys.executable, *arguments]
     environment = {name: value for name, value in os.environ.items() if name != "PYTHONDONTWRITEBYTECODE"}
     try:

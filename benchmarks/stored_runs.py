@@ -1,8 +1,9 @@
-"""Large stored runs for benchmarks: the events of a stored trace, repeated one after the other in time.
+"""Create large stored runs for benchmarks: the events of a stored trace, repeated one after the other in time.
 
 ``python benchmarks/stored_runs.py TRACE OUT EVENTS`` writes a run folder OUT with one file of at least EVENTS events.
 TRACE is any file or folder that perfkit reads. Each copy has different times, steps, correlation ids and sequence
-numbers, and its row references stay within the copy. The program needs the memory of one copy.
+numbers. Columns that contain row numbers, such as ``parent``, refer to rows of the same copy. The program needs memory
+for one copy.
 """
 
 from __future__ import annotations

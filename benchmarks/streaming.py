@@ -1,8 +1,8 @@
-"""Memory for streaming files of different sizes: ``python -m benchmarks.streaming [--huge]``
+"""Measure the memory for streaming files of different sizes: ``python -m benchmarks.streaming [--huge]``
 
-``perfkit export FILE -o x.perfkit.parquet --stream`` writes the events of a trace file while reading them, and never
-holds the entire file or table. Each size runs in a separate process. The benchmark measures the memory on top of the
-interpreter with its modules and compiled functions. The numbers are medians of the rounds.
+``perfkit export FILE -o x.perfkit.parquet --stream`` writes the events of a trace file while reading them. It never
+holds the entire file or table in memory. Each size runs in a separate process. The benchmark measures the memory on top
+of the interpreter with its modules and compiled functions. The numbers are medians of the rounds.
 """
 
 from __future__ import annotations
@@ -28,13 +28,14 @@ SIZES_MB, HUGE_MB = (100, 500), 2000
 
 
 def streamed(file: Path, folder: Path) -> dict[str, float]:
-    """Stream a file. Return the seconds, the CPU seconds, and the peak memory on top of the memory in use before."""
+    """Stream a file. Return the measurements by name: ``seconds``, ``cpu_seconds``, ``peak_bytes``, and ``more_bytes``,
+    the peak memory on top of the memory before."""
     import pyarrow as pa
 
     from perfkit_core.readers.load import stream
 
     _load_code(file, folder)
-    pa.set_memory_pool(pa.system_memory_pool())  # like the command line
+    pa.set_memory_pool(pa.system_memory_pool())  # as on the command line
     gc.collect()
     reset_peak()
     before, start, cpu = resident_bytes(), time.perf_counter(), cpu_seconds()
@@ -48,7 +49,7 @@ def streamed(file: Path, folder: Path) -> dict[str, float]:
 
 
 def _load_code(file: Path, folder: Path) -> None:
-    """Import and load all code that streaming such a file needs."""
+    """Import and compile all code that streaming this file needs."""
     from perfkit_core.readers.load import stream
     from perfkit_core.readers.scanner import chunks  # noqa: F401
     from perfkit_core.readers.scanner.scanner import Scanner, padded
@@ -61,7 +62,8 @@ def _load_code(file: Path, folder: Path) -> None:
 
 
 def section(sizes_mb: Sequence[int], rounds: int, say: Callable[[str], None]) -> Section:
-    """Return the results for each size of torch files, and for one file of each Paddle format. The files alternate."""
+    """Return the results for torch files of each size, and for one file in each of Paddle's formats. The files
+    alternate."""
     files = [*_of_paddle(sizes_mb), *(large(size) for size in sizes_mb)]
     contenders = [(file.name, ["-m", "benchmarks.streaming", "--one", str(file)], rounds) for file in files]
     results = take_turns(contenders, rounds, say)
@@ -77,7 +79,7 @@ def section(sizes_mb: Sequence[int], rounds: int, say: Callable[[str], None]) ->
 
 
 def _of_paddle(sizes_mb: Sequence[int]) -> list[Path]:
-    """Return a JSON file and a protobuf file of the largest usual size."""
+    """Return a JSON file and a protobuf file of the largest size that is not HUGE_MB."""
     size = min(max(sizes_mb), SIZES_MB[-1])
     return [large_json(size), large_protobuf(size)]
 

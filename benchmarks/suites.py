@@ -1,4 +1,4 @@
-"""All benchmarks by name, with the sizes of a full run and a quick run."""
+"""All benchmarks by name, with their sizes for a full run and for a quick run."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from benchmarks.results import Section
 
 @dataclass(frozen=True, slots=True)
 class Options:
-    """The extent of a run."""
+    """Options that determine the sizes of the inputs and the number of rounds."""
 
     quick: bool
     rounds: int

@@ -1,9 +1,9 @@
-"""Cost of ``Throughput`` per step: ``python benchmarks/throughput.py [--steps N] [--rounds N]``
+"""Measure the time that ``Throughput`` takes per step: ``python benchmarks/throughput.py [--steps N] [--rounds N]``
 
-The benchmark measures the ns per step of a loop over a list, minus the ns per step of the empty loop. It compares
-perfkit's ``Throughput`` with and without a reader, for each installed framework, and Paddle's ``timer_only`` timer with
-the calls of its DataLoader. The loops alternate in every round, and the numbers are medians over the rounds. The
-recording of device events is not measured, because it needs a device.
+The benchmark measures the ns per step of a loop over a list, minus the ns per step of an empty loop. It compares
+perfkit's ``Throughput``, with and without a reader, for each installed framework. It also measures Paddle's
+``timer_only`` timer, with the calls that Paddle's DataLoader makes. The loops alternate in every round, and the numbers
+are medians over the rounds. The recording of device events is not measured, because it needs a device.
 """
 
 from __future__ import annotations
@@ -65,7 +65,7 @@ def paddle_loader(batches: list[int]) -> None:
 
 
 def native_timer(batches: list[int]) -> None:
-    """Use Paddle's own timer, with the calls of Paddle's DataLoader."""
+    """Use Paddle's own timer, with the calls that Paddle's DataLoader makes."""
     from paddle.profiler import Profiler
     from paddle.profiler.timer import benchmark
 
@@ -93,7 +93,7 @@ def ns_per_step(loop: Loop, batches: list[int]) -> float:
 
 
 def measure(steps: int, rounds: int) -> dict[str, float]:
-    """Return the median ns per step by the name of the loop. "empty loop" is the first loop."""
+    """Return the median ns per step of each loop by its name. The first loop is "empty loop"."""
     loops: dict[str, Loop] = {"empty loop": empty}
     loops |= {name: loop for name, (loop, needs) in LOOPS.items() if importlib.util.find_spec(needs)}
     batches = list(range(steps))

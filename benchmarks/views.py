@@ -1,9 +1,9 @@
-"""Cost of each view: ``python benchmarks/views.py SOURCE [SOURCE ...] [--events N] [--rounds N] [--view NAME]``
+"""Measure each view: ``python benchmarks/views.py SOURCE [SOURCE ...] [--events N] [--rounds N] [--view NAME]``
 
-The program prints the time of each view alone on a new trace, and the time after all previous views, when shared data
-is already computed. The times are medians of the rounds. It also prints the total as a share of the loading time, and
-the peak memory. With ``--events``, the events of the sources are repeated in memory until there are N events, as one
-long recording of one rank.
+The program prints two times for each view: alone on a new trace, and after all previous views, when shared data is
+already computed. The times are medians of the rounds. It also prints the total time of the views divided by the loading
+time, and the peak memory. With ``--events``, the events of the sources are repeated in memory until there are N events,
+as one long recording of one rank.
 """
 
 from __future__ import annotations
@@ -32,14 +32,14 @@ REFERENCES = ("parent", "launched_by")
 
 
 def repeated(trace: Trace, count: int) -> Trace:
-    """Return the first ``count`` events of repeated copies of a trace. Each copy is shifted by the extent of the trace,
-    and has different correlation ids, sequence numbers and steps. The number of distinct texts does not grow."""
+    """Return the first ``count`` events of a trace that is repeated. Each copy begins when the previous one ends, and
+    has different correlation ids, sequence numbers and steps. The copies share their texts."""
     shifts = {name: int(trace.ints(name).max()) + 1 for name in NUMBERED} | dict.fromkeys(REFERENCES, len(trace))
     shifts["start_ns"] = int(trace.end_ns.max() - trace.ints("start_ns").min()) + 1
     events = trace.events.unify_dictionaries().combine_chunks()
     copies = -(-count // len(trace))
     columns = {name: _column(events[name], shifts.get(name, 0), copies).slice(0, count) for name in schema.COLUMN_NAMES}
-    for name in REFERENCES:  # references to events that were cut off
+    for name in REFERENCES:  # references to events beyond ``count``
         columns[name] = pc.if_else(pc.less(columns[name], count), columns[name], NO_ROW)
     table = pa.table(columns, schema=events.schema)
     return Trace(table, trace.meta, trace.quality)

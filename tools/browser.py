@@ -1,4 +1,4 @@
-"""The browser for tests of pages: ``python tools/browser.py`` finds a browser, or installs one if there is none."""
+"""Find the browser for tests of pages, or install one if there is none: ``python tools/browser.py``"""
 
 from __future__ import annotations
 
@@ -19,19 +19,20 @@ _CONNECTION_MILLISECONDS: Final = 10_000
 
 
 def launch(playwright: Playwright) -> Browser:
-    """Return a headless browser: the first candidate that starts. Raises LookupError if no candidate starts."""
+    """Return a headless browser: the first candidate that starts. Raises LookupError if none starts."""
     from playwright.sync_api import Error
 
     for program in _candidates():
         try:
             return playwright.chromium.launch(executable_path=program, args=_ARGUMENTS)
-        except Error:  # Ubuntu's chromium-browser only says that it is a snap; a download may lack system libraries
+        # Ubuntu's chromium-browser only prints that it is a snap. A downloaded browser may lack system libraries.
+        except Error:
             continue
     raise LookupError(MISSING)
 
 
 def _candidates() -> list[str | None]:
-    """Return paths of browsers. None stands for the browser that playwright has downloaded."""
+    """Return the paths of browsers to try. None stands for the browser that playwright has downloaded."""
     named = os.environ.get("CHROMIUM")
     if named:
         return [named]
@@ -39,7 +40,7 @@ def _candidates() -> list[str | None]:
 
 
 def _version() -> str | None:
-    """Return the version of the browser that starts, or None if no browser starts."""
+    """Return the version of the first browser that starts, or None if none starts."""
     from playwright.sync_api import sync_playwright
 
     with sync_playwright() as playwright:
@@ -53,7 +54,7 @@ def _version() -> str | None:
 
 
 def _download() -> None:
-    """Download playwright's own browser, which works on systems with the libraries of a browser."""
+    """Download playwright's own browser. It only works if the system already has the libraries that a browser needs."""
     timeout = {"PLAYWRIGHT_DOWNLOAD_CONNECTION_TIMEOUT": str(_CONNECTION_MILLISECONDS)}
     _run([sys.executable, "-m", "playwright", "install", "--only-shell", "chromium"], timeout)
 
@@ -83,7 +84,7 @@ def _run(command: list[str], environment: dict[str, str]) -> None:
 
 
 def main() -> int:
-    """Print the version of the browser. If no browser starts, print a hint and return 1."""
+    """Print the version of the browser. If no browser starts, print what to install and return 1."""
     version = _version()
     for install in (_download, _install_package):
         if version is None and not os.environ.get("CHROMIUM"):

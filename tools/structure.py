@@ -1,28 +1,30 @@
-"""Measure the structure of the product code: ``python tools/structure.py``, with ``--check`` against the limits.
+"""Measure the structure of the product code: ``python tools/structure.py``. ``--check`` compares it with the limits.
 
 Product code is every ``.py`` file below ``perfkit_core``, ``perfkit_torch`` and ``perfkit_paddle``.
 
 product lines, files
-    All lines, blank lines and comments included; all files, ``__init__.py`` included.
+    All lines and all files, including blank lines, comments and ``__init__.py``.
 median, longest file
-    In lines.
+    Numbers of lines.
 private functions used once
-    A function at module level or a method whose name starts with one underscore (no dunder), and whose name is
-    referenced exactly once: in its own file (names, attributes and imported names, a recursive call included) or by
-    a ``from its.module import _name`` elsewhere. The share is of all functions, nested ones included.
+    Functions at module level and methods that are private and have one reference. Private means that the name begins
+    with one underscore. References are uses in the function's own file (names, attributes and imported names, also
+    recursive calls) and imports ``from its.module import _name`` in other files. The share is relative to all
+    functions, including nested ones.
 import lines
-    Lines of ``import`` statements with their continuation lines, wherever they stand. The share is of all lines.
+    Lines of ``import`` statements anywhere in a file, including continuation lines. The share is relative to all lines.
 own-line comments
-    Comments with nothing before them on their line.
+    Comments that have no code before them on their line.
 basenames in more than two packages
-    File names, ``__init__`` and ``__main__`` aside, that occur in more than two folders. Folders at the same place in
-    the two adapters count as one: adapters repeat each other's file names on purpose.
+    File names that occur in more than two folders, except ``__init__`` and ``__main__``. The two adapters repeat each
+    other's file names on purpose, so a folder that exists in both adapters counts once.
 package circles, file circles
-    Strongly connected components of more than one member in the graph of top-level imports: those that run when a
-    module is imported, so neither imports inside functions nor those under ``if TYPE_CHECKING``. Packages are the
-    first-level children of ``perfkit_core``, files at its root included; files are those of all product code.
+    Groups of packages or files that import each other, directly or indirectly: the strongly connected components with
+    more than one member. Only imports that run when a module is imported count, so imports inside functions and under
+    ``if TYPE_CHECKING`` are ignored. Packages are the first-level children of ``perfkit_core``, including the files at
+    its root. Files are all files of the product code.
 file circles, all imports
-    The same with the imports inside functions and under ``if TYPE_CHECKING``, as import-linter sees them.
+    File circles if imports inside functions and under ``if TYPE_CHECKING`` also count, as in import-linter.
 root files
     Files at the root of ``perfkit_core`` other than ``__init__.py``, ``api.py`` and ``errors.py``.
 """
@@ -78,8 +80,8 @@ class Module:
 
 @dataclass(frozen=True)
 class Measure:
-    """A row of the table: a number, or a share of ``of`` if ``of`` is not 0. ``examples`` lists what was counted, if
-    the list is short."""
+    """A row of the table: a number or, if ``of`` is not 0, a share of ``of``. ``examples`` lists the counted items if
+    they are few."""
 
     name: str
     value: int
@@ -197,7 +199,8 @@ def own_line_comments(text: str) -> int:
 
 
 def repeated_basenames(paths: Iterable[Path]) -> list[str]:
-    """Return the basenames that occur in more than two folders, with the number of folders."""
+    """Return the basenames that occur in more than two folders. Each item is the basename and the number of its
+    folders."""
     folders: dict[str, set[tuple[str, ...]]] = defaultdict(set)
     for path in paths:
         if path.stem not in {"__init__", "__main__"}:
@@ -208,7 +211,7 @@ def repeated_basenames(paths: Iterable[Path]) -> list[str]:
 
 
 def import_graph(modules: Sequence[Module], top_level: bool = True) -> dict[str, set[str]]:
-    """Return the product modules that each module imports, either at the top level or anywhere."""
+    """Return for each module the product modules that it imports. ``top_level`` leaves out imports inside functions."""
     known = {module.name for module in modules}
     graph = {}
     for module in modules:
@@ -220,7 +223,7 @@ def import_graph(modules: Sequence[Module], top_level: bool = True) -> dict[str,
                 source = _absolute(node, module)
                 members = {f"{source}.{alias.name}" for alias in node.names}
                 targets |= members & known
-                # what is no module is a name in the package itself
+                # a member that is not a module is a name in the package's own file
                 targets |= {source} if members - known else set()
         graph[module.name] = targets & known - {module.name}
     return graph
@@ -248,7 +251,7 @@ def _absolute(node: ast.ImportFrom, module: Module) -> str:
 
 
 def package_graph(imports: Graph) -> dict[str, set[str]]:
-    """Return the imports between the first-level children of the core."""
+    """Return for each first-level child of the core the children that it imports."""
 
     def child(name: str) -> str:
         return name.split(".")[1] if "." in name else "__init__"
@@ -261,7 +264,7 @@ def package_graph(imports: Graph) -> dict[str, set[str]]:
 
 
 def circles(graph: Graph) -> list[list[str]]:
-    """Return the strongly connected components with more than one member, the largest first."""
+    """Return the strongly connected components with more than one member, largest first."""
     reachable = {name: _reachable(graph, name) for name in graph}
     components = {
         tuple(sorted(other for other in reachable[name] if name in reachable.get(other, ()))) for name in graph
@@ -296,7 +299,7 @@ def table(measures: Sequence[Measure], details: bool) -> str:
 def main(arguments: Sequence[str] | None = None) -> int:
     """Print the table. With ``--check``, return 1 if a limit is exceeded."""
     parser = argparse.ArgumentParser(description="Measure the structure of the product code.")
-    parser.add_argument("--check", action="store_true", help="exit with 1 where a limit is exceeded")
+    parser.add_argument("--check", action="store_true", help="exit with 1 if a limit is exceeded")
     parser.add_argument("--details", action="store_true", help="list the circles, basenames and root files")
     options = parser.parse_args(arguments)
     measures = measure(read_modules(ROOT))

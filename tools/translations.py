@@ -1,8 +1,9 @@
 """Update the translation catalogues from the code: ``python tools/translations.py``.
 
-The program writes ``perfkit_core/language/messages.pot``, which lists all texts with the files that contain them and is
-not committed. Each ``.po`` file keeps its translations, gets an empty translation for each new text, and loses unused
-texts. Its texts are sorted and have no file names, so moving code does not change the file.
+The program writes ``perfkit_core/language/messages.pot``, a list of all texts with the files that contain them. This
+file is not committed. Each ``.po`` file keeps its translations, gets an empty translation for each new text, and loses
+texts that are no longer used. The texts in a ``.po`` file are sorted and have no file names, so moving code does not
+change the file.
 """
 
 from __future__ import annotations
@@ -27,7 +28,7 @@ _FORMATS: Final = [("**.py", "python"), ("**.j2", "jinja2"), ("**.js", "javascri
 _KEYWORDS: Final = {"say": None, "mark": None, "message": None, "plural": (1, 2)}
 _PACKAGES: Final = ("perfkit_core", "perfkit_torch", "perfkit_paddle")
 _OF_LISTS: Final = (", ", "; ", "{names} and {last}")
-"""Separators of list items, which the formatter of messages uses."""
+"""Separators between list items, which the formatter of messages uses."""
 
 Id = str | tuple[str, ...]
 
@@ -51,13 +52,13 @@ def read(path: Path) -> Catalog:
 
 
 def write(catalogue: Catalog, path: Path) -> None:
-    """Write a catalogue of translations in a stable form, which changes only with the texts."""
+    """Write a catalogue of translations in a form that changes only if the texts change."""
     with path.open("wb") as file:
         write_po(file, catalogue, width=120, omit_header=True, no_location=True, sort_output=True, ignore_obsolete=True)
 
 
 def messages() -> Catalog:
-    """Return all texts without translations: the texts in files, and the texts that plugins register."""
+    """Return all texts, without translations: those in files, and those that plugins register."""
     catalogue = Catalog(project="perfkit", charset="utf-8", fuzzy=False)
     for place, text in (*_written(), *_registered(), *(("lists", text) for text in _OF_LISTS)):
         if text:
@@ -87,7 +88,8 @@ def _registered() -> Iterator[tuple[str, Id]]:
 
 
 def _titles() -> Iterator[tuple[str, Id]]:
-    """Yield the headings of declared columns, which are the second argument of the functions that create columns."""
+    """Yield the headings of declared columns. The heading is the second argument of the functions that create
+    columns."""
     makers = dict.fromkeys(MAKERS, (2,))
     for package in _PACKAGES:
         calls = extract_from_dir(str(ROOT / package), _FORMATS, keywords=makers)

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 COLUMNS = ("name", "cat", "ph", "ts", "dur", "pid", "tid", "args")
-"""The columns of an event that every other tool should deliver. ``does`` names exceptions."""
+"""The columns that every other tool should return for an event. If a tool leaves some out, its ``does`` says so."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,9 +24,10 @@ class Outcome:
 class Reader:
     """A reader of trace files.
 
-    ``read(file, folder)`` reads ``file`` and may write into the empty ``folder``. ``modules`` are imported before the
-    measurement. ``does`` describes the result in one line. ``slow`` readers do not read a second time in the same
-    process. Files larger than ``most_mb`` are skipped, because the reader would need too much memory.
+    ``read(file, folder)`` reads ``file`` and may write into the empty ``folder``. The modules in ``modules`` are
+    imported before the measurement. ``does`` describes the result in one line. A reader that is ``slow`` does not read
+    a second time in the same process. Files larger than ``most_mb`` are skipped, because the reader would need too much
+    memory.
     """
 
     name: str

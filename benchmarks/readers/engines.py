@@ -1,7 +1,7 @@
 """Table engines that read JSON: duckdb, polars and Arrow.
 
-These engines are made for files with one event per line and are slow on a single object with a long list, which a trace
-is. So the file is first rewritten with one event per line. This time is included.
+These engines are made for files with one event per line. A trace is a single object with a long list, which they read
+slowly. So the file is first rewritten with one event per line, and the time for this is included.
 """
 
 from __future__ import annotations
@@ -18,8 +18,8 @@ _TEXTS = ("Input Dims", "Input type")
 
 
 def lines(file: Path, folder: Path) -> Path:
-    """Return the events of a trace with one event per line. msgspec splits the file, which is the fastest method in
-    Python."""
+    """Write the events of a trace to a file with one event per line, and return its path. msgspec splits the trace,
+    because it is the fastest method in Python."""
     import msgspec
 
     trace = msgspec.defstruct("File", [("traceEvents", list[msgspec.Raw])])
@@ -50,8 +50,9 @@ def _duckdb_stored(file: Path, folder: Path) -> Outcome:
 
 
 def cells(column: str, path: str) -> tuple[str, str]:
-    """Return SQL for arguments as columns: an expression that extracts all arguments of a row into a list ``found``,
-    and the columns from this list. A single extraction is a fifth faster than one extraction per argument."""
+    """Return SQL for arguments as columns, in two parts. The first part is an expression that extracts all arguments of
+    a row into a list ``found``. The second part selects the columns from this list. A single extraction takes a fifth
+    less time than one extraction per argument."""
     keys = ", ".join(f"""'{path}"{key}"'""" for key in (*_INTEGERS, *_TEXTS))
     columns = [f'found[{n}]::BIGINT AS "{key}"' for n, key in enumerate(_INTEGERS, 1)]
     columns += [f'found[{n}] AS "{key}"' for n, key in enumerate(_TEXTS, len(_INTEGERS) + 1)]
@@ -104,7 +105,7 @@ READERS = (
     Reader(
         "duckdb, one event per line → Parquet",
         "peer",
-        "the same, nine arguments as columns beside the text (17 in all), written to Parquet with zstd",
+        "the same, with nine arguments as additional columns (17 in total), written to Parquet with zstd",
         ("msgspec", "duckdb", "pyarrow.parquet"),
         _duckdb_stored,
     ),

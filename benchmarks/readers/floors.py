@@ -1,4 +1,4 @@
-"""Lower bounds for a reader: parsing without keeping anything, and reading the bytes."""
+"""Lower bounds for a reader: parse the file without keeping anything, or only read its bytes."""
 
 from __future__ import annotations
 

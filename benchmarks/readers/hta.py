@@ -1,4 +1,4 @@
-"""HolisticTraceAnalysis: the usual first call of its users, and only its parser."""
+"""HolisticTraceAnalysis, measured in two ways: the call with which its users usually begin, and only its parser."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ READERS = (
     Reader(
         "HolisticTraceAnalysis, parse only",
         "peer",
-        "parse_trace_dataframe: json, DataFrame, fixed args as columns; times rounded to µs where they have decimals",
+        "parse_trace_dataframe: json, DataFrame, fixed args as columns; times with decimals are rounded to µs",
         ("hta.common.trace_parser",),
         _parse,
         slow=True,

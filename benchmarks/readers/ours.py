@@ -1,4 +1,4 @@
-"""perfkit: from a file to a trace in memory, to a stored run, and streamed to Parquet."""
+"""perfkit, measured in three ways: from a file to a trace in memory, to a stored run, and streamed to Parquet."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ def _trace(file: Path, folder: Path) -> Outcome:
     from perfkit_core.readers.load import load
 
     trace = load(file)
-    return Outcome(len(trace), trace.events.get_total_buffer_size(), trace)  # shared memory is counted once
+    return Outcome(len(trace), trace.events.get_total_buffer_size(), trace)  # so that shared memory is counted once
 
 
 def _stored(file: Path, folder: Path) -> Outcome:
@@ -46,7 +46,9 @@ READERS = (
         _MODULES,
         _trace,
     ),
-    Reader("perfkit, stored run", "perfkit", "the same, written as a run folder (Parquet, zstd)", _MODULES, _stored),
+    Reader(
+        "perfkit, stored run", "perfkit", "the event table, written as a run folder (Parquet, zstd)", _MODULES, _stored
+    ),
     Reader(
         "perfkit, streamed",
         "perfkit",

@@ -76,7 +76,7 @@ READERS = (
     Reader(
         "orjson → Arrow",
         "peer",
-        "orjson.loads, a comprehension per column; args as JSON text, times float64",
+        "orjson.loads, one list comprehension per column; args as JSON text, times float64",
         ("orjson", "pyarrow.pandas_compat"),
         _orjson,
         slow=True,
@@ -84,7 +84,7 @@ READERS = (
     Reader(
         "msgspec typed → Arrow",
         "peer",
-        "decoded into typed structs, a comprehension per column; args as raw bytes, times float64",
+        "decoded into typed structs, one list comprehension per column; args as raw bytes, times float64",
         ("msgspec", "pyarrow.pandas_compat"),
         _msgspec,
     ),

@@ -1,9 +1,9 @@
-"""The contents of perfkit's stored run, created by duckdb: exact times in order, launches, parents, self times and
-steps. The other duckdb readers only create a table of the contents of the file.
+"""duckdb creates the contents of perfkit's stored run: exact times in order, launches, parents, self times and steps.
+The other duckdb readers only create a table of the file's contents.
 
-duckdb's JSON reader converts every number to float64, which is too imprecise for the times of a trace: in µs since
-1970, a float64 has a resolution of a quarter of a microsecond. So the query extracts the times from the text of each
-line. The query requires that the events of a thread nest; perfkit does not.
+duckdb's JSON reader converts every number to float64, which is too imprecise for the times of a trace: for µs since
+1970, the resolution of a float64 is a quarter of a microsecond. So the query extracts the times from the text of each
+line. The query requires that the events of a thread nest. perfkit does not require this.
 """
 
 from __future__ import annotations
@@ -73,8 +73,8 @@ COPY (
 
 
 def written(file: Path, folder: Path) -> Path:
-    """Write the events of a trace with ``row``, ``start_ns`` (relative to the base of the file), ``dur_ns``,
-    ``self_ns``, ``launched_by``, ``parent`` and ``step``."""
+    """Write the events of a trace to Parquet. Computed columns: ``row``; ``start_ns``, relative to the base of the
+    file; ``dur_ns``; ``self_ns``; ``launched_by``; ``parent``; ``step``."""
     import duckdb
 
     found, columns = cells("event", "$.args.")

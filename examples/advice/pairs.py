@@ -1,5 +1,5 @@
-"""The pairs of scripts in this folder. A rule of ``perfkit advise`` suggests the change from FRAMEWORK/NAME_before.py
-to NAME_after.py."""
+"""The pairs of scripts in this folder. For each pair, a rule of ``perfkit advise`` should suggest the change from
+FRAMEWORK/NAME_before.py to NAME_after.py."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ RULES = {
 
 @dataclass(frozen=True)
 class Pair:
-    """A script, the same script with one change, and the rule that should suggest the change."""
+    """A script, the same script with one change, and the rule that should suggest this change."""
 
     framework: str
     name: str
@@ -28,10 +28,12 @@ class Pair:
         return RULES[self.name]
 
     def command(self, which: str, steps: int) -> str:
-        """Return the command that runs the script "before" or "after" in this folder."""
+        """Return the command that runs the script "before" or the script "after". The command must run in this
+        folder."""
         return f"python {self.framework}/{self.name}_{which}.py --steps {steps}"
 
 
 def pairs(frameworks: tuple[str, ...], names: tuple[str, ...]) -> list[Pair]:
-    """Return the pairs with these frameworks and names. No names select all pairs."""
+    """Return the pairs of these frameworks with these names. If no names are given, return all pairs of the
+    frameworks."""
     return [Pair(framework, name) for framework in frameworks for name in RULES if not names or name in names]

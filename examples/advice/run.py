@@ -39,8 +39,8 @@ def main() -> None:
 
 
 def advised(pair: Pair, folder: Path) -> str | None:
-    """FILE:ID of the advice that the rule gives on a recording; None where it gives no number. A recording in which the
-    saving is less than its noise is made again, at most twice."""
+    """Record "before" and return the FILE:ID of the rule's advice, or None if there is no advice with a prediction. If
+    the saving is smaller than the noise of the recording, the script is recorded again, at most twice."""
     for attempt in range(ATTEMPTS):
         file = folder / f"advice-{attempt}.json"
         found = asked(pair, folder / f"run-{attempt}", file)
@@ -55,7 +55,7 @@ def advised(pair: Pair, folder: Path) -> str | None:
 
 
 def asked(pair: Pair, run: Path, file: Path) -> dict[str, Any]:
-    """Return the advice of the pair's rule for a new recording of "before"."""
+    """Record "before" and return the result of ``perfkit advise`` for the pair's rule."""
     call(f"{pair.command('before', STEPS)} --record {shlex.quote(str(run))}")
     call(f"perfkit advise {shlex.quote(str(run))} --rule {pair.rule} --format json -o {shlex.quote(str(file))}")
     found: dict[str, Any] = json.loads(file.read_text(encoding="utf-8"))
@@ -63,7 +63,7 @@ def asked(pair: Pair, run: Path, file: Path) -> dict[str, Any]:
 
 
 def said(advice: dict[str, Any]) -> str:
-    """Return the prediction in one line."""
+    """Return the prediction of an advice as one line."""
     numbers = advice["prediction"]
     if numbers["p50_ns"] is None:
         return f"{advice['id']}: no prediction"
@@ -72,14 +72,15 @@ def said(advice: dict[str, Any]) -> str:
 
 
 def verify(pair: Pair, advice: str | None, rounds: int, ledger: Path) -> None:
-    """Measure the pair with perfkit verify, whose exit codes 0, 1 and 3 are verdicts."""
+    """Measure the pair with ``perfkit verify``. Its exit codes 0, 1 and 3 are verdicts, not errors."""
     words = ["perfkit", "verify", "--base", pair.command("before", STEPS), "--change", pair.command("after", STEPS)]
     words += ["--metric", METRIC, "--rounds", str(rounds), "--ledger", str(ledger)]
     call(shlex.join(words + (["--advice", advice] if advice else [])), verdicts=(0, 1, 3))
 
 
 def call(command: str, verdicts: tuple[int, ...] = (0,)) -> None:
-    """Run a command in this folder, with this Python first on the PATH. Exit the program if the command fails."""
+    """Run a command in this folder, with the folder of this Python first on the PATH. Exit if the command fails with a
+    code that is not in ``verdicts``."""
     path = os.pathsep.join([str(Path(sys.executable).parent), os.environ.get("PATH", "")])
     done = subprocess.run(command, shell=True, cwd=HERE, env={**os.environ, "PATH": path}, check=False)
     if done.returncode not in verdicts:

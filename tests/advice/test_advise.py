@@ -1,5 +1,5 @@
-"""Advice as a whole: failing rules, order, severity, exclusion, and savings that are replayed together. The traces have
-times that can be added by hand."""
+"""Advice in general: rules that fail, order, severity, excluded advice, and savings that are replayed together. The
+times in the traces are chosen so that results can be added by hand."""
 
 from __future__ import annotations
 
@@ -54,12 +54,13 @@ def rule(name: str, find: Found, number: int = 1) -> Rule:
 
 
 def removing(name: str, **more: object) -> Found:
-    """Return a function that finds the events of a name and removes them."""
+    """Return a function that finds the events with a name and removes them."""
     return lambda facts: [Candidate(name, {}, (at := rows(facts.trace, name)), transforms=(Remove(at),), **more)]
 
 
 def launching() -> Trace:
-    """Two launches of 10 µs, consecutive kernels of 100 and 50 µs, and a synchronisation that waits for both."""
+    """Return a trace with two launches of 10 µs, consecutive kernels of 100 and 50 µs, and a synchronisation that waits
+    for both."""
     return trace(
         [
             host("step", "step", 0, 170_000, step=0),
@@ -73,7 +74,7 @@ def launching() -> Trace:
 
 
 def working(*parts: int, steps: int = 1) -> Trace:
-    """Steps of 100 µs. The operators op0, op1, … take the given times in turn, and Python takes the rest."""
+    """Return steps of 100 µs. The operators op0, op1, … take the given times in turn, and Python takes the rest."""
     found = []
     for step in range(steps):
         at = step * 100_000
@@ -103,7 +104,7 @@ def test_what_two_changes_both_save_counts_once() -> None:
 
     made = Made([rule("launch", removing("launch a"), 1), rule("kernel", faster, 2)])
     found = advise(launching(), plugins=made)
-    # without a: b from 5 to 55, the wait returns 4 later, 10 remain, so 69 of 170
+    # without a: b runs from 5 to 55, the wait returns 4 later, and 10 follow, so the step takes 69 µs instead of 170
     assert savings(found) == {"launch": 101_000, "kernel": 50_000}
     assert found.combined.saving_ns == 101_000
     assert found.together == tuple(one.id for one in found.advice)
@@ -140,7 +141,7 @@ def test_what_saves_nothing_is_no_advice() -> None:
         return [Candidate("twice op0", {}, rows(facts.trace, "op0"), transforms=(Scale(rows(facts.trace, "op0"), 2),))]
 
     made = Made([rule("slower", slower), rule("little", removing("op1")), rule("enough", removing("op2"))])
-    found = advise(working(10_000, 100, 101), plugins=made)  # a thousandth of the step is 100 ns
+    found = advise(working(10_000, 100, 101), plugins=made)  # the threshold, a thousandth of the step, is 100 ns
     assert savings(found) == {"enough": 101}
     assert {one.rule: one.prediction.saving_ns for one in found.without_saving} == {"slower": -10_000, "little": 100}
 
@@ -151,7 +152,7 @@ def test_what_saves_less_than_the_noise_of_the_run_says_so() -> None:
     work += [host("op1", "operator", n * 1_000_000 + 50_000, 1_000) for n in range(5)]
     found = advise(trace(steps + work), plugins=Made([rule("op0", removing("op0")), rule("op1", removing("op1"))]))
     assert savings(found) == {"op0": 30_000, "op1": 1_000}
-    assert 5_000 <= found.noise_ns <= 20_000  # the medians of steps of 100 to 140 µs that are drawn lie further apart
+    assert 5_000 <= found.noise_ns <= 20_000  # from medians of resampled steps of 100 to 140 µs
     large, small = (" ".join(map(str, how_sure(one, found))) for one in found.advice)
     assert "by chance" not in large
     assert "smaller than the noise of the steps" in small
@@ -196,7 +197,8 @@ def test_a_number_that_is_no_replay_counts_by_itself_only() -> None:
     assert found.combined.saving_ns == 10_000
     assert said(found.excluded) == {told_id: "its saving is not from a replay (microbenchmark)"}
     prediction = found.advice[0].prediction
-    assert (prediction.p10_ns, prediction.p50_ns, prediction.p90_ns) == (76_000, 85_000, 99_750)  # one step: ±5 %
+    # with a single step, ±5 % are assumed
+    assert (prediction.p10_ns, prediction.p50_ns, prediction.p90_ns) == (76_000, 85_000, 99_750)
 
 
 @dataclass(frozen=True)
@@ -253,8 +255,8 @@ class Once:
 
 
 def test_what_costs_time_beside_a_larger_saving_stays_out() -> None:
-    """op0 takes 40 µs and op1 takes 30 µs. Two changes remove op0; the second change adds 10 µs if op0 is already
-    removed."""
+    """op0 takes 40 µs and op1 takes 30 µs. Two changes remove op0. If op0 is already removed, the second change adds 10
+    µs."""
     finds: dict[str, Transform] = {"all": Once("op0", 0), "part": Once("op0", 10_000)}
     rules = [
         rule(name, lambda facts, transform=transform: [Candidate("", {}, transforms=(transform,))])
@@ -269,7 +271,7 @@ def test_what_costs_time_beside_a_larger_saving_stays_out() -> None:
 
 
 def test_an_id_does_not_tell_which_steps() -> None:
-    """Other steps are late if the training is recorded again."""
+    """The id of an advice stays the same if other steps are late in the next recording."""
 
     def ids_of(*names: str) -> list[str]:
         parts = [
@@ -328,7 +330,7 @@ def test_an_id_is_that_of_what_was_found() -> None:
         return [one.id for one in advise(found, plugins=Made([rule("op", twice)])).advice]
 
     first = ids(working(30_000, 10_000))
-    assert first == ids(working(20_000, 10_000, steps=3))  # other times, other number of steps
+    assert first == ids(working(20_000, 10_000, steps=3))  # the times and the number of steps differ
     assert len(set(first)) == 3
     assert first[1] == f"{first[0]}-2"
     assert all(one.startswith("op-") for one in first)
@@ -362,7 +364,8 @@ def test_every_paddle_file(paddle_file: Path) -> None:
 
 
 def check(path: Path) -> None:
-    """No rule fails, each saving equals its prediction, and all savings together do not exceed the step."""
+    """Check that no rule fails, that each saving equals its prediction, and that all savings together do not exceed the
+    step."""
     found = advise(load(path))
     assert not [why for why in found.not_evaluable.values() if "the rule failed" in str(why)]
     for one in (*found.advice, *found.without_saving):

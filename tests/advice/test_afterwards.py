@@ -1,4 +1,4 @@
-"""The saving of an advice once other advice is followed. The traces have times that can be added by hand."""
+"""The saving of an advice after other advice has been applied. The times in the traces can be added by hand."""
 
 from __future__ import annotations
 
@@ -40,8 +40,8 @@ def found(recording: Trace, *names: str) -> Advices:
 
 
 def waiting() -> Trace:
-    """A host launches work of 70 µs at 20, prepares the next batch for 50 µs, and waits from 70 to 95, which is 5 µs
-    after the end of the work. The step takes 10 µs more, 105 in total."""
+    """Return a step of 105 µs. The host launches work of 70 µs at 20, and prepares the next batch for 50 µs. It then
+    waits from 70 to 95, until 5 µs after the end of the work, and 10 µs follow."""
     return trace(
         [
             host("step", "step", 0, 105 * US, step=0),
@@ -58,8 +58,8 @@ def ids(advices: Advices) -> dict[str, str]:
 
 
 def test_a_saving_that_another_one_hides() -> None:
-    """Without preparing, the host waits longer. Without the kernel, the call that waits takes 2 µs, which is 23 less.
-    Without both, the call begins at 20, and 73 µs are saved: preparing saves 50 of them."""
+    """Without preparing, the host waits longer, so nothing is saved. Without the kernel, the call that waits takes 2
+    µs, which saves 23 µs. Without both, the call begins at 20, which saves 73 µs. So preparing saves 50 µs of these."""
     advices = found(waiting(), "prepare", "kernel")
     prepare, kernel = ids(advices)["prepare"], ids(advices)["kernel"]
     own = {one.id: one.prediction.saving_ns for one in (*advices.advice, *advices.without_saving)}
@@ -72,8 +72,8 @@ def test_a_saving_that_another_one_hides() -> None:
 
 
 def twice_hidden() -> Trace:
-    """Kernels a and b of 45 and 35 µs run at the same time on two streams. The host waits until 5 µs after the end of
-    a."""
+    """Return kernels a and b of 45 and 35 µs that run at the same time on two streams. The host waits until 5 µs after
+    the end of a."""
     return trace(
         [
             host("step", "step", 0, 100 * US, step=0),
@@ -87,8 +87,8 @@ def twice_hidden() -> Trace:
 
 
 def test_two_streams() -> None:
-    """Without a, the host waits 10 µs less; without b, it waits as long as before. Without both, the call takes 2 of
-    its 50 µs, which is 48 less. So b saves 38 µs once the change to a is applied."""
+    """Without a, the host waits 10 µs less. Without b, it waits as long as before. Without both, the call takes 2 of
+    its 50 µs, which saves 48 µs. So b saves 38 µs after a has been removed."""
     advices = found(twice_hidden(), "a", "b")
     assert [one.prediction.saving_ns for one in advices.advice] == [10 * US]
     assert advices.after == {ids(advices)["b"]: After((ids(advices)["a"],), 38 * US)}
@@ -128,7 +128,8 @@ def test_however_much_advice_there_is_the_replays_are_few(monkeypatch: pytest.Mo
     recording = trace([host("step", "step", 0, 100 * US, step=0), *parts])
     played = counted(monkeypatch)
     found(recording, *(f"op{n}" for n in range(40)))
-    assert 40 < len(played) <= 40 + engine.REPLAYS  # one for each that is combined, and those of what is left
+    # one per combined advice; at most REPLAYS for savings after other advice
+    assert 40 < len(played) <= 40 + engine.REPLAYS
 
 
 def counted(monkeypatch: pytest.MonkeyPatch) -> list[int]:

@@ -36,7 +36,8 @@ US = 1_000
 
 
 def recording() -> Trace:
-    """Host work of 30 µs, a launch, a wait until 145 for its kernel of 100 µs, and 5 µs of host work: 150 in total."""
+    """Return a recording of 150 µs: host work of 30 µs, a launch, a wait until 145 for its kernel of 100 µs, and 5 µs
+    of host work."""
     return trace(
         [
             host("step", "step", 0, 150 * US, step=0),
@@ -55,14 +56,14 @@ def rows(*names: str) -> IntArray:
 @pytest.mark.parametrize(
     ("changes", "most"),
     [
-        ((Scale(rows("work"), 0.5),), 30),  # all of it
+        ((Scale(rows("work"), 0.5),), 30),  # all of the host work
         ((Scale(rows("work"), Quantity(0.2, 0.5, 3.0, "")),), 30),
-        ((Scale(rows("kernel"), 0.9),), 103),  # the wait, but for the 2 µs that its call takes
+        ((Scale(rows("kernel"), 0.9),), 103),  # the wait, except for the 2 µs of its call
         ((Scale(rows("work", "kernel"), 0.5, device=False),), 30),
-        ((Scale(rows("work", "kernel"), 0.5, host=False),), 100),  # its launch takes what it took
+        ((Scale(rows("work", "kernel"), 0.5, host=False),), 100),  # the launch still takes its recorded time
         ((Remove(rows("work")), Insert(rows("launch"), 5 * US)), 30),
         ((InCases(Remove(rows("work")), (Case.SHORT,)),), 30),
-        ((Unblock(rows("cudaDeviceSynchronize"), 3 * US),), 50),  # of 105: the device works for 100 of 150 µs
+        ((Unblock(rows("cudaDeviceSynchronize"), 3 * US),), 50),  # the device works for 100 of 150 µs
         ((Overlap(rows("work"), np.array([-1]), 2.0),), 30),
     ],
 )  # fmt: skip
@@ -80,7 +81,7 @@ def test_edits_without_a_limit_leave_the_rules_number() -> None:
 
 
 def test_no_saving_is_rounded_above_its_ceiling() -> None:
-    """The median of two steps ends in half a nanosecond. It is rounded once, for the saving and for its ceiling."""
+    """The median of two steps is not a whole number of ns. It is rounded once, for both the saving and its ceiling."""
     for base in (10, 11):
         parts = [host("work", "operator", at, 5 + at // 100) for at in (0, 100)]
         facts = Facts(trace([*(host("step", "step", at, base, step=at // 100) for at in (0, 100)), *parts]))
@@ -91,7 +92,8 @@ def test_no_saving_is_rounded_above_its_ceiling() -> None:
 
 
 def test_a_ceiling_that_a_rule_puts_too_low_or_too_high() -> None:
-    """Halving 30 µs saves 15. No change of this kind saves more than 30, even if the rule gives another ceiling."""
+    """Halving 30 µs saves 15 µs. No change of this kind saves more than 30 µs, even if the rule gives another
+    ceiling."""
     facts, at = Facts(recording()), rows("work")
     for told in (1 * US, 140 * US, None):
         found = predict(facts, Candidate("c", {}, at, transforms=(Scale(at, 0.5),), ceiling_ns=told))

@@ -1,5 +1,5 @@
-"""Published cases of which only tables are available: the prediction from the table before the change is compared with
-the measurement after it. All numbers are from the publications."""
+"""Published cases for which only tables are available. The prediction from the table before the change is compared with
+the measurement after the change. All numbers come from the publications."""
 
 from __future__ import annotations
 
@@ -11,7 +11,8 @@ from tests.support.printed_tables import host_operator, loader_workers, small_op
 
 MS = 1_000_000
 CONTROL_FLOW = {"before": 104.4, "without_its_share": 88.2, "copies": 1200, "copies_left": 600, "after": 58.7}
-"""Control flow of Paddle's static graph, on the device and then on the host: ms, number of copies."""
+"""Control flow of Paddle's static graph, on the device and then on the host. Each item has the step time in ms and the
+number of copies."""
 CIFAR10 = {"before": 26.67, "loader_share": 0.49, "workers": 4, "after": 8.50}
 """Step time in ms, with num_workers 0 and then 4."""
 XLNET = {"share": 0.48, "host": 0.97, "faster": 1.12, "naive_faster": 1.94}
@@ -63,9 +64,9 @@ def test_subtracting_the_share_is_less_accurate() -> None:
 
 
 def test_the_numbers_by_hand() -> None:
-    """16.2 ms of operators take 7/30 of this time on the host, and 600 copies of 41 µs are saved: 104.4 − 12.42 − 24.6.
-    Computing takes 26.67 · 0.51 = 13.602 ms, times 1 · 0.85 once workers make the batches, plus 0.5 ms to hand over a
-    batch."""
+    """16.2 ms of operators take 7/30 of this time on the host, and 600 copies of 41 µs are saved: 104.4 − 12.42 − 24.6
+    ms. Computing takes 26.67 · 0.51 = 13.602 ms, times 1 · 0.85 when workers make the batches. Handing over a batch
+    adds 0.5 ms."""
     assert interval(control_flow()).mid / MS == pytest.approx(67.38, abs=0.01)
     assert interval(cifar10()).mid / MS == pytest.approx(12.06, abs=0.01)
 

@@ -1,5 +1,5 @@
-"""Predictions on real recordings do not depend on changes without effect, on the order of independent changes, or on
-repetition."""
+"""Predictions on real recordings do not change if a transform has no effect, if independent transforms are reordered,
+or if a prediction is repeated."""
 
 from __future__ import annotations
 

@@ -54,8 +54,8 @@ def test_the_framework_is_that_of_the_recording() -> None:
 
 
 def code() -> Trace:
-    """Two functions of train.py call operators for 30 µs and for 2 × 20 µs, and one of them launches a kernel. The
-    profiler was started in line 30."""
+    """Return a recording in which two functions of train.py call operators for 30 µs and for 2 × 20 µs. One of the
+    functions also launches a kernel. The profiler was started in line 30."""
     return trace(
         [
             host("train.py(30): <module>", "python", -2_000, 145_000),
@@ -78,12 +78,12 @@ def test_the_function_in_which_most_time_is_spent() -> None:
     op = np.flatnonzero(found.rows("name", "op"))
     places = Places(found)
     assert places.of(op) == "train.py:20 (def g)"
-    assert places.of(op[:1]) == "train.py:10 (def f)"  # not the library that it calls
+    assert places.of(op[:1]) == "train.py:10 (def f)"  # the user's line, not the library that it calls
     assert places.of(op[:2]) == "train.py:10 (def f)"
 
 
 def test_only_a_part_of_the_time_can_count() -> None:
-    """For example, a gap may lie mostly in the called function, and only a little in its caller."""
+    """A gap may lie mostly in the called function, and only partly in its caller."""
     found = trace(
         [
             host("train.py(10): step", "python", 0, 90_000),
@@ -102,8 +102,8 @@ def test_the_line_of_an_operator_s_own_stack_is_the_one_that_ran() -> None:
 
 
 def test_no_line_is_told_of_what_ran_before_the_recording() -> None:
-    """Two cycles begin while a function, and the module that calls it, are running. Code at the level of a module has
-    no line, because its function begins in line 1."""
+    """Two cycles begin while a function is running, and also the module that calls it. Module-level code gets no line,
+    because its frame begins in line 1."""
     rows = []
     for begin in (0, 1_000):
         rows += [
@@ -179,8 +179,8 @@ def test_real_stacks_lead_to_the_training_script(traces: Path) -> None:
     assert Places(found).of(loader) == "resnet50_profiler_api.py:42 (<module>)"
     frames = load(traces / "torch" / "h100-bert-small.json.gz")
     place = Places(frames).of(np.flatnonzero(frames.rows("kind", "kernel")))
-    assert place.startswith("moca/library/model_hub/")  # not transformers/models/bert/…, which it calls
-    eager = load(traces / "torch" / "b200-eager-rank0of8.json.gz")  # libraries, and code that a compiler made
+    assert place.startswith("moca/library/model_hub/")  # not the library transformers, which this code calls
+    eager = load(traces / "torch" / "b200-eager-rank0of8.json.gz")  # only libraries and compiler-generated code
     assert Places(eager).of(np.flatnonzero(eager.rows("kind", "kernel"))).startswith(("in vllm/", "in flashinfer/"))
 
 
@@ -197,7 +197,7 @@ def test_the_caller_of_a_library_as_torch_shortens_its_files(tmp_path: Path) -> 
     relu = np.flatnonzero(found.rows("name", "aten::relu"))
     assert python_frames(found, int(relu[0]))[0].startswith("click/core.py(")
     place = Places(found).of(relu)
-    assert "test_places.py (" in place  # the recording began in it
+    assert "test_places.py (" in place  # the recording began inside this function
     assert not place.startswith("in ")
 
 
@@ -246,5 +246,5 @@ def test_a_remedy_for_another_mode_says_so() -> None:
     ],
 )
 def test_the_mode_of_real_recordings(traces: Path, file: str, expected: str) -> None:
-    """The folders of the scripts are named after the mode."""
+    """The expected mode is part of the folder name of the script."""
     assert mode(load(traces / file)) == expected

@@ -56,7 +56,7 @@ def test_clocks_that_are_hours_apart_say_nothing(ranks: list[Trace], rank: int) 
 
 
 def test_times_of_a_rank_are_its_own(ranks: list[Trace]) -> None:
-    """The test computes by hand the device work of rank 0 within its steps, and the time of its loader."""
+    """The expected device work of rank 0 within its steps, and the time of its loader, are computed from the events."""
     facts = Facts(concat_traces(ranks[::-1]))
     (launches,) = [one for one in said(ranks[::-1]) if one["rule"] == "launch-bound"]
     assert facts.rank == 0

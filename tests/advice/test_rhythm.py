@@ -14,10 +14,10 @@ from perfkit_core.replay.batches import period
         ([9, 9, 9, 9, 9, 9], 1),
         ([9, 0, 0, 9, 0, 0, 9, 0, 0], 3),
         ([9, 0, 0, 1, 0, 0, 1], 1),  # one long wait
-        ([9, 0, 0, 0, 0, 0, 9, 0], 1),  # two
-        ([9, 0, 0, 0, 9, 0, 0, 8, 0, 0, 0, 0, 0, 7, 0], 1),  # four, each as far apart as it happens
-        ([9, 0, 0, 0, 9, 0, 0, 0, 0, 0, 0, 0, 8, 0, 0, 0, 7, 0, 9, 0, 0, 0, 8], 4),  # not all, but most
-        ([9, 9, 0, 0] * 3 + [9, 0, 0, 0, 9, 0, 9, 0, 9], 2),  # many of any distance: two on average
+        ([9, 0, 0, 0, 0, 0, 9, 0], 1),  # two long waits
+        ([9, 0, 0, 0, 9, 0, 0, 8, 0, 0, 0, 0, 0, 7, 0], 1),  # four waits at different distances
+        ([9, 0, 0, 0, 9, 0, 0, 0, 0, 0, 0, 0, 8, 0, 0, 0, 7, 0, 9, 0, 0, 0, 8], 4),  # most waits are four calls apart
+        ([9, 9, 0, 0] * 3 + [9, 0, 0, 0, 9, 0, 9, 0, 9], 2),  # many waits at irregular distances, two calls on average
         ([0] * 10, 1),
         ([], 1),
     ],

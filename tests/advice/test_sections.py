@@ -64,7 +64,7 @@ def test_csv_takes_the_only_table() -> None:
 
 
 def loading(rank: int | None = None) -> Trace:
-    """Two steps of 100 ms, of which making the batch takes 60 ms."""
+    """Return two steps of 100 ms. Making the batch takes 60 ms of each step."""
     found = []
     for step in range(2):
         begin = step * 100 * MS
@@ -127,7 +127,7 @@ def test_a_saving_that_may_be_a_loss_says_so() -> None:
         return " ".join(rendered(reports.report(result, found).sections[0].lines))
 
     surely, perhaps = Quantity(0.4, 0.5, 0.9, "x"), Quantity(0.4, 0.5, 1.1, "x")
-    assert "Saving: 20.0 ms (4.00 ms to 24.0 ms)" in told(surely)  # of 40 ms: 24, 20 and 4
+    assert "Saving: 20.0 ms (4.00 ms to 24.0 ms)" in told(surely)  # savings of 24, 20 or 4 ms of 40 ms
     assert "may also cost time" not in told(surely)
     assert "Saving: 20.0 ms (-4.00 ms to 24.0 ms)" in told(perhaps)
     assert "may also cost time" in told(perhaps)
@@ -143,7 +143,8 @@ def test_what_saves_little_is_named_with_its_saving() -> None:
 
 
 def told(*parts: int) -> Report:
-    """Of a step of 100 µs, so much can be removed in each way; 5 µs of noise to each side."""
+    """Return the report on a step of 100 µs, with one advice for each number of ``parts``: the time in ns that the
+    advice removes. The noise is 5 µs in both directions."""
     rows = [host("step", "step", 0, 100_000, step=0)]
     rows += [host(f"op{n}", "operator", n * 10_000, part) for n, part in enumerate(parts)]
     recording = trace(rows)

@@ -1,4 +1,4 @@
-"""Numbers, assumptions and transforms in words: with units, without raw ns and field names."""
+"""Numbers, assumptions and transforms as text: they have units, and contain no raw ns and no field names."""
 
 from __future__ import annotations
 

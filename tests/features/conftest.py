@@ -12,16 +12,16 @@ import pytest
 
 @pytest.fixture
 def torch() -> Any:
-    """The module; torch warns once a process that a profiler forgets earlier cycles."""
+    """Return the module ``torch``. torch warns once per process that a profiler forgets earlier cycles."""
     warnings.filterwarnings("ignore", message="Warning: Profiler clears events")
     return pytest.importorskip("torch", reason="needs torch")
 
 
 @pytest.fixture
 def paddle() -> Iterator[Any]:
-    """The module. Afterwards no profiler is alive: Paddle allows one in a process."""
+    """Return the module ``paddle``. Afterwards no profiler may be alive, because Paddle allows only one per process."""
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # the import itself warns (missing ccache)
+        warnings.simplefilter("ignore")  # the import warns that ccache is missing
         module = pytest.importorskip("paddle", reason="needs PaddlePaddle")
         pytest.importorskip("paddle.profiler")
     yield module

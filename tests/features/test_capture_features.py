@@ -1,4 +1,5 @@
-"""Ranges, schedules and threads, live in both frameworks; each test carries the code of its feature."""
+"""Ranges, schedules and threads, recorded live in both frameworks. The name of a test contains the code of its
+feature."""
 
 from __future__ import annotations
 
@@ -28,7 +29,8 @@ def steps_of(trace: Trace) -> list[int]:
 
 
 def cycles_of(run: Path) -> list[list[int]]:
-    """Steps in each file, in the order of the cycles; without one that the loop's last step() has only opened."""
+    """Return the steps of each file, in the order of the cycles. A last cycle without steps is left out: the loop's
+    last step() has opened it."""
     store.flush(run)
     cycles = [load(path) for path in sorted(run.glob("*.parquet"))]
     assert [trace.meta.cycle for trace in cycles] == list(range(len(cycles)))
@@ -38,7 +40,7 @@ def cycles_of(run: Path) -> list[list[int]]:
 
 
 def rows_of(trace: Trace) -> list[tuple[str, str, str]]:
-    """Name, kind and parent's name of each operator and label: what does not change from run to run."""
+    """Return name, kind and parent's name of each operator and label. These do not change from run to run."""
     frame = trace.to_pandas()
     names = frame["name"].astype(object).to_numpy()
     kept = frame[frame["kind"].isin(["operator", "annotation"])]
@@ -52,7 +54,7 @@ def label_steps(trace: Trace, label: str) -> list[int]:
 
 
 def expected_cycles(is_recorded: Callable[[int], bool], is_last: Callable[[int], bool]) -> list[list[int]]:
-    """Cycles that the framework's own schedule asks for; a last one that the loop cuts off counts as well."""
+    """Return the cycles of the framework's own schedule, including a last cycle that the end of the loop cuts off."""
     cycles: list[list[int]] = [[]]
     for step in filter(is_recorded, range(STEPS)):
         cycles[-1].append(step)
@@ -122,10 +124,10 @@ PADDLE_SCHEDULES = [
 ]
 
 
-@pytest.mark.filterwarnings("ignore:Profiler won't be using warmup")  # torch on warmup=0
+@pytest.mark.filterwarnings("ignore:Profiler won't be using warmup")  # torch warns about warmup=0
 @pytest.mark.parametrize("options", TORCH_SCHEDULES, ids=str)
 def test_B5_schedules_torch(torch: Any, options: dict[str, int], tmp_path: Path) -> None:
-    """What torch's own schedule function asks for is what the files hold; step N holds N + 1 calls of an operator."""
+    """The files contain the steps that torch's own schedule function selects. Step N has N + 1 calls of an operator."""
     action = torch.profiler.ProfilerAction
     schedule = torch.profiler.schedule(**options)
     handled: list[int] = []
@@ -145,7 +147,8 @@ def test_B5_schedules_torch(torch: Any, options: dict[str, int], tmp_path: Path)
     assert counts == {step: step + 1 for cycle in wanted for step in cycle}
 
 
-@pytest.mark.filterwarnings("ignore:Improper Profiler state transform")  # Paddle, where the loop ends in a warm-up
+# Paddle warns if the loop ends in a warm-up step
+@pytest.mark.filterwarnings("ignore:Improper Profiler state transform")
 @pytest.mark.parametrize("options", PADDLE_SCHEDULES, ids=str)
 def test_B5_schedules_paddle(paddle: Any, options: dict[str, int], tmp_path: Path) -> None:
     state = paddle.profiler.ProfilerState
@@ -224,7 +227,7 @@ def test_C1_scheduler_torch(torch: Any, form: str, tmp_path: Path) -> None:
 
 
 def in_a_thread(work: Callable[[], Any]) -> int:
-    """Run it in a new thread and wait; the thread's id in the operating system."""
+    """Run a function in a new thread and wait for it. Return the operating system's id of the thread."""
     ids: list[int] = []
     thread = threading.Thread(target=lambda: (ids.append(threading.get_native_id()), work()))
     thread.start()
@@ -243,7 +246,8 @@ def torch_steps(torch: Any, run: Path, step: Callable[[int], Any], **options: An
 
 
 def test_B7_python_threads_torch(torch: Any, tmp_path: Path) -> None:
-    """Recorded only with profile_all_threads; then under the thread's own id, in the step that was running."""
+    """Other threads are only recorded with profile_all_threads. Their events have their thread's id and the running
+    step."""
     ids: list[int] = []
 
     def step(number: int) -> None:
@@ -259,7 +263,8 @@ def test_B7_python_threads_torch(torch: Any, tmp_path: Path) -> None:
 
 @pytest.mark.filterwarnings("ignore::DeprecationWarning")  # TorchScript
 def test_B7_async_tasks_torch(torch: Any, tmp_path: Path) -> None:
-    """A forked task runs on a thread of torch's pool: in its step, under that thread, without a parent elsewhere."""
+    """A forked task runs on a thread of torch's pool. Its events have the running step and that thread's id, and no
+    parent on another thread."""
     unit = torch.jit.CompilationUnit(
         """
 def task(x):
@@ -279,7 +284,7 @@ def both(x):
 
 
 def test_B7_dataloader_workers_torch(torch: Any, tmp_path: Path) -> None:
-    """Workers are processes and not recorded; the wait for each of their batches is, in its step."""
+    """Loader workers are processes and are not recorded. The wait for each of their batches is recorded in its step."""
 
     class Rows(torch.utils.data.Dataset):  # type: ignore[misc, name-defined]
         def __len__(self) -> int:
@@ -299,8 +304,8 @@ def test_B7_dataloader_workers_torch(torch: Any, tmp_path: Path) -> None:
 
 
 def test_B7_autograd_threads_torch(traces: Path) -> None:
-    """A GPU's backward runs on a thread of its own. Walks every backward node of a file as torch wrote it: each is in
-    the step whose span contains it, and its sequence number is that of forward operators on the thread it names."""
+    """The backward pass on a GPU runs on a separate thread. Compare each backward node with torch's file: it is in the
+    step whose span contains it, and it has the recorded sequence number."""
     path = traces / "torch" / "v100-ns-resolution.json.gz"
     events = json.loads(gzip.decompress(path.read_bytes()))["traceEvents"]
     spans = [e for e in events if e.get("name", "").startswith("ProfilerStep#") and e.get("cat") == "user_annotation"]
@@ -327,7 +332,7 @@ def step_around(spans: list[dict[str, Any]], time: float) -> int:
 
 
 def test_B7_python_threads_paddle(paddle: Any, tmp_path: Path) -> None:
-    """Paddle records every thread: under the thread's own id, in the step that was running."""
+    """Paddle records every thread. Events have their thread's id and the running step."""
     ids: list[int] = []
     with paddle.profiler.Profiler(scheduler=(1, 4), on_trace_ready=perfkit_paddle.trace_handler(tmp_path)) as profiler:
         for _ in range(5):
@@ -340,7 +345,8 @@ def test_B7_python_threads_paddle(paddle: Any, tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("workers", [0, 1])
 def test_B7_dataloader_paddle(paddle: Any, workers: int, tmp_path: Path) -> None:
-    """The reading thread of a loader without workers is recorded; worker processes are not, only the wait for them."""
+    """Without workers, the thread that reads the data is recorded. Worker processes are not recorded, only the wait for
+    them."""
     readers: set[int] = set()
 
     class Rows(paddle.io.Dataset):  # type: ignore[misc, name-defined]
@@ -362,7 +368,7 @@ def test_B7_dataloader_paddle(paddle: Any, workers: int, tmp_path: Path) -> None
     waits = trace.rows("kind", "dataloader")
     assert trace.ints("step")[waits].tolist() == [1, 2, 3, 4]
     reading = trace.rows("name", "reading")
-    assert set(trace.ints("tid")[reading]) == readers  # filled in this process only
+    assert set(trace.ints("tid")[reading]) == readers  # only filled if this process reads the data
     assert set(label_steps(trace, "reading")) <= {-1, 1, 2, 3, 4}
     assert reading.any() == (workers == 0)
     assert set(trace.ints("pid")[trace.host]) == {os.getpid()}

@@ -1,7 +1,7 @@
-"""The report of Paddle 1.x (A2–A8) from either framework, live and from real traces; tests carry the codes of features.
+"""The report of Paddle 1.x (features A2 to A8) in both frameworks, live and from real traces.
 
-Live numbers are compared with the frameworks' own events (torch: kineto's, Paddle: its tree), put into a tree here by
-their times alone; those of files with the raw JSON and with what Paddle printed.
+Live numbers are compared with the frameworks' own events, which are nested here only by their times: kineto's events in
+torch, and the node tree in Paddle. Numbers from files are compared with the raw JSON, and with what Paddle printed.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ def train_torch(run: Path) -> list[Node]:
 
 def train_paddle(run: Path) -> list[Node]:
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # the import itself warns (missing ccache)
+        warnings.simplefilter("ignore")  # the import warns that ccache is missing
         paddle = pytest.importorskip("paddle", reason="needs PaddlePaddle")
         pytest.importorskip("paddle.profiler")
     net = paddle.nn.Sequential(paddle.nn.Linear(8, 8), paddle.nn.ReLU(), paddle.nn.Linear(8, 1))
@@ -62,13 +62,14 @@ def train_paddle(run: Path) -> list[Node]:
             optimizer.clear_grad()
             prof.step()
     del prof
-    gc.collect()  # Paddle allows one profiler in a process
+    gc.collect()  # Paddle allows one profiler per process
     return seen
 
 
 @dataclass(frozen=True)
 class Live:
-    """A training recorded here: the run folder, our trace, the framework's own outermost operators."""
+    """A training recorded by this test: the run folder, perfkit's trace, and the framework's own outermost
+    operators."""
 
     framework: str
     run: Path
@@ -84,7 +85,7 @@ def live(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactor
 
 
 def by_name(nodes: list[Node]) -> dict[str, tuple[int, ...]]:
-    """Calls, total, minimum, maximum."""
+    """Return for each name the number of calls and the total, minimum and maximum duration."""
     found = defaultdict(list)
     for node in nodes:
         found[node.name].append(node.dur)
@@ -92,7 +93,8 @@ def by_name(nodes: list[Node]) -> dict[str, tuple[int, ...]]:
 
 
 def called(node: Node) -> list[Node]:
-    """What an operator calls; one that only calls itself once more (a re-dispatch) is one event."""
+    """Return the events that an operator calls. An operator whose only child has the same name (a re-dispatch) is one
+    event with this child."""
     again = len(node.children) == 1 and node.children[0].name == node.name
     return called(node.children[0]) if again else node.children
 
@@ -103,7 +105,7 @@ def measured(frame: pd.DataFrame) -> dict[str, tuple[int, ...]]:
 
 
 def children_of(frame: pd.DataFrame, root: str) -> pd.DataFrame:
-    """The rows one level below a root."""
+    """Return the rows one level below a root."""
     under = frame["name"].where(frame["depth"] == 0).ffill() == root
     return frame[under & (frame["depth"] == 1)]
 
@@ -124,7 +126,8 @@ def test_A2_head_names_the_device(traces: Path, source: str) -> None:
 
 
 def test_A3_overhead(live: Live) -> None:
-    """The total is the time of the outermost operators; nothing is left over between computation and overhead."""
+    """The total is the time of the outermost operators. It is divided into computation and overhead without a
+    remainder."""
     rows = summarize(live.trace, "fluid_overhead").set_index("name")
     total = rows["total_ns"]
     assert total["total time"] == sum(root.dur for root in live.roots)
@@ -134,7 +137,7 @@ def test_A3_overhead(live: Live) -> None:
 
 
 def test_A3_overhead_paddle(tmp_path: Path) -> None:
-    """Computation is the recorded kernel launches, and operators without recorded phases."""
+    """Computation consists of the recorded kernel launches, and of operators without recorded phases."""
     roots = roots_of(train_paddle(tmp_path))
     total = summarize(tmp_path, "fluid_overhead").set_index("name")["total_ns"]
     assert total["computation"] == sum(computed(root) for root in roots)
@@ -147,7 +150,8 @@ def computed(node: Node) -> int:
 
 
 def test_A3_overhead_torch(tmp_path: Path) -> None:
-    """A linear layer: its product computes with all that it calls, and so do leaves outside of it."""
+    """In a linear layer, the matrix product and everything that it calls is computation. Operators outside the product
+    that call nothing are computation too."""
     torch = pytest.importorskip("torch", reason="needs torch")
     seen: list[Node] = []
     handler = perfkit_torch.trace_handler(tmp_path, also=[lambda prof: seen.extend(torch_nodes(prof))])
@@ -172,7 +176,7 @@ COPIES = {"HtoD": "CPU->GPU", "DtoH": "GPU->CPU", "DtoD": "GPU->GPU same device"
 
 @pytest.mark.parametrize("source", ["torch/dlrm-8xv100/rank0.json", "torch/sampled-rank0.json.gz"])
 def test_A4_copies_torch(traces: Path, source: str) -> None:
-    """Calls and time of each direction, against the raw JSON; all of them from cudaMemcpyAsync."""
+    """Calls and time of each direction equal those in the raw JSON. All copies were started by cudaMemcpyAsync."""
     raw = (traces / source).read_bytes()
     events = json.loads(gzip.decompress(raw) if source.endswith(".gz") else raw)["traceEvents"]
     expected: dict[str, list[float]] = defaultdict(list)
@@ -188,13 +192,13 @@ def test_A4_copies_torch(traces: Path, source: str) -> None:
 
 
 def test_A4_synchronous_copies_torch(traces: Path) -> None:
-    """hipMemcpyWithStream waits for its copy."""
+    """hipMemcpyWithStream waits for its copy, so its copies are synchronous."""
     table = summarize(traces / "torch" / "mi300x-qwen05b.json.gz", "fluid_memcpy")
     assert table["name"].tolist() == ["GpuMemcpySync", "GPU->GPU same device"]
 
 
 def test_A4_copies_paddle(traces: Path) -> None:
-    """As Paddle's own summary counts its label around the copy."""
+    """The numbers equal those of Paddle's own summary, which counts its label around the copy."""
     folder = traces / "paddle" / "gpu-synthetic"
     (native,) = tables((folder / "gpu1_by_3.3.1.summary" / "view_MemoryManipulationView.txt").read_text())
     table = summarize(folder / "gpu1.pb", "fluid_memcpy")
@@ -209,7 +213,7 @@ def test_A4_without_a_device_there_are_no_copies(live: Live, capsys: pytest.Capt
 
 
 def test_A5_events(live: Live) -> None:
-    """Operators, and what each calls: calls, total, minimum and maximum of all rows of the first two levels."""
+    """Calls, total, minimum and maximum are compared for operators and for the events that they call."""
     frame = summarize(live.trace, "fluid_events")
     assert measured(frame[frame["depth"] == 0]) == by_name(live.roots)
     count = 0
@@ -223,7 +227,7 @@ def test_A5_events(live: Live) -> None:
 
 
 def test_A6_threads_merged_or_apart_torch(traces: Path) -> None:
-    """Forward on one thread, backward on another: times of each thread against the raw JSON."""
+    """Forward runs on one thread, and backward on another. The times of each thread equal those in the raw JSON."""
     source = traces / "torch" / "dlrm-8xv100" / "rank0.json"
     events = [
         e for e in json.loads(source.read_bytes())["traceEvents"] if e.get("cat") in ("cpu_op", "user_annotation")
@@ -239,7 +243,8 @@ def test_A6_threads_merged_or_apart_torch(traces: Path) -> None:
 
 
 def threads_of(source: Path, frame: pd.DataFrame) -> dict[tuple[str, str], int]:
-    """CPU time by (tid, name), from rows named ``thread0::name`` and the head, which says what thread0 is."""
+    """Return the CPU time by (tid, name). Rows have names such as ``thread0::name``, and the head of the report gives
+    the tid of thread0."""
     head = summarize(source, "fluid_head", by="thread").set_index("setting")["value"]
     tids = {name: text.split()[1] for name, text in head.items() if re.fullmatch(r"thread\d+", name)}
     keys = [(tids[name.split("::")[0]], name.split("::", 1)[1]) for name in frame["name"]]
@@ -247,7 +252,7 @@ def threads_of(source: Path, frame: pd.DataFrame) -> dict[tuple[str, str], int]:
 
 
 def test_A6_threads_merged_or_apart_paddle(traces: Path) -> None:
-    """A static program on several threads, against Paddle's own table with threads apart."""
+    """The numbers of a static program on several threads equal Paddle's own table with separate threads."""
     folder = traces / "paddle" / "cpu-3.3.1" / "static_pir"
     printed = tables((folder / "cycle0.summary" / "all_us_threadsep_nodetail.txt").read_text())
     (native,) = [table for table in printed if table.title == "Operator Summary"]
@@ -259,7 +264,7 @@ def test_A6_threads_merged_or_apart_paddle(traces: Path) -> None:
 
 
 def test_A7_three_levels(live: Live) -> None:
-    """Operators only; with what they call; each instance by itself."""
+    """The levels are: operators only, operators with the events that they call, and each instance separately."""
     assert set(summarize(live.trace, "fluid_events", depth=0)["name"]) == {root.name for root in live.roots}
     assert summarize(live.trace, "fluid_events")["depth"].max() >= 1
     frame = summarize(live.trace, "fluid_events", by="instance", depth=0)
@@ -271,7 +276,7 @@ def test_A7_three_levels(live: Live) -> None:
 
 
 def test_A8_sorted_by_any_column(live: Live, capsys: pytest.CaptureFixture[str]) -> None:
-    """On the command line, as in Paddle 1.x by calls, total, max, min, average, and by every other column."""
+    """The command line sorts by every column, including those of Paddle 1.x: calls, total, max, min and average."""
     columns = ["calls", "total_ns", "max_ns", "min_ns", "avg_ns", "cpu_ns", "device_ns", "ratio", "cpu_ratio"]
     arguments = ["summary", str(live.run), "--view", "fluid_events", "--depth", "0", "--format", "json", "--sort"]
     for column in columns:

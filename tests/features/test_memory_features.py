@@ -1,4 +1,5 @@
-"""C10 of both frameworks: memory by place and operator, over time, at the peak, and what steps leave, on live runs."""
+"""Memory (C10) in live runs of both frameworks: by place and by operator, over time, at the peak, and what steps do not
+free."""
 
 from __future__ import annotations
 
@@ -19,7 +20,8 @@ Run = Callable[..., Path]
 
 @pytest.fixture
 def torch_run(torch: Any, tmp_path: Path) -> Run:
-    """Trains in torch's profiler, ``leak``: appends a tensor to a list in every step. The run folder."""
+    """Return a function that records a training and returns its run folder. With ``leak``, each step appends a tensor
+    to a list."""
     from perfkit_torch import trace_handler
 
     def run(leak: bool, **options: Any) -> Path:
@@ -43,7 +45,7 @@ def torch_run(torch: Any, tmp_path: Path) -> Run:
 
 @pytest.fixture
 def paddle_run(paddle: Any, tmp_path: Path) -> Run:
-    """As ``torch_run``."""
+    """Return the same function for Paddle."""
     from perfkit_paddle import trace_handler
 
     def run(leak: bool, **options: Any) -> Path:
@@ -68,7 +70,8 @@ MEMORY = {"profile_memory": True}
 
 
 def check_memory(run: Path, names: set[str]) -> None:
-    """Each allocation once, by operator and by place; the curve ends where the place does, and holds its peak."""
+    """Each allocation counts once by operator and once by place. The curve ends at the place's last total and contains
+    its peak."""
     table = summarize(run, "memory")
     (place,) = summarize(run, "memory_places").to_dict("records")
     assert place["device"] == "cpu"
@@ -87,7 +90,8 @@ def check_memory(run: Path, names: set[str]) -> None:
 
 
 def check_leak(run: Path, operator: str) -> None:
-    """Each step but the last was followed to the next one: what they keep is found to the byte, with its operator."""
+    """Each step but the last is followed to the next step. The bytes that a step keeps are exact, and the operator is
+    named."""
     (leak,) = summarize(run, "memory_leaks").to_dict("records")
     assert (leak["name"], leak["steps"], leak["of_steps"], leak["blocks"]) == (
         operator,
@@ -130,7 +134,7 @@ def test_C10_memory_paddle(paddle_run: Run) -> None:
 
 
 def test_C10_steady_training_torch(torch_run: Run) -> None:
-    """The state of the optimizer is made before the recording; gradients and the loss are replaced step by step."""
+    """The state of the optimizer was allocated before the recording. Each step replaces the gradients and the loss."""
     check_steady(torch_run(False, **MEMORY))
 
 

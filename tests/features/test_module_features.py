@@ -1,4 +1,4 @@
-"""D1 (scope view) and D2 (model architecture) of tfprof, as a user asks for them, from both frameworks."""
+"""The scope view (D1) and the model architecture (D2) of tfprof, used from the command line with both frameworks."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ pytestmark = pytest.mark.filterwarnings("ignore:When training, we now always tra
 
 
 def torch_run(run: Path) -> tuple[Any, Any]:
-    """The model that was trained, and its description."""
+    """Train and record a model. Return the model and its description."""
     torch = pytest.importorskip("torch")
     from perfkit_torch import annotate, describe, trace_handler
     from tests.support.torch_layers import Net, picture
@@ -43,7 +43,7 @@ def paddle_run(paddle: Any, run: Path) -> tuple[Any, Any]:
 
 
 def summary(run: Path, *options: str) -> list[dict[str, Any]]:
-    """Rows of ``perfkit summary --view modules``."""
+    """Return the rows of ``perfkit summary --view modules``."""
     output = run.with_suffix(".json")
     assert main(["summary", str(run), "--view", "modules", "-o", str(output), *options]) == 0
     rows: list[dict[str, Any]] = json.loads(output.read_text(encoding="utf-8"))["views"]["modules"]
@@ -68,7 +68,7 @@ def check_scope(run: Path) -> None:
 
 
 def check_architecture(run: Path, described: Any) -> None:
-    """What ``describe`` says of the model, a recording says of it, too."""
+    """The recording contains the same layers and parameters as the result of ``describe``."""
     kept = {row["module"]: row for row in summary(run) if row["module"]}
     table = described.to_pandas().set_index("module")
     assert {module: row["parameters"] for module, row in kept.items()} == table["parameters"].to_dict()

@@ -1,5 +1,5 @@
-"""Operators, kernels, memory manipulation and labels by the codes of their features, in both frameworks: live where a
-CPU records the data, from recordings of GPUs else."""
+"""Operators, kernels, memory manipulation and labels in both frameworks, with the codes of features in the test names.
+Data that a CPU records is recorded live. All other data comes from GPU recordings."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ Record = Callable[..., Trace]
 
 @pytest.fixture
 def torch_run(torch: Any, tmp_path: Path) -> Record:
-    """Two recorded steps of a small training, in a user label each."""
+    """Record two steps of a small training, each in a user label."""
     from perfkit_torch import trace_handler
     from tests.support.torch_models import train
 
@@ -33,7 +33,7 @@ def torch_run(torch: Any, tmp_path: Path) -> Record:
 
 @pytest.fixture
 def paddle_run(paddle: Any, tmp_path: Path) -> Record:
-    """Three recorded steps of a small training, in a user label each."""
+    """Record three steps of a small training, each in a user label."""
     from perfkit_paddle import trace_handler
 
     def record(**options: Any) -> Trace:
@@ -66,11 +66,11 @@ def by_name(table: pd.DataFrame) -> pd.DataFrame:
     return table.set_index("name")
 
 
-# B1: the operator table. Cell by cell against both profilers: tests/torch and tests/paddle.
+# B1: the operator table. tests/torch and tests/paddle compare it with the profilers' own tables, cell by cell.
 
 
 def test_B1_operator_table_torch(torch_run: Record) -> None:
-    """Two steps of two linear layers: four calls of addmm, and their gradients."""
+    """Two steps of two linear layers have four calls of addmm, and their gradients."""
     table = by_name(summarize(torch_run(), "operators"))
     assert table.loc["aten::addmm", "calls"] == 4
     assert table.loc["aten::linear", "total_cpu_ns"] > table.loc["aten::addmm", "total_cpu_ns"]
@@ -78,7 +78,8 @@ def test_B1_operator_table_torch(torch_run: Record) -> None:
 
 
 def test_B1_operator_table_paddle(paddle_run: Record) -> None:
-    """Three steps of two linear layers, whose operator is one in newer versions and two in older ones."""
+    """There are three steps of two linear layers. A linear layer is one operator in newer versions of Paddle, and two
+    in older ones."""
     table = by_name(summarize(paddle_run(), "operators"))
     linear = table[table.index.str.fullmatch("(linear|matmul) dygraph")]
     assert linear["calls"].sum() == 6
@@ -99,7 +100,7 @@ def test_B2_groupings_torch(torch_run: Record) -> None:
 
 
 def test_B2_groupings_paddle(paddle_run: Record) -> None:
-    """Threads, phases and steps; Paddle's profiler records no shapes and no stacks of eager operators."""
+    """Groupings are by thread, phase and step. In dygraph mode, Paddle's profiler records no shapes and no stacks."""
     trace = paddle_run(record_shapes=True)
     both = summarize(trace, "operators", by=["thread", "phase", "step"])
     assert both.groupby("name")["calls"].sum().to_dict() == by_name(summarize(trace, "operators"))["calls"].to_dict()
@@ -120,7 +121,7 @@ def test_B3_memory_torch(torch_run: Record) -> None:
 
 
 def test_B3_memory_paddle(paddle_run: Record) -> None:
-    """What each memory event changed, added up along its parents one by one."""
+    """The changes of the recorded memory events are summed along their parents, one by one."""
     trace = paddle_run(profile_memory=True)
     events = trace.to_pandas()
     expected: dict[str, int] = defaultdict(int)
@@ -133,7 +134,7 @@ def test_B3_memory_paddle(paddle_run: Record) -> None:
             expected[name] += event["bytes"]
     table = by_name(summarize(trace, "operators"))["total_cpu_bytes"]
     assert {name: expected[name] for name in table.index} == table.to_dict()
-    assert table["square dygraph"] >= 3 * 4 * 4 * 4  # floats of the squared output in three steps
+    assert table["square dygraph"] >= 3 * 4 * 4 * 4  # the squared output of three steps, in floats of 4 bytes
 
 
 def test_B3_memory_that_was_not_recorded_is_unknown(torch_run: Record) -> None:
@@ -170,7 +171,8 @@ def test_B8_flops_torch(torch_run: Record) -> None:
 
 
 def test_B8_flops_paddle(paddle_run: Record) -> None:
-    """Paddle's profiler records none, asked or not (its own table prints 0): they are unknown."""
+    """Paddle's profiler records no FLOPs, even if requested, and its own table prints 0. perfkit shows them as
+    unknown."""
     assert summarize(paddle_run(with_flops=True), "operators")["flops"].isna().all()
 
 
@@ -219,7 +221,7 @@ def test_C7_E6_kernels_paddle(paddle_gpu: Trace) -> None:
 
 
 def test_C8_memory_manipulation_torch(torch_gpu: Trace) -> None:
-    """One copy of 2,240 ns in the recording."""
+    """The recording contains one copy of 2,240 ns."""
     row = by_name(summarize(torch_gpu, "memory_manipulation")).loc["cudaMemcpyAsync"]
     assert (row["kind"], row["calls"], row["total_device_ns"]) == ("runtime", 1, 2240)
     assert summarize(torch_gpu, "memcpy")["total_device_ns"].sum() == 2240
@@ -266,7 +268,7 @@ def test_E4_operator_kinds_paddle(paddle_run: Record) -> None:
 
 
 def _search(trace: Trace, part: str, name: str, op_name: str) -> None:
-    """By part of the name, and by the canonical name; ordered by any column, in pages."""
+    """Search operators by a part of their name and by their canonical name, sort them, and limit the number of rows."""
     whole = summarize(trace, "operators", sort="calls")
     assert whole["calls"].is_monotonic_decreasing
     found = summarize(trace, "operators", show=part)

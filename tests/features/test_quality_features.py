@@ -1,4 +1,4 @@
-"""X8: what is doubtful in the data stands before any number, from either framework. No feature is without a test."""
+"""Data-quality warnings (X8) are printed before any number, in both frameworks. Every feature has a test."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def test_X8_findings_come_first(framework: str, capsys: pytest.CaptureFixture[st
 
 
 def test_X8_work_without_a_launch_and_rounded_clocks(traces: Path) -> None:
-    """A torch trace whose kernels have lost launches, a Paddle file whose times are rounded: both say so."""
+    """Missing launches of kernels in a torch trace and rounded times in a Paddle file are both reported."""
     torch_codes = {
         f.code for f in perfkit_core.load(traces / "torch" / "mi300x-resnet-act-checkpoint-steps.json.gz").quality
     }
@@ -46,7 +46,8 @@ def test_X8_work_without_a_launch_and_rounded_clocks(traces: Path) -> None:
 
 
 def test_every_feature_has_a_test_in_both_frameworks() -> None:
-    """Told by the names: test_C7_E6_kernels_torch. A test that names no framework runs in both."""
+    """The names of tests contain feature codes and frameworks: test_C7_E6_kernels_torch. A test whose name and folder
+    contain no framework runs in both."""
     tested: dict[str, set[str]] = {}
     for path in (ROOT / "tests").rglob("test_*.py"):
         for name in re.findall(r"^def (test_(?:[A-EX]\d+_)+\w+)", path.read_text(encoding="utf-8"), re.M):

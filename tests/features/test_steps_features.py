@@ -1,7 +1,7 @@
-"""Where the time of a step goes, from either framework; each test carries the code of its feature.
+"""The division of step time in both frameworks. The name of a test contains the code of its feature.
 
-What is compared with comes from the profilers themselves: torch's own event list or its file, Paddle's node trees. It
-is taken apart here nanosecond range by range, without perfkit.
+The expected numbers come from the profilers themselves: from torch's event list or file, and from Paddle's node trees.
+They are computed from ranges of nanoseconds, without perfkit.
 """
 
 from __future__ import annotations
@@ -42,12 +42,13 @@ BATCHES, FEATURES = 6, 16
 RECORDED = 3
 
 
-# -- live runs: our trace, and the native events of the last recorded cycle ------------------------------------------
+# -- live runs: perfkit's trace, and the native events of the last recorded cycle
+# ---------------------------------------
 
 
 @pytest.fixture
 def torch_run(torch: Any, tmp_path: Path) -> tuple[Trace, list[Any]]:
-    """An MLP fed by a DataLoader."""
+    """Record an MLP with batches from a DataLoader."""
     events: list[Any] = []
     net = torch.nn.Sequential(torch.nn.Linear(FEATURES, 32), torch.nn.ReLU(), torch.nn.Linear(32, 4))
     optimizer = torch.optim.SGD(net.parameters())
@@ -65,7 +66,8 @@ def torch_run(torch: Any, tmp_path: Path) -> tuple[Trace, list[Any]]:
 
 @pytest.fixture
 def paddle_run(paddle: Any, tmp_path: Path) -> Iterator[tuple[Trace, Any]]:
-    """The same in Paddle; the second item is the result whose node trees Paddle's own tables are made of."""
+    """Record the same model in Paddle. The second item is the result with the node trees from which Paddle makes its
+    tables."""
     results: list[Any] = []
     net = paddle.nn.Sequential(paddle.nn.Linear(FEATURES, 32), paddle.nn.ReLU(), paddle.nn.Linear(32, 4))
     optimizer = paddle.optimizer.SGD(parameters=net.parameters())
@@ -85,12 +87,13 @@ def paddle_run(paddle: Any, tmp_path: Path) -> Iterator[tuple[Trace, Any]]:
 
 @pytest.fixture
 def synthetic(paddle: Any, traces: Path) -> tuple[Trace, Any]:
-    """Paddle's profile with device work, and Paddle's own reading of it."""
+    """Return a Paddle profile with device work, and the result of reading it with Paddle."""
     path = traces / "paddle" / "gpu-synthetic" / "gpu1.pb"
     return perfkit_core.load(path), paddle.profiler.load_profiler_result(str(path))
 
 
-# -- a torch file with device work, read here by itself ----------------------------------------------------------------
+# -- a torch file with device work, read without perfkit
+# ----------------------------------------------------------------
 
 
 @pytest.fixture
@@ -103,7 +106,8 @@ def dlrm(traces: Path) -> tuple[Trace, File]:
 
 
 def test_X7_partition_torch(torch_run: tuple[Trace, list[Any]]) -> None:
-    """CPU: operators compute, except those of the loader; what is only in an Optimizer range is framework."""
+    """On a CPU, operators compute, except those of the data loader. Time that is only in an Optimizer range is
+    framework time."""
     trace, events = torch_run
     ranges = torch_ranges(events)
     loading = ranges["input"]
@@ -170,7 +174,8 @@ def test_X7_partition_paddle_with_devices(synthetic: tuple[Trace, Any]) -> None:
 
 
 def test_E3_step_trace_torch(torch_run: tuple[Trace, list[Any]]) -> None:
-    """From the first aten::linear, and to the end of the last node of the backward pass, of torch's own event list."""
+    """In torch's own event list, forward begins at the first aten::linear, and backward ends with the last backward
+    node."""
     trace, events = torch_run
     ranges = torch_ranges(events)
     table = perfkit_core.summarize(trace, "step_trace", by="step")
@@ -210,7 +215,7 @@ def _averages(trace: Trace) -> None:
 
 
 def test_E3_partial_steps_are_reported_paddle(paddle_run: tuple[Trace, Any]) -> None:
-    """Paddle opens a step that never takes place; it is no step, and nothing was cut off."""
+    """Paddle opens a step that does not take place. It is not reported as a step or as a partial step."""
     trace, result = paddle_run
     opened = len(paddle_ranges(result)["ProfileStep"])
     assert len(perfkit_core.summarize(trace, "step_trace", by="step")) == RECORDED
@@ -220,7 +225,7 @@ def test_E3_partial_steps_are_reported_paddle(paddle_run: tuple[Trace, Any]) -> 
 
 
 def test_E3_partial_steps_are_reported_torch(traces: Path) -> None:
-    """The file's second step holds no event at all: torch opened it when the loop had ended."""
+    """The second step in the file has no events, because torch opened it after the loop had ended."""
     trace = perfkit_core.load(traces / "torch" / "mi250-minitoy-train.json.gz")
     host = trace.events.filter(trace.host)["name"].to_pylist()
     assert len([name for name in host if name.startswith("ProfilerStep#")]) == 2
@@ -253,7 +258,8 @@ def test_E7_input_pipeline_paddle(paddle_run: tuple[Trace, Any]) -> None:
 
 
 def test_E7_workers_and_copies_torch(traces: Path) -> None:
-    """A real pair: with four worker processes the wait falls from a third of the step to almost nothing."""
+    """The pair is a real training. With four worker processes, the wait falls from a third of the step to almost
+    nothing."""
     pair = [
         perfkit_core.summarize(traces / "torch" / "pairs" / f"resnet50-workers{n}.json.gz", "input_pipeline")
         for n in (0, 4)
@@ -269,7 +275,7 @@ def test_E7_workers_and_copies_torch(traces: Path) -> None:
 
 
 def test_E7_copies_paddle(synthetic: tuple[Trace, Any]) -> None:
-    """One copy a step, by Paddle's own tree. Workers and queues are recorded by neither framework."""
+    """Paddle's own tree has one copy per step. Neither framework records workers and queues."""
     trace, result = synthetic
     table = perfkit_core.summarize(trace, "input_pipeline")
     copies = device_ranges(result)["Memcpy"]
@@ -291,7 +297,7 @@ def test_C2_device_torch(dlrm: tuple[Trace, File]) -> None:
 
 
 def test_C2_device_paddle(synthetic: tuple[Trace, Any], paddle_run: tuple[Trace, Any]) -> None:
-    """Kernels of every launch, and the CPU's utilisation as Paddle measured it."""
+    """Kernels come from every launch in the tree, and the CPU utilisation is the number that Paddle measured."""
     trace, result = synthetic
     found = device_ranges(result)
     row = perfkit_core.summarize(trace, "device").set_index("device").loc["cuda:0"]
@@ -328,7 +334,8 @@ def test_C3_overview_paddle(paddle_run: tuple[Trace, Any]) -> None:
 
 
 def test_C4_model_torch(dlrm: tuple[Trace, File]) -> None:
-    """Optimizer and loader spans of the file, and the union of the device work launched inside the former."""
+    """Optimizer and loader times are spans in the file. Device time is the union of the work launched inside the
+    optimizer."""
     trace, file = dlrm
     table = perfkit_core.summarize(trace, "model").set_index("phase")
     spans = {name: [e for e in file.events if e["name"].startswith(start)] for name, start in
@@ -345,7 +352,8 @@ def test_C4_model_torch(dlrm: tuple[Trace, File]) -> None:
 
 
 def test_C4_model_paddle(synthetic: tuple[Trace, Any]) -> None:
-    """Spans of Paddle's tree, and the union of the device work launched below them, step by step."""
+    """Host times are spans of Paddle's tree. Device times are unions of the work launched below these spans, for each
+    step."""
     trace, result = synthetic
     table = perfkit_core.summarize(trace, "model").set_index("phase")
     found: dict[str, list[Any]] = defaultdict(list)
@@ -373,7 +381,7 @@ def test_C4_work_without_a_launch_has_its_own_row_torch(traces: Path) -> None:
 
 
 def test_C4_work_without_a_launch_paddle(traces: Path) -> None:
-    """Paddle's tree holds no device work without a runtime call: there is no such row."""
+    """Paddle's tree contains no device work without a runtime call, so the table has no row for such work."""
     for path in sorted((traces / "paddle" / "gpu-synthetic").glob("gpu1*.[pj]*")):
         if path.is_file():
             assert "unlaunched" not in set(perfkit_core.summarize(path, "model")["phase"])
@@ -383,7 +391,7 @@ def test_C4_work_without_a_launch_paddle(traces: Path) -> None:
 
 
 def test_C5_distributed_torch(torch: Any, tmp_path: Path) -> None:
-    """gloo, live: the work runs on a thread of its own; torch's own event list tells when."""
+    """In a live run with gloo, the communication runs on another thread. Its times come from torch's own event list."""
     dist, events = torch.distributed, []
     dist.init_process_group("gloo", store=dist.HashStore(), rank=0, world_size=1)
     try:
@@ -422,7 +430,7 @@ def test_C5_distributed_torch_nccl(dlrm: tuple[Trace, File]) -> None:
 
 
 def test_C5_ranks_apart_torch(traces: Path) -> None:
-    """Eight ranks of one job: each by itself, and added up."""
+    """The times of eight ranks are computed separately and then added."""
     paths = sorted((traces / "torch" / "dlrm-8xv100").glob("*.json"))
     table = perfkit_core.summarize(paths, "distributed", by="rank").set_index(["rank", "part"])
     single = [perfkit_core.summarize(path, "distributed").set_index("part")["time_ns"] for path in paths]
@@ -433,7 +441,8 @@ def test_C5_ranks_apart_torch(traces: Path) -> None:
 
 
 def test_C5_distributed_paddle(synthetic: tuple[Trace, Any]) -> None:
-    """The NCCL kernels of the tree are launched by three communication events: the kernels are the communication."""
+    """Three communication events launch the NCCL kernels of the tree. The kernels, not the events, count as
+    communication."""
     trace, result = synthetic
     device = device_ranges(result)
     steps = paddle_ranges(result)["ProfileStep"]

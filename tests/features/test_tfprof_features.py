@@ -1,4 +1,5 @@
-"""Views, steps, filters and outputs as tfprof has them, from either framework; tests carry the codes of features."""
+"""Views, steps, filters and outputs that tfprof also has, in both frameworks. Test names contain the codes of
+features."""
 
 from __future__ import annotations
 
@@ -32,7 +33,8 @@ def run(framework: str) -> Trace:
 
 
 def test_D1_four_views(run: Trace, framework: str) -> None:
-    """Scope, graph, op and code. Paddle records no Python stacks in dygraph mode: the code view says so."""
+    """The views are scope, graph, op and code. Paddle records no Python stacks in dygraph mode, which the code view
+    reports."""
     assert len(perfkit_core.summarize(run, "operators")) > 10
     graph = perfkit_core.summarize(run, "graph")
     assert (graph["phase"] == "backward").any()
@@ -45,7 +47,8 @@ def test_D1_four_views(run: Trace, framework: str) -> None:
 
 
 def test_D1_code_view_of_recorded_stacks(traces: Path) -> None:
-    """torch with_stack: frames are events. Paddle's static programs: operators hold the stack that built them."""
+    """With torch's with_stack, frames are events. In Paddle's static programs, operators have the stack at which they
+    were built."""
     torch_code = perfkit_core.summarize(traces / "torch" / "h100-vit.json.gz", "code")
     paddle_code = perfkit_core.summarize(traces / "paddle" / "versions" / "static_3.3.1_pir0_nofeed.pb", "code")
     for code in (torch_code, paddle_code):
@@ -56,7 +59,8 @@ def test_D1_code_view_of_recorded_stacks(traces: Path) -> None:
 
 
 def test_D3_each_step_one_step_or_the_average(run: Trace) -> None:
-    """What each step has sums to what all have; a chosen step is its row; the average is the sum over their number."""
+    """The numbers of all steps are the sums of the numbers per step. A selected step equals its row. The average is the
+    sum divided by the number of steps."""
     steps = perfkit_core.summarize(run, "steps")["step"].to_list()
     assert len(steps) >= 2
     sums = ["calls", "self_cpu_ns", "total_cpu_ns"]
@@ -104,7 +108,8 @@ def test_D4_patterns_are_bounded(run: Trace) -> None:
 def test_D5_every_view_in_every_format(
     view: str, framework: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """The same table as text and Markdown, whole in JSON and CSV, on the terminal and in a file."""
+    """The table is the same as text and Markdown, and complete in JSON and CSV. It is written to the terminal and to a
+    file."""
     source = str(FILES[framework])
     table = perfkit_core.summarize(source, view)
     outputs = {}

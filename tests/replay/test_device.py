@@ -71,14 +71,15 @@ def two_streams() -> Trace:
 def test_a_stream_waits_for_the_event_of_another() -> None:
     found = two_streams()
     assert played(found) == [170]
-    # a takes 50: ends at 60, b 2 later from 62 to 112, the host 3 later at 115, 5 behind that
+    # a ends at 60 instead of 110. b starts 2 later and runs from 62 to 112. The host returns 3 later, at 115, and works
+    # for 5.
     assert played(found, Scale(rows(found, "a"), 0.5)) == [120]
-    # a takes 200: ends at 210, b from 212 to 262, the host at 265
+    # a ends at 210, b runs from 212 to 262, the host returns at 265 and works for 5
     assert played(found, Scale(rows(found, "a"), 2.0)) == [270]
 
 
 def test_without_a_record_the_other_stream_shows_by_its_end() -> None:
-    """The same without a record of the event: b begins 2 µs after the end of a, which no other work explains."""
+    """Without a record of the event, b begins 2 µs after the end of a. No other work explains this begin."""
     table = [row for row in two_streams().events.to_pylist() if row["kind"] != "sync" or row["device"] == "cpu"]
     keep = ("name", "kind", "start_ns", "dur_ns", "device", "stream", "correlation", "pid", "tid", "step")
     found = trace([{key: row[key] for key in keep} for row in table])
@@ -87,8 +88,8 @@ def test_without_a_record_the_other_stream_shows_by_its_end() -> None:
 
 
 def both_streams(name: str, **args: int) -> Trace:
-    """Stream 7 works from 10 to 60, stream 8 from 15 to 100. The host begins to wait at 20, and goes on 3 µs after the
-    work that it waits for."""
+    """Stream 7 works from 10 to 60, stream 8 from 15 to 100. The host begins to wait at 20, and continues 3 µs after
+    the end of the work for which it waits."""
     until = 63 if args else 103
     told = [record("Sync", 20, until - 20, 3, 7, **args)] if args else []
     return trace(
@@ -107,14 +108,15 @@ def both_streams(name: str, **args: int) -> Trace:
 def test_a_device_is_waited_for_with_all_its_streams() -> None:
     found = both_streams("cudaDeviceSynchronize")
     assert played(found) == [110]
-    # a ends at 60, a call returns 5 later where nothing shows how long it takes, 7 behind it
+    # a ends at 60. The call returns 5 later, the default where the recording shows no delay. The host then works for 7.
     assert played(found, Scale(rows(found, "b"), 0)) == [72]
-    assert played(found, Scale(rows(found, "a"), 0)) == [110]  # b is what was waited for
+    assert played(found, Scale(rows(found, "a"), 0)) == [110]  # the call waited for b
 
 
 @pytest.mark.parametrize("stream", [-1, 2**32 - 1, 7])
 def test_a_device_is_waited_for_whatever_stream_its_record_names(stream: int) -> None:
-    """The stream of the record is missing, written as a profiler of 2023 does, or arbitrary."""
+    """The stream in the record is missing, has the number that a profiler of 2023 writes for no stream, or is
+    arbitrary."""
     told = record("Context Sync", 20, 80, 3, stream)
     found = both_streams("cudaDeviceSynchronize")
     found = trace([*_as_rows(found), told])
@@ -130,7 +132,8 @@ def test_no_stream_is_none_however_it_is_written() -> None:
 def test_a_stream_is_waited_for_alone() -> None:
     found = both_streams("cudaStreamSynchronize", wait_on_stream=7)
     assert played(found) == [70]
-    assert played(found, Scale(rows(found, "b"), 3)) == [70]  # the other stream is nobody's business
+    # The other stream does not matter. a ends at 110, the call returns 3 later, and the host works for 7.
+    assert played(found, Scale(rows(found, "b"), 3)) == [70]
     assert played(found, Scale(rows(found, "a"), 2)) == [120]  # a ends at 110, 3, 7
 
 
@@ -165,9 +168,11 @@ def events(told: bool) -> Trace:
 def test_an_event_is_waited_for_and_not_what_comes_behind_it(told: bool) -> None:
     found = events(told)
     assert played(found) == [70]
-    assert played(found, Scale(rows(found, "a"), 2)) == [120]  # a ends at 110, 2, 8
+    # a ends at 110, the call returns 2 later, the host works for 8
+    assert played(found, Scale(rows(found, "a"), 2)) == [120]
     assert played(found, Scale(rows(found, "b"), 3)) == [70]
-    assert played(found, Remove(rows(found, "cudaEventSynchronize"))) == [38]  # 30 before it, 8 behind it
+    # the host works for 30 before the call and for 8 after it
+    assert played(found, Remove(rows(found, "cudaEventSynchronize"))) == [38]
 
 
 def copying(kind: str, name: str, until: int) -> Trace:
@@ -180,19 +185,22 @@ def copying(kind: str, name: str, until: int) -> Trace:
 def test_a_copy_of_pageable_memory_blocks_its_caller() -> None:
     found = copying("HtoD pageable", "cudaMemcpyAsync", 92)
     assert played(found) == [192]
-    # 30 of staging, 25 of copying, 2 until the call returns
+    # 40 before the copy, 25 for the copy, 2 until the call returns, 100 after it
     assert played(found, Scale(rows(found, "Memcpy HtoD"), 0.5)) == [167]
-    assert played(found, Unblock(rows(found, "cudaMemcpyAsync"), 5 * US)) == [115]  # 10, the call 5, 100
+    # 10 before the call, 5 for the call, 100 after it
+    assert played(found, Unblock(rows(found, "cudaMemcpyAsync"), 5 * US)) == [115]
 
 
 def test_a_copy_after_a_kernel_waits_and_stages_nothing() -> None:
-    """The kernel runs from 5 to 60; the copy's call begins at 10, the copy runs from 61 to 71, the call ends at 73."""
+    """The kernel runs from 5 to 60. The call of the copy begins at 10, the copy runs from 61 to 71, and the call ends
+    at 73."""
     copy = work("Memcpy DtoH", 61, 10, 2, kind="memcpy") | {"copy_kind": "DtoH pageable", "bytes": 4}
     found = trace(
         [step(80), call("launch", 0, 5, 1), work("kernel", 5, 55, 1), call("cudaMemcpyAsync", 10, 63, 2), copy]
     )
     assert played(found) == [80]
-    # the kernel ends at 15, the copy begins 1 later, takes 10, the call returns 2 later at 28, 7 behind it
+    # The kernel ends at 15. The copy begins 1 later and takes 10. The call returns 2 later, at 28. The host works for
+    # 7.
     assert played(found, Scale(rows(found, "kernel"), 10 / 55)) == [35]
 
 
@@ -209,8 +217,9 @@ def test_a_pinned_copy_that_is_over_early_was_not_waited_for() -> None:
 
 
 def launches(count: int) -> Trace:
-    """Consecutive launches of 1 µs with kernels of 10 µs. Kernel n runs from 1 + 10·n. Launch DEPTH waits until kernel
-    0 has begun, which it has, and each later launch waits until one more kernel ends."""
+    """Return consecutive launches of 1 µs with kernels of 10 µs. Kernel n runs from 1 + 10·n. The queue has room for
+    DEPTH kernels. Launch DEPTH waits until kernel 0 has begun, which is already the case. Each later launch waits for
+    the begin of one more kernel."""
     found: list[dict[str, Any]] = []
     now = 0
     for n in range(count):
@@ -223,7 +232,7 @@ def launches(count: int) -> Trace:
 
 def test_a_full_queue_holds_up_the_host() -> None:
     """The last launch waits until kernel 199 begins at 1991, and ends at 1992. With kernels of 5 µs, kernel 199 begins
-    at 996, before the host gets there. Then no launch waits, and each launch takes 1 µs."""
+    at 996, before the host launches the last kernel. Then no launch waits, and each launch takes 1 µs."""
     found = launches(DEPTH + 200)
     assert played(found) == [1992]
     assert played(found, Scale(rows(found, "kernel"), 2)) == [1992 + 199 * 10]
@@ -252,8 +261,9 @@ def ahead(launched: bool = True) -> Trace:
 
 @pytest.mark.parametrize("launched", [True, False], ids=["launched", "no-launch-recorded"])
 def test_a_host_that_waits_no_more_is_held_by_its_device(launched: bool) -> None:
-    """Without the waits, the host needs 25 µs per step and gets ahead of the device. A long training takes the 80 µs of
-    its kernel per step. The launch, or else the time, of a kernel shows its step."""
+    """Without the waits, the host needs 25 µs per step and gets ahead of the device. In a long training, a step then
+    takes the 80 µs of its kernel. The step of a kernel is the step of its launch, or the step at its time if no launch
+    was recorded."""
     found = ahead(launched)
     replay = build(found)
     own = steps(replay)
@@ -266,7 +276,7 @@ def test_a_host_that_waits_no_more_is_held_by_its_device(launched: bool) -> None
 
 
 def test_work_launched_before_the_recording_is_in_no_step() -> None:
-    """Work of 60 µs without a launch runs at the begin of a step of 100 µs, which launches 30 µs of work."""
+    """Work of 60 µs without a launch runs at the beginning of a step of 100 µs. The step launches work of 30 µs."""
     found = trace(
         [
             step(100),
@@ -288,5 +298,5 @@ def test_a_copy_to_the_host_stages_nothing() -> None:
     other = work("other", 6, 52, 1, stream=8)
     found = trace([step(80), call("launch", 0, 5, 1), other, call("cudaMemcpyAsync", 10, 63, 2), copy])
     assert played(found) == [80]
-    # the other stream ends at 32, the copy 2 later runs from 34 to 44, the call returns 3 later at 47, 7 behind it
+    # the other stream ends at 32, the copy runs from 34 to 44, the call returns 3 later at 47, and the host works for 7
     assert played(found, Scale(rows(found, "other"), 0.5)) == [54]

@@ -33,7 +33,7 @@ def kernels(late_ns: int) -> Trace:
 
 def test_what_starts_right_behind_its_cause_is_explained() -> None:
     assert unexplained_ratio(build(kernels(1_000))) == 0.0
-    assert unexplained_ratio(build(kernels(20_000))) == 0.0  # as late as work may be without another cause
+    assert unexplained_ratio(build(kernels(20_000))) == 0.0  # the longest delay that needs no other cause
 
 
 def test_what_starts_late_for_no_recorded_reason_is_not() -> None:
@@ -48,7 +48,7 @@ def test_work_of_another_stream_explains_a_late_start(late_ns: int, unexplained:
             *(host(f"launch {n}", "runtime", n * 1_000, 1_000, correlation=n + 1) for n in range(5)),
             *(device("a", "kernel", 5_000 + n * 11_000, 10_000, n + 1) for n in range(3)),
             device("other", "kernel", 8_000, 200_000, 4) | {"stream": 9},
-            device("c", "kernel", late_ns, 50_000, 5),  # behind "other", not behind a
+            device("c", "kernel", late_ns, 50_000, 5),  # starts after "other", not after a
         ]
     )
     assert unexplained_ratio(build(found)) == pytest.approx(unexplained)
@@ -61,7 +61,7 @@ def test_without_device_work_there_is_nothing_to_explain() -> None:
 
 @pytest.mark.parametrize(("stream", "recorded", "count"), [(9, False, 2), (9, True, 0), (7, False, 0)])
 def test_streams_that_wait_for_nothing_recorded(stream: int, recorded: bool, count: int) -> None:
-    """Two calls let a stream wait: with two streams and no device record, with two streams and a record, and with one
+    """Two calls let a stream wait. Cases: two streams without a device record, two streams with a record, and one
     stream."""
     rows = [
         host("step", "step", 0, 900_000, step=0),

@@ -38,8 +38,8 @@ def repeats(replay: Replay) -> bool:
 
 
 def on_device(number: int, compute: int, clock: int = 0, name: str = KERNEL) -> Trace:
-    """A kernel k of ``compute`` µs from 5 µs on, a collective until 300, a synchronisation until 304, and a step of
-    400."""
+    """Return a rank with a step of 400 µs: a kernel k of ``compute`` µs from 5 µs on, a collective until 300, and a
+    synchronisation until 304."""
     made = [
         host("step", "step", 0, 400, step=0),
         host("launch k", "runtime", 0, 10, correlation=1),
@@ -57,7 +57,7 @@ def _at(event: dict[str, Any], clock: int) -> dict[str, Any]:
 
 
 def on_host(number: int, compute: int, clock: int = 0) -> Trace:
-    """An operator of ``compute`` µs, a collective on the host until 300, and a step of 400."""
+    """Return a rank with a step of 400 µs: an operator of ``compute`` µs, and a collective on the host until 300."""
     args = json.dumps({"collective": {"name": "all_reduce", "on": "host"}})
     made = [
         host("step", "step", 0, 400, step=0),
@@ -69,8 +69,8 @@ def on_host(number: int, compute: int, clock: int = 0) -> Trace:
 
 @pytest.fixture(params=[on_device, on_host])
 def pair(request: pytest.FixtureRequest) -> Trace:
-    """Rank 0 arrives at 106 µs (on the host: 100). Rank 1 arrives at 256 µs (250), on a clock that is 7 ms ahead. The
-    transfer takes 44 µs (50)."""
+    """Rank 0 arrives at 106 µs, and rank 1 at 256 µs. Rank 1's clock is 7 ms ahead. The transfer takes 44 µs. If the
+    collective is on the host, the ranks arrive at 100 and 250 µs, and the transfer takes 50 µs."""
     return concat_traces([request.param(0, 100), request.param(1, 250, clock=7000)])
 
 
@@ -81,12 +81,13 @@ def test_all_wait_for_the_last_rank(pair: Trace) -> None:
     assert (replay.tied, replay.apart) == (2, 0)
     assert played(replay, Scale(rows(pair, "k", 1), 2)) == [650, 650]  # 250 µs later
     assert played(replay, Scale(rows(pair, "k", 1), 0.8)) == [350, 350]  # 50 µs earlier: still the last one
-    assert played(replay, Scale(rows(pair, "k", 1), 0.2)) == [250, 250]  # 200 µs earlier: rank 0 is the last, by 50
+    # 200 µs earlier: rank 0 is last, 50 µs after rank 1
+    assert played(replay, Scale(rows(pair, "k", 1), 0.2)) == [250, 250]
 
 
 def test_who_waits_may_be_slower(pair: Trace) -> None:
     replay = build(pair)
-    assert played(replay, Scale(rows(pair, "k", 0), 2.5)) == [400, 400]  # as late as the last rank
+    assert played(replay, Scale(rows(pair, "k", 0), 2.5)) == [400, 400]  # rank 0 arrives at the same time as rank 1
     assert played(replay, Scale(rows(pair, "k", 0), 3)) == [450, 450]
 
 
@@ -97,7 +98,7 @@ def test_only_the_transfer_can_be_made_faster(pair: Trace) -> None:
 
 def test_without_the_collective_nobody_waits() -> None:
     found = concat_traces([on_device(0, 100), on_device(1, 250, clock=-3000)])
-    # the kernel before it, 1 µs between the two, 4 µs to return, 96 µs behind
+    # 206 for rank 0: k ends at 105, 1 until the collective, 4 until the synchronisation returns, 96 after it
     assert played(build(found), Remove(rows(found, KERNEL))) == [206, 356]
 
 
@@ -118,7 +119,8 @@ def test_one_rank_alone_is_as_recorded() -> None:
 
 
 def test_threads_of_other_ranks_do_not_work_for_a_rank() -> None:
-    """A call of rank 0 takes as long as work of another thread of rank 1. This is no wait, though the clocks agree."""
+    """A call of rank 0 takes as long as work of another thread of rank 1. The call does not wait for this work,
+    although the clocks agree."""
     first = trace([host("step", "step", 0, 1_000_000, step=0), host("call", "operator", 0, 900_000)], rank=0)
     other = trace(
         [host("step", "step", 0, 1_000_000, step=0), host("beside", "operator", 100_000, 790_000, tid=2)], rank=1
@@ -128,8 +130,8 @@ def test_threads_of_other_ranks_do_not_work_for_a_rank() -> None:
 
 
 def streams(number: int, launched: int, begun: int) -> Trace:
-    """A collective on one stream until 300, then w of 50 µs on another stream, launched 5 µs before it begins, or
-    earlier."""
+    """Return a collective on one stream until 300, then w of 50 µs on another stream. The launch of w begins 5 µs
+    before w, or earlier if w waits for the collective."""
     made = [
         host("step", "step", 0, 400, step=0),
         host("prepare", "operator", 0, launched),
@@ -144,20 +146,20 @@ def streams(number: int, launched: int, begun: int) -> Trace:
 
 
 def test_one_rank_shows_what_the_others_wait_for() -> None:
-    """On rank 0, w (launched at 10, begun at 301) waits for the collective. Rank 1 arrives last (at 290) and launches w
-    at 340."""
+    """On rank 0, w is launched at 10 and waits for the collective until 301. Rank 1 arrives last, at 290, and launches
+    w at 340. This shows that rank 0's w waits for the collective."""
     found = concat_traces([streams(0, 10, 301), streams(1, 290, 345)])
     replay = build(found)
     assert repeats(replay)
     assert played(replay) == [400, 400]
-    # rank 0 comes at 415; the transfer takes 5; w is launched at 420, takes 425 to 475, 4 to return, 45 behind; on rank
-    # 1 w from 420 on, to 470, 4 to return, 1 behind
+    # Rank 0 arrives at 415, and the transfer takes 5. On rank 0, w is launched at 420 and runs from 425 to 475, the
+    # call returns 4 later, and 45 follow. On rank 1, w runs from 420 to 470, the call returns 4 later, and 1 follows.
     assert played(replay, Insert(rows(found, "prepare", 0), host_ns=400 * US)) == [524, 475]
 
 
 def test_a_collective_of_another_thread_is_awaited_where_it_ends() -> None:
-    """The collective is started during a and waited for after b: from 200 until it ends at 800, plus 10 µs until the
-    thread goes on."""
+    """The collective is started during a and ends at 800. The thread waits for it after b, from 200 on, and continues
+    10 µs after its end."""
     args = json.dumps({"collective": {"name": "all_reduce", "on": "host"}})
     made = [
         host("step", "step", 0, 1000, step=0),
@@ -170,7 +172,8 @@ def test_a_collective_of_another_thread_is_awaited_where_it_ends() -> None:
     replay = build(found)
     assert repeats(replay)
     assert played(replay, Scale(rows(found, "all_reduce"), 0.5)) == [1000 - 375]
-    assert played(replay, Scale(rows(found, "all_reduce"), 0.1)) == [400]  # b ends at 200, 10 to go on, 190 behind
+    # b ends at 200, the thread continues 10 later, and 190 follow
+    assert played(replay, Scale(rows(found, "all_reduce"), 0.1)) == [400]
     assert played(replay, Scale(rows(found, "b"), 5)) == [1000]  # until 600
     assert played(replay, Remove(rows(found, "all_reduce"))) == [400]
 
@@ -215,8 +218,8 @@ def test_one_slow_rank_makes_all_eight_slower(dlrm: Trace, slow: int) -> None:
 
 
 def test_ranks_whose_clocks_agree_meet_despite_others() -> None:
-    """The clocks of ranks 2 and 3 change by 5 ms between two collectives of all four ranks. Two pairs of ranks remain,
-    each on one clock."""
+    """The clocks of ranks 2 and 3 jump by 5 ms between two collectives of all four ranks. The ranks then form two
+    pairs, and each pair has one clock."""
     made = []
     for one in range(4):
         jump = 5_000_000 * (one > 1)

@@ -50,7 +50,8 @@ def launching(dur: int = 1000) -> Trace:
 def test_synchronisation_waits_for_the_device() -> None:
     found = launching()
     assert played(found) == [170_000]
-    assert played(found, Scale(rows(found, "a"), 0.5)) == [120_000]  # 50 µs less on the device: 50 less waiting
+    # the device needs 50 µs less, so the host waits 50 µs less
+    assert played(found, Scale(rows(found, "a"), 0.5)) == [120_000]
     assert played(found, Insert(rows(found, "b"), device_ns=7_000)) == [177_000]
 
 
@@ -61,11 +62,12 @@ def test_the_host_is_not_in_the_way_while_the_device_works() -> None:
 
 def test_without_the_synchronisation_nobody_waits() -> None:
     found = launching()
-    assert played(found, Remove(rows(found, "cudaDeviceSynchronize"))) == [30_000]  # two launches, and 10 µs behind it
+    assert played(found, Remove(rows(found, "cudaDeviceSynchronize"))) == [30_000]  # two launches, and 10 µs after them
 
 
 def test_without_a_kernel_the_next_one_begins_with_its_launch() -> None:
-    found = launching()  # b begins 5 µs after its launch, now at 0, ends at 55; the call returns 4 µs later, 10 remain
+    # The launch of b now begins at 0, so b runs from 5 to 55. The call returns 4 µs later, and 10 µs follow.
+    found = launching()
     assert played(found, Remove(rows(found, "launch a"))) == [5_000 + 50_000 + 4_000 + 10_000]
 
 
@@ -88,7 +90,7 @@ def test_workers_make_batches_while_the_training_computes() -> None:
 
 
 def test_too_few_workers_are_waited_for() -> None:
-    found = loading(80_000)  # a batch every 80 µs, 20 µs of computing
+    found = loading(80_000)  # making a batch takes 80 µs, computing takes 20 µs
     assert played(found, Load(rows(found, "next"), workers=1))[1:] == [80_000] * 3
     assert played(found, Load(rows(found, "next"), workers=2))[1:] == [40_000] * 3
     assert played(found, Load(rows(found, "next"), workers=8))[1:] == [20_000] * 3
@@ -98,7 +100,7 @@ def test_a_thread_that_is_waited_for_and_one_that_is_not() -> None:
     found = trace(
         [
             host("step", "step", 0, 1_000_000, step=0),
-            host("call", "operator", 100_000, 600_000),  # waits for thread 2, which works from 150 to 690 µs
+            host("call", "operator", 100_000, 600_000),  # this call waits for thread 2, which works from 150 to 690 µs
             host("node 1", "operator", 150_000, 300_000, tid=2),
             host("node 2", "operator", 450_000, 240_000, tid=2),
             host("beside", "operator", 120_000, 900_000, tid=3),
@@ -114,8 +116,9 @@ MS = 1_000_000
 
 
 def waiting(*batches: tuple[int, int], name: str = WORKERS, within: str = "", work: int = 10) -> Trace:
-    """Steps that wait for a batch and then work for ``work`` ms. ``batches`` are pairs: the wait in ms, and the time in
-    ms before the wait in which an epoch begins (0 if none begins). ``within`` is a Python frame around the wait."""
+    """Return steps that wait for a batch and then work for ``work`` ms. ``batches`` are pairs: the wait in ms, and the
+    time in ms by which an epoch begins before the wait (0 if no epoch begins). ``within`` is a Python frame around the
+    wait."""
     rows, now = [], 0
     for number, (wait, begins) in enumerate(batches):
         rows.append(host(f"step {number}", "step", now, (begins + wait + work) * MS, step=number))
@@ -155,13 +158,14 @@ def test_a_batch_is_begun_when_it_is_asked_for() -> None:
 
 
 def test_a_batch_late_after_another_is_counted_from_that() -> None:
-    """The eleventh batch arrives 51 ms after the ninth, even if the ninth arrives at another time."""
+    """The eleventh batch arrives 51 ms after the ninth batch. This interval stays the same if the ninth batch arrives
+    at another time."""
     found = waiting(*[(1, 0)] * 8, (30, 0), (1, 0), (30, 0), (1, 0))
     assert sum(played(found, Scale(rows(found, "work"), 0.5))[9:11]) == 51 * MS
 
 
 def test_workers_that_are_behind_keep_their_pace() -> None:
-    """Eight workers: every eighth step waits, and the time between arrivals stays as recorded."""
+    """With eight workers, every eighth step waits. The time between arrivals stays as recorded."""
     found = waiting(*([(30, 0)] + [(1, 0)] * 7) * 4)
     half = played(found, Scale(rows(found, "work"), 0.5))
     assert [sum(half[at : at + 8]) for at in (9, 17)] == [sum(played(found)[at : at + 8]) for at in (9, 17)]
@@ -180,7 +184,8 @@ def test_more_workers_change_when_batches_arrive() -> None:
 
 
 def test_more_workers_rebuild_batches_no_sooner() -> None:
-    """Each call waits for 20 ms and rebuilds its batch for 5 ms. With a ready batch, the call takes 1 ms and 5 ms."""
+    """Each call waits for 20 ms and rebuilds its batch for 5 ms. If the batch is ready, the wait takes 1 ms, and
+    rebuilding still takes 5 ms."""
     found = []
     for step in range(3):
         begin = step * 35 * MS
@@ -195,8 +200,8 @@ def test_more_workers_rebuild_batches_no_sooner() -> None:
 
 
 def test_who_makes_a_batch_is_not_woken_by_who_waits_for_it() -> None:
-    """A thread that reads ahead works from 12 to 29 ms, within the wait, as it would without the wait. A batch of
-    workers waits for no such thread."""
+    """A thread that reads ahead works from 12 to 29 ms, during the wait. It would do the same work without the wait. If
+    worker processes make the batches, a batch does not wait for such a thread."""
     found = trace(
         [
             host("step", "step", 0, 60 * MS, step=0),

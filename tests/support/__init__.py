@@ -1,1 +1,1 @@
-"""What tests share: hand-made traces, recordings, readers that know nothing of perfkit."""
+"""Helpers for tests: hand-made traces, recordings, and readers that do not use perfkit."""

@@ -1,4 +1,4 @@
-"""What every viewer needs of a Chrome trace, checked on the JSON itself."""
+"""Check the JSON of a Chrome trace for the properties that every viewer needs."""
 
 from __future__ import annotations
 
@@ -13,21 +13,22 @@ Event = dict[str, Any]
 
 
 def events(path: Path) -> list[Event]:
-    """The events of a file, times as exact decimals."""
+    """Return the events of a file, with times as exact decimals."""
     raw = path.read_bytes()
     data = json.loads(gzip.decompress(raw) if raw[:2] == b"\x1f\x8b" else raw, parse_float=Decimal)
     return data["traceEvents"] if isinstance(data, dict) else data
 
 
 def ns(microseconds: Any) -> int:
-    """A time of the file in ns; it must be whole."""
+    """Return a time of the file in ns. Fail if the time has a fraction of a ns."""
     exact = Decimal(microseconds) * 1000
     assert exact == int(exact), f"a fraction of a ns: {microseconds}"
     return int(exact)
 
 
 def check(found: list[Event]) -> None:
-    """Times ascend; in a row everything nests; each arrow has both ends, at a box each; all rows are named."""
+    """Check four properties. Times ascend. Events of one row nest. Each arrow has two ends, and each end is at the
+    start of a box. All rows are named."""
     timed = [event for event in found if event["ph"] != "M"]
     assert [ns(e["ts"]) for e in timed] == sorted(ns(e["ts"]) for e in timed)
     assert min((ns(e["ts"]) for e in timed), default=0) == 0

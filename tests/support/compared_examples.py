@@ -1,4 +1,4 @@
-"""Recordings of the scripts of examples/compare: stored ones (tests/data/examples), and new ones."""
+"""Recordings of the scripts in examples/compare: stored recordings in tests/data/examples, and new recordings."""
 
 from __future__ import annotations
 
@@ -21,33 +21,34 @@ BASE, PLAIN = "base", "plain"
 VARIANTS: Final = tuple(
     [(model, variant) for model in MODELS for variant in (PLAIN, BASE)] + [("mlp", plant) for plant in PLANTS]
 )
-"""Model and variant of each recording: ``plain`` without layer labels, ``base`` with them, or a planted regression."""
+"""Model and variant of each recording. Variants: ``plain`` has no layer labels, ``base`` has them, and any other
+variant is the planted regression."""
 
 _STORED: Final = DATA / "examples"
 _RECORDER: Final = Path(__file__).with_name("record_example.py")
 _NO_MAPPING: Final = str(1 << 30)
 _ENVIRONMENT: Final = {
     "OMP_NUM_THREADS": "1",
-    # the allocator keeps freed memory: the cost of new pages differs most between machines and steps
+    # The allocator keeps freed memory, because the cost of new pages differs most between machines and between steps.
     "MALLOC_MMAP_THRESHOLD_": _NO_MAPPING,
     "MALLOC_TRIM_THRESHOLD_": _NO_MAPPING,
 }
 
 
 def stored_path(framework: str, model: str, variant: str) -> Path:
-    """Return the file of a recording in tests/data."""
     return _STORED / f"{framework}-{model}-{variant}.perfkit.parquet"
 
 
 def stored(framework: str, model: str, variant: str) -> Trace:
-    """Return a recording of tests/data."""
+    """Load a recording from tests/data."""
     return load(stored_path(framework, model, variant))
 
 
 def record(
     framework: str, folder: Path, variants: Sequence[tuple[str, str]] = VARIANTS, rounds: int = 1, steps: int = 6
 ) -> list[list[float]]:
-    """Record variants in one new process. Return the losses of the steps of each recording, in order."""
+    """Record the variants in one new process. Return the losses of the steps of each recording, in the order of the
+    recordings."""
     pairs = [f"{model}:{variant}" for model, variant in variants]
     scripts = EXAMPLES / "compare" / framework
     command = [sys.executable, str(_RECORDER), str(scripts), str(folder), str(rounds), str(steps), *pairs]
@@ -58,5 +59,5 @@ def record(
 
 
 def recorded(folder: Path, model: str, variant: str) -> list[Path]:
-    """Return the run folders of a variant, one a round."""
+    """Return the run folders of a variant, one per round."""
     return sorted(folder.glob(f"{model}-{variant}-*"))

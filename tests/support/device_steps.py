@@ -25,7 +25,7 @@ MI300 = Device("cuda:0", "AMD Instinct MI300X", 192 * 10**9, {"computeMajor": 9,
 
 @dataclass(frozen=True)
 class Op:
-    """A host event with the kernels that it launches itself (name and duration in µs), the events inside it, and
+    """A host event. Fields: the kernels that it launches itself (name and duration in µs), the events inside it, and
     further columns."""
 
     name: str

@@ -1,4 +1,4 @@
-"""Hand-made traces in few words: ``trace([host(...), device(...)])``."""
+"""Create small traces by hand: ``trace([host(...), device(...)])``."""
 
 from __future__ import annotations
 
@@ -13,18 +13,18 @@ from perfkit_core.model.trace import Trace
 
 
 def host(name: str, kind: str, start: int, dur: int, tid: int = 1, **more: Any) -> dict[str, Any]:
-    """An event of process 1 on a host thread."""
+    """Return an event of process 1 on a host thread."""
     return {"name": name, "kind": kind, "start_ns": start, "dur_ns": dur, "device": "cpu", "pid": 1, "tid": tid, **more}
 
 
 def device(name: str, kind: str, start: int, dur: int, correlation: int | None = None, **more: Any) -> dict[str, Any]:
-    """An event on stream 7 of the first device."""
+    """Return an event on stream 7 of the first device."""
     place = {"device": "cuda:0", "stream": 7, "correlation": correlation}
     return {"name": name, "kind": kind, "start_ns": start, "dur_ns": dur, **place, **more}
 
 
 def trace(rows: list[dict[str, Any]], rank: int | None = None, names: OperatorNames | None = None) -> Trace:
-    """The assembled trace of some events."""
+    """Return the trace that is assembled from these events."""
     keys = dict.fromkeys(key for row in rows for key in row)
     table = pa.Table.from_pylist([{key: row.get(key) for key in keys} for row in rows])
     meta = TraceMeta(source="made by hand", format="test", framework="fw", ranks=() if rank is None else (rank,))
@@ -32,16 +32,16 @@ def trace(rows: list[dict[str, Any]], rank: int | None = None, names: OperatorNa
 
 
 def column(trace: Trace, name: str) -> dict[str, Any]:
-    """Values of a column by the names of the events."""
+    """Return the values of a column by the names of the events."""
     return dict(zip(trace.events["name"].to_pylist(), trace.events[name].to_pylist(), strict=True))
 
 
 def names_of_rows(trace: Trace, reference: str) -> dict[str, str | None]:
-    """For each event by name the name of the row that ``parent`` or ``launched_by`` points at."""
+    """Return, for each event name, the name of the row that ``parent`` or ``launched_by`` refers to."""
     names = trace.events["name"].to_pylist()
     return {name: names[row] if row >= 0 else None for name, row in column(trace, reference).items()}
 
 
 def codes(trace: Trace) -> set[str]:
-    """Codes of the findings."""
+    """Return the codes of the data-quality warnings."""
     return {finding.code for finding in trace.quality}

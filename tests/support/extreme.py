@@ -1,5 +1,4 @@
-"""Traces that no profiler writes on purpose: very many of something. All columns are made at once, so that they can be
-large."""
+"""Traces with a very large number of one thing. Columns are created as arrays, so that the traces can be large."""
 
 from __future__ import annotations
 
@@ -18,8 +17,9 @@ STEP_NS = 1000
 
 
 def trace_of(count: int, **columns: Any) -> Trace:
-    """A trace of ``count`` events on one thread of the host, operators ``op`` unless ``columns`` say otherwise: arrays,
-    or a pair of distinct texts and the number of each row's text, or one value for all rows."""
+    """Return a trace of ``count`` events on one host thread. By default all events are operators ``op``. ``columns``
+    gives other values for a column, in one of three forms: an array; a pair of the distinct texts and each row's index
+    among them; or one value for all rows."""
     values = {"name": "op", "kind": schema.OPERATOR, "start_ns": 0, "dur_ns": 0, "self_ns": 0, "pid": 1, "tid": 1,
               "device": schema.CPU, "launched_by": NO_ROW, "parent": NO_ROW} | columns  # fmt: skip
     arrays = [_column(values.get(field.name), field, count) for field in schema.SCHEMA]
@@ -38,12 +38,13 @@ def _column(value: Any, field: pa.Field, count: int) -> pa.Array:
 
 
 def one_instant(count: int) -> Trace:
-    """Events without duration, all at once."""
+    """Return events without duration that all occur at the same time."""
     return trace_of(count, start_ns=7)
 
 
 def nested(count: int, depth: int) -> Trace:
-    """Towers of operators, each but the first of a tower inside the one before it, of two names in turn."""
+    """Return stacks of ``depth`` operators. Each operator lies inside the previous one of its stack, and the two names
+    alternate."""
     level = np.arange(count) % depth
     row = np.arange(count)
     start = row // depth * 2 * depth + level
@@ -52,14 +53,14 @@ def nested(count: int, depth: int) -> Trace:
 
 
 def all_named_apart(count: int) -> Trace:
-    """Every operator has a name of its own."""
+    """Return operators that all have different names."""
     names = [f"op{number}" for number in range(count)]
     return trace_of(count, start_ns=np.arange(count), dur_ns=1, self_ns=1, name=(names, np.arange(count)))
 
 
 def steps(count: int, ranks: int = 1) -> Trace:
-    """In each step of each rank, one after the other: the step, a forward and a backward operator, a runtime call, the
-    kernel and the copy that it launches, an allocation and a free."""
+    """Return steps, one after the other. In each step, each rank has a step, a forward operator, a backward operator, a
+    runtime call, the kernel and the copy that it launches, an allocation and a free."""
     kinds = [schema.STEP, schema.OPERATOR, schema.RUNTIME, schema.KERNEL, schema.MEMCPY, schema.MEMORY]
     width = 8
     step, part = np.arange(count * ranks) // ranks, np.arange(width)
@@ -69,7 +70,7 @@ def steps(count: int, ranks: int = 1) -> Trace:
         return np.tile(np.asarray(each), count * ranks)
 
     def linked(each: Sequence[int]) -> np.ndarray:
-        """Row numbers within the step, -1 for none."""
+        """Return row numbers from numbers within the step; -1 stands for no row."""
         return np.where(rows(each) < 0, NO_ROW, rows(each) + np.repeat(first, width))
 
     total = count * ranks * width
@@ -96,13 +97,13 @@ def steps(count: int, ranks: int = 1) -> Trace:
 
 
 def streams(count: int) -> Trace:
-    """Kernels without a launch, each on a stream of its own."""
+    """Return kernels without a launch, each on a separate stream."""
     return trace_of(count, kind=schema.KERNEL, device="cuda:0", start_ns=np.arange(count), dur_ns=10,
                     stream=np.arange(count))  # fmt: skip
 
 
 def devices(count: int, each: int) -> Trace:
-    """``each`` kernels on every device."""
+    """Return traces with ``each`` kernels on every device."""
     names = [f"cuda:{number}" for number in range(count)]
     return trace_of(count * each, kind=schema.KERNEL, device=(names, np.arange(count * each) % count),
                     start_ns=np.arange(count * each), dur_ns=10, stream=7)  # fmt: skip

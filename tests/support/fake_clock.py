@@ -1,4 +1,5 @@
-"""Clocks that stand still until a test moves them: the host's, and a device that runs behind it."""
+"""Clocks that only advance when a test says so: a host clock, and a device that may finish its work later than the
+host."""
 
 from __future__ import annotations
 
@@ -7,7 +8,7 @@ from typing import Any
 
 
 class Clock:
-    """Nanoseconds; call it to read it."""
+    """A host clock. Calling it returns the time in ns."""
 
     def __init__(self) -> None:
         self.now = 1_000
@@ -19,14 +20,14 @@ class Clock:
         self.now += dur_ns
 
     def loader(self, *costs_ns: int) -> Iterator[int]:
-        """Batches that take so long to read."""
+        """Yield batches. Reading a batch advances the clock by its cost."""
         for number, cost in enumerate(costs_ns):
             self.now += cost
             yield number
 
 
 class Device:
-    """A device with a clock of its own: marks pass when the test says so, and at the time it says."""
+    """A device with its own clock. The test decides which marks the device has passed, and when."""
 
     name = "fake device"
 
@@ -38,7 +39,7 @@ class Device:
         self.broken = False
 
     def reach(self, *times_ns: int) -> None:
-        """The device passes as many more marks, at these times."""
+        """Let the device pass the next marks at these times."""
         self.passed_at += times_ns
 
     def mark(self) -> Any:

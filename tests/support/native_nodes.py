@@ -1,4 +1,4 @@
-"""Operators as the frameworks' own objects hold them, put into a tree by their times alone: nothing of ours in it."""
+"""Operators from the frameworks' own objects, nested only by their times. perfkit's code is not used."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Any
 
 @dataclass
 class Node:
-    """An operator, or what a framework recorded inside of one."""
+    """An operator, or an event that a framework recorded inside an operator."""
 
     name: str
     thread: Any
@@ -24,7 +24,7 @@ class Node:
 
 
 def roots_of(nodes: list[Node]) -> list[Node]:
-    """The outermost operators, each with its children: by times alone."""
+    """Return the outermost operators with their children. Nesting is determined only by times."""
     open_: dict[Any, list[Node]] = defaultdict(list)
     roots = []
     for node in sorted(nodes, key=lambda node: (node.start, -node.end)):

@@ -1,6 +1,6 @@
-"""Time ranges as the profilers themselves tell them, taken apart without perfkit: what its numbers are compared with.
+"""Time ranges as the profilers report them, as reference values for perfkit's numbers. perfkit's code is not used.
 
-From torch's event list or file, and from Paddle's node trees. A range is (start, end) in nanoseconds.
+The sources are torch's event list, torch's file, and Paddle's node trees. A range is (start, end) in nanoseconds.
 """
 
 from __future__ import annotations
@@ -17,7 +17,8 @@ Ranges = dict[str, list[Range]]
 
 
 def first_of(ranges: Ranges, order: Iterable[str], window: Range) -> dict[str, int]:
-    """Time of the window by the first name in ``order`` that has a range there; "idle" when none has."""
+    """Return how much of the window belongs to each name. A moment belongs to the first name in ``order`` that has a
+    range there, or to "idle" if no name has one."""
     start, end = window
     inside = {name: [(s, e) for s, e in ranges.get(name, []) if s < end and e > start] for name in order}
     marks = sorted({start, end, *(min(max(t, start), end) for some in inside.values() for r in some for t in r)})
@@ -29,7 +30,7 @@ def first_of(ranges: Ranges, order: Iterable[str], window: Range) -> dict[str, i
 
 
 def covered(ranges: Iterable[Range]) -> int:
-    """Union, one range after the other."""
+    """Return the duration of the union of the ranges."""
     total, reach = 0, -(2**62)
     for start, end in sorted(ranges):
         total += max(0, end - max(start, reach))
@@ -41,7 +42,7 @@ def clipped(ranges: Iterable[Range], window: Range) -> list[Range]:
     return [(max(s, window[0]), min(e, window[1])) for s, e in ranges if s < window[1] and e > window[0]]
 
 
-# -- torch, live
+# -- live torch
 
 
 def torch_ranges(events: list[Any]) -> Ranges:
@@ -62,7 +63,7 @@ def _torch_kind(event: Any) -> str:
 
 
 def nodes(result: Any) -> Iterator[tuple[Any, bool]]:
-    """Every host node below the roots, and whether a Dataloader is around it."""
+    """Yield every host node below the roots, and whether the node is inside a Dataloader node."""
     pending = [(child, False) for root in result.get_data().values() for child in root.children_node]
     while pending:
         node, loading = pending.pop()
@@ -71,7 +72,7 @@ def nodes(result: Any) -> Iterator[tuple[Any, bool]]:
 
 
 def paddle_ranges(result: Any) -> Ranges:
-    """Ranges of host nodes by type; operators of the data loader are "Loading"."""
+    """Return the ranges of host nodes by type. Operators inside the data loader have the type "Loading"."""
     found: Ranges = defaultdict(list)
     for node, loading in nodes(result):
         kind = "Loading" if loading and node.type.name == "Operator" else node.type.name
@@ -80,7 +81,7 @@ def paddle_ranges(result: Any) -> Ranges:
 
 
 def device_ranges(result: Any) -> Ranges:
-    """Ranges of device nodes by type, kernels named nccl apart."""
+    """Return the ranges of device nodes by type. Kernels with nccl in their name have the type "nccl"."""
     found: Ranges = defaultdict(list)
     roots = list(result.get_data().values())
     for node in [*roots, *(node for node, _ in nodes(result))]:
@@ -93,7 +94,7 @@ def device_ranges(result: Any) -> Ranges:
 
 
 def outermost_phases(node: Any, found: dict[str, list[Any]]) -> None:
-    """The first phase on each path from the root."""
+    """Add to ``found`` the first phase node on each path from the root."""
     for child in node.children_node:
         if child.type.name in ("Dataloader", "Forward", "Backward", "Optimization"):
             found[child.type.name].append(child)
@@ -110,7 +111,7 @@ def launched_below(node: Any) -> list[Range]:
 
 
 class File:
-    """One rank of a training on 8 GPUs: whole microseconds, NCCL, a data loader."""
+    """One rank of a training on 8 GPUs, with times in whole microseconds, NCCL and a data loader."""
 
     def __init__(self, path: Path) -> None:
         events = json.loads(path.read_text())["traceEvents"]
@@ -142,7 +143,8 @@ HOST = ("cpu_op", "user_annotation", "cuda_runtime", "cuda_driver", "Operator", 
 
 
 def communication(file: File) -> list[Range]:
-    """NCCL kernels; and the host calls around none of whose launches such a kernel was launched."""
+    """Return the ranges of the NCCL kernels, and of the outermost host calls of collectives that launched no NCCL
+    kernel."""
     launches = {e["args"].get("correlation"): e for e in file.events if "Runtime" in e["cat"] or "cuda_" in e["cat"]}
     kernels = [event for event in file.events if event["cat"] in KERNELS and "nccl" in event["name"]]
     started = [launches[kernel["args"]["correlation"]] for kernel in kernels]

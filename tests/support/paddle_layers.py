@@ -1,4 +1,5 @@
-"""Paddle models with what makes attribution hard: branches, shared layers, nested containers. Made where Paddle is."""
+"""Paddle models whose events are hard to assign to layers: with branches, shared layers and nested containers. The
+functions take the module ``paddle``, so that this file can be imported without Paddle."""
 
 from __future__ import annotations
 
@@ -6,7 +7,8 @@ from typing import Any
 
 
 def net(paddle: Any) -> Any:
-    """Convolutions with a branch, attention, a layer that is called twice, outputs in a dictionary."""
+    """Return a model with convolutions, a branch, attention, a layer that is called twice, and outputs in a
+    dictionary."""
     nn = paddle.nn
 
     class Block(nn.Layer):
@@ -41,6 +43,6 @@ def net(paddle: Any) -> Any:
 
 
 def train(paddle: Any, model: Any, **keywords: Any) -> None:
-    """One step without an optimizer."""
+    """Run one step without an optimizer."""
     model(paddle.ones([2, 3, 4, 4]), **keywords)["logits"].square().sum().backward()
     model.clear_gradients()

@@ -1,7 +1,8 @@
-"""What perfkit says in place of each table that Paddle's ``summary()`` prints, as printed strings.
+"""perfkit's numbers in the form of the tables that Paddle's ``summary()`` prints, as printed strings.
 
-``mine(trace, table)`` gives for a printed table the rows that ours makes of it with ``native=True``: (path of names,
-cells), where the path is thread, operator, … and the cells are those of the printed table, by heading.
+``mine(trace, table)`` returns the rows that perfkit computes for a printed table with ``native=True``. A row is a pair
+of a path and cells. The path is a tuple of names: thread, operator, … The cells are a dict with the headings of the
+printed table as keys.
 """
 
 from __future__ import annotations
@@ -20,7 +21,7 @@ MERGED = "All threads merged"
 
 
 def theirs(table: Table) -> list[Line]:
-    """The printed rows with the names above each."""
+    """Return the printed rows. The path of a row contains the names of the rows above it."""
     found, path = [], []
     for row in table.rows:
         path = [*path[: row.level], row.name]
@@ -29,18 +30,19 @@ def theirs(table: Table) -> list[Line]:
 
 
 def mine(trace: Trace, table: Table, sort: str | None = None) -> list[Line]:
-    """Our rows for a printed table, in our order."""
+    """Return perfkit's rows for a printed table, in perfkit's order."""
     title = table.title.partition(" - ")[0]
     return list(TABLES[title](trace, table, sort))
 
 
 def share(ratio: Any) -> str:
-    """A ratio as Paddle prints it."""
+    """Return a ratio as Paddle prints it."""
     return f"{float(ratio) * 100:.2f}"
 
 
 def four(row: pd.Series, side: str, head: str, unit: str, ratio: Any) -> dict[str, str]:
-    """Total, average, maximum, minimum and ratio. The average is Paddle's fraction, of which ours is the integer."""
+    """Return the cells for total, average, maximum, minimum and ratio. Paddle prints the exact average; perfkit's
+    average is an integer, so the exact average is computed here."""
     total, calls = row[f"total_{side}_ns"], row["calls"]
     assert abs(2 * (row[f"avg_{side}_ns"] * calls - total)) <= calls
     times = {"Total": total, "Avg": total / calls, "Max": row[f"max_{side}_ns"], "Min": row[f"min_{side}_ns"]}
@@ -52,7 +54,7 @@ def dashes(head: str) -> dict[str, str]:
 
 
 def both(row: pd.Series, unit: str, cpu_ratio: Any, device_ratio: Any) -> dict[str, str]:
-    """Calls and both sides; where the recording has no device, Paddle prints zeros."""
+    """Return the cells for calls, CPU and GPU. If the recording has no device, Paddle prints zeros."""
     row = row.mask(row.index.str.endswith("device_ns") & row.isna(), 0)
     device_ratio = 0 if pd.isna(device_ratio) else device_ratio
     cells = four(row, "cpu", "CPU", unit, cpu_ratio) | four(row, "device", "GPU", unit, device_ratio)
@@ -100,7 +102,7 @@ def distribution(trace: Trace, table: Table, sort: str | None) -> Iterator[Line]
 
 
 def threads(table: Table) -> tuple[str, ...]:
-    """The grouping under which a table has its headings."""
+    """Return the grouping that gives perfkit's table the same thread headings as the printed table."""
     return () if all(row.thread in (None, MERGED) for row in table.rows) else ("thread",)
 
 
@@ -109,7 +111,8 @@ def heading(row: pd.Series) -> str:
 
 
 def sorting(sort: str | None, default: str) -> dict[str, Any]:
-    """Paddle sorts by minimum upwards, by everything else downwards."""
+    """Return the sort arguments. Paddle sorts by a minimum in ascending order, and by any other column in descending
+    order."""
     column = default if sort is None else sort
     return {"sort": column, "ascending": column.startswith("min_")}
 
@@ -171,7 +174,7 @@ def memory(trace: Trace, table: Table, sort: str | None) -> Iterator[Line]:
 
 
 def facts(trace: Trace, table: Table) -> dict[str, str]:
-    """The lines between title and head that are numbers: the peaks of a memory table."""
+    """Return the numbers between the title and the head of a memory table: its peaks."""
     if not set(PEAKS) & set(table.facts):
         return {}
     places = summarize(trace, "memory_places").set_index("device")

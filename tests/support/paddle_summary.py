@@ -1,10 +1,10 @@
-"""The text that Paddle's ``Profiler.summary()`` prints, as tables of printed strings.
+"""Parse the text that Paddle's ``Profiler.summary()`` prints into tables of printed strings.
 
-``tables(text)`` finds every table of the text: Device, Overview, Model, Distribution, Operator, Kernel, Memory
-Manipulation and UserDefined Summary, and one "Memory Summary - PLACE" a place. A row has its name, its indentation
-level (two spaces each), the thread heading above it, and its cells by heading. A cell with several numbers is taken
-apart: "CPU Total / Avg / Max / Min / Ratio(%)" gives "CPU Total", "CPU Avg", "CPU Max", "CPU Min", "CPU Ratio(%)".
-``time`` and ``percent`` print a number of ours as Paddle prints it, so that strings are compared, not floats.
+``tables(text)`` returns all tables of the text: Device, Overview, Model, Distribution, Operator, Kernel, Memory
+Manipulation and UserDefined Summary, and one "Memory Summary - PLACE" per place. A row has a name, an indentation level
+(two spaces per level), the thread heading above it, and its cells by heading. A cell with several numbers is split:
+"CPU Total / Avg / Max / Min / Ratio(%)" gives "CPU Total", "CPU Avg", "CPU Max", "CPU Min" and "CPU Ratio(%)". ``time``
+and ``percent`` format perfkit's numbers as Paddle prints them, so that strings are compared instead of floats.
 """
 
 from __future__ import annotations
@@ -16,14 +16,15 @@ from dataclasses import dataclass, field
 _TITLE = re.compile(r"-*([A-Z]\w*(?: \w+)* Summary(?: - .+?)?)-*")
 _THREAD = re.compile(r"-+Thread: (.+?)-+")
 _RULE = re.compile(r"-+(  -+)*\s*")
-_SECOND_HEAD = " " * 10  # the head of the overview's device rows has no name
+_SECOND_HEAD = " " * 10  # in the overview, the head of the device rows begins with an empty name
 _GAP = re.compile(r"\s{2,}")
 _DIVISOR = {"s": 1e9, "ms": 1e6, "us": 1e3, "ns": 1.0}
 
 
 @dataclass(frozen=True)
 class Row:
-    """One printed line. ``level`` 0 is not indented; ``thread`` is None in tables without thread headings."""
+    """One printed row. ``level`` is 0 for a row without indentation. ``thread`` is None in tables without thread
+    headings."""
 
     name: str
     level: int
@@ -33,7 +34,8 @@ class Row:
 
 @dataclass(frozen=True)
 class Table:
-    """A table; ``facts`` are the "key: value" lines between its title and its head (time unit, peaks)."""
+    """A table. ``facts`` are the lines "key: value" between its title and its head, such as the time unit and the
+    peaks."""
 
     title: str
     facts: dict[str, str] = field(default_factory=dict)
@@ -41,12 +43,11 @@ class Table:
 
     @property
     def unit(self) -> str:
-        """The unit of its times: ns, us, ms or s."""
         return self.facts["Time unit"]
 
 
 def tables(text: str) -> list[Table]:
-    """Every table of a printed summary, in the order of the text."""
+    """Return all tables of a printed summary, in the order of the text."""
     found: list[tuple[Table, list[str]]] = []
     for line in text.splitlines():
         title = _TITLE.fullmatch(line)
@@ -60,17 +61,18 @@ def tables(text: str) -> list[Table]:
 
 
 def time(ns: float, unit: str) -> str:
-    """Nanoseconds as Paddle prints them."""
+    """Return a time as Paddle prints it."""
     return f"{float(ns) / _DIVISOR[unit]:.2f}"
 
 
 def percent(part: float, whole: float) -> str:
-    """A share as Paddle prints it; 0 of nothing is 0."""
+    """Return a share as Paddle prints it. If ``whole`` is 0, the share is 0."""
     return f"{float(part) / whole * 100 if whole else 0:.2f}"
 
 
 def _read(table: Table, lines: list[str]) -> None:
-    """Heads stand between two rules; what follows the second one are rows, up to the next rule or blank line."""
+    """Read the facts and rows of a table. A head is a line between two rules. Rows follow its second rule, and end at a
+    blank line or a note."""
     heads: list[str] = []
     thread = None
     for number, line in enumerate(lines):

@@ -1,26 +1,26 @@
-"""What a page shows for a moment stays until the test has looked: a busy machine may look up later than that."""
+"""Stop the timers of a page, so that a text that is shown only briefly stays visible until the test has read it."""
 
 from __future__ import annotations
 
 from typing import Any, Final
 
 _MOST_MS: Final = 5_000
-"""How long a picture is waited for: now and then a browser without a screen makes none, and what asks for it would wait
-for ever. Whatever is not drawn then is missed by the test itself."""
+"""Maximum time to wait for the browser to draw. A headless browser sometimes does not draw, and waiting would then
+never end. If something is not drawn in this time, the assertions of the test fail."""
 
 
 def hold(page: Any) -> None:
-    """From now on the timers of the page wait for :func:`release`."""
+    """Hold back the timers of the page until :func:`release` is called."""
     page.evaluate("() => { window.held = []; window.setTimeout = (done) => window.held.push(done); }")
 
 
 def release(page: Any) -> None:
-    """The timers that were set since fire."""
+    """Fire the timers that were set since :func:`hold`."""
     page.evaluate("() => { for (const done of window.held.splice(0)) done(); }")
 
 
 def drawn(page: Any) -> None:
-    """Waits until the browser has drawn the page as it is now."""
+    """Wait until the browser has drawn the page in its current state."""
     page.evaluate(
         """(most) => new Promise((done) => {
             requestAnimationFrame(() => requestAnimationFrame(done));

@@ -1,4 +1,4 @@
-"""What a page holds, told by its HTML alone: sections with their headings and rows, and all text by where it stands."""
+"""Read the sections of a page, with their headings and rows, from its HTML only."""
 
 from __future__ import annotations
 
@@ -12,7 +12,8 @@ from html.parser import HTMLParser
 
 @dataclass(slots=True)
 class Cell:
-    """``text`` is the whole one where a long text is shown cut; ``order`` is the exact number, None for text."""
+    """A cell of a table. ``text`` is the complete text, even if the page shortens it. ``order`` is the exact number, or
+    None for text."""
 
     text: str = ""
     order: str | None = None
@@ -20,8 +21,6 @@ class Cell:
 
 @dataclass(slots=True)
 class Shown:
-    """A section of a page: its title, the headings of its table, and the rows."""
-
     id: str
     title: str = ""
     headings: list[str] = field(default_factory=list)
@@ -29,7 +28,8 @@ class Shown:
 
 
 class PageTables(HTMLParser):
-    """``sections`` in the order of the page; rows that it carries deflated stand behind the others."""
+    """A parser of pages. ``sections`` has the order of the page. Rows that the page contains in compressed form follow
+    the other rows."""
 
     def __init__(self, page: str) -> None:
         super().__init__()
@@ -85,11 +85,11 @@ class PageTables(HTMLParser):
 
 
 def without_libraries(page: str) -> str:
-    """The page without the deflated libraries, which are most of it."""
+    """Return the page without its compressed libraries, which are the largest part."""
     return re.sub(r'<script type="text/plain" id="library-[^<]*</script>', "", page)
 
 
 def page_sections(page: str) -> dict[str, Shown]:
-    """The sections of a page by their titles."""
+    """Return the sections of a page by their titles."""
     found = PageTables(without_libraries(page)).sections
     return {section.title: section for section in found}

@@ -1,4 +1,4 @@
-"""The words of a page: what people read in it, without cells, code, and what scripts hold."""
+"""The texts of a page that people read, without table cells, code and scripts."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ _DATA: Final = frozenset({"td", "code", "pre", "script", "style", "option"})
 _READ: Final = ("aria-label", "placeholder", "title")
 _VOID: Final = frozenset({"input", "meta", "link", "br", "img"})
 _ENGLISH: Final = re.compile(r"\b[a-z]+(?:[ ,;:]+[a-z]+){2,}\b", re.IGNORECASE)
-"""Three words in a row."""
+"""Matches three consecutive words."""
 _COMMANDS: Final = re.compile(r"perfkit [a-z]+( SOURCE)?( --?[a-z-]+( \w+)?)*( [\w.]+\.(gz|json))?")
 
 
@@ -36,14 +36,15 @@ class _Words(HTMLParser):
 
 
 def texts(page: str) -> list[str]:
-    """What people read in a page, in its order: texts, and what labels and titles say."""
+    """Return the texts of a page, its labels and its titles, in the order of the page."""
     parser = _Words()
     parser.feed(page)
     return parser.found
 
 
 def english(page: str, names: tuple[str, ...] = ()) -> list[str]:
-    """The texts that hold three English words in a row, apart from commands and ``names`` of the recording."""
+    """Return the texts that contain three consecutive English words. Commands and the ``names`` of the recording are
+    ignored."""
     found = []
     for text in texts(page):
         rest = _COMMANDS.sub("", text)

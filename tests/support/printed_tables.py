@@ -1,5 +1,5 @@
-"""What would a rule predict from a printed table, where there is no recording to replay? Only from what such changes
-cost elsewhere: method "prior", with wide intervals."""
+"""Predictions of rules from a printed table, when there is no recording to replay. They only use costs that were
+measured elsewhere. So their method is "prior", and their intervals are wide."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ COPY_NS: Final = Quantity(
         "ten times the median, in each of 11 public recordings on devices from V100 to MI300X"
     ),
 )
-"""What a removed copy saves: the most comes first."""
+"""The saving per removed copy. The most optimistic value comes first."""
 TAKING_TURNS: Final = Quantity(
     0.7,
     0.85,
@@ -29,18 +29,19 @@ TAKING_TURNS: Final = Quantity(
     "prior: a thread that reads ahead and the training take turns at the interpreter, which makes both longer; "
     "worker processes do not",
 )
-"""Factor of the time of computing once no thread of the same process makes batches."""
+"""Factor of the computing time when no thread of the same process makes batches any more."""
 ON_HOST: Final = Quantity(
     HOST_NS.low / LAUNCH_NS.mid, HOST_NS.mid / LAUNCH_NS.mid, HOST_NS.high / LAUNCH_NS.mid, HOST_NS.source
 )
-"""Factor of the time of an operator on few numbers that runs on the host instead of being launched."""
+"""Factor of the time of an operator on few numbers when it runs on the host instead of being launched on the device."""
 _HOST_ONLY: Final = 0.9
-"""An operator whose time is host time to so large a share has no work of its own on the device worth speaking of."""
+"""If at least this share of an operator's time is host time, the operator is assumed to have no significant device
+work."""
 
 
 def small_operators(step_ns: int, operators_ns: int, copies_gone: int) -> Candidate:
-    """Rule 1: operators on few numbers that take ``operators_ns`` of a step move to the host, and with them
-    ``copies_gone`` copies that the host waits for. Times in ns."""
+    """Return the candidate of rule 1: operators on few numbers, which take ``operators_ns`` of a step, move to the
+    host. The ``copies_gone`` copies that the host waits for are then not needed. Times are in ns."""
 
     def after(case: Case) -> float:
         moved = operators_ns * (1 - value(ON_HOST, case))
@@ -62,9 +63,9 @@ def small_operators(step_ns: int, operators_ns: int, copies_gone: int) -> Candid
 
 
 def loader_workers(step_ns: int, loader_ns: int, workers: int) -> Candidate:
-    """Rule 10: the training makes its batches itself, which takes ``loader_ns`` of a step; ``workers`` processes make
-    them instead. A table does not tell whether a thread read ahead meanwhile: then a batch takes up to the whole step
-    to make. Times in ns."""
+    """Return the candidate of rule 10: ``workers`` processes make the batches that the training now makes itself in
+    ``loader_ns`` per step. A table does not show whether a thread read ahead. If so, making a batch can take as long as
+    the step. Times are in ns."""
     computing = step_ns - loader_ns
     made = Quantity(loader_ns, (loader_ns + step_ns) / 2, step_ns, "from the wait for a batch to the whole step")
 
@@ -91,8 +92,8 @@ def loader_workers(step_ns: int, loader_ns: int, workers: int) -> Candidate:
 
 
 def host_operator(name: str, step_ns: int, operator_ns: int, host_ratio: float) -> Candidate | None:
-    """Rule 9: an operator of a training on a device whose time is host time to ``host_ratio``. Where that is nearly all
-    of it, a table does not tell computing from waiting: no saving is predicted. None: it has work on the device."""
+    """Return the candidate of rule 9 for an operator whose share of host time is ``host_ratio``, or None if the
+    operator has device work. A table does not show whether the host computes or waits, so no saving is predicted."""
     if host_ratio < _HOST_ONLY:
         return None
     return Candidate(

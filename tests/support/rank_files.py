@@ -1,4 +1,5 @@
-"""Files of more ranks than were recorded: real ranks again, each with a clock and a number of its own."""
+"""Write files for more ranks than were recorded: the files of real ranks are repeated with other clocks and rank
+numbers."""
 
 from __future__ import annotations
 
@@ -12,7 +13,8 @@ SHIFT_US = 1_000_037
 
 
 def write_ranks(real: Sequence[Path], count: int, folder: Path) -> list[Path]:
-    """Rank r is the real rank r modulo their number, later by a second and a bit for each time that all were used."""
+    """Write ``count`` ranks. Rank r has the events of the real rank r modulo the number of real ranks. Each time the
+    real ranks are used again, their times are ``SHIFT_US`` later."""
     folder.mkdir(parents=True, exist_ok=True)
     texts = [path.read_bytes() for path in real]
     return [_write(texts[rank % len(texts)], rank, rank // len(texts), count, folder) for rank in range(count)]

@@ -1,4 +1,4 @@
-"""Ranks of a made-up job whose collectives, delays and clocks are known."""
+"""Ranks of a synthetic job whose collectives, delays and clocks are known."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ KERNEL = "ncclDevKernel_AllReduce_Sum_f32_RING_LL128(ncclDevKernelArgsStorage<40
 
 
 def rank(number: int, *collectives: dict[str, Any], clock: int = 0, step_ns: int = 5000, world: int = 2) -> Trace:
-    """One step from 0 to ``step_ns`` with a kernel for each collective; every time read off a clock that is ahead by
+    """Return a rank with one step from 0 to ``step_ns`` and a kernel for each collective. Its clock is ahead by
     ``clock``."""
     rows = [host("step 7", "step", clock, step_ns, step=7)]
     for index, one in enumerate(collectives):
@@ -28,7 +28,7 @@ def rank(number: int, *collectives: dict[str, Any], clock: int = 0, step_ns: int
 def collective(
     start_ns: int, end_ns: int, size: int = 1000, name: str = "all_reduce", group: str | None = "dp", **more: Any
 ) -> dict[str, Any]:
-    """An all-reduce of a group of two on the true clock."""
+    """Return an all-reduce of a group of two ranks. Its times are those of the true clock."""
     told = {"name": name, "group": group, "group_size": 2, **more}
     args = json.dumps({"grid": [1], "collective": {key: value for key, value in told.items() if value is not None}})
     return {"start_ns": start_ns, "dur_ns": end_ns - start_ns, "bytes": size, "args": args}

@@ -1,7 +1,8 @@
-"""Runs scripts of examples/compare in one process, as they are and with each regression.
+"""Run scripts of examples/compare in one process, unchanged and with each regression.
 
-python record_example.py FOLDER_OF_SCRIPTS FOLDER ROUNDS STEPS MODEL:VARIANT…  writes the run folders
-FOLDER/MODEL-VARIANT-ROUND. A variant is a regression, "base" for none, or "plain" for none and no layer labels.
+Usage: ``python record_example.py FOLDER_OF_SCRIPTS FOLDER ROUNDS STEPS MODEL:VARIANT…`` writes the run folders
+FOLDER/MODEL-VARIANT-ROUND. A variant is the name of a regression, or "base" for no regression, or "plain" for no
+regression and no layer labels.
 """
 
 from __future__ import annotations
@@ -17,14 +18,14 @@ _OPTIONS = {"plain": [], "base": ["--annotate"]}
 
 def main(scripts: str, folder: str, rounds: str, steps: str, *variants: str) -> None:
     sys.path.insert(0, scripts)
-    warnings.simplefilter("ignore")  # the frameworks' own
+    warnings.simplefilter("ignore")  # hides warnings of the frameworks
     for number in range(int(rounds)):
         for model, variant in (pair.split(":") for pair in variants):
             script, run = str(Path(scripts, f"{model}.py")), Path(folder, f"{model}-{variant}-{number}")
             options = _OPTIONS.get(variant, ["--annotate", "--plant", variant])
             sys.argv = [script, "--steps", steps, "--record", str(run), *options]
             runpy.run_path(script, run_name="__main__")
-            gc.collect()  # Paddle allows one profiler in a process
+            gc.collect()  # deletes the profiler, because Paddle allows one per process
 
 
 if __name__ == "__main__":

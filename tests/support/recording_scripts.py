@@ -1,4 +1,4 @@
-"""Scripts that record with a profiler made here, and end in every way a process can; run as processes of their own."""
+"""Run scripts that record with a simulated profiler as separate processes, which end in every possible way."""
 
 from __future__ import annotations
 
@@ -36,15 +36,18 @@ def ready():
 
 writer = CycleWriter(sys.argv[1], slow)
 """
-"""``slow`` finishes a cycle in the background, and takes its time; ``Profile`` hands it over at the end of a block."""
+"""``slow`` finishes a cycle in the background after ``seconds``. ``Profile`` gives a cycle to the writer at the end of
+its block."""
 
 SECONDS = 120
-"""A script that takes longer hangs."""
+"""Time limit. A script that takes longer hangs."""
 
 
 def run(script: str, folder: Path, signals: Sequence[signal.Signals] = (), prelude: str = PRELUDE) -> tuple[int, str]:
-    """Exit code and what the script wrote on stderr; each signal is sent after a line ``ready`` of the script."""
-    path = f"import sys; sys.path.append({str(ROOT)!r})\n"  # for tests.support; here and in processes that it starts
+    """Run a script in a new process. Return its exit code and its stderr. Before each signal is sent, wait until the
+    script prints ``ready``."""
+    # makes tests.support importable, here and in processes that the script starts
+    path = f"import sys; sys.path.append({str(ROOT)!r})\n"
     command = [sys.executable, "-W", "error", "-c", path + prelude + script, str(folder)]
     environment = {**os.environ, "GLOG_minloglevel": "1"}
     with subprocess.Popen(

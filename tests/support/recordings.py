@@ -1,4 +1,5 @@
-"""Random recordings that could have been made: nested operators, launches, streams, synchronisation, other threads."""
+"""Random recordings that a profiler could have made: nested operators, launches, streams, synchronisation and
+threads."""
 
 from __future__ import annotations
 
@@ -19,14 +20,15 @@ ACTIONS = st.lists(
     ),
     max_size=12,
 )
-"""What the main thread does in a step: each a word, a time in ns, and how deep or on which stream."""
+"""The actions of the main thread in a step. Each action has a name, a time in ns, and a nesting depth or a stream."""
 
 OTHERS = st.lists(st.tuples(st.integers(2, 3), st.integers(0, 900_000), _TIME), max_size=6)
-"""Operators of other threads: thread, start and time in ns."""
+"""The operators of other threads. Each has a thread, a start and a time in ns."""
 
 
 class Recording:
-    """Events as a machine with three streams makes them, one after the other; each has a name of its own."""
+    """The events of a simulated machine with three streams, created one after the other. All events have different
+    names."""
 
     def __init__(self) -> None:
         self.rows: list[dict[str, Any]] = []
@@ -35,7 +37,7 @@ class Recording:
         self._count = 0
 
     def step(self, actions: list[tuple[str, int, int]]) -> None:
-        """One step of the main thread."""
+        """Add one step of the main thread."""
         begin, at = self.now, len(self.rows)
         for word, dur, number in actions:
             getattr(self, word)(dur, number)
@@ -44,18 +46,20 @@ class Recording:
         self.rows.insert(at, host(f"step {number}", "step", begin, self.now - begin, step=number))
 
     def operator(self, dur: int, depth: int) -> None:
-        """An operator, and others inside it, each shorter at both ends."""
+        """Add an operator with other operators inside it. Each inner operator starts later and ends earlier than the
+        one around it."""
         for level in range(depth + 1):
             if dur > 2 * level * 10:
                 self._host("operator", self.now + level * 10, dur - 2 * level * 10)
         self.now += dur
 
     def nothing(self, dur: int, _: int) -> None:
-        """Time outside of all events."""
+        """Let time pass without an event."""
         self.now += dur
 
     def launch(self, dur: int, stream: int, kind: str = "kernel", **more: Any) -> int:
-        """A call of 3 µs and its work, which begins 2 µs after the call or behind what its stream does; its end."""
+        """Add a call of 3 µs and its device work. The work begins 2 µs after the call, or after the previous work of
+        the stream. Return the end of the work."""
         begin = max(self.now + 2_000, self.free[stream] + 500)
         number = self._count
         self._host("runtime", self.now, 3_000, correlation=number)
@@ -64,19 +68,19 @@ class Recording:
         return begin + dur
 
     def copy(self, dur: int, stream: int) -> None:
-        """A copy of pageable memory: its call returns behind it."""
+        """Add a copy of pageable memory. Its call returns after the copy has ended."""
         end = self.launch(dur, stream, "memcpy", copy_kind="DtoH pageable")
         self.rows[-2]["dur_ns"] = end + 1_000 - self.rows[-2]["start_ns"]
         self.now = end + 1_000
 
     def synchronise(self, dur: int, _: int) -> None:
-        """Waits for all streams."""
+        """Wait for all streams."""
         end = max(*self.free.values(), self.now) + 1_500
         self._host("sync", self.now, end - self.now, name="cudaDeviceSynchronize")
         self.now = end
 
     def others(self, found: list[tuple[int, int, int]]) -> None:
-        """Operators of other threads, one after the other on each."""
+        """Add the operators of other threads. Operators of one thread follow each other."""
         free: dict[int, int] = {}
         for thread, start, dur in sorted(found, key=lambda one: one[1]):
             begin = max(start, free.get(thread, 0))
@@ -90,7 +94,7 @@ class Recording:
 
 @st.composite
 def recordings(draw: st.DrawFn) -> list[dict[str, Any]]:
-    """The events of up to four steps."""
+    """Draw the events of up to four steps."""
     made = Recording()
     for actions in draw(st.lists(ACTIONS, min_size=1, max_size=4)):
         made.step(actions)

@@ -1,4 +1,5 @@
-"""One file read twice: by the reference alone, and by the scanner as far as it can."""
+"""Read a file twice, only with the reference reader and with the scanner where it can read the file, and compare the
+results."""
 
 from __future__ import annotations
 
@@ -20,7 +21,8 @@ OTHER_FAULT = "a timestamp is not a 64-bit number"
 
 @contextmanager
 def reading(scan_from: int, chunk_bytes: int = chunks.CHUNK_BYTES, window_bytes: int = 1 << 20) -> Iterator[None]:
-    """Files are scanned from this size on, in chunks of this size; the reference reads windows of this size."""
+    """Set the file size from which files are scanned, the size of the scanner's chunks, and the size of the reference
+    reader's windows."""
     before = event_list.SCAN_FROM_BYTES, chunks.CHUNK_BYTES, event_list.WINDOW_BYTES
     event_list.SCAN_FROM_BYTES, chunks.CHUNK_BYTES, event_list.WINDOW_BYTES = scan_from, chunk_bytes, window_bytes  # type: ignore[misc]
     try:
@@ -30,7 +32,7 @@ def reading(scan_from: int, chunk_bytes: int = chunks.CHUNK_BYTES, window_bytes:
 
 
 def both(path: Path, partial: bool = False, chunk_bytes: int = chunks.CHUNK_BYTES, window_bytes: int = 1 << 20) -> str:
-    """What differs between the two readings; "" when they are one table, or one error."""
+    """Return the difference between the two readings, or "" if they give the same table or the same error."""
     with reading(NEVER, window_bytes=window_bytes):
         reference = _read(path, partial)
     with reading(0, chunk_bytes, window_bytes):
@@ -39,9 +41,10 @@ def both(path: Path, partial: bool = False, chunk_bytes: int = chunks.CHUNK_BYTE
 
 
 def difference(a: Trace | str, b: Trace | str) -> str:
-    """The first difference between two traces (cell by cell, meta, findings) or errors."""
+    """Return the first difference between two traces (in cells, metadata or data-quality warnings) or between two
+    errors."""
     if isinstance(a, str) and isinstance(b, str) and (OTHER_FAULT in a) != (OTHER_FAULT in b):
-        return ""  # a file with two faults: the readers come upon them in another order
+        return ""  # if a file has two errors, the readers may report different ones
     if isinstance(a, str) or isinstance(b, str):
         return "" if a == b else f"{a!r:.300} is not {b!r:.300}"
     if a.meta != b.meta or a.quality != b.quality:

@@ -1,4 +1,4 @@
-"""A tiny hand-made profile: two steps, three operators, a kernel and a copy on one device."""
+"""A small hand-made trace: two steps with two operators, a kernel and a copy each, on one device."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def _device(name: str, kind: str, start: int, dur: int, correlation: int, **more
 
 
 def small_trace(label: str = "label") -> Trace:
-    """The profile; ``label`` names its one user annotation."""
+    """Return the small trace. ``label`` is the name of its user annotation."""
     rows = []
     for step, start in enumerate((0, 10_000_000)):
         rows += [

@@ -1,4 +1,4 @@
-"""Hand-made trainings of any number of steps: each with one operator that allocates, the rest of the step is idle."""
+"""Hand-made trainings with any number of steps. Each step has operators at its beginning, and is idle after them."""
 
 from __future__ import annotations
 
@@ -21,7 +21,8 @@ def stepped_trace(
     name: str = "fw::matmul",
     source: str = "run",
 ) -> Trace:
-    """Steps of these durations; in each, ``operators`` of ``operator_ms`` after each other, from 0.1 ms on."""
+    """Return steps of these durations. Each step has ``operators`` consecutive operators of ``operator_ms``, from 0.1
+    ms on."""
     rows, start = [], 0
     for number, length in enumerate(step_ms):
         rows.append(_host(f"step {number}", "step", start, round(length * MS), number))

@@ -1,4 +1,5 @@
-"""A timeline in a browser: a small trace with every bad name, where its boxes are, what is told of them."""
+"""Helpers for a timeline in a browser: a small trace with hostile names, the positions of boxes, and the details
+shown."""
 
 from __future__ import annotations
 
@@ -17,7 +18,8 @@ NAMES = (
 
 
 def small() -> Trace:
-    """Two steps of 1 ms; in each a launch, its kernel, and an operator of every bad name."""
+    """Return a trace of two steps of 1 ms. Each step has a launch, its kernel, and one operator for each name in
+    ``NAMES``."""
     events = []
     for step in range(2):
         at = 1_000_000 * step
@@ -29,7 +31,7 @@ def small() -> Trace:
 
 
 def point(page: Any, name: str) -> tuple[float, float]:
-    """Where in the window the middle of the first box of a name is."""
+    """Return the position in the window of the middle of the first box with a name."""
     found = page.evaluate(
         """(name) => {
           const one = document.querySelector('.timeline').timeline, { view } = one, { data } = view;
@@ -44,7 +46,7 @@ def point(page: Any, name: str) -> tuple[float, float]:
 
 
 def scrolled(page: Any) -> None:
-    """Waits until the timeline has drawn what was scrolled into view, which it does with the browser's next picture."""
+    """Wait until the timeline has scrolled. It redraws when the browser draws its next frame."""
     for _ in range(100):
         drawn(page)
         if page.evaluate("document.querySelector('.timeline').timeline.view.top > 0"):
@@ -53,11 +55,11 @@ def scrolled(page: Any) -> None:
 
 
 def details(page: Any) -> list[str]:
-    """What is told of the chosen box."""
+    """Return the lines shown for the selected box."""
     return str(page.locator(".timeline .details").text_content()).split("\n")
 
 
 def seen(page: Any) -> tuple[float, float]:
-    """The stretch of time that is shown: where it begins, how long it is, in ns."""
+    """Return the visible time range in ns: its begin and its duration."""
     found = page.evaluate("(({ from, span }) => [from, span])(document.querySelector('.timeline').timeline.view)")
     return found[0], found[1]

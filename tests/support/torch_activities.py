@@ -1,4 +1,4 @@
-"""Activities of a torch profiler, read plainly one by one: what the fast reading is compared with."""
+"""Read the activities of a torch profiler one by one. The tests compare perfkit's faster reader with this one."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ MEMORY = "[memory]"
 
 @dataclass(frozen=True)
 class Activity:
-    """Stands for torch's own object where no device is there to record one: its methods give the fields."""
+    """Replacement for torch's activity object, for tests without a device. Its methods return the fields."""
 
     fields: tuple[str, str, int, int, int, int, int, int, str]
 
@@ -53,7 +53,7 @@ class Activity:
 
 @dataclass(frozen=True)
 class Results:
-    """Stands for ``kineto_results``."""
+    """Replacement for ``kineto_results``."""
 
     activities: Sequence[Any]
 
@@ -62,7 +62,8 @@ class Results:
 
 
 def plain_columns(results: Any, with_flops: bool = False) -> pa.Table:
-    """What the core's recorder makes of the activities, each turned into an event of its own."""
+    """Return the columns that the core's recorder creates from the activities, with each activity converted to an
+    event."""
     activities = results.trace_activities()
     flops = {event.correlation_id(): event.flops() for event in results.events()} if with_flops else {}
     recorder = Recorder(TorchDialect())

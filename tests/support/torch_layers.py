@@ -1,4 +1,5 @@
-"""Torch models with what makes attribution hard: branches, in-place changes, shared layers, nested containers."""
+"""Torch models whose events are hard to assign to layers: with branches, in-place changes, shared layers and nested
+containers."""
 
 from __future__ import annotations
 
@@ -21,7 +22,8 @@ class Block(nn.Module):
 
 
 class Net(nn.Module):
-    """Convolutions, attention, a layer that is called twice, outputs in a dictionary, a parameter of its own."""
+    """A model with convolutions, attention, a layer that is called twice, outputs in a dictionary, and a parameter of
+    its own."""
 
     def __init__(self) -> None:
         super().__init__()

@@ -1,4 +1,5 @@
-"""Reads protobuf bytes by the wire format alone: field number → its values, with no schema and no library."""
+"""Read protobuf bytes by their wire format, without a schema or a library. The result maps field numbers to their
+values."""
 
 from __future__ import annotations
 
@@ -8,7 +9,7 @@ Fields = dict[int, list[int | bytes]]
 
 
 def fields(data: bytes) -> Fields:
-    """Varints as unsigned numbers, everything with a length as bytes."""
+    """Return the values of each field. Varints are unsigned numbers; values with a length are bytes."""
     found: Fields = defaultdict(list)
     at = 0
     while at < len(data):
@@ -25,7 +26,7 @@ def fields(data: bytes) -> Fields:
 
 
 def packed(values: list[int | bytes]) -> list[int]:
-    """A repeated number field, packed or not."""
+    """Return the numbers of a repeated field, whether packed or not."""
     result: list[int] = []
     for value in values:
         if isinstance(value, int):

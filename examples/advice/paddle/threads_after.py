@@ -1,4 +1,4 @@
-"""Load data with four worker processes, with one numpy thread per worker."""
+"""Load data with four worker processes. Each worker uses one numpy thread."""
 
 from __future__ import annotations
 

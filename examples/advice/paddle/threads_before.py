@@ -1,4 +1,4 @@
-"""Load data with four worker processes, with eight numpy threads per worker on any machine."""
+"""Load data with four worker processes. Each worker uses eight numpy threads, even on a machine with few cores."""
 
 from __future__ import annotations
 

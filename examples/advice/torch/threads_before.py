@@ -1,4 +1,4 @@
-"""Run operators with 32 threads: the number of cores of the node, not of the cores that the container may use."""
+"""Run operators with 32 threads, which is the number of cores of the machine. The container may use fewer cores."""
 
 from __future__ import annotations
 

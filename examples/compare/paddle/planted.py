@@ -1,4 +1,4 @@
-"""Regressions that can be planted in the models of this folder, and the data loader.
+"""Regressions that can be planted in the models of this folder, and the data loader of the models.
 
 ../torch/planted.py is the same for torch.
 """
@@ -21,20 +21,22 @@ SLEEP_S = 0.2
 
 
 def copied(activations: paddle.Tensor, plant: str | None) -> paddle.Tensor:
-    """Return the activations. The regression "copy" copies them, often enough to be visible on a busy machine."""
+    """Return the activations. With the regression "copy", copy them first, often enough to be visible on a busy
+    machine."""
     for _ in range(COPIES if plant == "copy" else 0):
         activations = activations.clone()
     return activations
 
 
 def activation(fast: nn.Layer, plant: str | None) -> nn.Layer:
-    """Return an activation. The regression "activation" composes it from elementary operators."""
+    """Return the activation ``fast``. With the regression "activation", return one that is composed of elementary
+    operators."""
     return ComposedGELU() if plant == "activation" else fast
 
 
 class ComposedGELU(nn.Layer):
-    """x/2 · (1 + tanh(√(2/π) · (x + 0.044715 x³))) with tanh(u) = 1 − 2/(1 + exp(2u)), computed by separate
-    operators."""
+    """Compute GELU with separate operators: x/2 · (1 + tanh(√(2/π) · (x + 0.044715 x³))), where tanh(u) is 1 − 2/(1 +
+    exp(2u))."""
 
     def forward(self, x: paddle.Tensor) -> paddle.Tensor:
         inner = math.sqrt(2.0 / math.pi) * (x + 0.044715 * paddle.pow(x, 3.0))
@@ -43,12 +45,12 @@ class ComposedGELU(nn.Layer):
 
 
 def layers(count: int, plant: str | None) -> range:
-    """Return the number of layers. The regression "layer" adds one layer."""
+    """Return the numbers of the layers. With the regression "layer", there is one layer more."""
     return range(count + (plant == "layer"))
 
 
 class Batches(IterableDataset):
-    """The same batch, repeated. The regression "loader" makes each batch slow to load."""
+    """The same batch, repeated. With the regression "loader", each batch is slow to load."""
 
     def __init__(self, inputs: np.ndarray, labels: np.ndarray, plant: str | None) -> None:
         self.batch = (inputs, labels)

@@ -1,4 +1,4 @@
-"""Functions for all models of this folder: command line, equal weights, training and recording.
+"""Functions that all models of this folder use: command line, equal weights, training and recording.
 
 ../torch/training.py is the same for torch.
 """
@@ -27,14 +27,15 @@ def main(
     samples: Callable[[str | None], Any],
     learning_rate: float = LEARNING_RATE,
 ) -> None:
-    """Train the model that ``build`` returns on ``samples``, with the regression that the command line selects."""
+    """Train the model that ``build`` returns. Its batches come from ``samples``. The command line selects the
+    regression."""
     asked = argparse.ArgumentParser()
     asked.add_argument(
         "--steps", type=int, default=10, help=f"number of steps after the first {WARMUP} steps, which are not recorded"
     )
     asked.add_argument("--record", metavar="DIR", help="run folder for the recording")
     asked.add_argument("--annotate", action="store_true", help="label the layers of the model")
-    asked.add_argument("--plant", choices=PLANTS, help="a regression")
+    asked.add_argument("--plant", choices=PLANTS, help="regression to plant")
     options = asked.parse_args()
     model = build(options.plant)
     equal_weights(model)
@@ -48,7 +49,7 @@ def main(
 
 
 def equal_weights(model: nn.Layer) -> None:
-    """Set the same initial weights as in ../torch, where Linear has transposed weights."""
+    """Set the same initial weights as ../torch/training.py. Paddle's Linear has transposed weights."""
     random = np.random.RandomState(0)
     for layer in model.sublayers(include_self=True):
         for name, parameter in layer.named_parameters(include_sublayers=False):

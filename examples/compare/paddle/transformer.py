@@ -19,7 +19,7 @@ LAYERS = 2
 
 
 class Attention(nn.Layer):
-    """Attention of every token to every token, as matrix products."""
+    """Attention of every token to every token, computed with matrix products."""
 
     def __init__(self) -> None:
         super().__init__()

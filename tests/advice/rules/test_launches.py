@@ -34,10 +34,10 @@ def test_a_device_that_waits_for_launches(framework: str) -> None:
     assert one.evidence["host_busy_ns"] == 20 * 40_000 + 19 * 5_000  # operators and the time between them
     assert one.evidence["device_busy_ns"] == 80_000
     assert one.ceiling_ns == 920_000
-    # Launches take 6, 50 or 120 µs instead of 800 µs, the time between them 0, 28.5 or 76 µs instead of 95 µs, and
-    # the 105 µs after them stay. So the host alone would finish after 111, 183.5 or 301 µs. The kernels begin 5 µs
-    # after the launches and take 99 µs with the gaps between them. The host that waits for the kernels finishes 35 µs
-    # later: after 145 or 189 µs in the first two cases.
+    # Launches take 6, 50 or 120 µs instead of 800 µs. The time between them is 0, 28.5 or 76 µs instead of 95 µs. The
+    # 105 µs after them stay. So the host alone would finish after 111, 183.5 or 301 µs. The kernels begin 5 µs after
+    # the launches and take 99 µs including the gaps between them. The host waits for the kernels and finishes 35 µs
+    # after them: after 145 or 189 µs in the first two cases.
     assert predicted(recording, one) == (145_000, 189_000, 105_000 + 196_000)
 
 
@@ -122,8 +122,8 @@ def test_three_elementwise_kernels_in_a_row(framework: str) -> None:
 
 
 def test_a_fused_chain_takes_no_longer_than_its_kernels() -> None:
-    """One kernel takes 90 µs and nine kernels take 2 µs each, so the fused kernel takes at most 108 µs, although the
-    factor for ten kernels is larger."""
+    """One kernel takes 90 µs, and nine kernels take 2 µs each. So the fused kernel takes at most 108 µs, although the
+    factor for ten kernels alone would give a longer time."""
     rows: Rows = []
     for i in range(10):
         start = 0 if i == 0 else 88 + 2 * i

@@ -1,4 +1,5 @@
-"""Rule 25: layout conversions that libraries insert, and copies that the model requests, as separate candidates."""
+"""Rule 25: layout conversions that libraries insert, and copies that the model requests. They are separate
+candidates."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Rules 10 and 13: the number of proposed workers, and the texts on the cores that these workers need."""
+"""Rules 10 and 13: the proposed number of workers, and the texts about the cores that the workers need."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from tests.support.events import host, trace
 
 
 def loading(name: str = "DataLoader.next", **host: int) -> Trace:
-    """Return steps of 100 ms that spend 60 ms on making the batch."""
+    """Return steps of 100 ms in which making the batch takes 60 ms."""
     rows: Rows = [op(name, 0, 60_000, kind="dataloader"), op("aten::mm", 60_000, 40_000)]
     recording = steps(rows, 100_000)
     return recording.with_meta(framework="torch", extra={"host": host} if host else {})
@@ -100,7 +100,7 @@ def test_a_batch_that_is_made_as_soon_as_one_is_handed_over(took: int, advised: 
 
 
 def test_loading_in_a_thread_without_a_parent_is_loading() -> None:
-    """The last event of the recording also loads. An event inside another load is part of this load."""
+    """The last event of the recording also loads. An event inside another load belongs to that load."""
     times = ((0, 60_000), (10, 20), (99_000, 500))
     loads = [op("DataLoader.next", start, dur, kind="dataloader") | {"tid": 9} for start, dur in times]
     assert len(Facts(steps([*loads, op("aten::mm", 60_000, 39_000)], 100_000, 1)).batch_rows) == 2
@@ -157,8 +157,8 @@ def test_late_steps_that_wait_for_a_batch_name_the_loader() -> None:
 
 
 def rebuilt(wait: int) -> Trace:
-    """Return steps that wait for ``wait`` ms, take 8 or 12 ms to rebuild the batch, with an operator of 0.1 ms every
-    0.5 ms, and spend 3 ms after this, all in the loader. After a gap of 30 ms, the steps compute for 1 ms."""
+    """Return steps that wait for ``wait`` ms and then take 8 or 12 ms to rebuild the batch, with an operator of 0.1 ms
+    every 0.5 ms. Then 3 ms follow. All of this is in the loader. After a gap of 30 ms, the step computes for 1 ms."""
     rows: Rows = []
     begin = 0
     for number in range(12):
@@ -217,8 +217,8 @@ def test_several_batches_per_step(name: str, faster: float) -> None:
 
 
 def test_a_rare_long_wait_changes_no_other_step() -> None:
-    """Two of 30 steps wait for 200 ms. The other steps take 4 ms, with gaps of 3 ms. Without the gaps, each of the two
-    steps waits 3 · 4 ms longer, because its batch was requested four batches before."""
+    """Two of 30 steps wait for 200 ms. The other steps take 4 ms, including gaps of 3 ms. If the gaps are removed, each
+    of the two steps waits 3 · 4 ms longer, because its batch was requested four batches before."""
     recording = starved(WORKERS["torch"], ((100,) * 9 + (200_100,) + (100,) * 5) * 2)
     assert (Facts(recording).period, Facts(recording).step_ns) == (1, 4_000_000)
     (one,) = found(host_gaps, recording)
@@ -228,8 +228,8 @@ def test_a_rare_long_wait_changes_no_other_step() -> None:
 
 @pytest.mark.parametrize("name", [*WORKERS.values(), THREAD])
 def test_other_advice_saves_nothing_while_the_loader_is_the_bottleneck(name: str) -> None:
-    """Without the gaps of 3 ms, every step waits 3 ms longer for its batch. A loader in the training thread begins 3 ms
-    earlier instead."""
+    """If the gaps of 3 ms are removed, every step waits 3 ms longer for its batch. A loader in the training thread
+    begins 3 ms earlier instead."""
     each = starved(name, (20_100,) * 10)
     (one,) = found(host_gaps, each)
     assert (predicted(each, one)[0] or 0) > 23_900_000

@@ -35,8 +35,9 @@ def loop(framework: str, tensors: int) -> Rows:
 @pytest.mark.parametrize(
     ("framework", "p10", "p50", "p90"),
     [
-        ("torch", 400 + 414, 400 + 438, 400 + 480),  # operators of 16 µs: 0.69, 0.73 and 0.80 of 600 µs
-        ("paddle", 400 + 300, 400 + 348, 400 + 432),  # a single operator per tensor: 0.50, 0.58 and 0.72 of 600 µs
+        ("torch", 400 + 414, 400 + 438, 400 + 480),  # operators of 16 µs then take 0.69, 0.73 or 0.80 of 600 µs
+        # a single operator per tensor then takes 0.50, 0.58 or 0.72 of 600 µs
+        ("paddle", 400 + 300, 400 + 348, 400 + 432),
     ],
 )
 def test_a_loop_over_tensors(framework: str, p10: int, p50: int, p90: int) -> None:
@@ -82,7 +83,7 @@ def test_few_tensors_do_not_count(framework: str) -> None:
         ((80, *[40] * 7, 20), 40),  # Adam with weight decay of half of the tensors
         ((80, 76, *[40] * 6), 40),  # AdamW with weight decay of nine in ten tensors
         ((120, 80, 80, 80, 80, 40), 40),  # Adadelta
-        ((40, 9, 1, 1, 1), 40),  # with operators that are called once for all tensors
+        ((40, 9, 1, 1, 1), 40),  # operators that are called once for all tensors
         ((40, 10), 10),  # up to four calls per tensor
     ],
 )

@@ -51,8 +51,8 @@ def test_control_flow_on_the_device(framework: str) -> None:
 
 @BOTH
 def test_a_number_that_the_device_computed(framework: str) -> None:
-    """No operator makes the number, so it may be on the device, and the copy to the host stays except in the best case.
-    The step then takes 10 + 2.5 + 0 + 40, 10 + 7 + 40 + 40 or 10 + 26 + 40 + 40 µs."""
+    """No operator in the step makes the number, so it may be on the device. Then the copy to the host stays, except in
+    the best case. The step takes 10 + 2.5 + 0 + 40, 10 + 7 + 40 + 40 or 10 + 26 + 40 + 40 µs."""
     recording = steps(control_flow(framework, made=False), framework=framework)
     (candidate,) = found(tiny_operators, recording)
     assert candidate.evidence["copies_saved_per_step"] == 0
@@ -93,7 +93,7 @@ def test_a_large_result_is_no_control_flow() -> None:
 
 
 def test_host_times_of_the_same_recording() -> None:
-    """Comparisons of one number take 3 µs on the host elsewhere in the same steps, so this time is assumed for the
+    """Elsewhere in the same steps, comparisons of one number take 3 µs on the host, so this time is assumed for the
     moved comparison. The time of the fill comes from other recordings. The step takes 7 + 3 + 1 + 3 · 3 + 31 µs."""
     rows = [row for row in control_flow("torch") if row["name"] != "others"]
     rows += [op("aten::lt", 60 + 3 * number, 3, SCALAR) for number in range(3)]
@@ -106,8 +106,8 @@ REGION = {"torch": "CompiledFunction", "paddle": "run_program dygraph"}
 
 
 def captured(name: str, count: int = 8) -> Rows:
-    """Return a compiled region of 60 µs with a copy (10 to 30) and a wait for the copy (30 to 35), and 40 µs of other
-    work."""
+    """Return a compiled region of 60 µs and 40 µs of other work. The region has a copy (from 10 to 30) and a wait for
+    the copy (from 30 to 35)."""
     return [
         op(name, 0, 60),
         call("cudaMemcpyAsync", 10, 20, 1),
@@ -123,7 +123,7 @@ def test_a_number_copied_into_compiled_code(framework: str) -> None:
     (candidate,) = found(host_tensors, recording)
     assert candidate.evidence["region"] == REGION[framework]
     assert candidate.evidence["copies_ns"] == 25_000
-    # 75 µs without both calls; at worst the copy stays without waits, and its call takes 15 µs
+    # 75 µs remain without both calls. In the worst case, the copy stays without the wait, and its call takes 15 µs.
     assert predicted(recording, candidate) == (75_000, 75_000, 90_000)
 
 

@@ -50,7 +50,8 @@ def test_a_slow_device_keeps_the_others_waiting() -> None:
     assert (found.evidence["slow_rank"], found.evidence["skew_ns"], found.evidence["part"]) == (2, 300 * US, "device")
     assert (found.evidence["part_ns"], found.evidence["median_part_ns"]) == (500 * US, 200 * US)
     assert found.evidence["slowest_in_steps"] == 3
-    prediction = predict(facts, found)  # rank 2 like the fastest and the median rank (200 µs), and halfway (350 µs)
+    # rank 2 becomes like the fastest and the median rank (200 µs), or is halfway between (350 µs)
+    prediction = predict(facts, found)
     assert (prediction.p10_ns, prediction.p50_ns, prediction.p90_ns) == (700 * US, 700 * US, 850 * US)
 
 
@@ -61,7 +62,8 @@ def test_a_slow_loader_keeps_the_others_waiting() -> None:
     [found] = skewed(facts)
     assert (found.evidence["slow_rank"], found.evidence["skew_ns"], found.evidence["part"]) == (2, 250 * US, "loading")
     prediction = predict(facts, found)
-    # rank 2 like the fastest rank, so rank 1 comes last; like the median rank; and halfway, 185 µs instead of 310 µs
+    # rank 2 becomes like the fastest rank, so rank 1 is last; or like the median rank; or halfway: 185 instead of 310
+    # µs
     assert (prediction.p10_ns, prediction.p50_ns, prediction.p90_ns) == (750 * US, 750 * US, 875 * US)
 
 

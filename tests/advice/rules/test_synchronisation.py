@@ -41,8 +41,8 @@ def test_a_fetched_result(framework: str) -> None:
     assert candidate.evidence["call_ns"] == 55_000
     # the host needs 100 − 55 = 45 µs, the kernel 60 µs
     assert predicted(recording, candidate) == (60_000, 60_000, 60_000)
-    # The call waits for 47 µs: from 22 to 70, without 1 µs between kernel and copy. So the host works for 53 µs, and
-    # the calls without waits take 55 − 47 µs.
+    # The call waits for 47 µs: from 22 to 70, minus 1 µs between kernel and copy. So the host works for 53 µs, and the
+    # operator takes 55 − 47 µs without the wait.
     assert candidate.ceiling_ns == 53_000 + 8_000
 
 
@@ -88,8 +88,8 @@ def test_the_threshold_of_fetching() -> None:
 
 
 def test_large_results_are_copied_without_waiting() -> None:
-    """The copy of 4 MB stays. The operator takes 6 µs without waiting: 2 before its call, 1 in the call and 5 after it,
-    without the 2 of the synchronisation. The device needs 60 + 2 µs."""
+    """The copy of 4 MB stays. Without waiting, the operator takes 6 µs: 2 µs before its call, 1 µs in the call, and 5
+    µs after it, minus 2 µs of the synchronisation. The device needs 60 + 2 µs."""
     rows = [row | {"bytes": 4_000_000} if row["kind"] == "memcpy" else row for row in fetching("torch")]
     recording = steps(rows)
     (candidate,) = found(host_sync, recording)
