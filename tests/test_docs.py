@@ -1,4 +1,4 @@
-"""The documentation says what the code says."""
+"""The documentation agrees with the code, and its links lead to files."""
 
 from __future__ import annotations
 

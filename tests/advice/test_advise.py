@@ -110,7 +110,7 @@ def test_what_two_changes_both_save_counts_once() -> None:
     assert found.together == tuple(one.id for one in found.advice)
 
 
-def test_of_two_that_exclude_each_other_the_larger_saving_stays() -> None:
+def test_of_two_exclusive_changes_the_larger_saving_is_kept() -> None:
     made = Made([rule("small", removing("op0", conflicts=("large",)), 1), rule("large", removing("op1"), 2)])
     found = advise(working(10_000, 20_000), plugins=made)
     large, small = found.advice
@@ -118,7 +118,7 @@ def test_of_two_that_exclude_each_other_the_larger_saving_stays() -> None:
     assert (found.together, said(found.excluded)) == ((large.id,), {small.id: f"replaced by {large.id}"})
 
 
-def test_a_rule_that_fails_takes_no_other_down() -> None:
+def test_a_failing_rule_does_not_affect_other_rules() -> None:
     def broken(facts: Facts) -> list[Candidate]:
         raise ValueError("no such\ncolumn")
 
@@ -136,7 +136,7 @@ def test_a_rule_that_fails_takes_no_other_down() -> None:
     assert str(found.not_evaluable["beyond"]).startswith("the rule failed (IndexError: ")
 
 
-def test_what_saves_nothing_is_no_advice() -> None:
+def test_a_change_that_saves_nothing_is_no_advice() -> None:
     def slower(facts: Facts) -> list[Candidate]:
         return [Candidate("twice op0", {}, rows(facts.trace, "op0"), transforms=(Scale(rows(facts.trace, "op0"), 2),))]
 
@@ -146,7 +146,7 @@ def test_what_saves_nothing_is_no_advice() -> None:
     assert {one.rule: one.prediction.saving_ns for one in found.without_saving} == {"slower": -10_000, "little": 100}
 
 
-def test_what_saves_less_than_the_noise_of_the_run_says_so() -> None:
+def test_a_saving_below_the_noise_is_marked() -> None:
     steps = [host(f"step {n}", "step", n * 1_000_000, 100_000 + 10_000 * n, step=n) for n in range(5)]
     work = [host("op0", "operator", n * 1_000_000, 30_000) for n in range(5)]
     work += [host("op1", "operator", n * 1_000_000 + 50_000, 1_000) for n in range(5)]
@@ -174,7 +174,7 @@ def test_a_saving_that_may_be_a_loss_is_not_promised(saving: int | None, least: 
     assert ("" if sentence is None else str(sentence)) == said
 
 
-def test_a_finding_without_a_number_is_a_note_at_the_end() -> None:
+def test_an_advice_without_a_prediction_is_a_note_at_the_end() -> None:
     def told(facts: Facts) -> list[Candidate]:
         return [Candidate("just so", {}, method="none", ceiling_ns=5_000)]
 
@@ -185,7 +185,7 @@ def test_a_finding_without_a_number_is_a_note_at_the_end() -> None:
     assert found.together == (found.advice[0].id,)
 
 
-def test_a_number_that_is_no_replay_counts_by_itself_only() -> None:
+def test_a_prediction_without_a_replay_is_not_combined() -> None:
     after = Quantity(80_000, 85_000, 95_000, "measured on such a device")
 
     def told(facts: Facts) -> list[Candidate]:
@@ -213,7 +213,7 @@ class Behind:
         return replace(graph, edges=all_edges([graph.edges, edges(CHAIN, before, after)]))
 
 
-def test_changes_that_cannot_be_made_at_once() -> None:
+def test_changes_that_cannot_be_combined() -> None:
     """op0 and op1 run on two threads. Each of them can wait for the other, but not both."""
     found = trace(
         [
@@ -254,7 +254,7 @@ class Once:
         return replace(graph, dur_ns=dur)
 
 
-def test_what_costs_time_beside_a_larger_saving_stays_out() -> None:
+def test_a_change_that_costs_time_when_combined_is_left_out() -> None:
     """op0 takes 40 µs and op1 takes 30 µs. Two changes remove op0. If op0 is already removed, the second change adds 10
     µs."""
     finds: dict[str, Transform] = {"all": Once("op0", 0), "part": Once("op0", 10_000)}
@@ -270,7 +270,7 @@ def test_what_costs_time_beside_a_larger_saving_stays_out() -> None:
     assert said(result.excluded) == {ids["part"]: "together with the others it costs 10.0 µs"}
 
 
-def test_an_id_does_not_tell_which_steps() -> None:
+def test_an_id_does_not_depend_on_the_steps() -> None:
     """The id of an advice stays the same if other steps are late in the next recording."""
 
     def ids_of(*names: str) -> list[str]:
@@ -287,7 +287,7 @@ def test_an_id_does_not_tell_which_steps() -> None:
     assert len(set(first)) == 2
 
 
-def test_only_the_rules_that_are_asked() -> None:
+def test_only_the_selected_rules_run() -> None:
     made = Made([rule("op0", removing("op0")), rule("op1", removing("op1"))])
     assert set(savings(advise(working(10_000, 10_000), rules=["op1"], plugins=made))) == {"op1"}
     with pytest.raises(UsageError, match=r"unknown rule 'op2'.*known: op0, op1"):
@@ -296,14 +296,14 @@ def test_only_the_rules_that_are_asked() -> None:
         advise(working(10_000), thresholds={"loader_shar": 1}, plugins=made)
 
 
-def test_thresholds_are_those_of_the_caller() -> None:
+def test_thresholds_can_be_set() -> None:
     made = Made([rule("op0", removing("op0"))])
     (one,) = advise(working(4_000), thresholds={"severity_high": 0.04}, plugins=made).advice
     assert one.severity == "high"
     assert not advise(working(4_000), thresholds={"least_saving": 0.05}, plugins=made).advice
 
 
-def test_what_if_asks_whether_or_not_the_rule_fires() -> None:
+def test_what_if_works_even_if_the_rule_does_not_fire() -> None:
     def halved(facts: Facts, value: float) -> Candidate:
         if value <= 0:
             raise NotEvaluableError("nothing is that fast")
@@ -322,7 +322,7 @@ def test_what_if_asks_whether_or_not_the_rule_fires() -> None:
         what_ifs(working(10_000), [("mute", 1)], plugins=made)
 
 
-def test_an_id_is_that_of_what_was_found() -> None:
+def test_an_id_identifies_the_advice() -> None:
     def twice(facts: Facts) -> list[Candidate]:
         return [*removing("op0")(facts), *removing("op0")(facts), *removing("op1")(facts)]
 
@@ -379,6 +379,6 @@ def check(path: Path) -> None:
     assert found.identity.error in (0.0, None)
 
 
-def test_no_rules_at_all_are_a_fault_and_no_good_news() -> None:
+def test_without_any_rule_an_error_is_raised() -> None:
     with pytest.raises(UsageError, match="no plugin provides a rule"):
         advise(working(10_000), plugins=Made([]))

@@ -94,7 +94,7 @@ def test_two_streams() -> None:
     assert advices.after == {ids(advices)["b"]: After((ids(advices)["a"],), 38 * US)}
 
 
-def test_a_saving_of_which_nothing_is_left() -> None:
+def test_a_saving_that_another_change_includes() -> None:
     """An operator of 60 µs contains an operator of 50 µs. If the outer operator is removed, the inner operator is gone,
     too."""
     recording = trace(
@@ -116,14 +116,14 @@ def test_a_saving_of_which_nothing_is_left() -> None:
     assert told == {outer: {"once": [inner], "saving_ns": 10 * US}, inner: {"once": [outer], "saving_ns": 0}}
 
 
-def test_savings_that_do_not_touch_each_other_say_nothing() -> None:
+def test_independent_savings_have_no_note() -> None:
     parts = [host(f"op{n}", "operator", n * 10 * US, 10 * US) for n in range(5)]
     advices = found(trace([host("step", "step", 0, 100 * US, step=0), *parts]), *(f"op{n}" for n in range(5)))
     assert len(advices.together) == 5
     assert not advices.after
 
 
-def test_however_much_advice_there_is_the_replays_are_few(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_number_of_replays_is_limited(monkeypatch: pytest.MonkeyPatch) -> None:
     parts = [host(f"op{n}", "operator", n * US, US) for n in range(40)]
     recording = trace([host("step", "step", 0, 100 * US, step=0), *parts])
     played = counted(monkeypatch)
@@ -139,7 +139,7 @@ def counted(monkeypatch: pytest.MonkeyPatch) -> list[int]:
     return played
 
 
-def test_on_a_recording_what_is_said_is_what_is_replayed(traces: Path) -> None:
+def test_notes_on_a_real_recording_equal_a_replay(traces: Path) -> None:
     """The test replays the other advice, with and without the transforms of the advice."""
     recording = load(traces / "torch" / "pairs" / "resnet50-workers0.json.gz")
     facts, advices = Facts(recording), advise(recording)

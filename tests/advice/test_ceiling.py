@@ -71,7 +71,7 @@ def test_the_limit_by_hand(changes: Sequence[Transform], most: int) -> None:
     assert most_ns(Facts(recording()), changes) == most * US
 
 
-def test_edits_without_a_limit_leave_the_rules_number() -> None:
+def test_changes_without_a_limit_keep_the_rules_ceiling() -> None:
     facts, at = Facts(recording()), rows("work")
     for transform in (Load(at, 4), Batch(rows("launch"), 1 * US)):
         assert limit(transform) is None

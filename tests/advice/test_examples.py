@@ -92,11 +92,11 @@ def _predicts(found: Advices, name: str) -> None:
 
 
 @pytest.mark.parametrize(("framework", "name"), SCRIPTS)
-def test_after_trains_as_well(framework: str, name: str, ran: Ran) -> None:
+def test_after_also_trains(framework: str, name: str, ran: Ran) -> None:
     assert re.search(r"^step_ms: [0-9.]+$", ran(framework, f"{name}_after", "--steps", "12"), re.MULTILINE)
 
 
-def test_the_ledger_holds_every_pair_with_what_came_of_it() -> None:
+def test_the_ledger_has_the_outcome_of_every_pair() -> None:
     records = ledger.read(FOLDER / "ledger.jsonl")
     measured = {(record.base.split()[1], record.change.split()[1]) for record in records}
     assert measured == {(f"{one}/{name}_before.py", f"{one}/{name}_after.py") for one, name in SCRIPTS}

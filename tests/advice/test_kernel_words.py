@@ -34,7 +34,7 @@ NAMES = {
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_what_a_name_tells(name: str) -> None:
+def test_the_type_and_the_unit_in_a_name(name: str) -> None:
     assert matrix_products.multiplies(name.lower())
     assert (matrix_products.number_type(name.lower()), matrix_products.unit(name.lower())) == NAMES[name]
 
@@ -53,7 +53,7 @@ def test_what_a_name_tells(name: str) -> None:
         "void moe::finalizeKernelVecLoad<KernelParams<cutlass::bfloat16_t>>",
     ],
 )
-def test_what_multiplies_no_matrices(name: str) -> None:
+def test_names_that_are_no_products(name: str) -> None:
     assert not matrix_products.multiplies(name.lower())
 
 

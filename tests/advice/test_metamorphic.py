@@ -69,7 +69,7 @@ def test_longer_parts_never_make_a_recording_shorter(replay: Replay) -> None:
     assert (played(replay, slower) >= played(replay)).all()
 
 
-def test_what_is_said_twice_is_the_same(traces: Path, tmp_path: Path) -> None:
+def test_a_repeated_prediction_is_the_same(traces: Path, tmp_path: Path) -> None:
     trace = load(traces / FILES[0])
     first = json.document(document(advise(trace), trace))
     again = load(traces / FILES[0])

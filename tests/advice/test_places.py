@@ -43,7 +43,7 @@ SITE = "/opt/env/lib/python3.11/site-packages"
         ("", None),
     ],
 )
-def test_the_innermost_frame_that_is_the_users(stack: str, expected: str | None) -> None:
+def test_the_innermost_frame_of_the_user(stack: str, expected: str | None) -> None:
     assert innermost(stack, "torch") == expected
 
 
@@ -101,7 +101,7 @@ def test_the_line_of_an_operator_s_own_stack_is_the_one_that_ran() -> None:
     assert Places(found).of(np.array([0])) == "train.py:54 (<module>)"
 
 
-def test_no_line_is_told_of_what_ran_before_the_recording() -> None:
+def test_module_code_that_began_before_the_recording_has_no_line() -> None:
     """Two cycles begin while a function is running, and also the module that calls it. Module-level code gets no line,
     because its frame begins in line 1."""
     rows = []
@@ -124,7 +124,7 @@ def test_no_line_is_told_of_what_ran_before_the_recording() -> None:
     assert places == ["train.py (main)", "waiting.py (<lambda>)", "late.py (<module>)", "called.py:5 (<lambda>)"] * 2
 
 
-def test_torch_tells_where_the_function_begins(tmp_path: Path) -> None:
+def test_torch_records_where_a_function_begins(tmp_path: Path) -> None:
     torch = pytest.importorskip("torch")
 
     def add() -> None:
@@ -137,13 +137,13 @@ def test_torch_tells_where_the_function_begins(tmp_path: Path) -> None:
     profiler.export_chrome_trace(str(tmp_path / "trace.json"))
     found = load(tmp_path / "trace.json")
     places = [Places(found).of(np.flatnonzero(found.rows("name", f"aten::{name}_"))) for name in ("add", "mul", "sub")]
-    file, begins, own = Path(__file__).name, add.__code__.co_firstlineno, "test_torch_tells_where_the_function_begins"
+    file, begins, own = Path(__file__).name, add.__code__.co_firstlineno, "test_torch_records_where_a_function_begins"
     assert [place.rpartition("/")[2] for place in places] == [
         f"{file}:{begins} (def add)", f"{file}:{begins} (def add)", f"{file} ({own})",
     ]  # fmt: skip
 
 
-def test_a_line_of_the_user_is_told_rather_than_one_of_a_library() -> None:
+def test_a_line_of_the_user_is_preferred_to_a_line_of_a_library() -> None:
     """Most of the time has frames of libraries only, as in hooks and threads."""
     found = trace(
         [
@@ -165,7 +165,7 @@ def test_device_work_is_where_it_was_launched() -> None:
     assert Places(found).of(np.flatnonzero(found.rows("kind", "kernel"))) == "train.py:20 (def g)"
 
 
-def test_what_no_frame_is_around_has_no_place() -> None:
+def test_events_without_frames_have_no_place() -> None:
     found = code()
     assert Places(found).of(np.flatnonzero(found.rows("name", "outside"))) is None
     assert Places(found).of(np.empty(0, np.int64)) is None

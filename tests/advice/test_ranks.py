@@ -43,19 +43,19 @@ def shifted(part: Trace, by_ns: int) -> Trace:
     return moved.with_meta(window_ns=(start + by_ns, end + by_ns))
 
 
-def test_the_order_of_the_files_says_nothing(ranks: list[Trace]) -> None:
+def test_the_order_of_the_files_does_not_matter(ranks: list[Trace]) -> None:
     usual = said(ranks)
     assert len(usual) > 5
     assert said([ranks[n] for n in (2, 4, 6, 0, 7, 3, 5, 1)]) == usual
 
 
 @pytest.mark.parametrize("rank", [0, 2])
-def test_clocks_that_are_hours_apart_say_nothing(ranks: list[Trace], rank: int) -> None:
+def test_clocks_that_are_hours_apart_do_not_matter(ranks: list[Trace], rank: int) -> None:
     moved = [shifted(part, HOURS_NS) if number == rank else part for number, part in enumerate(ranks)]
     assert said(moved) == said(ranks)
 
 
-def test_times_of_a_rank_are_its_own(ranks: list[Trace]) -> None:
+def test_times_are_computed_for_each_rank(ranks: list[Trace]) -> None:
     """The expected device work of rank 0 within its steps, and the time of its loader, are computed from the events."""
     facts = Facts(concat_traces(ranks[::-1]))
     (launches,) = [one for one in said(ranks[::-1]) if one["rule"] == "launch-bound"]
@@ -72,7 +72,7 @@ def played(found: Trace, transform: Transform) -> list[list[int]]:
     return [times[own.rank == rank].tolist() for rank in np.unique(own.rank)]
 
 
-def test_every_rank_has_a_loader_of_its_own() -> None:
+def test_every_rank_has_its_own_loader() -> None:
     def loading(rank: int, begin: int) -> Trace:
         events = []
         for step in range(3):

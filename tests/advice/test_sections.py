@@ -76,7 +76,7 @@ def loading(rank: int | None = None) -> Trace:
     return trace(found, rank)
 
 
-def test_a_page_has_the_table_and_what_saves_most() -> None:
+def test_a_page_shows_the_table_and_the_largest_saving() -> None:
     report = run_report(loading())
     names = [section.name for section in report.sections]
     assert names[:2] == ["steps", "advice"]
@@ -101,7 +101,7 @@ def test_a_page_without_advice_says_so() -> None:
     assert "no change was found" in table.empty
 
 
-def test_a_page_survives_what_advice_does_not(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_page_is_made_even_if_advice_fails(monkeypatch: pytest.MonkeyPatch) -> None:
     def broken(*_: object) -> None:
         raise RuntimeError("no luck")
 
@@ -133,7 +133,7 @@ def test_a_saving_that_may_be_a_loss_says_so() -> None:
     assert "may also cost time" in told(perhaps)
 
 
-def test_what_saves_little_is_named_with_its_saving() -> None:
+def test_small_savings_are_listed() -> None:
     found = loading()
     report = reports.report(advise(found, thresholds={"least_saving": 0.9}), found)
     told = " ".join(rendered(report.sections[-1].lines))
@@ -179,7 +179,7 @@ def test_a_ceiling_is_that_of_one_change_by_itself() -> None:
     assert "Saving: 10.0 µs (9.50 µs to 10.0 µs); at most 10.0 µs by itself" in rendered(told(10_000).sections[0].lines)
 
 
-def test_a_recording_without_steps_speaks_of_none() -> None:
+def test_without_steps_no_step_is_mentioned() -> None:
     recording = trace([host("op", "operator", 0, 50_000), host("op", "operator", 60_000, 40_000)])
     at = np.flatnonzero(recording.rows("name", "op"))
     rule = Rule("r", 1, 1, "T", lambda facts: [Candidate("c", {}, at, transforms=(Scale(at, 0.5),))])

@@ -52,7 +52,7 @@ ROWS = np.array([0, 1, 3])
         ("launch_ns", Quantity(5_000, 5_000, 5_000, ""), "5.00 µs"), ("parts", {"host_ns": 1_000}, "host 1.00 µs"),
     ],
 )  # fmt: skip
-def test_a_value_is_told_in_its_unit(name: str, value: Any, said: str) -> None:
+def test_values_have_their_unit(name: str, value: Any, said: str) -> None:
     assert words.value(name, value) == said
 
 

@@ -18,7 +18,7 @@ NAMES = st.text(st.characters(exclude_categories=["Cs"]), max_size=12)
 
 
 @given(NAMES, NAMES, st.lists(NAMES.filter(bool), max_size=4))
-def test_a_label_says_what_was_put_into_it(path: str, class_name: str, nodes: list[str]) -> None:
+def test_a_label_contains_what_was_put_into_it(path: str, class_name: str, nodes: list[str]) -> None:
     assert parse_module_label(module_label(path, class_name)) == (path, class_name, False, ())
     found = parse_module_label(backward_label(path, class_name, nodes))
     assert found is not None
@@ -87,7 +87,7 @@ def test_backward_nodes_follow_sequence_numbers() -> None:
     assert {name: found[name] for name in wanted} == wanted
 
 
-def test_a_mark_goes_before_a_number() -> None:
+def test_a_mark_takes_precedence_over_a_sequence_number() -> None:
     rows = [
         *forward(),
         host("ConvBackward", "operator", 222, 10, sequence=3, phase="backward"),
@@ -116,7 +116,7 @@ def in_turn(rows: list[dict[str, object]]) -> list[str | None]:
 
 
 def test_nodes_listed_by_a_mark_belong_to_it_in_any_branch_order() -> None:
-    """Two branches run breadth first. A node without a mark belongs to the call that waited longest."""
+    """Two branches run breadth first. A node that no mark lists belongs to the call that has waited longest."""
     first = backward_label("first", "Linear", ["Add", "Matmul"])
     second = backward_label("block.second", "Conv", ["Add", "Matmul"])
     nodes = [("Mean", None), ("Add", first), ("Add", second), ("Matmul", None), ("Matmul", None), ("Other", None)]
@@ -130,7 +130,7 @@ def test_of_nested_calls_that_begin_together_the_inner_has_it() -> None:
     assert in_turn(rows) == ["first", "first", "Net"]
 
 
-def test_what_a_mark_lists_ends_with_its_backward_pass() -> None:
+def test_a_mark_ends_with_its_backward_pass() -> None:
     rows = backward(("Add", backward_label("first", "Linear", ["Add", "Matmul"])))
     later = [{**row, "start_ns": int(str(row["start_ns"])) + 5000} for row in backward(("Matmul", None))]
     assert in_turn([*rows, *later]) == ["first", None]

@@ -37,7 +37,7 @@ def test_of_nested_spans_the_outermost_counts() -> None:
     assert set(column(found, "phase").values()) == {"backward"}
 
 
-def test_work_of_a_closure_is_not_the_optimizers() -> None:
+def test_work_of_a_closure_is_no_optimizer_work() -> None:
     """Forward and backward work in the closure keeps its phases. Events after the last backward work are the update."""
     found = trace(
         [
@@ -106,8 +106,8 @@ def test_forward_is_tied_to_backward_by_sequence_numbers() -> None:
 
 
 def test_work_after_the_optimizer_is_not_the_next_forward() -> None:
-    """The operators after the optimizer have the sequence number of the first node of the next step. So may operators
-    before this node. Without steps, they cannot be distinguished from the input preparation of the next step."""
+    """The operators after the optimizer have the sequence number of the first node of the next step. Operators that lie
+    before this node in its own step can have the same number. Without steps, the two cases cannot be distinguished."""
     rows = [
         host("mm", "operator", 10, 10, sequence=1),
         host("MmBackward", "operator", 30, 10, tid=2, sequence=1, phase="backward"),
@@ -170,7 +170,7 @@ def test_recomputation_is_no_evidence_for_earlier_operators() -> None:
     assert (phase["mm"], phase["item"], phase["mm again"]) == ("forward", "other", "backward")
 
 
-def test_a_number_in_an_optimizer_is_no_node_s() -> None:
+def test_sequence_numbers_in_an_optimizer_are_ignored() -> None:
     rows = [
         host("mm", "operator", 0, 10, sequence=0),
         host("MmBackward", "operator", 20, 10, sequence=0, phase="backward"),
@@ -181,7 +181,7 @@ def test_a_number_in_an_optimizer_is_no_node_s() -> None:
     assert column(trace(rows), "phase")["item"] == "other"
 
 
-def test_a_proof_does_not_reach_into_another_thread() -> None:
+def test_evidence_does_not_cross_threads() -> None:
     rows = [
         host("neighbour", "operator", 0, 5, tid=1),
         host("proven", "operator", 0, 5, tid=2, sequence=1),

@@ -31,7 +31,7 @@ def test_readers_take_turns_on_a_file(bench_dir: Path) -> None:
     assert {check.holds for check in found.checks if "HolisticTraceAnalysis" in check.what} == {None}
 
 
-def test_what_is_not_installed_is_listed_with_the_reason() -> None:
+def test_missing_programs_are_listed_with_the_reason() -> None:
     found = take_turns([("absent", ["-c", "import no_such_module"], 1)], 2, [].append)
     assert found == [Result("absent", {}, "ModuleNotFoundError: No module named 'no_such_module'")]
     table = ingest.table(SMALL, found)
@@ -43,7 +43,7 @@ def test_a_process_that_is_killed_says_so() -> None:
     assert "-9" in run(["-c", "import os; os.kill(os.getpid(), 9)"])
 
 
-def test_a_contender_takes_part_in_as_many_rounds_as_it_may() -> None:
+def test_a_program_runs_at_most_its_number_of_rounds() -> None:
     often, once = take_turns([("often", ["-c", "print('{}')"], 3), ("once", ["-c", "print('{}')"], 1)], 3, [].append)
     assert (len(often.samples), len(once.samples)) == (3, 1)
 
@@ -64,7 +64,7 @@ def test_targets(check: Check, holds: bool) -> None:
     assert check.holds is holds
 
 
-def test_what_was_not_measured_neither_holds_nor_fails() -> None:
+def test_unmeasured_targets_neither_hold_nor_fail() -> None:
     assert at_least("faster than x", 4, None) == Check("faster than x", "≥ 4×", "not measured", None)
 
 
@@ -87,7 +87,7 @@ def test_a_command_is_measured_as_a_process() -> None:
         command.timed(["summary", "no-such-file"])
 
 
-def test_figures_stay_where_nothing_could_be_measured_anew(bench_dir: Path) -> None:
+def test_results_are_kept_if_nothing_could_be_measured(bench_dir: Path) -> None:
     measured, failed = (Section("First", "", (), (at_most("one", 1, found, "s"),)) for found in (0.5, None))
     assert kept.keep(bench_dir, "first", measured, machine())
     assert not kept.keep(bench_dir, "first", failed, machine())
@@ -99,7 +99,7 @@ def test_processes_keep_byte_code(monkeypatch: pytest.MonkeyPatch) -> None:
     assert run(["-c", "import sys; print(int(sys.dont_write_bytecode))"]) == 0
 
 
-def test_kept_figures_make_the_page(bench_dir: Path) -> None:
+def test_saved_results_make_the_page(bench_dir: Path) -> None:
     table = Table("title", ("", "s"), (("a|b", "1.0"),))
     old = Section("First", "about", (), (at_most("earlier", 1, 2.0, "s"),), {"a": 1})
     new = Section("First", "about", (table,), (at_most("new", 1, 0.5, "s"),), {"a": 1})
@@ -116,7 +116,7 @@ def test_kept_figures_make_the_page(bench_dir: Path) -> None:
     assert "earlier" not in text
 
 
-def test_a_page_without_a_place_for_figures_is_left_alone(bench_dir: Path) -> None:
+def test_a_page_without_marks_is_not_changed(bench_dir: Path) -> None:
     page = bench_dir / "page.md"
     page.write_text("text", encoding="utf-8")
     with pytest.raises(ValueError, match="the page needs the marks"):

@@ -16,7 +16,7 @@ def written(copies_of: Path, size_bytes: int) -> dict[str, list[dict[str, object
     return text
 
 
-def test_two_copies_are_the_events_twice_with_own_links() -> None:
+def test_two_copies_have_separate_links() -> None:
     once = json.loads(gzip.decompress(inputs.SMALL.read_bytes()))["traceEvents"]
     twice = written(inputs.SMALL, 300_000)["traceEvents"]
     assert len(twice) == 2 * len(once)

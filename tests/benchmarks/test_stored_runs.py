@@ -13,8 +13,8 @@ from perfkit_core.testing.traces import check_trace
 from tests.support.small_trace import small_trace
 
 
-def test_a_copied_run_holds_each_event_once_a_copy(tmp_path: Path) -> None:
-    """The trace has 16 events with two steps and four launches. Three copies have six different steps and twelve
+def test_each_copy_of_a_run_has_each_event_once(tmp_path: Path) -> None:
+    """The trace has 16 events, two steps and four launches. Three copies have six different steps and twelve
     launches."""
     small = small_trace()
     found = perfkit_core.load(stored_runs.make(small, tmp_path / "run", 40))

@@ -39,7 +39,7 @@ def loading(tmp_path: Path) -> Path:
     return tmp_path / "loading"
 
 
-def test_what_where_how_much_and_how_sure(perfkit, loading: Path) -> None:
+def test_text_shows_the_place_the_saving_and_the_certainty(perfkit, loading: Path) -> None:
     code, out, err = perfkit("advise", loading)
     assert (code, err) == (0, "")
     assert out.index("1. Load data in worker processes: saves") < out.index("In sum")
@@ -66,7 +66,7 @@ def test_json_is_the_contract(perfkit, loading: Path) -> None:
     prediction = one["prediction"]
     assert {"method", "base_ns", "p10_ns", "p50_ns", "p90_ns", "saving_ns", "ceiling_ns"} <= set(prediction)
     assert (prediction["method"], prediction["base_ns"]) == ("replay", 100 * MS)
-    assert prediction["ceiling_ns"] == 100 * MS - 34 * MS  # the other 40 ms at their quickest: 0.85 of it
+    assert prediction["ceiling_ns"] == 100 * MS - 34 * MS  # the other 40 ms take at least 0.85 of their time
     assert prediction["naive_ns"] == 40 * MS
     assert prediction["saving_ns"] == 100 * MS - prediction["p50_ns"]
     assert one["evidence"]["loader_ns"] == 60 * MS
@@ -83,7 +83,7 @@ def test_the_file_holds_what_the_terminal_shows(perfkit, loading: Path, tmp_path
     assert file.read_text(encoding="utf-8") == perfkit("advise", loading, "--format", "json").out
 
 
-def test_rules_not_evaluated_are_short_in_text_and_whole_in_json(perfkit, loading: Path) -> None:
+def test_rules_not_evaluated_are_short_in_text_and_complete_in_json(perfkit, loading: Path) -> None:
     content = json.loads(perfkit("advise", loading, "--format", "json").out)
     rules = {one["rule"] for one in content["not_evaluable"]}
     without_device = {one["rule"] for one in content["not_evaluable"] if "no device work" in one["why"]}
@@ -135,7 +135,7 @@ def test_explain_shows_the_whole_contract(perfkit, loading: Path) -> None:
     assert one["rule"] == "loader-workers"
 
 
-def test_what_if_whether_or_not_the_rule_fires(perfkit, loading: Path) -> None:
+def test_what_if_works_even_if_the_rule_does_not_fire(perfkit, loading: Path) -> None:
     def saving(workers: int) -> int:
         out = perfkit("advise", loading, "--what-if", f"loader-workers={workers}", "--format", "json").out
         (one,) = json.loads(out)["advice"]
@@ -163,9 +163,9 @@ def test_several_questions_are_answered_each_by_itself(perfkit, loading: Path) -
     assert content["combined"] is None
 
 
-def test_what_does_not_pay_is_no_small_gain(perfkit, tmp_path: Path) -> None:
-    """A batch takes 0.2 ms of a step of 100 ms. Handing over a batch would take 0.5 ms, so worker processes save
-    nothing."""
+def test_a_change_that_costs_time_is_no_small_saving(perfkit, tmp_path: Path) -> None:
+    """In a step of 100 ms, a batch takes 0.2 ms. Handing over a batch from a worker process would take 0.5 ms, so
+    worker processes save nothing."""
     found = []
     for step in range(6):
         begin = step * 100 * MS
@@ -198,7 +198,7 @@ def test_every_output_says_what_it_wrote(perfkit, loading: Path, tmp_path: Path)
     assert perfkit("advise", "--ledger", ledger, "-o", page) == (0, "", f"wrote {page}\n")
 
 
-def test_only_these_rules(perfkit, loading: Path) -> None:
+def test_only_the_given_rules_run(perfkit, loading: Path) -> None:
     content = json.loads(perfkit("advise", loading, "--rule", "more-workers", "--format", "json").out)
     assert (content["advice"], content["not_evaluable"]) == ([], [])
 
@@ -216,7 +216,7 @@ def test_identity_is_a_row_for_each_source(perfkit, loading: Path, tmp_path: Pat
 
 
 def record(rule: str, saved: float) -> Record:
-    """Return a ledger record: a step takes 100 ms, the prediction is 85 ms (80 to 95 ms), and ``saved`` was
+    """Return a ledger record: a step takes 100 ms, a step of 85 ms (80 to 95 ms) was predicted, and ``saved`` was
     measured."""
     return Record(
         date="2024-05-01T10:00:00Z", outcome="verified", base="python a.py", change="python b.py",
@@ -235,12 +235,13 @@ def test_the_ledger_with_signed_errors(perfkit, loading: Path, tmp_path: Path) -
     assert code == 0
     assert "2 records: 2 predicted and measured.\n" in out
     assert "The predicted sign of the saving was correct in 2 of 2 measurements." in out
-    assert "50% of the measured savings lay between the predicted p10 and p90" in out  # 90 is, 70 is not
+    # 90 ms lies between, 70 ms does not
+    assert "50% of the measured savings lay between the predicted p10 and p90" in out
     first, second = json.loads(perfkit("advise", "--ledger", file, "--format", "json").out)["views"]["ledger"]
     assert (first["saving_error_ratio"], second["saving_error_ratio"]) == (pytest.approx(0.5), pytest.approx(-0.5))
     assert second["step_error_ratio"] == pytest.approx(0.85 / 0.7 - 1)
     told = json.loads(perfkit("advise", loading, "--ledger", file, "--format", "json").out)["ledger"]
-    assert [one["rule"] for one in told] == ["loader-workers"]  # of the rules that found something
+    assert [one["rule"] for one in told] == ["loader-workers"]  # only records of rules with advice
     assert "Measured outcomes" in perfkit("advise", loading, "--ledger", file).out
 
 
@@ -262,14 +263,14 @@ def test_every_record_is_in_one_group(perfkit, tmp_path: Path) -> None:
     assert (summary["records"], groups) == (6, [3, 1, 1, 1])
 
 
-def test_an_advice_with_its_own_outcome(perfkit, loading: Path, tmp_path: Path) -> None:
+def test_an_advice_shows_its_outcome(perfkit, loading: Path, tmp_path: Path) -> None:
     file = tmp_path / "ledger.jsonl"
 
     def told() -> dict[str, object]:
         out = perfkit("advise", loading, "--ledger", file, "--format", "json").out
         return next(one for one in json.loads(out)["advice"] if one["rule"] == "loader-workers")
 
-    append(file, record("loader-workers", 0.10))  # another advice of the same rule
+    append(file, record("loader-workers", 0.10))  # a record of another advice of the same rule
     assert told()["outcome"]["outcome"] == "predicted"
     assert (
         "The saving was predicted, but not measured."
@@ -289,11 +290,11 @@ def test_an_advice_with_its_own_outcome(perfkit, loading: Path, tmp_path: Path) 
     )
 
 
-def test_another_finding_of_the_rule_was_measured(perfkit, loading: Path, tmp_path: Path) -> None:
+def test_outcomes_of_other_advice_are_not_shown(perfkit, loading: Path, tmp_path: Path) -> None:
     file = tmp_path / "ledger.jsonl"
     other = record("loader-workers", 0.10)
     append(file, replace(other, framework="another"))
-    append(file, other)  # of which nobody knows the framework
+    append(file, other)  # a record without a framework
     assert (
         "Measured"
         not in perfkit("advise", loading, "--ledger", file, "--rule", "loader-workers").out.split("Measured outcomes")[
@@ -312,7 +313,7 @@ def test_two_ranks_are_one_profile(perfkit, tmp_path: Path) -> None:
         rows = [host("step 0", "step", 0, 100 + rank * 50, step=0), host("op", "operator", 0, 60)]
         write_cycle(with_rank(trace(rows), rank), tmp_path / f"r{rank}")
     content = json.loads(perfkit("advise", tmp_path / "r0", tmp_path / "r1", "--format", "json").out)
-    assert content["noise_ns"] is None  # one step: that ranks differ is no noise
+    assert content["noise_ns"] is None  # each rank has one step; differences between ranks are not noise
     assert content["identity"]["steps"] == 2
     assert content["source"] == f"{tmp_path / 'r0'} and 1 more"
 

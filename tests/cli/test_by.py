@@ -25,6 +25,6 @@ def test_only_the_named_view_is_split(capsys: pytest.CaptureFixture[str]) -> Non
     assert "phase" not in shown(capsys, "operators", "families.phase")[0]
 
 
-def test_what_no_view_knows_is_refused(capsys: pytest.CaptureFixture[str]) -> None:
+def test_unknown_groupings_are_refused(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["summary", str(RECORDING), "--view", "families,operators", "--by", "families.shape"]) == 2
     assert "cannot be grouped by 'families.shape'" in capsys.readouterr().err

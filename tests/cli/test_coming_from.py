@@ -1,4 +1,4 @@
-"""Every command on the page for users of other profilers works on recordings of both frameworks."""
+"""Every command on the documentation page for users of other profilers works on recordings of both frameworks."""
 
 from __future__ import annotations
 

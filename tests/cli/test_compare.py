@@ -72,7 +72,7 @@ def test_a_gate_with_too_few_steps_cannot_tell(perfkit, tmp_path: Path) -> None:
     assert "Gate: cannot tell; limit exceeded, but too few steps or captures to rule out noise: step_time > 3%." in out
 
 
-def test_pooled_captures_are_not_called_by_the_first_alone(perfkit, runs: Path) -> None:
+def test_pooled_captures_are_not_named_after_the_first(perfkit, runs: Path) -> None:
     out = perfkit("compare", f"{runs / 'main-0'},{runs / 'main-1'}", runs / "main-0").out
     assert "main-0 against main-0 and 1 more" in out
     assert "itself" not in out
@@ -109,7 +109,7 @@ def test_json_has_what_programs_need(perfkit, runs: Path) -> None:
 
 
 def test_more_than_two_runs_have_a_column_each(perfkit, runs: Path) -> None:
-    """Files that are not profiles are skipped, with a note."""
+    """Each run has a column. Files that are not profiles are skipped, with a note."""
     given = sorted(str(path) for path in runs.iterdir())
     code, out, err = perfkit("compare", *given, *QUIET, "--baseline", runs / "main-0", "--format", "json")
     assert code == 0
@@ -123,8 +123,8 @@ def test_more_than_two_runs_have_a_column_each(perfkit, runs: Path) -> None:
 
 
 def test_what_is_new_since_an_earlier_pair(perfkit, runs: Path, tmp_path: Path) -> None:
-    """The base is 10 ms slower than the other run in both pairs. Only the 2 ms by which the other run has become slower
-    are new."""
+    """In both pairs, the base is slower than the other run. The other run has become 2 ms slower since the earlier
+    pair, and only these 2 ms are new."""
     theirs = record(tmp_path / "theirs", [ms + 10 for ms in STEADY])
     given = ("compare", theirs, runs / "change-0", *QUIET, "--against", theirs, runs / "main-0")
     code, out, _ = perfkit(*given, "--format", "json")
@@ -155,8 +155,8 @@ def test_a_comment_is_short(perfkit, runs: Path) -> None:
 
 
 def test_the_same_work(perfkit, runs: Path) -> None:
-    """20 ms for 10 samples against 22 ms for 20 samples: 2 ms and 1.1 ms per sample. The gate compares times per
-    sample."""
+    """20 ms for 10 samples is 2 ms per sample, and 22 ms for 20 samples is 1.1 ms per sample. The gate compares times
+    per sample."""
     given = ("compare", runs / "main-0", runs / "change-0", *QUIET, "--samples", "10,20", "--format", "json")
     content = json.loads(perfkit(*given).out)
     assert (content["normalised"]["base"], content["normalised"]["other"]) == (2_000_000, 1_100_000)
@@ -193,13 +193,13 @@ def test_mistakes_are_one_line(perfkit, runs: Path, arguments: list[str], told: 
 
 
 @pytest.mark.parametrize("name", [",", "", " , "])
-def test_a_name_of_nothing_is_one_line(perfkit, runs: Path, name: str) -> None:
+def test_an_unknown_name_is_one_line(perfkit, runs: Path, name: str) -> None:
     code, out, err = perfkit("compare", name, runs / "main-0")
     assert (code, out) == (2, "")
     assert err == f"perfkit: error: {name!r} names no run; separate the captures of one run by commas, as in A1,A2\n"
 
 
-def test_runs_that_are_not_there(perfkit, runs: Path) -> None:
+def test_missing_runs(perfkit, runs: Path) -> None:
     assert "a comparison needs at least two runs" in perfkit("compare", runs / "main-0").err
     assert "no file or folder matches" in perfkit("compare", runs / "main-0", runs / "no-*").err
     code, _, err = perfkit("compare", runs / "main-0", runs / "main-1", runs / "gone")

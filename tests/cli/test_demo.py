@@ -19,7 +19,7 @@ def recorders(monkeypatch: pytest.MonkeyPatch, *names: str) -> None:
 
 
 def test_pages_of_two_frameworks(perfkit, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    recorders(monkeypatch, "email", "json")  # any installed modules
+    recorders(monkeypatch, "email", "json")  # the names of any installed modules
     monkeypatch.setattr(demo, "_train", lambda name, run_dir, tell: write_cycle(small_trace(), run_dir))
     code, out, err = perfkit("demo", "-o", tmp_path / "demo")
     assert (code, err) == (0, "")
@@ -47,7 +47,7 @@ def test_live(perfkit, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, framewor
     if not installed(framework):
         pytest.skip(f"{framework} is not installed")
     recorders(monkeypatch, framework)
-    for _ in range(2):  # again over the first: still one run
+    for _ in range(2):  # the second demo replaces the first, so there is still one run
         code, _, err = perfkit("demo", "-o", tmp_path)
         assert (code, err) == (0, "")
     assert "of 8 step times" in (tmp_path / f"{framework}.html").read_text(encoding="utf-8")

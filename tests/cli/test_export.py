@@ -39,8 +39,8 @@ def test_several_sources_are_the_ranks_of_one_timeline(perfkit, run: Path, tmp_p
 
 
 def test_ranks_on_one_clock(perfkit, tmp_path: Path) -> None:
-    """The clock of the second rank is 1000 ns ahead. Its kernel ends at 1300 ns, and at 300 ns after alignment, like
-    the kernel of the first rank."""
+    """The clock of the second rank is 1000 ns ahead, so its kernel ends at 1300 ns. After alignment it ends at 300 ns,
+    like the kernel of the first rank."""
     write_cycle(rank(0, collective(100, 300)), tmp_path / "run")
     write_cycle(rank(1, collective(250, 300), clock=1000), tmp_path / "run")
     for options, expected in ((), [300, 1300]), (("--align",), [300, 300]):
@@ -58,7 +58,7 @@ def test_weight_and_step(perfkit, run: Path, tmp_path: Path) -> None:
     assert sum(int(line.rsplit(" ", 1)[1]) for line in path.read_text(encoding="utf-8").splitlines()) == 3_002_000
 
 
-def test_what_is_missing_is_noted(perfkit, run: Path, tmp_path: Path) -> None:
+def test_missing_data_is_reported(perfkit, run: Path, tmp_path: Path) -> None:
     code, _, err = perfkit("export", run, "-o", tmp_path / "t.folded", "--weight", "bytes")
     assert code == 0
     assert err.startswith("note: no memory events were recorded")

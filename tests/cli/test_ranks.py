@@ -57,15 +57,16 @@ def test_workers_change_nothing_but_the_time(perfkit, folder: Path) -> None:
     assert perfkit("summary", folder, "--workers", "2") == perfkit("summary", folder)
 
 
-def test_shares_merge_to_what_one_command_shows(perfkit, folder: Path) -> None:
-    """Shards determine the views and the counted events. Display options are applied when the partials are merged."""
+def test_shards_merge_to_the_output_of_one_command(perfkit, folder: Path) -> None:
+    """Shards determine the views and the counted events. Options that only change the display are applied when the
+    partials are merged."""
     asked = ("--view", "operators,steps", "--by", "shape")
     found = shares(perfkit, folder, *asked)
     for shown in ((), ("--sort", "calls", "--limit", "1"), ("--format", "json")):
         assert perfkit("summary", *found, *shown) == perfkit("summary", folder, *asked, *shown)
 
 
-def test_shares_show_all_that_they_hold(perfkit, folder: Path) -> None:
+def test_shards_show_all_their_views(perfkit, folder: Path) -> None:
     """The command shows all views in the partials, even if the default views are among them."""
     asked = ("--view", "steps,partition,model,operators,ranks")
     assert perfkit("summary", *shares(perfkit, folder, *asked)) == perfkit("summary", folder, *asked)
@@ -78,7 +79,7 @@ def test_a_shard_made_again_with_partial_joins_the_others(perfkit, folder: Path)
     assert perfkit("summary", *found) == perfkit("summary", *found[::-1]) == wanted
 
 
-def test_workers_of_a_cluster_get_whole_paths(perfkit, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_workers_of_a_cluster_get_absolute_paths(perfkit, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Workers run in other folders, so they get absolute paths. Addresses of stores are not changed."""
     named: list[object] = []
 
@@ -94,7 +95,7 @@ def test_workers_of_a_cluster_get_whole_paths(perfkit, folder: Path, monkeypatch
     assert [str(place) for place in named] == [str(folder), "memory://run", str(folder)]
 
 
-def test_averages_over_steps_are_merged_from_shares(perfkit, folder: Path) -> None:
+def test_averages_over_steps_are_merged_from_shards(perfkit, folder: Path) -> None:
     for file in folder.iterdir():
         content = json.loads(file.read_bytes())
         content["traceEvents"].append(chrome.event("ProfilerStep#2", 30, 20, cat="user_annotation"))
@@ -103,15 +104,15 @@ def test_averages_over_steps_are_merged_from_shares(perfkit, folder: Path) -> No
     found = shares(perfkit, folder, "--average")
     whole = perfkit("summary", folder, "--average", "--format", "json")
     assert perfkit("summary", *found, "--average", "--format", "json") == whole
-    assert perfkit("summary", *found, "--format", "json") == whole  # what they were made for
+    assert perfkit("summary", *found, "--format", "json") == whole  # the partials already contain averages
     averages = summarize(folder, "operators", average=True)
     pd.testing.assert_frame_equal(summarize(found, "operators"), averages)
     assert perfkit("summary", folder, "--format", "json") != whole
 
 
-def test_what_shares_could_not_read_is_told_as_of_all_ranks(perfkit, folder: Path) -> None:
+def test_unreadable_ranks_of_all_shards_are_reported_together(perfkit, folder: Path) -> None:
     (folder / "host_1.json").write_bytes(b"")
-    found = shares(perfkit, folder, "--partial", count=3)  # nothing can be read of the second
+    found = shares(perfkit, folder, "--partial", count=3)  # the second shard has no readable rank
     assert perfkit("summary", *found) == perfkit("summary", folder, "--partial")
     assert "1 of 3 ranks could not be read" in perfkit("summary", *found).out
     (folder / "host_0.json").write_bytes(b"")
@@ -120,7 +121,7 @@ def test_what_shares_could_not_read_is_told_as_of_all_ranks(perfkit, folder: Pat
     assert perfkit("summary", *found).err.endswith("host_0.json: the file is empty; no rank could be read\n")
 
 
-def test_shares_of_different_profiles_do_not_mix(perfkit, folder: Path) -> None:
+def test_shards_of_different_profiles_do_not_mix(perfkit, folder: Path) -> None:
     first, _ = shares(perfkit, folder)
     other, second = folder.with_name("other"), folder.with_name("second.perfkit.partial")
     shutil.copytree(folder, other)
@@ -137,7 +138,7 @@ def test_a_page_leaves_out_a_rank_that_cannot_be_read(perfkit, folder: Path, tmp
     assert "1 of 3 files could not be read" in (tmp_path / "x.html").read_text(encoding="utf-8")
 
 
-def test_a_page_is_made_of_shares(perfkit, folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_page_is_made_from_shards(perfkit, folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("perfkit_core.cli.report._TOGETHER_BYTES", 0)
     found = shares(perfkit, folder, verb="report")
     pages = []
@@ -148,7 +149,7 @@ def test_a_page_is_made_of_shares(perfkit, folder: Path, tmp_path: Path, monkeyp
     assert perfkit("summary", *found, "--view", "steps").out == perfkit("summary", folder, "--view", "steps").out
 
 
-def test_a_page_on_small_ranks_is_of_all_of_them_at_once(perfkit, folder: Path, tmp_path: Path, monkeypatch) -> None:
+def test_a_page_of_small_ranks_reads_them_together(perfkit, folder: Path, tmp_path: Path, monkeypatch) -> None:
     apart, size = "ranks one by one", sum(path.stat().st_size for path in folder.iterdir())
     for limit, expected in ((size, False), (size - 1, True)):
         monkeypatch.setattr("perfkit_core.cli.report._TOGETHER_BYTES", limit)
@@ -158,11 +159,11 @@ def test_a_page_on_small_ranks_is_of_all_of_them_at_once(perfkit, folder: Path, 
         assert "<title>Profile of run</title>" in page
 
 
-def test_more_shares_than_ranks_are_empty_ones(perfkit, folder: Path) -> None:
+def test_with_more_shards_than_ranks_some_are_empty(perfkit, folder: Path) -> None:
     assert perfkit("summary", *shares(perfkit, folder, count=4)) == perfkit("summary", folder)
 
 
-def test_a_missing_share_is_named(perfkit, folder: Path) -> None:
+def test_a_missing_shard_is_named(perfkit, folder: Path) -> None:
     first, _ = shares(perfkit, folder)
     code, _, err = perfkit("summary", first)
     assert (code, err) == (2, "perfkit: error: shard 2/2 is missing; give all shards, or --partial to leave "
@@ -187,7 +188,7 @@ def test_a_mistake_is_one_line(perfkit, folder: Path, arguments: tuple[str, ...]
     assert perfkit("summary", folder, *arguments) == (2, "", f"perfkit: error: {told}\n")
 
 
-def test_shares_answer_only_what_was_asked_when_they_were_made(perfkit, folder: Path) -> None:
+def test_shards_only_answer_the_request_they_were_made_for(perfkit, folder: Path) -> None:
     found = shares(perfkit, folder, "--view", "operators")
     for arguments, told in (
         (("--view", "kernels"), "the partials do not contain the view kernels; choose from operators (--view)"),
@@ -200,7 +201,7 @@ def test_shares_answer_only_what_was_asked_when_they_were_made(perfkit, folder: 
     assert perfkit("report", *found, "-o", folder / "page.html").code == 2
 
 
-def test_shares_of_different_commands_do_not_mix(perfkit, folder: Path) -> None:
+def test_shards_of_different_commands_do_not_mix(perfkit, folder: Path) -> None:
     first, second = shares(perfkit, folder)
     assert perfkit("summary", folder, "--shard", "2/2", "-o", second, "--by", "shape").code == 0
     assert "were written by different commands" in perfkit("summary", first, second).err
@@ -208,7 +209,7 @@ def test_shares_of_different_commands_do_not_mix(perfkit, folder: Path) -> None:
     assert "cannot be mixed" in perfkit("summary", first, folder).err
 
 
-def test_a_rank_that_cannot_be_read_ends_it_in_one_line(perfkit, folder: Path) -> None:
+def test_an_unreadable_rank_is_a_one_line_error(perfkit, folder: Path) -> None:
     (folder / "host_1.json").write_bytes(b"")
     code, _, err = perfkit("summary", folder)
     assert (code, err.count("\n")) == (2, 1)
@@ -265,7 +266,7 @@ def test_findings_of_a_file_of_many_ranks_are_kept(perfkit, folder: Path, tmp_pa
     assert [found["message"] for found in content["quality"]] == [found.message for found in whole.quality]
 
 
-def test_findings_of_ranks_say_of_which() -> None:
+def test_findings_name_their_ranks() -> None:
     finding = (Finding("odd", "3 odd"), Finding("odd", "4 odd"))
     found = united([((rank,), finding[:held]) for rank, held in ((0, 2), (1, 1), (2, 2), (3, 0))])
     assert [each.message for each in found] == ["3 odd (ranks 0–2)", "4 odd (ranks 0, 2)"]

@@ -78,7 +78,7 @@ def recorded(folder: Path) -> bool:
     return (folder / "run" / "recorded").is_file()
 
 
-def test_the_framework_is_told_by_the_text(folder: Path) -> None:
+def test_the_framework_is_recognised_by_the_text(folder: Path) -> None:
     ran = record(folder, "def f():\n    import faketwo\nprint('hello')\n")
     assert (ran.returncode, ran.stdout) == (0, "recording faketwo 3\nhello\n")
     assert ran.stderr == "perfkit: recorded run; next: perfkit report run\n"
@@ -92,13 +92,13 @@ def test_the_framework_is_noticed_when_it_is_imported(folder: Path) -> None:
     assert recorded(folder)
 
 
-def test_only_what_is_asked_for_reaches_the_recorder(folder: Path) -> None:
+def test_only_requested_options_reach_the_recorder(folder: Path) -> None:
     ran = record(folder, "import fakeone\n", before=("--shapes", "--stacks"))
     assert ran.stdout == "recording fakeone 3 ('shapes', True) ('stacks', True)\n"
 
 
 @pytest.mark.parametrize("script", ["import fakeone\n", "import helper\nprint('after')\n"])
-def test_what_a_framework_cannot_record_is_one_line(folder: Path, script: str) -> None:
+def test_an_unsupported_option_is_a_one_line_error(folder: Path, script: str) -> None:
     """The error is one line even if the script imports the framework late."""
     (folder / "helper.py").write_text("import fakeone\n", encoding="utf-8")
     ran = record(folder, script, before=("--flops",))
@@ -107,7 +107,7 @@ def test_what_a_framework_cannot_record_is_one_line(folder: Path, script: str) -
     assert not (folder / "run").exists()
 
 
-def test_options_after_the_script_are_its_own(folder: Path) -> None:
+def test_options_after_the_script_belong_to_the_script(folder: Path) -> None:
     ran = record(folder, "import fakeone, sys\nprint(sys.argv[1:])\n", "--shapes", "--memory")
     assert ran.stdout.splitlines() == ["recording fakeone 3", "['--shapes', '--memory']"]
 
@@ -232,7 +232,7 @@ def test_a_recording_ended_by_the_scripts_profiler_is_an_error(folder: Path) -> 
     )
 
 
-def test_an_unwritable_folder_is_told_before_the_script_runs(perfkit, tmp_path: Path) -> None:
+def test_an_unwritable_folder_is_reported_before_the_script_runs(perfkit, tmp_path: Path) -> None:
     (tmp_path / "file").write_text("in the way", encoding="utf-8")
     script = tmp_path / "train.py"
     script.write_text("print('ran')", encoding="utf-8")

@@ -79,13 +79,13 @@ def test_figures_are_those_of_the_loaded_run(folder: Path) -> None:
         assert row["devices"] == "Small GPU"
         assert pd.isna(row["error"])
     assert (rows["old"]["cycles"], rows["old"]["ranks"], rows["old"]["events"]) == (2, 2, 4 * len(small_trace()))
-    assert rows["old"]["median_step_ns"] == 9_000_001  # of 9 000 000 and 9 000 001, half rounds up
+    assert rows["old"]["median_step_ns"] == 9_000_001  # the median of 9,000,000 and 9,000,001 is rounded up
     assert rows["old"]["file_bytes"] == sum(path.stat().st_size for path in (folder / "old").iterdir())
 
 
-def test_what_the_last_cycle_lacks_is_no_finding_of_the_run(tmp_path: Path) -> None:
-    """The previous cycle of the same rank contains the missing steps. A single cycle, or a cycle of another rank, does
-    not."""
+def test_steps_missing_in_the_last_cycle_are_no_finding_of_the_run(tmp_path: Path) -> None:
+    """The previous cycle of the same rank contains the missing steps, so the run has no warning. If there is only one
+    cycle, or the other cycle is from another rank, the run has the warning."""
     lacking = Finding("no-steps", "no training steps were recorded")
     for number in (0, 1):
         one = cycle(number, recording="r")
@@ -98,7 +98,7 @@ def test_what_the_last_cycle_lacks_is_no_finding_of_the_run(tmp_path: Path) -> N
     assert [any(one.code == "no-steps" for one in loaded[name]) for name in ("a", "b")] == [False, True]
 
 
-def test_what_is_said_of_all_ranks_together_counts(tmp_path: Path) -> None:
+def test_findings_of_all_ranks_together_count(tmp_path: Path) -> None:
     for rank, world in ((0, 3), (1, 4)):
         write_cycle(cycle(0, rank, recording=f"r{rank}", world_size=world), tmp_path / "a")
     (row,) = perfkit_core.list_runs(tmp_path).to_dict("records")
@@ -142,7 +142,7 @@ def test_in_the_terminal(perfkit, folder: Path) -> None:
     assert str(folder / "old") not in out
 
 
-def test_a_date_says_of_what_it_is(perfkit, folder: Path, tmp_path: Path) -> None:
+def test_a_date_says_what_it_means(perfkit, folder: Path, tmp_path: Path) -> None:
     """The date of a run folder is the start of the recording. The date of an unread file is its modification time."""
     assert "Recorded or written UTC" in perfkit("runs", folder).out
     (tmp_path / "read").mkdir()
@@ -184,7 +184,7 @@ def test_a_name_that_is_not_utf8_is_kept_with_escapes(perfkit, tmp_path: Path, t
     assert perfkit_core.load(source).meta.source == str(tmp_path / "b\\xffd.json")
 
 
-def test_nothing_there(perfkit, tmp_path: Path) -> None:
+def test_a_folder_without_runs(perfkit, tmp_path: Path) -> None:
     assert f"No runs or trace files below {tmp_path}." in perfkit("runs", tmp_path).out
     assert list(perfkit_core.list_runs(tmp_path)) == list(perfkit_core.list_runs(tmp_path.parent))
     with pytest.raises(SourceError, match="no such folder"):

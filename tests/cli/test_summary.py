@@ -253,6 +253,6 @@ def test_an_unwritable_output_fails_before_anything_is_read(
     assert err == f"perfkit: error: {to}: cannot be written ({why}); choose another path with -o\n"
 
 
-def test_looking_for_a_place_leaves_nothing(perfkit, tmp_path: Path) -> None:
+def test_checking_an_output_leaves_no_file(perfkit, tmp_path: Path) -> None:
     assert "no such file" in perfkit("summary", "nowhere.json", "-o", tmp_path / "new" / "x.txt").err
     assert list(tmp_path.iterdir()) == []

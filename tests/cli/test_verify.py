@@ -38,7 +38,7 @@ def prints(text: str) -> str:
 
 
 def test_a_planted_sleep_is_found_in_both_directions(perfkit: Perfkit, tmp_path: Path) -> None:
-    slow, fast = sleeps(0.5), sleeps(0.01)  # further apart than a busy machine lengthens a sleep
+    slow, fast = sleeps(0.5), sleeps(0.01)  # the difference is larger than any delay of a busy machine
     found = perfkit("verify", "--base", slow, "--change", fast, "--metric", "s", "--rounds", 3, "--warmup", 0)
     assert found.code == 0
     assert "Verified: the change is better" in found.out
@@ -57,7 +57,7 @@ def test_equal_commands_cannot_be_told_apart(perfkit: Perfkit, tmp_path: Path) -
     assert (told["verdict"], told["outcome"], told["runs"]) == ("cannot tell", "abstained", 20)
     assert told["saving_low_ratio"] <= 0 <= told["saving_high_ratio"]
     assert told["noise_ratio"] > 0.05
-    assert len((tmp_path / "noisy.log").read_text(encoding="utf-8").split()) == 22  # one of each for warming up
+    assert len((tmp_path / "noisy.log").read_text(encoding="utf-8").split()) == 22  # 20 runs and two warm-up runs
 
 
 def test_the_same_number_twice_is_no_difference(perfkit: Perfkit) -> None:
@@ -67,9 +67,9 @@ def test_the_same_number_twice_is_no_difference(perfkit: Perfkit) -> None:
     assert "Cannot tell: 5 → 5" in found.out
 
 
-def test_a_prediction_is_kept_beside_what_was_measured(perfkit: Perfkit, tmp_path: Path) -> None:
-    """The prediction is a saving of 20 % (10 % to 30 %). The measured saving is 25 % (from 8 to 6), so the predicted
-    saving is a fifth too small."""
+def test_a_prediction_is_stored_with_its_measurement(perfkit: Perfkit, tmp_path: Path) -> None:
+    """A saving of 20 % (10 % to 30 %) is predicted. A saving of 25 % (from 8 to 6) is measured, so the predicted saving
+    is a fifth too small."""
     ledger = tmp_path / "new" / "ledger.jsonl"
     numbers = {"base_ns": 1000, "p10_ns": 700, "p50_ns": 800, "p90_ns": 900}
     advice = tmp_path / "advice.json"
@@ -108,7 +108,7 @@ def test_a_predicted_saving_that_is_not_there_is_refuted(perfkit: Perfkit) -> No
     assert "Refuted: the predicted saving was not measured, 8 → 8" in told.out
 
 
-def test_of_a_rate_more_is_better(perfkit: Perfkit) -> None:
+def test_a_higher_rate_is_better(perfkit: Perfkit) -> None:
     told = perfkit(
         "verify", "--base", prints("ips: 100"), "--change", prints("ips: 125"), "--metric", "ips", "--higher-is-better"
     )
@@ -155,9 +155,7 @@ def test_formats(perfkit: Perfkit, tmp_path: Path) -> None:
         ("sleep 20", "echo t: 1", ("--timeout", 0.2), "still runs after 0.2 s"),
     ],
 )
-def test_what_is_wrong_is_one_line(
-    perfkit: Perfkit, base: str, change: str, more: tuple[object, ...], told: str
-) -> None:
+def test_mistakes_are_one_line(perfkit: Perfkit, base: str, change: str, more: tuple[object, ...], told: str) -> None:
     found = perfkit("verify", "--base", base, "--change", change, "--metric", "t", *more)
     assert found.code == 2
     assert found.out == ""
@@ -174,7 +172,7 @@ def test_an_unwritable_ledger_fails_before_anything_runs(perfkit: Perfkit, tmp_p
     assert not (tmp_path / "ran").exists()
 
 
-def test_steps_that_nobody_takes_are_told(perfkit: Perfkit) -> None:
+def test_missing_steps_are_reported(perfkit: Perfkit) -> None:
     found = perfkit("verify", "--base", "true", "--change", "true")
     assert found.code == 2
     assert "no steps were recorded in 'true'" in found.err

@@ -132,8 +132,8 @@ def test_one_more_layer_stays_alone() -> None:
 
 
 def test_a_bias_matches_the_product_that_includes_it() -> None:
-    """One run has an addition after each product, and a gradient of the addition before each gradient of a product. The
-    other run has no additions."""
+    """The run ``other`` has an addition after each product, and a gradient of the addition before each gradient of a
+    product. The run ``base`` has no additions."""
     base = run(("mm", "forward", None, 10), ("mm_grad", "backward", None, 20))
     backward = [("add_grad", "backward", None, 4), ("stored", "backward", None, 1), ("mm_grad", "backward", None, 15)]
     other = run(("mm", "forward", None, 9), ("add", "forward", None, 2), *backward)

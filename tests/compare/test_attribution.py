@@ -133,7 +133,8 @@ def test_the_average_of_middle_steps_and_the_rest_to_the_median() -> None:
     even = attribute(steps(10, 11, 15, 100), steps(13, 13, 13, 13))
     assert even.loc[0, ["base_ns", "other_ns"]].tolist() == [13, 13]
     assert BESIDE_MEDIAN not in set(even["name"])
-    odd = attribute(steps(100, 11000, 12000, 12030, 90000), steps(13000))  # middle steps: 11000, 12000 and 12030
+    # the middle steps take 11000, 12000 and 12030
+    odd = attribute(steps(100, 11000, 12000, 12030, 90000), steps(13000))
     assert odd.loc[0, ["base_ns", "other_ns", "difference_ns"]].tolist() == [12000, 13000, 1000]
     assert node(odd, name=BESIDE_MEDIAN)["base_ns"] == 323
     assert leaves(odd)["difference_ns"].sum() == 1000
@@ -197,7 +198,8 @@ EVENTS = st.lists(
 def runs(draw: st.DrawFn) -> Trace:
     starts = sorted(draw(st.sets(st.integers(0, 60), min_size=1, max_size=4)))
     rows = [host(f"step {i}", "step", start, draw(st.integers(1, 30)), step=i) for i, start in enumerate(starts)]
-    rows += [host("mm", "operator", start, 1) for start in starts]  # steps without operators at the end are left out
+    # every step gets an operator, because steps without operators at the end are left out
+    rows += [host("mm", "operator", start, 1) for start in starts]
     for name, start, dur, where in draw(EVENTS):
         if name in ("gemm", "nccl", "copy"):
             kind = "memcpy" if name == "copy" else "kernel"

@@ -1,4 +1,4 @@
-"""Tests of the tables of two runs side by side: symmetry, complete sums, and comparisons of different frameworks."""
+"""Tests of the tables that compare two runs: symmetry, complete sums, and comparisons of different frameworks."""
 
 from __future__ import annotations
 

@@ -161,7 +161,7 @@ def test_bytes_are_exact() -> None:
 
 
 def test_a_budget_of_shares_fails_beyond_noise_only() -> None:
-    """Operators take 1 and 2 of about 20 ms, so their shares are 5 and 10 % of the step. The shares vary by half a per
+    """Operators take 1 or 2 ms of about 20 ms, so their shares are 5 or 10 % of the step. The shares vary by half a per
     cent of their value."""
     base, other = stepped_trace(STEADY), stepped_trace(STEADY, 2.0)
     assert judged("partition.ratio[compute] > 0.06", base, other).result == FAILED
@@ -187,9 +187,9 @@ def test_a_row_that_only_one_run_has_is_0_in_the_other() -> None:
 
 
 def memory_trace(kept: int = 0, highest: int = 100, scaled: int = 0) -> Trace:
-    """Return a trace of steps of 100 ns with memory events. fw::add allocates and frees 100 bytes in each step, but
-    ``highest`` bytes in the second step. fw::leak and fw::scale allocate ``kept`` and ``scaled`` bytes per step, which
-    are never freed. The canonical name of fw::leak is matmul."""
+    """Return a trace of steps of 100 ns with memory events. fw::add allocates and frees 100 bytes in each step, and
+    ``highest`` bytes in the second step. In each step, fw::leak allocates ``kept`` bytes and fw::scale allocates
+    ``scaled`` bytes. These are never freed. The canonical name of fw::leak is matmul."""
     rows, total = [], 0
     for number in range(STEPS):
         start, size = number * 100, highest if number == 1 else 100

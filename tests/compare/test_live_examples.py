@@ -1,4 +1,5 @@
-"""The scripts of examples/compare, recorded here: they train as they claim, and record what tests/data holds."""
+"""The scripts of examples/compare, recorded live: they train as described, and record the same events as in
+tests/data."""
 
 from __future__ import annotations
 
@@ -23,7 +24,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="module")
 def losses(folder: Path) -> dict[str, Losses]:
-    """Losses of the steps by framework, model and variant."""
+    """Return the losses of the steps by framework, model and variant."""
     return {
         framework: dict(zip(VARIANTS, record(framework, folder / framework), strict=True)) for framework in FRAMEWORKS
     }
@@ -31,7 +32,8 @@ def losses(folder: Path) -> dict[str, Losses]:
 
 @pytest.mark.parametrize("model", MODELS)
 def test_both_frameworks_train_the_same_model(model: str, losses: dict[str, Losses]) -> None:
-    """With equal weights, data and arithmetic, both frameworks print equal losses, which fall."""
+    """Both frameworks start with equal weights and data and do the same arithmetic, so they print equal losses. The
+    losses fall."""
     expected = losses["torch"][model, PLAIN]
     assert len(expected) == 9
     assert expected[-1] < expected[0]
@@ -41,7 +43,8 @@ def test_both_frameworks_train_the_same_model(model: str, losses: dict[str, Loss
 
 
 def test_planted_regressions_train_as_planted(losses: dict[str, Losses]) -> None:
-    """Copies and sleeps change no number; another activation or one more layer does. The frameworks agree."""
+    """Copies and sleeps do not change the losses. Another activation and an additional layer do. Both frameworks have
+    the same losses."""
     for framework in FRAMEWORKS:
         base, copy, activation, layer, loader = (losses[framework]["mlp", variant] for variant in (BASE, *PLANTS))
         assert base == pytest.approx(copy, abs=1e-4)
@@ -57,7 +60,8 @@ def test_planted_regressions_train_as_planted(losses: dict[str, Losses]) -> None
 def test_scripts_record_the_events_that_are_stored(
     framework: str, model: str, variant: str, folder: Path, losses: dict[str, Losses]
 ) -> None:
-    """So what the stored recordings prove (test_planted, test_matched) holds for recordings of today."""
+    """The stored recordings are like new ones, so test_planted and test_matched, which use stored recordings, are valid
+    for new recordings too."""
     (run,) = recorded(folder / framework, model, variant)
     assert calls(load(run)) == calls(stored(framework, model, variant))
 

@@ -1,4 +1,4 @@
-"""Nearly all time of a model that both frameworks train has a counterpart in the other framework.
+"""If both frameworks train the same model, nearly all time of one framework has a counterpart in the other framework.
 
 The recordings are those of tests/data/examples.
 """
@@ -16,7 +16,8 @@ SIDES = ("base", "other")
 
 @pytest.mark.parametrize("model", MODELS)
 def test_nearly_all_of_the_step_is_matched_by_operator_and_phase(model: str) -> None:
-    """This includes the bias of linear layers: an operator in Paddle, a part of the product in torch."""
+    """The bias of a linear layer is also matched. It is a separate operator in Paddle, and a part of the matrix product
+    in torch."""
     shares = align(*(stored(framework, model, PLAIN) for framework in FRAMEWORKS)).matched_share
     for side in SIDES:
         assert shares[side]["layer"]["step"] == 0.0  # no layers are labelled
@@ -25,7 +26,7 @@ def test_nearly_all_of_the_step_is_matched_by_operator_and_phase(model: str) -> 
 
 @pytest.mark.parametrize("model", MODELS)
 def test_nearly_all_operators_of_labelled_layers_are_matched(model: str) -> None:
-    """The loader and the optimizer have no layer; operators match the rest of the step."""
+    """The loader and the optimizer have no layer. They are matched by operators."""
     shares = align(*(stored(framework, model, BASE) for framework in FRAMEWORKS)).matched_share
     for side in SIDES:
         assert shares[side]["layer"]["cpu"] >= MATCHED

@@ -1,9 +1,10 @@
-"""A regression that is planted in a script of examples/compare is the first cause that a comparison names.
+"""A regression that is planted in a script of examples/compare is the first cause that a comparison shows.
 
-The recordings are those of tests/data/examples. Each plant is looked up in the table that answers its question:
-operator families for a copy, layers for a slower or an additional layer, step categories for the loader. Within a
-framework, the planted script is compared with the plain one. Across frameworks, a regression that is larger than the
-difference between the frameworks comes first directly; any other comes first with ``--against``.
+The recordings are those of tests/data/examples. Each regression is searched in the table that shows it: operator
+families for a copy, layers for a slower or an additional layer, and step categories for the loader. Within a framework,
+the script with the regression is compared with the script without it. Across frameworks, a regression that is larger
+than the difference between the frameworks is the first cause of a direct comparison. A smaller one is the first cause
+with ``--against``.
 """
 
 from __future__ import annotations
@@ -27,18 +28,18 @@ ANSWERS: dict[str, tuple[Callable[[pd.DataFrame], pd.DataFrame], str, str]] = {
     "layer": (by_layer, "layer", "blocks.2.linear"),
     "loader": (causes, "category", "input_wait"),
 }
-"""Table of the attribution for each plant, its column, and the names that may come first."""
+"""For each regression: its table of the attribution, the column with the names, and the names that may come first."""
 NEW = {causes: new_causes, by_layer: new_layers}
 
 
 def difference_ns(plant: str, base: Trace, other: Trace) -> pd.Series[int]:
-    """Return the difference by name, from the plant's table."""
+    """Return the difference for each name in the table for this regression."""
     table, column, _ = ANSWERS[plant]
     return table(attribute(base, other)).groupby(column)["difference_ns"].sum()
 
 
 def assert_first(plant: str, differences: pd.Series[int]) -> None:
-    """The largest difference is the planted one, and it makes the step longer."""
+    """Check that the planted regression is the largest difference, and that it makes the step longer."""
     name = differences.index[np.argmax(differences.abs().to_numpy())]
     assert name in ANSWERS[plant][2].split("|"), differences.sort_values(key=abs).tail(5).to_dict()
     assert differences[name] > 0
@@ -60,7 +61,7 @@ def test_across_frameworks_a_large_planted_regression_is_first(framework: str, p
 @pytest.mark.parametrize("plant", PLANTS)
 @pytest.mark.parametrize("framework", FRAMEWORKS)
 def test_against_the_plain_scripts_the_planted_regression_is_first(framework: str, plant: str) -> None:
-    """``perfkit compare --against`` subtracts what the plain scripts of the two frameworks differ by."""
+    """``perfkit compare --against`` subtracts the difference between the frameworks' scripts without the regression."""
     base = stored(OTHER_FRAMEWORK[framework], "mlp", BASE)
     before, now = (attribute(base, stored(framework, "mlp", variant)) for variant in (BASE, plant))
     table, column, _ = ANSWERS[plant]

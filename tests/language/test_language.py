@@ -135,7 +135,7 @@ def test_translations_keep_commands_options_and_calls(name: str) -> None:
         assert set(typed.findall(str(one.id))) == set(typed.findall(str(one.string))), one.id
 
 
-def test_a_text_is_said_in_the_language_of_the_moment() -> None:
+def test_texts_use_the_current_language() -> None:
     assert say("{count} steps", count=2) == "2 steps"
     with speaking("zh"):
         assert (language(), say("{count} steps", count=2)) == ("zh", "2 步")

@@ -110,7 +110,7 @@ def test_only_columns_that_are_asked_for_are_read(large: tuple[Trace, Trace], mo
     monkeypatch.setattr(stored_file.StoredColumns, "_read", watched)
     found = concat_traces([large[1], with_rank(large[1], 3)])
     found.ints("start_ns"), found.ints("start_ns"), found.host, found.end_ns, len(found)
-    assert found.ints("flops").tolist() == [-1] * 500  # nothing but nulls: its statistics say so
+    assert found.ints("flops").tolist() == [-1] * 500  # the column has only nulls, as its statistics show
     assert not found.known("stack")
     assert set(asked) == {"start_ns", "device", "dur_ns"}
 

@@ -65,7 +65,7 @@ def free_ports(count: int) -> list[int]:
 @pytest.fixture(scope="module")
 def job(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Return the folder of a job with two ranks. In each of three recorded steps, the second rank sleeps 0.3 s after
-    the first rank has reached its all-reduce. The second rank first waits until the first rank is there, because either
+    the first rank has reached its all-reduce. Before it sleeps, the second rank waits for the first, because either
     rank can be late on a busy machine."""
     pytest.importorskip("paddle")
     folder = tmp_path_factory.mktemp("job")
@@ -90,8 +90,8 @@ def trace(job: Path, request: pytest.FixtureRequest) -> Trace:
 
 
 def test_sizes_of_a_live_job(trace: Trace) -> None:
-    """The sizes are 65536 floats, and 1024 doubles of each of two ranks, in three steps of two ranks. No label is
-    recorded after the block."""
+    """The all-reduce has 65536 floats, and the all-gather has 1024 doubles of each of two ranks. Three steps of two
+    ranks give six calls. After the block, no more labels are recorded."""
     table = collectives.table(trace, ViewRequest(by=("size",)))
     found = {row["collective"]: (row["size"], row["calls"], row["group_size"]) for row in table.to_dict("records")}
     barrier = found.pop("barrier")

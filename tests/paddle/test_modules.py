@@ -25,7 +25,8 @@ pytestmark = [
 MADE_BY = {"Conv2dGradNodeFinal": "Conv2D", "BatchNormGradNode": "BatchNorm2D",
            "LayerNormGradNode": "LayerNorm", "RnnGradNode": "LSTM",
            "DropoutGradNode": "Dropout"}  # fmt: skip
-"""Graph nodes that only one class of layers makes here. Nodes of the dropout in attention are distinguished."""
+"""Graph nodes that only one class of layers creates in this test. The attention's nodes are distinguished by their
+dropout."""
 
 
 def record(paddle: Any, run: Path, step: Callable[[], Any], steps: int = 2) -> Trace:

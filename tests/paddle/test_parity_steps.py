@@ -1,7 +1,8 @@
-"""With ``native``, the views overview, model, device and distributed equal Paddle's tables in every number.
+"""With ``native``, every number of the views overview, model, device and distributed equals Paddle's number.
 
-The views are compared with the raw integers of every recorded CPU workload, with every printed table of these workloads
-and of the profile with device work (as strings), and in a live run with the objects from which Paddle prints.
+There are three comparisons: with the raw integers of every recorded CPU workload; with every printed table of these
+workloads and of the profile with device work, as strings; and, in a live run, with the objects from which Paddle
+prints.
 """
 
 from __future__ import annotations

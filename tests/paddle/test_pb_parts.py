@@ -61,14 +61,15 @@ def _node(number: int, parent: int, name: str, start: int, end: int) -> bytes:
 
 
 def parents(*threads: list[tuple[int, int, str, int, int]]) -> dict[str, str | None]:
-    """Return name → parent's name, for nodes given as number, parent's number, name, start and end."""
+    """Return the name of each node's parent by the node's name. A node is given as number, parent's number, name, start
+    and end."""
     content = b"".join(_message(3, _number(1, 1) + b"".join(_node(*node) for node in nodes)) for nodes in threads)
     frame = trace_of(content, "made").to_pandas()
     names = frame["name"].astype(str).tolist()
     return {name: None if row < 0 else names[row] for name, row in zip(names, frame["parent"], strict=True)}
 
 
-def test_parents_by_number_whatever_the_order_of_the_numbers() -> None:
+def test_parents_by_number_in_any_order_of_the_numbers() -> None:
     """Two threads have the same node numbers, in Paddle's order or with gaps. An unknown number gives no parent."""
     usual = [(0, -1, "a", 0, 90), (1, 0, "b", 10, 40), (2, 0, "c", 50, 80), (3, 2, "d", 60, 70)]
     other = [(0, -1, "e", 100, 190), (1, 0, "f", 110, 120)]

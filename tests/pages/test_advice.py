@@ -103,7 +103,7 @@ def test_the_evidence_is_that_of_the_text(page: Any, advised: tuple[Path, dict[s
     assert [row for row in rows if row not in text] == []
 
 
-def test_what_was_measured_stands_beside_what_was_predicted(page: Any) -> None:
+def test_measurements_are_shown_with_predictions(page: Any) -> None:
     measured = [json.loads(line) for line in LEDGER.read_text(encoding="utf-8").splitlines()]
     (own,) = [one for one in measured if (one["rule"], one["framework"]) == ("loader-workers", "torch")]
     outcome = page.locator("section.part", has=page.locator("h3", has_text="Outcome")).first

@@ -160,7 +160,7 @@ def test_bars_become_rings_and_stay_open(show: Callable[..., Any]) -> None:
     expect(page.get_by_label("open", exact=True)).to_have_value("-1")
 
 
-def test_a_ring_that_nothing_is_in_opens_nothing(show: Callable[..., Any]) -> None:
+def test_an_empty_ring_does_not_open(show: Callable[..., Any]) -> None:
     page = show(Chart("opening", "name", ("device_ns", "self_cpu_ns")), FAMILIES)
     _rings(page)
     opened = page.get_by_label("open", exact=True).input_value()
@@ -170,7 +170,7 @@ def test_a_ring_that_nothing_is_in_opens_nothing(show: Callable[..., Any]) -> No
     expect(page.get_by_label("open", exact=True)).to_have_value(opened)
 
 
-def test_names_are_whole_at_the_pointer(show: Callable[..., Any]) -> None:
+def test_tooltips_have_complete_names(show: Callable[..., Any]) -> None:
     name = "void kernel<" + "long_argument, " * 30 + "end_of_the_name>(Params)"
     table = pd.DataFrame({"name": [name, "other"], "total_device_ns": [2000, 1000]})
     page = show(Chart("ranking", "name", ("total_device_ns",)), table)

@@ -120,7 +120,7 @@ def test_a_run_against_itself_has_nothing_but_the_sentence(opened: Opened, tmp_p
     expect(first.locator("table, .chart")).to_have_count(0)
 
 
-def test_other_devices_are_warned_of(opened: Opened, traces: Path, tmp_path: Path) -> None:
+def test_different_devices_give_a_warning(opened: Opened, traces: Path, tmp_path: Path) -> None:
     files = [traces / "torch" / f"{device}-vit.json.gz" for device in ("h100", "mi300x")]
     page = opened(written(tmp_path, "compare", *files))
     expect(page.locator(".warnings li")).to_have_text(
@@ -143,7 +143,7 @@ def test_several_runs_have_a_lane_and_a_column_each(opened: Opened, tmp_path: Pa
     expect(section.locator("th")).to_have_text(["Name", "a_b (ms)", "c (ms)", "d (ms)"])
 
 
-def test_what_is_new_stands_first(opened: Opened, tmp_path: Path) -> None:
+def test_new_causes_come_first(opened: Opened, tmp_path: Path) -> None:
     theirs, old, new = (
         recorded(tmp_path / name, [ms + more for ms in STEADY[:6]]) for name, more in (("t", 30), ("o", 0), ("n", 9))
     )

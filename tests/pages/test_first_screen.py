@@ -77,7 +77,7 @@ def test_three_advices_at_most_lead_to_their_sections(
     assert f"Id: {advice[2].id}" in target.text_content()
 
 
-def test_what_the_profiler_was_asked_for(opened: Callable[[Path], Any], traces: Path, tmp_path: Path) -> None:
+def test_the_options_of_the_profiler(opened: Callable[[Path], Any], traces: Path, tmp_path: Path) -> None:
     page = opened(report(traces / "torch/dlrm-8xv100/rank0.json", tmp_path))
     facts = {
         one.locator("dt").text_content(): one.locator("dd").text_content() for one in page.locator(".facts > div").all()

@@ -107,7 +107,7 @@ def test_labels_of_a_picture(show: Callable[..., Any], kind: Any) -> None:
 
 
 @pytest.mark.parametrize("kind", ["ranking", "share"])
-def test_what_is_told_of_a_bar_that_is_pointed_at(show: Callable[..., Any], kind: Any) -> None:
+def test_the_tooltip_of_a_bar(show: Callable[..., Any], kind: Any) -> None:
     page = show(Section("s", "Picture", table(3).drop(columns="depth"), chart=Chart(kind, "name", ("total_ns",))))
     page.wait_for_selector(".chart[data-ready]")
     page.locator(".chart").hover(position={"x": 640, "y": 60})

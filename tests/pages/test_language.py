@@ -55,7 +55,7 @@ def test_the_timeline(page: Any) -> None:
     expect(found.locator("select option").first).to_have_text(re.compile("第 2 步"))
 
 
-def test_what_is_hovered_and_read_aloud(page: Any) -> None:
+def test_tooltips_and_labels(page: Any) -> None:
     """All labels and titles are Chinese after the whole page has been visible."""
     for one in page.locator("main section").all():
         one.scroll_into_view_if_needed()

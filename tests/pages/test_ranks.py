@@ -63,7 +63,7 @@ def test_the_number_of_the_map_is_chosen(show: Callable[..., Any]) -> None:
     expect(page.locator(".chart .heatmap-label")).to_have_text(["1,000"] * 3 + ["700"] * 3 + ["1,000"] * 6)
 
 
-def test_the_pointer_tells_rank_step_and_time(show: Callable[..., Any]) -> None:
+def test_tooltips_show_rank_step_and_time(show: Callable[..., Any]) -> None:
     page = show(2, 2)
     box = page.locator(".chart .hm image").bounding_box()
     page.mouse.move(box["x"] + box["width"] * 0.75, box["y"] + box["height"] * 0.75)

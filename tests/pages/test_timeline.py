@@ -28,7 +28,7 @@ def page(opened: Callable[[Path], Any], tmp_path: Path) -> Any:
     return found
 
 
-def test_a_click_tells_all_of_an_event(page: Any) -> None:
+def test_a_click_shows_all_of_an_event(page: Any) -> None:
     page.locator(".timeline").scroll_into_view_if_needed()
     page.mouse.click(*point(page, "kernel_of_step"))
     assert details(page)[:2] == ["kernel_of_step", "kernel, 200 µs (200,000 ns)"]

@@ -109,7 +109,7 @@ def test_finding_scrolls_to_the_row(show: Show) -> None:
     assert details(page)[0] == "kernel 199", "where it is in the window a click finds it"
 
 
-def test_pointing_tells_what_is_there_inside_the_picture(show: Show) -> None:
+def test_tooltips_stay_inside_the_chart(show: Show) -> None:
     page = show(small())
     page.mouse.move(*point(page, NAMES[3]))
     tip = page.locator(".timeline .tip")

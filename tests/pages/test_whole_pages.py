@@ -133,7 +133,7 @@ def all_seen(page: Any) -> None:
 
 
 @pytest.mark.skipif("PERFKIT_SCREENSHOTS" not in os.environ, reason="PERFKIT_SCREENSHOTS names no folder for them")
-def test_photographs(page: Any, file: Path) -> None:
+def test_screenshots(page: Any, file: Path) -> None:
     folder = Path(os.environ["PERFKIT_SCREENSHOTS"])
     folder.mkdir(parents=True, exist_ok=True)
     for width in WIDTHS:

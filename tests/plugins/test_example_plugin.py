@@ -67,7 +67,7 @@ def recorded(timeline: Path) -> list[dict[str, Any]]:
     return [event for event in events if event["pid"] == 1]
 
 
-def test_it_uses_hooks_and_nothing_else_of_the_core_knows_it(plugins: Plugins) -> None:
+def test_the_core_only_uses_its_hooks(plugins: Plugins) -> None:
     listed = plugins.listed["mindspore"]
     assert listed.error is None
     assert listed.hooks == (

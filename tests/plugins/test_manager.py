@@ -128,7 +128,7 @@ def test_a_hook_that_returns_no_list_is_the_plugins_own_error(
     assert "perfkit_sources" in error
 
 
-def test_the_surest_reader_is_taken(plugins: Plugins, tmp_path: Path) -> None:
+def test_the_reader_with_the_highest_rating_is_used(plugins: Plugins, tmp_path: Path) -> None:
     """The good plugin rates its file 3, higher than all other plugins."""
     path = tmp_path / "file"
     path.write_bytes(b"good")

@@ -28,7 +28,7 @@ def test_ranks_are_spelled_as_runs(ranks: tuple[int, ...], said: str) -> None:
     assert str(spelled(ranks)) == said
 
 
-def test_a_finding_says_of_which_ranks_it_is() -> None:
+def test_a_finding_names_its_ranks() -> None:
     found = united([((0,), [ROUND, LOST]), ((1,), [ROUND, MORE]), ((2,), [ROUND, LOST])])
     assert [one.message for one in found] == ["rounded (ranks 0–2)", "3 lost (ranks 0, 2)", "4 lost (rank 1)"]
     assert [one.code for one in found] == ["round", "lost", "lost"]
@@ -77,9 +77,7 @@ def test_a_last_cycle_of_one_open_step_removes_no_steps(tmp_path: Path) -> None:
     [((0, 1, 3, 6), "4 of 8 ranks were not read (2, 4, 5, 7)"), (range(1, 8), "1 of 8 ranks were not read (0)"),
      (range(8), ""), ((5,), "")],
 )  # fmt: skip
-def test_ranks_of_the_job_that_are_missing_are_told(
-    tmp_path: Path, ranks: tuple[int, ...], said: str, apart: bool
-) -> None:
+def test_missing_ranks_of_the_job_are_reported(tmp_path: Path, ranks: tuple[int, ...], said: str, apart: bool) -> None:
     for rank in ranks:
         place = {"backend": "nccl", "rank": rank, "world_size": 8}
         chrome.write(tmp_path / f"{rank}.json", [chrome.event("aten::mm", 0, 1)], distributedInfo=place)
@@ -96,7 +94,7 @@ def test_ranks_of_the_job_that_are_missing_are_told(
      (((0, None), (0, 2), (1, 3)), "2: rank 0; 3: rank 1")],
     ids=["ranks", "cycles", "not told by all"],
 )  # fmt: skip
-def test_ranks_of_several_jobs_are_told(
+def test_ranks_of_several_jobs_are_reported(
     tmp_path: Path, cycles: tuple[tuple[int, int | None], ...], said: str, apart: bool
 ) -> None:
     for number, (rank, world) in enumerate(cycles):
@@ -110,8 +108,9 @@ def test_ranks_of_several_jobs_are_told(
 
 
 @pytest.mark.parametrize("apart", [True, False])
-def test_ranks_whose_waiting_is_not_known_are_told(tmp_path: Path, apart: bool) -> None:
-    """Ranks 0 and 1 share a collective. Rank 2 has no collective, and rank 3 has no events."""
+def test_ranks_with_unknown_waiting_are_reported(tmp_path: Path, apart: bool) -> None:
+    """Ranks 0 and 1 share a collective. Rank 2 has no collective, and rank 3 has no events, so waiting is unknown for
+    both."""
     told = {"Collective name": "allreduce", "Group size": 2, "Process Group Ranks": "[0, 1]", "Seq": 1}
     for rank in range(4):
         events = [chrome.event("ncclDevKernel_AllReduce_Sum_f32_RING_LL(x)", 0, 5, cat="kernel", args=told)]
@@ -129,7 +128,7 @@ def test_ranks_whose_waiting_is_not_known_are_told(tmp_path: Path, apart: bool) 
 
 
 @pytest.mark.parametrize("apart", [True, False])
-def test_waits_of_some_steps_do_not_tell_whose_are_not_known(tmp_path: Path, apart: bool) -> None:
+def test_waits_of_some_steps_do_not_hide_unknown_waits(tmp_path: Path, apart: bool) -> None:
     """Rank 1's step has no collective, but a collective outside the steps connects rank 1 with the other ranks."""
     told = {"Collective name": "allreduce", "Group size": 3, "Process Group Ranks": "[0, 1, 2]", "Seq": 1}
     for rank, begin in enumerate((0, 100, 0)):
@@ -160,7 +159,7 @@ def test_waits_for_ranks_that_were_not_read_are_known_at_least(tmp_path: Path, a
 
 
 @pytest.mark.parametrize("apart", [True, False])
-def test_that_two_ranks_have_no_collectives_is_the_reason(tmp_path: Path, apart: bool) -> None:
+def test_the_reason_names_two_ranks_without_collectives(tmp_path: Path, apart: bool) -> None:
     for rank in range(2):
         place = {"backend": "nccl", "rank": rank, "world_size": 2}
         chrome.write(tmp_path / f"{rank}.json", [chrome.event("aten::mm", 0, 1)], distributedInfo=place)

@@ -63,7 +63,7 @@ def test_sums_extremes_averages_and_shares_worked_out_by_hand(two: list[Trace]) 
     found = merged(VIEW["operators"], two)
     columns = "calls total_cpu_ns avg_cpu_ns min_cpu_ns max_cpu_ns self_cpu_ns total_device_ns"
     assert rows(found, columns) == {
-        "mm": (3, 211, 70, 51, 100, 211 - 20 - 10 - 10, 401),  # self: less add and the launches
+        "mm": (3, 211, 70, 51, 100, 211 - 20 - 10 - 10, 401),  # self time is without add and the launches
         "add": (1, 20, 20, 20, 20, 20, 0),
         "mul": (1, 8, 8, 8, 8, 8, 0),
         "(no launch recorded)": (None, None, None, None, None, None, 80),
@@ -72,7 +72,7 @@ def test_sums_extremes_averages_and_shares_worked_out_by_hand(two: list[Trace]) 
     assert shares["mm"] == pytest.approx(211 / (100 + 51 + 60 + 8), abs=1e-15)
 
 
-def test_a_speed_is_of_the_copies_that_tell_on_any_rank(two: list[Trace]) -> None:
+def test_a_speed_only_counts_copies_with_recorded_bytes(two: list[Trace]) -> None:
     assert rows(merged(VIEW["memcpy"], two), "calls bytes total_device_ns bytes_per_s", key="copy_kind") == {
         "HtoD": (3, 10_000, 80, 10_000 * 10**9 // 40)
     }
@@ -125,11 +125,12 @@ def test_merged_ranks_are_the_table_of_one_trace_of_all(view: View, real: list[T
         if view.name in LISTED or (view.name == "fluid_events" and request.by):
             continue
         found = reduction(view).merge([reduction(view).reduce(one, request) for one in real], request)
-        if view.name == "overview" and request.native:  # all at once, what happens at one instant in two ranks is one
+        # in the joined trace, native events of two ranks at the same instant are one call
+        if view.name == "overview" and request.native:
             found, whole_table = found.drop(columns="calls"), view.table(whole, request).drop(columns="calls")
         else:
             whole_table = view.table(whole, request)
-        if view.name == "fluid_events":  # labels two copy kinds alike: merged by their paths they are one row
+        if view.name == "fluid_events":  # two copy kinds have the same label, so merging by paths makes them one row
             found, whole_table = (_of_top(each) for each in (found, whole_table))
         same(found, whole_table)
 

@@ -74,7 +74,7 @@ def planned(*sources: Path) -> list[tuple[int | None, list[str]]]:
         ("rank0-worker1.json", None), ("gpu3.json", None),
     ],
 )  # fmt: skip
-def test_the_rank_that_a_name_tells(name: str, rank: int | None) -> None:
+def test_the_rank_in_a_file_name(name: str, rank: int | None) -> None:
     assert rank_of_name(f"runs/rank9/{name}") == rank
 
 
@@ -84,7 +84,7 @@ def test_a_file_knows_its_rank_better_than_its_name(tmp_path: Path) -> None:
     assert planned(tmp_path) == [(4, ["rank1.json.gz"]), (5, ["rank0.json"])]
 
 
-def test_names_tell_where_files_do_not_and_count_as_numbers(tmp_path: Path) -> None:
+def test_names_give_ranks_if_files_do_not_and_sort_as_numbers(tmp_path: Path) -> None:
     for rank in (10, 2, 0):
         written(tmp_path, f"rank{rank}.json", start=rank)
     assert planned(tmp_path) == [(0, ["rank0.json"]), (2, ["rank2.json"]), (10, ["rank10.json"])]
@@ -95,7 +95,7 @@ def test_names_tell_where_files_do_not_and_count_as_numbers(tmp_path: Path) -> N
     assert "ranks-by-name" in {finding.code for finding in computed(tmp_path).quality}
 
 
-def test_order_tells_where_nothing_else_does(tmp_path: Path) -> None:
+def test_ranks_are_numbered_by_order_as_a_last_resort(tmp_path: Path) -> None:
     for number in (10, 9):
         written(tmp_path, f"host_{number}.json", start=number)
     assert planned(tmp_path) == [(0, ["host_9.json"]), (1, ["host_10.json"])]
@@ -120,7 +120,7 @@ def test_cycles_that_hold_the_same_steps_are_refused(tmp_path: Path) -> None:
         computed(tmp_path)
 
 
-def test_what_is_no_profile_is_left_out_and_named(tmp_path: Path) -> None:
+def test_files_that_are_no_profiles_are_left_out_and_named(tmp_path: Path) -> None:
     written(tmp_path, "rank0.json", rank=0)
     written(tmp_path, "rank1.json", rank=1)
     (tmp_path / "config.json").write_text('{"lr": 1}')
@@ -149,7 +149,7 @@ def test_a_file_of_several_ranks_is_reduced_rank_by_rank(tmp_path: Path) -> None
     assert (both[one.index] == 2 * one).all()
 
 
-def test_a_rank_twice_is_refused_although_no_head_told(tmp_path: Path) -> None:
+def test_a_repeated_rank_is_refused_even_if_no_head_names_it(tmp_path: Path) -> None:
     paths = [str(written(tmp_path, f"{name}.json", rank=3)) for name in ("a", "b")]
     partials, _ = run(Serial(), plan([written(tmp_path / "c", "x.json", rank=1)]), JOB)
     for path in paths:
@@ -186,7 +186,7 @@ def test_a_rank_that_cannot_be_read_is_named_or_left_out(tmp_path: Path) -> None
     assert finding.message.startswith("1 of 3 ranks could not be read")
 
 
-def test_where_no_rank_can_be_read_the_first_is_named(tmp_path: Path) -> None:
+def test_if_no_rank_can_be_read_the_first_is_named(tmp_path: Path) -> None:
     for rank in (0, 1):
         (tmp_path / f"rank{rank}.json").write_bytes(b"")
     with pytest.raises(SourceError, match=r"rank0\.json: the file is empty"):
@@ -195,7 +195,7 @@ def test_where_no_rank_can_be_read_the_first_is_named(tmp_path: Path) -> None:
         load(tmp_path, partial=True)
 
 
-def test_a_request_that_makes_no_sense_is_told_once(tmp_path: Path) -> None:
+def test_an_invalid_request_is_reported_once(tmp_path: Path) -> None:
     for rank in (0, 1):
         written(tmp_path, f"rank{rank}.json", rank)
     with pytest.raises(UsageError, match="not a regular expression"):
@@ -207,7 +207,7 @@ def test_an_average_is_over_the_steps_of_all_ranks(tmp_path: Path) -> None:
         for step in (1, 2):
             written(tmp_path, f"{rank}{step}.json", rank, 100 * step, step)
     table = perfkit_core.summarize(tmp_path, "operators", average=True)
-    assert table[["calls", "total_cpu_ns"]].to_numpy().tolist() == [[2, 20_000]]  # of 4 calls of 10 µs, 2 steps
+    assert table[["calls", "total_cpu_ns"]].to_numpy().tolist() == [[2, 20_000]]  # 4 calls of 10 µs in 2 steps
 
 
 @pytest.fixture(scope="module")
@@ -245,7 +245,7 @@ def test_in_processes(many: Path, serial: Computed) -> None:
 
 
 def test_on_a_cluster_of_dask(many: Path, serial: Computed, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(running, "CONNECT_SECONDS", 120)  # a busy machine is no reason to fail
+    monkeypatch.setattr(running, "CONNECT_SECONDS", 120)  # a busy machine must not fail the test
     distributed = pytest.importorskip("distributed", reason="Dask is not installed: pip install 'perfkit[scale]'")
     with (
         distributed.LocalCluster(
@@ -256,7 +256,7 @@ def test_on_a_cluster_of_dask(many: Path, serial: Computed, tmp_path: Path, monk
         same(_on(pool, many), serial)
 
 
-def test_in_shares(many: Path, serial: Computed, tmp_path: Path) -> None:
+def test_in_shards(many: Path, serial: Computed, tmp_path: Path) -> None:
     """Separate jobs write partials to files, which are merged."""
     paths = []
     for number in (1, 2, 3):
@@ -287,7 +287,9 @@ def test_no_scheduler_is_one_line() -> None:
     ],
     ids=["silent", "another-protocol"],
 )
-def test_what_is_no_scheduler_is_one_line(greeting: bytes, reason: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_address_of_another_service_is_one_line(
+    greeting: bytes, reason: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """A service accepts connections, but is not Dask. The command must not hang or allocate much memory."""
     pytest.importorskip("distributed", reason="Dask is not installed: pip install 'perfkit[scale]'")
     monkeypatch.setattr(running, "CONNECT_SECONDS", 1)
@@ -339,8 +341,8 @@ def _greet(server: socket.socket, greeting: bytes) -> None:
 
 
 def test_a_page_of_many_ranks_is_one_of_one_trace(many: Path) -> None:
-    """Headline, facts and tables of the page equal those of the ranks in one trace. Advice and pictures of single
-    events are missing."""
+    """Headline, facts and tables of the page equal those of a page of all ranks in one trace. The page has no advice
+    and no charts of single events."""
     found, whole = run_report(opened([many])), run_report(load(many))
     assert rendered(found.headline)
     assert rendered(found.headline) == tuple(line for line in rendered(whole.headline) if not line[0].isdigit())

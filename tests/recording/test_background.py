@@ -1,5 +1,5 @@
-"""Tests of cycles that are written while the training continues: their order, the number that may be unwritten, and who
-waits for them."""
+"""Tests of cycles that are written while the training continues: the order of the cycles, the maximum number of
+unwritten cycles, and which calls wait for unwritten cycles."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Rank and world size are those of one launcher, even if several launchers have set their variables."""
+"""Rank and world size come from the same launcher, even if several launchers have set their variables."""
 
 from __future__ import annotations
 

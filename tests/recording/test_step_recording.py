@@ -15,8 +15,8 @@ from perfkit_core.storage.store import INCOMPLETE_MARK
 
 
 def drawn(window: StepWindow, begun: int = 0, count: int = 14) -> str:
-    """Return a letter for each step: ``.`` for off, ``w`` for warm-up, ``R`` for recorded, ``E`` for the last recorded
-    step of a cycle."""
+    """Return a letter for each step: ``.`` for not recorded, ``w`` for warm-up, ``R`` for recorded, ``E`` for the last
+    recorded step of a cycle."""
     letters = {Action.OFF: ".", Action.WARM_UP: "w", Action.RECORD: "R"}
     return "".join(
         "E" if window.action(step, begun) is Action.RECORD and window.ends_cycle(step, begun)

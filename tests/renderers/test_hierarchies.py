@@ -32,7 +32,7 @@ def test_boxes_have_the_sizes_of_the_table() -> None:
     assert device["sizes"] == [4, 4, 0, 1], "no box is less than what is inside"
 
 
-def test_a_weight_of_nothing_is_not_offered() -> None:
+def test_an_empty_weight_is_not_offered() -> None:
     drawn = boxes.hierarchy(*drawing((0, "a", 90, None), (1, "b", 50, 0)))
     assert drawn is not None
     assert [weight["name"] for weight in drawn["weights"]] == ["Total CPU"]

@@ -30,8 +30,8 @@ TRACES = (
 SIZES = {"B": 1, "KiB": 2**10, "MiB": 2**20, "GiB": 2**30, "TiB": 2**40}
 UNITS = {"ns": 1, "µs": 1e3, "ms": 1e6, "s": 1e9, "%": 0.01, **SIZES} | {f"{one}/s": SIZES[one] for one in SIZES}
 STEPS = {"steps": "Step time"}
-"""View → title of its section on the page, where the title differs. This section has an additional column, and units
-that also suit this column."""
+"""Titles of sections on the page, for views where the title differs. These sections have an additional column, and
+their units are chosen with this column."""
 FIRST = 20
 """Number of rows that formats for people show at first."""
 

@@ -46,7 +46,7 @@ def test_what_is_unknown_is_not_drawn() -> None:
     assert spans(Section("s", "S", pd.DataFrame({"name": []}), chart=CHART)) is None
 
 
-def test_losses_lie_left_of_nothing() -> None:
+def test_losses_are_left_of_zero() -> None:
     chart = Chart("intervals", "name", ("low_ratio", "saving_ratio", "high_ratio"), names=("saving",))
     found = spans(section(chart, name=["a"], low_ratio=[-0.5], saving_ratio=[0.25], high_ratio=[0.5]))
     assert found is not None
@@ -68,7 +68,7 @@ def test_losses_lie_left_of_nothing() -> None:
         (12_345_678_000_000, "12,346", "s"),
     ],
 )
-def test_three_digits_that_matter(value: int, number: str, unit: str) -> None:
+def test_three_significant_digits(value: int, number: str, unit: str) -> None:
     found = spans(section(name=["a"], **{name: [value] for name in ("now_ns", *AFTER)}))
     assert found is not None
     assert found.rows[0].said == f"{number} → {number} {unit}"
@@ -81,7 +81,7 @@ def test_a_long_table_is_drawn_in_part() -> None:
     assert (len(found.rows), found.left_out) == (MOST, 5)
 
 
-def test_a_bar_of_shares_leaves_out_nothing_but_nothing() -> None:
+def test_a_bar_of_shares_only_leaves_out_zeros() -> None:
     chart = Chart("share", "category", ("total_ns",))
     found = parts(section(chart, category=["compute", "copy", "idle"], total_ns=[600, 0, 200]))
     assert [(one.label, one.width, one.said, one.colour) for one in found] == [
@@ -97,7 +97,7 @@ def test_parts_are_inside_their_section_and_rows_lead_to_them() -> None:
     folded = Section("more", "More", pd.DataFrame(), lines=("Folded.",), within="advice", folded=True)
     stray = Section("stray", "Stray", pd.DataFrame(), lines=("Alone.",), within="nowhere")
     page = render(Report("t", (Source("a", "a"),), (whole, part, folded, stray), glance=(whole,)))
-    assert page.count('<a href="#section-1">') == 2  # from the glance and from the section; no other way leads there
+    assert page.count('<a href="#section-1">') == 2  # links only come from the glance and from the section
     assert page.index('id="section-0"') < page.index('id="section-1"') < page.index('id="section-3"')
     assert page.index("Said.") < page.index("<details><summary><h3") < page.index("Folded.")
     assert '<section id="section-3" aria-labelledby' in page

@@ -47,7 +47,7 @@ def test_lists_go_first(name: str, length: int, shown: str) -> None:
     assert len(result) <= length
 
 
-def test_a_short_list_stays_for_what_it_tells() -> None:
+def test_a_short_list_is_kept() -> None:
     assert "(1510)" in cut("module.py(1510): call_the_implementation_of_the_layer", 30)
 
 

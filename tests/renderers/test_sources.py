@@ -29,7 +29,7 @@ def test_facts_are_rows_of_all_sources() -> None:
     }
 
 
-def test_a_finding_of_several_sources_is_told_once() -> None:
+def test_a_finding_of_several_sources_is_shown_once() -> None:
     found = [(one.label, one.code) for one in parts.findings(TWO)]
     assert found == [("all", "rounded"), ("a", "no-steps")]
     alone = Report("One", TWO.sources[:1], ())

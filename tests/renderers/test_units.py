@@ -55,7 +55,7 @@ def test_columns_of_one_table_share_a_unit_where_that_reads_well() -> None:
         ("dur_ns", "median_ns", "min_ns", "max_ns"),
     ],
 )
-def test_what_compares_has_one_unit_that_of_the_larger(names: tuple[str, ...]) -> None:
+def test_compared_columns_share_the_unit_of_the_larger(names: tuple[str, ...]) -> None:
     values = dict(zip(names, ([125_415_476], [2_000_000], [123_000], [28_000]), strict=True))
     assert [float(cells) for _, (cells,) in shown(**values)] == pytest.approx([125.415, 2, 0.123, 0.028], rel=0.005)
     assert {heading.partition("(")[2] for heading, _ in shown(**values)} == {"ms)"}
@@ -132,12 +132,12 @@ def test_a_unit_that_was_asked_for_has_the_decimals_it_needs() -> None:
     assert (column.label, column.cells) == ("A (s)", ("0.0000820", "1.6860000"))
 
 
-def test_columns_of_which_nothing_is_known_are_left_out() -> None:
+def test_columns_without_values_are_left_out() -> None:
     assert shown(name=["a"], op_name=[None]) == [("Name", ("a",))]
 
 
 @pytest.mark.parametrize("character", ["\x1b", "\n", "\x00", "\u202e", "\u2066", "\u2028", "\x85", "\u200f"])
-def test_characters_that_steer_are_written_out(character: str) -> None:
+def test_control_characters_are_escaped(character: str) -> None:
     assert visible(f"a{character}b").isprintable()
 
 

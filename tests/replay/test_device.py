@@ -78,7 +78,7 @@ def test_a_stream_waits_for_the_event_of_another() -> None:
     assert played(found, Scale(rows(found, "a"), 2.0)) == [270]
 
 
-def test_without_a_record_the_other_stream_shows_by_its_end() -> None:
+def test_without_a_record_the_awaited_stream_is_inferred_from_its_end() -> None:
     """Without a record of the event, b begins 2 µs after the end of a. No other work explains this begin."""
     table = [row for row in two_streams().events.to_pylist() if row["kind"] != "sync" or row["device"] == "cpu"]
     keep = ("name", "kind", "start_ns", "dur_ns", "device", "stream", "correlation", "pid", "tid", "step")
@@ -105,7 +105,7 @@ def both_streams(name: str, **args: int) -> Trace:
     )
 
 
-def test_a_device_is_waited_for_with_all_its_streams() -> None:
+def test_a_device_synchronisation_waits_for_all_streams() -> None:
     found = both_streams("cudaDeviceSynchronize")
     assert played(found) == [110]
     # a ends at 60. The call returns 5 later, the default where the recording shows no delay. The host then works for 7.
@@ -114,7 +114,7 @@ def test_a_device_is_waited_for_with_all_its_streams() -> None:
 
 
 @pytest.mark.parametrize("stream", [-1, 2**32 - 1, 7])
-def test_a_device_is_waited_for_whatever_stream_its_record_names(stream: int) -> None:
+def test_the_stream_of_a_device_synchronisation_is_ignored(stream: int) -> None:
     """The stream in the record is missing, has the number that a profiler of 2023 writes for no stream, or is
     arbitrary."""
     told = record("Context Sync", 20, 80, 3, stream)
@@ -124,12 +124,12 @@ def test_a_device_is_waited_for_whatever_stream_its_record_names(stream: int) ->
     assert played(found, Scale(rows(found, "b"), 0)) == [72]
 
 
-def test_no_stream_is_none_however_it_is_written() -> None:
+def test_every_number_for_no_stream_is_recognised() -> None:
     found = trace([*_as_rows(both_streams("cudaStreamSynchronize")), record("Sync", 20, 80, 3, 2**32 - 1)])
     assert sync_records(found).stream.tolist() == [-1]
 
 
-def test_a_stream_is_waited_for_alone() -> None:
+def test_a_stream_synchronisation_waits_for_one_stream() -> None:
     found = both_streams("cudaStreamSynchronize", wait_on_stream=7)
     assert played(found) == [70]
     # The other stream does not matter. a ends at 110, the call returns 3 later, and the host works for 7.
@@ -165,7 +165,7 @@ def events(told: bool) -> Trace:
 
 
 @pytest.mark.parametrize("told", [True, False], ids=["recorded", "by-its-end"])
-def test_an_event_is_waited_for_and_not_what_comes_behind_it(told: bool) -> None:
+def test_an_event_synchronisation_does_not_wait_for_later_work(told: bool) -> None:
     found = events(told)
     assert played(found) == [70]
     # a ends at 110, the call returns 2 later, the host works for 8
@@ -204,14 +204,14 @@ def test_a_copy_after_a_kernel_waits_and_stages_nothing() -> None:
     assert played(found, Scale(rows(found, "kernel"), 10 / 55)) == [35]
 
 
-def test_a_copy_of_pinned_memory_does_not() -> None:
+def test_a_copy_of_pinned_memory_does_not_block_its_caller() -> None:
     """The copy ends at 90, but the call returns at 15, so the duration of the copy does not delay the host."""
     found = copying("HtoD pinned", "cudaMemcpyAsync", 15)
     assert played(found) == [115]
     assert played(found, Scale(rows(found, "Memcpy HtoD"), 4)) == [115]
 
 
-def test_a_pinned_copy_that_is_over_early_was_not_waited_for() -> None:
+def test_a_pinned_copy_that_ends_early_was_not_waited_for() -> None:
     found = copying("HtoD pinned", "cudaMemcpyAsync", 92)
     assert played(found, Scale(rows(found, "Memcpy HtoD"), 4)) == [192]
 
@@ -230,7 +230,7 @@ def launches(count: int) -> Trace:
     return trace([step(now), *found])
 
 
-def test_a_full_queue_holds_up_the_host() -> None:
+def test_a_full_queue_blocks_the_host() -> None:
     """The last launch waits until kernel 199 begins at 1991, and ends at 1992. With kernels of 5 µs, kernel 199 begins
     at 996, before the host launches the last kernel. Then no launch waits, and each launch takes 1 µs."""
     found = launches(DEPTH + 200)
@@ -239,7 +239,7 @@ def test_a_full_queue_holds_up_the_host() -> None:
     assert played(found, Scale(rows(found, "kernel"), 0.5)) == pytest.approx([DEPTH + 200], abs=3)
 
 
-def test_a_queue_with_room_does_not() -> None:
+def test_a_queue_with_room_does_not_block_the_host() -> None:
     found = launches(DEPTH)
     assert played(found) == [DEPTH]
     assert played(found, Scale(rows(found, "kernel"), 2)) == [DEPTH]
@@ -260,7 +260,7 @@ def ahead(launched: bool = True) -> Trace:
 
 
 @pytest.mark.parametrize("launched", [True, False], ids=["launched", "no-launch-recorded"])
-def test_a_host_that_waits_no_more_is_held_by_its_device(launched: bool) -> None:
+def test_without_waits_the_device_limits_a_long_training(launched: bool) -> None:
     """Without the waits, the host needs 25 µs per step and gets ahead of the device. In a long training, a step then
     takes the 80 µs of its kernel. The step of a kernel is the step of its launch, or the step at its time if no launch
     was recorded."""

@@ -31,12 +31,12 @@ def kernels(late_ns: int) -> Trace:
     )
 
 
-def test_what_starts_right_behind_its_cause_is_explained() -> None:
+def test_work_that_starts_right_after_its_cause_is_explained() -> None:
     assert unexplained_ratio(build(kernels(1_000))) == 0.0
     assert unexplained_ratio(build(kernels(20_000))) == 0.0  # the longest delay that needs no other cause
 
 
-def test_what_starts_late_for_no_recorded_reason_is_not() -> None:
+def test_work_that_starts_late_without_a_reason_is_unexplained() -> None:
     assert unexplained_ratio(build(kernels(100_000))) == pytest.approx(1 / 3)
 
 
@@ -76,7 +76,7 @@ def test_streams_that_wait_for_nothing_recorded(stream: int, recorded: bool, cou
     assert ("wait for an event that was not recorded" in str(replayed(found, "step"))) == bool(count)
 
 
-def test_an_error_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_error_is_reported(monkeypatch: pytest.MonkeyPatch) -> None:
     """The replay is 1 % too long in one of three steps."""
     steps = [host(f"step {n}", "step", n * 100_000, 100_000, step=n) for n in range(3)]
     found = trace([*steps, *(host("op", "operator", n * 100_000, 50_000) for n in range(3))])
@@ -92,7 +92,7 @@ def test_an_error_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
     assert (told.error, told.worst) == (0.0, 0.01)
 
 
-def test_every_recording_of_steps_repeats_itself(traces: Path) -> None:
+def test_every_recording_with_steps_is_repeated(traces: Path) -> None:
     """The median error is at most 1 %, the largest error at most 3.3 % (Lumos, MLSys 2025). ``pytest -s`` shows the
     table."""
     found = identities(sorted((traces / "torch").rglob("*.json*")))

@@ -56,7 +56,7 @@ def repeats(found: Trace, replay: Replay) -> None:
 
 
 @given(recordings())
-def test_what_is_played_unchanged_repeats_itself(rows: Rows) -> None:
+def test_the_unchanged_graph_repeats_the_recording(rows: Rows) -> None:
     found = trace(rows)
     repeats(found, build(found))
 
@@ -137,7 +137,7 @@ def test_ranks_without_collectives_are_independent(one: Rows, other: Rows, seed:
     assert times(build(both), Scale(some + len(parts[0]), 0.5)) == alone
 
 
-def test_ends_inside_others_are_ends() -> None:
+def test_overlapping_events_end_as_recorded() -> None:
     """Python frames and labelled ranges overlap without nesting. The step ends as recorded, not with the frame."""
     found = trace(
         [

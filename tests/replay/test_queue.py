@@ -60,9 +60,9 @@ def test_a_queue_with_room_blocks_nobody() -> None:
     assert steps(replay).played_ns(play(faster)).tolist() == [DEPTH * CALL_NS]
 
 
-def test_so_many_wait_where_real_launches_block(traces: Path) -> None:
-    """The test counts the queue itself: kernels launched before a call begins, less kernels begun before. Calls of over
-    100 µs find the queue full."""
+def test_the_queue_is_full_when_real_launches_block(traces: Path) -> None:
+    """The test computes the length of the queue itself: kernels launched before a call begins, minus kernels that have
+    begun before. When calls of more than 100 µs begin, the queue is full."""
     found = load(traces / "torch" / "v100-ns-resolution.json.gz")
     launched_by, start, dur = found.ints("launched_by"), found.ints("start_ns"), found.ints("dur_ns")
     on_stream = (~found.host) & (launched_by >= 0) & found.rows("kind", "kernel", "memcpy", "memset")
@@ -75,8 +75,8 @@ def test_so_many_wait_where_real_launches_block(traces: Path) -> None:
     assert (blocked == DEPTH).mean() > 0.95
 
 
-def test_steps_of_a_busy_device_follow_it(traces: Path) -> None:
-    """The device works for 94 of 96 ms. If its work takes a tenth less time, steps with a full queue are a tenth
+def test_steps_with_a_full_queue_follow_the_device(traces: Path) -> None:
+    """The device works for 94 of 96 ms. If its work takes 10 % less time, steps with a full queue become 10 %
     shorter."""
     facts = Facts(load(traces / "torch" / "v100-ns-resolution.json.gz"))
     assert facts.busy_ns > 0.98 * facts.step_ns

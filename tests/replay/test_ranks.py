@@ -85,7 +85,7 @@ def test_all_wait_for_the_last_rank(pair: Trace) -> None:
     assert played(replay, Scale(rows(pair, "k", 1), 0.2)) == [250, 250]
 
 
-def test_who_waits_may_be_slower(pair: Trace) -> None:
+def test_a_waiting_rank_may_become_slower(pair: Trace) -> None:
     replay = build(pair)
     assert played(replay, Scale(rows(pair, "k", 0), 2.5)) == [400, 400]  # rank 0 arrives at the same time as rank 1
     assert played(replay, Scale(rows(pair, "k", 0), 3)) == [450, 450]
@@ -102,7 +102,7 @@ def test_without_the_collective_nobody_waits() -> None:
     assert played(build(found), Remove(rows(found, KERNEL))) == [206, 356]
 
 
-def test_who_does_not_wait_for_all_is_apart() -> None:
+def test_ranks_that_do_not_wait_for_all_are_independent() -> None:
     """The root of a broadcast leaves as soon as it has sent its data."""
     name = "ncclDevKernel_Broadcast_RING_LL"
     found = concat_traces([on_device(0, 100, name=name), on_device(1, 250, name=name)])
@@ -118,7 +118,7 @@ def test_one_rank_alone_is_as_recorded() -> None:
     assert played(replay, Scale(rows(found, KERNEL), 0.5)) == [400 - 97]
 
 
-def test_threads_of_other_ranks_do_not_work_for_a_rank() -> None:
+def test_a_rank_does_not_wait_for_threads_of_other_ranks() -> None:
     """A call of rank 0 takes as long as work of another thread of rank 1. The call does not wait for this work,
     although the clocks agree."""
     first = trace([host("step", "step", 0, 1_000_000, step=0), host("call", "operator", 0, 900_000)], rank=0)
@@ -145,7 +145,7 @@ def streams(number: int, launched: int, begun: int) -> Trace:
     return trace([_at(one, 0) for one in made], rank=number)
 
 
-def test_one_rank_shows_what_the_others_wait_for() -> None:
+def test_one_rank_shows_that_work_waits_for_the_collective() -> None:
     """On rank 0, w is launched at 10 and waits for the collective until 301. Rank 1 arrives last, at 290, and launches
     w at 340. This shows that rank 0's w waits for the collective."""
     found = concat_traces([streams(0, 10, 301), streams(1, 290, 345)])

@@ -55,7 +55,7 @@ def test_synchronisation_waits_for_the_device() -> None:
     assert played(found, Insert(rows(found, "b"), device_ns=7_000)) == [177_000]
 
 
-def test_the_host_is_not_in_the_way_while_the_device_works() -> None:
+def test_slower_launches_are_hidden_while_the_device_works() -> None:
     found = launching()
     assert played(found, Scale(rows(found, "launch b"), 5, device=False)) == [170_000]  # 40 µs more, hidden by kernel a
 
@@ -144,12 +144,12 @@ def test_a_batch_that_the_training_makes_itself_is_ready_earlier() -> None:
     assert played(found, Scale(rows(found, "work"), 0.5)) == [25 * MS] * 2
 
 
-def test_a_batch_that_was_not_waited_for_was_there() -> None:
+def test_a_batch_that_was_not_waited_for_was_ready() -> None:
     found = waiting((1, 0), (1, 0), (30, 0), (1, 0), (1, 0))
     assert played(found, Scale(rows(found, "work"), 0.5)) == [6 * MS, 6 * MS, 45 * MS, 6 * MS, 6 * MS]
 
 
-def test_a_batch_is_begun_when_it_is_asked_for() -> None:
+def test_a_batch_is_begun_when_it_is_requested() -> None:
     """Two workers make at most four batches in advance. The ninth batch is requested at the end of the fifth call, 73
     ms before it arrives. In between are 5 ms of work, and three batches that are ready (1 ms each) with 5 ms of work.
     """
@@ -157,7 +157,7 @@ def test_a_batch_is_begun_when_it_is_asked_for() -> None:
     assert played(found, Scale(rows(found, "work"), 0.5))[8] == (73 - 5 - 3 * 6 + 5) * MS
 
 
-def test_a_batch_late_after_another_is_counted_from_that() -> None:
+def test_the_interval_between_late_batches_is_kept() -> None:
     """The eleventh batch arrives 51 ms after the ninth batch. This interval stays the same if the ninth batch arrives
     at another time."""
     found = waiting(*[(1, 0)] * 8, (30, 0), (1, 0), (30, 0), (1, 0))
@@ -199,7 +199,7 @@ def test_more_workers_rebuild_batches_no_sooner() -> None:
     assert played(recording, Load(rows(recording, WORKERS), 1, batch_ns=MS, handover_ns=MS)) == [16 * MS] * 3
 
 
-def test_who_makes_a_batch_is_not_woken_by_who_waits_for_it() -> None:
+def test_making_a_batch_does_not_depend_on_the_wait_for_it() -> None:
     """A thread that reads ahead works from 12 to 29 ms, during the wait. It would do the same work without the wait. If
     worker processes make the batches, a batch does not wait for such a thread."""
     found = trace(

@@ -32,5 +32,5 @@ def test_ranks_are_told_apart() -> None:
     ]
 
 
-def test_nothing_is_said_of_nothing() -> None:
+def test_without_memory_there_are_no_sentences() -> None:
     assert list(rendered(alive_at_peak(rows()))) == []

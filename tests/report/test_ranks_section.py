@@ -62,7 +62,7 @@ def test_little_waiting_makes_no_straggler() -> None:
     assert stragglers(steps([500] * 4, dur=100_000), waiting([9000, 0, 0, 0])).ranks == (0,)
 
 
-def test_what_clocks_leave_open_makes_no_straggler() -> None:
+def test_doubtful_waits_make_no_straggler() -> None:
     """If clock errors could explain 80 % of the waiting that rank 1 causes, it is no straggler; with 40 % it is."""
     told = stragglers(steps([500] * 4), waiting([0, 900, 0, 0], doubtful=80))
     assert told.ranks == ()
@@ -73,7 +73,7 @@ def test_what_clocks_leave_open_makes_no_straggler() -> None:
     assert stragglers(steps([500] * 4), waiting([0, 900, 0, 0], doubtful=40)).ranks == (1,)
 
 
-def test_ranks_whose_waiting_is_not_known_are_told() -> None:
+def test_ranks_with_unknown_waiting_are_named() -> None:
     nobody = rendered(stragglers(steps([500] * 4), waiting([10, 10, 0, 0], of_nobody=2)).lines)
     assert nobody == (
         "No single rank is the straggler among the 2 ranks with known waiting times. Together these ranks waited 20 ns "

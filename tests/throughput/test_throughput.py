@@ -153,7 +153,8 @@ def test_step_info_averages_since_the_last_call() -> None:
             if number in (1, 4):
                 infos.append(throughput.step_info("images"))
     assert infos == [
-        "reader_cost: 0.00400 s batch_cost: 0.01500 s ips: 2000.000 images/s",  # 10 and 20 ms
+        # steps of 10 and 20 ms, then steps of 30, 40 and 50 ms
+        "reader_cost: 0.00400 s batch_cost: 0.01500 s ips: 2000.000 images/s",
         "reader_cost: 0.00400 s batch_cost: 0.04000 s ips: 750.000 images/s",  # 30, 40 and 50 ms
     ]
     assert throughput.step_info() == "no step has finished since the last call"
@@ -177,8 +178,8 @@ def test_time_between_stop_and_start_does_not_count() -> None:
 
 
 def test_reads_between_stop_and_start_do_not_count() -> None:
-    """Two steps read for 5 ns each. In the pause between them, another reader takes 1000 ns, and 1000 ns more to reach
-    its end."""
+    """Two steps have reads of 5 ns each. In the pause between them, another loop reads for 1000 ns, and reaches the end
+    of its reader after 1000 ns more."""
 
     def evaluation() -> Iterator[int]:
         clock.advance(1_000)
@@ -198,7 +199,7 @@ def test_reads_between_stop_and_start_do_not_count() -> None:
 
 
 def test_the_steps_leave_no_gap_between_them() -> None:
-    """The clock advances with each reading, so the time of the benchmark itself is part of the batches."""
+    """The clock advances each time it is read, so the time that the benchmark itself takes is part of the batches."""
     clock = itertools.count()
     throughput = Throughput(warmup=0, clock=lambda: next(clock))
     with throughput:
@@ -454,7 +455,7 @@ def test_a_device_first_used_in_the_first_step_is_found() -> None:
     assert throughput.summary().timed_by == "fake device"
 
 
-def test_a_device_first_used_later_is_not() -> None:
+def test_a_device_first_used_after_the_first_step_is_ignored() -> None:
     """Steps must not be timed by two clocks, so the host clock times all of them."""
     clock = Clock()
     throughput = OnDevice(warmup=0, clock=clock)

@@ -19,7 +19,7 @@ from tests.support.torch_models import train  # noqa: E402
 
 
 def native(roots: list[Any]) -> dict[tuple[str, ...], tuple[int, int]]:
-    """Return the calls and the time of each path of Python frames in torch's event tree."""
+    """Return the number of calls and the time of each path of Python frames in torch's event tree."""
     found: dict[tuple[str, ...], list[int]] = defaultdict(lambda: [0, 0])
     stack = [(root, ()) for root in roots]
     while stack:

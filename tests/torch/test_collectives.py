@@ -105,8 +105,8 @@ def test_the_size_of_an_all_gather_is_what_a_rank_receives(traces: Path) -> None
 
 
 def test_waiting_for_the_last_rank(dlrm: tuple[Trace, list[list[dict[str, Any]]]]) -> None:
-    """The k-th kernel of each rank belongs to the k-th collective. Clocks are aligned by the median difference of the
-    ends."""
+    """The k-th kernel of each rank belongs to the k-th collective. The clocks are aligned by the median difference
+    between the ends of collectives."""
     trace, kernels = dlrm
     ends = [[event["ts"] + event["dur"] for event in rank] for rank in kernels]
     offsets = [statistics.median_high([a - b for a, b in zip(rank, ends[0], strict=True)]) for rank in ends]

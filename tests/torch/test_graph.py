@@ -1,4 +1,4 @@
-"""Backward nodes of a live run are linked to the forward operators that autograd names in them."""
+"""In a live run, each backward node is linked to the forward operator that its name refers to."""
 
 from __future__ import annotations
 

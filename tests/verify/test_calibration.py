@@ -162,7 +162,7 @@ def plugins(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Plugins:
     return made
 
 
-def test_what_is_measured_is_kept_and_known(plugins: Plugins, tmp_path: Path) -> None:
+def test_measurements_are_stored_and_found(plugins: Plugins, tmp_path: Path) -> None:
     assert newest("one") is None
     assert newest("no framework") is None
     made = calibrate.calibrate(plugins.calibrators()["one"])

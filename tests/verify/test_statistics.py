@@ -25,7 +25,7 @@ def test_a_saving_is_a_share_of_the_base() -> None:
     assert not found.worse
 
 
-def test_of_a_rate_more_is_better() -> None:
+def test_a_higher_rate_is_better() -> None:
     """At 125 instead of 100 samples per second, a sample takes four fifths of the time, so the saving is one fifth."""
     found = measured([100, 100], [125, 125], higher_is_better=True)
     assert (found.base, found.change) == (100, 125)
@@ -35,8 +35,8 @@ def test_of_a_rate_more_is_better() -> None:
 
 
 def test_the_noise_floor_by_hand() -> None:
-    """Of 10, 10, 10 and 14, the half with 14 has the median 12, and the other half has the median 10. The difference is
-    always 2, and the median of all runs is 10."""
+    """The runs 10, 10, 10 and 14 are split into two halves. The half that contains 14 has the median 12, and the other
+    half has the median 10. The difference is always 2, and the median of all runs is 10."""
     assert noise_floor(np.array([10.0, 10.0, 10.0, 14.0])) == pytest.approx(0.2)
 
 
@@ -85,7 +85,7 @@ def _equal(draw: np.random.Generator, rounds: int, values: Draw) -> Measured:
 
 @pytest.mark.parametrize("rounds", [3, 5])
 @pytest.mark.parametrize("kind", DRAWS)
-def test_equal_commands_seldom_get_a_verdict(kind: str, rounds: int) -> None:
+def test_equal_commands_rarely_get_a_verdict(kind: str, rounds: int) -> None:
     """At most one in twenty verifications ends with a verdict, for every kind of noise."""
     draw = np.random.default_rng(11)
     found = [_equal(draw, rounds, DRAWS[kind]) for _ in range(160)]

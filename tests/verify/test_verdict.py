@@ -123,8 +123,8 @@ def test_the_advice_of_a_real_pair(traces: Path, tmp_path: Path) -> None:
 
 
 def test_the_interval_of_a_saving_is_narrower_than_that_of_steps(advice: Path) -> None:
-    """Steps differ by a third, so a later step may well be longer than the earlier median. The saving is 5 to 25 %, so
-    a change that makes steps 10 % longer is not as predicted."""
+    """Steps differ by a third, so a single later step may well take longer than the earlier median. But the saving is 5
+    to 25 %, so a change that makes steps 10 % longer contradicts the prediction."""
     content = json.loads(advice.read_text(encoding="utf-8"))
     content["advice"][0]["prediction"] |= {"p90_ns": 1200, "saving_p10_ns": 50, "saving_p90_ns": 250}
     advice.write_text(json.dumps(content), encoding="utf-8")

@@ -36,7 +36,7 @@ def test_events_of_one_instant_all_count() -> None:
 
 
 def test_a_tower_of_operators_keeps_its_depth() -> None:
-    trace = extreme.nested(20_000, 10_000)  # 2 towers, each call takes 2 ns for itself
+    trace = extreme.nested(20_000, 10_000)  # two stacks, and each call has a self time of 2 ns
     assert summarize(trace, "operator_tree")["depth"].max() == 9_999
     assert summarize(trace, "operators")["self_cpu_ns"].sum() == 2 * 20_000
     kind = summarize(trace, "operator_kinds").iloc[0]
@@ -44,7 +44,7 @@ def test_a_tower_of_operators_keeps_its_depth() -> None:
 
 
 def test_nested_calls_of_a_kind_are_found_at_any_depth() -> None:
-    count = 10_000  # kinds a, b, a, b, … from the outside in
+    count = 10_000  # from the outermost to the innermost: a, b, a, b, …
     trace = extreme.trace_of(count, start_ns=np.arange(count), dur_ns=2 * count - 2 * np.arange(count), self_ns=2,
                              parent=np.arange(count) - 1, op_name=(["add", "multiply"], np.arange(count) % 2),
                              name=(["a", "b"], np.arange(count) % 2))  # fmt: skip
@@ -85,7 +85,7 @@ def test_each_of_many_ranks_has_its_own_clock_and_memory() -> None:
 
 def test_kernels_of_many_streams_are_united() -> None:
     busy = summarize(extreme.streams(20_000), "device")["busy_ns"].iloc[0]
-    assert busy == 20_000 + 9  # one begins every ns and takes 10
+    assert busy == 20_000 + 9  # a kernel begins every ns and takes 10 ns
 
 
 def test_each_of_many_devices_is_a_row() -> None:

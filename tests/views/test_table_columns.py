@@ -82,7 +82,7 @@ def test_declarations_name_columns_that_are_there(view: View) -> None:
     assert view.order is None or view.order in names
 
 
-def test_names_tell_what_nobody_declared() -> None:
+def test_undeclared_columns_are_interpreted_by_name() -> None:
     time, size, share = named("total_cpu_ns"), named("peak_bytes"), named("ratio")
     assert (time.title, time.unit, time.place, time.rule) == ("Total CPU", "ns", "host", "sum")
     assert (size.unit, size.exact, size.of_capture) == ("bytes", True, True)
@@ -91,7 +91,7 @@ def test_names_tell_what_nobody_declared() -> None:
     assert (named("phase").kind, named("loader").kind) == ("description", "key")
 
 
-def test_rows_of_tables_without_declarations_are_told_apart_by_what_comes_before_the_first_measure() -> None:
+def test_without_declarations_columns_before_the_first_measure_identify_rows() -> None:
     table = pd.DataFrame({"name": ["a"], "op_name": ["b"], "way": ["c"], "size": [3], "note": ["d"]})
     assert keys((), table) == ["name", "way"]
     assert keys((), table, ("op_name",)) == ["name", "op_name", "way"]

@@ -1,8 +1,8 @@
 """All views over one small trace. The expected numbers were computed by hand.
 
-Two steps of 1,000 ns. In the first: loading, forward (two operators, two overlapping kernels), backward (a graph launch
-of three kernels), optimizer (one copy). In the second: one operator on another thread, its kernel running on beyond the
-step. One kernel has no launch.
+The trace has two steps of 1,000 ns. The first step has data loading, a forward pass (two operators, two overlapping
+kernels), a backward pass (a graph launch of three kernels) and an optimizer (one copy). The second step has one
+operator on another thread, and its kernel ends after the step. One more kernel has no launch.
 """
 
 from __future__ import annotations
@@ -178,7 +178,7 @@ def test_copies_without_a_size_have_no_bandwidth() -> None:
         device("d", "memset", 300, 0, bytes=8),
     ]
     found = by_name(trace(rows), "memcpy", "calls bytes total_device_ns bytes_per_s", key="copy_kind")
-    assert found["HtoD"] == (2, 100, 100, 100 * 10**9 // 10)  # of the copy that tells
+    assert found["HtoD"] == (2, 100, 100, 100 * 10**9 // 10)  # only copies with recorded bytes count
     assert found["DtoH"] == (1, None, 5, None)
     memset = table(trace(rows), "memcpy").iloc[2]
     assert (memset["kind"], memset["bytes"]) == ("memset", 8)
@@ -186,7 +186,7 @@ def test_copies_without_a_size_have_no_bandwidth() -> None:
 
 
 def test_overview(small: Trace) -> None:
-    """Times are unions: overlapping kernels and nested operators count once. Launches without a step also count."""
+    """Times are unions, so overlapping kernels and nested operators count once. Launches outside steps also count."""
     found = by_name(small, "overview", "place calls time_ns", key="kind")
     assert found == {
         "step": ("host", 2, 2000),

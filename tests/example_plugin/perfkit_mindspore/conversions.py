@@ -16,8 +16,8 @@ NAME = "TransData"
 
 
 def find(facts: Facts) -> Sequence[Candidate]:
-    """Return the conversions of all steps, an empty list if there are none. Raises NotEvaluableError if no device work
-    was recorded."""
+    """Return the conversions of all steps, or an empty list if there are none. Raises NotEvaluableError if no device
+    work was recorded."""
     facts.need_device()
     trace = facts.trace
     rows = np.flatnonzero(trace.rows("kind", KERNEL) & trace.rows("name", NAME))

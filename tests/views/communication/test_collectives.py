@@ -1,7 +1,8 @@
 """Collectives, clocks and stragglers of two ranks. The expected numbers were computed by hand.
 
-True times (ns). A, 1000 bytes: rank 0 from 100, rank 1 from 250, both to 300. B, 3000 bytes: rank 0 from 1000, rank 1
-from 900, both to 1100. So A is 50 long once rank 1 has come, and B 100 once rank 0 has. Rank 1's clock is 1000 ahead.
+True times in ns: collective A has 1000 bytes and runs on rank 0 from 100 and on rank 1 from 250, on both until 300.
+Collective B has 3000 bytes and runs on rank 0 from 1000 and on rank 1 from 900, on both until 1100. So A takes 50 after
+rank 1 has arrived, and B takes 100 after rank 0 has arrived. Rank 1's clock is 1000 ahead.
 """
 
 from __future__ import annotations
@@ -44,15 +45,15 @@ def rows(view: View, trace: Trace, columns: str, **request: Any) -> list[tuple[A
 
 
 def test_clock_of_the_second_rank() -> None:
-    """The ends differ by 1000. Rank 1 began A at 1250, and rank 0 ended A at 300. Rank 1 ended B at 2100, and rank 0
-    began B at 1000. These times bound the offset."""
+    """The recorded ends differ by 1000. Rank 1 began A at 1250, and rank 0 ended A at 300. Rank 1 ended B at 2100, and
+    rank 0 began B at 1000. These times bound the offset."""
     columns = "rank offset_ns earliest_ns latest_ns matched unmatched residual_ns max_residual_ns"
     assert rows(clocks.VIEW, both(), columns) == [(0, 0, 0, 0, 2, 0, 0, 0), (1, 1000, 950, 1100, 2, 0, 0, 0)]
 
 
 def test_collectives() -> None:
-    """A: 1000 bytes, 200 and 50 on the ranks. B: 3000 bytes, 100 and 200. The bus factor of an all-reduce of two ranks
-    is 1."""
+    """A has 1000 bytes and takes 200 on rank 0 and 50 on rank 1. B has 3000 bytes and takes 100 and 200. The bus factor
+    of an all-reduce of two ranks is 1."""
     columns = (
         "message_bytes size calls total_ns min_ns median_ns max_ns algorithm_bandwidth_bytes_per_s "
         "bus_bandwidth_bytes_per_s known_transfers transfer_ns transfer_bus_bandwidth_bytes_per_s"
@@ -67,7 +68,7 @@ def test_collectives() -> None:
 
 
 def test_collectives_by_rank_and_size() -> None:
-    """Times are those of one rank. The transfer time needs the other rank, which was recorded."""
+    """Durations are those of one rank. The transfer time also needs the start of the other rank, which was recorded."""
     found = rows(collectives.VIEW, both(), "rank size total_ns transfer_ns", by=("rank", "size"))
     assert sorted(found) == [(0, 1000, 200, 50), (0, 3000, 100, 100), (1, 1000, 50, 50), (1, 3000, 200, 100)]
 
@@ -135,7 +136,7 @@ def test_library_numbers_match_a_recording_that_began_later() -> None:
     assert rows(clocks.VIEW, concat_traces([one, two]), "offset_ns matched unmatched") == [(0, 2, 2), (20, 2, 0)]
 
 
-def test_a_clock_that_contradicts_itself_is_not_told() -> None:
+def test_a_contradictory_clock_has_no_offset() -> None:
     """Sizes of an all-to-all may differ, so only the times show that the collectives are different."""
     far = 5_000_000
     one = rank(0, collective(0, 100, name="all_to_all"), collective(2 * far, 2 * far + 100, name="all_to_all"))
@@ -153,7 +154,7 @@ def test_an_unnamed_group_of_all_ranks_is_the_world() -> None:
     assert rows(collectives.VIEW, one, "group_size bus_bandwidth_bytes_per_s") == [(None, None)]
 
 
-def test_sends_are_of_no_group() -> None:
+def test_sends_belong_to_no_group() -> None:
     """One rank sends, and the other rank receives. The following collective still matches."""
     one = rank(0, collective(0, 10, name="send"), collective(100, 200))
     two = rank(1, collective(0, 10, name="recv"), collective(0, 10, name="recv"), collective(100, 200))
@@ -170,8 +171,8 @@ def test_drift() -> None:
 
 
 def drifting(ppm: int, count: int = 10, late: int = 0, took: int = 100_000) -> Trace:
-    """Return two ranks with a collective every second. Rank 1 arrives at the same time or ``late``, and its clock is
-    fast."""
+    """Return two ranks with a collective every second. Rank 1's clock gains ``ppm``, and rank 1 arrives ``late`` ns
+    after rank 0."""
     times = [(i * 10**9, i * 10**9 + late, i * 10**9 + late + took) for i in range(count)]
     one = (collective(begun, end, sequence=end) for begun, _, end in times)
     two = (collective(_shown(come, ppm), _shown(end, ppm), sequence=end) for _, come, end in times)
@@ -183,7 +184,7 @@ def _shown(time: int, ppm: int) -> int:
 
 
 @pytest.mark.parametrize("ppm", [50, -50, 400])
-def test_a_drift_makes_nobody_wait(ppm: int) -> None:
+def test_a_drift_causes_no_waits(ppm: int) -> None:
     """The drift is up to 3.6 ms over 9 s; a collective takes 0.1 ms. The offset holds at the end of the first
     collective."""
     trace = drifting(ppm)
@@ -193,22 +194,22 @@ def test_a_drift_makes_nobody_wait(ppm: int) -> None:
     assert max(late for (late,) in rows(stragglers.VIEW, trace, "late_max_ns")) <= 1
 
 
-def test_a_late_rank_whose_clock_drifts_is_late_by_what_it_is() -> None:
+def test_the_delay_of_a_rank_with_a_drifting_clock_is_exact() -> None:
     found = rows(stragglers.VIEW, drifting(50, late=40_000), "rank last caused_wait_ns doubtful_ns")[0]
     assert found == (1, 10, pytest.approx(400_000, abs=10), 0)
 
 
-def test_a_drift_of_too_few_collectives_leaves_waits_open() -> None:
-    """5 collectives over 4 s are too few to measure a drift. At four of them the constant offset is wrong by 50 or 100
-    µs, twice in each direction. Each collective takes 50 µs."""
+def test_a_drift_over_too_few_collectives_makes_waits_doubtful() -> None:
+    """5 collectives over 4 s are too few to measure a drift. At four of them, the constant offset is wrong by 50 or 100
+    µs, in either direction. Each collective takes 50 µs."""
     found = rows(stragglers.VIEW, drifting(50, count=5, took=50_000), "caused_wait_ns doubtful_ns")
     assert [caused for caused, _ in found] == pytest.approx([100_000, 100_000], abs=10)
     assert all(doubtful == caused for caused, doubtful in found)
 
 
-def test_what_changes_faster_than_clocks_drift_is_no_drift() -> None:
-    """Rank 1 recorded every second collective of rank 0. The ends lie on a line, but the clock would be twice as
-    fast."""
+def test_changes_faster_than_clocks_drift_are_no_drift() -> None:
+    """Rank 1 recorded only every second collective of rank 0. The ends would lie on a line, but with a clock that is
+    twice as fast."""
     one = rank(0, *(collective(i * 10**9, i * 10**9 + 100) for i in range(12)))
     two = rank(1, *(collective(2 * i * 10**9, 2 * i * 10**9 + 100) for i in range(12)))
     ((offset, note),) = rows(clocks.VIEW, concat_traces([one, two]), "offset_ns note")[1:]
@@ -235,8 +236,9 @@ def test_why_numbered_collectives_have_no_offset(ends: list[int], told: str) -> 
 
 
 def meeting(clocks: dict[int, int], late: dict[int, int], world: int = 0, took: int = 10**6) -> Trace:
-    """Return ranks that meet in five collectives, 20 ms apart. A collective takes ``took`` after the last arrival. From
-    the fourth collective on, a rank's clock is changed by ``clocks``. Ranks arrive later by ``late``."""
+    """Return ranks that meet in five collectives, 20 ms apart. A collective ends ``took`` after the last rank arrives.
+    From the fourth collective on, each rank's clock is changed by its item in ``clocks``. Ranks arrive later by
+    ``late``."""
     last, size = max(late.values(), default=0), world or len(clocks)
     made = []
     for one, jump in clocks.items():
@@ -249,9 +251,9 @@ def meeting(clocks: dict[int, int], late: dict[int, int], world: int = 0, took: 
     return concat_traces(made)
 
 
-def test_ends_of_a_collective_apart_leave_waits_open() -> None:
-    """No rank is late. The change of rank 1's clock by 0.4 ms is within the bounds (1 ms). At two collectives, rank 0
-    seems to wait for rank 1 and to transfer for 0.6 ms, although rank 1 took 1 ms."""
+def test_different_ends_of_a_collective_make_waits_doubtful() -> None:
+    """No rank is late. Rank 1's clock changes by 0.4 ms, which is within the bounds (1 ms). At two collectives, rank 0
+    seems to wait for rank 1 and to transfer for only 0.6 ms, although rank 1 took 1 ms."""
     trace = meeting({0: 0, 1: 400_000}, {})
     assert rows(clocks.VIEW, trace, "offset_ns max_residual_ns")[1] == (0, 400_000)
     assert rows(stragglers.VIEW, trace, "rank caused_wait_ns doubtful_ns") == [(1, 800_000, 800_000), (0, 0, 0)]
@@ -307,7 +309,7 @@ def test_a_clock_that_was_set_does_not_block_ranks_after_it() -> None:
     ]  # fmt: skip
 
 
-def test_two_that_contradict_each_other_are_told_once() -> None:
+def test_a_contradiction_of_two_ranks_is_reported_once() -> None:
     found = rows(clocks.VIEW, meeting({0: 0, 1: 5 * 10**6}, {}), "rank reference_rank offset_ns")
     assert found == [(0, 0, 0), (1, 0, None)]
 
@@ -322,7 +324,7 @@ def test_a_collective_without_all_of_its_ranks_is_incomplete() -> None:
 
 
 @pytest.mark.parametrize("took", [100_000, 4 * 10**6])
-def test_an_even_drift_that_is_not_taken_away_is_told(took: int) -> None:
+def test_an_uncorrected_drift_is_reported(took: int) -> None:
     """The clock drifts by 600 ppm over 9 s. The bounds may or may not allow an offset."""
     ((note, drift),) = rows(clocks.VIEW, drifting(600, took=took), "note drift_ppm")[1:]
     assert note == "its clock drifts by more than 500 ppm, so the drift is not corrected"
@@ -375,7 +377,8 @@ def test_the_clock_of_most_ranks_is_taken() -> None:
 
 @pytest.mark.parametrize("ppm", [50, -50])
 def test_times_of_a_drifting_clock_pass_as_on_the_other(ppm: int) -> None:
-    """Events without a gap still have no gap, and no event becomes longer than the event that contains it."""
+    """Times are corrected for the drift. Events without a gap still have no gap, and no event becomes longer than the
+    event that contains it."""
     moved = aligned(drifting(ppm))
     found = rows(clocks.VIEW, moved, "offset_ns max_residual_ns")
     assert max(abs(value) for row in found for value in row) <= 1
@@ -386,7 +389,7 @@ def test_times_of_a_drifting_clock_pass_as_on_the_other(ppm: int) -> None:
     assert (moved.ints("self_ns") <= moved.ints("dur_ns")).all()
 
 
-def test_why_there_is_nothing_is_said_of_all_ranks() -> None:
+def test_the_reason_for_an_empty_table_is_about_all_ranks() -> None:
     """The reason is not that of the single rank without rows."""
     request = ViewRequest()
     for view, said in ((clocks.VIEW, "align the clocks"), (stragglers.VIEW, "matched and aligned")):

@@ -45,9 +45,9 @@ def parts(found: Trace, columns: str, **request: Any) -> dict[str, tuple[Any, ..
 
 
 def test_ours_by_hand() -> None:
-    """Communication: pack 120–140 and ring 140–340, launched by all_reduce; the barrier 900–950, which launched no
-    kernels; and 980–1000 of the kernel that has a collective's name. Computation: 260–300 and 330–430. Only time in the
-    step counts."""
+    """Communication is: pack (120–140) and ring (140–340), which all_reduce launched; the barrier (900–950), which
+    launched no kernels; and 980–1000 of the kernel that has a collective's name. Computation is 260–300 and 330–430.
+    Only time in the step counts."""
     assert parts(trace(ROWS), "host_calls device_calls time_ns bytes") == {
         "step": (None, None, 1000, None),
         "communication": (2, 3, 220 + 50 + 20, 4096),
@@ -100,7 +100,7 @@ def test_without_a_device_operators_compute() -> None:
 
 def test_ranks() -> None:
     both = concat_traces([trace(ROWS, rank=0), trace(ROWS[:12], rank=3)])
-    assert parts(both, "time_ns")["communication"] == (290 + 100,)  # of rank 3 only the host calls were recorded
+    assert parts(both, "time_ns")["communication"] == (290 + 100,)  # only the host calls of rank 3 were recorded
     table = distributed.table(both, ViewRequest(by=("rank",)))
     times = {(row["rank"], row["part"]): row["time_ns"] for _, row in table.iterrows()}
     assert times[(0, "communication")] == 290
@@ -110,7 +110,7 @@ def test_ranks() -> None:
 
 def test_one_step() -> None:
     rows = [*ROWS, host("step 1", "step", 1000, 100, step=1), host("mm", "operator", 1010, 10)]
-    assert parts(trace(rows), "time_ns", steps=(1,))["communication"] == (80,)  # launched in the step before
+    assert parts(trace(rows), "time_ns", steps=(1,))["communication"] == (80,)  # launched in the previous step
 
 
 def test_nothing_communicates() -> None:
@@ -122,7 +122,7 @@ def test_nothing_communicates() -> None:
 
 
 @pytest.mark.parametrize("of_kernel", [None, 4096], ids=["by-its-call", "by-both"])
-def test_a_message_counts_once_whoever_tells_its_size(of_kernel: int | None) -> None:
+def test_a_message_counts_once_wherever_its_size_is_recorded(of_kernel: int | None) -> None:
     """Two all-reduces of 4096 and 1000 bytes. The all-reduce after the step does not count."""
     size = {} if of_kernel is None else {"bytes": of_kernel}
     rows = [

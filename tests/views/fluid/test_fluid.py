@@ -1,8 +1,8 @@
 """The report of Paddle 1.x over a small trace. The expected numbers were computed by hand.
 
-Thread 1: two convolutions with recorded phases, a kernel of 50 ns. Thread 2: an addition without phases that copies for
-30 ns and runs a kernel of 20 ns, and a product that allocates. Outside of operators: a synchronous copy of 7 ns, and
-a copy of 3 ns whose launch was not recorded.
+Thread 1 has two convolutions with recorded phases, one of them with a kernel of 50 ns. Thread 2 has an addition without
+phases, which copies for 30 ns and runs a kernel of 20 ns, and a product that allocates memory. Two copies are outside
+operators: a synchronous copy of 7 ns, and a copy of 3 ns whose launch was not recorded.
 """
 
 from __future__ import annotations
@@ -73,8 +73,8 @@ def test_the_views_keep_the_contract_of_views(small: Trace, name: str) -> None:
 
 
 def test_overhead(small: Trace) -> None:
-    """Host total: 150 + 30 + 100. Computation: the compute phases 50 (60 less the launch) and 30, the leaf 30 − 5 − 2,
-    and the product 100."""
+    """The host total is 150 + 30 + 100. Computation is the sum of the compute phases (50, which is 60 less the launch,
+    and 30), the operator without children (30 − 5 − 2) and the product (100)."""
     assert overhead(small) == {
         "total time": (280, 100),
         "computation": (80 + 23 + 100, 100),

@@ -48,7 +48,7 @@ ROWS = [
     mem(210, -50, C, 750),
     host("relu", "operator", 220, 10),
     mem(225, +50, C, 800),
-    mem(350, +7, D, 810),  # 3 bytes more than that came without an event
+    mem(350, +7, D, 810),  # the total grows by 10, 3 bytes more than this event explains
 ]
 BETWEEN, OUTSIDE = "(in a step, outside operators)", "(outside host events)"
 BEFORE, UNEXPLAINED = "(allocated before the recording)", "(not explained by the events)"
@@ -152,7 +152,8 @@ NATIVE = [
 
 
 def test_native_operators_include_children_and_inner_parts() -> None:
-    """8 bytes count twice. 4 bytes, two levels below the operator, and events outside do not count."""
+    """Memory of direct children counts twice (8 bytes). Memory two levels below the operator (4 bytes) and events
+    outside do not count."""
     found = trace(NATIVE)
     assert set(rows(found, "memory", COUNTS, native=True)) == {
         ("add dygraph", 2, 0, 10, 0, 10),
@@ -285,7 +286,7 @@ def test_alive_at_the_peak_by_stack(recorded: bool) -> None:
 ODD = [
     host("mm", "operator", 0, 100),
     mem(10, 10, A, 10),
-    mem(20, 20, A, 30),  # its free was lost
+    mem(20, 20, A, 30),  # the free of this block was not recorded
     mem(30, -20, A, 10),
     mem(40, -20, A, -10),  # freed twice
     mem(50, 5, B, -5),
@@ -306,8 +307,8 @@ def test_checks_of_the_small_trace(small: Trace) -> None:
 
 
 def test_what_the_events_do_not_explain_has_a_row_of_its_own() -> None:
-    """At the peak of 30 only the second block at the address is alive. The free of 10 bytes was not recorded, as the
-    repeated address shows."""
+    """At the peak of 30 bytes, only the second block at this address is allocated. The free of 10 bytes was not
+    recorded, which the repeated address shows."""
     assert rows(trace(ODD), "memory_peak", "name blocks bytes") == [("mm", 1, 20), (UNEXPLAINED, None, 10)]
 
 
@@ -337,7 +338,8 @@ def test_what_each_step_leaves(small: Trace) -> None:
 
 def train(steps: list[int], leak: int = 0, queue: int = 0) -> Trace:
     """Return steps of 100 ns with these numbers. Each step replaces the gradient (16 bytes) of the previous step and
-    keeps ``leak`` more bytes. It allocates ``queue`` bytes, and frees as many bytes from before the recording."""
+    keeps ``leak`` more bytes. It also allocates ``queue`` bytes and frees as many bytes that were allocated before the
+    recording."""
     rows, total = [], 500
     for at, number in enumerate(steps):
         begin, address = 100 * at, 1000 * (at + 1)
@@ -377,7 +379,7 @@ def test_a_queue_longer_than_the_recording_is_no_leak() -> None:
 
 
 def test_blocks_are_followed_to_the_end_of_a_run_of_steps_only() -> None:
-    """Between two cycles of a profiler, the block of the first cycle's last step is freed. The free was not
+    """The block of the first cycle's last step is freed between two cycles of a profiler, so its free is not
     recorded."""
     found = train([0, 1, 8, 9], leak=40)
     assert rows(found, "memory_steps", "step alive_next_blocks alive_last_blocks") == [

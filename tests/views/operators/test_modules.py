@@ -24,8 +24,9 @@ from tests.support.events import device, host, trace
 
 
 def step(number: int, start: int) -> list[dict[str, Any]]:
-    """Return a step of 1,000 ns: a model with a layer a (a copy and a product, one kernel), a layer b.c inside a list
-    b, and an operator outside the layers; a loss; backward of both layers; and one kernel without a launch."""
+    """Return a step of 1,000 ns. Its model has a layer a (a copy and a product, one kernel), a layer b.c inside a list
+    b, and an operator outside the layers. After the model come a loss, the backward pass of both layers, and one kernel
+    without a launch."""
     layer = {"phase": "forward"}
     rows = [
         host(f"step {number}", "step", 0, 1000, step=number),

@@ -1,8 +1,8 @@
-"""Operator tables of real GPU traces, against a slow computation in plain Python from the JSON file.
+"""Operator tables of real GPU traces, compared with a slow computation in plain Python from the JSON file.
 
 Host events nest by time on their thread. A kernel belongs to the innermost operator around the runtime call with the
-same correlation id. A second, independent test uses the external id: the operator id that the profiler writes into the
-kernel. torch computes its device columns from external ids.
+same correlation id. A second, independent test uses the external id, which is the operator id that the profiler writes
+into the kernel. torch also computes its device columns from external ids.
 """
 
 from __future__ import annotations
@@ -118,8 +118,7 @@ def _allocate(events: list[Event], raw: dict[str, Any]) -> None:
 
 
 def rows(events: list[Event]) -> dict[str, list[int]]:
-    """Return the rows of the table. A chain of events of one name, each the only child of the previous one, is one
-    call."""
+    """Return the rows of the table. If an event is the only child of an event with the same name, both are one call."""
     found: dict[str, list[int]] = defaultdict(lambda: [0] * len(COLUMNS))
     for event in events:
         parent = event.parent

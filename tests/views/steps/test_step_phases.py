@@ -49,7 +49,7 @@ def phases(found: Trace, columns: str, **request: Any) -> dict[str, tuple[Any, .
 
 
 def test_device_time_is_a_union() -> None:
-    """Forward launches a (150–250), b (200–300), c (280–320) and the fill (320–330). Their union is 180; the unions of
+    """Forward launches a (150–250), b (200–300), c (280–320) and the fill (320–330), whose union is 180. The unions for
     its three segments are 150, 50 and 0. With d (290–390), the union of the first step is 240. The last step is empty
     and does not count. The launch outside the steps belongs to no step."""
     assert phases(trace(ROWS), "calls total_device_ns avg_device_ns min_device_ns max_device_ns") == {
@@ -134,8 +134,8 @@ def test_native_overview_of_communication() -> None:
 
 
 def test_native_utilisation_counts_only_launched_kernels() -> None:
-    """Our table counts all kernels and divides by the two steps. Paddle's leaves out the kernels e and lost, and also
-    counts the empty step."""
+    """perfkit's table counts all kernels and divides by the time of two steps. Paddle's table leaves out the kernels e
+    and lost, and also counts the empty step."""
     (ours,) = device_view.table(trace(ROWS), ViewRequest()).to_dict("records")
     (theirs,) = device_view.table(trace(ROWS), ViewRequest(native=True)).to_dict("records")
     assert (ours["kernels"], ours["busy_ns"], ours["span_ns"]) == (7, 240 + 30 + 30 + 10, 1500)
