@@ -112,7 +112,7 @@ def step_sentence(steps: statistics.SampleStatistics) -> Message:
     if steps.noise is None:
         return message("{verdict}: the median step takes {change}{interval}.", **words)
     above = steps.verdict in (statistics.NO_DIFFERENCE, *statistics.PERHAPS) and abs(steps.difference) > steps.noise
-    if above and steps.quickest is not None:  # the reason why a difference above the noise band is uncertain
+    if above and steps.quickest is not None:  # This is why a difference above the noise band is uncertain.
         quickest = message(", and the fastest steps differ by only {time:ns}", time=abs(steps.quickest))
     if steps.verdict in statistics.PERHAPS:
         few = min(steps.captures) < _ENOUGH_CAPTURES

@@ -1,4 +1,4 @@
-"""The noise band of a comparison, below which a difference is not significant, and bootstrap intervals of differences.
+"""The noise band of a comparison, and bootstrap intervals of differences. A difference in the band is not significant.
 
 The steps of one process are not independent, because the state of memory, clocks and other processes affects all of
 them. So the spread is measured between *groups* of steps. The groups are the captures of a side if there are several,

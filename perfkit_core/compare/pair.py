@@ -151,7 +151,7 @@ def normalised(
     scaled: list[list[arrays.IntArray]] = []
     rates = []
     for done, side in zip((base, other), sides, strict=True):
-        scale = QUANTITY[unit] / done.amount  # a Fraction, so that only the result is rounded
+        scale = QUANTITY[unit] / done.amount  # This is a Fraction, so only the result is rounded.
         scaled.append([])
         for samples in side:
             ns = [round(ns * scale) for ns in samples.step_ns.ravel().tolist()]

@@ -165,7 +165,7 @@ def _sections(result: Pair, why: explanation.Explained) -> Iterator[Section]:
         yield explanation.drawn("waterfall", say("From base to other"), bars)
     yield from step_section(runs, None if result.steps is None else result.steps.noise)
     of_ranks = any(samples.of_ranks for side in result.captures for samples in side)
-    note = say("Over the steps of all ranks.") if of_ranks and len(tables.step_time) else ""
+    note = say("The statistics include the steps of all ranks.") if of_ranks and len(tables.step_time) else ""
     yield Section("step_time", say("Step time"), tables.step_time, note, say("steps are needed in both runs"))
     if result.steps is not None:
         note = say(_OF_STATISTICS)
@@ -210,8 +210,9 @@ def _sections(result: Pair, why: explanation.Explained) -> Iterator[Section]:
 def step_section(runs: Mapping[str, Sequence[Capture]], noise_ns: int | None) -> Iterator[Section]:
     """Yield the section steps, unless no run has steps. ``noise_ns`` is the noise band of the first run.
 
-    Columns, one row per step: run, capture (number in the run, from 1), step, dur_ns (mean over the ranks), median_ns
-    (median step of the run), outlying (whether the step is much longer than the others of its capture).
+    The table has one row per step. Columns: run, capture (number in the run, from 1), step, dur_ns (mean over the
+    ranks), median_ns (median step of the run), outlying (whether the step is much longer than the other steps of its
+    capture).
     """
     parts = []
     for name, captures in runs.items():

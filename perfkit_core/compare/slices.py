@@ -68,7 +68,7 @@ class Windows:
 def middle_steps(trace: Trace) -> Windows:
     ascending, rows = np.sort(trace.ints("dur_ns")[step_rows.step_rows(trace)]), middle_rows(trace)
     count = len(ascending)
-    # Of an even number of steps, the median is the mean of the two in the middle, truncated to ns.
+    # If the number of steps is even, the median is the mean of the two middle steps, truncated to ns.
     median = (int(ascending[(count - 1) // 2]) + int(ascending[count // 2])) // 2 if count else 0
     return Windows(trace.ints("rank")[rows], trace.ints("start_ns")[rows], trace.end_ns[rows], median)
 

@@ -134,8 +134,8 @@ class SampleStatistics:
     - ``base``, ``other``, ``difference``: the compared statistic of each side, and other minus base.
     - ``low``, ``high``: the 95 % interval of the difference; None if there are too few samples.
     - ``change_ratio``: the difference divided by base; None if base is 0.
-    - ``probability_slower``: the probability that a sample of other is larger than a sample of base, where ties count
-      half (the common language effect size); 0.5 means no effect. ``cliffs_delta`` is the same on a scale from -1 to 1.
+    - ``probability_slower``: the probability that a sample of other is larger than a sample of base. Ties count half
+      (the common language effect size), and 0.5 means no effect. ``cliffs_delta`` is the same on a scale from -1 to 1.
     - ``noise``: the noise band, which is the largest difference that equal runs may show; None if unknown.
     - ``quickest``: the difference between the 10th percentiles; None if the verdict does not use it.
     """
@@ -174,7 +174,7 @@ def step_statistics(
     """
     sides = _captures(base), _captures(other)
     pools = [pool(side) for side in sides]
-    level = [int(statistic(samples)) for samples in pools]  # truncated to ns, as in all tables
+    level = [int(statistic(samples)) for samples in pools]  # Truncated to ns, as in all tables.
     low, high = interval(*sides, statistic, LEVEL)
     noise = noise_band(*sides, statistic, between)
     delta = cliffs_delta(pools[0], pools[1])

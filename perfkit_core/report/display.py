@@ -1,8 +1,8 @@
 """Display options: which rows and columns of a view are shown, and in which order. The options follow TensorFlow's
 tfprof.
 
-Display options do not change numbers; the filters of a :class:`~perfkit_core.plugins.contracts.ViewRequest` do. A tree
-is a table in preorder with a column ``depth``.
+The filters of a :class:`~perfkit_core.plugins.contracts.ViewRequest`, in contrast, select the events that are counted.
+A tree is a table in preorder with a column ``depth``.
 """
 
 from __future__ import annotations
@@ -156,7 +156,7 @@ def sorted_siblings(table: pd.DataFrame, column: str, ascending: bool) -> pd.Dat
 
 
 def without(table: pd.DataFrame, parent: IntArray, gone: BoolArray, summed: Mapping[str, str]) -> pd.DataFrame:
-    """Return the tree with the values of the rows in ``gone`` subtracted from the sums above them.
+    """Return the tree without the values of the rows in ``gone``: they are subtracted from the sums of their ancestors.
 
     ``summed`` maps a column with the sum of a row and its descendants to the column with the value of the row alone.
     Results below 0 become 0, because the times of dropped rows may overlap.
@@ -167,7 +167,7 @@ def without(table: pd.DataFrame, parent: IntArray, gone: BoolArray, summed: Mapp
             share = table[alone].dtype.kind == "f"
             values = table[alone].fillna(0).to_numpy(np.float64 if share else np.int64)
             below = np.where(gone, values, 0)
-            for row in range(len(parent) - 1, -1, -1):  # children are stored after their parent
+            for row in range(len(parent) - 1, -1, -1):  # Children are stored after their parent.
                 if parent[row] >= 0:
                     below[parent[row]] += below[row]
             result[total] = (table[total] - below).clip(lower=0)

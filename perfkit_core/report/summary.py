@@ -88,7 +88,7 @@ def summary_report(
         check_average(views)
     profile = Whole(profile) if isinstance(profile, Trace) else profile
     computed = profile.compute(views, replace(request, sort=display.sort), own_steps=display.average)
-    if computed.averaged and not display.average:  # partials may hold averages
+    if computed.averaged and not display.average:  # Partial results may hold averages.
         check_average(views)
     display = replace(display, average=computed.averaged)
     check(computed.tables, display, [column for view in views for column in view.columns])

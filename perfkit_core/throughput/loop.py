@@ -179,7 +179,7 @@ class Throughput:
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
         if self._log.running:
-            self._stop(wait=kind is None)  # after an exception, the device may hang
+            self._stop(wait=kind is None)  # After an exception, waiting for the device may never end.
 
     def step(self, num_samples: int | None = None) -> None:
         """End a step. ``num_samples`` is the number of samples in its batch, such as ``len(x)`` for a batch ``(x, y)``.

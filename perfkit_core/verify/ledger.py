@@ -106,7 +106,8 @@ class Summary:
 
 
 def append(path: Path, record: Record) -> None:
-    """Append a record as one line. Other processes may append too. Raises UsageError if the file cannot be written."""
+    """Append a record as one line. Other processes may append at the same time. Raises UsageError if the file cannot be
+    written."""
     import msgspec
 
     line = msgspec.json.encode(record)

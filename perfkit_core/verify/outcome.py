@@ -60,7 +60,8 @@ def fit(result: Measured, predicted: prediction.Predicted) -> Fit:
 
 
 def saving_error(result: Measured, predicted: prediction.Predicted) -> float | None:
-    """Return the relative error of the predicted saving: (predicted − measured) / |measured|; None if measured is 0."""
+    """Return the relative error of the predicted saving: (predicted − measured) / |measured|; None if the measured
+    saving is 0."""
     return (predicted.saving - result.saving) / abs(result.saving) if result.saving else None
 
 

@@ -76,7 +76,7 @@ def from_numbers(text: str) -> Predicted:
 def from_file(text: str) -> Predicted:
     """Read the prediction of an advice from ``FILE:ID``. FILE is the output of ``perfkit advise --format json``, and ID
     is the beginning of the id of the advice. Raises UsageError."""
-    for colon in re.finditer(":", text):  # paths and ids may contain colons
+    for colon in re.finditer(":", text):  # Paths and ids may contain colons.
         path, wanted = Path(text[: colon.start()]), text[colon.end() :]
         if path.is_file():
             break

@@ -71,8 +71,9 @@ def saving_interval(base: FloatArray, change: FloatArray) -> tuple[float, float]
 
 
 def noise_floor(base: FloatArray) -> float:
-    """Return the noise floor as a share of the median. The runs are halved in all ways, or in ``SPLITS`` random ways if
-    there are more. The noise floor is the 95th percentile of the difference between the medians of the two halves."""
+    """Return the noise floor as a share of the median. The runs are split into halves in all possible ways, or in
+    ``SPLITS`` random ways if there are more. The noise floor is the 95th percentile of the difference between the
+    medians of the two halves."""
     half = len(base) // 2
     if math.comb(len(base), half) <= SPLITS:
         halves = [list(runs) for runs in itertools.combinations(range(len(base)), half)]

@@ -117,7 +117,7 @@ def test_notes_mention_several_ranks() -> None:
         "The duration of a step is the mean over its ranks; the median is over the steps of all ranks."
     )
     assert times.table["base_ns"].tolist() == [20, 30, 10, 60]
-    assert times.note == "Over the steps of all ranks."
+    assert times.note == "The statistics include the steps of all ranks."
     assert sure.note.endswith(" A step of several ranks is one sample.")
     alone = comparison_report(ranks[0], ranks[1])
     assert "ranks" not in " ".join(section(alone, name).note for name in ("steps", "step_time", "statistics"))

@@ -78,7 +78,7 @@ def layer_tree(trace: Trace) -> Layer:
     rows = np.flatnonzero(module.codes >= 0)
     first = groupby.first_rows(module.codes[rows].astype(np.int64), len(module.values))
     for code, path in enumerate(module.values):
-        if first[code] == len(rows):  # no event has this path
+        if first[code] == len(rows):  # No event has this path.
             continue
         layer, row = root, int(rows[first[code]])
         for name in path.split(separator):
@@ -159,7 +159,7 @@ def _children(base: Layer, other: Layer) -> list[tuple[Layer, Layer]]:
     return same + [(left[i], right[j]) for i, j in aligned(likeness)]
 
 
-@lru_cache(maxsize=4096)  # models repeat the names of their layers
+@lru_cache(maxsize=4096)  # The names of layers repeat, so results are cached.
 def _name_likeness(a: str, b: str) -> float:
     return 1.0 if a == b else SequenceMatcher(None, min(a, b), max(a, b), autojunk=False).ratio()
 

@@ -227,7 +227,7 @@ def with_effects(table: pd.DataFrame) -> pd.DataFrame:
 def count_effect(t0: int, t1: int, c0: int, c1: int, n0: int, n1: int) -> int:
     """Return the count effect in ns. The arguments that end with 0 are for base, those with 1 for other: ``t`` is the
     time per step in ns, and ``c`` is the number of calls in ``n`` steps."""
-    if not c0 or not c1:  # the whole difference, because 0 calls take no time
+    if not c0 or not c1:  # The entire difference is count effect, because 0 calls take no time.
         return t1 - t0 if c0 or c1 else 0
     # This is (c₁/n₁ − c₀/n₀) · (t₀n₀/c₀ + t₁n₁/c₁) / 2 with one denominator.
     numerator, denominator = (c1 * n0 - c0 * n1) * (t0 * n0 * c1 + t1 * n1 * c0), 2 * n0 * n1 * c0 * c1

@@ -32,7 +32,7 @@ _PLACES: Final = {
     "launch_and_host": mark("on the host"),
     "compute": "",  # Runs without device work have this category. All their time is on the host.
     "framework": "",
-    "idle": "",  # the name of the cause says that nothing was recorded
+    "idle": "",  # The name of an idle cause already says that nothing was recorded.
 }
 
 
@@ -152,7 +152,7 @@ def label(row: Mapping[Any, Any]) -> str:
         subject = say("outside operators")
     elif name.startswith(BEFORE):
         subject = say("nothing recorded before {name}", name=bare(name).removeprefix(BEFORE[1:]))
-    else:  # only names in parentheses are translated; the others are names of operators or events
+    else:  # Only names in parentheses are translated. Others are names of operators.
         subject = bare(say(name)) if name.startswith("(") else name
     phase = "" if row["phase"] == "dataloader" and category == "input_wait" else _PHASES.get(row["phase"], "")
     place = _PLACES.get(category)

@@ -25,7 +25,7 @@ from perfkit_core.views.select import step_numbers
 from perfkit_core.views.tables import stacked
 
 MOST_STEPS: Final = 24
-"""Maximum number of steps of a capture that are sampled, evenly spread, because a view is computed once per step."""
+"""Maximum number of sampled steps of a capture, which are evenly spread. A view is computed once per sampled step."""
 _CANONICAL: Final = "op_name"
 _LISTED_ROWS: Final = 8
 

@@ -75,7 +75,7 @@ def _enclosing(above: npt.NDArray[np.int64], sizes: Numbers) -> Numbers:
     """Return the sizes. If a size is smaller than the sum of its children, it is replaced by this sum. The sum is
     larger if children run in several threads."""
     drawn, inside = sizes.copy(), np.zeros(len(sizes))
-    for row in range(len(sizes) - 1, -1, -1):  # children are stored after their parent
+    for row in range(len(sizes) - 1, -1, -1):  # Children are stored after their parent.
         drawn[row] = max(drawn[row], inside[row])
         if above[row] >= 0:
             inside[above[row]] += drawn[row]

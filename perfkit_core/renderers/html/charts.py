@@ -128,7 +128,7 @@ def figure(section: Section) -> dict[str, Any] | None:
     unit = common_unit(columns[0], [values(table[column.name]) for column in columns])
     axis: dict[str, Any]
     positions, across = table[chart.x], section.column(chart.x)
-    if across.unit == "ns":  # the axis shows points in time
+    if across.unit == "ns":  # The x axis is time.
         time = common_unit(across, [values(positions)])
         title = f"{heading(across)} ({time.name})" if time else heading(across)
         axis = {"title": title, "values": scaled(positions, time)}
