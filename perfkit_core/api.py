@@ -32,14 +32,15 @@ def summarize(
 ) -> pd.DataFrame:
     """Return the table of a view.
 
-    ``profile`` is a Trace, or one or more sources as for :func:`perfkit_core.load`; sources are read rank by rank.
-    ``by`` are groupings of the view. ``steps`` are the step numbers to count. ``pattern``, ``kind`` and ``device`` are
-    RE2 patterns that select the events to count. ``native`` selects the numbers of the framework's own profiler, where
-    they differ (docs/semantics.md). ``limit`` is the maximum number of rows. ``workers`` is the number of processes
-    that read ranks; ``scheduler`` is the address of a Dask cluster that reads the ranks instead. ``display`` are fields
-    of :class:`perfkit_core.report.display.Display`: ``sort``, ``ascending``, ``show``, ``hide``, ``minimums``,
-    ``columns`` and ``average``, and for trees ``start``, ``trim``, ``depth`` and ``displayed_only``. Times are integer
-    ns, sizes are integer bytes, and unknown values are NA. Raises UsageError and SourceError.
+    ``profile`` is a Trace, or one or more sources as for :func:`perfkit_core.load`. Sources are read rank by rank.
+    ``by`` contains groupings of the view, and ``steps`` the numbers of the steps to count. ``pattern``, ``kind`` and
+    ``device`` are RE2 patterns that select the events to count. If ``native`` is set, the table has the numbers of the
+    framework's own profiler where they differ (docs/semantics.md). ``limit`` is the maximum number of rows. ``workers``
+    is the number of processes that read ranks. ``scheduler`` is the address of a Dask cluster that reads them instead.
+    ``display`` contains fields of :class:`perfkit_core.report.display.Display`: ``sort``, ``ascending``, ``show``,
+    ``hide``, ``minimums``, ``columns`` and ``average``, and for trees also ``start``, ``trim``, ``depth`` and
+    ``displayed_only``. Times are integers in ns, and sizes are integers in bytes. Unknown values are NA. Raises
+    UsageError and SourceError.
     """
     (chosen,) = choose_views([view], single=True)
     if isinstance(profile, Trace):

@@ -26,7 +26,7 @@ class PerfkitError(Exception):
 
 
 class SourceError(PerfkitError):
-    """A file or folder that cannot be read as a profile: missing, empty, truncated, corrupt or of another format."""
+    """A file or folder cannot be read as a profile. It is missing, empty, truncated, corrupt or in another format."""
 
 
 class UsageError(PerfkitError):
@@ -34,7 +34,7 @@ class UsageError(PerfkitError):
 
 
 class CaptureError(PerfkitError):
-    """A recording cannot be made or saved: a framework or script is missing, or a folder is not writable."""
+    """A recording cannot be made or saved: for example, a framework is missing, or a folder is not writable."""
 
 
 def unwritable(path: object, error: OSError) -> UsageError:

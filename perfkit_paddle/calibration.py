@@ -1,4 +1,4 @@
-"""Operators, kernel launches and copies in Paddle that ``perfkit calibrate`` times."""
+"""Operators, kernel launches and copies of Paddle, which ``perfkit calibrate`` times."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ _DISTRIBUTIONS: Final = ("paddlepaddle", "paddlepaddle-gpu", "paddlepaddle-xpu")
 
 
 def version() -> str | None:
-    """Return the installed version of Paddle, None if Paddle is not installed. Does not import Paddle."""
+    """Return the installed version of Paddle, or None if Paddle is not installed. Does not import Paddle."""
     return bench.installed_version(*_DISTRIBUTIONS)
 
 
 def machine_bench() -> bench.Bench:
-    """Return what to time on the host and on the current device, if the current device is not the host. Raises
+    """Return the calls to time on the host and, if the current device is not the host, on this device. Raises
     CaptureError if Paddle cannot be imported."""
     paddle = framework.paddle()
     device = str(paddle.device.get_device())

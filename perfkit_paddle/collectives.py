@@ -1,6 +1,7 @@
-"""``annotate_collectives`` labels the collectives of ``paddle.distributed`` while a profiler records. Paddle records
-only the kernels of a collective, and nothing at all if gloo executes it. The label contains the name of the collective,
-its group and its message size."""
+"""``annotate_collectives`` labels the collectives of ``paddle.distributed`` while a profiler records. Paddle itself
+records only the kernels of a collective, or nothing if gloo executes it. The label contains the name of the collective,
+its group and its message size.
+"""
 
 from __future__ import annotations
 
@@ -22,16 +23,16 @@ _FUNCTIONS: Final = {
     "alltoall_single": "all_to_all", "all_to_all": "all_to_all", "barrier": "barrier", "send": "send", "recv": "recv",
 }  # fmt: skip
 _TENSOR_IS_PART: Final = frozenset({"all_gather", "reduce_scatter", "scatter", "gather"})
-"""Collectives whose argument ``tensor`` holds only one rank's part of the message."""
+"""Collectives whose argument ``tensor`` contains only one rank's part of the message."""
 _TENSORS: Final = ("tensor", "in_tensor_list", "in_tensor")
 _ON_HOST: Final = "GLOO"
 
 
 @contextmanager
 def annotate_collectives() -> Iterator[None]:
-    """Label the collectives that the ``with`` block calls as ``paddle.distributed.NAME`` while a profiler records. Two
-    kinds of calls get no label: calls from C++, such as those for the gradients of ``DataParallel``, and calls of a
-    function that was imported by name before the block. A failure of the label never raises. Raises CaptureError if
+    """Label the collectives that the ``with`` block calls as ``paddle.distributed.NAME`` while a profiler records.
+    Calls from C++ are not labelled, such as those for the gradients of ``DataParallel``. Calls of a function that was
+    imported by name before the block are not labelled either. Errors while labelling are logged. Raises CaptureError if
     Paddle cannot be imported."""
     distributed = framework.paddle().distributed
     originals = {name: getattr(distributed, name) for name in _FUNCTIONS if hasattr(distributed, name)}

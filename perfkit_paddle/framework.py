@@ -13,7 +13,7 @@ _STEPPING: Final = ("step", "minimize")
 
 
 def paddle() -> Any:
-    """Return the module ``paddle``. Raises CaptureError if the import fails."""
+    """Import Paddle and return the module. Raises CaptureError if the import fails."""
     try:
         return importlib.import_module("paddle")
     except ImportError as error:
@@ -28,8 +28,8 @@ def profiler() -> Any:
 
 class Updates:
     """Wrappers around ``step()`` and ``minimize()`` of optimizers, because Paddle offers no hooks. They call ``after``
-    once per update. Only the first optimizer of the process that makes an update is observed. In a static graph,
-    ``minimize()`` only adds operators to the graph, so ``after`` is not called."""
+    once per update. They observe only one optimizer, the first one of the process that makes an update. In a static
+    graph, ``minimize()`` only adds operators to the graph, so ``after`` is not called."""
 
     def __init__(self, after: Callable[[], None]) -> None:
         self._after = after
@@ -41,7 +41,7 @@ class Updates:
 
         @functools.wraps(original)
         def init(optimizer: Any, *args: Any, **kwargs: Any) -> None:
-            for cls in type(optimizer).__mro__:  # the script may have defined this class after the wrapping below
+            for cls in type(optimizer).__mro__:  # the script may have defined this class after the loop below
                 if issubclass(cls, base):
                     self._wrap(cls)
             original(optimizer, *args, **kwargs)

@@ -1,8 +1,8 @@
 """The Paddle dialect of Chrome JSON, as Paddle 2.3 to 3.3 writes it (``schemaVersion`` 1.0.x).
 
-Each event records its start twice. ``ts`` has whole µs since 1970, truncated. ``start_time`` has µs since the first
-host event as float32: it is exact to the ns in the first 8 ms, and then its error grows to 4 ns at 0.1 s, 30 ns at 1 s
-and 0.5 µs at 10 s. Both are combined, so that the error of a start is at most 1 µs.
+Each event records its start twice. ``ts`` is the time since 1970, truncated to whole µs. ``start_time`` is the time
+since the first host event in µs, as a float32 number. It is exact to the ns in the first 8 ms. Then its error grows: 4
+ns at 0.1 s, 30 ns at 1 s, and 0.5 µs at 10 s. perfkit combines both, so that the error of a start is at most 1 µs.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from perfkit_paddle import names
 
 _START_TIME: Final = re.compile(r"(\d{1,12}(?:\.\d{1,9})?) us", re.ASCII)
 _FLOAT32_STEPS: Final = 2.0**-23
-"""Largest relative error of a number that was rounded to float32, divided, and rounded to float32 again."""
+"""Largest relative error of a number that was rounded to float32, then divided, and then rounded to float32 again."""
 _MICROSECOND_NS: Final = 1000
 
 
@@ -31,19 +31,19 @@ def float_error(ns: IntArray) -> IntArray:
 
 
 def offset(text: object) -> int | None:
-    """Return a ``start_time`` such as "12.345 us" in ns, rounded half to even, None if the text has another form."""
+    """Return a ``start_time`` such as "12.345 us" in ns, rounded half to even, or None if the text has another form."""
     match = _START_TIME.fullmatch(text) if isinstance(text, str) else None
     return round(Decimal(match[1]) * _MICROSECOND_NS) if match else None
 
 
 def refine(whole_us_ns: IntArray, offset_ns: IntArray) -> tuple[IntArray, IntArray]:
-    """Combine the starts in whole µs (given in ns) with the offsets from the first event, which are unknown if
-    negative. Return start and largest error in ns of each event, both of shape (events,)."""
+    """Combine the starts in whole µs (given in ns) with the offsets from the first event. A negative offset is unknown.
+    Return start and largest error in ns of each event, both of shape (events,)."""
     has_offset = offset_ns >= 0
     error, last = float_error(offset_ns), _MICROSECOND_NS - 1
     if not has_offset.any():
         return whole_us_ns, np.full_like(offset_ns, last)
-    # Every event bounds the time of offset 0 from below and from above.
+    # Each event gives a lower and an upper bound for the time at offset 0.
     low = int((whole_us_ns - offset_ns - error)[has_offset].max())
     high = int((whole_us_ns + last - offset_ns + error)[has_offset].min())
     origin, origin_error = (low + high) // 2, max((high - low + 1) // 2, 0)
@@ -99,11 +99,11 @@ class PaddleDialect(Dialect):
     def device(self, label: Label, pid: Any, args: Mapping[str, Any]) -> str:
         if label.kind == MEMORY:
             return names.place_device(str(args.get("place", "")))
-        index = integer(pid)  # the device number: some events lack the argument "device"
+        index = integer(pid)  # device number; some events lack the argument "device"
         return f"{label.backend}:{0 if index is None else index}"
 
     def keeps(self, event: ChromeEvent) -> bool:
-        """Keep every event. Also bring its arguments into perfkit's form, and count its problems."""
+        """Return True, so that every event is kept. Also convert the event's arguments, and count its problems."""
         args: dict[str, Any] = event.args if isinstance(event.args, dict) else {}
         args.pop("end_time", None)
         args.pop("device", None)
@@ -123,8 +123,8 @@ class PaddleDialect(Dialect):
 
 
 def _inputs(args: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the arguments for an operator's inputs in the same form as from the protobuf: the shapes in the order of
-    the input slots, the stack, the number of inputs per slot, and the data types."""
+    """Return the arguments for an operator's inputs in the form that the protobuf gives: the shapes in the order of the
+    input slots, the stack, the number of inputs per slot, and the data types."""
     shapes, types = (
         {slot: items for slot, items in value.items() if isinstance(items, list)} if isinstance(value, dict) else {}
         for value in (args.get("input_shapes"), args.get("input_dtypes"))

@@ -1,9 +1,8 @@
 """Reader of Paddle's Chrome JSON.
 
-The file records no parents, and its rounded times alone do not determine them. The order of the events helps: Paddle
-writes the tree of each thread breadth first, and the runtime calls and memory events of a host event directly after the
-host event. In this order, the parent of an event never comes before the parent of the previous event. The times only
-have to decide between neighbours.
+The file does not record parents, and the rounded times alone do not determine them. The order of the events helps.
+Paddle writes the tree of each thread breadth first. The runtime calls and memory events of a host event directly follow
+it. An event's parent never comes before the previous event's parent. The times only decide between neighbours.
 """
 
 from __future__ import annotations
@@ -33,10 +32,10 @@ from perfkit_paddle.findings import make_meta, processes
 def parents(
     thread: IntArray, host: BoolArray, attached: BoolArray, start: IntArray, end: IntArray, slack: IntArray
 ) -> tuple[IntArray, int]:
-    """Return the row of each row's parent, -1 if a row has none, and the number of threads in an unexpected order. The
-    events of such a thread are nested by time.
+    """Return two values: the row of each row's parent (-1 if it has none), and the number of threads whose events are
+    in an unexpected order. In such a thread, only the times determine the parents.
 
-    All arrays have the shape (rows,), in the order of the file. ``host`` is the mask of the nodes of the tree, and
+    All arrays have the shape (rows,), in the order of the file. ``host`` is the mask of the nodes of the tree,
     ``attached`` the mask of the rows that belong to the node before them. ``slack`` is the largest error of the times.
     """
     parent = np.full(len(thread), NO_ROW, np.int64)
@@ -54,7 +53,7 @@ def parents(
 
 @compiled
 def _level_by_level(host, start, end, slack):  # type: ignore[no-untyped-def]
-    """Return the parents within one thread, and False if some event lies in none of the possible parents."""
+    """Return the parents within one thread, and whether each event lies in one of its possible parents."""
     count = len(host)
     parent = np.full(count, -1, np.int64)
     node = -1  # the last host event, to which the following runtime calls and memory events belong
@@ -70,7 +69,7 @@ def _level_by_level(host, start, end, slack):  # type: ignore[no-untyped-def]
             continue
         candidate = _next_parent(host, current, i, start, end, slack)
         if candidate < 0 and current >= 0 and _misfit(current, i, start, end) <= slack[current] + slack[i]:
-            candidate = current  # this event overlaps its sibling: Paddle does not sort overlapping events
+            candidate = current  # the event overlaps its sibling; Paddle does not sort overlapping events
         if candidate < 0:
             return parent, False
         current = candidate
@@ -110,7 +109,7 @@ def _next_parent(host, current, i, start, end, slack):  # type: ignore[no-untype
 FORMAT: Final = "paddle-json"
 _HEADER: Final = ("schemaVersion", "span_index", "span_indx")
 _DEEPEST: Final = 64
-"""Number of tree levels in which :func:`_inside_parents` moves starts."""
+"""Maximum number of tree levels in which :func:`_inside_parents` moves starts."""
 
 
 def read_json(path: Path, partial: bool = False) -> Trace:
@@ -166,8 +165,8 @@ class _Reading(Reading[json_dialect.PaddleDialect]):
 
 
 def complete(recorded: draft.Recorded, meta: TraceMeta) -> tuple[draft.Recorded, tuple[Finding, ...]]:
-    """Add finer times and parents to all events of a file, given in the order of the file. Also return the data-quality
-    warnings about them."""
+    """Add finer times and parents to all events of a file. The events are given in the order of the file. Also return
+    the data-quality warnings about the times, the parents and the devices."""
     events, parent = recorded.columns, recorded.parent
     quality: tuple[Finding, ...] = ()
     if events.num_rows:
@@ -202,10 +201,10 @@ def _text(events: pa.Table, column: str) -> Any:
 
 
 def _inside_parents(parent: IntArray, start: IntArray, dur: IntArray) -> tuple[IntArray, IntArray]:
-    """Move starts, by no more than their rounding, so that no event begins before its parent. Shorten an event that
-    begins with its parent and is longer, so that the parent is sorted before it."""
+    """Move starts so that no event begins before its parent. A start moves by at most its rounding error. If an event
+    begins at the same time as its parent and is longer, shorten it, so that the parent is sorted before it."""
     start, dur = start.copy(), dur.copy()
-    for _ in range(_DEEPEST):  # each pass settles one more level of the tree
+    for _ in range(_DEEPEST):  # each pass corrects one more level of the tree
         above = np.where(parent == NO_ROW, np.arange(len(parent)), parent)
         early = start < start[above]
         longer = (start == start[above]) & (dur > dur[above])

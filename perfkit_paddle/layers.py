@@ -1,9 +1,9 @@
 """``annotate`` labels the layers of a Paddle model while a profiler records. ``describe`` returns a table of layers.
 
-A forward call is labelled by a RecordEvent. Its backward pass is marked by gradient hooks on the tensors that the call
-returned; they run inside the first node of the backward pass. The mark lists the names of the call's graph nodes,
-because Paddle numbers neither operators nor nodes. A RecordEvent over the whole backward pass is not possible:
-RecordEvents must nest, but nodes of different layers interleave, and Paddle would lose the profile.
+A RecordEvent labels each forward call. Gradient hooks on the tensors that the call returned mark its backward pass.
+They run inside the first node of the backward pass. Paddle numbers neither operators nor nodes. The mark therefore
+lists the names of the call's graph nodes. A RecordEvent cannot cover the whole backward pass: RecordEvents must nest,
+but the nodes of different layers interleave, and Paddle would lose the profile.
 """
 
 from __future__ import annotations
@@ -44,12 +44,12 @@ def _bilinear(layer: Any, call: Signature) -> Flops:
 
 def _convolution(layer: Any, call: Signature) -> Flops:
     positions = call.inputs[0] if isinstance(layer, _TRANSPOSED) else call.outputs[0]
-    channels, *kernel = layer.weight.shape[1:]  # the channels per group and the kernel, also if transposed
+    channels, *kernel = layer.weight.shape[1:]  # channels per group and kernel, also for a transposed convolution
     return products(call, layer_framework.convolution(positions.shape, channels, kernel))
 
 
 def _attention(layer: Any, call: Signature) -> Flops:
-    """Return the FLOPs of the scores and of the weighted sum. The projections are separate layers."""
+    """Return the FLOPs of the scores and of the weighted sum. The projections are counted as separate layers."""
     query, key = call.inputs[0].shape, call.inputs[min(1, len(call.inputs) - 1)].shape
     keys = key[1] if len(key) == 3 else query[1]
     forward = layer_framework.attention((*query[:2], layer.embed_dim), keys)
@@ -64,26 +64,26 @@ def _recurrent(layer: Any, call: Signature) -> Flops:
 
 
 _ACCUMULATION: Final = "GradNodeAccumulation"
-"""Name of the graph node that adds up the gradient of a parameter. The node belongs to the parameter, not to a call."""
+"""Name of the graph node that adds up a parameter's gradient. The node belongs to the parameter, not to a call."""
 
 
 class Nodes:
-    """Nodes of the backward graph that the calls inside one outermost call made. A call made the nodes between its
-    outputs and its inputs, except the nodes of inner calls. The walk jumps over an inner call, so that it visits each
-    node once."""
+    """Nodes of the backward graph, from the calls inside one outermost call. The nodes of a call are those between its
+    outputs and its inputs, without the nodes of inner calls. The search skips inner calls, so it visits a node only
+    once."""
 
     def __init__(self) -> None:
         self._inputs: dict[int, list[Any]] = {}
-        """Address of a node → the nodes of the inputs of its call, where the walk continues."""
+        """Maps the address of a node to the nodes of its call's inputs, where the search continues."""
         self.kept: list[Any] = []
-        """All visited nodes. They must not be freed, because their addresses identify them."""
+        """All visited nodes. They are kept alive, because their addresses identify them."""
 
     def of(self, tensors: Iterable[Any]) -> frozenset[int]:
         return frozenset(self._address(node) for tensor in tensors if (node := tensor.grad_fn) is not None)
 
     def claim(self, returned: list[Any], inputs: frozenset[int]) -> tuple[list[str], list[Any]]:
-        """Return the names of the nodes that a call made outside inner calls, and the ``returned`` tensors that the
-        call itself made."""
+        """Return two lists for a call: the names of the nodes that it made outside inner calls, and those of the
+        ``returned`` tensors that the call itself made."""
         made = [(tensor, node, self._address(node)) for tensor in returned if (node := tensor.grad_fn) is not None]
         made = [entry for entry in made if entry[2] not in inputs and entry[1].name() != _ACCUMULATION]
         ends: list[Any] = []  # nodes of the call's inputs
@@ -115,7 +115,7 @@ class Nodes:
 class _Calls(layer_framework.OpenCalls):
     def __init__(self) -> None:
         super().__init__()
-        self.nodes = Nodes()  # made within the outermost open call
+        self.nodes = Nodes()  # nodes made within the outermost running call
 
 
 _calls: Final = _Calls()
@@ -123,7 +123,7 @@ _encoded_mark: Final = functools.lru_cache(maxsize=4096)(backward_label)
 
 
 class PaddleHooks(layer_framework.LayerHooks):
-    """The hooks of one layer. The origin of a tensor is the address of the graph node that made it."""
+    """The hooks of one layer. The origin of a tensor is the address of the graph node that made the tensor."""
 
     calls = _calls
 
@@ -147,7 +147,7 @@ _RECORDS: Final = (ProfilerState.RECORD, ProfilerState.RECORD_AND_RETURN)
 
 
 class PaddleLayers(layer_framework.LayerFramework):
-    """The layers of a Paddle model. Their paths are those of ``named_sublayers()`` without an outer DataParallel."""
+    """The layers of a Paddle model. Their paths are as in ``named_sublayers()``, without an outer DataParallel."""
 
     name = "paddle"
     tensor = paddle.Tensor
@@ -164,7 +164,7 @@ class PaddleLayers(layer_framework.LayerFramework):
     def __init__(self) -> None:
         super().__init__()
         self._running: list[Profiler] = []
-        """The profiler between its start() and its stop(). Paddle allows only one per process."""
+        """The running profiler, from its start() to its stop(). Paddle allows only one per process."""
 
     def named(self, model: nn.Layer) -> Iterator[layer_framework.Named]:
         layers: dict[str, Any] = {}
@@ -201,7 +201,8 @@ class PaddleLayers(layer_framework.LayerFramework):
             del Profiler._perfkit_original
 
     def recording(self) -> bool:
-        """Return whether the profiler records events now: False while its schedule waits or a static graph is built."""
+        """Return whether the profiler records events now. It does not in a static graph, or while its schedule
+        waits."""
         running = self._running
         return bool(running) and running[-1].current_state in _RECORDS and paddle.in_dynamic_mode()
 
@@ -238,7 +239,8 @@ class PaddleLayers(layer_framework.LayerFramework):
 
 
 def _options(method: Any, *wanted: str) -> dict[str, bool]:
-    """Return the options of a hook that this version of Paddle supports. Paddle 2.6 supports none."""
+    """Return the options in ``wanted`` that the hook method of this Paddle version supports. Paddle 2.6 supports
+    none."""
     return dict.fromkeys({"with_kwargs", *wanted} & set(inspect.signature(method).parameters), True)
 
 
@@ -250,10 +252,10 @@ def annotate(model: nn.Layer, name: str | None = None) -> annotation.Annotation[
     """Label every call of every layer of ``model``, forward and backward, in the events of Paddle's profiler.
 
     The hooks are installed only while a profiler runs, and they never raise. The label of a layer contains its path in
-    ``named_sublayers()``. The path begins with ``name`` if given; if another model is annotated already, the default is
-    the name of the class. A second call for the same model returns the same object. ``remove()``, or the end of the
-    object's ``with`` block, removes the labels. A ``trace_handler`` stores the parameters, shapes and FLOPs of the
-    layers in the recording. Raises UsageError if another model has this name.
+    ``named_sublayers()``. The path begins with ``name``, if given. Otherwise the path has no prefix; but if another
+    unnamed model is annotated, it begins with the name of the class. A second call for the same model returns the same
+    object. ``remove()``, or the end of the object's ``with`` block, removes the labels. A ``trace_handler`` stores the
+    parameters, shapes and FLOPs of the layers in the recording. Raises UsageError if another model has this name.
     """
     return annotation.annotate(FRAMEWORK, model, name)
 
@@ -261,10 +263,9 @@ def annotate(model: nn.Layer, name: str | None = None) -> annotation.Annotation[
 def describe(model: nn.Layer, *example_inputs: Any, **example_keywords: Any) -> PrintedArchitecture:
     """Return the tree of layers with parameters, shapes and devices.
 
-    If example inputs are given, the tree also has calls, tensors and FLOPs: the model then runs once in eval mode
-    without gradients. The mode of each layer is restored afterwards. FLOPs follow from formulas for Paddle's own
-    layers; the FLOPs of user-defined layers are unknown. ``print()`` shows the tree, and ``to_pandas()`` returns it as
-    a table.
+    If example inputs are given, the tree also contains calls, tensors and FLOPs. The model then runs once, in eval mode
+    without gradients. Afterwards, the mode of each layer is restored. FLOPs follow from formulas for Paddle's own
+    layers, and are unknown for user-defined layers. ``print()`` shows the tree; ``to_pandas()`` returns it as a table.
     """
     from perfkit_core.pages.architecture import PrintedArchitecture  # imports pandas, only needed here
 

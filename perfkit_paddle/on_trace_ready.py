@@ -1,6 +1,7 @@
 """``trace_handler``, the ``on_trace_ready`` callback for ``paddle.profiler.Profiler``. Paddle saves a finished cycle as
-a protobuf, in memory if the system supports that, and perfkit reads the protobuf. If Paddle cannot save the cycle,
-perfkit reads the profiler's tree of Python objects instead."""
+a protobuf (in memory, if the system supports that), and perfkit reads the protobuf. If Paddle cannot save the cycle,
+perfkit reads the profiler's tree of Python objects instead.
+"""
 
 from __future__ import annotations
 
@@ -30,24 +31,24 @@ _LAUNCHER: Final = ("PADDLE_TRAINER_ID", "PADDLE_TRAINERS_NUM")
 def trace_handler(run_dir: str | os.PathLike[str], also: Iterable[Callable[[Any], Any]] = ()) -> CycleWriter[Any]:
     """Return a callback that writes each recorded cycle into ``run_dir``, one Parquet file per cycle and process.
 
-    ``also``: further callbacks, which are called with the profiler afterwards. The handler never raises: it logs errors
-    to the logger ``perfkit`` and marks the run as incomplete. The training waits while Paddle saves the cycle, 1 to 1.5
-    µs per event. A thread then assembles and writes the cycle during the training. ``flush()`` waits for that thread.
-    Paddle logs a line to stderr for each cycle, unless the environment variable ``GLOG_minloglevel`` is 1 when paddle
-    is imported.
+    ``also`` contains further callbacks, which are called with the profiler afterwards. The handler never raises; it
+    logs errors to the logger ``perfkit`` and marks the run as incomplete. The training waits while Paddle saves the
+    cycle, which takes 1 to 1.5 µs per event. Then a thread assembles and writes the cycle while the training continues.
+    ``flush()`` waits until all cycles are written. Paddle logs a line to stderr for each cycle, unless the environment
+    variable ``GLOG_minloglevel`` is 1 when paddle is imported.
     """
     return CycleWriter(run_dir, take, also, place, warn_uncalled=True)
 
 
 def take(profiler: Any, place: environment.Place, no_steps: frozenset[int] = frozenset()) -> Taken:
-    """Take the cycle that a profiler has just finished. ``no_steps``: numbers of recorded steps that are not complete
-    iterations. Raises CaptureError if the profiler recorded no cycle."""
+    """Take the cycle that a profiler has just finished. ``no_steps`` contains the numbers of recorded steps that are
+    not complete iterations. Raises CaptureError if the profiler recorded no cycle."""
     result = getattr(profiler, "profiler_result", None)
     if result is None:
         raise CaptureError("the profiler has recorded nothing", "timer_only=True records no events")
     from perfkit_paddle.layers import FRAMEWORK
 
-    threads = os.environ.get("OMP_NUM_THREADS", "")  # set by Paddle if the user did not set it
+    threads = os.environ.get("OMP_NUM_THREADS", "")  # Paddle sets it if the user did not
     options = {name: bool(getattr(profiler, name)) for name in _OPTIONS if hasattr(profiler, name)}
     live = pb_source.Live(
         place.rank,
@@ -58,7 +59,7 @@ def take(profiler: Any, place: environment.Place, no_steps: frozenset[int] = fro
     running = getattr(profiler, "step_num", None)
 
     def with_partial_step(trace: Trace) -> Trace:
-        """Report a partial step if a step is still running during the callback: then stop() ends it, not step()."""
+        """Report a partial step if a step is still running during the callback. Then stop() ends it, not step()."""
         steps = trace.ints("step")[trace.rows("kind", "step")]
         if running is None or not len(steps) or int(steps.max()) != running:
             return trace
@@ -81,9 +82,8 @@ def take(profiler: Any, place: environment.Place, no_steps: frozenset[int] = fro
 
 
 def saved(result: Any) -> memoryview:
-    """Return the bytes that ``result.save`` writes, empty if Paddle could not write. Paddle holds the GIL meanwhile,
-    1.2 µs per event. Another thread would therefore block the training for the same time, but within a step instead of
-    between two steps."""
+    """Return the bytes that ``result.save`` writes, or no bytes if it fails. Meanwhile, Paddle holds the GIL for 1.2 µs
+    per event. Another thread would block the training just as long, but within a step instead of between two steps."""
     if not hasattr(os, "memfd_create"):
         with tempfile.TemporaryDirectory(prefix="perfkit-") as folder:
             path = Path(folder) / "cycle.pb"
@@ -107,8 +107,7 @@ def _from_tree(result: Any, live: pb_source.Live, error: Exception) -> Trace:
 
 
 def place() -> environment.Place:
-    """Return rank and world size from the environment variables of Paddle's launcher, else from those of other
-    launchers."""
+    """Return rank and world size from the environment variables of Paddle's launcher, or of another launcher."""
     return environment.environment_place(_LAUNCHER)
 
 
@@ -132,8 +131,7 @@ _MEMORY: Final = {
 
 
 def walk(trees: Mapping[int, Any], extra_info: Mapping[str, str]) -> dict[str, pb_table.Table]:
-    """Return the same tables as a scan of the protobuf. ``trees`` is ``result.get_data()``, ``extra_info`` is
-    ``result.get_extra_info()``."""
+    """Return the same tables as a scan of the protobuf, from ``result.get_data()`` and ``result.get_extra_info()``."""
     tables = _Tables()
     for thread, root in trees.items():
         owner = tables.add("thread", 0, thread_id=thread)
@@ -154,7 +152,7 @@ def walk(trees: Mapping[int, Any], extra_info: Mapping[str, str]) -> dict[str, p
 
 
 def _breadth_first(root: Any) -> Iterator[tuple[Any, int]]:
-    """Yield each node and the number of its parent, -1 for the root. Nodes are numbered in this order from 0."""
+    """Yield each node and the number of its parent, or -1 for the root. Nodes are numbered in this order from 0."""
     level, parents, count = [root], [-1], 0
     while level:
         below, below_parents = [], []
@@ -185,7 +183,7 @@ def _read(node: Any, attributes: Mapping[str, str]) -> dict[str, int]:
 
 
 class _Tables:
-    """Rows of each table, and the bytes of their texts. Equal texts are stored once."""
+    """Builder of tables. Equal texts are stored once."""
 
     def __init__(self) -> None:
         plan = pb_wire.layout()
@@ -203,7 +201,7 @@ class _Tables:
         return {column: offset, f"{column}.length": length}
 
     def add(self, table: str, owner: int, **cells: int) -> int:
-        """Add a row and return its number. Unsigned numbers become int64 with the same bits, as in the protobuf."""
+        """Add a row and return its number. Unsigned integers become int64 with the same bits, as in the protobuf."""
         cells[pb_table.OWNER] = owner
         values = [cells.get(column, pb_table.MISSING) for column in self._columns[table]]
         self._rows[table].append([value - _UINT64 if value >= 1 << 63 else value for value in values])

@@ -33,8 +33,7 @@ _names: Final = functools.partial(native_names, "perfkit_paddle")
 
 @functools.lru_cache(maxsize=65536)
 def operator_name(native: str) -> str | None:
-    """Return the canonical name of a Paddle operator, None if the operator is unknown. The name of a gradient ends with
-    "_grad"."""
+    """Return the canonical name of a Paddle operator, or None if it is unknown. A gradient's name ends with "_grad"."""
     if _ACCUMULATION.fullmatch(native):
         return "accumulate_grad"
     if _OF_THE_USER.fullmatch(native):

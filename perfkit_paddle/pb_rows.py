@@ -1,7 +1,8 @@
 """Conversion of the tables of a profile protobuf into one table of recorded events, with the parents that Paddle
-recorded. Its rows are the host events, then the runtime calls, the device work and the memory events. The artificial
-root node of each thread is dropped, and its children have no parent. Arguments have the same keys as in Paddle's JSON,
-so that both formats give the same result."""
+recorded. Its rows are in this order: host events, runtime calls, device work, memory events. The artificial root node
+of each thread is dropped, so its children have no parent. Arguments have the same keys as in Paddle's JSON, so that
+both formats give the same result.
+"""
 
 from __future__ import annotations
 
@@ -32,7 +33,7 @@ REQUIRED: Final = {
     "device": (*_SPAN, "type", "device", "stream", "correlation"),
     "memory": ("start_ns", "type", "address", "pid", "tid", "bytes"),
 }
-"""Columns that an event must have. All versions of Paddle write them."""
+"""Columns that an event must have. All versions of Paddle write these columns."""
 _MOST_NODES: Final = 1 << 40
 """Upper bound for the number of nodes in a tree."""
 _OPERATOR: Final = names.EVENT_TYPES.index("Operator")
@@ -47,13 +48,13 @@ _INTEGERS: Final = {"context": "context", "registers": "registers per thread", "
 _FLOATS: Final = {"blocks_per_sm": "blocks per SM", "warps_per_sm": "warps per SM"}
 _SHAPES: Final = ("block_x", "block_y", "block_z", "grid_x", "grid_y", "grid_z", "static_shared", "occupancy")
 _STAMPS: Final = ("queued_ns", "submitted_ns")
-"""Times that are 0 unless they were requested from CUPTI."""
+"""Columns with times that are 0 if they were not requested from CUPTI."""
 
 
 @dataclass(frozen=True, slots=True)
 class Doubtful:
-    """Number of events that lack a required column, of events that end before they start, and of the events of each
-    unknown type."""
+    """Numbers of doubtful events. ``incomplete`` events lack a required column. ``reversed`` events end before they
+    start. ``unknown`` maps each unknown type to the number of its events."""
 
     incomplete: int = 0
     reversed: int = 0
@@ -66,7 +67,7 @@ class Doubtful:
 
 @dataclass(frozen=True, slots=True)
 class Rows:
-    """Recorded events, and the numbers of doubtful events in the file."""
+    """Recorded events, and the numbers of doubtful events."""
 
     recorded: Recorded
     doubtful: Doubtful
@@ -86,9 +87,9 @@ def rows(tables: dict[str, Table]) -> Rows:
 
 
 def of_piece(tables: dict[str, Table], thread: int) -> Rows:
-    """Return the events of some nodes of one tree, where ``thread`` is the index of the tree in the file. The column
-    ``node`` numbers the nodes uniquely in the file, and the column ``parent`` has such a number instead of a row. An
-    operator's inputs stay at the operator detail that has recorded them."""
+    """Return the events of some nodes of one tree. ``thread`` is the index of the tree in the file. The column ``node``
+    contains numbers of the nodes that are unique in the file. The column ``parent`` contains such a number, not a row.
+    An operator's inputs are not moved from the operator detail that recorded them."""
     kept = _Kept(tables)
     ids = tables["host"]["id"], tables["host"]["parent_id"]
     used = [(number >= 0) & (number < _MOST_NODES) for number in ids]  # Paddle numbers nodes from 0
@@ -116,7 +117,7 @@ class _Kept:
                 complete[name] &= tables[name].present(column)
         self._incomplete = sum(int((~mask).sum()) for mask in complete.values())
         host = tables["host"]
-        # The artificial root of a thread lasts from 0 to the largest uint64, which is -1 here.
+        # The artificial root of a thread lasts from 0 to the largest uint64, which becomes -1 as int64.
         endless = np.flatnonzero((host["end_ns"] == -1) & (host["start_ns"] == 0))
         texts = host.take(endless).texts("name").to_pylist()
         self.node = complete["host"]
@@ -127,14 +128,14 @@ class _Kept:
         )
 
     def parents(self, of_host: IntArray, of_owner: IntArray) -> IntArray:
-        """Return the parents of all rows. ``of_host`` are the parents of the host events. ``of_owner[r]`` is the parent
-        of the runtime calls and memory events that belong to row ``r`` of the table ``host``."""
+        """Return the parents of all rows. ``of_host`` contains the parents of the host events. ``of_owner[r]`` is the
+        parent of the runtime calls and memory events that belong to row ``r`` of the table ``host``."""
         none = np.full(len(self._device), NO_ROW, np.int64)
         others = [of_owner[self._runtime[OWNER]], none, of_owner[self._memory[OWNER]]]
         return np.concatenate([of_host, *others]) if any(map(len, others)) else of_host
 
     def parts(self) -> list[Columns]:
-        """Return the columns of host events, runtime calls, device work and memory events."""
+        """Return four sets of columns: of host events, runtime calls, device work and memory events."""
         host, runtime = self._host, self._runtime
         types = np.full(len(runtime), _RUNTIME, np.int64)
         columns = {
@@ -149,7 +150,7 @@ class _Kept:
         ]
 
     def rows(self, parts: list[Columns], supplements: Columns, parent: IntArray) -> Rows:
-        """Return the events in the order of ``parts``. ``supplements`` are further columns of the host events."""
+        """Return the events in the order of ``parts``. ``supplements`` contains further columns of the host events."""
         parts = [parts[0] | supplements, *parts[1:]]
         types = {name: column.type for part in parts for name, column in part.items()}
         columns = {}
@@ -157,7 +158,7 @@ class _Kept:
             chunks: list[pa.Array] = []
             for part in parts:
                 count = len(part["start_ns"])
-                if count:  # a missing column is null: the concatenation of pyarrow would allocate memory for it
+                if count:  # adds nulls for a missing column; the concatenation of pyarrow would allocate memory
                     chunks += [part[name]] if name in part else arrays.constant(None, kind, count).chunks
             columns[name] = pa.chunked_array(chunks, kind)
         unknown: Counter[int] = Counter()
@@ -187,10 +188,11 @@ def _thread(table: Table) -> Columns:
 
 
 def _device_columns(table: Table) -> Columns:
-    """Return the columns of device work. For speed, arguments and copy kind are built once per distinct content."""
+    """Return the columns of device work. For speed, equal contents are converted only once to arguments and copy
+    kind."""
     texts = {column: table.texts(column) for column in (*_COPY_TEXTS, "name")}
     codes = {column: text.indices.fill_null(-1).to_numpy() for column, text in texts.items()}
-    codes["name"] = np.where(table.present("bytes"), codes["name"], -1)  # no argument of a kernel depends on its name
+    codes["name"] = np.where(table.present("bytes"), codes["name"], -1)  # a kernel's name does not affect its arguments
     plain = (*_INTEGERS, *_FLOATS, *_SHAPES)
     cells = np.column_stack([table[column] for column in plain] + list(codes.values()))
     distinct, row = np.unique(cells, axis=0, return_inverse=True)
@@ -209,8 +211,8 @@ def _device_columns(table: Table) -> Columns:
 
 
 def _device_arguments(cell: dict[str, int], texts: dict[str, pa.DictionaryArray]) -> tuple[str | None, str | None]:
-    """Return the arguments as JSON and the copy kind of device work with these cells. The cell of a text is its index
-    in the dictionary of its column in ``texts``, -1 if the text is absent."""
+    """Return two values for device work with these cells: its arguments as JSON, and its copy kind. The cell of a text
+    is its index in the dictionary of its column in ``texts``, or -1 if there is no text."""
     text = {column: texts[column].dictionary[cell[column]].as_py() for column in texts if cell[column] >= 0}
     args: dict[str, Any] = {
         key: cell[column]
@@ -263,7 +265,7 @@ def _memory_columns(table: Table) -> Columns:
 
 
 def _json_objects(count: int, columns: Mapping[str, pa.Array]) -> pa.Array:
-    """Return a column of JSON objects. ``columns``: key → encoded values. A row with a null value is null."""
+    """Return a column of JSON objects. ``columns`` maps keys to encoded values. A row with a null value is null."""
     if not count:
         return pa.array([], pa.string())
     pieces: list[Any] = []
@@ -273,9 +275,9 @@ def _json_objects(count: int, columns: Mapping[str, pa.Array]) -> pa.Array:
 
 
 def _supplements(tables: dict[str, Table], row: IntArray, parent: IntArray) -> Columns:
-    """Return the columns shapes, stack and args of host events. ``row[r]`` is the row in these columns for row ``r`` of
-    the table ``host``. Paddle records an operator's inputs at its operator detail ``infer_shape``; here they are moved
-    to the operator."""
+    """Return the columns ``shapes``, ``stack`` and ``args`` of host events. Row ``r`` of the table ``host`` becomes row
+    ``row[r]``. Paddle records an operator's inputs at its operator detail ``infer_shape``; they are moved to the
+    operator."""
     table, types = tables["supplement"], tables["host"]["type"]
     if not len(table):
         return {}
@@ -284,7 +286,7 @@ def _supplements(tables: dict[str, Table], row: IntArray, parent: IntArray) -> C
     at = row[owner]
     count = int(row.max(initial=-1)) + 1
     columns: dict[str, list[str | None]] = {name: [None] * count for name in ("shapes", "stack", "args")}
-    for index in np.flatnonzero(at != NO_ROW)[::-1]:  # backwards, so that the first inputs of an operator remain
+    for index in np.flatnonzero(at != NO_ROW)[::-1]:  # backwards, so that the first of several inputs remains
         for name, value in operator_inputs(table, int(index)).items():
             columns[name][int(at[index])] = value
     return {name: pa.array(values, pa.string()).dictionary_encode() for name, values in columns.items()} | {
@@ -293,15 +295,15 @@ def _supplements(tables: dict[str, Table], row: IntArray, parent: IntArray) -> C
 
 
 def _new_rows(node: BoolArray, above: IntArray) -> tuple[IntArray, IntArray]:
-    """Return two arrays: the new row of each row of the table ``host``, NO_ROW if the row is dropped (and NO_ROW as the
-    last item, so that row NO_ROW maps to itself), and the parent of each new row."""
+    """Return two arrays: the new row of each row of the table ``host`` (NO_ROW if it is dropped), and the parent of
+    each new row. The first array has NO_ROW as an additional last item, so that row NO_ROW maps to itself."""
     row, parent = np.empty(len(node) + 1, np.int64), np.empty(int(node.sum()), np.int64)
     _renumber(node, above, row, parent)
     return row, parent
 
 
 def _parent_rows(host: Table) -> IntArray:
-    """Return the row of each host event's parent, NO_ROW if no earlier row of the thread has the parent's number."""
+    """Return the row of each host event's parent, or NO_ROW if no earlier row of the thread has the parent's number."""
     thread, node, wanted = host[OWNER], host["id"], host["parent_id"]
     count = len(host)
     above = np.empty(count, np.int64)
@@ -316,8 +318,7 @@ def _parent_rows(host: Table) -> IntArray:
 
 @compiled_at_once
 def _place(thread, node, wanted, above):  # type: ignore[no-untyped-def]
-    """Set ``above`` to the rows of the parents if the nodes of each thread are numbered from 0, as Paddle does. Return
-    False if they are not."""
+    """If the nodes of each thread are numbered from 0, set ``above`` to the parents' rows. Otherwise return False."""
     begin = 0
     for i in range(len(node)):
         if i > 0 and thread[i] != thread[i - 1]:
@@ -341,7 +342,7 @@ def _renumber(kept, above, row, parent):  # type: ignore[no-untyped-def]
 
 
 def without_steps(recorded: Recorded, numbers: frozenset[int]) -> Recorded:
-    """Return the events with kind ``other`` and no step number for the steps with these numbers."""
+    """Return the events. Steps with these numbers get the kind ``other`` and no step number."""
     if not numbers:
         return recorded
     events = recorded.columns

@@ -1,8 +1,9 @@
-"""Reader of Paddle's profile protobuf (``.pb``, also compressed with gzip), which has exact times and parents.
+"""Reader of Paddle's profile protobuf (``.pb``, or compressed with gzip), which has exact times and parents.
 
-A file is read into memory or streamed; both give the same Trace. A file is one message, which consists mostly of the
-trees of the threads, node after node. Streaming reads a group of complete nodes at a time, so that memory never holds a
-file or a tree. When the streamed file is loaded, :func:`complete` sorts the events and moves inputs to their operators.
+A file is read into memory or streamed. Both ways give the same Trace. A file is one message. It consists mostly of the
+threads' trees, which are written node after node. Streaming reads a group of complete nodes at a time, so that memory
+never holds an entire file or tree. When the streamed events are loaded, :func:`complete` sorts them and moves inputs to
+their operators.
 """
 
 from __future__ import annotations
@@ -39,15 +40,15 @@ _THREAD: Final = 3 << 3 | 2
 """Protobuf tag of the field that holds the tree of a thread."""
 _VARINT, _EIGHT, _TEXT, _FOUR = 0, 1, 2, 5
 _FIELD_HEAD: Final = 20
-"""Bytes of the longest tag and the longest length together."""
+"""Maximum number of bytes of a field's tag and length."""
 _HOST, _CALL, _WORK, _BYTES = range(4)
 _INPUTS: Final = ("shapes", "stack", "args")
 
 
 @dataclass(frozen=True, slots=True)
 class Live:
-    """Facts that the protobuf lacks and the recording process knows. ``no_steps``: numbers of the steps that are not
-    complete iterations; ``facts``: fields of TraceMeta; ``extra``: entries of ``TraceMeta.extra``."""
+    """Facts that the recording process knows and the protobuf lacks. ``no_steps`` contains the numbers of steps that
+    are not complete iterations, ``facts`` fields of TraceMeta, and ``extra`` entries of ``TraceMeta.extra``."""
 
     rank: int | None = None
     no_steps: frozenset[int] = frozenset()
@@ -77,7 +78,7 @@ def read_pb(path: Path, partial: bool = False) -> Trace:
 def trace_of(
     content: bytes | memoryview, source: str, partial: bool = False, broken: bool = False, live: Live = NOT_LIVE
 ) -> Trace:
-    """Return the Trace of a file's content. ``broken``: the end of the file is missing. Raises SourceError."""
+    """Return the Trace of a file's content. ``broken`` says that the end of the file is missing. Raises SourceError."""
     scanned, events = read_rows(content, source, partial)
     return finish(scanned.tables, events, source, broken or bool(scanned.problem), live)
 
@@ -147,8 +148,8 @@ def _doubts(doubtful: Doubtful, cut: bool) -> tuple[Finding, ...]:
 
 @dataclass(frozen=True, slots=True)
 class Piece:
-    """Some nodes of the tree with the index ``thread``, as a complete protobuf message. Byte ``i`` of ``content`` is
-    byte ``at + i`` of the file. ``cut``: the file ends within these nodes."""
+    """Some nodes of a tree, as a complete protobuf message. ``thread`` is the index of the tree. Byte ``i`` of
+    ``content`` is byte ``at + i`` of the file. ``cut`` says that the file ends within these nodes."""
 
     thread: int
     content: bytes
@@ -157,9 +158,9 @@ class Piece:
 
 
 class Pieces:
-    """Iterator over the pieces of a file. After the iteration, ``rest`` is a message with all fields besides the trees,
-    and ``cut`` says whether the file is truncated. Raises SourceError if the file is damaged. ``partial`` allows
-    truncated files."""
+    """Iterator over the pieces of a file, which may be truncated if ``partial`` is set. After the iteration, ``rest``
+    is a message with all fields except the trees, and ``cut`` says whether the file is truncated. Raises
+    SourceError."""
 
     def __init__(self, path: Path, partial: bool) -> None:
         self.rest = b""
@@ -194,7 +195,7 @@ class Pieces:
             self._has(min(wanted, length))
             held = self._window.data[:length]
             end = len(held) if len(held) == length else int(_whole(np.frombuffer(held, np.uint8)))
-            if end == 0 and self._has(len(held) + 1):  # the next node may be larger than the bytes held
+            if end == 0 and self._has(len(held) + 1):  # the next node may be larger than the bytes read
                 wanted *= 2
                 continue
             cut = end == 0
@@ -208,8 +209,8 @@ class Pieces:
             self._broken(PROBLEMS[2])
 
     def _field(self) -> tuple[int, int, int]:
-        """Return the tag of the next field, the size of its value in bytes, and the start of the value, 0 if the bytes
-        are no field."""
+        """Return three values: the tag of the next field, the size of its value in bytes, and the start of its value.
+        The start is 0 if the bytes are not a field."""
         self._has(_FIELD_HEAD)
         data = np.frombuffer(self._window.data[:_FIELD_HEAD], np.uint8)
         tag, start = map(int, read_number(data, 0, len(data)))
@@ -250,7 +251,7 @@ def _message(nodes: bytes) -> bytes:
 
 @compiled_at_once
 def _whole(data):  # type: ignore[no-untyped-def]
-    """Return the end of the last complete field, 0 if there is no complete field."""
+    """Return the end of the last complete field, or 0 if there is none."""
     done = 0
     while done < len(data):
         tag, position = read_number(data, done, len(data))
@@ -293,8 +294,8 @@ def stream(path: Path, partial: bool, writer: RecordedWriter) -> None:
 
 
 def complete(recorded: draft.Recorded, meta: TraceMeta) -> tuple[draft.Recorded, tuple[Finding, ...]]:
-    """Sort streamed events into the same order as in a file that is read into memory, and move inputs to their
-    operators. Also return the data-quality warnings that depend on all events."""
+    """Sort streamed events as if the file had been read into memory, and move inputs to their operators. Also return
+    the data-quality warnings about devices."""
     order = np.argsort(_part(recorded.columns), kind="stable")
     row = np.append(np.empty(len(order), np.int64), arrays.NO_ROW)
     row[order] = np.arange(len(order))
@@ -310,7 +311,7 @@ def _part(columns: pa.Table) -> arrays.IntArray:
 
 
 def _inputs_at_operators(recorded: draft.Recorded) -> draft.Recorded:
-    """Move inputs from an operator detail to its operator. Of several inputs of one operator, the first remain."""
+    """Move inputs from operator details to their operators. If an operator gets several inputs, the first remain."""
     columns = recorded.columns
     has_inputs = np.logical_or.reduce([~columns[name].is_null().to_numpy() for name in _INPUTS])
     holders = np.flatnonzero(has_inputs & (_part(columns) == _HOST))

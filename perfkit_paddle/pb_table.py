@@ -1,5 +1,6 @@
 """Tables of a scanned protobuf. All columns are integers. A text has two columns, its position and its length in the
-bytes of the file, and is decoded on demand. Equal texts are decoded once, without a Python object per row."""
+bytes of the file. Texts are decoded on demand. Equal texts are decoded once, without a Python object per row.
+"""
 
 from __future__ import annotations
 
@@ -25,9 +26,9 @@ MISSING: Final = -(2**63)
 
 @compiled_at_once
 def intern(data, offset, length, present):  # type: ignore[no-untyped-def]
-    """Number the distinct texts. Return the number of each row's text, 0 if the text is not ``present``, and the first
-    row of each distinct text. ``data`` is the address of the bytes that hold the texts. The texts are in a hash table
-    with open addressing; texts with equal hashes are compared word by word."""
+    """Number the distinct texts. Return two arrays: the number of each row's text, and the first row of each distinct
+    text. A row whose text is not ``present`` has the number 0. ``data`` is the address of the bytes that contain the
+    texts. The function uses a hash table with open addressing, and compares texts with equal hashes word by word."""
     size = 16
     while size < 2 * len(offset):
         size *= 2
@@ -89,8 +90,8 @@ def _equal(first, second, length):  # type: ignore[no-untyped-def]
 
 @dataclass(frozen=True, slots=True)
 class Table:
-    """Rows of one kind of message. ``data`` are the bytes of the file. ``cells`` has the shape (columns, rows); a cell
-    is MISSING if the file does not contain the field."""
+    """The rows of a table. ``data`` contains the bytes of the file. ``cells`` has the shape (columns, rows). A cell is
+    MISSING if the file does not contain the field."""
 
     data: npt.NDArray[np.uint8]
     cells: IntArray
@@ -104,8 +105,8 @@ class Table:
         return values
 
     def take(self, rows: npt.NDArray[Any]) -> Table:
-        """Return the table of some rows, which are given as numbers or as a mask. If the rows of a mask are adjacent,
-        their cells are not copied."""
+        """Return a table with some of the rows. ``rows`` contains row numbers or is a mask. If a mask selects adjacent
+        rows, their cells are not copied."""
         if rows.dtype == np.bool_ and rows.any():
             first, last = int(rows.argmax()), len(rows) - int(rows[::-1].argmax())
             if rows[first:last].all():
@@ -135,8 +136,9 @@ class Table:
 
 
 def operator_inputs(table: Table, row: int) -> dict[str, str | None]:
-    """Return the values of shapes, stack and args for a row of operator inputs, None for a missing value. ``args`` has
-    the slots and the data types. Paddle records inputs only for the old static graph. Damaged content is skipped."""
+    """Return the values of ``shapes``, ``stack`` and ``args`` for a row of operator inputs, or None for missing ones.
+    ``args`` contains the slots and the data types. Paddle records inputs only for old static graphs. Damaged content is
+    skipped."""
 
     def shape(raw: bytes) -> list[int]:
         return [value for number, value in _fields(raw) if number == 1 and isinstance(value, int)]
@@ -154,7 +156,7 @@ def operator_inputs(table: Table, row: int) -> dict[str, str | None]:
 
 
 def _by_slot(raw: bytes, read: Any) -> dict[str, list[Any]]:
-    """Decode a message with the keys in field 1 and a list of items for each key in field 2."""
+    """Decode a mapping. Field 1 of the message contains the keys, and field 2 contains each key's list of items."""
     fields = [(number, value) for number, value in _fields(raw) if isinstance(value, bytes)]
     keys = [value.decode("utf-8", "replace") for number, value in fields if number == 1]
     lists = [value for number, value in fields if number == 2]
@@ -163,7 +165,7 @@ def _by_slot(raw: bytes, read: Any) -> dict[str, list[Any]]:
 
 
 def _fields(raw: bytes) -> Iterator[tuple[int, int | bytes]]:
-    """Yield number and value of each field, up to the first field that is truncated or no integer and no text."""
+    """Yield number and value of each field, up to the first that is truncated or neither an integer nor a text."""
     position = 0
     while position < len(raw):
         tag, position = _number(raw, position)
@@ -180,7 +182,7 @@ def _fields(raw: bytes) -> Iterator[tuple[int, int | bytes]]:
 
 
 def _number(raw: bytes, position: int) -> tuple[int, int]:
-    """Return a base-128 number and the position after it, -1 if the number is truncated."""
+    """Return a base-128 number and the position after it. The position is -1 if the number is truncated."""
     value = 0
     for shift in range(0, 70, 7):
         if not 0 <= position < len(raw):

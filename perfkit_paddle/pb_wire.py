@@ -1,10 +1,10 @@
-"""Schema of Paddle's profile protobuf, and the scanner that reads its wire format into integer tables.
+"""Schema of Paddle's profile protobuf, and the scanner that reads the protobuf into integer tables.
 
 The schema maps fields of messages to columns of tables. It follows the file
 ``paddle/fluid/platform/profiler/dump/nodetree.proto`` (proto2), whose field numbers are the same in Paddle 2.3 to 3.3.
 A message with a ``table`` begins a new row in that table. A message without a table writes into the row of the
-enclosing message. The scanner walks the file twice: first it counts the rows, then it fills them. The first walk also
-sets marks at equal distances, from which several threads fill rows in parallel. Every length is checked against the end
+enclosing message. The scanner walks through the file twice. First it counts the rows and sets marks at equal distances.
+Then it fills the rows; several threads do this in parallel, each from a mark. Every length is checked against the end
 of the enclosing message, so that no read leaves the buffer.
 """
 
@@ -27,20 +27,20 @@ PROBLEMS: Final = ("", "a number is truncated", "a message is longer than the en
 _OK, _OPEN_NUMBER, _TOO_LONG, _NO_FIELD, _WRONG_TYPE = range(5)
 _DEPTH: Final = 16
 _POSITION, _CLIPPED, _END, _MESSAGE, _ROW, _COUNTS = range(6)
-"""Numbers of a mark: its position in the file, 1 if the message around it is truncated, the end, the kind and the row
-of this message, and then the number of rows of each table before the mark."""
+"""A mark is an array of numbers: its position in the file; 1 if the message around it is truncated, else 0; the end,
+the kind and the row of this message; and from ``_COUNTS`` on, the number of rows of each table before the mark."""
 _PARALLEL_BYTES: Final = 1 << 20
-"""Smallest file that is read by several threads."""
+"""Size in bytes of the smallest file that is read by several threads."""
 
 SKIP, INTEGER, FLOAT, TEXT, MESSAGE = range(5)
 FIELDS: Final = 18
-"""All field numbers of the schema are smaller than this."""
+"""Upper bound of the schema's field numbers: all are smaller."""
 
 
 @dataclass(frozen=True, slots=True)
 class Message:
-    """The fields of a message in the order of their numbers, from 1: ``name`` for an integer, ``name:text``,
-    ``name:float``, or ``>message`` for a nested message."""
+    """The fields of a message in the order of their numbers, from 1. ``name`` is an integer, ``name:text`` a text,
+    ``name:float`` a float, and ``>message`` a nested message."""
 
     table: str | None
     fields: tuple[str, ...]
@@ -85,15 +85,15 @@ MESSAGES: Final = {
          "sharedMemPerMultiprocessor", "numSms", "sharedMemPerBlockOptin"),
     ),
 }  # fmt: skip
-"""The first message is the file."""
+"""Name → message. The first message is the file."""
 
 
 @dataclass(frozen=True, slots=True)
 class Layout:
-    """The schema as arrays for the scanner. ``actions`` and ``targets`` have the shape (messages, field numbers). The
-    target of a field is its column, or the inner message if the action is MESSAGE. ``table_of`` has the table in which
-    a message begins a row, -1 if none. ``holds_rows`` is True if the message, or a message inside it, begins a row.
-    ``columns`` has the column names of each table; a text has two columns, ``name`` (offset) and ``name.length``."""
+    """The schema as arrays for the scanner. ``actions`` and ``targets`` have the shape (messages, field numbers). A
+    field's target is its column, or the inner message if the action is MESSAGE. ``table_of`` is the table in which a
+    message begins a row, or -1. ``holds_rows`` is True if the message or a message inside it begins a row. ``columns``
+    contains the column names of each table. A text has two columns: ``name`` (offset) and ``name.length``."""
 
     actions: npt.NDArray[np.int64]
     targets: npt.NDArray[np.int64]
@@ -145,8 +145,7 @@ def _add(name: str, table: str, layout: Layout, columns: dict[str, list[str]]) -
 
 @dataclass(frozen=True, slots=True)
 class Scan:
-    """The tables by name. ``problem`` is the reason if the scan stopped early, else "", and ``at`` is the byte at which
-    it stopped."""
+    """The tables by name. If the scan stopped early, ``problem`` is the reason (otherwise ""), and ``at`` the byte."""
 
     tables: dict[str, Table]
     problem: str = ""
@@ -154,7 +153,7 @@ class Scan:
 
 
 def scan(content: bytes | memoryview, clip: bool = False) -> Scan:
-    """Return all tables of a file. With ``clip``, a truncated file is read up to its last complete value."""
+    """Return all tables of a file. If ``clip`` is set, a truncated file is read up to its last complete value."""
     data, plan = np.frombuffer(content, np.uint8), layout()
     widths = np.array([len(columns) for columns in plan.columns], np.int64)
     schema = plan.actions, plan.targets, plan.table_of, plan.holds_rows, widths
@@ -163,7 +162,7 @@ def scan(content: bytes | memoryview, clip: bool = False) -> Scan:
     counts, _, _ = _walk(data, *schema, none, none, np.empty(0, np.int64), clip, marks[0], len(data), marks)
     bases = np.concatenate([np.zeros(1, np.int64), np.cumsum(counts * widths)])
     cells = allocate(int(bases[-1]), np.int64)
-    # These rows may be filled by several walks: the rows of the file and of the messages directly in the file.
+    # Several walks may fill the same row of the file, or of a message directly in it, so MISSING is set here.
     for number in {int(plan.table_of[0]), *plan.table_of[plan.targets[0, plan.actions[0] == MESSAGE]].tolist()}:
         cells[bases[number] : bases[number + 1]] = MISSING
 
@@ -171,7 +170,7 @@ def scan(content: bytes | memoryview, clip: bool = False) -> Scan:
         result: tuple[IntArray, int, int] = _walk(data, *schema, bases, counts, cells, clip, *part, marks[:0])
         return result
 
-    begun = [marks[0], *(mark for mark in marks[1:] if mark[_POSITION])]  # all numbers of an unused mark are 0
+    begun = [marks[0], *(mark for mark in marks[1:] if mark[_POSITION])]  # an unused mark contains only zeros
     ends = [*(int(mark[_POSITION]) for mark in begun[1:]), len(data)]
     for walked in parallel.in_order(fill, list(zip(begun, ends, strict=True))):
         if walked[1]:
@@ -186,8 +185,8 @@ def scan(content: bytes | memoryview, clip: bool = False) -> Scan:
 
 @compiled_at_once
 def read_number(data, position, end):  # type: ignore[no-untyped-def]
-    """Return a base-128 number and the position after it, -1 if the number does not end before ``end`` or within 10
-    bytes."""
+    """Return a base-128 number and the position after it. The position is -1 if the number does not end before ``end``
+    or is longer than 10 bytes."""
     value = np.uint64(0)
     shift = np.uint64(0)
     while position < end and shift < np.uint64(70):
@@ -210,13 +209,14 @@ def _fixed(data, position):  # type: ignore[no-untyped-def]
 
 @compiled_at_once
 def _walk(data, actions, targets, table_of, holds_rows, widths, bases, room, cells, clip, mark, stop, marks):  # type: ignore[no-untyped-def]
-    """Walk all messages from ``mark`` to byte ``stop`` without recursion; a mark of zeros is the beginning. Return the
-    number of rows of each table, the problem, and the byte of the problem.
+    """Walk through all messages from ``mark`` to byte ``stop``, without recursion. A mark of zeros is the beginning.
+    Return three values: the number of rows of each table, the problem, and the byte at which the walk ended.
 
-    If ``cells`` is empty, only count rows, and skip messages that hold no rows. Otherwise fill ``cells``: the columns
-    of table ``t`` are contiguous from ``bases[t]``, with ``room[t]`` rows each. Missing values become MISSING, except
-    in the rows of the file and of the messages directly in it, where the caller sets MISSING before. ``marks`` are set
-    at equal distances, each between two fields of a message directly in the file."""
+    If ``cells`` is empty, the rows are only counted, and messages without rows are skipped. Otherwise ``cells`` is
+    filled. The columns of table ``t`` are contiguous from ``bases[t]``, and each has room for ``room[t]`` rows. Missing
+    values become MISSING. In the rows of the file and of the messages directly in it, the caller must set MISSING
+    before. ``marks`` are set at equal distances. Each is between two fields of a message directly in the file.
+    """
     fill = len(cells) > 0
     counts = mark[_COUNTS:].copy()
     ends = np.zeros(_DEPTH, np.int64)

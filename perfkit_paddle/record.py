@@ -1,4 +1,4 @@
-"""Recording of unmodified Paddle scripts and of selected training steps, and the demo training."""
+"""Recording of unmodified Paddle scripts, recording of selected training steps, and the demo training."""
 
 from __future__ import annotations
 
@@ -17,14 +17,14 @@ from perfkit_paddle import findings, framework
 from perfkit_paddle.on_trace_ready import place, take, trace_handler
 
 _OPTIONS: Final = {"shapes": "record_shapes", "memory": "profile_memory"}
-"""Option of ``perfkit record`` → argument of Paddle's profiler. There is no option for stacks, because Paddle always
-records the stacks of static programs, and none for FLOPs, because ``with_flops`` of Paddle's profiler has no effect."""
+"""Option of ``perfkit record`` → argument of Paddle's profiler. Stacks are not an option, because Paddle always records
+the stacks of static programs. FLOPs are not an option, because ``with_flops`` of Paddle's profiler has no effect."""
 _NO_START: Final = "paddle.profiler cannot start: another Profiler exists in this process"
 
 
 class ScriptRecording:
     """The profiler of an unmodified script. A step ends with each update of the first optimizer. Raises CaptureError if
-    Paddle or its profiler cannot run, UsageError for options that Paddle cannot record."""
+    Paddle or its profiler cannot run, and UsageError for options that Paddle cannot record."""
 
     def __init__(self, run_dir: Path, steps: int | None, options: Mapping[str, Any]) -> None:
         arguments = profiler_arguments(options, _OPTIONS, "paddle")
@@ -32,7 +32,7 @@ class ScriptRecording:
         profiling = framework.profiler()
         state = profiling.ProfilerState
 
-        def schedule(step: int) -> Any:  # make_scheduler of Paddle would warn about a missing warm-up
+        def schedule(step: int) -> Any:  # Paddle's make_scheduler would warn that there is no warm-up
             if steps is None or step < steps:
                 return state.RECORD
             return state.RECORD_AND_RETURN if step == steps else state.CLOSED
@@ -51,8 +51,8 @@ class ScriptRecording:
         self._updates = framework.Updates(self._updated)
 
     def finish(self) -> int:
-        """End the recording if it still runs, and remove the wrappers around optimizers. Return the number of written
-        files. Raises CaptureError if the script started another profiler."""
+        """End the recording if it is still running, and remove the wrappers around optimizers. Return the number of
+        written files. Raises CaptureError if the script started another profiler."""
         self._stop()
         self._updates.end()
         written = len(self._writer.written)
@@ -85,7 +85,7 @@ class ScriptRecording:
 
 
 def _take_iterations(profiler: Any, place: environment.Place) -> writer.Taken:
-    """Take the cycle. The steps before the first and after the last update are not iterations."""
+    """Take the cycle. The steps before the first and after the last update are not complete iterations."""
     return take(profiler, place, no_steps=frozenset({0, int(profiler.step_num)}))
 
 
@@ -102,8 +102,8 @@ class PaddleRecording(CallbackRecording):
 
 
 class PaddleStepProfiler:
-    """The :class:`perfkit_core.recording.step_recording.StepProfiler` of Paddle. Each cycle gets a new Profiler, whose
-    scheduler returns the state that this class requests. Paddle allows one Profiler per process, so the previous
+    """The :class:`perfkit_core.recording.step_recording.StepProfiler` of Paddle. Each cycle has a new Profiler, whose
+    scheduler returns the state that this class requests. Paddle allows only one Profiler per process, so the previous
     Profiler must be freed first."""
 
     def __init__(self, recording: PaddleRecording) -> None:
@@ -134,12 +134,12 @@ class PaddleStepProfiler:
         running = self._profiler.step_num
         self._ending = ending
         self._cut_off = frozenset() if ending is Ending.ENDED else frozenset({running})
-        self._profiler.step_num = running + 1  # so that no step counts as running when the cycle is taken
+        self._profiler.step_num = running + 1  # when the cycle is taken, no step counts as running
         self._keep = True
         self._stop()
 
     def cancel(self) -> None:
-        """Stop without writing. Paddle warns if it leaves its warm-up without recording; the warning is suppressed."""
+        """Stop without writing. Paddle warns if its warm-up ends without recording; this warning is suppressed."""
         self._keep = False
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", UserWarning)

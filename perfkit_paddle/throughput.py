@@ -1,6 +1,7 @@
 """``Throughput`` for Paddle: step times, rates and costs of a training loop. The benchmark hooks of ``paddle.profiler``
-time the waits for Paddle's DataLoader. If there is a device, an event marks the end of each step on the device, on the
-stream that was current at ``start()``. The events are queried later, so the loop never waits for the device."""
+time the waits for Paddle's DataLoader. If there is a device, an event marks the end of each step on it, in the stream
+that was current at ``start()``. The events are queried later, so the loop never waits for the device.
+"""
 
 from __future__ import annotations
 
@@ -19,9 +20,10 @@ __all__ = ["Throughput"]
 
 class Throughput(_Throughput):
     """Timer for the steps of a training loop and for its waits for input. Write ``with Throughput() as throughput``
-    around the loop. The waits for Paddle's DataLoader are timed automatically; ``throughput.reader(loader)`` times the
-    waits for another loader. ``throughput.step(num_samples)`` ends a step, and ``throughput.summary()`` returns rates
-    and costs. See :class:`perfkit_core.throughput.Throughput`."""
+    around the loop. The waits for Paddle's DataLoader are timed automatically. ``throughput.reader(loader)`` times the
+    waits for another loader. ``throughput.step(num_samples)`` ends a step. ``throughput.summary()`` returns rates and
+    costs. See :class:`perfkit_core.throughput.Throughput`.
+    """
 
     def _device_clock(self) -> DeviceClock | None:
         device = framework.paddle().device
@@ -44,7 +46,7 @@ class Throughput(_Throughput):
 
 
 class _ReaderHook:
-    """Hook that Paddle calls before and after each batch that a loader of this process reads, in any thread."""
+    """Hook that Paddle calls before and after it reads a batch, for all loaders and threads of this process."""
 
     def __init__(self, log: StepLog) -> None:
         self._log = log
@@ -55,7 +57,7 @@ class _ReaderHook:
             self._start_ns = self._log.clock()
 
     def after_reader(self, benchmark: Any) -> None:
-        """Note the time of the batch, unless ``throughput.reader`` times it already or another thread read it."""
+        """Note the time of the batch, unless ``throughput.reader`` already times it or another thread read it."""
         log = self._log
         if not log.reading and threading.get_ident() == log.thread:
             log.read_ns.append(log.clock() - self._start_ns)
@@ -66,8 +68,7 @@ def device_clock(device: Any, name: str) -> DeviceClock:
 
 
 def start() -> OptimizerSteps:
-    """Start to time the updates of the first optimizer of this process that makes an update. Updates in a static graph
-    are not seen."""
+    """Start timing the updates of the first optimizer of this process. Updates in static graphs are not observed."""
     steps = OptimizerSteps(Throughput(warmup=0))
     framework.Updates(steps.updated)
     return steps

@@ -1,4 +1,4 @@
-"""Operators, kernel launches and copies in torch that ``perfkit calibrate`` times."""
+"""Operators, kernel launches and copies of torch, which ``perfkit calibrate`` times."""
 
 from __future__ import annotations
 
@@ -10,13 +10,13 @@ from perfkit_torch import framework, throughput
 
 
 def version() -> str | None:
-    """Return the installed version of torch, None if torch is not installed. Does not import torch."""
+    """Return the installed version of torch, or None if torch is not installed. Does not import torch."""
     return bench.installed_version("torch")
 
 
 def machine_bench() -> bench.Bench:
-    """Return what to time on the host and, if there is a GPU, on the current one. Raises CaptureError if torch cannot
-    be imported."""
+    """Return the calls to time on the host and, if there is a GPU, on the current GPU. Raises CaptureError if torch
+    cannot be imported."""
     torch = framework.torch()
     operators: dict[tuple[str, int], bench.Call] = {}
     for count in bench.ELEMENTS:

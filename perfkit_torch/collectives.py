@@ -1,10 +1,10 @@
 """Kind, group and message size of the collectives in torch's events.
 
-torch records the number of elements, the data type and the group in its ``record_param_comms`` events and, since torch
-2.2, in the kernels of the communication library. Older recordings lack these fields. If they were made with
-``record_shapes``, the size follows from the tensors of the ``c10d::`` operators and of the ``nccl:`` and ``gloo:``
-labels. The message size is defined as in nccl-tests (doc/PERFORMANCE.md): the larger one of the bytes that a rank sends
-and the bytes that it receives.
+torch records the number of elements, the data type and the group in its ``record_param_comms`` events. Since torch 2.2,
+it also records them in the kernels of the communication library. Older recordings lack these fields. If they were made
+with ``record_shapes``, the size follows from the tensors of the ``c10d::`` operators and of the ``nccl:`` and ``gloo:``
+labels. The message size is the number of bytes that a rank sends or receives, whichever is larger, as in nccl-tests
+(doc/PERFORMANCE.md).
 """
 
 from __future__ import annotations
@@ -46,8 +46,8 @@ def communicates(name: str, kind: str) -> bool:
 
 
 def described(name: str, args: str | None, shapes: str | None, dtypes: str | None) -> tuple[Collective | None, int]:
-    """Return the collective that an event describes and its message size in bytes. The collective is None if the event
-    does not describe one; the size is -1 if it is unknown."""
+    """Return two values: the collective that an event describes, and its message size in bytes. The collective is None
+    if the event describes none. The size is -1 if it is unknown."""
     fields, label = _decoded(args, dict) or {}, _LABEL.match(name)
     native = fields.get("Collective name")
     kind = canonical(native if isinstance(native, str) else label[2] if label else "")
@@ -60,7 +60,7 @@ def described(name: str, args: str | None, shapes: str | None, dtypes: str | Non
         elements, dtype = _tensors(kind, label, shapes, dtypes)
     on = HOST if label and label[1] in _ON_HOST else DEVICE
     if on == DEVICE and elements is None and "Group size" not in fields:
-        return None, -1  # only the event's name was recorded
+        return None, -1  # only the name of the event was recorded
     plain = None if dtype is None else dtype.replace("c10::", "").lower()
     element_bytes = 1 if plain and plain.startswith("float8") else _ELEMENT_BYTES.get(plain or "")
     group, description = _text(fields.get("Process Group Name")), _text(fields.get("Process Group Description"))
@@ -80,7 +80,7 @@ def described(name: str, args: str | None, shapes: str | None, dtypes: str | Non
 
 
 def canonical(native: str) -> str | None:
-    """Return the name of the collective (all_gather for ``_allgather_base``), None for other calls such as wait."""
+    """Return the name of the collective (all_gather for ``_allgather_base``), or None for calls such as wait."""
     return next((name for name, pattern in _PATTERNS.items() if pattern.search(native)), None)
 
 

@@ -1,5 +1,7 @@
 """The torch dialect of Chrome traces: the meaning of event names, categories and arguments. Kineto renamed its
-categories in 2022: Operator, Runtime and Kernel became cpu_op, cuda_runtime and kernel. Both generations are read."""
+categories in 2022: Operator, Runtime and Kernel became cpu_op, cuda_runtime and kernel. Both the old and the new names
+are read.
+"""
 
 from __future__ import annotations
 
@@ -57,7 +59,7 @@ _DEVICE_TYPES: Final = {0: "cpu", 1: "cuda", 2: "cpu", 5: "cpu", 6: "cuda", 7: "
                         13: "mps", 15: "hpu", 16: "ve", 18: "ipu", 19: "mtia", 20: "privateuse1"}  # fmt: skip
 
 OPTIONS: Final = ("record_shapes", "profile_memory", "with_stack", "with_flops", "with_modules")
-"""Options of torch.profiler that a recording stores."""
+"""Options of torch.profiler that are stored in a recording."""
 _RECORDING: Final = "Trace"
 """Category of the event that spans the recording."""
 _RECORDING_MARKS: Final = ("Iteration Start: PyTorch Profiler", "Record Window End")
@@ -99,8 +101,7 @@ def _named_label(category: str, name: str) -> Label:
 
 
 def copy_kind(name: str) -> str | None:
-    """Return the copy kind, such as "HtoD pinned" for ``Memcpy HtoD (Pinned -> Device)``, None if the name has no
-    direction."""
+    """Return the copy kind ("HtoD pinned" for ``Memcpy HtoD (Pinned -> Device)``), or None without a direction."""
     match = _COPY.search(name)
     if not match:
         return None
@@ -109,7 +110,8 @@ def copy_kind(name: str) -> str | None:
 
 
 def needs_reference(category: str, name: str) -> bool:
-    """Return True for events that describe the recording, and for events whose arguments change their meaning."""
+    """Return whether the reference reader must read an event. This applies to events that describe the recording, and
+    to events whose meaning depends on their arguments."""
     return category == _RECORDING or name.startswith(_RECORDING_MARKS) or _STEP.fullmatch(name) is not None
 
 
@@ -137,7 +139,7 @@ class TorchDialect(Dialect):
 
     def __init__(self) -> None:
         self.window: tuple[msgspec.Raw, msgspec.Raw] | None = None
-        """Fields ``ts`` and ``dur`` of the event that spans the recording; None until that event was read."""
+        """Fields ``ts`` and ``dur`` of the event that spans the recording, or None before this event was read."""
 
     def label(self, category: str, name: str) -> Label:
         if name == MEMORY_EVENT:

@@ -10,7 +10,7 @@ from perfkit_core.errors import CaptureError
 
 
 def torch() -> Any:
-    """Return the module ``torch``. Raises CaptureError if the import fails."""
+    """Import torch and return the module. Raises CaptureError if the import fails."""
     try:
         return importlib.import_module("torch")
     except ImportError as error:
@@ -18,8 +18,8 @@ def torch() -> Any:
 
 
 class Updates:
-    """Hooks on ``optimizer.step()`` that call ``before`` and ``after``. Only the first optimizer of the process that
-    takes a step is observed."""
+    """Hooks on ``optimizer.step()``, which call ``before`` and ``after``. The hooks observe only one optimizer, the
+    first one of the process that takes a step."""
 
     def __init__(self, after: Callable[[], None], before: Callable[[], None] = lambda: None) -> None:
         from torch.optim import optimizer

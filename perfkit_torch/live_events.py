@@ -1,9 +1,9 @@
-"""Events of a finished torch profiler as batches of Chrome events.
+"""Events of a finished torch profiler, in batches of Chrome events.
 
-torch can export a trace only once, and this module leaves the export to the user. It reads
+torch can export a trace only once, so the export is left to the user. This module reads
 ``kineto_results.trace_activities()``, which has exact times in ns and the original names. Versions of torch that lack
-this method are read through ``events()``. Each batch is read column by column, so that most of the time goes into
-torch's own calls.
+this method are read through ``events()``. Batches are read column by column, so that most of the time goes into torch's
+own calls.
 """
 
 from __future__ import annotations
@@ -33,9 +33,9 @@ _RUNTIME_PREFIXES: Final = ("cuda", "hip", "cuLaunch", "cuMem", "cuStream", "cuE
 
 @dataclass(frozen=True, slots=True)
 class LiveBatch:
-    """Columns of a batch of events, each of shape (events,). ``metadata`` holds the arguments of each event as the
-    inside of a JSON object (``"a": 1, "b": 2``). ``times`` are start and duration in ns. ``ids`` returns further
-    arguments, such as the correlation id, in the form of ``metadata``."""
+    """Columns of a batch of events, each of shape (events,). ``metadata`` contains the arguments of each event as the
+    inside of a JSON object: ``"a": 1, "b": 2``. ``times`` contains start and duration in ns. ``ids`` returns further
+    arguments, such as the correlation id, in the same form."""
 
     categories: list[str]
     names: list[str]
@@ -46,10 +46,9 @@ class LiveBatch:
     ids: Callable[[list[str]], list[str]] | None = None
 
     def text(self) -> bytes:
-        """Return the inside of a JSON array of Chrome events. The text is invalid JSON if ``metadata`` is, see
-        :meth:`mended`."""
+        """Return the inside of a JSON array of Chrome events. It is valid if ``metadata`` is; see :meth:`mended`."""
         keys = [*zip(self.categories, self.names, self.pids, self.tids, strict=True)]
-        openings = {}  # the text of an event before its arguments; many events share one
+        openings = {}  # the text before the arguments, which many events share
         for key in set(keys):
             category, name, pid, tid = key
             ph = "i" if category == _INSTANT else "X"
@@ -66,8 +65,8 @@ class LiveBatch:
         return "".join(pieces)[:-1].encode()
 
     def mended(self) -> LiveBatch:
-        """Return the batch with valid metadata. Numbers such as ``inf`` are repaired as in files. Metadata that cannot
-        be repaired becomes one text, in the argument ``metadata_json``."""
+        """Return the batch with valid metadata. Numbers such as ``inf`` are repaired in the same way as in files. If
+        the metadata of an event cannot be repaired, it becomes the text of the argument ``metadata_json``."""
         metadata = []
         for members in self.metadata:
             if _valid(members):
@@ -91,9 +90,9 @@ def _valid(metadata: str) -> bool:
 
 
 def texts(read: Callable[[Any], str], events: Sequence[Any]) -> list[str]:
-    """Return the text that ``read`` returns for each event. Bytes that are not UTF-8 become escapes such as ``\\xe8``:
-    torch frees the functions of some Python frames (those with line 0) before their names are read, so such a name is
-    arbitrary memory."""
+    """Call ``read`` for each event, and return the texts. Bytes that are not UTF-8 become escapes such as ``\\xe8``.
+    torch may free the function of a Python frame with line 0 before its name is read; the name is then arbitrary
+    bytes."""
     try:
         return [*map(read, events)]
     except UnicodeDecodeError:
@@ -119,12 +118,12 @@ def has_activities(kineto_results: Any) -> bool:
 def _parts(objects: list[Any]) -> Iterator[list[Any]]:
     for i in range(0, len(objects), _BATCH):
         part = objects[i : i + _BATCH]
-        objects[i : i + _BATCH] = repeat(None, len(part))  # torch's objects are freed once they have been read
+        objects[i : i + _BATCH] = repeat(None, len(part))  # frees torch's objects after they were read
         yield part
 
 
 def from_activities(kineto_results: Any, with_flops: bool) -> Iterator[LiveBatch]:
-    """Read ``trace_activities()``. With ``with_flops``, also read the FLOPs from ``events()``: 3 µs per event."""
+    """Read ``trace_activities()``. If ``with_flops`` is set, also read ``events()`` for the FLOPs: 3 µs per event."""
     flops: dict[int, int] = {}  # correlation id of the operator → FLOPs
     events = kineto_results.events() if with_flops else []
     if events:
@@ -176,8 +175,8 @@ def _activity_id(category: str, metadata: str, correlation: int, linked: int) ->
 
 def from_events(kineto_results: Any) -> Iterator[LiveBatch]:
     """Read ``events()``, which every version of torch has. The category of an event follows from its device, its flags
-    and its name. Host and memory events have the process id and the operating system's thread id, or torch's own thread
-    number if the thread id is unknown. Device work has the device and the stream instead."""
+    and its name. Device work has the device and the stream instead of process and thread ids. Other events have the
+    process id and the system's thread id, or torch's own thread number if the system's is unknown."""
     pid = os.getpid()
     for part in _parts(kineto_results.events()):
         kind, count, names = type(part[0]), len(part), texts(type(part[0]).name, part)
@@ -216,7 +215,8 @@ def from_events(kineto_results: Any) -> Iterator[LiveBatch]:
 
 
 def _column(events: list[Any], name: str, default: Any) -> Iterable[Any]:
-    """Return the result of a method for each event, or ``default`` if this version of torch lacks the method."""
+    """Call a method of each event, and return the results. If this version of torch lacks the method, return
+    ``default`` for each event."""
     read = getattr(type(events[0]), name, None)
     return repeat(default, len(events)) if read is None else map(read, events)
 

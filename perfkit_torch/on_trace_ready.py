@@ -25,9 +25,10 @@ def trace_handler(
 ) -> writer.CycleWriter[torch.profiler.profile]:
     """Return a callback that writes each profiler cycle into ``run_dir``, one Parquet file per cycle and rank.
 
-    ``also``: further callbacks, which are called with the profiler afterwards. The handler never raises: it logs errors
-    to the logger ``perfkit``. The training waits while the events are read. A thread then assembles and writes the
-    cycle during the training, unless the profiler records stacks (``with_stack``). ``flush()`` waits for that thread.
+    ``also`` contains further callbacks, which are called with the profiler afterwards. The handler never raises; it
+    logs errors to the logger ``perfkit``. The training waits while the events are read. A thread then assembles and
+    writes the cycle during the training, unless the profiler records stacks (``with_stack``). ``flush()`` waits for
+    that thread.
     """
     return writer.CycleWriter(run_dir, take, also, place, warn_uncalled=True)
 
@@ -55,7 +56,7 @@ def take(profiler: Any, place: environment.Place) -> writer.Taken:
     )
 
     def finish() -> Trace:
-        # No variable refers to the popped events, so their memory is freed as soon as the Trace no longer needs it.
+        # No variable keeps the popped events, so their memory is freed as soon as the Trace does not need it.
         return assemble(held.pop().recorded(), meta, rank=place.rank, operator_names=operator_names.operator_name)
 
     return writer.Taken(finish, background=not getattr(profiler, "with_stack", False))
@@ -93,8 +94,8 @@ def _thread_names(rank: int | None) -> dict[str, str]:
 
 
 def place() -> environment.Place:
-    """Return rank and world size, from torch.distributed if it is initialised, else from the launcher's environment
-    variables."""
+    """Return rank and world size. They come from torch.distributed if it is initialised, otherwise from the launcher's
+    environment variables."""
     distributed = framework.torch().distributed
     if distributed.is_available() and distributed.is_initialized():
         return environment.Place(distributed.get_rank(), distributed.get_world_size())

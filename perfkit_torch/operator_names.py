@@ -1,6 +1,7 @@
-"""Mapping of PyTorch's operator names to canonical names. Rules remove the parts of a name that mark its namespace,
-overload, back end, in-place variant, functional copy of a view, or gradient. The table ``operator_names.toml`` maps the
-remaining name."""
+"""Mapping of PyTorch's operator names to canonical names. Rules remove those parts of a name that mark its namespace,
+overload or back end, an in-place variant, a functional copy of a view, or a gradient. The table ``operator_names.toml``
+maps the remaining name.
+"""
 
 from __future__ import annotations
 
@@ -36,7 +37,7 @@ _names: Final = functools.partial(native_names, "perfkit_torch")
 
 @functools.lru_cache(maxsize=65536)
 def operator_name(native: str) -> str | None:
-    """Return the canonical name of a torch operator, None if the operator is unknown."""
+    """Return the canonical name of a torch operator, or None if the operator is unknown."""
     name = native.removeprefix(_EVALUATE)
     if name.endswith("AccumulateGrad"):
         return "accumulate_grad"
@@ -44,7 +45,7 @@ def operator_name(native: str) -> str | None:
     if canonical:
         return canonical
     node = _BACKWARD_NODE.fullmatch(name) or _CUSTOM_NODE.fullmatch(name)
-    forward = _library(node[1] or node[2]) if node else None  # the forward operator, if it is in an extension library
+    forward = _library(node[1] or node[2]) if node else None  # the forward operator, if an extension library defines it
     return forward + GRADIENT_SUFFIX if forward else _library(name)
 
 

@@ -1,5 +1,5 @@
-"""The plugin hooks of perfkit_torch. Each hook imports what it needs when it is called: loading the plugin must be
-quick and must not import torch."""
+"""The plugin hooks of perfkit_torch. Loading the plugin must be quick and must not import torch. Each hook therefore
+imports what it needs when it is called."""
 
 from __future__ import annotations
 

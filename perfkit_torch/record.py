@@ -1,4 +1,4 @@
-"""Recording of unmodified torch scripts and of selected training steps, and the demo training."""
+"""Recording of unmodified torch scripts, recording of selected training steps, and the demo training."""
 
 from __future__ import annotations
 
@@ -25,9 +25,9 @@ _FAILED: Final = "recording failed, the script continues"
 
 
 class ScriptRecording:
-    """The profiler of an unmodified script. A step ends when the ``step()`` of the first optimizer returns. Events
-    before the first of these moments (imports, set-up, the first iteration) and after the last one belong to no step.
-    Raises CaptureError if torch cannot be imported, UsageError for options that torch cannot record."""
+    """The profiler of an unmodified script. A step ends when ``step()`` of the first optimizer returns. Events before
+    the first such moment (imports, set-up, the first iteration) and after the last one belong to no step. Raises
+    CaptureError if torch cannot be imported, and UsageError for options that torch cannot record."""
 
     def __init__(self, run_dir: Path, steps: int | None, options: Mapping[str, Any]) -> None:
         torch = framework.torch()
@@ -37,16 +37,16 @@ class ScriptRecording:
         self._label = torch.profiler.record_function
         self._open: Any = None
         self._wanted = steps
-        self._ended = -1  # the first update ends no step, it only begins step 0
+        self._ended = -1  # the first update only begins step 0
         self._running = True
         self._updates = framework.Updates(after=self._after_update, before=self._before_update)
         self._profiler.start()
-        autograd = torch.autograd.profiler.profile  # every profiler of torch uses this one
+        autograd = torch.autograd.profiler.profile  # all of torch's profilers use this class
         self._other = signals.OtherProfilerPatch(autograd, "_prepare_trace", self._stop_safely)
 
     def _before_update(self) -> None:
         if self._wanted is not None and self._ended >= self._wanted:
-            self._stop_safely()  # not when the last step ends: stopping takes time, which the step would include
+            self._stop_safely()  # not at the end of the last step, which would then include the time of stopping
 
     def _after_update(self) -> None:
         if not self._running:
@@ -97,9 +97,9 @@ class TorchRecording(CallbackRecording):
 
 
 class TorchStepProfiler:
-    """The :class:`perfkit_core.recording.step_recording.StepProfiler` of torch. The schedule of torch.profiler counts
-    steps from 0, but a resumed training begins with a later step. This class therefore starts and stops the profiler
-    itself and labels the steps."""
+    """The :class:`perfkit_core.recording.step_recording.StepProfiler` of torch. It starts and stops the profiler itself
+    and labels the steps. The schedule of torch.profiler cannot do this, because it counts steps from 0, and a resumed
+    training begins with a later step."""
 
     def __init__(self, recording: TorchRecording) -> None:
         self.writer: writer.CycleWriter[Any] = writer.CycleWriter(recording.run_dir, self._take, recording.also, place)
@@ -130,14 +130,14 @@ class TorchStepProfiler:
         self._open(step)
 
     def stop(self, ending: Ending) -> None:
-        """Write the cycle. If the last step did not end, its label stays open: torch then records a partial step."""
+        """Write the cycle. If the last step did not end, its label stays open, so that torch records a partial step."""
         if ending is Ending.ENDED:
             self._close()
         self._ending = ending
         self.writer(self._stop())
 
     def cancel(self) -> None:
-        """Stop without writing. torch can only leave its warm-up by starting to record."""
+        """Stop without writing. During its warm-up, torch cannot stop before it has started to record."""
         if not self._recording:
             self._profiler.start_trace()
         self._stop()
@@ -153,7 +153,7 @@ class TorchStepProfiler:
         if self._ending is Ending.INTERRUPTED:
             return taken
 
-        def without_partial_step(trace: Trace) -> Trace:  # a step that had not begun is not partial
+        def without_partial_step(trace: Trace) -> Trace:  # a step that has not begun is not partial
             return replace(trace, quality=tuple(f for f in trace.quality if f.code not in (PARTIAL, EMPTY)))
 
         return taken.then(without_partial_step)

@@ -1,6 +1,7 @@
 """``Throughput`` for PyTorch: step times, rates and costs of a training loop. On CUDA and ROCm, an event marks the end
-of each step on the device, on the stream that was current at ``start()``. The events are queried later, so the loop
-never waits for the device."""
+of each step on the device, in the stream that was current at ``start()``. The events are queried later, so the loop
+never waits for the device.
+"""
 
 from __future__ import annotations
 
@@ -17,8 +18,9 @@ __all__ = ["Throughput"]
 
 class Throughput(_Throughput):
     """Timer for the steps of a training loop and for its waits for input. Write ``with Throughput() as throughput``
-    around the loop. ``throughput.reader(loader)`` times the waits for a loader, ``throughput.step(num_samples)`` ends a
-    step, and ``throughput.summary()`` returns rates and costs. See :class:`perfkit_core.throughput.Throughput`."""
+    around the loop. ``throughput.reader(loader)`` times the waits for a loader. ``throughput.step(num_samples)`` ends a
+    step. ``throughput.summary()`` returns rates and costs. See :class:`perfkit_core.throughput.Throughput`.
+    """
 
     def _device_clock(self) -> DeviceClock | None:
         torch = sys.modules.get("torch")
@@ -32,7 +34,7 @@ def cuda_clock(torch: Any) -> DeviceClock:
 
 
 def start() -> OptimizerSteps:
-    """Start to time the updates of the first optimizer of this process that takes a step."""
+    """Start timing the updates of one optimizer, the first one of this process that takes a step."""
     steps = OptimizerSteps(Throughput(warmup=0))
     Updates(steps.updated)
     return steps

@@ -1,1 +1,1 @@
-"""The command line. Each module holds one command; the command's docstring is its help text."""
+"""The command line. Each module defines one command. The command's docstring is its help text."""

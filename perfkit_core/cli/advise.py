@@ -24,10 +24,10 @@ _MAX_SOURCES_IN_HINT: Final = 3
 
 @click.command(epilog="Example: perfkit advise runs/baseline --what-if loader-workers=4")
 @click.argument("sources", metavar="[SOURCE...]", nargs=-1, type=options.LOCATION)
-@click.option("--explain", metavar="ID", help="Show all details of one piece of advice. A prefix of its id is enough.")
-@click.option("--what-if", "questions", multiple=True, metavar="RULE=VALUE", help="Predict the step time for a value "
-              "of your choice, such as loader-workers=4, even if the rule gives no advice. Repeat the option for "
-              "several predictions; they are independent of each other.")  # fmt: skip
+@click.option("--explain", metavar="ID", help="Show all details of the advice with this id. A prefix is enough.")
+@click.option("--what-if", "questions", multiple=True, metavar="RULE=VALUE", help="Predict the step time for this "
+              "value of a rule, such as loader-workers=4, even if the rule gives no advice. Repeat the option for "
+              "several values. Each value is predicted separately.")  # fmt: skip
 @click.option("--rule", "rules", multiple=True, metavar="ID", help="Apply only this rule. Repeat the option or use "
               "commas for several rules. 'perfkit plugins' lists all rules.")  # fmt: skip
 @click.option("--threshold", "thresholds", multiple=True, metavar="NAME=VALUE", help="Override a threshold of the "
@@ -55,9 +55,9 @@ def advise(
 ) -> None:
     """Suggest changes, and predict how much time each change saves.
 
-    perfkit predicts by replaying the recording with the change applied, unless the output names another method. Every
-    prediction has an interval. A SOURCE is a run folder, a trace file or a folder of trace files. Several sources are
-    read as the ranks of one profile.
+    To predict a saving, perfkit replays the recording with the change applied. If another method was used, the output
+    names it. Every prediction has an interval. A SOURCE is a run folder, a trace file or a folder of trace files.
+    Several sources are read as the ranks of one profile.
     """
     from perfkit_core.advice import ledger as outcomes
     from perfkit_core.advice.reports import identity_report

@@ -1,6 +1,6 @@
 """The built-in plugin: readers, views, rules, formats and commands of the core.
 
-Imports stay inside the functions, so that ``--help`` is quick.
+Modules are imported inside the functions, so that ``--help`` starts quickly.
 """
 
 from __future__ import annotations

@@ -13,7 +13,7 @@ from perfkit_core.errors import UsageError
 from perfkit_core.plugins.manager import get_plugins
 
 _NOTE: Final = (
-    "Each row is the duration of one call. host_OPERATOR_N is an operator on N elements, called from Python; calls of "
+    "Each row shows the duration of one call. host_OPERATOR_N is an operator that Python calls on N elements; calls of "
     "different operators alternate."
 )
 _COLUMNS: Final = ("name", "p10_ns", "p50_ns", "p90_ns", "samples")

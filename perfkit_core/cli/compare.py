@@ -23,21 +23,21 @@ if TYPE_CHECKING:
     from perfkit_core.report.model import Report
 
 FAILED: Final = 1
-"""Exit code if a condition of ``--fail-on`` holds."""
+"""Exit code if the comparison meets a condition of ``--fail-on``."""
 _COMMENT: Final = ("gate", "runs", "new_step_time", "new_causes", "new_layers", "step_time", "normalised", "devices",
                    "causes", "step_parts")  # fmt: skip
-"""Tables in Markdown output, which must be short enough for a comment; ``--view`` selects other tables."""
+"""Tables in Markdown output, which must be short enough for a comment. ``--view`` selects other tables."""
 _COMMENT_ROWS: Final = 10
 _UNLIMITED: Final = ("gate", "runs", "new_waterfall", "new_step_time", "waterfall", "step_time", "step_parts")
-"""Tables that ``--limit`` does not shorten: every condition must be visible, and the rows of a sum must be complete."""
+"""Tables that ``--limit`` does not shorten: all conditions must be visible, and a sum must show all of its rows."""
 
 
 @click.command(epilog="Example: perfkit compare runs/main runs/change --fail-on 'step_time > 3%' --format markdown")
 @click.argument("runs", metavar="RUN...", nargs=-1, required=True)
 @click.option("--baseline", multiple=True, metavar="RUN", help="Compare all other runs with this run. Repeat the "
               "option if the baseline has several captures.  [default: the first run]")  # fmt: skip
-@click.option("--against", nargs=2, metavar="BASE OTHER", help="Show only differences that did not exist between "
-              "these two earlier runs.")  # fmt: skip
+@click.option("--against", nargs=2, metavar="BASE OTHER", help="Show only differences that do not also exist "
+              "between these two earlier runs.")  # fmt: skip
 @click.option("--fail-on", "conditions", multiple=True, metavar="CONDITION", help="Exit with code 1 if the condition "
               "holds and noise does not explain it. Examples: 'step_time > 3%', 'operators.self_cpu_ns[matmul] > "
               "+2ms', 'memory_places.peak_bytes[cpu] > 1GiB' (peak of the entire capture). Repeat the option for "
@@ -79,7 +79,7 @@ def compare(
     so the runs may come from different frameworks. Runs of different frameworks differ a lot; use --against with an
     earlier pair to see only new differences.
 
-    Exit codes: 0 success, 1 a condition of --fail-on holds, 2 a run or an option is invalid.
+    Exit codes: 0 if the comparison succeeds, 1 if a condition of --fail-on holds, 2 if a run or an option is invalid.
     """
     from perfkit_core.compare import change, multi_run
     from perfkit_core.compare.report import comparison_report
@@ -121,7 +121,7 @@ def compare(
 
 
 def asked(given: Mapping[str, Any], runs: int) -> Asked:
-    """Return the request that the options --per, --samples, --tokens, --fail-on and --noise make. Raises UsageError."""
+    """Return the request that follows from --per, --samples, --tokens, --fail-on and --noise. Raises UsageError."""
     from perfkit_core.compare.gate.conditions import parsed
     from perfkit_core.compare.pair import Asked
 
@@ -155,7 +155,7 @@ def named_runs(given: Sequence[str], baseline: Sequence[str]) -> list[tuple[str,
     """Return the short name and the captures of each run. The run of ``--baseline`` is first.
 
     An argument may name several captures, separated by commas or as a glob pattern. If there are more than two runs,
-    files that are not profiles (HTML pages, CSV tables) are left out with a note on stderr. Raises UsageError and
+    files that are not profiles (HTML pages, CSV tables) are skipped, and stderr lists them. Raises UsageError and
     SourceError.
     """
     from perfkit_core.compare.pair import distinguishing
@@ -164,7 +164,7 @@ def named_runs(given: Sequence[str], baseline: Sequence[str]) -> list[tuple[str,
     base = tuple(place for text in baseline for place in _captures(text))
     runs = [tuple(_captures(text)) for text in given]
     if base:
-        others = [run for run in runs if not set(run) <= set(base)]  # a pattern such as DIR/* includes the baseline
+        others = [run for run in runs if not set(run) <= set(base)]  # a pattern such as DIR/* also matches the baseline
         runs = [base, *(others or runs)]
     if len(runs) > 2:
         # A missing run stays in the list, so that reading it raises an error.
@@ -215,7 +215,7 @@ def _only(report: Report, names: Sequence[str]) -> Report:
 
 
 def _exit_code(report: Report) -> int:
-    # Conditions that did not pass are printed to stderr, so that a log contains them wherever the report goes.
+    # Failed and undecided conditions are also printed to stderr, so that they are in the log even if -o is used.
     gates = [("", report.data.get("gate", ()))]
     gates += [(f"{run['name']}: ", run["gate"]) for run in report.data.get("runs", ())]
     results = [(outcome["result"], f"{run}{outcome['condition']}") for run, gate in gates for outcome in gate]

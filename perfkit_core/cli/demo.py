@@ -17,8 +17,8 @@ from perfkit_core.errors import CaptureError
 from perfkit_core.plugins.manager import get_plugins
 
 CHILD: Final = "_demo-run"
-"""Hidden command that trains and records in a separate process. Two frameworks in one process would disturb each
-other."""
+"""Hidden command that trains and records in a separate process, because two frameworks in one process would
+conflict."""
 
 
 @click.command()
@@ -69,7 +69,7 @@ def demo_run(framework: str, run_dir: Path) -> None:
 def _train(framework: str, run_dir: Path, show: Callable[[str], None]) -> None:
     from perfkit_core.storage.store import INCOMPLETE_MARK, SUFFIX
 
-    # A run folder holds one run, so the run of an earlier demo is removed.
+    # A run folder holds one run, so the previous demo's run is removed.
     for old in (*run_dir.glob(f"*{SUFFIX}"), run_dir / INCOMPLETE_MARK):
         old.unlink(missing_ok=True)
     show(f"{framework}: starting")

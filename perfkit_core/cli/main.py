@@ -28,10 +28,10 @@ INTERRUPTED: Final = 130
 DEBUG: Final = "PERFKIT_DEBUG"
 """Environment variable; the value "1" prints the traceback of an error."""
 OBJECTS: Final = 300_000
-"""Number of new objects that starts a garbage collection. The imports create fewer objects."""
+"""Number of new objects that triggers a garbage collection. The imports create fewer objects than this."""
 _DEFAULT_THRESHOLD: Final = gc.get_threshold()
 
-# Arrow's default allocator does not return freed memory: a trace of 35 MB needs 40 MB more than with the system's
+# Arrow's default allocator does not return freed memory: a 35 MB trace needs 40 MB more than with the system's
 # allocator. Arrow reads the variable when it is imported.
 os.environ.setdefault("ARROW_DEFAULT_MEMORY_POOL", "system")
 
@@ -61,8 +61,8 @@ def perfkit(ctx: click.Context) -> None:
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Run the command line and return its exit code. None as ``arguments`` means ``sys.argv``; the process must exit
-    after that call."""
+    """Run the command line and return its exit code. If ``arguments`` is None, they are read from ``sys.argv``, and the
+    process must exit after the call."""
     _open_outputs()
     for stream in (sys.stdout, sys.stderr):
         if hasattr(stream, "reconfigure"):  # characters that the terminal cannot encode are escaped
@@ -128,7 +128,7 @@ def collect_as_usual() -> None:
 
 
 class _Nowhere(io.RawIOBase):
-    """A stand-in for a closed stdout. It discards all bytes and sets ``lost``."""
+    """Replacement for a closed stdout. It discards all bytes, and sets ``lost`` when bytes were discarded."""
 
     lost = False
 
@@ -144,7 +144,7 @@ _nowhere = _Nowhere()
 
 
 def _open_outputs() -> None:
-    """Replace stdout and stderr if they are closed (``>&-``, ``2>&-``), in which case Python sets them to None."""
+    """Replace stdout and stderr if they are closed (``>&-``, ``2>&-``). Python sets closed streams to None."""
     if sys.stdout is not None and sys.stderr is not None:
         return
     # Libraries write to file descriptors 1 and 2, so files that are opened later must not get these descriptors.

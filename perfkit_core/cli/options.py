@@ -44,7 +44,7 @@ class Whole(_Number):
         self.least = least
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> int:
-        """Return the value as a number; ``value`` is a text or the option's default."""
+        """Return the value as a number. ``value`` is a text, or the option's default value."""
         text = str(value).strip()
         if re.fullmatch(r"[0-9]{1,10}", text) and self.least <= int(text) <= MOST:
             return int(text)
@@ -75,7 +75,7 @@ language = click.option("--lang", type=click.Choice(LANGUAGES), default=LANGUAGE
 
 
 def adding(*given: Callable[[Any], Any]) -> Callable[[Command], Command]:
-    """Return a decorator that adds several options to a command."""
+    """Return a decorator that adds the given options to a command."""
 
     def add(command: Command) -> Command:
         for option in reversed(given):
@@ -147,7 +147,7 @@ def profile(
 
 
 def views_of_partials(profile: Profile) -> tuple[str, ...]:
-    """Return the names of the views in the partials of a profile; empty if the profile was not read from partials."""
+    """Return the names of the views in the partials of a profile, or () if the profile was not read from partials."""
     from perfkit_core.ranks.profile import Reduced
 
     return profile.stored.job.views if isinstance(profile, Reduced) else ()
@@ -162,7 +162,7 @@ def write_shard(
     keep: bool,
     average: bool = False,
 ) -> None:
-    """Reduce shard ``I/N`` of the ranks and write the partials. Raises UsageError and SourceError."""
+    """Reduce shard ``I/N`` of the ranks, and write its partials to ``output``. Raises UsageError and SourceError."""
     from perfkit_core.ranks import files, plan, run
     from perfkit_core.report.summary import check_average
 

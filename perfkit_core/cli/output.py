@@ -1,6 +1,6 @@
-"""Output of reports to the terminal, a pipe or a file, and the spinner that a terminal shows during long work.
+"""Output of reports to the terminal, to a pipe or to a file, and the spinner that the terminal shows during long work.
 
-A file appears only when it is complete.
+An output file appears only when it is complete.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from perfkit_core.report.model import Report
 
 FOR_PEOPLE: Final = ("text", "markdown", "html")
-"""Formats that show only the first rows of long tables. Other formats contain all rows."""
+"""Formats that by default show only the first rows of long tables. The other formats show all rows."""
 COMPILING: Final = " (compiling functions; this happens once per machine)"
 _SUFFIXES: Final = {
     "": "text", ".txt": "text", ".log": "text", ".json": "json", ".csv": "csv", ".md": "markdown",
@@ -33,8 +33,8 @@ _SUFFIXES: Final = {
 
 
 def renderer(name: str | None, output: Path | None = None, without: tuple[str, ...] = ()) -> Renderer:
-    """Return the renderer ``name``. None selects the renderer by the suffix of ``output``, or text without an output.
-    ``without`` lists formats that the command does not support. Raises UsageError."""
+    """Return the renderer ``name``. If ``name`` is None, the suffix of ``output`` selects the renderer; without an
+    output, it is text. ``without`` lists formats that the command does not support. Raises UsageError."""
     known = {key: value for key, value in get_plugins().renderers().items() if key not in without}
     elsewhere = "; use perfkit report for HTML" if without else ""
     if name is None:
@@ -80,8 +80,7 @@ def say_written(output: Path | None) -> None:
 
 
 def refuse_overwriting(output: Path | None, sources: Iterable[Path]) -> None:
-    """Raise UsageError if ``output`` is a source, or a file that is read from a source folder. Folders in remote stores
-    are not searched."""
+    """Raise UsageError if ``output`` is a source or a file in a source folder. Remote folders are not searched."""
     if output is None:
         return
     written = identity(output)
@@ -116,7 +115,7 @@ def _overwrites(output: Path) -> UsageError:
 def working(text: str) -> Iterator[Callable[[str], None]]:
     """Show a spinner with ``text`` while the block runs, if stderr is a terminal.
 
-    The yielded function replaces the text. The spinner also shows that functions are being compiled.
+    The block receives a function that replaces the text. The spinner also shows when functions are being compiled.
     """
     if not sys.stderr.isatty():
         yield lambda text: None

@@ -15,7 +15,7 @@ from perfkit_core.plugins.manager import get_plugins
 def plugins(format_name: str | None) -> None:
     """List the installed plugins, their errors, and all views.
 
-    The lists show what each plugin adds, and the groupings of each view.
+    The output shows what each plugin adds, and the groupings of each view.
     """
     import pandas as pd
 
@@ -23,7 +23,7 @@ def plugins(format_name: str | None) -> None:
 
     chosen = output.renderer(format_name)
     installed = get_plugins()
-    # Every hook is called, so that a plugin that fails in a hook is listed with its error.
+    # All hooks are called, so that the list shows the error of a plugin whose hook fails.
     installed.operator_names(None)
     installed.remedies(None)
     provided: list[tuple[Any, ...]] = [

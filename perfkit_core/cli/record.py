@@ -1,6 +1,6 @@
 """``perfkit record``: profile an unmodified script.
 
-The script runs as Python itself would run it, under the recorder of the framework that the script imports.
+The script runs as with ``python SCRIPT``, but under the recorder of the framework that it imports.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ if TYPE_CHECKING:
 @click.option("--shapes", is_flag=True, help="Record the input shapes of operators. --by shape needs them.")
 @click.option("--memory", is_flag=True, help="Record memory allocations and frees. The memory views need them.")
 @click.option("--stacks", is_flag=True, help="Record Python stacks. The views code and modules and --by stack need "
-              "them. This option slows the steps most.")  # fmt: skip
+              "them. Of all options, this one slows the steps the most.")  # fmt: skip
 @click.option("--flops", is_flag=True, help="Record the FLOPs of operators.")
 @click.argument("script", type=click.Path(path_type=Path))
 @click.argument("arguments", nargs=-1, type=click.UNPROCESSED, metavar="[ARGS]...")
@@ -67,7 +67,7 @@ def record(output: Path | None, steps: int, script: Path, arguments: tuple[str, 
 
 
 class Session:
-    """The recording of one script. Recording begins when the script imports a framework."""
+    """The recording of one script. It begins when the script imports a framework."""
 
     def __init__(self, run_dir: Path, steps: int, options: Mapping[str, bool]) -> None:
         self.run_dir = run_dir
@@ -77,7 +77,7 @@ class Session:
         self._recording: Recording | None = None
 
     def check(self, script: Path) -> None:
-        """Raise CaptureError if the script starts a profiler itself, or if the run folder is not writable."""
+        """Raise CaptureError if the script itself starts a profiler, or if the run folder is not writable."""
         from perfkit_core.system import failures
 
         if profiles_itself(script, self._recorders):
@@ -90,7 +90,7 @@ class Session:
             raise CaptureError(f"{self.run_dir}: cannot be written ({reason})", "choose another folder with -o")
 
     def run(self, script: Path) -> int:
-        """Run the script under the recorder of its framework. Return the exit code. Raises CaptureError."""
+        """Run the script under the recorder of its framework, and return its exit code. Raises CaptureError."""
         imported = [name for name in imported_by(script, self._recorders) if installed(name)]
         if imported:
             self._begin(imported[0])
@@ -111,7 +111,7 @@ class Session:
         try:
             files = self._recording.finish() if self._recording is not None else 0
         finally:
-            if not paths.is_remote(self.run_dir):  # remote stores have no empty folders
+            if not paths.is_remote(self.run_dir):  # a remote store has no empty folders
                 with contextlib.suppress(OSError):  # rmdir fails if the folder is not empty
                     self.run_dir.rmdir()
         if files:
@@ -134,9 +134,9 @@ def prepare(script: Path, arguments: Sequence[str]) -> None:
 
 
 def run(script: Path) -> int:
-    """Run the script as ``__main__`` and return its exit code. An error of the script prints a traceback.
+    """Run the script as ``__main__`` and return its exit code. If the script raises, its traceback is printed.
 
-    Raises only PerfkitError, if the recording cannot begin.
+    Raises only PerfkitError, and only if the recording cannot begin.
     """
     try:
         runpy.run_path(str(script), run_name="__main__")
@@ -148,7 +148,7 @@ def run(script: Path) -> int:
     except PerfkitError:
         raise
     except BaseException as error:
-        # The traceback begins at the script's first frame, without the frames of perfkit.
+        # The traceback begins at the script's first frame. The frames of perfkit are left out.
         frames = error.__traceback__
         while frames is not None and frames.tb_frame.f_code.co_filename != str(script):
             frames = frames.tb_next
@@ -166,7 +166,7 @@ def _parsed(script: Path) -> ast.AST:
 
 
 def imported_by(script: Path, wanted: Collection[str]) -> list[str]:
-    """Return the modules among ``wanted`` that an import statement in the script names, in the order of the script."""
+    """Return the modules in ``wanted`` that the script imports, in the order of its import statements."""
     imports = [node for node in ast.walk(_parsed(script)) if isinstance(node, (ast.Import, ast.ImportFrom))]
     modules: list[str] = []
     for node in sorted(imports, key=lambda node: node.lineno):
@@ -186,8 +186,8 @@ _MAY_NOT_RUN = (
 
 
 def profiles_itself(script: Path, frameworks: Collection[str]) -> bool:
-    """Return whether a statement outside functions and branches creates a profiler of one of the frameworks, such as
-    ``torch.profiler.profile()``."""
+    """Return whether the script creates a profiler of one of the frameworks, such as ``torch.profiler.profile()``.
+    Statements in functions and branches are not searched."""
     tree = _parsed(script)
     modules: set[str] = set()
     classes: set[str] = set()

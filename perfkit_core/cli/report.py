@@ -13,7 +13,7 @@ from perfkit_core.errors import UsageError
 
 _SUFFIXES: Final = ("", ".html", ".htm")
 _TOGETHER_BYTES: Final = 64 << 20
-"""Maximum total size of ranks that are read as one trace, so that the page has a timeline and advice."""
+"""Ranks whose files have at most this total size are read as one trace, so that the page has a timeline and advice."""
 
 
 @click.command(epilog="Example: perfkit report runs/baseline -o baseline.html")

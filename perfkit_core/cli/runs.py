@@ -23,8 +23,8 @@ from perfkit_core.system.paths import as_path, readable
 def runs(folder: Path, read_files: bool, limit: int | None, format_name: str | None, output: Path | None) -> None:
     """List the runs below a folder, newest first.
 
-    The list shows the main figures of each run folder, Parquet file and trace file, or the reason why it cannot be
-    read.
+    The list shows the main figures of each run folder, Parquet file and trace file. If one cannot be read, the list
+    shows the reason.
     """
     from perfkit_core.report import model, run_list
 
@@ -44,7 +44,7 @@ def runs(folder: Path, read_files: bool, limit: int | None, format_name: str | N
     if chosen.name in FOR_PEOPLE:
         table["path"] = [str(as_path(path).relative_to(as_path(readable(folder)))) for path in table["path"]]
         table["recorded_at"] = table["recorded_at"].dt.strftime("%Y-%m-%d %H:%M:%S").astype(object)
-        # The heading says whether the date is the start of a recording or the modification time of an unread file.
+        # The date is the start of the recording. For an unread file, it is the modification time; the heading says so.
         read = table["events"].notna()[table["recorded_at"].notna()]
         date = "recorded_utc" if read.all() else "recorded_or_written_utc" if read.any() else "written_utc"
         table = table.rename(columns={"recorded_at": date, "error": "why_not_read"})

@@ -49,7 +49,7 @@ filters = options.adding(
                  "markdown."),
 )  # fmt: skip
 _DISPLAY: Final = ("sort", "ascending", "show", "hide", "start", "trim", "depth", "displayed_only", "average", "unit")
-"""Fields of a Display that have the same names and values as their options."""
+"""Fields of a Display that have the same name and the same value as their option."""
 
 
 @click.command(epilog="Example: perfkit summary runs/baseline --view operators --sort self_device_ns --by shape")
@@ -114,7 +114,7 @@ def summary(
         report = summary_report(profile, chosen_views, request, display)
     if chosen.name not in FOR_PEOPLE:
         report = cut(report, limit or None)
-    # Partials contain the names of the sources that they were made from.
+    # Partials contain the names of their sources.
     emit(report if of_partials else read_from(report, sources), chosen, output)
 
 

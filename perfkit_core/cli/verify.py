@@ -57,7 +57,7 @@ def verify(
     machine's speed. The change counts as an improvement only if the 95 % interval of the saving excludes 0, and if the
     saving exceeds the difference between equal runs of the base.
 
-    Exit codes: 0 verified, 1 refuted, 2 invalid command or option, 3 cannot tell.
+    Exit codes: 0 for the verdict "verified", 1 for "refuted", 3 for "cannot tell", 2 for an invalid command or option.
     """
     from perfkit_core.system import failures
     from perfkit_core.verify import ledger as ledgers
@@ -73,7 +73,7 @@ def verify(
         predicted = prediction.from_numbers(predicted_ns)
     elif advice is not None:
         predicted = prediction.from_file(advice)
-    if ledger is not None:  # checked here so that an unwritable ledger fails before the runs
+    if ledger is not None:  # checked here, so that an unwritable ledger is reported before the runs
         if is_remote(ledger):
             raise UsageError(f"{ledger}: cannot append to a file in a remote store", "use a local file for --ledger")
         reason = "it is a folder" if ledger.is_dir() else failures.why_unwritable(ledger.parent)

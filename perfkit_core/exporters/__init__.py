@@ -1,5 +1,6 @@
-"""Exporters write a trace in the format of another tool. Each module has a function ``write(trace, file, options) ->
-str`` for one format; it returns what the file lacks, or ""."""
+"""Exporters write a trace in the format of another tool. Each module has a function
+``write(trace, file, options) -> str`` for one format. The function returns a text about what the file lacks, or "".
+"""
 
 from __future__ import annotations
 
@@ -25,8 +26,8 @@ CHROME_FORMAT: Final = "perfkit-chrome"
 
 
 def sniff_chrome(path: Path, head: bytes) -> int:
-    """Return 3 for a timeline that perfkit exported, else 0. 3 exceeds the results of the frameworks' readers, which
-    also recognise these files."""
+    """Return 3 for a timeline that perfkit exported, else 0. The frameworks' readers also recognise these files, but
+    return less than 3."""
     mark = f'"format":"{CHROME_FORMAT}"'.encode()
     return 3 if head.lstrip()[:1] == b"{" and mark in b"".join(head[:200].split()) else 0
 

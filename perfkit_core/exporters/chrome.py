@@ -1,9 +1,10 @@
 """Chrome-trace JSON (Google's "Trace Event Format") for Perfetto, chrome://tracing and perfkit's own reader.
 
-Times are in µs since ``baseTimeNanoseconds``, with three decimals. ``args`` of an event contains the columns of the
-event table. ``row``, ``parent`` and ``launched_by`` are row numbers of the exported table. ``recorded`` contains the
-framework's own arguments. Viewers need unique process and thread numbers; the header maps them to the recorded numbers.
-Arrows, memory curves and step marks have categories that begin with ``perfkit.``. perfkit's reader skips them.
+Times are in µs since ``baseTimeNanoseconds``, with three decimals. The ``args`` of an event contain the columns of the
+event table. In ``args``, ``row``, ``parent`` and ``launched_by`` are row numbers of the exported table, and
+``recorded`` contains the framework's own arguments. Viewers need unique process and thread numbers. The header maps
+these numbers to the recorded ones. Arrows, memory curves and step marks are added for viewers. Their categories begin
+with ``perfkit.``, and perfkit's reader skips them.
 """
 
 from __future__ import annotations
@@ -81,13 +82,13 @@ def _pieces(trace: Trace, timeline: Lanes, base: int) -> Iterator[bytes]:
             some = np.arange(*np.searchsorted(extra.position, (begin, end)))
             lines.append(extra.lines(some))
             at.append(extra.position[some])
-        # The sort is stable, so an event comes before the added events with the same position.
+        # The sort is stable, so an event comes before the events that were added at its position.
         in_order = pa.array(np.argsort(np.concatenate(at), kind="stable"))
         yield as_bytes(pa.concat_arrays(lines).take(in_order), ",\n")
 
 
 class Events:
-    """The rows of the event table as JSON events: boxes for events with a duration, marks for instants."""
+    """The rows of the event table as JSON events. Events with a duration are drawn as boxes, instants as marks."""
 
     def __init__(self, trace: Trace, timeline: Lanes, base: int) -> None:
         self._trace, self._lane, self._base = trace, timeline.lane, base
@@ -131,14 +132,14 @@ def _columns(text: bool) -> Iterator[schema.Column]:
 
 
 def _as_json(args: pa.Array) -> pa.Array:
-    """Return the recorded arguments as JSON. Texts that are not JSON objects become JSON strings."""
+    """Return the recorded arguments as JSON. A text that is not a JSON object becomes a JSON string."""
     texts = args.drop_null()
     try:
         array = b"[" + as_bytes(texts, ",") + b"]"
         if len(msgspec.json.decode(array, type=list[dict[str, msgspec.Raw]])) == len(texts):
             return args
     except msgspec.DecodeError:
-        pass  # at least one text is not a JSON object, so each text is checked below
+        pass  # some text is not a JSON object, so each text is checked below
     values: list[str | None] = args.to_pylist()
     for at, text in enumerate(values):
         try:
@@ -150,16 +151,15 @@ def _as_json(args: pa.Array) -> pa.Array:
 
 @dataclass(frozen=True, slots=True)
 class Extra:
-    """Added events of one kind. ``position`` is the position in the file of the row that an added event belongs to, in
-    ascending order. ``lines`` returns the JSON of the added events with the given indices."""
+    """Added events of one kind. Each belongs to a row of the table. ``position`` contains the positions of these rows
+    in the file, in ascending order. ``lines`` returns the JSON of the added events with the given indices."""
 
     position: IntArray
     lines: Callable[[IntArray], pa.Array]
 
 
 def extras(trace: Trace, timeline: Lanes, base: int, position: IntArray) -> list[Extra]:
-    """Return the events that are added for viewers. ``position`` is the position of each row in the file, shape
-    (rows,)."""
+    """Return the events that are added for viewers. ``position`` is each row's position in the file, shape (rows,)."""
     draw = _Drawing(trace, timeline, base, position)
     work = np.flatnonzero(trace.ints("launched_by") != NO_ROW)
     node, operator = gradients(trace)
@@ -172,9 +172,9 @@ def extras(trace: Trace, timeline: Lanes, base: int, position: IntArray) -> list
 
 
 def gradients(trace: Trace) -> tuple[IntArray, IntArray]:
-    """Return the rows of backward nodes and the rows of their forward operators. The forward operator is the last and
-    innermost operator in the process with the same sequence number. Sequence numbers that several threads used in the
-    forward pass are left out."""
+    """Return two arrays of equal length: rows of backward nodes, and rows of their forward operators. A node and its
+    operator have the same sequence number. Of several operators of a process with this number, the last and innermost
+    is used. Numbers that several threads used in the forward pass are left out."""
     sequence, backward = trace.ints("sequence"), trace.rows("phase", schema.BACKWARD)
     rows = np.flatnonzero(trace.host & (sequence >= 0) & trace.rows("kind", *schema.OPERATOR_KINDS))
     _, key = np.unique(
@@ -200,8 +200,7 @@ class _Drawing:
         self._thread = np.array([lane.thread for lane in timeline.lanes], np.int64)
 
     def arrows(self, name: str, tail: IntArray, tip: IntArray, number: IntArray) -> list[Extra]:
-        """Return the start and end events of arrows. Arrows that point back in time because of clock errors are left
-        out."""
+        """Return the start and end events of arrows. Arrows that point back in time (clock errors) are left out."""
         forward = self._position[tip] > self._position[tail]
         tail, tip, number = tail[forward], tip[forward], number[forward]
         label = f'"name":{quoted(name)},"cat":{quoted(OWN_CATEGORY + name)}'
@@ -251,7 +250,7 @@ def quoted(text: str) -> str:
 
 
 def joined(parts: Sequence[Any], separator: str = "") -> pa.Array:
-    """Return the texts of several columns joined row by row. A part is an array or a constant; nulls are skipped."""
+    """Join the texts of columns row by row. A part is an array, or a constant for all rows. Nulls are skipped."""
     return pc.binary_join_element_wise(*parts, separator, null_handling="skip")
 
 
@@ -261,7 +260,7 @@ def numbers(values: IntArray, missing: BoolArray | None = None) -> pa.Array:
 
 
 def microseconds(ns: IntArray) -> pa.Array:
-    """Return non-negative times in µs with three decimals. The result is exact, because only integers are used."""
+    """Return non-negative times as text in µs with three decimals. Only integers are used, so the result is exact."""
     fraction = pc.utf8_lpad(numbers(ns % 1000), _NS_DIGITS, "0")
     return joined([numbers(ns // 1000), fraction], ".")
 
@@ -273,7 +272,7 @@ def number_member(key: str, values: IntArray, missing: BoolArray | None = None) 
 
 
 class TextMember:
-    """The JSON member ``"key":"value"`` for each row of a text column. Each distinct value is escaped only once."""
+    """The JSON member ``"key":"value"`` of each row of a text column. Each distinct value is escaped only once."""
 
     def __init__(self, key: str, column: Codes) -> None:
         self._codes = column.codes

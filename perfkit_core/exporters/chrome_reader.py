@@ -1,6 +1,6 @@
 """Reader of timelines that ``perfkit export --to chrome`` wrote.
 
-The reader restores every row of the exported table and computes nothing anew. It skips the events that the exporter
+The reader restores every row and every column of the exported table as it was. It skips the events that the exporter
 added for viewers.
 """
 
@@ -65,7 +65,7 @@ def read(path: Path, partial: bool = False) -> Trace:
 
 class _Rows:
     """The columns of the events that were read. ``mistimed`` is the number of events with an invalid start or duration.
-    They are left out if ``partial`` is set; otherwise they raise SourceError."""
+    If ``partial`` is set, these events are left out; otherwise they raise SourceError."""
 
     def __init__(self, partial: bool) -> None:
         self.mistimed = 0
@@ -104,7 +104,7 @@ class _Rows:
         self._place.append(np.stack([_integers([e.pid for e in kept]), _integers([e.tid for e in kept])], axis=1))
 
     def table(self, lanes: list[Lane], base_ns: int) -> pa.Table:
-        """Return the event table in the order of the exported table."""
+        """Return the event table, with the rows in the order of the exported table."""
         if not self._batches:
             return schema.SCHEMA.empty_table()
         events = pa.Table.from_batches(self._batches).unify_dictionaries().combine_chunks()
@@ -114,7 +114,7 @@ class _Rows:
         check_fits(base_ns + time for time in span_ns(events["start_ns"].to_numpy(), events["dur_ns"].to_numpy()))
         columns = {name: events[name] for name in events.column_names}
         columns["start_ns"] = pa.array(events["start_ns"].to_numpy() + base_ns)
-        for name in _REFERENCES:  # exported row numbers become rows of this table, -1 if the row is not in the file
+        for name in _REFERENCES:  # exported row numbers become rows of this table, or -1 if the row is not in the file
             wanted = events[name].fill_null(NO_ROW).to_numpy()
             at = np.minimum(np.searchsorted(row, wanted), len(row) - 1)
             columns[name] = pa.array(np.where((row[at] == wanted) & (wanted >= 0), at, NO_ROW))

@@ -39,13 +39,13 @@ def export(
     steps: Sequence[int] | None = None,
     align: bool = False,
 ) -> str:
-    """Write a trace to a file. Return a text on what the file lacks, or "".
+    """Write a trace to a file. If the file lacks something, return a text about it, otherwise "".
 
-    ``path`` is a local path or the address of a store (``s3://…``). The suffix ``.gz`` compresses the file. ``to`` is
-    the format; None selects the format by the suffix of ``path``. ``weight`` is the weight of stacks: "cpu", "device",
-    "calls" or "bytes". ``steps`` are the step numbers to export, together with the device work that runs during these
-    steps; None exports all events. ``align`` aligns the clocks of ranks with common collectives. Raises UsageError for
-    unknown formats, weights and steps, and if the file cannot be written.
+    ``path`` is a local path or the address of a store (``s3://…``). With the suffix ``.gz``, the file is compressed.
+    ``to`` is the format; None selects it by the suffix of ``path``. ``weight`` is the weight of stacks: "cpu",
+    "device", "calls" or "bytes". ``steps`` are the step numbers to export; None exports all events. Device work that
+    runs during these steps is also exported. ``align`` aligns the clocks of ranks with common collectives. Raises
+    UsageError if the format, the weight or a step is unknown, or if the file cannot be written.
     """
     target = as_path(path)
     chosen, options = choose(to, target), ExportOptions(weight)
@@ -60,8 +60,8 @@ def export(
 
 
 def choose(name: str | None, path: Path | None = None) -> Exporter:
-    """Return the exporter ``name``. If ``name`` is None, return the exporter with the longest suffix that matches
-    ``path``. Raises UsageError."""
+    """Return the exporter ``name``. If ``name`` is None, the suffix of ``path`` selects the exporter; if several
+    suffixes match, the longest one does. Raises UsageError."""
     known = get_plugins().exporters()
     if name is not None:
         if name not in known:
@@ -85,7 +85,7 @@ def check(exporter: Exporter, options: ExportOptions) -> None:
 
 @contextlib.contextmanager
 def writing(path: Path) -> Iterator[BinaryIO]:
-    """Open a file for atomic writing: the file appears only when it is complete. Raises UsageError."""
+    """Open a file for atomic writing, so that it appears only when it is complete. Raises UsageError."""
     try:
         with replacing(path) as place, place.open("wb") as file:
             yield file
@@ -109,9 +109,9 @@ def _compressed(exporter: Exporter, path: Path, file: BinaryIO) -> Iterator[Bina
 
 
 def only_steps(trace: Trace, steps: tuple[int, ...] | None) -> Trace:
-    """Return the events of the given steps (None for all events), and the device work of other steps that runs during
-    the given steps. Such device work has no launch, step, phase or module in the result. Raises UsageError for a step
-    that was not recorded."""
+    """Return the events of the given steps, or all events if ``steps`` is None. Device work of other steps is also
+    returned if it runs during the given steps. Such device work then has no launch, step, phase or module. Raises
+    UsageError for a step that was not recorded."""
     if steps is None:
         return trace
     chosen, rank = in_steps(trace, ViewRequest(steps=steps)), trace.ints("rank")
@@ -141,7 +141,7 @@ def only_rows(trace: Trace, keep: arrays.BoolArray) -> Trace:
     nearest = nesting.nearest_on_path(parent, keep)
     above = np.where(parent == arrays.NO_ROW, arrays.NO_ROW, nearest[parent])
     rows = np.flatnonzero(keep)
-    number = np.full(len(trace) + 1, arrays.NO_ROW, np.int64)  # the additional last item is for row -1
+    number = np.full(len(trace) + 1, arrays.NO_ROW, np.int64)  # the last item is for row -1 (no row)
     number[rows] = np.arange(len(rows))
     events = trace.events.take(pa.array(rows))
     for name, values in (("parent", number[above[rows]]), ("launched_by", number[launched_by[rows]])):

@@ -1,7 +1,7 @@
 """Folded stacks for flame graph tools and speedscope. Each distinct stack is a line ``thread;outer;inner weight``.
 
-The weight of a stack excludes deeper stacks. Stacks of weight 0 are left out. The format has no escapes, so a ``;`` in
-a name becomes ``:``, and a line break becomes a space.
+The weight of a stack does not include deeper stacks. Stacks with weight 0 are left out. The format cannot escape
+characters. Therefore ``;`` in a name is replaced by ``:``, and a line break by a space.
 """
 
 from __future__ import annotations
@@ -24,8 +24,8 @@ _UNSAFE: Final = str.maketrans({";": ":", "\n": " ", "\r": " "})
 
 
 def write(trace: Trace, file: BinaryIO, options: ExportOptions) -> str:
-    """Write the stacks with the weight ``options.weight`` in ns, bytes or calls. Return the reason if there are no
-    stacks, or a note if device time replaces host time."""
+    """Write the stacks with the weight ``options.weight``, which is in ns, bytes or calls. If there are no stacks,
+    return the reason. If device time is used because there is no host time, return a note. Otherwise return ""."""
     weight = options.weight or default(trace)
     tree, labels = call_paths(trace)
     lines = _lines(tree, labels, tree.own(weigh(trace, weight)))
@@ -41,7 +41,7 @@ def write(trace: Trace, file: BinaryIO, options: ExportOptions) -> str:
 def _lines(tree: Tree, labels: list[tuple[str, ...]], weights: IntArray) -> Iterator[str]:
     texts = [";".join(frame.translate(_UNSAFE) for frame in label) for label in labels]
     parent, label, weight = tree.parent, tree.key.tolist(), weights.tolist()
-    # ``child_of`` is the first child of each node, and ``next_of`` the next sibling of each node.
+    # For each node, ``child_of`` is its first child, and ``next_of`` is its next sibling.
     children = np.flatnonzero(parent >= 0)
     order = children[np.argsort(parent[children], kind="stable")]
     same = parent[order][1:] == parent[order][:-1]

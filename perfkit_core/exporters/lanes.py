@@ -1,8 +1,8 @@
 """Lanes: the rows of a timeline in a viewer.
 
-Each thread and each stream has a row. On request, a thread has two rows, for Python and for C++. Ranges that label
-device work have separate rows. Events that overlap without nesting are distributed over several rows, because viewers
-draw a row as a stack of boxes and would truncate or drop such events.
+Each thread and each stream has a row. On request, a thread has two rows: one for Python and one for C++. Labels of
+device work have separate rows. Events that overlap without nesting are placed in different rows, because viewers draw a
+row as a stack of boxes and would truncate or drop such events.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from perfkit_core.model.trace import Trace
 from perfkit_core.runtime.compile import compiled
 
 THREAD, PYTHON, CPP, STREAM, LABELS = range(5)
-"""Groups of rows: a thread, the Python part and the C++ part of a thread, a stream, and labels of device work."""
+"""Groups of rows: threads, the Python part of threads, the C++ part of threads, streams, and labels of device work."""
 
 _SUFFIX: Final = {THREAD: "", PYTHON: " (Python)", CPP: " (C++)", STREAM: "", LABELS: " (annotations)"}
 
@@ -31,7 +31,7 @@ INSTANT_KINDS: Final = (schema.MEMORY, schema.COUNTER)
 
 
 class Lane(msgspec.Struct, frozen=True):
-    """One row of the timeline. ``process`` and ``thread`` are numbers for the viewer and unique over all ranks. ``pid``
+    """One row of the timeline. ``process`` and ``thread`` are numbers for the viewer, unique over all ranks. ``pid``
     and ``tid`` are the numbers of the operating system."""
 
     process: int
@@ -50,21 +50,21 @@ class Lane(msgspec.Struct, frozen=True):
 
 
 class Lanes(msgspec.Struct, frozen=True):
-    """All lanes of a trace. ``lane`` is the index of each event into ``lanes``, shape (rows,)."""
+    """All lanes of a trace. ``lane`` has the shape (rows,) and contains each event's index into ``lanes``."""
 
     lane: IntArray
     lanes: list[Lane]
 
 
 def lanes(trace: Trace, apart: bool, spread: bool = True) -> Lanes:
-    """Return the lanes of a trace. ``apart`` separates the Python part and the C++ part of a thread. ``spread`` adds
-    rows for events that overlap without nesting."""
+    """Return the lanes of a trace. ``apart`` gives the Python part and the C++ part of a thread separate rows.
+    ``spread`` adds rows for events that overlap without nesting."""
     label = trace.rows("kind", *PYTHON_KINDS)
-    thread = trace.host | (trace.ints("tid", NO_ROW) != NO_ROW)  # memory events of a device have a thread, too
+    thread = trace.host | (trace.ints("tid", NO_ROW) != NO_ROW)  # memory events of a device also have a thread
     host = np.where(label, PYTHON, CPP) if apart else np.full(len(trace), THREAD)
     group = np.where(thread, host, np.where(label, LABELS, STREAM)).astype(np.int64)
 
-    # ``place`` numbers the distinct combinations of the columns below, sorted by the columns in this order.
+    # ``place`` numbers the distinct combinations of values of these columns. The first column sorts first.
     names = trace.codes("device")
     rank_in_name = np.argsort(np.argsort(np.array(names.values, dtype=object))).astype(np.int64)
     device = np.where(thread, -1, names.lookup(rank_in_name, -1))
@@ -85,7 +85,7 @@ def lanes(trace: Trace, apart: bool, spread: bool = True) -> Lanes:
 
 
 def _numbered(key: IntArray) -> tuple[IntArray, IntArray]:
-    """Return the index of each key among the sorted distinct keys, and the first row with each distinct key."""
+    """Return two arrays: each key's index in the sorted distinct keys, and each distinct key's first row."""
     _, first, number = np.unique(key, return_index=True, return_inverse=True)
     return number.astype(np.int64), first.astype(np.int64)
 
@@ -116,8 +116,8 @@ def _first_that_nests(place, start, end):  # type: ignore[no-untyped-def]
 
 
 def described(trace: Trace, rows: IntArray, group: IntArray, level: IntArray) -> list[Lane]:
-    """Return a lane for each of ``rows``, the first events of the lanes. ``group`` is the group of each event of the
-    trace. ``level`` is the number of each lane within its place."""
+    """Return the lanes. ``rows`` contains the first event of each lane, ``group`` the group of each event of the trace,
+    and ``level`` the number of each lane within its place."""
     several, thread_names = len(trace.meta.ranks) > 1, trace.meta.thread_names
     products = {device.id: device.name for device in trace.meta.devices}
     processes: dict[Any, int] = {}

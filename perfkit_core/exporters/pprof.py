@@ -1,9 +1,9 @@
 """Gzipped pprof profiles: distinct stacks with calls, host time, device time and allocated bytes.
 
-pprof merges functions with equal names and system names even if they are in different files, so the system name
-contains the file. The thread, with the rank if there are several, is a label of the sample. ``-tagroot=thread`` turns
-the label into a frame. The messages are declared at run time, with the field numbers of proto/profile.proto in
-github.com/google/pprof (package perftools.profiles).
+pprof merges functions whose names and system names are equal, even if their files differ. The system name therefore
+contains the file. Each sample has the thread as a label; if there are several ranks, the label also contains the rank.
+``-tagroot=thread`` turns the label into a frame. The messages are declared at run time. Their field numbers are those
+in proto/profile.proto of github.com/google/pprof (package perftools.profiles).
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ _FIELDS: Final[dict[str, dict[str, tuple[int, int | str]]]] = {
         "duration_nanos": (10, _INT64), "comment*": (13, _INT64), "default_sample_type": (14, _INT64),
     },
 }  # fmt: skip
-"""Message → field → (number, type or name of the message). A field name that ends with ``*`` is a repeated field."""
+"""The fields of each message: name → (number, type or message). A name that ends with ``*`` is a repeated field."""
 
 
 @functools.cache
@@ -69,13 +69,12 @@ def profile_class() -> Any:
 
 SAMPLE_TYPES: Final = ((CALLS, "calls", "count"), (BYTES, "allocated", "bytes"), (DEVICE, "device", "nanoseconds"),
                        (CPU, "host_self", "nanoseconds"))  # fmt: skip
-"""(weight, name, unit) of each value of a sample."""
+"""The values of a sample: (weight, name, unit)."""
 
 
 def write(trace: Trace, file: BinaryIO, options: ExportOptions) -> str:
-    """Write the stacks. Return a text if there are no stacks, else "". Raises UsageError if protobuf is not
-    installed."""
-    # The line of a Python event is the first line of its function; other frames have the line of the call.
+    """Write the stacks. Return a reason if there are none, else "". Raises UsageError if protobuf is not installed."""
+    # A Python event has the line where its function begins. Other frames have the line of the call.
     names = trace.codes("name")
     begins = {names.values[code] for code in np.unique(names.codes[trace.rows("kind", PYTHON)]).tolist()}
     builder = _Builder(profile_class()(), begins)
@@ -89,8 +88,8 @@ def write(trace: Trace, file: BinaryIO, options: ExportOptions) -> str:
 
 
 class _Builder:
-    """Builder of a Profile message. Each distinct text, function and location is stored once. ``begins`` are the frames
-    whose line is the first line of the function."""
+    """Builder of a Profile message. Each distinct text, function and location is stored once. ``begins`` contains the
+    frames whose line is the first line of their function."""
 
     def __init__(self, profile: Any, begins: set[str]) -> None:
         self.profile = profile
@@ -111,7 +110,7 @@ class _Builder:
         self.profile.comment.append(self._text(f"{trace.meta.framework}: {trace.meta.source}"))
 
     def samples(self, tree: Tree, paths: list[tuple[str, ...]], values: list[list[int]]) -> int:
-        """Add a sample for each stack with a nonzero value. Return the number of samples."""
+        """Add a sample for each stack with a nonzero value, and return the number of samples."""
         labels = [[self._location(frame(text)) for text in label[::-1]] for label in paths]
         parent, label = tree.parent.tolist(), tree.key.tolist()
         for node, value in enumerate(values):

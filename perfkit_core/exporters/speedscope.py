@@ -69,8 +69,8 @@ def _events(trace: Trace, rows: IntArray, base: int) -> Iterator[bytes]:
 
 @compiled
 def _open_and_close(start, end):  # type: ignore[no-untyped-def]
-    """Return the time, type (0 opens, 1 closes) and row of each speedscope event. The rows must nest and must be sorted
-    by start, with the outermost row first."""
+    """Return three arrays with an item per speedscope event: its time, its type (0 opens a frame, 1 closes it) and its
+    row. The rows must nest and must be sorted by start, with the outermost row first."""
     count = len(start)
     at, closes, which = np.empty(2 * count, np.int64), np.empty(2 * count, np.int8), np.empty(2 * count, np.int64)
     stack = np.empty(count, np.int64)

@@ -1,8 +1,8 @@
 """The distinct stacks of a trace as a tree, with their weights: host time, device time, calls or bytes.
 
-A stack begins with the thread and contains the host events that enclose an event, including Python frames. A recorded
-Python stack (column ``stack``) is inserted once, after the thread. Device work is below the host event that launched
-it. Memory events belong to the enclosing host event. All steps have the same name.
+The stack of an event begins with its thread, followed by the host events that enclose it, including Python frames. If a
+Python stack was recorded (column ``stack``), it follows the thread and is inserted only once. Device work is placed
+below the host event that launched it. Memory events belong to the enclosing host event. All steps have the same name.
 """
 
 from __future__ import annotations
@@ -26,8 +26,8 @@ STEP: Final = "step"
 
 
 def call_paths(trace: Trace) -> tuple[trees.Tree, list[tuple[str, ...]]]:
-    """Return the tree of the stacks of all host events, device work and memory events, and the labels of its keys. A
-    label is the frames of a node, with the outermost frame first. The first frame of a root is the thread."""
+    """Return the tree of the stacks of host events, device work and memory events, and the labels of its keys. A label
+    is a node's frames, with the outermost frame first. The first frame of a root is the thread."""
     work, memory = trace.rows("kind", *schema.DEVICE_WORK), trace.rows("kind", schema.MEMORY)
     nested = trace.ints("self_ns") >= 0
     above = np.where(work, owners(trace), trace.ints("parent"))
@@ -44,8 +44,8 @@ def call_paths(trace: Trace) -> tuple[trees.Tree, list[tuple[str, ...]]]:
 
 
 def _labels(trace: Trace, top: arrays.BoolArray) -> tuple[arrays.IntArray, list[tuple[str, ...]]]:
-    """Return the index of each event's label, and the labels. A label is the thread (if ``top`` is true), the recorded
-    stack and the name of the event."""
+    """Return the index of each event's label, and the labels. A label consists of the thread (where ``top`` is true),
+    the recorded stack and the name of the event."""
     names, stacks, parent = trace.codes("name"), trace.codes("stack"), trace.ints("parent")
     spelled = [*((value,) for value in names.values), (STEP,), ()]
     name = np.where(trace.rows("kind", schema.STEP), len(names.values), names.codes)
@@ -55,7 +55,7 @@ def _labels(trace: Trace, top: arrays.BoolArray) -> tuple[arrays.IntArray, list[
     nearest = nesting.nearest_on_path(parent, has_stack | trace.rows("kind", schema.PYTHON))
     begins = has_stack & (np.where(parent == arrays.NO_ROW, arrays.NO_ROW, nearest[parent]) == arrays.NO_ROW)
     stack = np.where(begins, stacks.codes, -1).astype(np.int64) + 1
-    # The root of a stack is a thread, or NO_LAUNCH for device work.
+    # A stack begins with a thread, or with NO_LAUNCH if it contains only device work.
     timeline = lanes(trace, apart=False, spread=False)
     threads = [lane.name if lane.host else NO_LAUNCH for lane in timeline.lanes]
     if len(trace.meta.ranks) > 1:
@@ -90,8 +90,8 @@ class Frame(NamedTuple):
 
 
 def frame(text: str) -> Frame:
-    """Return the parsed frame: ``train.py(12): step`` has the name step, the file train.py and the line 12. If no
-    pattern matches, the name is the entire text."""
+    """Parse a frame. ``train.py(12): step`` has the name step, the file train.py and the line 12. If no pattern
+    matches, the name is the entire text."""
     for pattern in _PATTERNS:
         match = pattern.fullmatch(text)
         if match:
@@ -114,8 +114,9 @@ def default(trace: Trace) -> str:
 
 
 def weigh(trace: Trace, weight: str) -> arrays.IntArray:
-    """Return the weight of each event, shape (rows,). The weight is the self time of host events (ns), the duration of
-    device work (ns), 1 per call, or the allocated bytes (without memory that the allocator reserves)."""
+    """Return the weight of each event, shape (rows,). The weights are: "cpu", the self time of host events in ns;
+    "device", the duration of device work in ns; "calls", 1 per call; "bytes", the allocated bytes without memory that
+    the allocator reserves."""
     if weight == CPU:
         return trace.ints("self_ns", 0)
     work = trace.rows("kind", *schema.DEVICE_WORK)

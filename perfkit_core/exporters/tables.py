@@ -15,7 +15,7 @@ _ROWS: Final = 1 << 15
 
 
 def write_csv(trace: Trace, file: BinaryIO, options: ExportOptions) -> str:
-    """Write one row per event with the columns of the schema. Texts are quoted. Unknown values are empty."""
+    """Write one row per event with all columns of the schema. Texts are quoted. Missing values are empty."""
     types = [f.type.value_type if pa.types.is_dictionary(f.type) else f.type for f in trace.events.schema]
     fields = zip(trace.events.schema, types, strict=True)
     plain = pa.schema([pa.field(field.name, type_, field.nullable) for field, type_ in fields])

@@ -5,9 +5,10 @@ when it is shown. It can be stored, pickled, compared and hashed::
 
     message("The host waits {wait:ns} of the {step:ns} step", wait=2_000_000, step=10_000_000)
 
-The format specs are ``ns`` (duration), ``bytes`` (size) and ``ratio`` (percentage), also with a sign as in ``+ns``;
-``count``; ``list`` (``a, b, c``), ``and`` (``a, b and c``) and ``parts`` (``a; b``); ``plain`` or none (unchanged); and
-the specs of the built-in ``format``. A value may be a message, which is translated, too.
+Format specs of numbers: ``ns`` (duration), ``bytes`` (size), ``ratio`` (percentage) and ``count``. The first three may
+have a sign, as in ``+ns``. Format specs of tuples: ``list`` (``a, b, c``), ``and`` (``a, b and c``) and ``parts``
+(``a; b``). ``plain`` or no spec leaves a value unchanged. Other specs are passed to the built-in ``format``. A value
+may be a message, which is then translated.
 """
 
 from __future__ import annotations
@@ -45,7 +46,7 @@ _FOLDER: Final = Path(__file__).parent
 LANGUAGES: Final = ("en", *sorted({file.stem for kind in ("*.mo", "*.po") for file in _FOLDER.glob(kind)}))
 _SAID_BY_SCRIPT: Final = re.compile(r'\bpage\.say\(("(?:[^"\\]|\\.)*")')
 
-# The language is global to the process instead of a context variable, because worker threads create texts, too.
+# The language is a global variable and not a context variable, because worker threads also create texts.
 _name, _catalogue = "en", gettext.NullTranslations()
 
 
@@ -62,8 +63,7 @@ def language() -> str:
 
 @contextmanager
 def speaking(name: str) -> Iterator[None]:
-    """Use a language of ``LANGUAGES`` within the block. Blocks must not run in parallel, because the language is
-    global."""
+    """Use a language of ``LANGUAGES`` within the block. The language is global: blocks must not run in parallel."""
     global _name, _catalogue
     before = _name, _catalogue
     _name, _catalogue = name, gettext.NullTranslations() if name == "en" else read(name)
@@ -101,7 +101,7 @@ def read(language: str) -> gettext.GNUTranslations:
 @dataclass(frozen=True, slots=True)
 class Message:
     """A sentence that is not formatted yet. ``template`` is the key of the translations. If ``plural`` is set, the
-    count ``values["n"]`` selects the template or the plural."""
+    count ``values["n"]`` decides between ``template`` and ``plural``."""
 
     template: str
     values: dict[str, Value] = field(default_factory=dict)
@@ -118,7 +118,7 @@ class Message:
 
 
 class Sentence(str):
-    """A sentence in a table cell: an English ``str`` for programs that carries its message for people."""
+    """A sentence in a table cell. Programs read it as an English ``str``. Its ``message`` is shown to people."""
 
     __slots__ = ("message",)
     message: Message
@@ -133,22 +133,21 @@ class Sentence(str):
 
 
 Text: TypeAlias = Message | str
-"""A text for people. A ``str`` is shown unchanged, such as a name, a text of a plugin or a finding of an old run."""
+"""A text for people. A ``str`` is shown unchanged: a name, a text of a plugin, or a finding of an old run."""
 
 
 def message(template: str, /, **values: Any) -> Message:
-    """Return a message. Braces in the template are literal if there are no ``values``."""
+    """Return a message. If there are no ``values``, braces in the template are literal."""
     return Message(template, {name: _value(value) for name, value in values.items()})
 
 
 def plural(one: str, many: str, n: int, /, **values: Any) -> Message:
-    """Return a message that uses the template ``one`` or ``many``, depending on the count ``n``. Both templates may
-    contain ``{n}``."""
+    """Return a message that uses ``one`` or ``many``, depending on the count ``n``. Both may contain ``{n}``."""
     return Message(one, {"n": int(n)} | {name: _value(value) for name, value in values.items()}, many)
 
 
 def mark(template: str) -> str:
-    """Return ``template`` unchanged. The call marks a constant for translation that is passed to ``message`` later."""
+    """Mark a constant for translation, and return it unchanged. The constant is passed to ``message`` later."""
     return template
 
 
@@ -157,12 +156,12 @@ def say(template: str, /, **values: Any) -> str:
 
 
 def render(text: Text | None) -> str:
-    """Return the sentence of a message in the current language. A ``str`` is returned unchanged, None as ""."""
+    """Return a message as a sentence in the current language. A ``str`` is returned unchanged, and None becomes ""."""
     return _rendered(_CURRENT, text)
 
 
 def english(text: Text | None) -> str:
-    """Return the sentence of a message in English, for files that programs read."""
+    """Return a message as an English sentence, for files that programs read."""
     return _rendered(_ENGLISH, text)
 
 
@@ -217,7 +216,7 @@ _ENGLISH: Final = _Formatter(lambda text, plural, count: text if plural is None 
 SIDES: Final = ("base", "other")
 WORDS: Final = (
     *SIDES,
-    # Kinds and places of events that the schema does not list.
+    # Kinds and places of events that are not in the schema.
     "unlaunched", "host", "device",
     # Parts of a step.
     "device_compute", "compute", "exposed_communication", "exposed_copy", "input_wait", "launch_and_host", "framework",
@@ -235,7 +234,7 @@ WORDS: Final = (
     "(allocated before the recording)", "(not explained by the events)", "(in a step, outside operators)",
     "(outside host events)",
 )  # fmt: skip
-"""Values of columns that are translated, in addition to the kinds and phases of the schema."""
+"""Values of columns that are translated. The kinds and phases of the schema are translated as well."""
 
 
 class _HasWords(Protocol):
@@ -244,8 +243,8 @@ class _HasWords(Protocol):
 
 
 def worded(value: str, column: _HasWords | None = None) -> str:
-    """Return the text of a cell. It is translated if the column has fixed words (``Column.words``), or if the text is
-    in parentheses."""
+    """Return a cell's text. It is translated if it is in parentheses, or if the column has fixed words
+    (``Column.words``)."""
     if isinstance(value, Sentence):
         return render(value.message)
     words = column.words if column else False

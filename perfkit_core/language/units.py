@@ -3,7 +3,7 @@
 - In a sentence, each number has a suitable unit and three significant digits: ``82.0 µs``, ``1.69 s``, ``64.0 MiB``.
   Integer counts and percentages have no decimals: ``1,240``, ``5%``.
 - A column of a table has one unit and one number of decimals, so that its numbers align (:class:`ColumnFormat`).
-- A number that is too small for the last decimal is shown as ``<0.01%``, never as 0.
+- A nonzero number that would be rounded to 0 is shown as a bound: ``<0.01%``.
 - Sizes are binary (1 KiB is 1024 bytes). FLOPs and the peak rates of devices are decimal (1 GB/s is 10⁹ bytes/s).
 """
 
@@ -33,8 +33,8 @@ Values = Sequence[Any]
 
 
 class Unit(NamedTuple):
-    """A unit. ``size`` is in the base unit of the family. ``decimals`` is the maximum number of decimals; it is 0 for
-    ns, B and FLOP, because these quantities are recorded as integers."""
+    """A unit. ``size`` is its size in the base unit of the family. ``decimals`` is the maximum number of decimals. It
+    is 0 for ns, B and FLOP, because these quantities are recorded as integers."""
 
     name: str
     size: float
@@ -42,8 +42,8 @@ class Unit(NamedTuple):
 
 
 class Family(NamedTuple):
-    """The units of one quantity in ascending order. Names of columns in the base unit end with ``suffix``. ``bare`` is
-    the heading of a column whose name is only the suffix."""
+    """The units of one quantity, in ascending order. A column in the base unit has a name that ends with ``suffix``. If
+    the name is only the suffix, the column's heading is ``bare``."""
 
     suffix: str
     units: tuple[Unit, ...]
@@ -86,12 +86,12 @@ _QUANTITY: Final = re.compile(r"(?P<number>[+-]?(?:\d[\d_,]*\.?\d*|\.\d+)(?:[eE]
 
 
 def family(column: str) -> Family | None:
-    """Return the family of a column, which the suffix of its name gives, or None for plain numbers and text."""
+    """Return the family that the suffix of a column's name determines, or None for plain numbers and text."""
     return next((known for known in FAMILIES if column == known.suffix or column.endswith(f"_{known.suffix}")), None)
 
 
 def format_count(count: float) -> str:
-    """Return a count as text. Integers have all digits (``1,240``), averages have three (``2.5``, ``0.333``)."""
+    """Return a count as text. Integers have all digits (``1,240``). Others have at most three (``2.5``, ``0.333``)."""
     if not math.isfinite(count):
         return str(count)
     if float(count).is_integer():
@@ -100,8 +100,8 @@ def format_count(count: float) -> str:
 
 
 def format_quantity(value: float, family: Family, signed: bool = False) -> str:
-    """Return a number with three significant digits and a suitable unit of its family: ``12.3 ms``, ``64.0 MiB``,
-    ``5%``, ``<0.01%``. With ``signed``, positive values have a plus sign."""
+    """Return a number as text with three significant digits and a suitable unit of its family: ``12.3 ms``,
+    ``64.0 MiB``, ``5%``, ``<0.01%``. If ``signed`` is set, positive values have a plus sign."""
     unit = unit_of(value, family)
     return f"{'+' if signed and value > 0 else ''}{with_unit(format_in(value, unit), unit)}"
 
@@ -112,7 +112,7 @@ format_ratio: Final = partial(format_quantity, family=SHARES)
 
 
 def format_in(value: float, unit: Unit | None) -> str:
-    """Return a number in a unit with three significant digits. The text does not contain the unit's name."""
+    """Return a number in a unit as text with three significant digits. The text does not contain the unit's name."""
     if unit is None:
         return format_count(value)
     if not math.isfinite(value):
@@ -124,8 +124,8 @@ def format_in(value: float, unit: Unit | None) -> str:
 
 
 def format_range(low: float, high: float, family: Family) -> str:
-    """Return a range in the unit of its larger end (``0.1–2 ms``), or a single number if both ends have the same text.
-    Trailing zeros are dropped, because the ends are estimates."""
+    """Return a range as text in the unit of its larger end: ``0.1–2 ms``. If both ends have the same text, return a
+    single number. Trailing zeros are dropped, because the ends are estimates."""
     unit = unit_of(max(abs(low), abs(high)), family)
     ends = [format_in(end, unit) for end in (low, high)]
     if ends[0] == ends[1]:
@@ -150,8 +150,8 @@ def unit_of(value: float, family: Family) -> Unit:
 
 @dataclass(frozen=True, slots=True)
 class ColumnFormat:
-    """The format of all numbers of a column. ``unit`` is None for plain numbers. ``separated`` adds separators of
-    thousands; ids such as stream numbers have none."""
+    """The format of all numbers of a column. ``unit`` is None for plain numbers. If ``separated`` is set, thousands are
+    separated; this is not done for ids such as stream numbers."""
 
     unit: Unit | None
     decimals: int
@@ -167,8 +167,8 @@ class ColumnFormat:
 def column_format(
     column: Iterable[Any], unit: Unit | None, most: int = DECIMALS, separated: bool = True
 ) -> ColumnFormat:
-    """Return the format of a column in a unit. Three quarters of the numbers have at least three digits, unless this
-    needs more than ``most`` decimals. Integers without a unit have no decimals."""
+    """Return the format of a column in a unit. It has as many decimals as are needed to show three quarters of the
+    numbers with at least three digits, but at most ``most``. Integers without a unit have no decimals."""
     sizes = sorted(magnitudes(column))
     if not sizes or (unit is None and all(size.is_integer() for size in sizes)):
         return ColumnFormat(unit, 0, separated)
@@ -182,8 +182,8 @@ def column_units(groups: Sequence[Sequence[Values]], family: Family) -> list[lis
     """Return a unit for each column of a table.
 
     All columns are of one family. A group contains columns that readers compare, such as base, other and difference;
-    they have one unit. Different groups share a unit if the unit suits their numbers. A column gets another unit than
-    its group if its numbers would be too small (see ``_LOST``).
+    these have one unit. Groups share a unit if the unit suits the numbers of each group. If the numbers of a column
+    would be too small in the unit of its group (see ``_LOST``), the column gets another unit.
     """
     middles = [middle for group in groups if (middle := _largest(group, statistics.median))]
     shared = _largest_within(statistics.median(middles or [0.0]), family)
@@ -202,8 +202,8 @@ def column_units(groups: Sequence[Sequence[Values]], family: Family) -> list[lis
 
 
 def group_unit(group: Iterable[Values], family: Family) -> Unit:
-    """Return one unit for columns that readers compare: the unit of the largest median, or a larger unit if a number
-    would reach ``_LARGE``."""
+    """Return one unit for columns that readers compare: the unit that suits the largest median. If a number would then
+    be ``_LARGE`` or more, return a larger unit."""
     group = list(group)
     unit, largest = _largest_within(_largest(group, statistics.median), family), _largest(group)
     larger = family.units[family.units.index(unit) :]
@@ -229,9 +229,9 @@ def _largest_within(size: float, family: Family) -> Unit:
 
 
 def parse_quantity(text: str, family: Family | None, needs_unit: bool = False) -> float:
-    """Return the value of a text such as ``20 ms``, ``5%`` or ``1.5 M`` in the base unit of a family. None as family
-    means a plain number. ``K``, ``M``, ``G`` and ``T`` multiply the base unit by powers of 1000. A number without a
-    unit is in the base unit, or an error if ``needs_unit`` is set. Raises UsageError."""
+    """Return the value of a text such as ``20 ms``, ``5%`` or ``1.5 M``, in the base unit of a family. If ``family`` is
+    None, the text is a plain number. ``K``, ``M``, ``G`` and ``T`` multiply the base unit by powers of 1000. A number
+    without a unit is taken to be in the base unit; if ``needs_unit`` is set, it is an error. Raises UsageError."""
     match, sizes = _QUANTITY.fullmatch(text.strip()), writable_units(family) | _THOUSANDS
     if match is None or not (match["unit"] in sizes or (not match["unit"] and not needs_unit)):
         what, example = _EXAMPLES[family.suffix if family else ""]
@@ -246,7 +246,7 @@ def writable_units(family: Family | None) -> dict[str, float]:
 
 
 def _fixed(scaled: float, decimals: int) -> str:
-    """Return a number with ``decimals`` decimals, or a text such as ``<0.01`` if the number rounds to 0."""
+    """Return a number with ``decimals`` decimals. A nonzero number that rounds to 0 becomes ``<0.01`` or similar."""
     text = f"{scaled:,.{decimals}f}"
     if not scaled:
         return "0"
@@ -257,7 +257,7 @@ def _fixed(scaled: float, decimals: int) -> str:
 
 
 def _decimals(scaled: float) -> int:
-    """Return the number of decimals that three significant digits need after rounding: 9.996 becomes 10.0."""
+    """Return the number of decimals for three significant digits. It allows for rounding: 9.996 becomes 10.0."""
     return max(0, DIGITS - 1 - int(f"{scaled:.{DIGITS - 1}e}".partition("e")[2]))
 
 

@@ -1,1 +1,1 @@
-"""Live recording for all frameworks: trace handlers, background writing, steps, and annotated layers."""
+"""Live recording for all frameworks: trace handlers, background writing, recording of steps, annotated layers."""

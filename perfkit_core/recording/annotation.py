@@ -1,7 +1,7 @@
-"""Annotated models, whose layers have hooks while a profiler records. A hook labels the calls of its layer.
+"""Annotated models. While a profiler records, each layer of such a model has hooks, which label the calls of the layer.
 
-The adapter's LayerFramework implements the hooks. No error reaches the training: it is logged, and the layer stays
-without a label.
+The adapter's LayerFramework implements the hooks. An error in a hook does not reach the training: it is logged, and the
+call has no label.
 """
 
 from __future__ import annotations
@@ -20,8 +20,8 @@ Model = TypeVar("Model")
 
 
 class Annotation(Generic[Model]):
-    """The annotation of one model. It ends with :meth:`remove`, at the end of its ``with`` block, or when the model is
-    deleted."""
+    """The annotation of one model. It ends when :meth:`remove` is called, when its ``with`` block ends, or when the
+    model is deleted."""
 
     def __init__(self, framework: LayerFramework, model: Model, prefix: str) -> None:
         self.prefix = prefix
@@ -29,15 +29,15 @@ class Annotation(Generic[Model]):
         self.log = CallLog()
         self._model = weakref.ref(model, lambda _: self.remove())
         self._handles: list[Any] = []
-        self._lock = threading.RLock()  # reentrant: a thread with the lock may delete the model and so call remove()
+        self._lock = threading.RLock()  # reentrant: a thread with the lock may delete the model, which calls remove()
 
     @property
     def model(self) -> Model | None:
-        """The annotated model, None if it was deleted."""
+        """The annotated model, or None if it was deleted."""
         return self._model()
 
     def architecture(self) -> Architecture | None:
-        """Return the layers and their calls since the last call of this method, None if the model was deleted."""
+        """Return the layers and their calls since the last call of this method, or None if the model was deleted."""
         model = self.model
         if model is None:
             return None
@@ -47,12 +47,12 @@ class Annotation(Generic[Model]):
         return Architecture(self.prefix or type(model).__name__, self._framework.name, described)
 
     def _layers(self, model: Model) -> Iterator[tuple[str, Any]]:
-        """Yield the path for the label of each layer, and the layer. The path of a named model ends with a dot."""
+        """Yield each layer with the path for its label. The path of a named model ends with a dot."""
         for path, layer in self._framework.named(model):
             yield f"{self.prefix}.{path}" if self.prefix else path, layer
 
     def install(self) -> None:
-        """Install the hooks, because a profiler starts to record. Never raises."""
+        """Install the hooks when a profiler starts to record. Never raises."""
         with self._lock:
             model = self.model
             if model is None or self._handles:
@@ -64,7 +64,7 @@ class Annotation(Generic[Model]):
                 logger.exception("perfkit: the layers of %s could not be labelled", type(model).__name__)
 
     def uninstall(self) -> None:
-        """Remove the hooks, because the profiler stops. Never raises."""
+        """Remove the hooks when the profiler stops. Never raises."""
         with self._lock:
             for handle in self._handles:
                 try:
@@ -88,9 +88,9 @@ class Annotation(Generic[Model]):
 
 
 def annotate(framework: LayerFramework, model: Model, name: str | None) -> Annotation[Model]:
-    """Return the annotation of a model; create it if there is none. The paths of its layers begin with ``name``. If
-    ``name`` is None, they begin with the class of the model, but the first annotated model has no prefix. Raises
-    UsageError if another model has this name."""
+    """Return the annotation of a model, and create it if there is none. The paths of the layers begin with ``name``. If
+    ``name`` is None, the first model without a name has no prefix, and the paths of others begin with the class of the
+    model. Raises UsageError if another model has this name."""
     active = framework.active
     annotation: Annotation[Model] | None = next((other for other in active if other.model is model), None)
     if annotation is not None:
@@ -113,8 +113,8 @@ def annotate(framework: LayerFramework, model: Model, name: str | None) -> Annot
 
 
 def extra(framework: LayerFramework) -> dict[str, Any]:
-    """Return the entry of ``TraceMeta.extra`` for the annotated models, with their calls since the last call of this
-    function. Never raises."""
+    """Return the entry of ``TraceMeta.extra`` that describes the annotated models. It contains their calls since the
+    last call of this function. Never raises."""
     architectures = []
     for annotation in list(framework.active):
         try:

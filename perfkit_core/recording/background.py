@@ -1,8 +1,8 @@
-"""The thread that assembles and writes cycles while the training continues. A process has at most one.
+"""The thread that assembles and writes cycles while the training continues. A process has at most one such thread.
 
 The thread exists only while there is work, because an idle thread would appear in the Python stacks of the next
-recording. It is not a daemon thread: a process, including a child of ``multiprocessing``, waits for it before it ends.
-Unwritten cycles are in memory. If there are LIMIT of them, the training waits; no cycle is dropped.
+recording. It is not a daemon thread, so a process waits for it before it ends; so does a child of ``multiprocessing``.
+Unwritten cycles are in memory. If there are LIMIT of them, the training waits. No cycle is dropped.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ LIMIT: Final = 2
 """Maximum number of unwritten cycles."""
 
 FORK_SECONDS: Final = 60.0
-"""Longest time that a fork waits for the thread. A child that is forked while the thread works could inherit locks that
+"""Longest time that a fork waits for the thread. If a child is forked while the thread works, it may inherit locks that
 are never released."""
 
 
@@ -31,13 +31,13 @@ class Background:
     """Queue of jobs that run one after another in the thread. A job must not raise."""
 
     forked_ns: int | None = None
-    """Time of the fork in ns since 1970, None if this process is not a forked child."""
+    """Time of the fork that created this process, in ns since 1970. None if this process is not a forked child."""
 
     def __init__(self) -> None:
         self._reset()
 
     def forget(self) -> None:
-        """Drop all jobs in a forked child, because the parent runs them."""
+        """Drop all jobs in a forked child, because the parent process runs them."""
         self._reset()
         self.forked_ns = time.time_ns()
 
@@ -47,9 +47,9 @@ class Background:
         self._thread: threading.Thread | None = None
 
     def submit(self, folder: Path, work: Callable[[], None]) -> None:
-        """Queue ``work``, which writes into ``folder``. If there are LIMIT jobs, wait first. An interrupt during the
-        wait is raised after ``work`` was queued. If the process is ending, or no thread can be started, run ``work``
-        here."""
+        """Queue ``work``, which writes into ``folder``. If there are already LIMIT jobs, first wait for one to end. If
+        an interrupt occurs meanwhile, ``work`` is queued, and then the interrupt is raised. If the process is ending,
+        or if no thread can be started, ``work`` runs in the calling thread."""
         started = threading.main_thread().is_alive()
         if started:
             with self._changed:
@@ -85,8 +85,8 @@ class Background:
                     return
 
     def flush(self, folder: Path | None = None, timeout: float | None = None) -> bool:
-        """Wait until no job is left that writes into ``folder`` or a folder above or below it; ``folder=None`` waits
-        for all jobs. Return False if jobs are left after ``timeout`` seconds."""
+        """Wait until all jobs have ended that write into ``folder``, or into a folder above or below it. If ``folder``
+        is None, wait for all jobs. Return False if ``timeout`` seconds were not enough."""
         if threading.current_thread() is self._thread:
             return True
         wanted = None if folder is None else folder.absolute()
@@ -100,13 +100,13 @@ class Background:
 
 @functools.cache
 def shared() -> Background:
-    """Return the queue of this process. In a forked child, the queue is empty at first."""
+    """Return the queue of this process. A forked child begins with an empty queue."""
     background = Background()
     atexit.register(_end_by_interrupt)
     atexit.register(background.flush)
-    with contextlib.suppress(RuntimeError):  # raised if the process is ending: submit() then runs the jobs
-        # Drivers of remote stores need the threads of concurrent.futures, which end before the functions of atexit
-        # run. The import registers the function that ends them. Functions that are registered later run earlier.
+    with contextlib.suppress(RuntimeError):  # raised if the process is ending; submit() then runs the jobs itself
+        # Drivers of remote stores need the threads of concurrent.futures. The function that ends these threads runs
+        # before the functions of atexit. The import registers it, so that flush, registered later, runs earlier.
         import concurrent.futures.thread  # noqa: F401
 
         register = getattr(threading, "_register_atexit", None)
@@ -118,8 +118,8 @@ def shared() -> Background:
 
 
 def _end_by_interrupt() -> None:
-    """End the process by SIGINT if KeyboardInterrupt ended the program, so that the parent process sees the signal.
-    Python itself does this only if it executes no module after the interrupt, but the thread may import modules."""
+    """If KeyboardInterrupt ended the program, end the process by SIGINT, so that the parent process sees the signal.
+    Python itself does this only if no module is executed after the interrupt, but the thread may import modules."""
     if getattr(sys, "last_type", None) is KeyboardInterrupt and not hasattr(sys, "ps1"):
         with contextlib.suppress(KeyboardInterrupt):
             exec("raise KeyboardInterrupt")

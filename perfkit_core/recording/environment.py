@@ -16,7 +16,7 @@ CORES, THREADS, PROCESSES = "cores", "threads", "processes"
 """Keys for the cores that the process may use, the threads per operator, and the job's processes on the machine."""
 _QUOTA: Final = Path("/sys/fs/cgroup/cpu.max")
 _LOCAL_PROCESSES: Final = ("LOCAL_WORLD_SIZE", "PADDLE_LOCAL_SIZE")
-"""Environment variables in which launchers give the number of processes on this machine."""
+"""Environment variables in which launchers store the number of processes on this machine."""
 _LAUNCHERS: Final = (
     ("RANK", "WORLD_SIZE"),
     ("PADDLE_TRAINER_ID", "PADDLE_TRAINERS_NUM"),
@@ -27,16 +27,16 @@ _LAUNCHERS: Final = (
 
 @dataclass(frozen=True, slots=True)
 class Place:
-    """Rank and world size of this process in a distributed job; None if unknown."""
+    """Rank and world size of this process in a distributed job. A value is None if it is unknown."""
 
     rank: int | None
     world_size: int | None
 
 
 def environment_place(*first: tuple[str, str]) -> Place:
-    """Return rank and world size from the environment variables of one launcher. The variables ``first`` are preferred
-    to those of other launchers. Launchers can be nested, so rank and world size must come from the same launcher. A
-    launcher that sets both variables is preferred to a launcher that sets only the rank."""
+    """Return rank and world size from the environment variables of a launcher. Launchers can be nested, so both values
+    must come from the same launcher. A launcher that sets both variables is preferred to one that sets only the rank.
+    After that, the variables ``first`` are preferred to those of other launchers."""
     places = [Place(_integer(rank), _integer(size)) for rank, size in (*first, *_LAUNCHERS)]
     ranked = [place for place in places if place.rank is not None]
     return next((place for place in ranked if place.world_size is not None), next(iter(ranked), Place(None, None)))
@@ -49,14 +49,14 @@ def _integer(variable: str) -> int | None:
 
 def host(threads: int | None) -> dict[str, dict[str, int]]:
     """Return the entry :data:`HOST` of ``TraceMeta.extra``. ``threads`` is the framework's number of threads per
-    operator, None if unknown. Unknown numbers are left out."""
+    operator, or None if it is unknown. The entry does not contain unknown numbers."""
     processes = next((int(text) for name in _LOCAL_PROCESSES if (text := os.environ.get(name, "")).isdigit()), None)
     numbers = {CORES: cores(), THREADS: threads, PROCESSES: processes}
     return {HOST: {name: number for name, number in numbers.items() if number}}
 
 
 def cores(quota: Path = _QUOTA) -> int:
-    """Return the number of logical processors that the process may use. The quota of a container is rounded up."""
+    """Return the number of logical processors that the process may use. A container's quota is rounded up."""
     usable = len(usable_cpus())
     try:
         allowed, period = quota.read_text(encoding="ascii").split()

@@ -1,8 +1,8 @@
 """Layers of models: the interface that each adapter implements, and the hooks and FLOPs formulas that adapters share.
 
-The hooks label the calls of layers for the profiler and count the calls by signature. The FLOPs of matrix products and
-convolutions follow from the signature; a multiply-add has two FLOPs. Biases, norms and activations have none, as in
-most FLOPs counters.
+The hooks label the calls of layers for the profiler, and count the calls by signature. The FLOPs of matrix products and
+convolutions follow from the signature. A multiply-add counts as two FLOPs. Biases, norms and activations count as 0
+FLOPs, as in most FLOPs counters.
 """
 
 from __future__ import annotations
@@ -21,15 +21,15 @@ from perfkit_core.model.architecture import Architecture, CallLog, Flops, Layer,
 from perfkit_core.system.failures import logger
 
 Named = tuple[str, Any]
-"""The path of a layer, and the layer."""
+"""The path of a layer, and the layer itself."""
 Formula = Callable[[Any, Signature], Flops]
-"""A function of layer and signature that returns the FLOPs of one call, without those of inner layers."""
+"""A function of a layer and a signature. It returns the FLOPs of one call, without the FLOPs of inner layers."""
 GATES: Final = {"LSTM": 4, "GRU": 3}
-"""Mode of a recurrent layer → number of matrix products in its cell. Other modes have 1."""
+"""Mode of a recurrent layer → number of matrix products in its cell. The number is 1 for other modes."""
 
 
 class LayerFramework(ABC):
-    """Interface of an adapter to find, describe and hook the layers of models."""
+    """Interface through which an adapter finds, describes and hooks the layers of models."""
 
     name: ClassVar[str]
     tensor: ClassVar[type]
@@ -49,7 +49,8 @@ class LayerFramework(ABC):
 
     @abstractmethod
     def watch(self) -> None:
-        """From now on, call :meth:`install` when a profiler starts recording, and :meth:`uninstall` when it stops."""
+        """From now on, call :meth:`install` whenever a profiler starts recording, and :meth:`uninstall` when it
+        stops."""
 
     @abstractmethod
     def unwatch(self) -> None:
@@ -57,10 +58,10 @@ class LayerFramework(ABC):
 
     @abstractmethod
     def recording(self) -> bool:
-        """Return whether a profiler records labels now."""
+        """Return whether a profiler is recording labels."""
 
     def compiling(self) -> bool:
-        """Return whether the framework is compiling or tracing a graph, of which a label would become a part."""
+        """Return whether the framework is compiling or tracing a graph. A label would then become part of the graph."""
         return False
 
     @abstractmethod
@@ -74,11 +75,13 @@ class LayerFramework(ABC):
     @abstractmethod
     def after_call(self, layer: Any, hook: Callable[..., None], always: bool = False) -> Any:
         """Register a hook that is called with the layer, its arguments and its output. Return a handle with
-        ``remove()``. With ``always``, also call it with the output None if the layer raises, where supported."""
+        ``remove()``. If ``always`` is set and supported, the hook is also called if the layer raises; the output is
+        then None."""
 
     @abstractmethod
     def evaluation(self, model: Any) -> AbstractContextManager[Any]:
-        """Return a context manager for eval mode without gradients. It restores the mode of every layer at the end."""
+        """Return a context manager that runs its block in eval mode without gradients, and then restores the mode of
+        each layer."""
 
     @abstractmethod
     def gradients_enabled(self) -> bool:
@@ -90,10 +93,10 @@ class LayerFramework(ABC):
 
     @abstractmethod
     def device(self, tensor: Any) -> str:
-        """Return the device of a tensor as the column ``device`` names it."""
+        """Return the device of a tensor, in the form of the column ``device``."""
 
     def shape(self, parameter: Any) -> tuple[int, ...] | None:
-        """Return the shape of a parameter, None if the parameter is not initialised yet."""
+        """Return the shape of a parameter, or None if the parameter is not initialised yet."""
         return tuple(parameter.shape)
 
     def install(self) -> None:
@@ -107,7 +110,7 @@ class LayerFramework(ABC):
             annotation.uninstall()
 
     def hook(self, layer: Any, path: str, log: CallLog) -> Iterator[Any]:
-        """Hook a layer, unless it has hooks already. Yield handles with ``remove()``."""
+        """Hook a layer if it has no hooks yet. Yield handles with ``remove()``."""
         if any(isinstance(getattr(h, "__self__", None), LayerHooks) for h in layer._forward_pre_hooks.values()):
             return
         hooks = self.hooks(path, type(layer).__name__, log)
@@ -137,12 +140,12 @@ class LayerFramework(ABC):
         return Flops(0, 0) if type(layer).__module__.startswith(self.built_in) else Flops(None, None)
 
     def seen(self, layer: Any, calls: Counter[Signature]) -> dict[str, Any]:
-        """Return the fields of a :class:`Layer` that follow from its calls. ``calls`` must not be empty."""
+        """Return the fields of a :class:`Layer` that its calls determine. ``calls`` must not be empty."""
         per_signature: list[list[int | None]] = []
         for signature, count in calls.items():
             try:
                 each = self.flops(layer, signature)
-            except Exception:  # a subclass may have other inputs than the layer of the formula
+            except Exception:  # a subclass may have other inputs than the formula expects
                 each = Flops(None, None)
             per_signature.append([None if number is None else number * count for number in each])
         forward, backward = (
@@ -158,7 +161,7 @@ class LayerFramework(ABC):
         }
 
     def described(self, layers: Sequence[Named], called: Mapping[str, Mapping[str, Any]]) -> Iterator[Layer]:
-        """Yield the description of each layer. ``called``: path → fields that follow from the calls of the layer."""
+        """Yield the description of each layer. ``called`` maps paths to fields that the layer's calls determine."""
         owners: dict[int, str] = {}  # id of a tensor → name of the first parameter that uses the tensor
         for path, layer in layers:
             tensors = {name: tensor for name, tensor in layer._parameters.items() if tensor is not None}
@@ -187,7 +190,7 @@ class LayerFramework(ABC):
     def run(
         self, model: Any, layers: Sequence[Named], args: Sequence[Any], kwargs: Mapping[str, Any]
     ) -> dict[str, dict[str, Any]]:
-        """Run a model once, in eval mode without gradients. Return path → fields that follow from the layer's calls."""
+        """Run a model once, in eval mode without gradients. Return the fields that the calls determine, by path."""
         log = CallLog()
 
         def counting(path: str) -> Callable[..., None]:
@@ -207,15 +210,14 @@ class LayerFramework(ABC):
         }
 
     def describe(self, model: Any, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Architecture:
-        """Return the tree of layers. If arguments are given, the model runs once, and the tree also has calls, tensors
-        and FLOPs."""
+        """Return the tree of layers. If arguments are given, the model runs once to add calls, tensors and FLOPs."""
         layers = list(self.named(model))
         called = self.run(model, layers, args, kwargs) if args or kwargs else {}
         return Architecture(type(model).__name__, self.name, tuple(self.described(layers, called)))
 
 
 class OpenCall(NamedTuple):
-    """A running call: its label, its input tensors, and the origins of these tensors (:meth:`LayerHooks.origins`)."""
+    """A running call: its label, its input tensors, and their origins (:meth:`LayerHooks.origins`)."""
 
     hooks: LayerHooks
     label: AbstractContextManager[Any]
@@ -224,7 +226,7 @@ class OpenCall(NamedTuple):
 
 
 class OpenCalls(threading.local):
-    """The running calls of this thread. ``stack`` has the innermost call last."""
+    """The running calls of this thread. The innermost call is the last item of ``stack``."""
 
     def __init__(self) -> None:
         self.stack: list[OpenCall] = []
@@ -248,7 +250,7 @@ class LayerHooks(ABC):
 
     @abstractmethod
     def mark(self, outputs: list[Any], origins: Any) -> None:
-        """Register a mark at the start of the call's backward pass, if the call has a backward pass."""
+        """If the call has a backward pass, register a mark at the start of its backward pass."""
 
     def __deepcopy__(self, memo: dict[int, Any]) -> LayerHooks:
         return self
@@ -258,7 +260,7 @@ class LayerHooks(ABC):
         return type(self), (self.path, self.class_name, CallLog())
 
     def before(self, layer: Any, *arguments: Any) -> None:
-        """Hook before the call that opens the label."""
+        """Open the label before the call."""
         if not self.framework.recording():
             return
         try:
@@ -271,7 +273,7 @@ class LayerHooks(ABC):
             _failed("the beginning of a call")
 
     def after(self, layer: Any, *call: Any) -> None:
-        """Hook after the call that closes the label. The last argument is the output, None if the call raised."""
+        """Close the label after the call. The last argument is the output, or None if the call raised."""
         if self.framework.compiling():
             return
         try:
@@ -291,7 +293,7 @@ class LayerHooks(ABC):
 
 
 class BackwardMark:
-    """Hook on the graph nodes or tensors with which a call's backward pass may begin. It records the mark once."""
+    """Hook on the graph nodes or tensors at which a call's backward pass may begin. It records the mark only once."""
 
     def __init__(self, framework: LayerFramework, label: str) -> None:
         self._framework = framework
@@ -318,30 +320,29 @@ def linear(input_shape: Sequence[int], outputs: int) -> int:
 
 
 def bilinear(first_shape: Sequence[int], second_features: int, outputs: int) -> int:
-    """Return the FLOPs of the product x1ᵀ·A·x2 for ``outputs`` matrices A. ``first_shape`` is the shape of x1, and x2
-    has ``second_features`` features."""
+    """Return the FLOPs of the product x1ᵀ·A·x2 for ``outputs`` matrices A. ``first_shape`` is the shape of x1, and
+    ``second_features`` is the number of features of x2."""
     return 2 * math.prod(first_shape) * second_features * outputs
 
 
 def convolution(positions: Sequence[int], channels: int, kernel: Sequence[int]) -> int:
-    """Return the FLOPs of a convolution. ``positions`` is the shape of the output, ``channels`` the number of input
-    channels per group. For a transposed convolution, ``positions`` is the shape of the input, ``channels`` the number
-    of output channels per group."""
+    """Return the FLOPs of a convolution. ``positions`` is the shape of the output, ``channels`` the input channels per
+    group. For a transposed convolution, ``positions`` is the shape of the input, ``channels`` the output channels per
+    group."""
     return 2 * math.prod(positions) * channels * math.prod(kernel)
 
 
 def attention(query: Sequence[int], keys: int) -> int:
     """Return the FLOPs of the scores and of the weighted sum over all heads. ``query`` is the shape (batch, length,
-    width) of the projected queries, ``keys`` the number of positions that each query attends to."""
+    width) of the projected queries. ``keys`` is the number of positions that each query attends to."""
     return 4 * math.prod(query) * keys
 
 
 def recurrent(
     call: Signature, tokens: int, mode: str, inputs: int, hidden: int, layers: int, directions: int, output: int
 ) -> Flops:
-    """Return the FLOPs of a recurrent network. ``tokens`` is batch × length, ``output`` the number of output features
-    per direction, which is ``hidden`` if there is no projection. Layers after the first receive the outputs of all
-    directions."""
+    """Return the FLOPs of a recurrent network. ``tokens`` is batch × length. ``output`` is the number of output
+    features per direction (``hidden`` without a projection). Later layers receive the outputs of all directions."""
     gates = GATES.get(mode, 1)
     first = gates * hidden * (inputs + output)
     others = gates * hidden * (directions * output + output) * (layers - 1)

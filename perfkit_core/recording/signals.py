@@ -1,12 +1,12 @@
-"""Early ends of a recording: SIGTERM, and a profiler that the recorded script starts.
+"""Two events that end a recording early: SIGTERM, and a profiler that the recorded script starts.
 
-Python's default handler of SIGTERM would lose the running cycle and all unwritten cycles. perfkit replaces the default
-handler, but never a handler of the script. Its handler ends the process as ``sys.exit(143)`` does: ``with`` blocks are
-left, the profiler delivers its cycle, and all cycles are written. If a method of the profiler is running, it completes
-first, because torch crashes if a method is interrupted. A second SIGTERM ends the process immediately. Forked children
-have the default handler.
+With Python's default handler, SIGTERM would lose the running cycle and all unwritten cycles. perfkit therefore replaces
+the default handler, but never a handler that the script has set. perfkit's handler ends the process like
+``sys.exit(143)``: ``with`` blocks are left, the profiler delivers its cycle, and all cycles are written. If a method of
+the profiler is running, the handler lets it complete first, because torch crashes if a method is interrupted. A second
+SIGTERM ends the process immediately. Forked children have Python's default handler.
 
-A process can have only one profiler. perfkit's profiler therefore ends before a profiler of the script begins.
+A process can have only one profiler. If the script starts a profiler, perfkit's profiler therefore ends first.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ EXIT_CODE: Final = 128 + signal.SIGTERM
 
 class _Termination:
     def __init__(self) -> None:
-        self._held = 0  # number of open held() blocks in the main thread, where Python runs signal handlers
+        self._held = 0  # number of open held() blocks in the main thread (Python runs signal handlers only there)
         self._asked = False
         self._profilers: set[type] = set()  # classes of profilers that have delivered a cycle
 
@@ -42,8 +42,8 @@ class _Termination:
 
     @contextlib.contextmanager
     def held(self, profiler: object) -> Iterator[None]:
-        """Delay a SIGTERM during the ``with`` block. After the block, the process ends when the method of ``profiler``
-        that contains the block returns."""
+        """Delay SIGTERM during the ``with`` block. If SIGTERM arrives in the block, the process ends when the method of
+        ``profiler`` that contains the block returns."""
         main = threading.current_thread() is threading.main_thread()
         self._profilers.add(type(profiler))
         self._held += main
@@ -56,8 +56,8 @@ class _Termination:
                 self._end(sys._getframe())
 
     def _end(self, frame: FrameType | None) -> None:
-        """End the process now, or when the outermost method of a profiler on the stack returns. ``frame`` is the
-        innermost frame of the stack."""
+        """End the process now. If methods of a profiler are on the stack, end it when the outermost of them returns.
+        ``frame`` is the innermost frame of the stack."""
         method = None
         while frame is not None:
             if "self" in frame.f_locals and type(frame.f_locals["self"]) in self._profilers:
@@ -68,7 +68,7 @@ class _Termination:
             return
         before = sys.gettrace()
 
-        # Python raises an exception of a trace function in the caller of the traced frame.
+        # If a trace function raises, Python raises the exception in the caller of the traced frame.
         def traced(frame: FrameType, event: str, arg: Any) -> Any:
             if event == "return":
                 sys.settrace(before)
@@ -106,8 +106,8 @@ def install() -> None:
 
 
 class OtherProfilerPatch:
-    """Patch of the method ``name`` of the class ``profiler``. When another profiler calls the method, the patch first
-    calls ``end``, once. perfkit's profiler must have called the method before the patch, and ``end`` must not raise."""
+    """Patch of the method ``name`` of the class ``profiler``. perfkit's own profiler must have called the method
+    before. When another profiler calls it for the first time, ``end`` is called first. ``end`` must not raise."""
 
     def __init__(self, profiler: type, name: str, end: Callable[[], None]) -> None:
         original = vars(profiler)[name]
@@ -130,7 +130,7 @@ class OtherProfilerPatch:
             undo()
 
     def check(self) -> None:
-        """Raise CaptureError if another profiler was started."""
+        """Raise CaptureError if another profiler has called the patched method."""
         if self._other_started:
             raise CaptureError(
                 "recording ended when the script started its own profiler, because a process can have only one",

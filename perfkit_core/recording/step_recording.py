@@ -39,10 +39,10 @@ class Action(enum.Enum):
 
 @dataclass(frozen=True, slots=True)
 class StepWindow:
-    """The selected steps, as cycles. A cycle has ``wait`` steps without the profiler, ``warmup`` steps in which the
-    profiler warms up, and ``active`` recorded steps. ``repeat`` is the number of cycles, 0 for no limit. The first
-    cycle begins ``skip_first`` steps after the step ``origin``; None is the first step of the training, which is not 0
-    if the training is resumed."""
+    """The selected steps, in cycles. A cycle consists of ``wait`` steps without the profiler, ``warmup`` steps in which
+    the profiler warms up, and ``active`` recorded steps. ``repeat`` is the number of cycles; 0 means no limit. The
+    first cycle begins ``skip_first`` steps after the step ``origin``. If ``origin`` is None, it is the training's first
+    step. The number of this step is not 0 if the training was resumed."""
 
     wait: int = 1
     warmup: int = DEFAULT_WARMUP
@@ -56,7 +56,7 @@ class StepWindow:
             raise UsageError(f"{self} records no steps", "give at least one active step, and no negative number")
 
     def action(self, step: int, begun: int) -> Action:
-        """Return the action during ``step`` of a training whose first step was ``begun``."""
+        """Return what the profiler does during ``step`` of a training whose first step was ``begun``."""
         cycle, position = self._place(step, begun)
         if cycle < 0 or (self.repeat and cycle >= self.repeat) or position < self.wait:
             return Action.OFF
@@ -67,7 +67,7 @@ class StepWindow:
         return self._place(step, begun)[1] == self.wait + self.warmup + self.active - 1
 
     def _place(self, step: int, begun: int) -> tuple[int, int]:
-        """Return the number of the cycle, negative before the first one, and the position of the step in the cycle."""
+        """Return the number of the step's cycle (negative before the first cycle) and its position in the cycle."""
         origin = begun if self.origin is None else self.origin
         return divmod(step - origin - self.skip_first, self.wait + self.warmup + self.active)
 
@@ -80,7 +80,7 @@ def step_window(
     repeat: int | None = None,
     skip_first: int | None = None,
 ) -> StepWindow:
-    """Return the window from ``steps``, the first and the last recorded step, or from the lengths of a cycle."""
+    """Return the window from the first and the last recorded step (``steps``), or from the lengths of a cycle."""
     warmup = DEFAULT_WARMUP if warmup is None else warmup
     cycle = {"wait": wait, "active": active, "repeat": repeat, "skip_first": skip_first}
     lengths = {name: value for name, value in cycle.items() if value is not None}
@@ -99,13 +99,13 @@ _SET_BY_PERFKIT: Final = {
     "schedule": "give steps=(first, last) or wait, warmup, active",
     "scheduler": "give steps=(first, last) or wait, warmup, active",
     "on_trace_ready": "give it as also=[…], which is called with the profiler after each cycle",
-    "timer_only": "leave it out: the profiler records no events with timer_only",
+    "timer_only": "leave it out: with timer_only, the profiler records no events",
 }
 
 
 def profiler_arguments(options: Mapping[str, Any], supported: Mapping[str, str], framework: str) -> dict[str, bool]:
-    """Return the arguments of the framework's profiler for options of ``perfkit record``. ``supported``: option →
-    argument. Raises UsageError for other options."""
+    """Return the arguments of the framework's profiler for options of ``perfkit record``. ``supported`` maps options to
+    arguments. Raises UsageError for an option that is not in ``supported``."""
     enabled = [name for name, value in options.items() if value]
     for name in enabled:
         if name not in supported:
@@ -115,7 +115,7 @@ def profiler_arguments(options: Mapping[str, Any], supported: Mapping[str, str],
 
 
 def check_options(profiler: Callable[..., Any], options: Mapping[str, Any]) -> None:
-    """Raise UsageError if the class ``profiler`` lacks one of the options, or if perfkit sets the option."""
+    """Raise UsageError if the class ``profiler`` has no such option, or if perfkit itself sets the option."""
     parameters = inspect.signature(profiler).parameters
     for name in options:
         if name in _SET_BY_PERFKIT:
@@ -126,7 +126,7 @@ def check_options(profiler: Callable[..., Any], options: Mapping[str, Any]) -> N
 
 
 class Ending(enum.Enum):
-    """State of the last step when a cycle ends."""
+    """State of the last step at the end of a cycle."""
 
     ENDED = enum.auto()
     NOT_BEGUN = enum.auto()
@@ -134,15 +134,15 @@ class Ending(enum.Enum):
 
 
 class StepProfiler(Protocol):
-    """Interface to the profiler of a framework, which a StepRecording controls."""
+    """Interface of a framework's profiler that a StepRecording controls."""
 
     writer: CycleWriter[Any]
 
     def warm_up(self, step: int) -> None:
-        """Warm up during ``step``."""
+        """Warm up the profiler during ``step``."""
 
     def start(self, step: int) -> None:
-        """Start to record with ``step``. The profiler may have been warmed up before."""
+        """Start recording with ``step``. The profiler may have been warmed up before."""
 
     def next(self, step: int) -> None:
         """End the running step and begin ``step``."""
@@ -155,7 +155,8 @@ class StepProfiler(Protocol):
 
 
 def _guarded(method: Callable[Concatenate[StepRecording, P], None]) -> Callable[Concatenate[StepRecording, P], None]:
-    """Decorate a method: an error is logged, marks the run as incomplete and ends the recording, but is not raised."""
+    """Decorate a method so that it never raises: an error is logged, ends the recording, and marks the run as
+    incomplete."""
 
     @functools.wraps(method)
     def guarded(self: StepRecording, /, *args: P.args, **kwargs: P.kwargs) -> None:
@@ -174,7 +175,7 @@ def _guarded(method: Callable[Concatenate[StepRecording, P], None]) -> Callable[
 
 
 class StepRecording:
-    """Recording of trainings, which are calls of ``fit`` or ``train``. The methods never raise."""
+    """Recording of one or more trainings. A training is a call of ``fit`` or ``train``. The methods never raise."""
 
     _profiler: StepProfiler
 
@@ -184,10 +185,10 @@ class StepRecording:
         self._action = Action.OFF
         self._running = self._paused = False
         self._begun = self._step = 0
-        self._steps_of_cycle = self._recorded = 0  # recorded steps in the running cycle, and in the training
+        self._steps_of_cycle = self._recorded = 0  # steps recorded in the running cycle, and in the training
 
     def begin(self, step: int) -> None:
-        """Begin a training with this step. First write the recording of a previous training that did not end."""
+        """Begin a training with this step. If the previous training did not end, first write its recording."""
         self.abort()
         self._profiler = self._new_profiler()
         self._running, self._paused, self._begun = True, False, step
@@ -217,7 +218,7 @@ class StepRecording:
 
     @_guarded
     def resume(self) -> None:
-        """Continue after ``pause``. Does nothing if the recording is not paused."""
+        """Continue after ``pause``. If the recording is not paused, do nothing."""
         if self._running and self._paused:
             self._paused = False
             self._enter(self._step)
@@ -267,13 +268,13 @@ class StepRecording:
 
 
 class CallbackRecording(StepRecording, ABC):
-    """Records a range of steps in each training. The arguments are those of the callbacks.
+    """Recording of a range of steps in each training. The arguments are those of the callbacks.
 
     Give either ``steps``, the numbers of the first and the last recorded step, or the lengths of a cycle in steps:
-    ``wait`` (default 1), ``warmup`` (1) and ``active`` (5). ``repeat`` (1) is the number of cycles, and the first cycle
-    begins after ``skip_first`` (0) steps of the training. ``warmup`` is also allowed with ``steps``. ``also``: further
-    callbacks, which are called with the profiler after each cycle. ``options`` are passed to the framework's profiler.
-    Raises UsageError for invalid arguments. The methods never raise.
+    ``wait`` (default 1), ``warmup`` (1) and ``active`` (5). ``warmup`` may also be combined with ``steps``. ``repeat``
+    (1) is the number of cycles. The first cycle begins after ``skip_first`` (0) steps of the training. ``also``
+    contains further callbacks, which are called with the profiler after each cycle. ``options`` are passed to the
+    framework's profiler. Raises UsageError for invalid arguments. The methods never raise.
     """
 
     def __init__(

@@ -2,7 +2,7 @@
 them in the background.
 
 A handler never raises. It logs an error, keeps the files on disk, and marks the run as incomplete. If the folder is not
-writable, this is reported when the handler is created. The training waits only while a cycle is taken.
+writable, this is logged when the handler is created. The training waits only while a cycle is taken.
 """
 
 from __future__ import annotations
@@ -31,30 +31,30 @@ Profiler = TypeVar("Profiler")
 
 @dataclass(frozen=True, slots=True)
 class Taken:
-    """A cycle that no longer needs its profiler. ``finish()`` returns the Trace and is called once. ``background``:
-    whether ``finish()`` may run in another thread while the training continues."""
+    """A cycle that no longer needs its profiler. ``finish()`` returns the Trace, and may be called only once. If
+    ``background`` is set, it may run in another thread while the training continues."""
 
     finish: Callable[[], Trace]
     background: bool = True
 
     def then(self, change: Callable[[Trace], Trace]) -> Taken:
-        """Return the cycle with ``change`` applied to its Trace."""
+        """Return the cycle with the function ``change`` applied to its Trace."""
         return Taken(lambda: change(self.finish()), self.background)
 
 
 Take = Callable[[Profiler, environment.Place], Taken]
-"""Function of an adapter that takes the last cycle from the profiler, in the thread of the training. The rank of the
-Place becomes the rank of the events."""
+"""Function of an adapter that takes the last cycle from the profiler. It runs in the thread of the training. The rank
+of the Place becomes the rank of the events."""
 
 
 class CycleWriter(Generic[Profiler]):
-    """Trace handler that writes all cycles of a process into ``run_dir``, and installs the handler of SIGTERM
+    """Trace handler that writes all cycles of a process into ``run_dir``. It also installs the handler of SIGTERM
     (:mod:`perfkit_core.recording.signals`).
 
-    ``take`` is the part of the adapter. Cycles are written in the background if the adapter allows it. :meth:`flush`,
-    readers of the folder in this process, and the end of the process wait until they are written. ``also``: further
-    callbacks, which are called with the profiler afterwards; their errors are logged too. ``warn_uncalled``: log a
-    warning if the profiler never ends a cycle.
+    ``take`` is the function of the adapter. Cycles are written in the background if the adapter allows it. Three things
+    wait until the cycles are written: :meth:`flush`, readers of the folder in this process, and the end of the process.
+    ``also`` contains further callbacks, which are called with the profiler after the cycle was taken; their errors are
+    logged. If ``warn_uncalled`` is set, a warning is logged if the profiler never ends a cycle.
     """
 
     def __init__(
@@ -80,7 +80,7 @@ class CycleWriter(Generic[Profiler]):
         self._uncalled = weakref.finalize(self, _warn, self.run_dir, os.getpid()) if warn_uncalled else None
 
     def __call__(self, profiler: Profiler) -> None:
-        """Take and write a cycle. The profiler calls this at the end of each cycle."""
+        """Take a cycle and write it. The profiler calls this method at the end of each cycle."""
         if self._uncalled is not None:
             self._uncalled.detach()
         with signals.shared().held(profiler):
@@ -113,13 +113,13 @@ class CycleWriter(Generic[Profiler]):
 
     @property
     def written(self) -> list[Path]:
-        """The files of this process in the order of the cycles. Waits until all cycles are written."""
+        """The files that this process wrote, in the order of the cycles. Waits until all cycles are written."""
         self._follow_fork()
         self.flush()
         return list(self._written)
 
     def flush(self, timeout: float | None = None) -> bool:
-        """Wait until every cycle is written, at most ``timeout`` seconds. Return False if the time was too short."""
+        """Wait at most ``timeout`` seconds until every cycle is written. Return False if the time was too short."""
         return store.flush(self.run_dir, timeout)
 
     def mark_incomplete(self, error: BaseException) -> None:
@@ -135,7 +135,7 @@ class CycleWriter(Generic[Profiler]):
         if self._pid != os.getpid():
             self._begin()
             self._forked_ns = background.shared().forked_ns
-            self.run_dir = paths.as_path(self.run_dir)  # connects to a remote store again: a child needs a connection
+            self.run_dir = paths.as_path(self.run_dir)  # a child process needs a new connection to a remote store
             signals.install()
 
     def _write(self, taken: Taken, cycle: int, facts: dict[str, Any]) -> None:
@@ -152,7 +152,7 @@ class CycleWriter(Generic[Profiler]):
             self._lost(cycle, error)
 
     def _lost(self, cycle: int, error: BaseException) -> None:
-        """Mark the run as incomplete and log the error. KeyboardInterrupt and SystemExit are raised again."""
+        """Mark the run as incomplete, and log the error. KeyboardInterrupt and SystemExit are raised again."""
         store.mark_incomplete(self.run_dir, cycle, error)
         if not isinstance(error, Exception):
             raise error

@@ -1,1 +1,1 @@
-"""Checks for the tests of adapters and plugins, see :mod:`perfkit_core.testing.conformance`."""
+"""Checks for the tests of adapters and plugins; see :mod:`perfkit_core.testing.conformance`."""

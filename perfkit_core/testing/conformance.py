@@ -4,9 +4,9 @@
 check_source           A reader recognises only its own files; a damaged file raises a SourceError that names the file.
 check_trace            The event table follows the rules of :mod:`perfkit_core.model.schema`.
 check_plugin           A plugin imports no framework, and its hooks return objects of the documented types.
-check_exporter         An exporter writes the same bytes again, for each of its weights and for traces without events.
+check_exporter         An exporter writes the same bytes each time, with each weight and for traces without events.
 check_view             A view returns the declared columns with the right types, for traces with and without events.
-check_round_trip       A stored trace is read unchanged, and pandas, polars and duckdb can read the file.
+check_round_trip       A trace is unchanged after storing and reading; pandas, polars and duckdb can read the file.
 =====================  ==============================================================================================
 """
 
@@ -106,8 +106,8 @@ print(json.dumps(sorted(sys.modules)))
 
 
 def check_plugin(module: ModuleType, frameworks: Sequence[str] = ()) -> None:
-    """Check the module of an entry point. The import of the module and the calls of its hooks must not import any of
-    ``frameworks``, nor a framework for which the module has operator names or a recorder."""
+    """Check the module of an entry point. Importing it and calling its hooks must not import any of ``frameworks``, nor
+    a framework for which the module has operator names or a recorder."""
     name = module.__name__
     plugins = load([EntryPoint("under-test", name, PROJECT)])
     listed = plugins.listed["under-test"]
@@ -141,7 +141,7 @@ def check_plugin(module: ModuleType, frameworks: Sequence[str] = ()) -> None:
 
 
 def check_operator_name(plugins: Plugins, framework: str, native: str, canonical: str) -> None:
-    """Check that the framework's operator ``native`` has the canonical name ``canonical``, which must exist."""
+    """Check that ``canonical`` is a canonical name, and that the framework's operator ``native`` has this name."""
     function = plugins.operator_names(framework)
     if function is None:
         raise AssertionError(f"no plugin has operator names for {framework}")
@@ -150,7 +150,7 @@ def check_operator_name(plugins: Plugins, framework: str, native: str, canonical
 
 
 def check_view(view: View, trace: Trace) -> None:
-    """Check a view of the trace and of a trace without events, without a grouping and with each grouping."""
+    """Check a view without a grouping and with each of its groupings, on the trace and on a trace without events."""
     require(bool(view.name and view.title and view.description), "a view must have a name, a title and a description")
     for events in (trace, trace.slice(0, 0)):
         for by in ((), *((grouping,) for grouping in view.groupings)):
@@ -185,7 +185,7 @@ class _Pipe(io.BytesIO):
 
 
 def check_exporter(exporter: Exporter, trace: Trace) -> None:
-    """Check an exporter on the trace and on a trace without events, with each weight."""
+    """Check an exporter with each of its weights, on the trace and on a trace without events."""
     require(bool(exporter.name and exporter.description), "an exporter must have a name and a description")
     require(bool(exporter.suffixes), f"{exporter.name} has no suffix")
     for suffix in exporter.suffixes:

@@ -1,5 +1,5 @@
-"""Checks of an event table, and of a Trace that is stored and read again. They raise AssertionError if a check fails,
-even under ``python -O``."""
+"""Checks of an event table, and of a Trace that is stored and read again. A failed check raises AssertionError, even
+under ``python -O``."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def require(condition: bool, message: str) -> None:
 
 
 def require_rows(trace: Trace, good: BoolArray, message: str) -> None:
-    """Raise AssertionError, with the number of bad rows and the first one, unless ``good`` is True in all rows."""
+    """Raise AssertionError if ``good`` is False in a row. The error shows the number of such rows and the first one."""
     bad = np.flatnonzero(~np.asarray(good, np.bool_))
     if len(bad):
         values = trace.events.slice(int(bad[0]), 1).to_pylist()[0]
@@ -44,7 +44,7 @@ _INTEGER_COLUMNS: Final = tuple(c.name for c in schema.COLUMNS if pa.types.is_in
 
 
 def check_trace(trace: Trace, *, own_tree: bool = False) -> None:
-    """Run all checks of a Trace. ``own_tree``: whether the source recorded the parents. A recorded parent need not
+    """Run all checks of a Trace. Set ``own_tree`` if the source itself recorded the parents: a recorded parent need not
     enclose its children in time."""
     check_schema(trace)
     check_meta(trace)
@@ -95,7 +95,7 @@ def check_meta(trace: Trace) -> None:
 
 
 def check_missing(trace: Trace) -> None:
-    """Check that missing values are null: not an empty text, not a word such as "None", not 0 in every row."""
+    """Check that missing values are null, and not an empty text, a word such as "None", or 0 in all rows."""
     for name in _TEXT_COLUMNS:
         empty = _NOTHING.intersection(_used_values(trace, name))
         allowed = {""} if name == "name" else set()
@@ -120,7 +120,7 @@ def check_places(trace: Trace) -> None:
     for name in ("pid", "tid", "self_ns"):
         require_rows(trace, ~work | nulls[name], f"device work has a {name}")
     nested = host & trace.rows("kind", *NESTED_KINDS) & ~nulls["tid"]
-    require_rows(trace, nested == ~nulls["self_ns"], "self_ns is null for an event that nests, or set for another one")
+    require_rows(trace, nested == ~nulls["self_ns"], "self_ns must be set in exactly the events that nest")
 
 
 def _used_values(trace: Trace, column: str) -> list[str]:
@@ -141,8 +141,8 @@ def _json(text: str) -> Any:
 
 
 def check_tree(trace: Trace, own_tree: bool) -> None:
-    """Check that a parent is an earlier host event of the same process and thread that encloses its child in time. If
-    ``own_tree``, thread and time are not checked."""
+    """Check that a parent is a host event of the same process and thread, that it precedes its child, and that it
+    encloses its child in time. If ``own_tree`` is set, thread and time are not checked."""
     parent, rows = trace.ints("parent"), np.arange(len(trace))
     require_rows(trace, (parent >= NO_ROW) & (parent < rows), "parent is not an earlier row")
     child = np.flatnonzero(parent != NO_ROW)
@@ -152,7 +152,7 @@ def check_tree(trace: Trace, own_tree: bool) -> None:
     good[child] = (nests | trace.rows("kind", MEMORY))[child] & nests[above]
     for name in ("rank", "pid") if own_tree else ("rank", "pid", "tid"):
         good[child] &= trace.ints(name)[child] == trace.ints(name)[above]
-    require_rows(trace, good, "the parent is no host event of the same thread, or parent or child does not nest")
+    require_rows(trace, good, "the parent is not a host event of the same thread, or the parent or child does not nest")
     if not own_tree:
         start, end = trace.ints("start_ns"), trace.end_ns
         good[child] = (start[above] <= start[child]) & (end[child] <= end[above])
@@ -160,7 +160,7 @@ def check_tree(trace: Trace, own_tree: bool) -> None:
 
 
 def check_self_times(trace: Trace) -> None:
-    """Check that self time is the duration less the union of the direct children, and that it is not negative."""
+    """Check that self time is not negative, and that it is the duration less the union of the direct children."""
     parent, own, duration = trace.ints("parent"), trace.ints("self_ns"), trace.ints("dur_ns")
     nests = ~trace.events["self_ns"].is_null().to_numpy()
     require_rows(trace, ~nests | ((own >= 0) & (own <= duration)), "self_ns is not between 0 and dur_ns")
@@ -173,8 +173,8 @@ def check_self_times(trace: Trace) -> None:
 
 
 def check_launches(trace: Trace) -> None:
-    """Check that only device events have a launch, which is a host event of their rank and, for runtime calls, of their
-    correlation id."""
+    """Check that only device events have a launch, and that the launch is a host event of the same rank. If the launch
+    is a runtime call, both must have the same correlation id."""
     launched_by, rows = trace.ints("launched_by"), len(trace)
     require_rows(trace, (launched_by >= NO_ROW) & (launched_by < rows), "launched_by is not a row")
     launched = np.flatnonzero(launched_by != NO_ROW)
@@ -191,8 +191,8 @@ def check_launches(trace: Trace) -> None:
 
 
 def check_steps(trace: Trace) -> None:
-    """Check that steps were recorded, that host events start within their step, and that device work has the step of
-    its launch."""
+    """Check that the step of each event was recorded, that host events start within their step, and that device work
+    has the same step as its launch."""
     step, rank, start = trace.ints("step"), trace.ints("rank"), trace.ints("start_ns")
     steps = trace.rows("kind", schema.STEP) & trace.host
     require_rows(trace, ~steps | (step >= 0), "a step has no number")
@@ -238,8 +238,8 @@ def check_operator_names(trace: Trace) -> None:
 
 
 def check_round_trip(trace: Trace, tmp_path: Path) -> None:
-    """Check that a trace is unchanged after it was stored and read. Also read the Parquet file with pandas, polars and
-    duckdb, which must be installed."""
+    """Check that a trace is unchanged after it was stored and read. The check also reads the Parquet file with pandas,
+    polars and duckdb, which must be installed."""
     path = write_trace(trace, tmp_path / f"round-trip{SUFFIX}")
     again = read_stored(path)
     require(again.meta == trace.meta, f"meta changed:\n{trace.meta}\n{again.meta}")
@@ -266,7 +266,7 @@ def check_round_trip(trace: Trace, tmp_path: Path) -> None:
 
 
 def plain(table: pa.Table, column: str) -> pa.Array:
-    """Return a column in one chunk without a dictionary, so that columns with equal values are equal."""
+    """Return a column in one chunk and without a dictionary, so that it equals every column with the same values."""
     values = table[column]
     decoded = values.cast(pa.string()) if pa.types.is_dictionary(values.type) else values
     return pa.chunked_array(decoded.chunks, decoded.type).combine_chunks()
