@@ -1,4 +1,4 @@
-"""Measure how long the advice on a trace takes, and its memory: ``python -m benchmarks.advice``
+"""Measure the time and memory that advice on a trace takes: ``python -m benchmarks.advice``
 
 The measured work is the replay graph, all rules, the predictions and the combined saving. The events of a real training
 are repeated in memory, as one long recording of one rank. Each size runs in a separate process. Functions are compiled

@@ -1,4 +1,5 @@
-"""Time and memory of all views for one million and ten million events: ``python -m benchmarks.all_views [--events N]``
+"""Measure the time and memory of all views for one and ten million events: ``python -m benchmarks.all_views [--events
+N]``
 
 The events of a real trace are repeated in memory, as one long recording of one rank. Each size runs in a separate
 process. The views run one after the other on a trace without computed columns. Data that several views need is computed

@@ -24,7 +24,7 @@ from typing import Any, Final
 from benchmarks import process
 
 Way = Callable[[Any, Path], Callable[[], object]]
-"""A callback with the profiler and a folder. It returns a function that waits until the result exists."""
+"""A function that takes the profiler and a folder, and returns a function that waits until the result exists."""
 
 _EVENTS_A_STEP: Final = {False: 312, True: 410}
 """Events per step, without and with memory events."""
@@ -48,7 +48,7 @@ def summary(profiler: Any, folder: Path) -> Callable[[], object]:
 
 
 def export_chrome_tracing(profiler: Any, folder: Path) -> Callable[[], object]:
-    """Write Paddle's own JSON file, which is not read."""
+    """Write Paddle's own JSON file. The file is not read afterwards."""
     profiler.export(str(folder / "trace.json"), format="json")
     return lambda: None
 

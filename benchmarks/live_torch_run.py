@@ -22,7 +22,7 @@ import torch
 from benchmarks import process
 
 Way = Callable[[Any, Path], Callable[[], object]]
-"""A callback with the profiler and a folder. It returns a function that waits until the result exists."""
+"""A function that takes the profiler and a folder, and returns a function that waits until the result exists."""
 
 _EVENTS_A_STEP: Final = 1500
 
@@ -43,7 +43,7 @@ def key_averages(profiler: Any, folder: Path) -> Callable[[], object]:
 
 
 def export_chrome_trace(profiler: Any, folder: Path) -> Callable[[], object]:
-    """Write torch's own file, which is not read."""
+    """Write torch's own file. The file is not read afterwards."""
     profiler.export_chrome_trace(str(folder / "trace.json"))
     return lambda: None
 

@@ -45,13 +45,13 @@ def running_text(about: str) -> str:
 
 
 def at_least(what: str, target: float, measured: float | None, aside: str = "") -> Check:
-    """Check that a ratio is at least ``target``. The text ``aside`` follows the measured value."""
+    """Return the check that a ratio is at least ``target``. The text ``aside`` follows the measured value."""
     found = _check(what, "≥", target, measured, "×")
     return replace(found, measured=f"{found.measured}{aside}") if aside and measured is not None else found
 
 
 def at_most(what: str, target: float, measured: float | None, unit: str) -> Check:
-    """Check that a value is at most ``target``."""
+    """Return the check that a value is at most ``target``."""
     return _check(what, "≤", target, measured, unit)
 
 

@@ -94,12 +94,15 @@ def main() -> None:
     shared = [one_after_the_other(trace, views) for _ in range(options.rounds)]
     after = [statistics.median(times) for times in zip(*shared, strict=True)]
     whole = statistics.median(map(sum, shared))
-    print(f"{len(trace)} events of {len(small)}; loading as many {loading:.2f} s; peak {held} MB, {peak_mb()} MB after")
+    print(
+        f"{len(trace)} events, repeated from {len(small)}; loading this number of events takes {loading:.2f} s; "
+        f"peak memory {held} MB before the views and {peak_mb()} MB after them"
+    )
     print(f"{'view':22}{'alone':>10}{'after the others':>18}   ms")
     for view, shared_s in zip(views, after, strict=True):
         first = statistics.median(alone(trace, view) for _ in range(options.rounds))
         print(f"{view.name:22}{first * 1e3:>10.1f}{shared_s * 1e3:>18.1f}", flush=True)
-    print(f"{'all':22}{'':>10}{whole * 1e3:>18.1f}   ({whole / loading:.2f} of loading)")
+    print(f"{'all':22}{'':>10}{whole * 1e3:>18.1f}   ({whole / loading:.2f} × the loading time)")
 
 
 def _options() -> argparse.Namespace:

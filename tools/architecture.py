@@ -41,14 +41,14 @@ BOXES = {
     "file": Box("outside", 20, 190, "trace file", ".json .json.gz .pb"),
     "folder": Box("outside", 20, 330, "run folder", "Parquet"),
     "adapter": Box("adapter", 220, 50, "adapter", "perfkit_torch, _paddle"),
-    "readers": Box("core", 220, 190, "readers/", "one format a file"),
+    "readers": Box("core", 220, 190, "readers/", "one file per format"),
     "storage": Box("core", 220, 330, "storage/", "reads and writes runs"),
     "assembly": Box("core", 420, 120, "assembly/", "nesting, launches, steps"),
     "trace": Box("hub", 420, 260, "Trace", "model/: events, warnings"),
-    "views": Box("core", 620, 50, "views/", "one table a view"),
+    "views": Box("core", 620, 50, "views/", "one table per view"),
     "advice": Box("core", 620, 155, "advice/ on replay/", "rules, predictions"),
-    "compare": Box("core", 620, 260, "compare/", "Trace × Trace"),
-    "exporters": Box("core", 620, 365, "exporters/", "one format a file"),
+    "compare": Box("core", 620, 260, "compare/", "two or more traces"),
+    "exporters": Box("core", 620, 365, "exporters/", "one file per format"),
     "report": Box("hub", 820, 155, "report/", "sections"),
     "renderers": Box("core", 820, 260, "renderers/", "no computation"),
     "page": Box("outside", 1010, 260, "page, text, data", "HTML, Markdown, JSON", 160),
@@ -62,16 +62,16 @@ ARROWS = (
 )  # fmt: skip
 
 FLOORS = (
-    ("cli, testing", "what people call; the conformance suite for adapters"),
-    ("pages", "the page of a profile, of advice, of an architecture"),
-    ("compare, advice", "what differs and is it real; what to change and what it saves"),
-    ("verify, calibration, throughput", "A/B runs, costs of this machine, loops without a profiler"),
+    ("cli, testing", "commands; conformance suite for adapters"),
+    ("pages", "pages of a profile, of advice, of a model architecture"),
+    ("compare, advice", "differences and their significance; changes and their savings"),
+    ("verify, calibration, throughput", "A/B runs; costs measured on this machine; timing of loops without a profiler"),
     ("renderers, report, ranks, exporters", "text, JSON, HTML; sections; many ranks; files for other tools"),
-    ("replay", "how long a step would take after a transform"),
-    ("views", "one table a view: its columns, its empty reason, how it merges over ranks"),
+    ("replay", "step time after a transform"),
+    ("views", "one table per view: columns, reason if empty, merging over ranks"),
     ("recording, readers, storage", "live handlers; trace files; run folders and Parquet"),
     ("assembly", "recorded columns to the event table"),
-    ("plugins, operators, model", "hooks; canonical names; what an event, a trace and a finding is"),
+    ("plugins, operators, model", "hooks; canonical names; definitions of event, trace and finding"),
     ("language", "messages, translations, the only formatter and parser of numbers and units"),
     ("algorithms, runtime, system, errors", "intervals, trees; compiled loops; paths, machine"),
 )
@@ -83,7 +83,7 @@ def draw() -> str:
     height = FLOW_HEIGHT + 70 + FLOOR_HEIGHT * len(FLOORS) + 50
     parts = [
         f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {WIDTH} {height}" role="img">',
-        "<title>Data flow and floors of perfkit</title>",
+        "<title>Data flow and layers of perfkit</title>",
         f"<style>{STYLE}</style>",
         '<defs><marker id="tip" markerWidth="8" markerHeight="8" refX="7" refY="4" orient="auto">'
         '<path class="tip" d="M0,0 L8,4 L0,8 z"/></marker></defs>',
@@ -119,7 +119,7 @@ def _arrow(start: Box, end: Box) -> str:
 
 
 def _floors(top: int) -> Iterator[str]:
-    yield f'<text class="title" x="20" y="{top}">Floors of perfkit_core: each imports only from floors below</text>'
+    yield f'<text class="title" x="20" y="{top}">Layers of perfkit_core: each imports only from layers below</text>'
     bottom = top + 15 + FLOOR_HEIGHT * len(FLOORS)
     for number, (packages, note) in enumerate(FLOORS):
         y = top + 15 + FLOOR_HEIGHT * number

@@ -19,7 +19,7 @@ def _trace(file: Path, folder: Path) -> Outcome:
     from perfkit_core.readers.load import load
 
     trace = load(file)
-    return Outcome(len(trace), trace.events.get_total_buffer_size(), trace)  # so that shared memory is counted once
+    return Outcome(len(trace), trace.events.get_total_buffer_size(), trace)  # this size counts shared memory only once
 
 
 def _stored(file: Path, folder: Path) -> Outcome:

@@ -1,5 +1,5 @@
-"""duckdb creates the contents of perfkit's stored run: exact times in order, launches, parents, self times and steps.
-The other duckdb readers only create a table of the file's contents.
+"""A reader that uses duckdb to create the contents of perfkit's stored run: exact times in order, launches, parents,
+self times and steps. The other duckdb readers only create a table of the file's contents.
 
 duckdb's JSON reader converts every number to float64, which is too imprecise for the times of a trace: for µs since
 1970, the resolution of a float64 is a quarter of a microsecond. So the query extracts the times from the text of each

@@ -103,7 +103,7 @@ def streams(count: int) -> Trace:
 
 
 def devices(count: int, each: int) -> Trace:
-    """Return traces with ``each`` kernels on every device."""
+    """Return a trace with ``each`` kernels on every device."""
     names = [f"cuda:{number}" for number in range(count)]
     return trace_of(count * each, kind=schema.KERNEL, device=(names, np.arange(count * each) % count),
                     start_ns=np.arange(count * each), dur_ns=10, stream=7)  # fmt: skip

@@ -28,7 +28,7 @@ def rank(number: int, *collectives: dict[str, Any], clock: int = 0, step_ns: int
 def collective(
     start_ns: int, end_ns: int, size: int = 1000, name: str = "all_reduce", group: str | None = "dp", **more: Any
 ) -> dict[str, Any]:
-    """Return an all-reduce of a group of two ranks. Its times are those of the true clock."""
+    """Return an all-reduce of a group of two ranks. Its times are read from the true clock."""
     told = {"name": name, "group": group, "group_size": 2, **more}
     args = json.dumps({"grid": [1], "collective": {key: value for key, value in told.items() if value is not None}})
     return {"start_ns": start_ns, "dur_ns": end_ns - start_ns, "bytes": size, "args": args}

@@ -40,7 +40,7 @@ writer = CycleWriter(sys.argv[1], slow)
 its block."""
 
 SECONDS = 120
-"""Time limit. A script that takes longer hangs."""
+"""Time limit of a script. A script that takes longer is assumed to hang."""
 
 
 def run(script: str, folder: Path, signals: Sequence[signal.Signals] = (), prelude: str = PRELUDE) -> tuple[int, str]:

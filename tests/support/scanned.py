@@ -1,5 +1,5 @@
-"""Read a file twice, only with the reference reader and with the scanner where it can read the file, and compare the
-results."""
+"""Read a file twice and compare the results: once with the reference reader only, and once with the scanner, which
+leaves unusual parts to the reference reader."""
 
 from __future__ import annotations
 
