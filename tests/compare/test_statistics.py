@@ -141,7 +141,8 @@ def _alarms(captures: int, between: float, count: int = 60) -> int:
 
 @pytest.mark.parametrize(("captures", "between"), [(1, 0.0), (1, 0.02), (3, 0.02), (4, 0.1)])
 def test_equal_runs_differ_beyond_noise_once_in_twenty_at_most(captures: int, between: float) -> None:
-    assert _alarms(captures, between) <= 60 // 20 + 3  # at a true rate of 5 %, 4 % of such tests have more than 6
+    # at a true rate of 5 %, 4 % of such tests find more than 6 alarms
+    assert _alarms(captures, between) <= 60 // 20 + 3
 
 
 def test_outlying_steps_are_named() -> None:

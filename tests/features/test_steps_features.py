@@ -42,8 +42,7 @@ BATCHES, FEATURES = 6, 16
 RECORDED = 3
 
 
-# -- live runs: perfkit's trace, and the native events of the last recorded cycle
-# ---------------------------------------
+# -- live runs: perfkit's trace, and the native events of the last recorded cycle --------------------------------------
 
 
 @pytest.fixture
@@ -92,8 +91,7 @@ def synthetic(paddle: Any, traces: Path) -> tuple[Trace, Any]:
     return perfkit_core.load(path), paddle.profiler.load_profiler_result(str(path))
 
 
-# -- a torch file with device work, read without perfkit
-# ----------------------------------------------------------------
+# -- a torch file with device work, read without perfkit ---------------------------------------------------------------
 
 
 @pytest.fixture

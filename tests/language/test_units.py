@@ -127,7 +127,7 @@ def test_larger_numbers_are_not_shown_as_smaller_ones(values: list[float], famil
     least = {None: 1e-6, **{one.suffix: one.units[0].size for one in FAMILIES}}
 
     def read(text: str) -> float:
-        if text[0] in "<>":  # between 0 and the smallest that is shown
+        if text[0] in "<>":  # between 0 and the smallest number that is shown
             return (1 if text[0] == "<" else -1) * least[family.suffix if family else None] / 1e6
         return parse_quantity(text, family)
 

@@ -62,8 +62,8 @@ def test_calls_backward_passes_and_nodes_of_every_layer(paddle: Any, tmp_path: P
     classes = {path: type(layer).__name__ for path, layer in model.named_sublayers()}
     frame = trace.to_pandas()
     for name, layer in MADE_BY.items():
-        nodes = frame[frame["name"].isin([name, f"Global_{name}"])]  # Paddle 2.6 has no prefix
-        inside = nodes[nodes["module"] != "attention.self_attn"]  # has a dropout itself
+        nodes = frame[frame["name"].isin([name, f"Global_{name}"])]  # names in Paddle 2.6 have no prefix
+        inside = nodes[nodes["module"] != "attention.self_attn"]  # the attention also has a dropout
         assert len(inside)
         assert {classes[module] for module in inside["module"]} == {layer}, name
 

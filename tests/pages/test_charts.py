@@ -151,7 +151,7 @@ def _rings(page: Any) -> None:
 
 def test_bars_become_rings_and_stay_open(show: Callable[..., Any]) -> None:
     page = show(Chart("opening", "name", ("device_ns", "self_cpu_ns")), FAMILIES)
-    page.add_init_script("Math.random = () => 0.5")  # makes the id that plotly gives to the outer ring 800000
+    page.add_init_script("Math.random = () => 0.5")  # so that plotly gives the outer ring the id 800000
     page.reload()
     page.wait_for_selector(".chart[data-ready]")
     _rings(page)

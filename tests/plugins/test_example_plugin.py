@@ -150,7 +150,7 @@ def test_it_gives_advice_by_a_rule_and_a_remedy_of_its_own(plugins: Plugins) -> 
     ).with_meta(framework="mindspore")
     (one,) = advise(trace, rules=["format-conversions"], plugins=plugins).advice
     assert one.candidate.evidence == {"conversions": 1, "device_ns": 30_000}
-    assert one.prediction.saving_ns == 30_000 + 1_000  # the conversion, and the gap behind it
+    assert one.prediction.saving_ns == 30_000 + 1_000  # the conversion, and the gap after it
     assert (one.remedy.code, one.remedy.api) == ('net.set_format("NC1HWC0")', "Cell.set_format")
     assert one.severity == "high"
 

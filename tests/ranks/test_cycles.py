@@ -77,7 +77,7 @@ def test_concurrent_processes_are_ranks_with_own_cycles(tmp_path: Path) -> None:
     assert operators(tmp_path) == operators(*sorted(tmp_path.iterdir())) == [["op", 4, 40]]
     steps = perfkit_core.summarize(tmp_path, "steps")
     by_rank = [part["start_ns"].tolist() for _, part in steps.groupby("rank")]
-    assert sorted(by_rank) == [[0, SECOND], [0, SECOND + 100]]  # from the first event of the rank
+    assert sorted(by_rank) == [[0, SECOND], [0, SECOND + 100]]  # relative to the first event of the rank
     for found in (load(tmp_path), load(sorted(tmp_path.iterdir()))):
         assert found.meta.ranks == (0, 1)
         assert "ranks-by-order" in codes(found)

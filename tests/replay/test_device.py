@@ -71,8 +71,7 @@ def two_streams() -> Trace:
 def test_a_stream_waits_for_the_event_of_another() -> None:
     found = two_streams()
     assert played(found) == [170]
-    # a ends at 60 instead of 110. b starts 2 later and runs from 62 to 112. The host returns 3 later, at 115, and works
-    # for 5.
+    # a ends at 60 instead of 110. b runs from 62 to 112. The host returns 3 later, at 115, and works for 5.
     assert played(found, Scale(rows(found, "a"), 0.5)) == [120]
     # a ends at 210, b runs from 212 to 262, the host returns at 265 and works for 5
     assert played(found, Scale(rows(found, "a"), 2.0)) == [270]
@@ -132,9 +131,10 @@ def test_every_number_for_no_stream_is_recognised() -> None:
 def test_a_stream_synchronisation_waits_for_one_stream() -> None:
     found = both_streams("cudaStreamSynchronize", wait_on_stream=7)
     assert played(found) == [70]
-    # The other stream does not matter. a ends at 110, the call returns 3 later, and the host works for 7.
+    # the other stream does not matter
     assert played(found, Scale(rows(found, "b"), 3)) == [70]
-    assert played(found, Scale(rows(found, "a"), 2)) == [120]  # a ends at 110, 3, 7
+    # a ends at 110, the call returns 3 later, the host works for 7
+    assert played(found, Scale(rows(found, "a"), 2)) == [120]
 
 
 def _as_rows(found: Trace) -> list[dict[str, Any]]:
@@ -199,8 +199,7 @@ def test_a_copy_after_a_kernel_waits_and_stages_nothing() -> None:
         [step(80), call("launch", 0, 5, 1), work("kernel", 5, 55, 1), call("cudaMemcpyAsync", 10, 63, 2), copy]
     )
     assert played(found) == [80]
-    # The kernel ends at 15. The copy begins 1 later and takes 10. The call returns 2 later, at 28. The host works for
-    # 7.
+    # The kernel ends at 15. The copy begins 1 later and takes 10. The call returns at 28, and the host works for 7.
     assert played(found, Scale(rows(found, "kernel"), 10 / 55)) == [35]
 
 

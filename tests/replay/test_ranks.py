@@ -174,7 +174,7 @@ def test_a_collective_of_another_thread_is_awaited_where_it_ends() -> None:
     assert played(replay, Scale(rows(found, "all_reduce"), 0.5)) == [1000 - 375]
     # b ends at 200, the thread continues 10 later, and 190 follow
     assert played(replay, Scale(rows(found, "all_reduce"), 0.1)) == [400]
-    assert played(replay, Scale(rows(found, "b"), 5)) == [1000]  # until 600
+    assert played(replay, Scale(rows(found, "b"), 5)) == [1000]  # b now ends at 600
     assert played(replay, Remove(rows(found, "all_reduce"))) == [400]
 
 

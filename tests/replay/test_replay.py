@@ -135,8 +135,9 @@ def test_a_batch_asked_for_earlier_arrives_no_earlier(name: str, within: str) ->
     found = waiting((20, 0), (20, 0), (20, 0), name=name, within=within)
     half = played(found, Scale(rows(found, "work"), 0.5))
     assert played(found) == [30 * MS] * 3
-    assert half == [25 * MS, 30 * MS, 30 * MS]  # from the second step on the wait is 5 ms longer
-    assert played(found, Scale(rows(found, "work"), 5))[1:] == [52 * MS] * 2  # the batch is there: 2 ms to get it
+    assert half == [25 * MS, 30 * MS, 30 * MS]  # from the second step on, the wait is 5 ms longer
+    # the batch is ready, and getting it takes 2 ms
+    assert played(found, Scale(rows(found, "work"), 5))[1:] == [52 * MS] * 2
 
 
 def test_a_batch_that_the_training_makes_itself_is_ready_earlier() -> None:

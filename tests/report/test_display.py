@@ -53,7 +53,8 @@ def shown(table: pd.DataFrame, order: str | None = None, **options: Any) -> list
     [
         ({}, ["mm", "add", "relu", "copy_"]),
         ({"sort": "calls"}, ["add", "mm", "relu", "copy_"]),
-        ({"sort": "flops", "ascending": True}, ["mm", "add", "copy_", "relu"]),  # alike: by the alphabet
+        # rows with equal values are sorted by name
+        ({"sort": "flops", "ascending": True}, ["mm", "add", "copy_", "relu"]),
         ({"show": "^mat|relu"}, ["mm", "relu"]),
         ({"hide": "^mat|relu"}, ["add", "copy_"]),
         ({"show": "a", "hide": "add"}, ["mm"]),

@@ -18,7 +18,7 @@ def structure() -> ModuleType:
     assert spec
     assert spec.loader
     module = importlib.util.module_from_spec(spec)
-    sys.modules["structure"] = module  # dataclasses look their module up
+    sys.modules["structure"] = module  # dataclasses look up their module in sys.modules
     spec.loader.exec_module(module)
     return module
 

@@ -157,7 +157,8 @@ def test_waits_do_not_count_as_communication(dlrm: tuple[Trace, list[list[dict[s
     trace, kernels = dlrm
     table = distributed.table(trace, ViewRequest(by=("rank",)))
     found = table[table["part"] == "communication"].sort_values("rank")["time_ns"].tolist()
-    assert found == [sum(event["dur"] for event in rank) * 1000 for rank in kernels]  # one stream: no overlap
+    # there is one stream, so nothing overlaps
+    assert found == [sum(event["dur"] for event in rank) * 1000 for rank in kernels]
 
 
 def test_sampled_ranks_are_not_aligned(traces: Path) -> None:

@@ -151,7 +151,7 @@ def test_every_row_grouped_by_shape(model: str, tmp_path: Path) -> None:
     mine["shapes"] = mine["shapes"].fillna("[]").map(_as_key_averages_prints)
     count = compare(mine, theirs[theirs["name"] != "[memory]"], ["name", "shapes"])
     natively = ours(trace, ViewRequest(by=("shape",), native=True))
-    natively["shapes"] = natively["shapes"].fillna("[]")  # null in the row [memory]
+    natively["shapes"] = natively["shapes"].fillna("[]")  # unknown in the row [memory]
     count += compare(natively, theirs, ["name", "shapes"])
     print(f"{model}, by shape: {count} numbers equal")
     assert count > 500

@@ -94,7 +94,7 @@ def test_the_summary_by_hand() -> None:
     assert (found.records, found.judged, found.unpredicted, found.abstained, found.unmeasured) == (8, 5, 1, 1, 1)
     assert found.sign_right == 3
     assert found.saving_error == pytest.approx(0.375)  # the median of 0.2, 0.25, 0.5 and 3
-    assert found.step_error == pytest.approx(0.27)  # of 0.07, 0.05, 0.33, 0.27 and 0.33
+    assert found.step_error == pytest.approx(0.27)  # the median of 0.07, 0.05, 0.33, 0.27 and 0.33
     assert found.covered == pytest.approx(0.4)
 
 

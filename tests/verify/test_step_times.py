@@ -77,7 +77,7 @@ def test_steps_lie_between_updates_of_the_first_optimizer(tmp_path: Path, framew
     steps = found[0].step_ns
     assert len(steps) == 5
     assert min(steps) >= 20_000_000
-    # The loop is timed from the second optimizer of the first update on, the steps from the first optimizer on.
+    # The loop is timed from the second optimizer's first update on, and the steps from the first optimizer's on.
     assert sum(steps[1:]) <= int(loop_ns)
     assert found[0].timed_by == "host clock"
     assert Path(first_place) == tmp_path

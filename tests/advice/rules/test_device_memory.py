@@ -44,7 +44,7 @@ def test_calls_that_allocate_nothing_or_from_a_pool(name: str) -> None:
 
 
 def test_a_small_share_does_not_count() -> None:
-    assert found(device_malloc, steps(step(call("cudaMalloc", 500, 10)), 1000)) == []  # 1 %
+    assert found(device_malloc, steps(step(call("cudaMalloc", 500, 10)), 1000)) == []  # 1 % of the step
     assert len(found(device_malloc, steps(step(call("cudaMalloc", 500, 11)), 1000))) == 1
 
 
@@ -88,11 +88,11 @@ def test_a_training_whose_allocator_keeps_nothing(traces: Path) -> None:
     (one,) = found(device_malloc, recording)
     frame = recording.to_pandas()
     taken = frame.loc[frame["name"].isin(["hipMalloc", "hipFree", "hipHostMalloc"]), "dur_ns"].sum()
-    assert taken > 0.98 * Facts(recording).step_ns  # in the complete recording
+    assert taken > 0.98 * Facts(recording).step_ns  # including the first step
     assert 0 < one.evidence["calls_ns"] < taken
     kept = predicted(recording, one)[1]
     assert kept is not None
-    assert kept < Facts(recording).step_ns - 0.9 * one.evidence["calls_ns"]  # the rest waits for the device
+    assert kept < Facts(recording).step_ns - 0.9 * one.evidence["calls_ns"]  # waits for the device stay
 
 
 def without_first_step(recording: Trace) -> int:

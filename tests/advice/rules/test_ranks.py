@@ -62,8 +62,7 @@ def test_a_slow_loader_keeps_the_others_waiting() -> None:
     [found] = skewed(facts)
     assert (found.evidence["slow_rank"], found.evidence["skew_ns"], found.evidence["part"]) == (2, 250 * US, "loading")
     prediction = predict(facts, found)
-    # rank 2 becomes like the fastest rank, so rank 1 is last; or like the median rank; or halfway: 185 instead of 310
-    # µs
+    # rank 2 becomes like the fastest rank, so rank 1 is last; or like the median rank; or halfway (185 µs)
     assert (prediction.p10_ns, prediction.p50_ns, prediction.p90_ns) == (750 * US, 750 * US, 875 * US)
 
 

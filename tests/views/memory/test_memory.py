@@ -27,7 +27,8 @@ def mem(start: int, change: int, address: int | None, total: int | None = None, 
     return {"name": "[memory]", "kind": "memory", "start_ns": start, "dur_ns": 0, **place, **more}
 
 
-# 1,000 bytes are allocated before the recording, 300 of them are freed in step 1; one block of relu in step 0 stays.
+# 1,000 bytes are allocated before the recording, and 300 of them are freed in step 1. In step 0, one block of relu is
+# not freed.
 ROWS = [
     host("step 0", "step", 0, 100, step=0),
     host("linear", "operator", 10, 30, phase="forward", shapes="[[2,3]]"),
