@@ -30,7 +30,7 @@ class SourceError(PerfkitError):
 
 
 class UsageError(PerfkitError):
-    """The request is invalid for this profile or this installation, such as an unknown view."""
+    """The request is invalid for this profile or this installation. For example, a view is unknown."""
 
 
 class CaptureError(PerfkitError):

@@ -28,8 +28,8 @@ conflict."""
 def demo(output: Path) -> None:
     """Record a short training run, and write its reports.
 
-    The demo trains a small model in every installed framework. It writes to DIR a run folder and an HTML page for each
-    framework, and an HTML page that compares each pair of frameworks.
+    The demo trains a small model in every installed framework. For each framework, it writes a run folder and an HTML
+    page to DIR. For each pair of frameworks, it writes an HTML page that compares them.
     """
     from perfkit_core.compare.report import comparison_report
     from perfkit_core.pages.profile import run_report

@@ -22,9 +22,8 @@ from perfkit_core.errors import UsageError
 @click.option("--weight", metavar="WEIGHT", help="Weight of folded stacks: cpu (self time on the host), device (time "
               "of the launched device work), calls (number of calls), or bytes (allocated memory).  "
               "[default: cpu]")  # fmt: skip
-@click.option("--align", is_flag=True, help="Align the clocks of the ranks, using their common collectives. If some "
-              "ranks have no collectives in common with others, only the largest connected group is "
-              "aligned.")  # fmt: skip
+@click.option("--align", is_flag=True, help="Align the clocks of the ranks, using their common collectives. If these "
+              "do not link all ranks, only the largest group of linked ranks is aligned.")  # fmt: skip
 @click.option("--stream", is_flag=True, help="Convert one trace file to Parquet while reading it. This needs little "
               "memory even for very large files. Derived columns are computed when the Parquet file is "
               "loaded.")  # fmt: skip

@@ -29,9 +29,9 @@ def report(
     """Write one self-contained HTML page that works offline.
 
     A SOURCE is a run folder, a trace file or a folder of trace files. Several sources (one or more per rank) are read
-    as one profile. If the files of all ranks together exceed 64 MiB, or with --workers, --scheduler or --shard, the
-    ranks are read one by one. The page then has no timeline, no memory curve and no advice. Partial results written by
-    --shard are merged.
+    as one profile. The ranks are read one by one if their files together exceed 64 MiB, or if --workers, --scheduler or
+    --shard is used. The page then has no timeline, no memory curve and no advice. If the SOURCEs are partial results
+    that --shard wrote, they are merged.
     """
     from perfkit_core.pages.profile import REQUEST, page_views, run_report
     from perfkit_core.report.summary import read_from

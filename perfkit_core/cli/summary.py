@@ -79,7 +79,7 @@ def summary(
     """Show tables of a profile.
 
     A SOURCE is a run folder, a trace file or a folder of trace files. Several sources (one or more per rank) are read
-    as one profile, rank by rank. Partial results written by --shard are merged.
+    as one profile, rank by rank. If the SOURCEs are partial results that --shard wrote, they are merged.
 
     --step, --filter, --kind and --device select the events that are counted. --show, --hide, --start, --trim, --depth
     and --min select the rows that are shown; totals still include the hidden rows. A REGEX uses RE2 syntax and matches

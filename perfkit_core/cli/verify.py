@@ -16,10 +16,10 @@ from perfkit_core.system.paths import is_remote
 @click.option("--base", required=True, metavar="CMD", help="Shell command that runs the program without the change.")
 @click.option("--change", required=True, metavar="CMD", help="Shell command that runs the program with the change.")
 @click.option("--metric", default="step_time", show_default=True, metavar="NAME|REGEX", help="The number to compare. "
-              "step_time is the duration of a step, measured without a profiler. Any other NAME means the last number "
-              "that the command prints after this name. A REGEX such as 'step_ms: ([0-9.]+)' means the last match of "
-              "its group in the output.")  # fmt: skip
-@click.option("--higher-is-better", is_flag=True, help="The printed number is a rate, such as samples per second.")
+              "step_time is the duration of a step, measured without a profiler. Any other NAME stands for the last "
+              "number that the command prints after this name. A REGEX such as 'step_ms: ([0-9.]+)' stands for the "
+              "last match of its group in the output.")  # fmt: skip
+@click.option("--higher-is-better", is_flag=True, help="A higher number is better, as for samples per second.")
 @click.option("--rounds", type=options.Whole(), default=5, show_default=True, metavar="N",
               help="Number of rounds, at least 3. A round runs each command twice.")  # fmt: skip
 @click.option("--warmup", type=options.Whole(), default=1, show_default=True, metavar="K",

@@ -24,9 +24,10 @@ DIGITS: Final = 3
 DECIMALS: Final = 3
 _SMALL: Final = 0.1
 _LARGE: Final = 10_000.0
-"""A unit suits a column if its median is at least ``_SMALL`` and its maximum is below ``_LARGE``."""
+"""A unit suits a column if, in this unit, the median is at least ``_SMALL`` and the maximum is below ``_LARGE``."""
 _LOST: Final = 0.01
-"""A column gets a smaller unit than its group if its median is below this value and its maximum is below 1."""
+"""A column gets a smaller unit than its group if, in the group's unit, its median is below this and its maximum below
+1."""
 _MAX_PLAIN_DECIMALS: Final = 6
 
 Values = Sequence[Any]
