@@ -13,7 +13,7 @@ from perfkit_core.language.messages import Text
 from perfkit_core.model.columns import Column, duration, share, text, words
 
 Severity = Literal["high", "medium", "low", "none", "note"]
-"""``none``: the change saves nothing or costs time. ``note``: the saving is unknown."""
+"""The severity is ``none`` if the change saves nothing or costs time, and ``note`` if the saving is unknown."""
 
 COLUMNS: Final[tuple[Column, ...]] = (
     text("title", "Title"),
@@ -47,18 +47,18 @@ _NAMES: Final = (
     "id", "title", "severity", "saving_ns", "saving_ratio", "step_ns", "step_p10_ns", "step_p90_ns", "p10_ns", "p50_ns",
     "p90_ns", "ceiling_ns", "floor_ns", "method", "place", "first_step", "last_step", "api",
 )  # fmt: skip
-"""Columns of :func:`table` in order."""
 
 
 @dataclass(frozen=True, slots=True)
 class Prediction:
     """Recorded and predicted times in ns per step; None if unknown.
 
-    ``base_ns`` is the recorded step time: the median with its 80% interval (``base_p10_ns`` to ``base_p90_ns``), or the
-    mean if the candidate gives a mean. ``p10_ns`` to ``p90_ns`` are the step time after the change. ``saving_ns`` is
-    ``base_ns`` less ``p50_ns``; a negative saving is a cost. The interval of the saving is narrower than the interval
-    of the step time, because noise of the whole training affects the step before and after the change. ``naive_ns`` is
-    the step time less the time of the pattern, for comparison."""
+    ``base_ns`` is the recorded step time: the mean if the candidate gives a mean, else the median. Its 80% interval is
+    ``base_p10_ns`` to ``base_p90_ns``. ``p10_ns``, ``p50_ns`` and ``p90_ns`` are percentiles of the step time after the
+    change. ``saving_ns`` is ``base_ns`` less ``p50_ns``; a negative saving is a cost. ``ceiling_ns`` is the largest
+    possible saving. ``naive_ns`` is the prediction without a replay: the step time less the time of the pattern. The
+    interval of the saving, ``saving_p10_ns`` to ``saving_p90_ns``, is narrower than the interval of the step time: a
+    training that is slower than recorded is slower both before and after the change."""
 
     method: Method
     base_ns: int
@@ -81,8 +81,8 @@ class Prediction:
 
 @dataclass(frozen=True, slots=True)
 class Remedied:
-    """A remedy with all placeholders filled in: the code, its API, the framework version it needs, a note, and the
-    command that verifies the change."""
+    """A remedy with all placeholders filled in. ``code`` is the change to write, and ``api`` the interface that it
+    uses. ``since`` is the framework version that it needs. ``verify`` is the command that measures the change."""
 
     code: str
     api: str
@@ -93,7 +93,7 @@ class Remedied:
 
 @dataclass(frozen=True, slots=True)
 class Advice:
-    """One advice with all its data. ``id`` is the same if another recording shows the same finding."""
+    """Advice on one finding, with all its data. ``id`` is the same in every recording that shows the same finding."""
 
     id: str
     rule: str
@@ -112,12 +112,12 @@ class Advice:
 
 @dataclass(frozen=True, slots=True)
 class Identity:
-    """How well the replay of the unchanged graph matches the recording.
+    """The accuracy of the replay: how well the replay of the unchanged graph matches the recording.
 
-    ``error`` and ``worst`` are the median and the largest relative error of the step times; None if nothing can be
+    ``error`` is the median, and ``worst`` the largest, relative error of the step times; None if nothing can be
     replayed. ``steps`` is the number of steps; a recording without steps counts as one step. ``unexplained`` is the
     share of device work that starts later than the recorded events explain; None without device work.
-    ``unrecorded_events`` is the number of calls that make a stream wait for an event that was not recorded."""
+    ``unrecorded_events`` is the number of calls that make a stream wait for unknown work."""
 
     error: float | None
     worst: float | None
@@ -128,7 +128,7 @@ class Identity:
 
 @dataclass(frozen=True, slots=True)
 class After:
-    """The saving of an advice once the advice with the ids ``once`` is followed."""
+    """The saving of one advice after other advice is followed. ``once`` are the ids of the other advice."""
 
     once: tuple[str, ...]
     saving_ns: int
@@ -136,14 +136,17 @@ class After:
 
 @dataclass(frozen=True, slots=True)
 class Advices:
-    """All advice on a recording, the largest saving first, and the rules that could not be evaluated.
+    """All advice on a recording, and the rules that could not be evaluated.
 
-    ``advice`` has a significant or an unknown saving; ``without_saving`` saves nothing or too little. ``not_evaluable``
-    maps a rule to the reason. ``combined`` is the prediction if all advice of ``together`` (ids) is followed; None if
-    no advice can be replayed. ``excluded`` maps the ids of the other advice to the reason. ``after`` maps an id to the
-    saving after other advice, if this saving differs much from the saving alone. ``noise_ns`` is half the width of the
-    80% interval of the median step time; None for a single step. ``asked`` are the what-if questions
-    (``loader-workers=4``), one for each advice. ``source`` is the source on the command line."""
+    ``advice`` has a significant or an unknown saving, and is sorted by saving, the largest first. ``without_saving``
+    saves nothing or too little. ``not_evaluable`` maps each rule that could not be evaluated to the reason.
+
+    ``together`` are the ids of the advice that can be combined, and ``combined`` is the prediction for following all of
+    it; None if no advice can be combined. ``excluded`` maps the ids of other advice to the reason why it cannot be
+    combined. ``after`` maps an id to the saving after other advice, if this saving differs much from the saving alone.
+
+    ``noise_ns`` is half the width of the 80% interval of the median step time; None for a single step. ``asked`` has
+    the what-if question of each advice, such as ``loader-workers=4``. ``source`` is the source on the command line."""
 
     identity: Identity
     advice: tuple[Advice, ...]
@@ -158,15 +161,16 @@ class Advices:
     source: str = "SOURCE"
 
     def to_pandas(self) -> pd.DataFrame:
-        """Return a row for each advice, with the columns of :func:`table`."""
+        """Return a table with one row per advice, with the columns of :func:`table`."""
         return table(self.advice)
 
 
 def table(advice: Iterable[Advice]) -> pd.DataFrame:
-    """Return a row for each advice. Columns: id, title, severity, saving_ns (p50), saving_ratio (of the step time),
-    step_ns (recorded step time), step_p10_ns and step_p90_ns (80% interval of step_ns), p10_ns, p50_ns and p90_ns (step
-    time after the change), ceiling_ns (the largest saving that any size of this change can have), floor_ns (step_ns
-    less ceiling_ns), method, place, first_step, last_step, api. Unknown values are NA."""
+    """Return a table with one row per advice. Unknown values are NA. Columns: ``id``, ``title``, ``severity``;
+    ``saving_ns`` and ``saving_ratio`` (share of the step time); ``step_ns``, the recorded step time, and its 80%
+    interval, ``step_p10_ns`` to ``step_p90_ns``; ``p10_ns``, ``p50_ns`` and ``p90_ns``, the step time after the change;
+    ``ceiling_ns``, the largest possible saving; ``floor_ns``, the shortest possible step time (``step_ns`` less
+    ``ceiling_ns``); ``method``, ``place``, ``first_step``, ``last_step``, ``api``."""
     return frame(map(row, advice))
 
 

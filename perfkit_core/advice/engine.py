@@ -1,8 +1,8 @@
 """Evaluate all rules on a recording, predict the saving of each advice, and combine the savings.
 
 Overlapping savings cannot be added, so the combined saving comes from a replay with the transforms of all advice. The
-saving of one advice can also shrink or grow once other advice is followed, because waiting time moves to another place.
-Such a difference is reported only if it is large, and the number of replays that look for it is limited."""
+saving of one advice can also shrink or grow after other advice is followed, because waiting time moves to another
+place. Only large differences of this kind are reported. A limited number of replays looks for them."""
 
 from __future__ import annotations
 
@@ -33,17 +33,17 @@ Find = Callable[[Facts], Sequence[Candidate]]
 
 _HASH_DIGITS: Final = 4
 _PROPOSED: Final = frozenset({"threads", "workers"})
-"""Placeholders of remedies whose values depend on the machine and therefore do not enter the advice id."""
+"""Placeholders of remedies whose values depend on the machine. These values do not enter the advice id."""
 REPLAYS: Final = 12
 """Maximum number of replays that compute savings after other advice."""
 _FOR_REASONS: Final = 4
-"""Number of these replays that are reserved for finding the one advice that causes a difference."""
+"""Number of replays, out of ``REPLAYS``, that are reserved for finding the single advice that causes a difference."""
 _LITTLE: Final = 0.25
-"""A saving is reported if other advice shrinks it below this share."""
+"""The saving after other advice is reported if it is below this share of the saving alone."""
 _MUCH: Final = 2.0
-"""A saving is reported if other advice raises it above this multiple."""
+"""The saving after other advice is reported if it is above this multiple of the saving alone."""
 _MOST_OF_IT: Final = 0.75
-"""An advice that causes at least this share of a difference is reported as the cause."""
+"""A single advice is reported as the cause of a difference if it causes at least this share of the difference."""
 
 
 def advise(
@@ -55,8 +55,8 @@ def advise(
 ) -> Advices:
     """Return the advice on a recording, the largest saving first.
 
-    ``source`` is a Trace, or what :func:`perfkit_core.load` reads. ``rules`` are the ids of the rules to evaluate
-    (default: all rules). ``thresholds`` override values of :class:`perfkit_core.advice.thresholds.Thresholds`.
+    ``source`` is a Trace, or a source that :func:`perfkit_core.load` reads. ``rules`` are the ids of the rules to
+    evaluate (default: all rules). ``thresholds`` override values of :class:`perfkit_core.advice.thresholds.Thresholds`.
     ``plugins`` provide the rules and remedies (default: the installed plugins). Times are integers in ns per step; a
     recording without steps counts as one step. Raises UsageError for an unknown rule or threshold, and SourceError."""
     plugins = plugins or get_plugins()
@@ -86,9 +86,9 @@ def what_ifs(
     thresholds: Mapping[str, float] | None = None,
     plugins: Plugins | None = None,
 ) -> Advices:
-    """Return one prediction for each what-if question. A question is a rule and a value, such as 4 workers for
-    ``loader-workers``. The predictions have the order of the questions, do not affect each other, and are returned even
-    if nothing is saved. ``asked`` of the result lists the questions. Raises UsageError for a rule without a what-if
+    """Return one prediction for each what-if question, in the order of the questions. A question is a rule and a value,
+    such as 4 workers for ``loader-workers``. Each prediction is for its change alone, and is returned even if the
+    change saves nothing. ``asked`` of the result lists the questions. Raises UsageError for a rule without a what-if
     value, and SourceError."""
     plugins = plugins or get_plugins()
     asked = [(rule, value, *asked_rule(plugins, rule, value)) for rule, value in questions]
@@ -108,7 +108,7 @@ def what_ifs(
 def facts_of(
     source: Trace | PathLike | Sequence[PathLike], thresholds: Mapping[str, float] | None, plugins: Plugins
 ) -> Facts:
-    """Return the facts of a Trace, or of what :func:`perfkit_core.load` reads. Raises UsageError and SourceError."""
+    """Return the facts of a Trace, or of a source for :func:`perfkit_core.load`. Raises UsageError and SourceError."""
     numbers = overridden(thresholds or {})
     if isinstance(source, Trace):
         return Facts(source, numbers)
@@ -201,8 +201,8 @@ class Evaluation:
 
 
 def ids(trace: Trace, rule: str, candidates: Sequence[Candidate]) -> list[str]:
-    """Return an id such as ``casts-1a2b`` for each candidate of a rule; equal ids get a number. The id contains a hash
-    of the event names. Times and steps do not enter the hash, because they differ between runs."""
+    """Return an id such as ``casts-1a2b`` for each candidate of a rule. An id that occurs twice gets a number. The id
+    contains a hash of the event names. Times and steps do not enter the hash, because they differ between runs."""
     result: list[str] = []
     names, is_step = trace.codes("name"), trace.rows("kind", STEP)
     for candidate in candidates:
@@ -218,7 +218,8 @@ def ids(trace: Trace, rule: str, candidates: Sequence[Candidate]) -> list[str]:
 
 
 def why(error: Exception) -> Reason:
-    """Return the reason of an error; for an unexpected error, its type and its text in one line."""
+    """Return the reason that a rule gave. For an unexpected error, the reason is the error's type and its text in one
+    line."""
     if isinstance(error, NotEvaluableError):
         return error.reason
     text = " ".join(str(error).split())
@@ -226,7 +227,7 @@ def why(error: Exception) -> Reason:
 
 
 def severity(prediction: Prediction, thresholds: Thresholds) -> Severity:
-    """Return the severity that belongs to the predicted saving as a share of the step time."""
+    """Return the severity of a predicted saving, which depends on its share of the step time."""
     share = prediction.saving_ratio
     if share is None:
         return "note"
@@ -238,8 +239,8 @@ def severity(prediction: Prediction, thresholds: Thresholds) -> Severity:
 
 
 def combined(facts: Facts, advices: Advices) -> Advices:
-    """Return ``advices`` with the prediction for all advice that can be combined. An advice is excluded if it conflicts
-    with an advice that saves more, or if the step takes longer once the advice is added."""
+    """Return ``advices`` with the prediction for all advice that can be combined. Advice is excluded if it conflicts
+    with advice that saves more, or if the step takes longer with it than without it."""
     excluded: dict[str, Text] = {}
     kept: list[Advice] = []
     candidates: list[Advice] = []
@@ -257,7 +258,7 @@ def combined(facts: Facts, advices: Advices) -> Advices:
             excluded[one.id] = message("it cannot be replayed together with the others")
             continue
         if step > least_ns:
-            excluded[one.id] = message("together with the others it costs {time:ns}", time=step - least_ns)
+            excluded[one.id] = message("combined with the others, it would cost {time:ns}", time=step - least_ns)
         else:
             least_ns = step
             kept.append(one)
@@ -295,8 +296,8 @@ def together_ns(facts: Facts, advice: Sequence[Advice]) -> float:
 
 
 def after(facts: Facts, together: Sequence[Advice], others: Sequence[Advice]) -> dict[str, After]:
-    """Return the savings that change much once other advice is followed, by id. ``together`` is the advice that can be
-    combined, the largest saving first; ``others`` is advice that saves nothing alone."""
+    """Return, by id, the savings that change much after other advice is followed. ``together`` is the advice that can
+    be combined, the largest saving first. ``others`` is advice that saves nothing alone."""
     replays = Replays(facts, REPLAYS - _FOR_REASONS)
     changed: list[tuple[Advice, Sequence[Advice], int]] = []
     for one in others:  # advice that saves something only once the rest is followed
@@ -325,16 +326,16 @@ def after(facts: Facts, together: Sequence[Advice], others: Sequence[Advice]) ->
 
 @dataclass(slots=True)
 class Replays:
-    """Step times with different advice followed. Each combination is replayed once; ``left`` is the number of replays
-    that may still be made."""
+    """Step times after following combinations of advice. Each combination is replayed once. ``left`` is the number of
+    replays that remain."""
 
     facts: Facts
     left: int
     times_ns: dict[frozenset[str], float | None] = field(default_factory=dict)
 
     def saving_ns(self, one: Advice, rest: Sequence[Advice]) -> int | None:
-        """Return the saving of ``one`` in ns once ``rest`` is followed; None if they cannot be combined, or if no
-        replay is left."""
+        """Return the saving of ``one`` in ns after ``rest`` is followed. Return None if ``one`` and ``rest`` cannot be
+        combined, or if no replay is left."""
         without, with_it = self._step_ns(rest), self._step_ns([*rest, one])
         return None if without is None or with_it is None else round(without - with_it)
 

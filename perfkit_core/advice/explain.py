@@ -1,4 +1,4 @@
-"""One advice in full: as a report (``--explain``) with the transforms in words, and as JSON."""
+"""Details of one advice: a report with the transforms in words (``--explain``), and data for JSON."""
 
 from __future__ import annotations
 
@@ -32,12 +32,13 @@ _CASES: Final = {
 }
 _NAME_LENGTH: Final = 80
 _NAMES: Final = 2
-"""Number of event names that are shown; the JSON has all rows."""
+"""Maximum number of event names that are shown. The JSON has all rows."""
 _OUTCOME: Final = ("outcome", "saving_ratio", "saving_low_ratio", "saving_high_ratio", "saving_error", "step_error")
 
 
 def meant(advices: Advices, wanted: str) -> Advice:
-    """Return the advice with this id or id prefix, which may be advice without a saving. Raises UsageError."""
+    """Return the advice with this id or id prefix, with or without a saving. Raises UsageError if no or several ids
+    match."""
     every = {advice.id: advice for advice in (*advices.advice, *advices.without_saving)}
     return every[one_of(wanted, list(every))]
 
@@ -58,7 +59,7 @@ def _finding(advice: Advice, trace: Trace) -> Iterator[Section]:
         rule += say("; moved {direction}", direction=say(_DIRECTIONS.get(it.direction, it.direction)))
     place = [part for part in (advice.place, text.steps(advice)) if part]
     where = message("{parts:parts}", parts=place) if place else message("no line of code was recorded")
-    severity = say("Severity: {severity}, by the predicted saving alone.", severity=say(advice.severity))
+    severity = say("Severity: {severity}. It depends only on the predicted saving.", severity=say(advice.severity))
     if advice.severity == "none":
         severity = say("No severity: the change saves nothing.")
     elif advice.severity == "note":
@@ -155,7 +156,7 @@ def _action(advice: Advice, advices: Advices, records: Sequence[Record]) -> Iter
 
 
 def transform_text(transform: Any, trace: Trace) -> str:
-    """Return the changed events and their change, such as ``6 × next: take 0–0.5 × their time``."""
+    """Return the changed events and their change in words, such as ``6 × next: take 0–0.5 × their time``."""
     events = changed_events(transform, trace)
     return f"{events}{say(': ') if events else ''}{change(transform)}"
 
@@ -254,7 +255,7 @@ def _their_time(factor: transforms.Number) -> str:
 
 def document(advices: Advices, trace: Trace, records: Sequence[Record] = ()) -> dict[str, Any]:
     """Return all advice as data for JSON: ``{"identity": …, "advice": […], "combined": …, "not_evaluable": […]}``.
-    Times are integers in ns, unknown values are null, and ``rows`` are row numbers of the event table. ``records`` are
+    Times are integers in ns. Unknown values are null. ``rows`` are row numbers of the event table. ``records`` are
     earlier measurements."""
     combined = None
     if advices.combined is not None:

@@ -1,4 +1,4 @@
-"""Input and output of a rule: ``Facts`` are a recording with its steps and its replay, a ``Candidate`` is a finding."""
+"""Input and output of a rule: ``Facts`` are a recording with its steps and its replay. A ``Candidate`` is a finding."""
 
 from __future__ import annotations
 
@@ -24,14 +24,14 @@ from perfkit_core.replay.transforms import Number, Quantity, Transform
 from perfkit_core.views.steps.activity import Activity, activities, covered_ns, has_device_work
 
 Method = Literal["replay", "microbenchmark", "prior", "none"]
-"""How a saving is predicted; ``none``: not predicted."""
+"""The method that predicts a saving. With ``none``, the saving is not predicted."""
 NO_ROWS: Final[IntArray] = np.empty(0, np.int64)
 _RECORDED_NAMES: Final = {
     CORES: ("cores", "cpu_count", "cpu_cores"),
     THREADS: ("threads", "num_threads", "intra_op_threads", "omp_num_threads"),
     PROCESSES: ("processes", "local_world_size"),
 }
-"""Names under which recorders store numbers of the host."""
+"""Names under which recorders store the numbers of cores, threads and processes."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,7 +50,7 @@ class Reason:
 
 
 class NotEvaluableError(Exception):
-    """A rule cannot be evaluated on this recording. ``reason`` says why, and ``record`` what to record instead ("" if
+    """A rule cannot be evaluated on this recording. ``reason`` says why. ``record`` says what to record instead ("" if
     no recording helps). Both texts begin without a capital letter and end without a full stop."""
 
     def __init__(self, reason: Text, record: Text = "") -> None:
@@ -78,30 +78,30 @@ class Candidate:
     For people:
 
     - ``what``: the finding in one sentence, with its numbers;
-    - ``preconditions``: conditions that were checked and hold; ``vetoes``: reasons against the advice that were checked
-      and do not apply (fragments without a capital letter and a full stop);
-    - ``risks``: what may go wrong when the advice is followed, one sentence for each risk;
+    - ``preconditions``: conditions that were checked and hold;
+    - ``vetoes``: reasons against the advice that were checked and do not apply; like preconditions, they are fragments
+      without a capital letter and a full stop;
+    - ``risks``: possible disadvantages of following the advice, one sentence for each;
     - ``assumptions``: numbers that the prediction depends on.
 
     For programs:
 
     - ``evidence``: numbers by name; the names end with the units;
-    - ``rows``: the events that show the finding, its steps and its place in the code; ``rows_ns``: the time of each
-      event that counts (None: the whole duration);
+    - ``rows``: the events that show the finding, its steps and its place in the code;
+    - ``rows_ns``: the time of each event that counts for the place in the code (None: its duration);
     - ``direction``: "to host" or "to device" if work moves there;
-    - ``fill``: values for the placeholders in the code of the remedy, which also enter the advice id; ``words``:
-      further values, which select the remedy and complete its text;
+    - ``fill``: values for the placeholders in the code of the remedy, which also enter the advice id;
+    - ``words``: further values, which select the remedy and complete its text;
     - ``conflicts``: ids of rules whose advice this advice replaces or hinders.
 
     For the prediction:
 
-    - ``method``: "replay" needs the ``transforms`` of the recording; the other methods need ``after_ns``, the step time
-      after the change;
+    - ``method``: "replay" needs ``transforms``, other methods need ``after_ns``;
+    - ``after_ns``: the step time after the change;
     - ``base_ns``: the mean step time, for patterns that occur in few steps (None: the median step time);
-    - ``ceiling_ns``: the largest saving per step of this kind of change; ``share_ns``: the time of the pattern per step
-      (None: equal to ``ceiling_ns``);
-    - ``period``: the transforms change all but one of this many consecutive steps, so these steps are replayed
-      together."""
+    - ``ceiling_ns``: the largest saving per step of this kind of change;
+    - ``share_ns``: the time of the pattern per step (None: equal to ``ceiling_ns``);
+    - ``period``: if the transforms leave one of every N steps unchanged, this number N."""
 
     what: Text
     evidence: Mapping[str, Any]
@@ -126,7 +126,7 @@ class Candidate:
 
 @dataclass(frozen=True)
 class Facts:
-    """A recording with the numbers that rules need; each property is computed once. Times are in ns per step, unless
+    """A recording with the numbers that rules need. Each property is computed once. Times are in ns per step, unless
     the name says otherwise."""
 
     trace: Trace
@@ -224,9 +224,8 @@ class Facts:
 
     @cached_property
     def period(self) -> int:
-        """The number of consecutive steps of which one step waits for the batches of all. If too few loader workers
-        make the batches, this is the number of workers; 1 if each step waits for one batch, or if the waits are short.
-        """
+        """The number of consecutive steps that share one wait for their batches. If there are too few loader workers,
+        this is the number of workers. It is 1 if each step waits for its own batch, or if the waits are short."""
         if self.waited_ns.sum() <= self.thresholds.loader_share * int(self.steps.recorded_ns[self.mine].sum()):
             return 1
         rows = batches.loads(self.trace)
@@ -238,7 +237,7 @@ class Facts:
         return has_device_work(self.trace)
 
     def recorded_number(self, what: str) -> int | None:
-        """Return the number that ``what`` names (CORES, THREADS or PROCESSES); None if it was not recorded."""
+        """Return the recorded number of CORES, THREADS or PROCESSES; None if it was not recorded."""
         meta = self.trace.meta
         places: list[Mapping[str, Any]] = [meta.options, meta.extra]
         host = meta.extra.get(HOST)
@@ -258,13 +257,13 @@ class Facts:
         return None if of_machine is None else max(of_machine // (self.recorded_number(PROCESSES) or 1), 1)
 
     def typical(self, of_steps: npt.NDArray[Any]) -> float:
-        """Return the median of one value per step. Values are given for the steps of all ranks, or for the steps of
-        :attr:`rank`. If :attr:`period` is above 1, the result is the median of the means over each period."""
+        """Return the median of values per step. ``of_steps`` has one value for each step of all ranks, or for each step
+        of :attr:`rank`. If :attr:`period` is above 1, the result is the median of the means over each period."""
         steps = self.steps if len(of_steps) == len(self.steps) else self.steps.only(self.mine)
         return float(np.median(steps.of_periods(of_steps, self.period)))
 
     def per_step(self, dur_ns: int) -> float:
-        """Return a time that was summed over the recording, divided by the number of steps."""
+        """Return a sum of times over the recording, divided by the number of steps."""
         return dur_ns / max(len(self.steps), 1)
 
     def mean_ns(self, rows: IntArray) -> float:
@@ -272,13 +271,13 @@ class Facts:
         return self.per_step(int(self.trace.ints("dur_ns")[rows].sum()))
 
     def within_steps(self, what: intervals.Intervals) -> IntArray:
-        """Return the time that the intervals cover in each step of :attr:`rank`, shape (steps of the rank,)."""
+        """Return the time that intervals cover in each step of :attr:`rank`, shape (steps of the rank,)."""
         begin, end = (self.replay.recorded_ns(nodes[self.mine]) for nodes in (self.steps.first, self.steps.after))
         return covered_ns(what, begin, end)
 
     def totals(self, rows: IntArray, values: IntArray | None = None) -> IntArray:
-        """Return the sum of the values of the rows in each step, shape (steps of all ranks,). ``values`` None: count
-        the rows."""
+        """Return the sum of the values of the rows in each step, shape (steps of all ranks,). If ``values`` is None,
+        return the number of rows in each step."""
         total = np.zeros(len(self.steps), np.int64)
         step = self.steps.position(self.trace, rows)
         np.add.at(total, step[step >= 0], 1 if values is None else values[step >= 0])
@@ -288,7 +287,8 @@ class Facts:
         return float(np.median(self.totals(rows, values))) if len(self.steps) else 0.0
 
     def covered_ns(self, rows: IntArray) -> float:
-        """Return the time of a step that the rows of :attr:`rank` cover (their union), as the median over the steps."""
+        """Return the time per step that the rows of :attr:`rank` cover: the union of the rows, as the median over the
+        steps."""
         if not len(self.steps) or not len(rows):
             return 0.0
         covered = intervals.union_of(np.sort(self.of_rank(rows)), self.trace.ints("start_ns"), self.trace.end_ns)
@@ -296,12 +296,13 @@ class Facts:
 
     @cached_property
     def busy_ns(self) -> float:
-        """The device busy time of a step of :attr:`rank` (union over its devices), as the median over the steps."""
+        """The device busy time per step of :attr:`rank`: the union over its devices, as the median over the steps."""
         return self.covered_ns(np.flatnonzero(~self.trace.host & self.trace.rows("kind", *DEVICE_WORK)))
 
     @cached_property
     def waiting_ns(self) -> IntArray:
-        """The part of the self time in which each host event waits for a device or another thread, shape (rows,)."""
+        """The time in which each host event waits for a device or another thread, shape (rows,). It is part of the self
+        time."""
         trace, graph = self.trace, self.replay.graph
         nodes = np.flatnonzero(graph.on_host & (graph.row >= 0))
         busy = np.zeros(len(trace), np.int64)
@@ -310,8 +311,8 @@ class Facts:
         return waiting
 
     def ceiling_ns(self, part_ns: IntArray) -> int:
-        """Return the saving of the median step if each step becomes shorter by its part, shape (steps of all ranks,),
-        and if no new waits arise."""
+        """Return the saving of the median step time if each step becomes shorter by its value in ``part_ns``, shape
+        (steps of all ranks,), and if no new waits arise."""
         return self.step_ns - max(int(self.typical(self.steps.recorded_ns - part_ns)), 0)
 
     def exceeds(self, spent_ns: float, share: float) -> bool:
@@ -335,7 +336,7 @@ class Facts:
             raise NotEvaluableError(message("no {column} were recorded", column=column), record)
 
     def part(self, name: str, spent_ns: float) -> dict[str, float]:
-        """Return the evidence for a time per step: ``name_ns``, ``name_ratio`` (share of the step time) and
+        """Return the evidence for a time per step as three numbers: ``name_ns``, ``name_ratio`` (share of the step),
         ``step_ns``."""
         ratio = spent_ns / max(self.step_ns, 1)
         return {f"{name}_ns": round(spent_ns), f"{name}_ratio": ratio, "step_ns": self.step_ns}

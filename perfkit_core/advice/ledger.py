@@ -1,4 +1,4 @@
-"""Earlier measurements of advice: the measurements of one advice in words, and the ledger as sections."""
+"""Output of earlier measurements: the measurements of one advice in words, and the sections of the ledger."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ _OUTCOMES: Final[Mapping[Outcome, str]] = {
     "abstained": mark("inconclusive"),
 }
 _COMMAND: Final = 60
-"""Number of characters of a command that are shown; the ledger has the complete command."""
+"""Maximum number of characters of a command that are shown. The ledger has the complete command."""
 _GROUPS: Final = {
     "judged": mark("predicted and measured"),
     "unpredicted": mark("measured without a prediction"),
@@ -98,8 +98,8 @@ def latest(records: Sequence[Record], advice: str) -> Record | None:
 
 
 def lines(advice: Advice, records: Sequence[Record]) -> Iterator[str]:
-    """Yield a line with the last measurement of this advice, else of other advice of the same rule and framework. The
-    line names the command, because another training may have advice with the same id."""
+    """Yield a line with the last measurement of this advice, else with the last measurement of other advice of the same
+    rule and framework. The line names the command, because another training may have advice with the same id."""
     same, others = of_advice(advice, records), of_rule(advice, records)
     if same:
         yield say("Measured: {what}", what=_last(same))
@@ -142,8 +142,8 @@ def report(path: Path) -> Report:
 
 
 def sections(records: Sequence[Record]) -> tuple[Section, ...]:
-    """Return the section of all records, followed by a section of their groups and a section with the outcomes of each
-    rule."""
+    """Return three sections: all records, groups of records, and outcomes of each rule. Without records, return only
+    the first."""
     if not records:
         return (section(records),)
     groups = Section("ledger_groups", say("Outcomes"), grouped(records), within="ledger")
@@ -179,11 +179,11 @@ def section(records: Sequence[Record]) -> Section:
 
 
 def table(records: Sequence[Record]) -> pd.DataFrame:
-    """Return a row for each record. Columns: name (the advice, else its rule, else the command), date, outcome, the
-    shares predicted_saving_ratio, predicted_low_ratio and predicted_high_ratio (p10 to p90), saving_ratio (measured),
-    saving_low_ratio and saving_high_ratio (interval of the measured saving) and noise_ratio, all relative to the step
-    time of the base, the errors saving_error_ratio and step_error_ratio (with sign), and the commands base and change.
-    Unknown values are NA."""
+    """Return a table with one row per record. Unknown values are NA. Columns: ``name``, the advice, else its rule, else
+    the command; ``date``; ``outcome``; ``predicted_saving_ratio`` and its interval, ``predicted_low_ratio`` (p10) to
+    ``predicted_high_ratio`` (p90); ``saving_ratio``, the measured saving, and its interval, ``saving_low_ratio`` to
+    ``saving_high_ratio``; ``noise_ratio``; the signed errors ``saving_error_ratio`` and ``step_error_ratio``; the
+    commands ``base`` and ``change``. Savings and noise are shares of the step time of the base."""
     rows = [
         {
             "name": record.advice or record.rule or record.change, "date": record.date, "outcome": record.outcome,
@@ -199,8 +199,8 @@ def table(records: Sequence[Record]) -> pd.DataFrame:
 
 
 def grouped(records: Sequence[Record]) -> pd.DataFrame:
-    """Return a row for each group of records. Columns: group, records (count), ratio (share of all records). Each
-    record is in exactly one group."""
+    """Return a table with one row per group of records. Each record is in exactly one group. Columns: ``group``;
+    ``records``, their number; ``ratio``, their share of all records."""
     summary = ledger.summary(records)
     counts = [getattr(summary, group) for group in _GROUPS]
     made = pd.DataFrame({"group": list(map(say, _GROUPS.values())), "records": counts})
@@ -208,11 +208,11 @@ def grouped(records: Sequence[Record]) -> pd.DataFrame:
 
 
 def by_rule(records: Sequence[Record]) -> pd.DataFrame:
-    """Return a row for each rule and framework. Columns: rule, framework, records, verified, refuted, abstained,
-    unmeasured, sign_right (records whose predicted saving has the right sign), saving_error_ratio and step_error_ratio
-    (medians of the absolute errors), covered_ratio (share of measured savings between the
-    predicted p10 and p90).
-    Unknown values are NA."""
+    """Return a table with one row per rule and framework. Unknown values are NA. Columns: ``rule``; ``framework``;
+    ``records``; the numbers of outcomes ``verified``, ``refuted``, ``abstained`` and ``unmeasured``; ``sign_right``,
+    the number of records whose predicted saving has the right sign; ``saving_error_ratio`` and ``step_error_ratio``,
+    the medians of the absolute errors; ``covered_ratio``, the share of measured savings between the predicted p10 and
+    p90."""
     groups: dict[tuple[str, str], list[Record]] = {}
     for record in records:
         groups.setdefault((record.rule or "", record.framework or ""), []).append(record)

@@ -1,8 +1,8 @@
-"""Kernels that multiply matrices: number format and hardware unit by the kernel names, and the tensor cores of devices.
+"""Kernels that multiply matrices, with the number format and hardware unit in their names, and tensor cores of devices.
 
 Libraries put the instruction into the name of a kernel. ``volta_sgemm_64x64_nt`` multiplies single precision on
-ordinary cores, ``ampere_fp16_s16816gemm_…`` multiplies half precision on tensor cores, and ``Cijk_…_MI16x16x1_…`` uses
-the matrix instruction of AMD."""
+ordinary cores. ``ampere_fp16_s16816gemm_…`` multiplies half precision on tensor cores. ``Cijk_…_MI16x16x1_…`` uses the
+matrix instruction of AMD."""
 
 from __future__ import annotations
 
@@ -55,26 +55,26 @@ _TENSORS: Final = re.compile(r'"[a-z0-9_:.]*?(half|b?float\d*|double|complex\w*|
 """The recorded type of a tensor, in lower case."""
 _NAMES: Final = 3
 _NAME_LENGTH: Final = 90
-"""Number of kernel names in the evidence, and number of characters of a name."""
+"""Maximum number of kernel names in the evidence, and maximum number of characters in a name."""
 _TENSOR_CORES_MAJOR, _TF32_MAJOR = 7, 8
-"""Major CUDA compute capabilities that introduced tensor cores, and TF32 with bfloat16 (CUDA C++ Programming Guide,
-table of features by compute capability)."""
+"""First major compute capability of CUDA devices with tensor cores, and first one with TF32 and bfloat16 (CUDA C++
+Programming Guide, table of features by compute capability)."""
 _WARP: Final = 32
-"""Number of threads in a warp of CUDA devices. Devices of other vendors report similar compute capabilities, but 64
+"""Number of threads in a warp of CUDA devices. Other vendors' devices with similar compute capabilities have 64
 threads."""
 _NO_TENSOR_CORES: Final = re.compile(r"GTX 16")
 """Devices of compute capability 7.5 without tensor cores."""
 _MATRIX_CORES: Final = re.compile(r"Instinct MI([1-9]\d\d)")
-"""AMD devices with matrix cores for half precision (since MI100) and equally fast bfloat16 (since MI200; AMD, ISA
+"""AMD devices with matrix cores: for half precision since MI100, and for equally fast bfloat16 since MI200 (AMD, ISA
 guides)."""
 _MI200: Final = 200
 
 
 @dataclass(frozen=True, slots=True)
 class MatrixKernels:
-    """Kernels that multiply matrices, arrays of shape (kernels,): ``row`` of the kernel, ``operator``, the row of the
-    innermost operator around its launch (-1 if none), the number format ``type``, the ``unit`` that multiplies, whether
-    the kernel ``convolves``, and whether its name contains ``tf32``."""
+    """Kernels that multiply matrices, arrays of shape (kernels,). ``row`` is the kernel. ``operator`` is the row of the
+    innermost operator around its launch (-1 if none). ``type`` is the number format, and ``unit`` the hardware unit.
+    ``convolves`` is true for convolutions, and ``tf32`` for kernels with ``tf32`` in their names."""
 
     row: IntArray
     operator: IntArray
@@ -86,8 +86,8 @@ class MatrixKernels:
 
 @once
 def matrix_kernels(trace: Trace) -> MatrixKernels:
-    """Return the matrix kernels of a trace. The number format follows from the input types of the operator, if they
-    were recorded, else from the name of the kernel."""
+    """Return the matrix kernels of a trace. The number format follows from the input types of the operator. If these
+    were not recorded, it follows from the name of the kernel."""
     names, rows = trace.codes("name"), kernels(trace)
     texts = [name.lower() for name in names.values]
 
@@ -110,20 +110,20 @@ def matrix_kernels(trace: Trace) -> MatrixKernels:
 
 
 def multiplies(name: str) -> bool:
-    """Return whether a kernel with this lower-case name multiplies matrices or convolves. Products with a vector and
+    """Return whether a kernel with this lower-case name multiplies matrices or convolves. Matrix-vector products and
     depthwise convolutions do not count, because tensor cores cannot speed them up."""
     return bool(_MULTIPLIES.search(name)) and not _NEVER.search(name)
 
 
 def unit(name: str) -> int:
-    """Return TENSOR, PLAIN or UNKNOWN for a matrix kernel with this lower-case name."""
+    """Return the hardware unit of a matrix kernel with this lower-case name: TENSOR, PLAIN or UNKNOWN."""
     if _TENSOR.search(name):
         return TENSOR
     return PLAIN if _PLAIN.search(name) else UNKNOWN
 
 
 def number_type(name: str) -> int:
-    """Return HALF, SINGLE, OTHER or UNKNOWN for a matrix kernel with this lower-case name."""
+    """Return the number format of a matrix kernel with this lower-case name: HALF, SINGLE, OTHER or UNKNOWN."""
     for type_, words in ((HALF, _HALF), (OTHER, _OTHER), (SINGLE, _SINGLE)):
         if words.search(name):
             return type_
@@ -131,7 +131,8 @@ def number_type(name: str) -> int:
 
 
 def type_of_inputs(dtypes: str) -> int:
-    """Return HALF, SINGLE, OTHER or UNKNOWN for the first two tensors in recorded input types (JSON text)."""
+    """Return the number format (HALF, SINGLE, OTHER or UNKNOWN) of the first two tensors in recorded types (JSON
+    text)."""
     first = _TENSORS.findall(dtypes.lower())[:2]
     if len(first) < 2:
         return UNKNOWN
@@ -151,8 +152,8 @@ class TensorCores:
 
 
 def tensor_cores(devices: Sequence[Device]) -> TensorCores:
-    """Return the tensor cores that all of the devices have. Raises NotEvaluableError if a compute capability was not
-    recorded."""
+    """Return the kinds of tensor cores that all of the devices have. Raises NotEvaluableError if a compute capability
+    was not recorded."""
     if not devices:
         raise NotEvaluableError(message("the compute capability of the device was not recorded"))
     each = [tensor_cores_of(device) for device in devices]
@@ -177,8 +178,8 @@ def tensor_cores_of(device: Device) -> TensorCores:
 
 
 def cores_and_kernels(facts: Facts) -> tuple[TensorCores, MatrixKernels]:
-    """Return the tensor cores of the devices, and the matrix kernels. Raises NotEvaluableError if there are no matrix
-    kernels, or if the recording does not show their unit."""
+    """Return two values: the tensor cores of the devices, and the matrix kernels. Raises NotEvaluableError if there are
+    no matrix kernels, or if the recording does not show their unit."""
     facts.need_device()
     device, products = tensor_cores(facts.trace.meta.devices), matrix_kernels(facts.trace)
     if not len(products.row):
@@ -191,9 +192,9 @@ def cores_and_kernels(facts: Facts) -> tuple[TensorCores, MatrixKernels]:
 def slow_products(
     facts: Facts, device: TensorCores, rows: IntArray, factor: Quantity, how: Text, risk: Text, conflict: str
 ) -> list[Candidate]:
-    """Return a candidate for kernels that take ``factor`` of their time on faster cores; an empty list if the kernels
-    take too small a share of the step. ``how`` completes "Matrix products take … ". ``conflict`` is the rule that the
-    candidate replaces."""
+    """Return a candidate for kernels that would take ``factor`` of their time on faster cores. Return an empty list if
+    the kernels take too small a share of the step. ``how`` completes the sentence "Matrix products take … ".
+    ``conflict`` is the rule that the candidate replaces."""
     spent = facts.covered_ns(rows)
     if not facts.exceeds(spent, facts.thresholds.multiply_share):
         return []

@@ -1,4 +1,4 @@
-"""Masks and rows of operators by name, nesting, call order and input shapes, and of the work that they launch."""
+"""Functions that select operators by name, nesting, call order or input shapes, and the device work they launch."""
 
 from __future__ import annotations
 
@@ -88,8 +88,8 @@ def launched_within(trace: Trace, rows: IntArray) -> IntArray:
 
 @dataclass(frozen=True, slots=True)
 class OperatorOrder:
-    """Outermost operators, sorted by thread and time, arrays of shape (operators,): ``row``, and the code of the
-    ``thread``."""
+    """Outermost operators, sorted by thread and time, arrays of shape (operators,). ``row`` is the operator, and
+    ``thread`` the code of its thread."""
 
     row: IntArray
     thread: IntArray
@@ -120,7 +120,7 @@ def backward_of(trace: Trace, rows: IntArray) -> IntArray:
 
 
 def shapes_of(text: str) -> Shapes:
-    """Return the input shapes in a recorded text. An input that holds several tensors gets an empty shape."""
+    """Return the shape of each input in a recorded text. An input that holds several tensors gets an empty shape."""
     try:
         inputs = msgspec.json.decode(text, type=list[Any])
     except msgspec.DecodeError:

@@ -3,7 +3,7 @@
 A frame in the stack of an operator has the line that ran. A frame that was recorded as an event has the line where its
 function begins, or no line if the function began before the recording. Profilers write the paths of installed packages
 in full or relative to ``sys.path``. The folder of the script is in ``sys.path``, too, so a path such as
-``pack/file.py`` is ambiguous: the name of the package decides."""
+``pack/file.py`` is ambiguous. It counts as user code unless a package named ``pack`` is installed or common."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ KNOWN: Final = frozenset(
 """Packages that are common in trainings. They count as libraries even if they are not installed."""
 
 Owner = Enum("Owner", ["USER", "LIBRARY", "RUNTIME"])
-"""Who a file belongs to. ``RUNTIME``: the recorded framework, code that a compiler generated, Python, or perfkit."""
+"""The owner of a file. ``RUNTIME`` is the recorded framework, code that a compiler generated, Python, or perfkit."""
 _PACKAGES: Final = re.compile(r"(?:^|[/\\])(?:site|dist)-packages[/\\]")
 _PYTHON: Final = re.compile(r"(?:^|[/\\])lib(?:64)?[/\\]python\d[\d.]*[/\\]|^<", re.IGNORECASE)
 _COMPILED: Final = re.compile(r"[/\\]\w*inductor\w*[/\\]|[/\\]\.triton[/\\]|_compile_debug[/\\]")
@@ -52,7 +52,8 @@ _PERFKIT: Final = "perfkit"
 _AMBIGUOUS: Final = frozenset(
     {"benchmark", "benchmarks", "docs", "examples", "models", "scripts", "src", "test", "tests", "tools", "utils"}
 )
-"""Folder names of users' projects, although some distributions install packages with these names."""
+"""Common folder names in projects. They count as user code, although some distributions install packages of these
+names."""
 _LINE: Final = re.compile(r"^(?P<file>[^<].*?)(?:\((?P<line>\d+)\)|:(?P<line2>\d+))(?:: ?| |$)(?P<function>.*)$")
 _IN: Final = "in "
 _MODULE: Final = "<module>"
@@ -83,18 +84,18 @@ def _is_installed(package: str) -> bool:
 
 
 class Places:
-    """Lines of code for the rows of a trace; the stacks are read once."""
+    """Lines of code for the rows of a trace. The stacks are read once."""
 
     def __init__(self, trace: Trace) -> None:
         self._trace = trace
 
     def of(self, rows: arrays.IntArray, time_ns: arrays.IntArray | None = None) -> str | None:
         """Return the place in which the rows spend most of their time. Device work counts at the place of its launch.
+        ``time_ns`` is the time that counts for each row (None: the duration of the row or of its launch).
 
-        The result is ``file:line (function)``; ``file:line (def function)`` if only the first line of the function is
-        known; ``file (function)`` without a line; ``in file:line (function)`` if only frames of libraries were
-        recorded; and None without frames. ``time_ns`` is the time that counts for each row (None: the duration of the
-        row or of its launch)."""
+        The usual form is ``file:line (function)``. Special forms: ``file:line (def function)`` if only the first line
+        of the function is known; ``file (function)`` if no line is known; ``in file:line (function)`` if only frames of
+        libraries were recorded. Return None if no frames were recorded."""
         launched_by = self._trace.ints("launched_by")[rows]
         rows = np.where(launched_by != arrays.NO_ROW, launched_by, rows)
         spent = self._trace.ints("dur_ns")[rows] if time_ns is None else time_ns
@@ -146,8 +147,9 @@ def _distinct(lines: list[str | None], codes: arrays.IntArray) -> pd.Categorical
 
 
 def innermost(stack: str, framework: str | None) -> str | None:
-    """Return the user's innermost frame as ``file:line (function)``; without a user frame, the innermost frame of a
-    library as ``in file:line (function)``; None without either. ``stack`` begins with the innermost frame."""
+    """Return the innermost frame of user code as ``file:line (function)``. Without user code, return the innermost
+    frame of a library as ``in file:line (function)``. Return None if there is neither. ``stack`` begins with the
+    innermost frame."""
     library = None
     for frame in stack.split(SEPARATOR):
         match = _LINE.match(frame.strip())

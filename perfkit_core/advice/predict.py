@@ -1,10 +1,10 @@
 """Predict the step time after the transforms of a candidate, by replaying the recording.
 
 Three replays use the best, the likely and the worst values of the uncertain numbers. The interval of the step time
-spans the three results, and is widened by the uncertainty of the recorded median. The interval of the saving is only
-scaled by this uncertainty, because a training that is slower than recorded is slower before and after the change. The
-ceiling comes from a replay in which the changed events take no time and nothing waits for them, so no size of the
-transforms saves more."""
+spans the three results, and is widened by the uncertainty of the recorded median. The interval of the saving is not
+widened but only scaled by this uncertainty, because a training that is slower than recorded is slower both before and
+after the change. The ceiling is the largest possible saving of the transforms with any numbers. It comes from a replay
+in which the changed events take no time and nothing waits for them."""
 
 from __future__ import annotations
 
@@ -32,10 +32,10 @@ ONE_STEP: Final = 0.05
 def step_ns(facts: Facts, graph: Graph, period: int = 1) -> float:
     """Return the median step time in ns after playing a graph. Raises CyclicGraphError.
 
-    ``period`` is a number of consecutive steps of which one step does what the other steps leave out. The median step
-    would be of one kind only. So the result is the median time of the periods, divided by the recorded median time of
-    the periods, times the recorded median step time. Steps that wait for too few loader workers also form periods
-    (``facts.period``)."""
+    ``period`` is a number of consecutive steps, one of which does work that the others leave out. The median of all
+    steps would describe only one of these two kinds. So the result is the recorded median step time, scaled by the
+    ratio of the played to the recorded median time of the periods. Steps that wait for too few loader workers also form
+    periods (``facts.period``)."""
     both = math.lcm(period, facts.period)
     if len(facts.steps.of_periods(facts.steps.recorded_ns, both)):  # there are enough steps for such a period
         period = both
@@ -47,8 +47,8 @@ def step_ns(facts: Facts, graph: Graph, period: int = 1) -> float:
 
 
 def most_ns(facts: Facts, changes: Sequence[transforms.Transform], period: int = 1) -> int | None:
-    """Return the largest saving per step that any size of the transforms can have, in ns; None if a transform has no
-    limit. ``period``: see :func:`step_ns`. Raises CyclicGraphError."""
+    """Return the largest saving in ns per step that the transforms can have with any numbers; None if a transform has
+    no limit. ``period``: see :func:`step_ns`. Raises CyclicGraphError."""
     limits = [limit(transform) for transform in changes]
     if not changes or None in limits:
         return None
@@ -57,9 +57,9 @@ def most_ns(facts: Facts, changes: Sequence[transforms.Transform], period: int =
 
 
 def limit(change: Any) -> tuple[transforms.Transform, ...] | None:
-    """Return transforms that save at least as much as ``change`` with any numbers. None for a transform without such a
-    limit: data loaded in workers (a step would still wait for batches, and other host work changes, too), launches that
-    become one launch (without launches the device would have no work), and unknown transforms."""
+    """Return transforms that save at least as much as ``change`` with any numbers. Return None for data loading in
+    workers: a step would still wait for batches, and other host work changes, too. Return None for launches that become
+    one launch: without launches, the device would have no work. Return None for unknown transforms."""
     match change:
         case transforms.InCases():
             return limit(change.change)
@@ -126,7 +126,7 @@ def noise(facts: Facts) -> tuple[float, float]:
 
 
 def step_times(facts: Facts) -> FloatArray:
-    """Return the recorded step times in ns, shape (steps,): for each step the median over the ranks, because
+    """Return the recorded step times in ns, shape (steps,). The time of a step is the median over the ranks, because
     differences between ranks are not noise. If ``facts.period`` is above 1, return the mean of each period instead,
     shape (periods,), because only differences between periods are noise."""
     times = pd.Series(facts.steps.recorded_ns).groupby(facts.steps.number).median().to_numpy(np.float64)

@@ -1,4 +1,4 @@
-"""Remedies: read the remedies of an adapter, and select the remedy that fits a finding."""
+"""Read the remedies of an adapter, and select the remedy that fits a finding."""
 
 from __future__ import annotations
 
@@ -76,8 +76,8 @@ def mode(trace: Trace) -> str:
 
 def remedied(remedies: Iterable[Remedy], rule: str, run_mode: str, words: Mapping[str, str]) -> advice.Remedied | None:
     """Return the remedy for a rule with its placeholders filled in; None if no remedy fits the ``words`` of the finding
-    and the recording. Remedies for the recorded mode come first, then remedies for any mode, then remedies for another
-    mode, which get a note."""
+    and the recording. A remedy for the recorded mode is preferred, then one for any mode. A remedy for another mode
+    gets a note."""
     fitting = [
         remedy
         for remedy in remedies
@@ -95,10 +95,11 @@ def remedied(remedies: Iterable[Remedy], rule: str, run_mode: str, words: Mappin
 
 
 def recorded_words(trace: Trace) -> dict[str, str]:
-    """Return values for the placeholders of remedies: ``half`` (``bfloat16``, ``float16``), ``half_short`` (``bf16``,
-    ``fp16``), ``device`` (its name), ``runtime`` (``cuda``, ``hip``; ``none`` without device work), ``clocks`` (the
-    command that shows the clocks of the device), ``training`` (``yes``, ``no``: whether a backward pass or an update
-    was recorded). A value that was not recorded is ``unknown``."""
+    """Return values for the placeholders of remedies. A value that was not recorded is ``unknown``. Keys: ``half``, the
+    proposed 16-bit type (``bfloat16`` or ``float16``); ``half_short``, its short name (``bf16`` or ``fp16``);
+    ``device``, the name of the device; ``runtime`` (``cuda`` or ``hip``; ``none`` without device work); ``clocks``, the
+    command that shows the clocks of the device; ``training``, ``yes`` if a backward pass or an update was recorded,
+    else ``no``."""
     devices = trace.meta.devices
     on_host = not devices and not len(operators.kernels(trace))
     half = BFLOAT16  # all hosts multiply bfloat16, at least in software
@@ -110,7 +111,7 @@ def recorded_words(trace: Trace) -> dict[str, str]:
     training = UNKNOWN
     if trace.known("phase"):
         training = "yes" if trace.rows("phase", BACKWARD, OPTIMIZER).any() else "no"
-    # the recorded calls show the runtime, or else the device name
+    # the names of recorded calls show the runtime; if there are none, the device name shows it
     names = trace.codes("name")
     codes = np.unique(names.codes[trace.rows("kind", RUNTIME, SYNC)])
     called = tuple(names.values[code].lower() for code in codes if code >= 0)

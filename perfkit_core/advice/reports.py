@@ -1,4 +1,4 @@
-"""Reports and sections on all advice for every renderer, and the table of replays of unchanged recordings."""
+"""Reports and sections on all advice for every renderer, and the table of replay errors."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ from perfkit_core.verify.ledger import Record
 _IN_WORDS: Final = 3
 """Number of advice that the report on a profile shows in words."""
 _RULES: Final = 4
-"""Number of rules that are named for one reason; the machine formats have all rules."""
+"""Maximum number of rules that are named for one reason. The machine formats have all rules."""
 _IN_SUM: Final = "in_sum"
 _SELDOM: Final = ("why", "afterwards_ns", "after")
 """Columns that are left out if they are empty."""
@@ -43,7 +43,7 @@ _INTERVALS: Final = (
 
 def report(advices: Advices, trace: Trace, records: Sequence[Record] = (), every: bool = False) -> Report:
     """Return a report on all advice in words: each advice with its earlier measurements (``records``), the combined
-    saving, and the rules that could not be evaluated. ``every``: name all of these rules."""
+    saving, and the rules that could not be evaluated. With ``every``, it names all of these rules."""
     of, source = step_or_recording(trace), facts.source(trace)
     texts = [in_words(number, one, advices, of, records) for number, one in enumerate(advices.advice, 1)]
     more = mark("Evidence for the first advice: perfkit advise {source} --explain {id}.")
@@ -108,13 +108,14 @@ def without_saving_in_words(advices: Advices) -> Iterator[Message]:
         if (one.prediction.saving_ns or 0) > 0
     ]
     if none:
-        yield message("Detected, but removing it saves nothing: {ids:list}.", ids=none)
+        yield message("Detected, but these changes save nothing: {ids:list}.", ids=none)
     if little:
-        yield message("Detected, but removing it saves too little: {ids:list}.", ids=little)
+        yield message("Detected, but these changes save too little: {ids:list}.", ids=little)
 
 
 def not_evaluable_in_words(advices: Advices, every: bool = False) -> Iterator[Message]:
-    """Yield a sentence for each reason why rules could not be evaluated. ``every``: name all rules of a reason."""
+    """Yield a sentence for each reason why rules could not be evaluated. With ``every``, all rules of a reason are
+    named."""
     reasons = advices.not_evaluable
     if len(reasons) == 1:
         for rule, why in reasons.items():
@@ -186,7 +187,7 @@ def table_report(advices: Advices, trace: Trace) -> Report:
 
 def of_page(trace: Trace) -> tuple[Section, ...]:
     """Return the sections on advice for the page of a profile: a table of all advice, the combined saving, and the
-    largest savings in words. If an error occurs, the section contains the error, so that the page keeps its other
+    largest savings in words. If an error occurs, return a section with the error, so that the page keeps its other
     sections."""
     from perfkit_core.advice.engine import advise
 
@@ -212,8 +213,8 @@ def without_advice(why: str) -> tuple[Section, ...]:
 
 def overview(advices: Advices) -> Section:
     """Return a table of all advice, the largest saving first, followed by a row without an id for the combined advice.
-    The column ``advice`` has the number, the title (or the what-if question) and the change of the time; the other
-    columns are those of :func:`perfkit_core.advice.advice.table`."""
+    The column ``advice`` has the number, the what-if question if there is one, the title, and the change of the time.
+    The other columns are those of :func:`perfkit_core.advice.advice.table`."""
     asked = [f"{question}: " for question in advices.asked] or [""] * len(advices.advice)
     labels = [
         with_change(f"{number}. {question}{one.title}", one.prediction)
@@ -246,8 +247,8 @@ def with_change(label: str, prediction: Prediction) -> str:
 
 
 def sections(advices: Advices, of: str) -> Iterator[Section]:
-    """Yield the summary of all advice, followed by its parts that are not empty: the advice that can be combined, the
-    advice that saves nothing alone, and the rules that could not be evaluated. ``of`` is "step" or "recording"."""
+    """Yield the summary of all advice, then its parts: the advice that can be combined, the advice that saves nothing
+    alone, and the rules that could not be evaluated. Empty parts are left out. ``of`` is "step" or "recording"."""
     lines = (*combined_in_words(advices, of), *gains_in_words(advices), text.replayed(advices.identity, of))
     yield Section(_IN_SUM, say("In sum"), pd.DataFrame(), lines=lines)
     if len(advices.advice) > 1 and not advices.asked:
@@ -261,15 +262,16 @@ def sections(advices: Advices, of: str) -> Iterator[Section]:
 
 
 def together(advices: Advices) -> pd.DataFrame:
-    """Return a row for each advice. Columns: id, saving_ns (alone), combined (whether the advice is part of the
-    combined saving), why (the reason if it is not), afterwards_ns (saving once other advice is followed, if this
-    differs much), after (ids of the other advice). Unknown values are NA."""
+    """Return a table with one row per advice. Unknown values are NA; the last three columns are left out if they are
+    empty. Columns: ``id``; ``saving_ns``, the saving alone; ``combined``, whether the advice is part of the combined
+    saving; ``why``, the reason if it is not; ``afterwards_ns``, the saving after other advice, if it differs much from
+    the saving alone; ``after``, the ids of the other advice."""
     return _savings(advices, advices.advice, "id", "saving_ns", "combined", "why", "afterwards_ns", "after")
 
 
 def without_saving(advices: Advices) -> pd.DataFrame:
-    """Return a row for each advice that saves nothing alone. Columns: id, title, saving_ns, afterwards_ns (saving once
-    other advice is followed, if this saving is significant), after (ids of the other advice)."""
+    """Return a table with one row per advice that saves nothing alone. Columns: ``id``, ``title``, ``saving_ns``;
+    ``afterwards_ns``, the saving after other advice, if it is significant; ``after``, the ids of the other advice."""
     return _savings(advices, advices.without_saving, "id", "title", "saving_ns", "afterwards_ns", "after")
 
 
@@ -288,8 +290,8 @@ def _savings(advices: Advices, advice: Sequence[Advice], *columns: str) -> pd.Da
 
 
 def not_evaluable(advices: Advices) -> pd.DataFrame:
-    """Return a row for each rule that could not be evaluated. Columns: rule, reason, to_record (what to record instead;
-    NA if no recording helps)."""
+    """Return a table with one row per rule that could not be evaluated. Columns: ``rule``; ``reason``; ``to_record``,
+    what to record instead (NA if no recording helps)."""
     rows = [
         (rule, text.capitalized(why.reason), render(why.record) or pd.NA) for rule, why in advices.not_evaluable.items()
     ]
@@ -319,9 +321,9 @@ def identity_report(sources: Sequence[PathLike], partial: bool = False) -> Repor
 
 
 def identities(sources: Sequence[PathLike], partial: bool = False) -> pd.DataFrame:
-    """Return a row for each source. Columns: source, events, steps (NA if no steps were recorded), step_ns (median step
-    time, or the time of the recording without steps), error_ratio, worst_error_ratio, unexplained_ratio. Raises
-    SourceError."""
+    """Return a table with one row per source. Columns: ``source``; ``events``; ``steps`` (NA if no steps were
+    recorded); ``step_ns``, the median step time, or the time of a recording without steps; ``error_ratio`` and
+    ``worst_error_ratio``, the median and largest error of the replay; ``unexplained_ratio``. Raises SourceError."""
     from perfkit_core.readers.load import load
 
     rows = []

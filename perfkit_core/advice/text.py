@@ -63,12 +63,12 @@ _METHODS: Final = {
 
 
 def step_or_recording(trace: Trace) -> str:
-    """Return "step" or "recording": what the predicted times are the time of."""
+    """Return "step" if the predicted times are step times, or "recording" if no steps were recorded."""
     return "step" if len(step_numbers(trace)) else "recording"
 
 
 def names(texts: Sequence[str]) -> list[str]:
-    """Return readable names of numbers. Names that are equal without their units get a word for the unit."""
+    """Return readable names of numbers. If two names differ only in their units, a word for the unit is added."""
     shown = [name(text) for text in texts]
     return [
         f"{one}{say(_KINDS.get(_suffix(text), ''))}" if shown.count(one) > 1 else one
@@ -118,8 +118,8 @@ def likely(named: str, number: Number) -> str:
 
 
 def span(named: str, number: Number) -> str:
-    """Return an interval such as ``0.1–2 ms``, in the unit at the end of ``named``; a single number if both ends are
-    shown alike."""
+    """Return an interval such as ``0.1–2 ms``, in the unit at the end of ``named``. Equal ends become a single
+    number."""
     low, high = sorted((number.low, number.high)) if isinstance(number, Quantity) else (number, number)
     if not named.endswith(_RATE):
         if named.endswith("_ns"):
@@ -147,7 +147,8 @@ def assumed(rule: str, assumption: Assumption) -> str:
 
 
 def sentence(text: Text) -> str:
-    """Return the text as a sentence: with a capital letter, unless the text begins with a name, and a full stop."""
+    """Return the text as a sentence with a capital letter and a full stop. A name at the beginning is not
+    capitalised."""
     shown = capitalized(text)
     return shown if shown.endswith((".", "!", "?", "。")) else say("{sentence}.", sentence=shown)
 
@@ -167,8 +168,8 @@ def title(number: int, advice: Advice, asked: str | None = None) -> str:
 
 
 def saves(prediction: Prediction) -> Message | None:
-    """Return ``saves 12% of the time``; ``may save …`` if the interval includes a cost; ``costs … more time``. None if
-    the saving is unknown."""
+    """Return ``saves 12% of the time``, or ``costs … more time``. Return ``may save …`` if the interval includes a
+    cost. Return None if the saving is unknown."""
     share = prediction.saving_ratio
     if share is None:
         return None
@@ -285,10 +286,10 @@ def replayed(identity: Identity, of: str) -> Message:
         )
     if identity.unrecorded_events:
         waits = plural(
-            ". 1 call makes a stream wait for an event that was not recorded: if streams overlap, a saving may be "
-            "smaller than predicted, and a cost larger",
-            ". {n} calls make a stream wait for an event that was not recorded: if streams overlap, a saving may be "
-            "smaller than predicted, and a cost larger",
+            ". 1 call makes a stream wait for unknown work: if streams overlap, savings may be smaller and costs "
+            "larger than predicted",
+            ". {n} calls make streams wait for unknown work: if streams overlap, savings may be smaller and costs "
+            "larger than predicted",
             identity.unrecorded_events,
         )
     return message(

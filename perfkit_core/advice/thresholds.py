@@ -13,8 +13,8 @@ from perfkit_core.errors import UsageError
 
 @dataclass(frozen=True, slots=True)
 class Thresholds:
-    """Shares are shares of the step time, unless the comment says otherwise. A comment names the rules that use the
-    threshold by their numbers, and the source of the value if there is one."""
+    """A share is a share of the step time, unless its comment says otherwise. Each comment begins with the numbers of
+    the rules that use the threshold. It names the source of the value if there is one."""
 
     severity_high: float = 0.10  # all rules: a saving of at least this share of the step has high severity
     severity_medium: float = 0.03  # all rules: a saving of at least this share has medium severity, a smaller one low
@@ -27,14 +27,12 @@ class Thresholds:
     chain_kernels: int = 3  # 16: least number of consecutive elementwise kernels
     chain_share: float = 0.02  # 16: least time of the kernels in chains, or of the calls that launch them
     optimizer_tensors: int = 10  # 17, 18: least number of tensors that are processed one by one
-    loop_selects: int = 10  # 19: least number of rounds of a loop
+    loop_selects: int = 10  # 19: least number of iterations of a loop
     host_gap_share: float = 0.05  # 20: least time in gaps
     host_gap_ns: int = 500_000  # 20: least length of a long gap
     host_gap_one: float = 0.01  # 20: least length of a long gap, as a share of the step
     host_gaps: int = 10  # 20: least number of short gaps in a step, unless one of them takes host_gap_share alone
-    host_gap_least_ns: int = (
-        20_000  # 20: least length of a short gap; a shorter gap is the overhead of calling an operator
-    )
+    host_gap_least_ns: int = 20_000  # 20: least length of a short gap; a shorter gap is overhead of calling operators
     tiny_elements: int = 64  # 1: most elements of a tiny tensor (TensorFlow places such operators on the host)
     tiny_bytes: int = 512  # 1, 2, 6: size of tiny_elements numbers of the largest type
     sync_share: float = 0.02  # 6, 7: least time in calls that wait for a device
@@ -46,15 +44,15 @@ class Thresholds:
     waiting_share: float = 0.02  # 9: least time in the long calls of an operator
     cast_share: float = 0.03  # 21: least time in casts
     multiply_share: float = 0.05  # 22, 23, 24: least time of kernels that multiply matrices
-    layout_share: float = 0.05  # 25: least share of the device busy time
-    convolution_share: float = 0.3  # 26: least share of the device busy time
+    layout_share: float = 0.05  # 25: least time in layout changes, as a share of the device busy time
+    convolution_share: float = 0.3  # 26: least time in convolutions, as a share of the device busy time
     attention_share: float = 0.02  # 27: least device time of unfused attention
     bias_share: float = 0.005  # 28: least time of the bias and its gradient
-    memory_share: float = 0.9  # 29: least share of the device memory
+    memory_share: float = 0.9  # 29: least peak, as a share of the device memory
     busy_share: float = 0.5  # 30: a device that is busy for longer is well used
     exposed_share: float = 0.10  # 31: least exposed communication
     skew_share: float = 0.05  # 34: least difference between the slowest rank and the median of the ranks
-    outlier_sigmas: float = 3.0  # 36: standard deviations above the median, by the median absolute deviation
+    outlier_sigmas: float = 3.0  # 36: least standard deviations above the median (from the median absolute deviation)
     outlier_share: float = 0.05  # 36: least additional time of an outlier, as a share of the median step
     clock_share: float = 0.05  # 36: least relative increase of the time of all kernels from the beginning to the end
 

@@ -1,4 +1,4 @@
-"""Copies between host and device with their waits and round trips, and the times of operators on host and device."""
+"""Copies between host and device with their waits and round trips, and times of operators on host and device."""
 
 from __future__ import annotations
 
@@ -32,8 +32,8 @@ _MOVING: Final = re.compile(r"memcpy|\bitem\b|\bnumpy\b|\btolist\b|TensorCopy", 
 NESTED: Final = 8
 """Maximum nesting depth of operators that move data (to → _to_copy → copy_ → …)."""
 _NEAR: Final = 8
-"""Maximum number of operators between a copy to the host and the copy back. After more operators, the data are rarely
-the same."""
+"""Maximum number of operators between a copy to the host and the copy back. Beyond this, the data are rarely the
+same."""
 HOST_NS: Final = Quantity(
     2_500, 7_000, 26_000, message("prior: medians of operators on few numbers in 5 public recordings")
 )
@@ -44,16 +44,16 @@ LAUNCH_NS: Final = Quantity(
 _KERNEL_START_NS: Final = 2_000
 """Least time of any kernel, typical of CUDA devices."""
 _ENOUGH: Final = 3
-"""Least number of calls in the recording whose times are used instead of times from other recordings."""
+"""With fewer recorded calls than this, times from other recordings are used."""
 
 
 @dataclass(frozen=True, slots=True)
 class Transfers:
-    """Copies between host and device with their launches, sorted by thread and launch, arrays of shape (copies,).
-    ``row`` is the copy, ``call`` the call that launched it, ``sync`` the next call in which the host waits for it (-1
-    if none), ``owner`` the outermost event that contains nothing but this copy (else the call), ``bytes`` the size (-1
-    if unknown), ``to_host`` whether the copy goes to the host, and ``waited_ns`` the time that the host waits in
-    ``call`` and ``sync``."""
+    """Copies between host and device, sorted by thread and launch, arrays of shape (copies,). ``row`` is the copy, and
+    ``call`` the call that launched it. ``sync`` is the next call in which the host waits for it (-1 if none). ``owner``
+    is the outermost event that contains nothing but this copy, else the call. ``bytes`` is the size (-1 if unknown).
+    ``to_host`` is true for copies to the host. ``waited_ns`` is the time that the host waits in ``call`` and
+    ``sync``."""
 
     row: IntArray
     call: IntArray
@@ -75,12 +75,12 @@ class Transfers:
 
     @property
     def everything(self) -> IntArray:
-        """Rows of the outermost events that exist only for these copies."""
+        """The rows of the outermost events that exist only for these copies."""
         return np.unique(np.concatenate([self.owner, self.syncs]))
 
 
 def transfers(facts: Facts) -> Transfers:
-    """Return the copies between host and device in the steps; without steps, in the whole recording."""
+    """Return the copies between host and device in the steps; without steps, in the entire recording."""
     trace, thread = facts.trace, threads(facts.trace).code
     rows = np.flatnonzero(trace.rows("kind", schema.MEMCPY) & (trace.ints("launched_by") >= 0) & facts.in_steps)
     call = trace.ints("launched_by")[rows]
@@ -117,9 +117,9 @@ def transfers(facts: Facts) -> Transfers:
 
 
 def wait_ceiling_ns(facts: Facts, own_ns: float) -> int:
-    """Return the largest saving in ns per step that removing waits can have. With waits, host and device take at most
-    the sum of their times; without waits, they take at least the longer of the two times. ``own_ns``, the time of the
-    removed calls without their waits, is added."""
+    """Return the largest saving in ns per step from removing waits. With waits, host and device take at most the sum of
+    their times. Without waits, they take at least the longer of the two times. So the waits cost at most the shorter of
+    the two times. ``own_ns``, the time of the removed calls without their waits, is added."""
     activity, trace = facts.activity, facts.trace
     both = [np.concatenate(part) for part in zip(activity.compute, activity.copy, strict=True)]
     device = float(np.median(facts.within_steps(intervals.union(*both))))
@@ -130,9 +130,10 @@ def wait_ceiling_ns(facts: Facts, own_ns: float) -> int:
 
 @dataclass(frozen=True, slots=True)
 class OuterOperators:
-    """Outermost operators of the steps, sorted by thread and time, arrays of shape (operators,): ``row``, ``thread``,
-    and the number of device activities (``works``) and of kernels (``kernels``) that the operator launches. ``of`` is
-    the position of the operator around each event (-1 if none), shape (rows,)."""
+    """Outermost operators of the steps, sorted by thread and time, arrays of shape (operators,). ``row`` is the
+    operator, and ``thread`` its thread. ``works`` is the number of pieces of device work that it launches, and
+    ``kernels`` the number of kernels among them. ``of`` is the position of the outermost operator around each event (-1
+    if none), shape (rows,)."""
 
     row: IntArray
     thread: IntArray
@@ -145,7 +146,7 @@ class OuterOperators:
 
 
 def outer_operators(facts: Facts, copies: IntArray) -> OuterOperators:
-    """Return the outermost operators of the steps; without steps, of the whole recording. ``copies`` are rows of host
+    """Return the outermost operators of the steps; without steps, of the entire recording. ``copies`` are rows of host
     events that count as operators, because some frameworks read results outside of operators."""
     trace = facts.trace
     counts = operators(trace)
@@ -172,7 +173,7 @@ def only_allocates(trace: Trace, rows: IntArray) -> BoolArray:
 @dataclass(frozen=True, slots=True)
 class RoundTrips:
     """Copies to the host and back. ``count`` is the number of round trips. ``operators`` are the operators that compute
-    on the host in between, as positions in ``order``."""
+    on the host between the two copies, as positions in ``order``."""
 
     count: int
     copies: Transfers
@@ -180,17 +181,17 @@ class RoundTrips:
     order: OuterOperators
 
     def copies_ns(self, facts: Facts) -> float:
-        """Return the host time of the copies in ns per step. The call that waits for a copy is added if it lies outside
-        the operator of the copy."""
+        """Return the host time of the copies in ns per step. A call that waits for a copy is included, even if it lies
+        outside the operator of the copy."""
         dur, copies = facts.trace.ints("dur_ns"), self.copies
         apart = (copies.sync >= 0) & (copies.owner == copies.call)
         return facts.per_step(int(dur[np.unique(copies.owner)].sum() + dur[copies.sync[apart]].sum()))
 
 
 def round_trips(facts: Facts, least_bytes: int, computing: bool) -> RoundTrips:
-    """Return the round trips of at least ``least_bytes``: a copy to the host, and the next copy of equal size on the
-    same thread and in the same step, if this copy goes back. ``computing`` selects whether the host must compute in
-    between, or must not."""
+    """Return the round trips of at least ``least_bytes``. A round trip is a copy to the host and the next copy of equal
+    size on the same thread and in the same step, if that copy goes to the device. ``computing`` selects round trips
+    with (True) or without (False) host computation between the two copies."""
     trace, moved = facts.trace, transfers(facts)
     order = outer_operators(facts, moved.owner)
     at = np.flatnonzero(moved.bytes >= max(least_bytes, 1))
@@ -208,7 +209,7 @@ def round_trips(facts: Facts, least_bytes: int, computing: bool) -> RoundTrips:
     there, back, first, last = there[placed], back[placed], first[placed], last[placed]
     kept = np.zeros(len(moved), np.bool_)
     kept[there], kept[back] = True, True
-    change = np.zeros(len(order) + 1, np.int64)  # +1 at the begin of a round trip, -1 at its end
+    change = np.zeros(len(order) + 1, np.int64)  # +1 at the beginning of a round trip, -1 at its end
     np.add.at(change, first, 1)
     np.add.at(change, last, -1)
     inside = np.cumsum(change)[: len(order)] > 0
@@ -216,8 +217,8 @@ def round_trips(facts: Facts, least_bytes: int, computing: bool) -> RoundTrips:
 
 
 def elements(trace: Trace, rows: IntArray) -> IntArray:
-    """Return the number of elements of the largest input of each operator, shape (len(rows),); -1 without recorded
-    shapes."""
+    """Return the number of elements of the largest input of each operator, shape (len(rows),); -1 if shapes are
+    unknown."""
     codes = trace.codes("shapes")
     largest = np.full(len(codes.values), -1, np.int64)
     for code, text in enumerate(codes.values):
@@ -238,7 +239,7 @@ def _elements(shape: object) -> int:  # an input that is a list of tensors is ne
 
 
 def calibrated(trace: Trace) -> Calibration | None:
-    """Return the calibration of this machine, if it is for a device model of the recording; else None."""
+    """Return the calibration of this machine for a device model of the recording; None if there is none."""
     from perfkit_core.calibration import calibrate
 
     models = {device.name for device in trace.meta.devices if device.name}
@@ -247,8 +248,8 @@ def calibrated(trace: Trace) -> Calibration | None:
 
 
 def on_host_ns(facts: Facts, order: OuterOperators, canonical: str) -> Quantity:
-    """Return the host time of an operator on few numbers. The source is this recording, else the calibration of this
-    machine, else public recordings."""
+    """Return the host time of an operator on few numbers. It comes from this recording, else from the calibration of
+    this machine, else from public recordings."""
     trace = facts.trace
     same = trace.rows("op_name", canonical)[order.row] & (order.works == 0)
     count = elements(trace, order.row)
@@ -259,14 +260,14 @@ def on_host_ns(facts: Facts, order: OuterOperators, canonical: str) -> Quantity:
 
 
 def launching_ns(facts: Facts, order: OuterOperators) -> Quantity:
-    """Return the host time of an operator that launches one kernel. The source is this recording, else public
+    """Return the host time of an operator that launches one kernel. It comes from this recording, else from public
     recordings."""
     launches_one = (order.works == 1) & (order.kernels == 1)
     return _recorded(facts.trace.ints("dur_ns")[order.row[launches_one]], LAUNCH_NS)
 
 
 def on_device_ns(bytes_each: float, ns_per_byte: Quantity) -> Quantity:
-    """Return the device time of an operator on this many bytes, including the start of its kernel."""
+    """Return the device time of an operator that processes this many bytes, including the start of its kernel."""
     low, mid, high = (_KERNEL_START_NS + bytes_each * ns for ns in (ns_per_byte.low, ns_per_byte.mid, ns_per_byte.high))
     return Quantity(low, mid, high, ns_per_byte.source)
 

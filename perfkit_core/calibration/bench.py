@@ -1,4 +1,4 @@
-"""Operations that an adapter offers for timing, and their measured times.
+"""The operations that an adapter offers for timing, and their measured times.
 
 Adapters fill in a :class:`Bench`, and :mod:`perfkit_core.calibration.calibrate` times its calls."""
 
@@ -34,14 +34,13 @@ class DeviceBench(Protocol):
         """Wait until the device has finished all launched work."""
 
     def copy(self, direction: Direction, size: int, pinned: bool) -> Call | None:
-        """Return a call that copies ``size`` bytes and waits for the copy; None if the device has no memory of this
-        kind."""
+        """Return a call that copies ``size`` bytes and waits for the copy; None if the device has no such memory."""
 
 
 @dataclass(frozen=True, slots=True)
 class Bench:
-    """``operators`` are calls of operators on the host, by canonical name and number of elements. ``threads`` is the
-    largest number of threads that an operator uses."""
+    """The calls to time. ``operators`` are calls of operators on the host, by canonical name and number of elements.
+    ``threads`` is the maximum number of threads that an operator uses."""
 
     operators: Mapping[tuple[str, int], Call] = field(default_factory=dict)
     device: DeviceBench | None = None
@@ -71,7 +70,7 @@ def copy_name(direction: Direction, size: int, pinned: bool) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Measurement:
-    """Percentiles of the time of a call in ns. A sample is a call, or the mean of consecutive calls."""
+    """Percentiles of the time of a call in ns. A sample is the time of one call, or the mean of consecutive calls."""
 
     name: str
     p10_ns: float
@@ -102,7 +101,7 @@ class Calibration:
 
     def host_ns(self, canonical: str | None = None) -> Quantity | None:
         """Return the time of an operator on few numbers (1 to 64) on the host. If the operator ``canonical`` was not
-        measured, return the time of any operator; None if no operator was measured."""
+        measured, return the time over all measured operators; None if there are none."""
         every = [one for one in self.measurements if one.name.startswith("host_")]
         same = [one for one in every if canonical and one.name.rpartition("_")[0] == f"host_{canonical}"]
         measured = same or every
@@ -112,8 +111,8 @@ class Calibration:
         return Quantity(low, statistics.median(one.p50_ns for one in measured), high, SOURCE)
 
     def copy_ns(self, direction: Direction, size: int, pinned: bool = False) -> Quantity | None:
-        """Return the time of a copy and the wait for it, from the latency and the time per byte; None if copies of this
-        kind were not measured."""
+        """Return the time of a copy including the wait for it, computed from the latency and the time per byte. Return
+        None if copies of this kind were not measured."""
         small, large = (self.quantity(copy_name(direction, bytes_, pinned)) for bytes_ in (SMALL, LARGE))
         if small is None or large is None:
             return None
@@ -129,8 +128,7 @@ OCCUPYING: Final = 8192
 
 
 def installed_version(*distributions: str) -> str | None:
-    """Return the version of the first of these distributions that is installed, without importing it; None if none is
-    installed."""
+    """Return the version of the first distribution that is installed, or None. Nothing is imported."""
     for name in distributions:
         try:
             return version(name)
@@ -142,9 +140,9 @@ def installed_version(*distributions: str) -> str | None:
 def small_operators(
     framework: Any, count: int, gather: Callable[[Any, Any], Call], cast: Callable[[Any], Call]
 ) -> dict[tuple[str, int], Call]:
-    """Return operators for arithmetic and control flow on ``count`` numbers on the current device, by canonical name
-    and count. Each call creates its result, as eager code does. ``gather`` returns a call for values and indices,
-    ``cast`` a call that converts numbers to another type."""
+    """Return calls of operators for arithmetic and control flow on ``count`` numbers on the current device, by
+    canonical name and count. Each call creates its result, as eager code does. ``gather`` returns a call that gathers
+    values by indices. ``cast`` returns a call that converts numbers to another type."""
     values, numbers = framework.ones([count]), framework.arange(count)
     condition = values > 0
     return {

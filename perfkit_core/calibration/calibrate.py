@@ -1,8 +1,8 @@
 """Measure the calls of a bench on this machine, and store the results in the cache folder.
 
-A file holds the calibration of one framework version, processor and device. Operators on the host are called in turn,
-because repeated calls of one operator find code and data in the caches, which is rare in training. Calls that only
-launch work are timed in groups of consecutive calls."""
+A file holds the calibration of one framework version, processor and device. Operators on the host are called in turn.
+Repeated calls of one operator would find code and data in the caches, which is rare in training. Calls that only launch
+work are timed in groups of consecutive calls."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def place(calibration: bench.Calibration) -> Path:
 
 
 def save(calibration: bench.Calibration) -> Path:
-    """Write the file of a calibration, atomically replacing an older file, and return its path. Raises UsageError."""
+    """Write the file of a calibration and return its path. An older file is replaced atomically. Raises UsageError."""
     import msgspec
 
     path = place(calibration)
@@ -68,12 +68,11 @@ TURNS: Final = 1000
 """Number of calls of each operator on the host."""
 SAMPLES: Final = 200
 CALLS: Final = 20
-"""Number of consecutive calls in a sample: fewer than the queue of a device holds (1024), so that the host does not
-wait."""
+"""Number of consecutive calls in a sample. The queue of a device holds more calls (1024), so the host does not wait."""
 WARMUP: Final = 100
-"""Number of calls before the first measured call, in which libraries choose their kernels and caches fill."""
+"""Number of calls before the first measured call. In these calls, caches fill and libraries choose their kernels."""
 QUEUED: Final = 100
-"""Number of consecutive kernels in a sample, fewer than the queue of a device holds."""
+"""Number of consecutive kernels in a sample. The queue of a device holds more kernels."""
 LARGE_SAMPLES: Final = 20
 _DIRECTIONS: Final[tuple[bench.Direction, ...]] = ("htod", "dtoh")
 
@@ -122,7 +121,7 @@ def _of_device(device: bench.DeviceBench, clock: Clock) -> Iterator[tuple[str, l
         launches.append(_row(device.launch, clock, CALLS))
     device.synchronize()
     yield bench.LAUNCH, launches
-    # kernels that are queued behind long work run without gaps
+    # kernels that are queued after long work run without gaps
     for _ in range(LARGE_SAMPLES):
         device.occupy()
         start = device.clock.mark()
@@ -148,7 +147,7 @@ def _percentiles(name: str, samples: list[float]) -> bench.Measurement:
 
 def newest(framework: str, device: str | None = None) -> bench.Calibration | None:
     """Return the newest calibration of the installed framework version on this processor, and on ``device`` if it is
-    given; None if there is none. Nothing is measured, and the framework is not imported."""
+    given. Return None if there is none. Nothing is measured, and the framework is not imported."""
     calibrator = get_plugins().calibrators().get(framework)
     version = calibrator.version() if calibrator else None
     fits = (one for one in stored(framework) if (one.version, one.cpu) == (version, machine.cpu_model()))

@@ -1,8 +1,8 @@
 """Waits of the training for batches that worker processes or a reading thread make in advance.
 
-Workers work at their own pace, so a batch does not arrive earlier because the training asks for it earlier. If the
-training waited for a batch, it goes on no sooner than the recorded arrival of the batch. If it did not wait, the batch
-was ready. Batches that the training itself makes are ordinary work. If operators rebuild a batch within a call of the
+Workers work at their own pace, so a batch does not arrive earlier if the training asks for it earlier. If the training
+waited for a batch, it continues no sooner than the recorded arrival of the batch. If it did not wait, the batch was
+ready. Batches that the training itself makes are ordinary work. If operators rebuild a batch within a call of the
 loader, the wait ends before the last of these operators."""
 
 from __future__ import annotations
@@ -23,20 +23,20 @@ _LONG: Final = 0.5
 _LONGEST: Final = 0.9
 """A wait is long if it takes at least ``_LONG`` of the quantile ``_LONGEST`` of all waits."""
 _EQUAL: Final = 3
-"""Long waits recur if this many distances between them are equal, or if there are only two distances, which are equal.
-"""
+"""Long waits recur if at least this many distances between them are equal, or if there are only two, which are
+equal."""
 _MANY: Final = 2
-"""The mean distance is used if the number of distances is at least this multiple of the mean distance."""
+"""The mean distance is used only if the number of distances is at least this multiple of the mean distance."""
 _MOST: Final = 64
-"""Largest distance, in calls, between waits for workers that take turns."""
+"""Maximum distance, in calls, between the waits for workers that take turns."""
 
 
 def period(waited_ns: IntArray, begins: BoolArray) -> int:
-    """Return the distance in calls between long waits; 1 if long waits do not recur. Too few workers make their batches
-    at the same time, so one of as many calls as there are workers has a long wait.
+    """Return the distance in calls between long waits; 1 if long waits do not recur. If there are too few workers, they
+    finish their batches at the same time. Then the distance is the number of workers.
 
-    ``waited_ns`` is the wait of each call or step (0 if none), and ``begins`` is the mask of the calls in which an
-    epoch begins; shape (n,). The result is the median distance if most distances are equal to it, else the mean
+    ``waited_ns`` is the wait of each call or step (0 if none). ``begins`` is the mask of the calls in which an epoch
+    begins. Both have shape (n,). The result is the median distance if most distances are equal to it, else the mean
     distance if there are many."""
     waits = waited_ns > 0
     if not waits.any():
@@ -55,27 +55,26 @@ def period(waited_ns: IntArray, begins: BoolArray) -> int:
 
 _IN_WORKERS: Final = re.compile(r"multi[-_ ]?process", re.IGNORECASE)
 _IN_THREAD: Final = re.compile(r"DataLoaderIterSingleProcess")
-"""The loader with this name makes batches in a thread next to the training. The loader of the other framework, whose
-name has the same words in another order, makes them in the thread of the training."""
+"""The loader with this name makes batches in a thread that runs in parallel to the training. The loader of the other
+framework has a name with the same words in another order, and makes batches in the thread of the training."""
 _BEGINS: Final = re.compile(r"(^|::)random_$")
-"""The operator that draws the seed of the workers when the iteration over a loader begins. It lies outside all other
-operators."""
+"""The operator that draws the seed of the workers when the iteration over a loader begins. No other operator encloses
+it."""
 _ENTERED_NS: Final = 50_000
-"""Operators that begin within this time after the beginning of a call come from the profiler's label of the call.
+"""Operators that begin within this time after the beginning of a call belong to the profiler's label of the call.
 Operators that rebuild a batch begin later."""
 _HANDED_OVER_NS: Final = 2_000_000
-"""Longest time to unpickle and pin a batch that is ready, without operators that rebuild the batch."""
+"""Maximum time to unpickle and pin a batch that is ready, without operators that rebuild the batch."""
 _HANDED_OVER: Final = 0.1
-"""Quantile of the waits of a loader's calls. Calls up to this quantile get a ready batch, so they show the time for it.
-"""
+"""Calls whose wait is up to this quantile of all waits get a ready batch. Their waits show how long that takes."""
 _WORKERS: Final = 2
 _AHEAD: Final = 2
-"""Each worker has ``_AHEAD`` batches to make: when a batch is handed over, the next batch is requested. The number of
-workers follows from recurring waits; otherwise ``_WORKERS`` workers are assumed."""
+"""Number of batches that each worker makes in advance: when a batch is handed over, the next batch is requested. The
+number of workers follows from recurring waits. If there are none, ``_WORKERS`` workers are assumed."""
 _LEAST_NS: Final = 500_000
 _LEAST_SHARE: Final = 0.05
-"""A call waits if it exceeds the time of getting a ready batch by ``_LEAST_NS`` and by ``_LEAST_SHARE`` of the median
-step. Smaller differences are variation."""
+"""A call waits if it takes longer than getting a ready batch, by at least ``_LEAST_NS`` and ``_LEAST_SHARE`` of the
+median step. Smaller differences are variation."""
 
 
 def loads(trace: Trace) -> IntArray:
@@ -95,9 +94,8 @@ def in_thread(trace: Trace, rows: IntArray) -> BoolArray:
 
 
 def begins_epoch(trace: Trace, rows: IntArray) -> BoolArray:
-    """Return the mask of the calls in steps in which an epoch begins. ``rows`` are all calls of the recording. In such
-    steps, the loader is called once more than in other steps, because it has come to its end, or its iteration begins
-    again."""
+    """Return the mask of the calls in steps in which an epoch begins. ``rows`` are all calls of the recording. Such a
+    step calls the loader once more than other steps, or begins an iteration over it."""
     mask = np.zeros(len(rows), np.bool_)
     rank, step = trace.ints("rank"), trace.ints("step")
     in_steps = np.flatnonzero(step[rows] >= 0)
@@ -117,8 +115,9 @@ def begins_epoch(trace: Trace, rows: IntArray) -> BoolArray:
 
 
 def batch_waits(trace: Trace, segments: Segments, leads: BoolArray) -> tuple[IntArray, IntArray, Edges]:
-    """Return the segments that wait for a batch, the time of each segment if its batch is ready, and the edges that let
-    the next segments begin when the batches arrive. ``leads`` is the mask of the threads that run the steps."""
+    """Return three values: the segments that wait for a batch, the time that each segment takes if its batch is ready,
+    and the edges that delay the next segments until the batches arrive. ``leads`` is the mask of the threads that run
+    the steps."""
     rows = loads(trace)
     begins = begins_epoch(trace, rows)
     kept = segments.first[rows] >= 0
@@ -149,8 +148,8 @@ def batch_waits(trace: Trace, segments: Segments, leads: BoolArray) -> tuple[Int
 
 
 def waited(graph: Graph) -> tuple[IntArray, IntArray]:
-    """Return the nodes of a recording that wait for a batch, and the time of each wait in ns. Getting a ready batch
-    does not count."""
+    """Return two values: the nodes of a recording that wait for a batch, and the time of each wait in ns. The time to
+    get a ready batch does not count."""
     links = graph.edges
     until = links.dst[links.cause == BATCH]
     node = until - 1
@@ -158,8 +157,8 @@ def waited(graph: Graph) -> tuple[IntArray, IntArray]:
 
 
 def _idle_calls(trace: Trace, segments: Segments, rows: IntArray) -> IntArray:
-    """Return for each segment the position of the call that may wait in the segment; -1 if none. Nothing else happens
-    in such a segment. If operators rebuild the batch in the call, the segment lies before the last of them."""
+    """Return for each segment the position of the call that may wait in the segment; -1 if none. No operator runs in
+    such a segment. If operators rebuild the batch in the call, the segment lies before the last of them."""
     call = np.full(len(trace) + 1, -1, np.int64)  # index -1, for segments without an event, is the last item
     call[rows] = np.arange(len(rows))
     call[:-1] = nesting.first_on_path(trace.ints("parent"), call[:-1])
@@ -177,10 +176,10 @@ def _idle_calls(trace: Trace, segments: Segments, rows: IntArray) -> IntArray:
 def _since(
     segments: Segments, rows: IntArray, begins: BoolArray, node: IntArray, call: IntArray, waited_ns: IntArray
 ) -> IntArray:
-    """Return for each wait (``node`` in the ``call``) the segment with which making the batch begins. This is the
+    """Return for each wait (``node`` in the ``call``) the segment with which the making of the batch begins. It is the
     latest of four segments: the first segment of the thread; the first call of the epoch, which starts the workers; the
-    segment after the call that requested the batch; the segment after the previous wait, because the workers were late.
-    """
+    segment after the call that requested the batch; and the segment after the previous wait, because the workers were
+    late."""
     thread = segments.thread[segments.first[rows]]
     since = np.searchsorted(segments.thread, thread)
     waits = np.zeros(len(rows), np.int64)

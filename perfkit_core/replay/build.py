@@ -1,13 +1,13 @@
-"""Build the graph of a trace: the nodes are segments of host threads and device work, the edges are waits between them.
+"""Build the graph of a trace. The nodes are segments of host threads and device work. The edges are waits between them.
 
-A thread that begins to work inside one segment of another thread was woken by the other thread. If it finishes shortly
-before this segment ends, the other thread waited for it. For example, the threads of autograd work while the thread
-that called ``backward`` waits. A thread that works on after the segment runs in parallel, and nothing waits for it
+If a thread begins to work inside one segment of another thread, it was woken by the other thread. If it finishes
+shortly before this segment ends, the other thread waited for it: the thread that called ``backward`` waits while the
+threads of autograd work. If it works on after the segment, it runs in parallel, and nothing waits for it
 (``handoffs``).
 
 A collective on another host thread is started early and waited for later, so it does not begin in the segment that
-waits for it. The waiting segment is the one in which the collective ends, if the step goes on shortly afterwards and no
-operator is running (``joined``)."""
+waits for it. The waiting segment is the one in which the collective ends. The step must continue shortly after this
+end, and no operator may be running in the segment (``joined``)."""
 
 from __future__ import annotations
 
@@ -28,8 +28,8 @@ from perfkit_core.replay.waits import stream_waits, sync_records, waits
 from perfkit_core.views.communication.instances import communication
 
 RETURN_NS: Final = 200_000
-"""A thread waited for another thread if it goes on within this time after the other thread has finished, or within
-``RETURN_SHARE`` of the wait."""
+"""A thread waited for another thread if it continues soon after the other thread has finished: within this time, or
+within ``RETURN_SHARE`` of the wait."""
 RETURN_SHARE: Final = 0.05
 
 
@@ -37,9 +37,9 @@ RETURN_SHARE: Final = 0.05
 class Handoffs:
     """Bursts of work of one thread inside a segment of another thread, arrays of shape (bursts,).
 
-    ``waiter`` is the segment of the other thread, ``first`` and ``last`` are the first and the last segment of the
-    burst, and ``idle`` is the segment before the burst, in which its thread had nothing to do (-1 if none). These are
-    indices into Segments. ``returns``: whether the waiter goes on when the burst ends."""
+    ``waiter`` is the segment of the other thread. ``first`` and ``last`` are the first and last segment of the burst.
+    ``idle`` is the segment before the burst, in which the thread of the burst had nothing to do (-1 if none). These
+    four are indices into Segments. ``returns`` is true if the waiter continues when the burst ends."""
 
     waiter: IntArray
     first: IntArray
@@ -52,9 +52,9 @@ class Handoffs:
 
 
 def handoffs(segments: Segments, leaders: BoolArray, rank: IntArray, batches: IntArray) -> Handoffs:
-    """Return the bursts of other threads inside segments of the ``leaders`` (mask of the threads that run the steps) of
-    the same ``rank``, sorted by waiter and time. Segments that wait for a batch (``batches``) have no bursts, because
-    the wait does not cause the batch to be made."""
+    """Return the bursts of other threads inside segments of the ``leaders``, sorted by waiter and time. ``leaders`` is
+    the mask of the threads that run the steps. Both threads belong to the same ``rank``. Segments that wait for a batch
+    (``batches``) have no bursts, because the wait does not cause the batch to be made."""
     parts = [
         _bursts(segments, leader, other)
         for leader in np.flatnonzero(leaders).tolist()
@@ -98,9 +98,9 @@ def _bursts(segments: Segments, leader: int, other: int) -> IntArray:
 
 
 def host_graph(segments: Segments, busy_ns: IntArray, bursts: Handoffs) -> Graph:
-    """Return a graph of the segments, which keep their numbers, followed by one node for each burst, which holds the
-    remaining time of its waiter. ``busy_ns`` is the time of each segment without waits for a device, shape (segments,).
-    """
+    """Return a graph of the segments, followed by one node for each burst. Segments keep their numbers. The node of a
+    burst holds the remaining time of the waiter. ``busy_ns`` is the time of each segment without waits for a device,
+    shape (segments,)."""
     count, extra = len(segments), np.arange(len(segments), len(segments) + len(bursts))
     begin, end = segments.start_ns[bursts.first], segments.end_ns[bursts.last]
     same = bursts.waiter[1:] == bursts.waiter[:-1]
@@ -131,8 +131,8 @@ def host_graph(segments: Segments, busy_ns: IntArray, bursts: Handoffs) -> Graph
 
 def joined(trace: Trace, graph: Graph, leads: BoolArray, after: IntArray) -> Graph:
     """Return the graph in which the threads that run the steps (``leads``, shape (threads,)) wait for collectives of
-    other host threads. The node that waits is cut where the collective ends, and its first part takes no time.
-    ``after``: see :class:`perfkit_core.replay.graph.Replay`."""
+    other host threads. The waiting node is cut where the collective ends, and its first part takes no time. ``after``:
+    see :class:`perfkit_core.replay.graph.Replay`."""
     calls = np.flatnonzero(communication(trace).host & (after >= 0))
     calls = calls[~leads[graph.lane[after[calls]]]]
     rank, at_work = trace.ints("rank"), trace.rows("kind", OPERATOR, RUNTIME, SYNC)

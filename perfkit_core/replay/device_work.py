@@ -1,12 +1,12 @@
-"""Edges into device work: from its launch, from the previous work of its stream, and from work of another stream.
+"""Edges that end at device work. They begin at its launch, at the previous work of its stream, or at work of another
+stream.
 
-Each edge has the lag that is usual for its cause, or a smaller lag if the recording shows a smaller one. The edge that
-explains the recorded start best has the whole recorded lag, so that the unchanged graph repeats the recording. If no
-edge explains the start (the work is more than ``UNEXPLAINED_NS`` late), the start is attributed to work that just ended
-on another stream of the device, if there is such work.
+Each edge has the usual lag of its cause, or the recorded lag if that is smaller. Only the edge that best explains the
+recorded start has the entire recorded lag, so that the unchanged graph repeats the recording. Work that is more than
+``UNEXPLAINED_NS`` late is attributed to work that just ended on another stream of the device, if there is such work.
 
-A stream holds a limited number of launches that have not begun. The next launch blocks its caller (``queue_limits``).
-"""
+A stream holds a limited number of launches that have not begun. The next launch blocks its caller
+(``queue_limits``)."""
 
 from __future__ import annotations
 
@@ -24,18 +24,18 @@ from perfkit_core.replay.graph import EVENT, LAUNCH, QUEUE, STREAM, Edges, Waits
 from perfkit_core.replay.host_segments import Segments
 
 UNEXPLAINED_NS: Final = 20_000
-"""Work that starts later than usual by more than this time has another cause."""
+"""If work starts later than usual by more than this time, its start has another cause."""
 _USUAL: Final = 0.1
-"""Quantile of the recorded lags that counts as usual. Work with a longer lag waited for something else, too."""
+"""Quantile of the recorded lags that counts as usual. Work with a longer lag also waited for something else."""
 _LAUNCH_NS, _GAP_NS = 5_000, 1_000
-"""Lags that are assumed if the recording shows none; typical of CUDA devices."""
+"""Lags that are assumed if the recording shows none. The values are typical of CUDA devices."""
 _NEVER: Final = np.iinfo(np.int64).max // 4
 
 
 @dataclass(frozen=True, slots=True)
 class DeviceWork:
-    """Device work, sorted by stream and time, arrays of shape (work,): ``row`` is the event, ``lane`` the number of the
-    stream, counted from 0, and ``before`` the previous work of the stream (-1 if none). ``lanes`` is the number of
+    """Device work, sorted by stream and time, arrays of shape (work,). ``row`` is the event. ``lane`` is the number of
+    the stream, counted from 0. ``before`` is the previous work of the stream (-1 if none). ``lanes`` is the number of
     streams."""
 
     row: IntArray
@@ -48,7 +48,7 @@ class DeviceWork:
 
 
 def device_work(trace: Trace) -> DeviceWork:
-    """Return all device work of a trace. Each rank has its own devices, even if their numbers are equal."""
+    """Return all device work of a trace. Device numbers that are equal on two ranks stand for two devices."""
     rows = np.flatnonzero(~trace.host & trace.rows("kind", *DEVICE_WORK))
     keys = [trace.ints("rank")[rows], trace.codes("device").codes[rows].astype(np.int64), trace.ints("stream")[rows]]
     lane, first = groupby.sorted_codes(keys, len(rows))
@@ -60,9 +60,9 @@ def device_work(trace: Trace) -> DeviceWork:
 
 
 def work_edges(trace: Trace, work: DeviceWork, launch_node: IntArray, nodes: IntArray, events: Edges) -> Edges:
-    """Return the edges into device work. ``launch_node`` is the node that begins with the launch of each work (-1 if
-    none), and ``nodes`` is the node of each work. ``events`` are the edges of recorded waits between streams, which are
-    added."""
+    """Return the edges that end at device work. ``launch_node`` is the node that begins with the launch of each piece
+    of work (-1 if none), and ``nodes`` is the node of each piece. ``events`` are edges of recorded waits between
+    streams; the result includes them."""
     start, end = trace.ints("start_ns")[work.row], trace.end_ns[work.row]
     launched = launch_node >= 0
     call = np.where(launched, trace.ints("start_ns")[trace.ints("launched_by")[work.row]], -_NEVER)
@@ -92,8 +92,8 @@ def _usual(lags: IntArray, otherwise: int) -> int:
 
 
 def _other_stream(trace: Trace, work: DeviceWork, start: IntArray, end: IntArray, late: IntArray) -> IntArray:
-    """Return for each late start the work of another stream of the same device that ends just before this start; -1 if
-    there is none, or if the start is not late. Shape (work,)."""
+    """Return, for each late start, the work of another stream of the same device that ends just before, shape (work,).
+    Return -1 if there is none, or if the start is not late."""
     other = np.full(len(work), -1, np.int64)
     open_work: BoolArray = late > UNEXPLAINED_NS
     if work.lanes < 2 or not open_work.any():
@@ -114,14 +114,14 @@ def _other_stream(trace: Trace, work: DeviceWork, start: IntArray, end: IntArray
 
 DEPTH: Final = 1021
 """Number of launches that a CUDA stream holds in addition to the running work. The next launch blocks until the running
-work ends and its successor begins. On a V100, 1,132 of 1,139 blocked launches had exactly this many launches ahead."""
+work ends and the next work begins. On a V100, 1,132 of 1,139 blocked launches had exactly this many launches ahead."""
 _BLOCKED: Final = 4
-"""A launch was blocked if it takes this many times the usual time, and if room in the queue became free meanwhile."""
+"""A launch was blocked if it takes this many times the usual time, and if its stream got room meanwhile."""
 
 
 def queue_limits(trace: Trace, work: DeviceWork, segments: Segments, nodes: IntArray) -> Waits:
-    """Return the launches that waited for room in a full stream. The edges belong to all launches into full streams,
-    even if they did not wait, and begin at the work that made room. ``nodes`` are the nodes of the work."""
+    """Return the launches that waited for room in a full stream. All launches into full streams have edges, even if
+    they did not wait. An edge begins at the work that made room. ``nodes`` are the nodes of the work."""
     made_room = np.arange(-DEPTH, len(work) - DEPTH)
     first = np.searchsorted(work.lane, work.lane)
     launched_by = trace.ints("launched_by")[work.row]
@@ -133,7 +133,7 @@ def queue_limits(trace: Trace, work: DeviceWork, segments: Segments, nodes: IntA
     call, room = launched_by[at], made_room[at]
     begun, end = trace.ints("start_ns")[work.row[room]], trace.end_ns[call]
     within = (begun > trace.ints("start_ns")[call]) & (begun <= end)
-    others = np.setdiff1d(launched_by[launched_by >= 0], call[within])  # at least the first launches of each stream
+    others = np.setdiff1d(launched_by[launched_by >= 0], call[within])  # includes the first launches of each stream
     usual = int(np.median(trace.ints("dur_ns")[others])) if len(others) else 0
     blocked = within & (trace.ints("dur_ns")[call] > _BLOCKED * usual)
     lag = np.where(blocked, end - begun, np.minimum(end - begun, 0))
@@ -142,7 +142,7 @@ def queue_limits(trace: Trace, work: DeviceWork, segments: Segments, nodes: IntA
 
 
 class Queued:
-    """Device work of each stream in the order of its launches. Work is identified by its position in
+    """The device work of each stream in the order of its launches. Work is identified by its position in
     :class:`DeviceWork`."""
 
     def __init__(self, trace: Trace, work: DeviceWork) -> None:
@@ -162,12 +162,12 @@ class Queued:
             self._latest.append(order[np.maximum.accumulate(np.where(is_latest, np.arange(len(order)), 0))])
 
     def ends_last(self, lane: int, before_ns: IntArray) -> IntArray:
-        """Return for each time the work that ends last, of the work launched on a stream before this time; -1 if there
-        is none."""
+        """Return for each time the work that ends last, among the work launched on the stream before this time; -1 if
+        there is none."""
         at = np.searchsorted(self._times[lane], before_ns) - 1
         return np.where(at >= 0, self._latest[lane][np.maximum(at, 0)], -1)
 
     def next_after(self, lane: int, time_ns: IntArray) -> IntArray:
-        """Return for each time the first work launched on a stream at or after this time; -1 if there is none."""
+        """Return for each time the first work launched on the stream at or after this time; -1 if there is none."""
         at, order = np.searchsorted(self._times[lane], time_ns), self._orders[lane]
         return np.where(at < len(order), order[np.minimum(at, len(order) - 1)], -1)

@@ -1,4 +1,4 @@
-"""The dependency graph of a recording: nodes that take time, edges that make nodes wait, and its playback."""
+"""The dependency graph of a recording, and its playback. Nodes take time, and edges make nodes wait."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ BATCH: Final = 8  # a thread waits for a batch of the data loader
 class Edges:
     """Edges of a graph, arrays of shape (edges,). Node ``dst`` starts no earlier than ``lag_ns`` after the end of node
     ``src``, or after the start of ``src`` if ``from_start`` is set. ``owner`` is the row of the event that causes the
-    edge (-1 if none); the edge is removed with this event."""
+    edge (-1 if none). The edge is removed with this event."""
 
     src: IntArray
     dst: IntArray
@@ -64,8 +64,8 @@ def all_edges(parts: Sequence[Edges]) -> Edges:
 
 @dataclass(frozen=True, slots=True)
 class Waits:
-    """Calls that wait, arrays of shape (calls,): ``row`` is the call, ``busy_ns`` the time of the call without waiting.
-    ``edges`` lead to the nodes after the calls."""
+    """Calls that wait, arrays of shape (calls,). ``row`` is the call, and ``busy_ns`` the time of the call without
+    waiting. ``edges`` lead to the nodes after the calls."""
 
     row: IntArray
     busy_ns: IntArray
@@ -76,9 +76,9 @@ class Waits:
 class Graph:
     """Nodes as arrays of shape (nodes,), and the edges between the nodes.
 
-    ``dur_ns`` is the time that a node takes once it has started, ``row`` the event that the time belongs to (-1 if
-    none), and ``lane`` the thread or stream. ``start_ns`` is the recorded start, which is used only for nodes without
-    edges into them. Lanes below ``threads`` are host threads, the other lanes are streams."""
+    ``dur_ns`` is the time that a node takes once it has started. ``row`` is the event that this time belongs to (-1 if
+    none). ``lane`` is the thread or stream: lanes below ``threads`` are host threads, the other lanes are streams.
+    ``start_ns`` is the recorded start, which is used only for nodes without edges into them."""
 
     dur_ns: IntArray
     row: IntArray
@@ -104,8 +104,8 @@ class Graph:
         )  # fmt: skip
 
     def continued(self, node: IntArray, rest: IntArray) -> Graph:
-        """Return the graph in which the nodes ``node`` take no time, and in which edges from their ends begin at the
-        ends of the nodes ``rest`` instead. The caller adds the nodes ``rest``."""
+        """Return the graph in which the nodes ``node`` take no time. Edges that began at the ends of these nodes begin
+        at the ends of the nodes ``rest`` instead. The caller adds the nodes ``rest``."""
         ends_with, dur = np.arange(len(self)), self.dur_ns.copy()
         ends_with[node], dur[node] = rest, 0
         links = self.edges
@@ -117,13 +117,14 @@ class Graph:
 class Replay:
     """A trace as a graph, and the nodes of its events.
 
-    ``first`` is the node that begins with each host event, ``after`` the node that begins with the end of the event,
-    and ``work`` the node of each piece of device work; shape (rows,), -1 if there is no such node.
+    Arrays of shape (rows,), -1 if there is no such node: ``first`` is the node that begins with each host event,
+    ``after`` is the node that begins with the end of the event, and ``work`` is the node of each piece of device work.
 
-    ``tied`` is the number of collectives, counted on each rank, that wait for other ranks. ``apart`` is the number of
-    collectives that are replayed as recorded. Both are 0 for a recording of one rank. ``rank`` is the rank of each
-    thread and stream, and ``ahead_ns`` the time by which the clock of this rank is ahead of the common clock of the
-    graph; shape (lanes,)."""
+    Arrays of shape (lanes,): ``rank`` is the rank of each thread and stream, and ``ahead_ns`` is the time by which the
+    clock of this rank is ahead of the common clock of the graph.
+
+    ``tied`` is the number of collectives that wait for other ranks, and ``apart`` the number of collectives that are
+    replayed as recorded. A collective counts once for each rank. Both are 0 for a recording of one rank."""
 
     trace: Trace
     graph: Graph
@@ -148,8 +149,8 @@ class CyclicGraphError(PerfkitError):
 
 
 def play(graph: Graph) -> IntArray:
-    """Return the start of each node in ns, shape (nodes,). A node starts as early as the edges into it allow, and as
-    recorded if there are no such edges. The run time is linear in the number of nodes and edges. Raises
+    """Return the start of each node in ns, shape (nodes,). A node starts as early as the edges into it allow. A node
+    without such edges starts at its recorded start. The run time is linear in the number of nodes and edges. Raises
     CyclicGraphError."""
     edges = graph.edges
     order = np.argsort(edges.src, kind="stable")
@@ -167,8 +168,8 @@ def play(graph: Graph) -> IntArray:
 
 @compiled
 def _play(first, dst, lag, from_start, dur, waits_for, start):  # type: ignore[no-untyped-def]
-    """Fill ``start`` and return the number of nodes that could start. ``waits_for`` is the number of edges into each
-    node whose source has not started."""
+    """Fill ``start`` and return the number of nodes that could start. ``waits_for`` is, for each node, the number of
+    edges into it whose source has not started."""
     count = len(dur)
     ready = np.empty(count, np.int64)
     ready_count = 0

@@ -1,7 +1,7 @@
-"""The time of host threads as segments, which are cut where the innermost event changes.
+"""The time of host threads, cut into segments where the innermost event changes.
 
-The segments of a thread follow each other without gaps; time outside of all events is a segment, too. If events overlap
-without nesting, their common time belongs to the event that began last."""
+The segments of a thread follow each other without gaps. Time outside all events is a segment, too. If two events
+overlap without nesting, the time that they share belongs to the event that began last."""
 
 from __future__ import annotations
 
@@ -23,8 +23,8 @@ class Segments:
     """Segments, sorted by thread and time, arrays of shape (segments,). ``row`` is the innermost event (-1 if none).
     The last segment of each thread is empty and represents the end of the thread.
 
-    ``first`` is the segment that begins with each event, and ``after`` the segment that begins with the end of the
-    event, shape (rows,); -1 for events that are not on a host thread."""
+    ``first`` and ``after`` have shape (rows,). ``first`` is the segment that begins with each event, and ``after`` the
+    segment that begins with the end of the event; -1 for events that are not on a host thread."""
 
     start_ns: IntArray
     end_ns: IntArray
@@ -85,7 +85,7 @@ def _cut(rows, code, start_ns, end_ns, start, end, owner, thread, first, after):
 @compiled
 def _close(stack, least, depth, now, until, end_ns, code, count, start, end, owner, thread, after):  # type: ignore[no-untyped-def]
     """Close the events that end by ``until``. ``least`` is, for each event on the stack, the earliest end of this event
-    and of the events below it: an event that overlaps without nesting may end before events above it."""
+    and the events below it, because an event that overlaps without nesting may end before events above it."""
     while depth and least[depth - 1] <= until:
         over = least[depth - 1]
         if over > now:

@@ -1,13 +1,14 @@
 """Joint replay of several ranks on one clock: a collective transfers once its last rank has arrived.
 
-A collective that no rank leaves before the last rank has arrived (``clock_model.SYNCHRONOUS``) is cut in two on each
-rank: the arrival, which takes no time, and the transfer, which takes the recorded time after the last arrival. Other
-collectives, unmatched collectives, and collectives of ranks with an unknown clock stay as recorded.
+No rank leaves a synchronous collective (``clock_model.SYNCHRONOUS``) before the last rank has arrived. Such a
+collective is cut in two on each rank: the arrival, which takes no time, and the transfer, which takes the recorded time
+after the last arrival. Other collectives, unmatched collectives, and collectives of ranks with an unknown clock are
+replayed as recorded.
 
-A wait between a collective and work of another stream is recognised if it made something late. The last rank to arrive
-never waits, so its recording does not show the wait. But all ranks run the same program, so another rank shows it. Work
-of two ranks is the same if it has the same name and the same place in its stream, counted from the launch of the
-collective. Work that began before the supposed wait was over did not wait."""
+A wait between a collective and work of another stream is recognised only on ranks where it delayed something. The last
+rank to arrive never waits, so its recording does not show the wait. But all ranks run the same program, so another rank
+shows it. Work of two ranks is the same if it has the same name and the same position in its stream, counted from the
+launch of the collective. Work that began before the supposed wait was over did not wait."""
 
 from __future__ import annotations
 
@@ -29,9 +30,9 @@ from perfkit_core.views.select import ranks
 def shown_elsewhere(
     trace: Trace, steps_graph: graph.Graph, work: DeviceWork, nodes: IntArray, node: IntArray, match: IntArray
 ) -> graph.Edges:
-    """Return edges for waits between collectives and other work that the recording of some rank shows. The edges are
-    added on all ranks on which the same work exists and can have waited. ``nodes`` are the nodes of the work, ``node``
-    and ``match`` the node and the number of each collective."""
+    """Return edges for waits between collectives and other work that the recording of at least one rank shows. The
+    edges are added on all ranks where the same work exists and can have waited. ``nodes`` are the nodes of the work.
+    ``node`` and ``match`` are the node and the number of each collective."""
     position = np.full(len(steps_graph), -1, np.int64)
     position[nodes] = np.arange(len(work))
     on_device = position[node] >= 0
@@ -64,8 +65,8 @@ def shown_elsewhere(
 
 
 class _Places:
-    """Positions of work in its streams, arrays of shape (work,). ``first`` is the first work of each lane; its last
-    item is the number of all work."""
+    """Positions of work in its streams, arrays of shape (work,). ``first`` is the first work of each lane. Its last
+    item is the number of all pieces of work."""
 
     def __init__(self, trace: Trace, work: DeviceWork) -> None:
         launched_by, start = trace.ints("launched_by")[work.row], trace.ints("start_ns")
@@ -79,7 +80,7 @@ class _Places:
         self._lanes = self._lanes[~self._lanes.index.duplicated(keep=False)]
 
     def lane_of(self, rank: IntArray, stream: IntArray) -> IntArray:
-        """Return the lane of each stream; -1 if the rank has no stream, or several streams, of this number."""
+        """Return the lane of each stream. Return -1 if the rank has no stream of this number, or several."""
         wanted = pd.MultiIndex.from_arrays([rank, stream])
         return self._lanes.reindex(wanted).fillna(-1).to_numpy(np.int64)
 
@@ -94,14 +95,14 @@ class _Places:
 
 @dataclass(frozen=True, slots=True)
 class _Members:
-    """Collectives that wait for each other, arrays of shape (members,): ``node`` of each member, and ``match``, the
-    number of the collective, counted from 0."""
+    """Collectives that wait for each other, one member per rank and collective, arrays of shape (members,). ``node`` is
+    the node of the member, and ``match`` the number of its collective, counted from 0."""
 
     node: IntArray
     match: IntArray
 
     def only(self, mask: BoolArray) -> _Members:
-        """Return the members of the mask. Collectives that keep a single rank are left out."""
+        """Return the members of the mask. Collectives with a single remaining member are left out."""
         match, node = self.match[mask], self.node[mask]
         several = np.bincount(match)[match] > 1 if len(match) else np.empty(0, np.bool_)
         return _Members(node[several], np.unique(match[several], return_inverse=True)[1].astype(np.int64))
@@ -129,7 +130,7 @@ def meet(replay: graph.Replay, work: DeviceWork, leads: BoolArray) -> graph.Repl
     members = _members(steps_graph, node, np.asarray(meeting, np.int64), usable.to_numpy(np.bool_), leads)
     shown = shown_elsewhere(trace, steps_graph, work, replay.work[work.row], members.node, members.match)
     steps_graph = replace(steps_graph, edges=graph.all_edges([steps_graph.edges, shown]))
-    # if all members form a cycle, keep those that do not go back in time, which cannot form a cycle
+    # if the members form a cycle, keep only members that do not go back in time: these cannot form a cycle
     early = _early_ns(steps_graph, members) > 0
     for those in (members, members.only(~np.isin(members.match, members.match[early]))):
         tied = _tied(steps_graph, those)
@@ -143,7 +144,7 @@ def meet(replay: graph.Replay, work: DeviceWork, leads: BoolArray) -> graph.Repl
 def _members(
     steps_graph: graph.Graph, node: IntArray, match: IntArray, usable: BoolArray, leads: BoolArray
 ) -> _Members:
-    """Return the collectives that can wait for each other. Their node belongs to one collective, no thread that runs
+    """Return the members that can wait for each other: their node belongs to one collective only, no thread that runs
     steps waits in this node for another thread of its rank, and no rank leaves long before the last rank arrives."""
     usable = usable & (node >= 0)
     links, hosts = steps_graph.edges, steps_graph.on_host[node]
@@ -163,16 +164,16 @@ def _arrival_ns(steps_graph: graph.Graph, members: _Members) -> IntArray:
 
 
 def _early_ns(steps_graph: graph.Graph, members: _Members) -> IntArray:
-    """Return the time from the end of each member to the arrival of the last rank, shape (members,). It is negative if
-    the member ends later, as it should, and positive only because clocks are inexact."""
+    """Return the time from the end of each member to the arrival of the last rank, shape (members,). It should be
+    negative, because no member ends before the last rank arrives. It can be positive because clocks are inexact."""
     end = steps_graph.start_ns[members.node] + steps_graph.dur_ns[members.node]
     return _arrival_ns(steps_graph, members)[members.match] - end
 
 
 def _tied(steps_graph: graph.Graph, members: _Members) -> graph.Graph:
-    """Return the graph with one more node for each collective, its meeting, and one more node for each member, its
-    transfer. Edges lead from the arrivals to the meeting, and from the meeting to the transfers. Edges from the end of
-    a member begin at the end of its transfer instead."""
+    """Return the graph with new nodes: one for the meeting of each collective, and one for the transfer of each member.
+    Edges lead from the arrivals to the meeting, and from the meeting to the transfers. Edges that began at the end of a
+    member begin at the end of its transfer instead."""
     node, count = members.node, len(members.node)
     arrival, early = _arrival_ns(steps_graph, members), _early_ns(steps_graph, members)
     meeting = len(steps_graph) + members.match

@@ -18,9 +18,9 @@ from perfkit_core.views.communication.instances import communication
 
 @dataclass(frozen=True, slots=True)
 class Steps:
-    """Steps of a recording, arrays of shape (steps,): ``number``, ``rank``, ``first`` (the node that begins with the
-    step), ``after`` (the node that begins with its end), and ``recorded_ns``. Without recorded steps, the only step is
-    the time of the thread with the most events; its number is -1."""
+    """Steps of a recording, arrays of shape (steps,). ``number`` and ``rank`` identify the step. ``first`` is the node
+    that begins with the step, and ``after`` the node that begins with its end. ``recorded_ns`` is its time. A recording
+    without steps has one step with the number -1: the time of the thread with the most events."""
 
     number: IntArray
     rank: IntArray
@@ -39,10 +39,10 @@ class Steps:
         return start_ns[self.after] - start_ns[self.first]
 
     def lasting_ns(self, replay: Replay, graph: Graph, start_ns: IntArray, period: int = 1) -> IntArray:
-        """Return the time of each step in a long training, in ns. A host that does not wait for its device can be ahead
-        of it by a few steps at most. So a step takes at least the time of its work on the busiest stream, or the
-        recorded time if it is shorter. If steps wait for their device only once in a ``period``, the last of these
-        steps waits for the work of all, so the result is the mean of each period (see :meth:`of_periods`)."""
+        """Return the time of each step in a long training, in ns. A host that does not wait for its device can be only
+        a few steps ahead of it. So a step takes at least the time of its work on the busiest stream, or the recorded
+        time if that is shorter. If only one step in each ``period`` waits for its device, this step waits for the work
+        of the entire period, so the result is the mean of each period (see :meth:`of_periods`)."""
         played, stream, recorded = (
             self.of_periods(times, period)
             for times in (self.played_ns(start_ns), self._stream_ns(replay, graph), self.recorded_ns)
@@ -50,8 +50,8 @@ class Steps:
         return np.maximum(played, np.minimum(stream, recorded))
 
     def of_periods(self, step_ns: IntArray, period: int) -> IntArray:
-        """Return the mean time of each ``period`` consecutive steps of a rank, counted from the first step, shape
-        (periods,). An incomplete period at the end is left out."""
+        """Return the mean step time of each period, shape (periods,). A period is ``period`` consecutive steps of a
+        rank, counted from the first step. An incomplete period at the end is left out."""
         if period == 1:
             return step_ns
         at = np.searchsorted(np.unique(self.number), self.number) // period
@@ -66,8 +66,8 @@ class Steps:
         """Return the time of each step's work on its busiest stream, in ns. Communication is left out, because it may
         wait for other ranks.
 
-        Work without a recorded launch belongs to the step in which it ran. Work that precedes all work of its stream
-        with a recorded launch belongs to no step, because it was launched before the recording."""
+        Work without a recorded launch belongs to the step in which it ran. If it precedes all work of its stream with a
+        recorded launch, it belongs to no step, because it was launched before the recording."""
         trace = replay.trace
         work = np.flatnonzero(~graph.on_host & (graph.row >= 0))
         work = work[~communication(trace).device[graph.row[work]]]
@@ -122,16 +122,15 @@ def steps(replay: Replay) -> Steps:
 _USUAL: Final = 0.1
 """Quantile of the lags of a cause that counts as usual."""
 _TYPICAL_NS: Final = 5_000
-"""A lag that is added to the recorded lags, so that a single long lag does not count as usual."""
+"""This lag is added to the recorded lags, so that a single long lag does not count as usual."""
 
 
 def unexplained_ratio(replay: Replay) -> float | None:
-    """Return the share of device work, by time, whose start nothing recorded explains. Such work starts more than
-    ``UNEXPLAINED_NS`` later than usual after the last node that it waits for, or it waits for nothing. None without
-    device work.
+    """Return the share of device work, by time, whose start no recorded event explains; None without device work. Such
+    work waits for nothing, or starts more than ``UNEXPLAINED_NS`` later than usual after the last node it waits for.
 
-    The likeliest cause of such a start gets the whole recorded lag. So the graph still repeats the recording to the
-    nanosecond, but it also keeps this lag after every transform. The share measures how much is merely copied."""
+    The likeliest cause of such a start gets the entire recorded lag. So the unchanged graph still repeats the recording
+    to the nanosecond, but the graph also keeps this lag after every transform."""
     graph, links = replay.graph, replay.graph.edges
     work = np.flatnonzero(~graph.on_host)
     total = int(graph.dur_ns[work].sum())

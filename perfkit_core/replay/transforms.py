@@ -1,7 +1,7 @@
-"""Transforms of a replay: changes of its graph, as plain data.
+"""Transforms of a replay: changes of its graph, described by plain data.
 
-Rows are rows of the trace. A transform changes the nodes of its rows. With ``below``, a transform also changes the
-nodes of the host events inside these rows, and of the device work that these events launched."""
+``rows`` are rows of the trace. A transform changes the nodes of its rows. With ``below``, it also changes the nodes of
+the host events inside these rows, and the nodes of the device work that these events launched."""
 
 from __future__ import annotations
 
@@ -22,8 +22,7 @@ from perfkit_core.views.steps.activity import covered_ns
 
 
 class Case(Enum):
-    """The value that is used of every uncertain number: the value with the shortest steps, the likely value, or the
-    value with the longest steps."""
+    """The value to use for every uncertain number: ``SHORT`` gives the shortest steps, ``LONG`` the longest."""
 
     SHORT = "p10"
     LIKELY = "p50"
@@ -32,8 +31,8 @@ class Case(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Quantity:
-    """An uncertain time in ns, factor or count: three percentiles and their source. ``low`` is the value with the
-    shortest steps. The source is "recorded", "calibrated on this machine", or a citation."""
+    """An uncertain time in ns, factor or count: three percentiles and their source. ``low`` gives the shortest steps.
+    The source is "recorded", "calibrated on this machine", or a citation."""
 
     low: float
     mid: float
@@ -52,7 +51,7 @@ def value(number: Number, case: Case) -> float:
 
 
 class Transform(Protocol):
-    """A change of the graph, as a frozen dataclass of numbers, quantities and arrays of rows."""
+    """A change of the graph: a frozen dataclass of numbers, quantities and arrays of rows."""
 
     def apply(self, replay: Replay, graph: Graph, case: Case) -> Graph:
         """Return the changed graph. Existing nodes keep their numbers, and new nodes follow."""
@@ -61,7 +60,8 @@ class Transform(Protocol):
 
 @dataclass(frozen=True, slots=True, eq=False)
 class InCases:
-    """A ``change`` that is applied only in ``cases``: the recording does not show whether it will take place."""
+    """A ``change`` that is applied only in some ``cases``, because the recording does not show whether it will take
+    place."""
 
     change: Transform
     cases: tuple[Case, ...]
@@ -71,7 +71,7 @@ class InCases:
 
 
 def transformed(replay: Replay, changes: Sequence[Transform], case: Case = Case.LIKELY) -> Graph:
-    """Return the graph with all changes, which are applied in their order."""
+    """Return the graph after all changes, applied in the given order."""
     graph = replay.graph
     for change in changes:
         graph = change.apply(replay, graph, case)
@@ -97,8 +97,8 @@ def nodes_of(replay: Replay, graph: Graph, rows: IntArray, below: bool) -> BoolA
 
 
 def inclusive_ns(replay: Replay, graph: Graph, rows: IntArray, inside: BoolArray) -> IntArray:
-    """Return the time of the nodes ``inside`` that lie within each of the rows, shape (len(rows),). The rows must not
-    overlap."""
+    """Return, for each of the rows, the time of the nodes inside it, shape (len(rows),). Only nodes of the mask
+    ``inside`` count. The rows must not overlap."""
     owner = np.full(len(replay.trace), -1, np.int64)
     owner[rows] = np.arange(len(rows))
     owner = nesting.first_on_path(replay.trace.ints("parent"), owner)
@@ -110,8 +110,8 @@ def inclusive_ns(replay: Replay, graph: Graph, rows: IntArray, inside: BoolArray
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Scale:
-    """Events take ``factor`` times as long on the host, on the device, or on both. ``most_ns`` is the longest time that
-    each row may take afterwards, shape (rows,) (None: no limit)."""
+    """Events take ``factor`` times as long on the host, on the device, or on both. ``most_ns`` limits the time of each
+    row after the change, shape (rows,) (None: no limit)."""
 
     rows: IntArray
     factor: Number
@@ -133,7 +133,8 @@ class Scale:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Insert:
-    """Each row takes longer: by ``host_ns`` at the beginning of a host event, and by ``device_ns`` in device work."""
+    """Rows take longer: host events by ``host_ns``, which is inserted at their beginning, and device work by
+    ``device_ns``."""
 
     rows: IntArray
     host_ns: Number = 0
@@ -166,8 +167,8 @@ class Shorten:
 
 
 _PASSED_ON: Final = (CHAIN, LAUNCH, STREAM)
-"""Causes of edges that remain when an event is removed. Removed events take no time, but the order of their neighbours
-remains."""
+"""Causes of edges that remain when an event is removed. Removed events take no time, but their neighbours stay in
+order."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -190,8 +191,8 @@ class Remove:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Unblock:
-    """Calls take place, but do not wait for device work, as copies from pinned memory with ``non_blocking``. Each call
-    takes at most ``most_ns`` on the host (None: its recorded time without waiting)."""
+    """Calls no longer wait for device work, like copies from pinned memory with ``non_blocking``. Each call takes at
+    most ``most_ns`` on the host (None: its recorded time without waiting)."""
 
     rows: IntArray
     most_ns: Number | None = None
@@ -215,11 +216,10 @@ LAUNCH_NS = 5_000
 class Move:
     """Operators run on the host instead of a device (``to_host``), or on a device instead of the host.
 
-    On the host, each operator takes ``host_ns``, and the work that it launched does not take place. On a device, each
-    operator takes ``host_ns`` on the host for its launch, and then work of ``device_ns`` on the busiest stream of the
-    rank, after the work that is queued there. ``copies_gone`` are the calls of copies and synchronisations that become
-    unnecessary. ``copies_added`` is the number of new copies before each operator, which block the host for ``copy_ns``
-    each."""
+    On the host, each operator takes ``host_ns``, and its device work is removed. On a device, each operator takes
+    ``host_ns`` on the host for its launch. Its device work takes ``device_ns`` on the busiest stream of the rank, after
+    the work that is queued there. ``copies_gone`` are the calls of copies and synchronisations that become unnecessary.
+    ``copies_added`` is the number of new copies before each operator. Each new copy blocks the host for ``copy_ns``."""
 
     rows: IntArray
     to_host: bool
@@ -260,10 +260,10 @@ class Move:
 @dataclass(frozen=True, slots=True, eq=False)
 class Batch:
     """Several launches become one launch, such as a captured graph or a fused kernel. The host events ``rows`` take
-    ``host_ns`` in total, when the first of them begins, and their device work has gaps of at most ``gap_ns``.
+    ``host_ns`` in total, when the first of them begins. Gaps in their device work become at most ``gap_ns``.
 
-    ``group`` has a value for each row. Rows with equal values become one launch, such as the launches of each step.
-    None: all rows become one launch."""
+    ``group`` has a value for each row. Rows with equal values become one launch, such as the launches of each step. If
+    ``group`` is None, all rows become one launch."""
 
     rows: IntArray
     host_ns: Number
@@ -287,8 +287,8 @@ class Batch:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Overlap:
-    """Another thread runs the host events while their thread goes on. It starts each event when its thread reaches the
-    event. Only the matching event of ``until`` (row, or -1 if nothing waits) waits for the end."""
+    """Another thread runs the host events, so their thread continues without them. An event starts when its original
+    thread reaches it. Only the matching event of ``until`` (row, or -1 for none) waits until it ends."""
 
     rows: IntArray
     until: IntArray
@@ -311,9 +311,9 @@ class Load:
     """Batches come from ``workers`` processes of each rank.
 
     ``rows`` are the events in which the training gets its batches, sorted by time within each rank. Getting a batch
-    takes ``handover_ns``. Making a batch takes ``batch_ns``; None means the recorded time in the training's own
-    process. If ``batch_ns`` is given, other processes or threads made the recorded batches. Then getting a batch takes
-    its recorded time without the wait, plus at most ``handover_ns`` for the wait.
+    takes ``handover_ns``. Making a batch takes ``batch_ns``. If ``batch_ns`` is None, the recorded batches were made in
+    the training's own process, and making a batch takes their recorded time. Otherwise, other processes or threads made
+    them; then getting a batch takes its recorded time without the wait, plus at most ``handover_ns`` for the wait.
 
     Recorded waits are dropped, because the workers replace the recorded source of batches. Together, the workers
     deliver a batch every ``batch_ns`` ÷ ``workers``. Each worker is at most ``ahead`` batches ahead of the training.

@@ -1,13 +1,13 @@
 """Waits for devices: host calls that wait for device work, and streams that wait for other streams.
 
 A call that waits ends just after work that was launched before it. The name of the call shows the scope of the wait
-(``sync_calls``), and records of the device show the stream and the event (``sync_records``). Without a record, a
-call waits for the work that ends last within it. Copies block if their work ends within the call, as copies of
-pageable memory do.
+(``sync_calls``), and records of the device show the stream and the event (``sync_records``). Without such a record, a
+call waits for the work that ends last within it. A copy blocks if its work ends within the call, which is usual for
+pageable memory.
 
 CUPTI writes one record for each call that synchronises (``cuda_sync`` in Chrome traces). The record is an event on the
-device that is linked to its call. It contains the stream; for a wait for an event, it also contains the stream and the
-call that recorded the event. Calls alone do not show which streams wait for each other."""
+device that is linked to its call. It contains the stream. A record of a wait for a CUDA event also contains the awaited
+stream and the call that recorded the CUDA event. The calls themselves do not show which streams wait for each other."""
 
 from __future__ import annotations
 
@@ -30,15 +30,15 @@ _STREAM: Final = "wait_on_stream"
 _RECORDED_BY: Final = "wait_on_cuda_event_record_corr_id"
 _WAITS_ON_DEVICE: Final = "Stream Wait Event"
 _NO_STREAM: Final = 0xFFFFFFFF
-"""The stream -1 in traces of a profiler of 2023."""
+"""In traces of a profiler of 2023, this number stands for the stream -1."""
 
 
 @dataclass(frozen=True, slots=True)
 class SyncRecords:
     """Records of synchronisations, arrays of shape (records,). ``call`` is the row of the host call, ``device`` the
-    code of the device, ``stream`` the stream of the record, ``of_stream`` the stream that is waited for (-1 if not
-    recorded), ``recorded_by`` the row of the call that recorded the event (-1 if not recorded), and ``on_device`` is
-    true if a stream waits and false if the host waits."""
+    code of the device, and ``stream`` the stream of the record. ``of_stream`` is the awaited stream, and
+    ``recorded_by`` the row of the call that recorded the awaited event (-1 if not recorded). ``on_device`` is true if a
+    stream waits, and false if the host waits."""
 
     call: IntArray
     device: IntArray
@@ -79,8 +79,8 @@ def _number(args: dict[str, Any], key: str) -> int:
 
 
 def stream_waits(trace: Trace, work: DeviceWork, nodes: IntArray, records: SyncRecords) -> graph.Edges:
-    """Return the edges of streams that wait for an event. An edge leads from the last work launched before the event
-    was recorded to the first work launched after the call that lets the stream wait."""
+    """Return the edges of streams that wait for a CUDA event. An edge begins at the last work launched before the event
+    was recorded. It ends at the first work launched after the call that lets the stream wait."""
     complete = np.flatnonzero(records.on_device & (records.of_stream >= 0) & (records.recorded_by >= 0))
     if not len(complete) or not len(work):
         return graph.all_edges([])
@@ -109,8 +109,8 @@ _STREAM_WAITS: Final = re.compile(r"Stream_?Wait_?Event", re.IGNORECASE)
 
 
 def waits_for_unrecorded_events(trace: Trace) -> int:
-    """Return the number of calls that make a stream wait for an event, on ranks that have work on several streams and
-    no device records of such waits."""
+    """Return the number of calls that make a stream wait for an event. Calls of a rank count only if the rank has work
+    on several streams and no device records of such waits."""
     rank, calls = trace.ints("rank"), np.flatnonzero(trace.host & matching(trace, "name", _STREAM_WAITS.search))
     if not len(calls):
         return 0
@@ -129,7 +129,7 @@ _OF_DEVICE: Final = re.compile(
 )
 _OF_EVENT: Final = re.compile(r"Event_?Synchronize", re.IGNORECASE)
 _FREES: Final = re.compile(r"^(cuda|hip|cu|musa|acl\w*)Free(?!Async)", re.IGNORECASE)
-"""Calls that free device memory, which wait until the device is idle."""
+"""Calls that free device memory. They wait until the device is idle."""
 
 
 def sync_calls(trace: Trace) -> tuple[IntArray, ByteArray]:
@@ -142,9 +142,9 @@ def sync_calls(trace: Trace) -> tuple[IntArray, ByteArray]:
 
 
 BUSY_NS: Final = 2_000
-"""Longest time of a call that waits for a device, not counting the wait."""
+"""Maximum time of a call that waits for a device, not counting the wait."""
 RETURN_NS: Final = 5_000
-"""Longest time from the end of the work to the return of a call that did not wait for this work."""
+"""Maximum time from the end of the work to the return of a call that did not wait for this work."""
 
 
 def waits(trace: Trace, work: DeviceWork, segments: Segments, nodes: IntArray, records: SyncRecords) -> graph.Waits:
@@ -173,8 +173,9 @@ _ASYNC: Final = re.compile("async", re.IGNORECASE)
 
 
 def _copies(trace: Trace, work: DeviceWork, segments: Segments) -> tuple[IntArray, IntArray, IntArray]:
-    """Return the calls that return after their copy, the positions of their copies, and the time of each call before
-    its copy can begin, in which pageable memory is staged. Waiting for earlier work of the stream does not count."""
+    """Return three values: the calls that return after their copy, the positions of their copies, and the time of each
+    call before its copy can begin, in which pageable memory is staged. Waiting for earlier work of the stream does not
+    count."""
     call = trace.ints("launched_by")[work.row]
     at = np.flatnonzero(trace.rows("kind", MEMCPY)[work.row] & (call >= 0))
     at = at[segments.after[call[at]] >= 0]
@@ -186,7 +187,7 @@ def _copies(trace: Trace, work: DeviceWork, segments: Segments) -> tuple[IntArra
     at, copied, call = at[blocks], copied[blocks], call[blocks]
     free = np.where(work.before[at] >= 0, end[work.row[work.before[at]]], start[call])
     staged = np.maximum(start[copied] - np.maximum(start[call], free), 0)
-    # copies to the host stage nothing: they wait until they begin
+    # copies to the host stage no memory: their calls wait until the copy begins
     return (
         call,
         at,
@@ -197,8 +198,7 @@ def _copies(trace: Trace, work: DeviceWork, segments: Segments) -> tuple[IntArra
 def _synchronised(
     trace: Trace, work: DeviceWork, segments: Segments, records: SyncRecords
 ) -> tuple[IntArray, IntArray]:
-    """Return pairs of a synchronising call and the position of work that it waits for, at most one pair for each
-    stream."""
+    """Return pairs of a synchronising call and the position of awaited work, at most one pair per call and stream."""
     calls, scope = sync_calls(trace)
     placed = segments.after[calls] >= 0
     calls, scope = calls[placed], scope[placed]
@@ -236,8 +236,8 @@ def _synchronised(
 
 
 def _last_within(trace: Trace, queued: Queued, calls: IntArray) -> tuple[IntArray, IntArray]:
-    """Return the calls that end after work launched before them, and the last of this work that ends within each call.
-    This is used for waits for an event without a record."""
+    """Return two values for waits for an event without a record: the calls that end after work launched before them,
+    and the last of this work that ends within each call."""
     last = np.full(len(calls), -1, np.int64)
     rank = trace.ints("rank")[calls]
     for number in np.unique(rank):

@@ -267,7 +267,7 @@ def test_a_change_that_costs_time_when_combined_is_left_out() -> None:
     ids = {one.rule: one.id for one in result.advice}
     assert result.together == (ids["all"], ids["op1"])
     assert result.combined.saving_ns == 70_000
-    assert said(result.excluded) == {ids["part"]: "together with the others it costs 10.0 µs"}
+    assert said(result.excluded) == {ids["part"]: "combined with the others, it would cost 10.0 µs"}
 
 
 def test_an_id_does_not_depend_on_the_steps() -> None:

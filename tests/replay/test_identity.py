@@ -73,7 +73,7 @@ def test_streams_that_wait_for_nothing_recorded(stream: int, recorded: bool, cou
     ]
     found = identity(Facts(trace(rows)))
     assert found.unrecorded_events == count
-    assert ("wait for an event that was not recorded" in str(replayed(found, "step"))) == bool(count)
+    assert ("wait for unknown work" in str(replayed(found, "step"))) == bool(count)
 
 
 def test_an_error_is_reported(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -18,8 +18,8 @@ from perfkit_core.replay.transforms import Quantity, Scale
 
 _KERNEL_FACTOR: Final = Quantity(0.7, 0.95, 1.0, message("prior: the guessed algorithm is often already the fastest"))
 _FLAGS: Final = {("cudnn_convolution", 9): 6, ("miopen_convolution", 9): 7, ("_convolution", 13): 9}
-"""Index of the argument that enables the search for the fastest algorithm, by the end of the operator's name and the
-number of its arguments (signatures of ATen)."""
+"""Position of the argument that enables the search for the fastest algorithm, in the signatures of ATen. Keys: the end
+of the operator's name, and its number of arguments."""
 
 
 def find(facts: Facts) -> list[Candidate]:
@@ -67,7 +67,7 @@ def find(facts: Facts) -> list[Candidate]:
 
 
 def convolution_kernels(trace: Trace) -> IntArray:
-    """Return the rows of the kernels that are convolutions by their name or by the operator that launched them."""
+    """Return the rows of convolution kernels, recognised by their name or by the operator that launched them."""
     kernels = matrix_kernels(trace)
     operators = np.append(trace.rows("op_name", "conv", "conv_grad", "conv_transpose", "conv_transpose_grad"), False)
     rows: IntArray = kernels.row[kernels.convolves | operators[kernels.operator]]
@@ -75,8 +75,8 @@ def convolution_kernels(trace: Trace) -> IntArray:
 
 
 def algorithms_tried(trace: Trace) -> bool:
-    """Return whether the library searches for the fastest algorithm, according to the recorded arguments. Raises
-    NotEvaluableError if the arguments were not recorded; nothing else in a recording shows the setting."""
+    """Return whether the recorded arguments enable the search for the fastest algorithm. Raises NotEvaluableError if
+    the arguments were not recorded, because nothing else in a recording shows the setting."""
     flags = []
     for code, name in enumerate(trace.codes("name").values):
         endings = {count: at for (ending, count), at in _FLAGS.items() if name.endswith(f":{ending}")}

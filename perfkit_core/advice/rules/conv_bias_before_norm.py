@@ -1,6 +1,6 @@
 """Rule 28, conv-bias-before-norm: a convolution adds a bias that the following batch norm subtracts. The rule fires on
-a convolution that is directly followed by a batch norm and has a bias, which shows in its shapes or as an addition in
-the same call of a layer. The transform removes the operators that add the bias or sum its gradient."""
+a convolution with a bias that is directly followed by a batch norm. The bias shows in the input shapes, or as an
+addition in the same call of a layer. The transform removes the operators that add the bias or sum its gradient."""
 
 from __future__ import annotations
 
@@ -43,8 +43,8 @@ def find(facts: Facts) -> list[Candidate]:
 
 
 def bias_rows(trace: Trace) -> tuple[arrays.IntArray, int]:
-    """Return the rows of the operators that add the bias of a convolution before a batch norm or sum the gradient of
-    this bias, and the number of the convolutions."""
+    """Return two values: the rows of the operators that add the bias of a convolution before a batch norm or sum the
+    gradient of this bias, and the number of these convolutions."""
     order = operators.operator_order(trace)
     row, thread = order.row, order.thread
     conv, reshape, add, norm = (trace.rows("op_name", name)[row] for name in ("conv", "reshape", "add", "batch_norm"))
@@ -55,7 +55,7 @@ def bias_rows(trace: Trace) -> tuple[arrays.IntArray, int]:
     adding = operators.outermost(trace, operators.within(trace, biased) & trace.rows("op_name", "add") & trace.host)
     backward = operators.within(trace, operators.backward_of(trace, biased))
     summing = operators.outermost(trace, backward & trace.rows("op_name", "sum") & trace.host)
-    # biases that a separate operator adds, the last in the same call of a layer, possibly after a reshape of the bias
+    # biases that a separate operator adds: the last operator in the layer's call, possibly after a reshape of the bias
     layer = nesting.nearest_above(trace.ints("parent"), trace.rows("kind", FORWARD))[row]
     first = np.flatnonzero(conv & (layer >= 0))
     adds = first + 1 + np.append(reshape, [False] * 3)[first + 1]
@@ -68,12 +68,13 @@ def bias_rows(trace: Trace) -> tuple[arrays.IntArray, int]:
 
 
 def bias_channels(shapes: operators.Shapes) -> int:
-    """Return the length of the third input of a convolution, its bias; 0 without a bias."""
+    """Return the length of a convolution's bias, which is its third input; 0 without a bias."""
     return shapes[2][0] if len(shapes) > 2 and len(shapes[2]) == 1 else 0
 
 
 def channels_of(shapes: operators.Shapes) -> int:
-    """Return the number of weights of a batch norm, else the second dimension of its input; -1 if unknown."""
+    """Return the number of channels: the length of a batch norm's weights, else its input's second dimension; -1 if
+    unknown."""
     if len(shapes) > 1 and len(shapes[1]) == 1:
         return shapes[1][0]
     return shapes[0][1] if shapes and len(shapes[0]) > 1 else -1

@@ -66,8 +66,8 @@ def find(facts: Facts) -> list[Candidate]:
     spared = np.append(launches, removed)
     return [Candidate(
         facts.plural(
-            "{count:count} chain {per_step} of {kernels:.3g} elementwise kernels takes {device:ns} on the device. A "
-            "fused kernel would save launches that take {time} on the host.",
+            "{count:count} chain {per_step}, with {kernels:.3g} elementwise kernels, takes {device:ns} on the device. "
+            "A fused kernel would save launches that take {time} on the host.",
             "{count:count} chains {per_step}, with {kernels:.3g} elementwise kernels on average, take {device:ns} on "
             "the device. Fused kernels would save launches that take {time} on the host.",
             facts.median_total(kernels[np.diff(chain, prepend=-1) != 0]),
@@ -91,7 +91,7 @@ def find(facts: Facts) -> list[Candidate]:
 
 
 def chained_kernels(facts: Facts) -> tuple[arrays.IntArray, arrays.IntArray]:
-    """Return the rows of the kernels in chains, sorted by stream and time, and the number of each kernel's chain."""
+    """Return two arrays: the rows of the kernels in chains, sorted by stream and time, and their chain numbers."""
     trace, launch = facts.trace, facts.trace.ints("launched_by")
     # a kernel is elementwise by its name or by the operator that launched it
     owner = np.append(nesting.nearest_on_path(trace.ints("parent"), operators(trace)), -1)[launch]

@@ -1,6 +1,7 @@
 """Rule 12, epoch-gap: training waits for new loader workers at the start of an epoch or of a validation. The rule fires
-if steps that start a loader wait for data more than ``epoch_gap_steps`` steps longer than usual. The prediction is not
-a replay but the mean step without these waits, with the time of a first batch from persistent workers instead."""
+if steps that start a loader wait longer for data than usual, by more than ``epoch_gap_steps`` step times. The
+prediction does not come from a replay. It is the mean step time with persistent workers: the additional waits are
+replaced by the time of a first batch from such workers."""
 
 from __future__ import annotations
 

@@ -31,7 +31,7 @@ _WORK: Final = (
 )  # fmt: skip
 _FRAMES: Final = 3
 Gaps = dict[int, Intervals]
-"""The gaps of each rank. Messages show the gaps of ``facts.rank``; the transform shortens the gaps of all ranks."""
+"""The gaps of each rank. Messages show the gaps of ``facts.rank``. The transform shortens the gaps of all ranks."""
 
 
 def find(facts: Facts) -> list[Candidate]:
@@ -42,7 +42,7 @@ def find(facts: Facts) -> list[Candidate]:
     bound = round(max(limits.host_gap_one * facts.step_ns, limits.host_gap_ns))
     long, short = Gaps(), Gaps()
     for rank in facts.ranks:
-        # the step time of the rank in which none of its threads does recorded work
+        # the time within steps in which no thread of the rank does recorded work
         here = trace.host & (trace.ints("rank") == rank)
         work = here & trace.rows("kind", *_WORK)
         steps = here & trace.rows("kind", schema.STEP) & (facts.replay.first >= 0)
@@ -111,15 +111,15 @@ def _short(facts: Facts, gaps: Gaps, count: float) -> Candidate:
         evidence={**shared.evidence, "gaps_per_step": count, "python": functions},
         vetoes=(message("gaps as short as the overhead of calling an operator"),),
         risks=(message("The profiler itself works between operators, so the gaps are shorter without a profiler."),),
-        conflicts=("launch-bound",),  # removes the same gaps
+        conflicts=("launch-bound",),  # launch-bound removes the same gaps
         words={"gaps": "short", "compiled": "yes" if compiled_regions(facts.trace).any() else "no"},
     )  # fmt: skip
 
 
 def _shared(facts: Facts, gaps: Gaps, factor: Quantity) -> tuple[Candidate, list[str]]:
-    """Return the fields that candidates for long and short gaps share, and the Python functions that contain most of
-    the gap time. The rows are the innermost events around the gaps of ``facts.rank``, with the gap time of each
-    event."""
+    """Return two values: the fields that are equal in candidates for long and for short gaps, and the Python functions
+    with the most gap time. The rows are the innermost events around the gaps of ``facts.rank``, with the gap time of
+    each event."""
     trace, graph, own = facts.trace, facts.replay.graph, gaps[facts.rank]
     nodes = np.flatnonzero(np.isin(graph.lane, graph.lane[facts.steps.first[facts.mine]]) & (graph.row >= 0))
     start = facts.replay.recorded_ns(nodes)

@@ -29,7 +29,7 @@ _GAP_NS: Final = 1_000
 _ONE_TIME: Final = 20.0
 """Calls that take over this multiple of the median time per kernel did more than launch kernels."""
 _RECURS: Final = 3
-"""With at least this many steps, the median step is free of one-time events."""
+"""With at least this many steps, one-time events do not affect the median step."""
 
 
 def find(facts: Facts) -> list[Candidate]:
@@ -44,8 +44,7 @@ def find(facts: Facts) -> list[Candidate]:
         return []
     group = groupby.distinct([trace.ints("rank")[rows], trace.ints("step")[rows]], len(rows))[0]
     between = {rank: _between(trace, rows, group, rank) for rank in facts.ranks}
-    # the time in which a thread calls operators or the runtime, without waits and one-time work, or runs Python between
-    # launches
+    # the host is busy in operators and runtime calls, without waits and one-time work, and in Python between launches
     graph, (gap_start, gap_end) = facts.replay.graph, between[facts.rank]
     working = trace.rows("kind", OPERATOR, RUNTIME) & ~trace.rows("phase", DATALOADER) & ~within(trace, once)
     nodes = facts.replay.hosts(facts.rank)
@@ -55,7 +54,7 @@ def find(facts: Facts) -> list[Candidate]:
     host, device = int(np.median(facts.within_steps(busy))), round(facts.busy_ns)
     if host <= device or device >= facts.thresholds.launch_device_share * facts.step_ns:
         return []
-    # the launches of a step never take longer than before
+    # the predicted launches of a step never take longer than the recorded launches
     now = facts.median_total(rows, dur[rows])
     low, mid, high = (min(count * ns, now) for ns in (_KERNEL_NS.low, _KERNEL_NS.mid, _KERNEL_NS.high))
     cost = Quantity(low, mid, high, _KERNEL_NS.source)
@@ -95,9 +94,9 @@ def find(facts: Facts) -> list[Candidate]:
 
 
 def _launches(facts: Facts, kernels: arrays.IntArray) -> tuple[arrays.IntArray, arrays.IntArray, float]:
-    """Return the outermost host events that launch kernels without waiting, in two arrays: regular launches, and
-    launches that did one-time work such as loading a module. The third value is the number of kernels per step of
-    both."""
+    """Return the outermost host events that launch kernels without waiting, and the number of kernels that they launch
+    per step. The events are returned as two arrays: regular launches, and launches that did one-time work, such as
+    loading a module."""
     trace = facts.trace
     roots = nesting.outermost(trace.ints("parent"), operators(trace) | trace.rows("kind", RUNTIME))
     # captured graphs contain no calls that copy from or to the host, communicate or synchronise

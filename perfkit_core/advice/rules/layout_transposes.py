@@ -77,7 +77,7 @@ def converting(trace: Trace) -> arrays.IntArray:
 
 
 def with_launches(trace: Trace, rows: arrays.IntArray) -> arrays.IntArray:
-    """Return the rows of device work, followed by the rows of the calls that launched only this work."""
+    """Return the rows of device work, followed by the rows of the calls that launched only such work."""
     launched_by = trace.ints("launched_by")
     wanted = np.bincount(launched_by[rows][launched_by[rows] >= 0], minlength=len(trace))
     every = np.bincount(launched_by[launched(trace)], minlength=len(trace))

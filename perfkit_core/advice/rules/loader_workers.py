@@ -25,18 +25,18 @@ CONTENTION: Final = Quantity(
     0.85, 1.0, 1.25,
     message("measured: 0.9 to 1.1 in small trainings on a CPU, 1.2 between two recordings of a ResNet-50 on a V100"),
 )  # fmt: skip
-"""Factor of the self time of the host beside workers. Workers share cores and caches with the training. On the other
-hand, training without loading keeps caches warm, and the recorded host time includes the overhead of the profiler."""
+"""Factor by which workers change the host's self time. Workers share cores and caches with the training. On the other
+hand, training without loading keeps caches warm, and the recorded time includes the profiler's overhead."""
 MAKING: Final = Quantity(1.0, 1.1, 1.4, message("prior: parallel workers slow each other down"))
 _FROM_THREAD: Final = Quantity(
     0.85, 1.0, 1.4,
     message("measured: 1.0 in small trainings on a CPU; workers compete for cores, a thread for the interpreter"),
 )  # fmt: skip
-"""Factor of the time to make a batch in a worker instead of a thread of the training process."""
+"""Time to make a batch in a worker, relative to the time in a thread of the training process."""
 
 
 def find(facts: Facts) -> list[Candidate]:
-    """Return the candidate for :data:`WORKERS` workers, but for no more workers than cores."""
+    """Return the candidate for :data:`WORKERS` workers, or for the number of cores if there are fewer."""
     rows, loading = facts.batch_rows, facts.loading_ns
     if in_workers(facts.trace, rows).any() or loading / max(facts.step_ns, 1) <= facts.thresholds.loader_share:
         return []
@@ -59,12 +59,12 @@ def what_if(facts: Facts, workers: float) -> Candidate:
             message("see the rule more-workers"),
         )
     times, making = {"waiting": waiting, "step": facts.step_ns}, MAKING
-    what = message("Each step spends {waiting:ns} of {step:ns} on making its batch before it can begin.", **times)
+    what = message("Each step spends {waiting:ns} of {step:ns} on making its batch.", **times)
     loads: tuple[Transform, ...] = (Scale(rows, MAKING), Load(rows, workers, handover_ns=HANDOVER_NS))
     if in_thread(facts.trace, rows).any():
         making = _FROM_THREAD
         what = message("Each step waits {waiting:ns} of {step:ns} for a batch made by a background thread.", **times)
-        # the thread works during computation; if steps wait for it, making the batches of a step takes the whole step
+        # the thread works all the time if steps wait for it, so making the batches of a step takes an entire step
         each_ns = facts.step_ns / facts.batches_per_step
         batch = Quantity(each_ns * making.low, each_ns * making.mid, each_ns * making.high, making.source)
         loads = (Load(rows, workers, batch, HANDOVER_NS),)
@@ -94,7 +94,7 @@ def _crowding(workers: int, cores: int | None) -> Message:
     if cores is None:
         return message("The number of cores was not recorded: the training and each worker need a core.")
     if workers < cores:
-        return message("{workers} and the training have {cores}.", workers=count, cores=cores_text(cores))
+        return message("There are {cores} for {workers} and the training.", workers=count, cores=cores_text(cores))
     return message(
         "{workers} and the training share {cores}. Workers that compute slow down each other and the training; workers "
         "that wait for files do not.",

@@ -1,7 +1,7 @@
 """Rule 36, outlier-steps: some steps take much longer than the others, or the device clock drops during training. The
-rule fires if steps take more than ``outlier_sigmas`` standard deviations longer than the median step of their rank, and
-names the events that grew. It also fires if all kernels take longer by one factor in the last third of the steps. There
-is no transform, because the recording does not contain the cause."""
+rule fires if steps take more than ``outlier_sigmas`` standard deviations longer than the median step of their rank. It
+names the events that took longer. It also fires if all kernels take longer by one factor in the last third of the
+steps. There is no transform, because the recording does not contain the cause."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from perfkit_core.replay.batches import waited
 from perfkit_core.views.communication.instances import communication
 
 _OUTSIDE: Final = "time outside all recorded events"
-"""Name that stands for the self time of steps in tables of event names."""
+"""The self time of steps has this name in tables of event names."""
 _MOST: Final = 3
 _LEAST_GROWTH_SHARE: Final = 0.1
 _AGREEING_FACTOR_ERROR: Final = 0.1
@@ -120,8 +120,8 @@ def _slower_clock(facts: Facts, steps: pd.DataFrame) -> list[Candidate]:
 
 def _growth_ns(facts: Facts, steps: pd.DataFrame, late: pd.DataFrame) -> pd.Series[int]:
     """Return the growth in ns of up to three event names, the largest first: their mean time in a ``late`` step minus
-    their median time in the other ``steps``. The time is host and device work without waits, but with waits for
-    batches, because no other recorded event explains these waits."""
+    their median time in the other ``steps``. The time is host and device work. Waits do not count, except waits for
+    batches, because no other recorded event explains these."""
     trace, graph = facts.trace, facts.replay.graph
     nodes = np.flatnonzero(graph.row >= 0)
     busy = np.zeros(len(trace), np.int64)

@@ -2,9 +2,8 @@
 
 The rule fires if an optimizer step calls the same operators for ``optimizer_tensors`` or more tensors. The transform
 gives the update the time of a fused update. The factors were measured on complete optimizer steps with a profiler
-running: one thread, medians of interleaved runs, tensors of 64 to 1,000,000 elements. They depend on the number of
-operators per tensor and on their duration, because these determine the cost of a loop.
-"""
+running: one thread, medians of interleaved runs, tensors of 64 to 1,000,000 elements. The factors depend on the number
+of operators per tensor and on their duration, because these determine the cost of a loop."""
 
 from __future__ import annotations
 
@@ -53,18 +52,18 @@ _ADAM: Final = re.compile(r"(?<![a-z])adam_?(?![a-z])", re.IGNORECASE)
 _STEP: Final = re.compile(r"(\w+)\.step$")
 _BATCHED: Final = re.compile(r"foreach|fused|merged|multi_?tensor", re.IGNORECASE)
 _MOST_PER_TENSOR: Final = 4
-"""No optimizer of the frameworks calls an operator more often for one tensor."""
+"""Maximum number of calls of one operator for one tensor, in all optimizers of the frameworks."""
 _NEARLY_ALL: Final = 5 / 6
-"""A number of tensors is accepted if the operators whose number of calls it divides have this share of all calls.
-Momentum calls two operators twice per tensor and one operator once: twice the number of tensors divides only 4/5 of the
-calls. Operators for half of the tensors, such as weight decay, have at most 1/7 of the calls."""
+"""A number of tensors is accepted if it divides the call counts of operators that make at least this share of all
+calls. Momentum calls two operators twice per tensor and one operator once, so twice the right number divides the counts
+of only 4/5 of the calls. Operators for half of the tensors, such as weight decay, make at most 1/7 of the calls."""
 
 
 @dataclass(frozen=True, slots=True)
 class Loop:
-    """A loop over ``tensors``: the ``name`` of the optimizer or of its operator, the number of ``operators`` per
-    tensor, the mean time of an operator including the gap around it (``operator_ns``), and whether a single operator
-    updates a tensor (``whole``)."""
+    """A loop over ``tensors``. ``name`` is the optimizer or its operator. ``operators`` is the number of operators per
+    tensor. ``operator_ns`` is the mean time of an operator, including the gap around it. ``whole`` is true if a single
+    operator updates a tensor."""
 
     name: str
     tensors: float
@@ -84,7 +83,7 @@ def find(facts: Facts) -> list[Candidate]:
         raise NotEvaluableError(
             message("no optimizer step was recorded"), message("the framework's own optimizers record it")
         )
-    # updates: all host events in the spans that do not clear gradients; if a span calls a closure, only later events
+    # updates: all host events in the spans that do not clear gradients; if a span calls a closure, only events after it
     closure = trace.rows("phase", OTHER)[spans]
     after = trace.rows("phase", OPTIMIZER) & nesting.lies_in(parent, marked(trace, spans[closure]))
     updates = (within(trace, spans[~closure]) | after) & ~clears & ~nesting.lies_in(parent, clears)
@@ -104,9 +103,9 @@ def find(facts: Facts) -> list[Candidate]:
 def _loops(
     trace: Trace, spans: IntArray, own_ns: IntArray, roots: IntArray, of_span: IntArray, least: float
 ) -> tuple[IntArray, Loop] | None:
-    """Return the numbers of the spans that loop over at least ``least`` tensors, and the typical loop; None without
-    such spans. ``own_ns`` has the update time of each span, ``of_span`` the number of the span of each of the
-    ``roots``."""
+    """Return two values: the numbers of the spans that loop over at least ``least`` tensors, and the typical loop.
+    Return None if there are no such spans. ``own_ns`` is the update time of each span. ``of_span`` is the number of the
+    span of each of the ``roots``."""
     names = trace.codes("name").codes[roots].astype(np.int64)
     width = int(names.max(initial=0)) + 1
     key, counts = np.unique(of_span * width + names, return_counts=True)
@@ -125,10 +124,10 @@ def _loops(
 
 
 def tensors_of(calls: IntArray) -> int:
-    """Return the number of tensors of a loop. ``calls`` has the number of calls of each operator, shape (operators,).
-    The result is the largest number of calls that divides nearly all others, weighted by calls, or else the number that
-    divides most. This works because most operators are called once per tensor, some several times, and some not for all
-    tensors. Much rarer operators are not part of the loop."""
+    """Return the number of tensors of a loop. ``calls`` is the number of calls of each operator, shape (operators,).
+    The result is the largest call count that divides nearly all call counts, weighted by calls. If there is none, it is
+    the call count that divides most. This works because most operators are called once per tensor, some several times,
+    and some not for all tensors. Much rarer operators are not part of the loop."""
     often = calls[calls * _MOST_PER_TENSOR >= calls.max()]
     explained: list[tuple[int, int]] = [
         (int(often[often % tensors == 0].sum()), tensors) for tensors in np.unique(often)[::-1].tolist()
@@ -138,9 +137,9 @@ def tensors_of(calls: IntArray) -> int:
 
 
 def _updated_together(facts: Facts, parts: IntArray, loop: Loop) -> list[Candidate]:
-    """Return the candidate that updates all parameters in one call; none if measurements show no saving."""
+    """Return the candidate that updates all parameters in one call. Return none if measurements show no saving."""
     trace, dur = facts.trace, facts.trace.ints("dur_ns")
-    below = np.append(within(trace, parts), False)  # the last item is for a missing launch
+    below = np.append(within(trace, parts), False)  # a missing launch has the index -1, the last item
     kernels = np.flatnonzero(trace.rows("kind", KERNEL) & below[trace.ints("launched_by")])
     factor = _LAUNCHING if len(kernels) else _host_factor(loop)
     if factor is None:
@@ -180,7 +179,7 @@ def _updated_together(facts: Facts, parts: IntArray, loop: Loop) -> list[Candida
 
 
 def _host_factor(loop: Loop) -> Quantity | None:
-    """Return the time factor of an optimizer step on a CPU; None if a fused update saves nothing."""
+    """Return the factor of the time of an optimizer step on a CPU; None if a fused update saves nothing."""
     if loop.whole:
         return _MERGED if _ADAM.search(loop.name) else None
     small = loop.operator_ns < _CALL_OVERHEAD_NS

@@ -1,7 +1,7 @@
 """Rule 34, rank-skew: one rank keeps the others waiting. The rule replays the ranks without waits for each other: each
 collective transfers as soon as the rank itself has reached it. The rule fires if the slowest rank then takes longer
-than the median rank. The transform gives the part of the slow rank's steps that explains the difference (device work,
-data loading or host work) the time of the median rank."""
+than the median rank. The steps of the slow rank have three parts: device work, data loading and host work. The
+transform gives the part that explains the difference the time of the median rank."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ _MOST_OF_IT: Final = {
     HOST: message(", mostly in host work"),
 }
 _WORTH: Final = 0.25
-"""A part explains the skew if the speed of the median rank in this part saves at least this share of the skew."""
+"""A part explains the skew if giving it the time of the median rank saves at least this share of the skew."""
 _SOURCE: Final = message("recorded: the fastest rank, the median rank, and half the difference to the median rank")
 
 
@@ -46,7 +46,7 @@ def find(facts: Facts) -> list[Candidate]:
     if len(ranks(facts.trace)) < 2:
         raise NotEvaluableError(message("only one rank was recorded"), message("give the recordings of several ranks"))
     facts.need_steps()
-    if facts.trace.meta.incomplete:  # a truncated file of torch lacks kernels, which follow the operators
+    if facts.trace.meta.incomplete:  # a truncated file of torch lacks kernels, because they are at its end
         raise NotEvaluableError(
             message("the recording of a rank is cut off, so the rank cannot be compared with the others")
         )
@@ -75,7 +75,8 @@ def find(facts: Facts) -> list[Candidate]:
     )
     return [Candidate(
         message(
-            "Without waits, each step of rank {slow} takes {skew:ns} longer than on the median rank{part}.",
+            "Without waits for other ranks, a step takes {skew:ns} longer on rank {slow} than on the median "
+            "rank{part}.",
             slow=slow, skew=skew, part=None if best is None else _MOST_OF_IT[best.part],
         ),
         evidence=evidence,
@@ -94,7 +95,7 @@ def find(facts: Facts) -> list[Candidate]:
 
 
 def _alone_ns(facts: Facts, *changes: Transform) -> pd.DataFrame:
-    """Return the columns rank, step and alone_ns, the time of the step without waits for other ranks."""
+    """Return one row per step: ``rank``, ``step`` and ``alone_ns``, the step time without waits for other ranks."""
     graph = transformed(facts.replay, changes)
     graph = replace(graph, edges=graph.edges.only(graph.edges.cause != MEETING))
     time = facts.steps.played_ns(play(graph))
@@ -102,7 +103,7 @@ def _alone_ns(facts: Facts, *changes: Transform) -> pd.DataFrame:
 
 
 def _reason(facts: Facts, times: pd.DataFrame, slow: int, part: str) -> _Reason | None:
-    """Return the saving if a part takes the time of the median rank; None if the part already takes no longer."""
+    """Return the saving if the part takes the time of the median rank; None if it already takes no longer."""
     trace, graph = facts.trace, facts.replay.graph
     # the mean time of the part in a step of each rank, without waits
     chosen = np.zeros(len(trace), np.bool_)
@@ -125,8 +126,8 @@ def _reason(facts: Facts, times: pd.DataFrame, slow: int, part: str) -> _Reason 
 
 
 def _rows_of(trace: Trace, rank: int | None, part: str) -> IntArray:
-    """Return the rows of a part of the steps (device work, data loading, or other host work) of a rank, or of all ranks
-    if ``rank`` is None. Communication belongs to no part."""
+    """Return the rows of a part of the steps: device work, data loading, or other host work. Communication belongs to
+    no part. If ``rank`` is None, return the rows of all ranks."""
     communicates = communication(trace)
     loading = trace.rows("kind", DATALOADER) | trace.rows("phase", DATALOADER)
     on_host = trace.host & (trace.ints("self_ns") >= 0)

@@ -25,17 +25,17 @@ _SELECTING_FACTOR: Final = Quantity(
     message("measured on a CPU with torch 2.13 and paddle 3.3: one unbind compared with 20 to 100 selections"),
 )  # fmt: skip
 _LONGEST: Final = 24
-"""Most operators per iteration. A hand-written recurrent cell has about 20, a transformer layer has more."""
+"""Maximum number of operators per iteration. A recurrent cell has about 20, a transformer layer has more."""
 _MOST_SELECTS: Final = 4
 _SELECTS_BY_NAME: Final = re.compile(r"select|slice|narrow", re.IGNORECASE)
-"""The canonical name is not enough, because frameworks themselves also take strided views."""
+"""Names of selections. The canonical name is not enough, because frameworks also take strided views internally."""
 _AROUND: Final = (STEP, ANNOTATION, FORWARD, BACKWARD, OPTIMIZER, DATALOADER)
 
 
 @dataclass(frozen=True, slots=True)
 class Rounds:
-    """Selections in loops, sorted by thread and time: their ``rows``, the number of each selection's ``loop``, and the
-    number of selections per iteration of this loop (``each``). Arrays of shape (selections,)."""
+    """Selections in loops, sorted by thread and time, arrays of shape (selections,). ``rows`` are the selections.
+    ``loop`` is the number of the loop, and ``each`` the number of selections per iteration of this loop."""
 
     rows: arrays.IntArray
     loop: arrays.IntArray
@@ -82,8 +82,8 @@ def find(facts: Facts) -> list[Candidate]:
 
 
 def _gradients(facts: Facts, selects: arrays.IntArray) -> arrays.IntArray:
-    """Return the outermost backward operators of the selections, by their sequence numbers. If these were not recorded,
-    return all backward operators of selections in steps without other selections."""
+    """Return the outermost backward operators of the selections, by their sequence numbers. If no sequence numbers were
+    recorded, return all backward operators of selections in steps without other selections."""
     trace = facts.trace
     roots = outermost(trace, operators(trace))
     nodes = roots[trace.rows("op_name", "slice_grad")[roots] & (facts.replay.first[roots] >= 0)]

@@ -33,9 +33,9 @@ _HALF: Final = re.compile(r"half|float16|bfloat16|float8|fp16|bf16|fp8", re.IGNO
 
 @dataclass(frozen=True, slots=True)
 class _Chains:
-    """Operators on few numbers directly before a fetched result, as arrays of shape (operators,): their positions
-    ``at`` among the outermost operators, the position of the fetching operator, and whether one of the operators before
-    the same result creates its values on the host (``rooted``)."""
+    """Operators on few numbers directly before a fetched result, arrays of shape (operators,). ``at`` is the operator's
+    position among the outermost operators, and ``fetched_by`` the position of the fetching operator. ``rooted`` is true
+    if one of the operators before the same result creates its values on the host."""
 
     at: IntArray
     fetched_by: IntArray

@@ -19,7 +19,8 @@ from perfkit_core.model.trace import Trace
 from perfkit_core.replay.transforms import Quantity, Scale
 
 MULTIPLE: Final = 8
-"""Half-precision numbers in the 16 bytes of one access of tensor cores (NVIDIA, Matrix Multiplication Background)."""
+"""Half-precision numbers in the 16 bytes that tensor cores read at a time (NVIDIA, Matrix Multiplication
+Background)."""
 _KERNEL_FACTOR: Final = Quantity(
     0.4, 0.7, 1.0,
     message("prior: tensor cores read 16 bytes in one access only if rows start at multiples of 16 bytes"),
@@ -69,8 +70,8 @@ def find(facts: Facts) -> list[Candidate]:
 
 
 def _by_rows(trace: Trace, operator: IntArray) -> IntArray:
-    """Return the result of :func:`unaligned_rows` for each operator, 0 without shapes. The function runs once for each
-    distinct pair of shapes and strides."""
+    """Return the result of :func:`unaligned_rows` for each operator; 0 for operators without shapes. The function runs
+    once for each distinct pair of shapes and strides."""
     strides = pa.array([], pa.string()).dictionary_encode()
     if len(operator):
         texts = pc.extract_regex(trace.pick("args", operator), _STRIDES)
@@ -89,8 +90,8 @@ def _by_rows(trace: Trace, operator: IntArray) -> IntArray:
 
 
 def unaligned_rows(shapes: operators.Shapes, strides: operators.Shapes | None) -> int:
-    """Return the longest row in memory, of both factors and the product, whose length is above 8 and not a multiple of
-    8; 0 if there is none. Without strides, the shapes determine the layout."""
+    """Return the length of the longest unaligned row in memory, of both factors and the product; 0 if there is none. An
+    unaligned row is longer than 8, and not a multiple of 8. Without strides, the shapes determine the layout."""
     factors = _matrices(shapes)
     sizes = [shapes[at][-1] for at in factors]
     if strides is not None and len(strides) == len(shapes):

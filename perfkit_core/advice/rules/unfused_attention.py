@@ -30,7 +30,8 @@ _ROLES: Final = {
         _BETWEEN,
     ),
 }  # fmt: skip
-"""Role of each operator in a chain. Between the products are scaling, masks, dropout, and changes of shape or type."""
+"""Role of each operator in a chain. Scaling, masks, dropout, and changes of shape or type may be between the
+products."""
 _LAYER: Final = re.compile(r"linear|addmm|\bfc\b|gemm_epilogue", re.IGNORECASE)
 """Name of an operator or layer that multiplies by weights. Such products are not part of attention."""
 _SCORES: Final = 3

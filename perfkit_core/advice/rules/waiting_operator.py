@@ -17,14 +17,14 @@ from perfkit_core.model.schema import COMMUNICATION, DEVICE_WORK, OPERATOR, RUNT
 from perfkit_core.views.steps.activity import covered_ns
 
 _CLOCK_NS: Final = 1_000
-"""Resolution of the coarsest clocks in recordings; shorter calls may have been rounded to 0."""
+"""Resolution of the coarsest clocks in recordings. The duration of a shorter call may have been rounded to 0."""
 _LONG_PER_SHORTEST: Final = 10
 _BLOCKED: Final = 0.5
 """An operator waits in the device runtime if runtime calls take at least this share of its time."""
 
 
 def find(facts: Facts) -> list[Candidate]:
-    """Return a candidate for each operator with long calls that wait. The largest total comes first."""
+    """Return a candidate for each operator with long calls that wait, the largest total time first."""
     facts.need_device()
     trace, limits = facts.trace, facts.thresholds
     rows = np.flatnonzero(operators(trace) & facts.in_steps)
@@ -48,9 +48,9 @@ def find(facts: Facts) -> list[Candidate]:
 
 
 def _waiting(facts: Facts, calls: arrays.IntArray, own_ns: arrays.IntArray, shortest_ns: int) -> list[Candidate]:
-    """Return the candidate for the long calls of an operator if they wait. They wait if a device works during the calls
-    and, where runtime calls were recorded, the calls spend their time in the runtime. An operator that computes on the
-    host while a device is busy does not wait, nor does a call that waits for work that it launched."""
+    """Return the candidate for the long calls of an operator if they wait. They wait if two conditions hold: a device
+    does other work during the calls, and the calls spend their time in the runtime. The second condition is ignored if
+    no runtime calls were recorded. So operators that compute on the host while a device is busy do not count."""
     trace, dur = facts.trace, facts.trace.ints("dur_ns")
     start, end, names = trace.ints("start_ns"), trace.end_ns, trace.codes("name")
     inside, runtime = trace.host & within(trace, calls), trace.host & trace.rows("kind", RUNTIME, SYNC)
