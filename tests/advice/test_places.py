@@ -144,7 +144,7 @@ def test_torch_records_where_a_function_begins(tmp_path: Path) -> None:
 
 
 def test_a_line_of_the_user_is_preferred_to_a_line_of_a_library() -> None:
-    """Most of the time has frames of libraries only, as in hooks and threads."""
+    """For most of the time, the frames are only those of libraries, as in hooks and threads."""
     found = trace(
         [
             host("fw/run.py(1): run", "python", 0, 95_000),

@@ -1,4 +1,4 @@
-"""perfkit runs lists the numbers of the runs, the errors of damaged runs, and the newest run first."""
+"""perfkit runs lists the numbers of each run and the errors of damaged runs. The newest run comes first."""
 
 from __future__ import annotations
 

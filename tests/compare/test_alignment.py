@@ -253,8 +253,8 @@ def _outermost_ns(one: Trace) -> int:
 
 @pytest.mark.parametrize("name", ["bert-small", "vit", "qwen05b"])
 def test_the_same_model_on_two_vendors(traces: Path, name: str) -> None:
-    """In traces of one step each, the times are sums of the events. All time has a counterpart, nearly all of it in the
-    same layer."""
+    """Each trace has one step, so its times are sums over the events. All time has a counterpart, nearly all of it in
+    the same layer."""
     sides = [load(traces / "torch" / f"{vendor}-{name}.json.gz") for vendor in ("h100", "mi300x")]
     found = align(*sides)
     for side, one in zip(("base", "other"), sides, strict=True):

@@ -79,9 +79,9 @@ OTHER = [
 
 
 def test_worked_by_hand() -> None:
-    """In base, 20 ns are loading, 30 ns the host in mm (10 ns of them in launch), 40 ns gemm, 10 ns relu, and 20 ns
-    nothing. In other, 50 ns are loading, 30 ns mm, 50 ns gemm, 10 ns relu, 20 ns act (5 ns in launch), 10 ns relu, 10
-    ns act, and 20 ns nothing."""
+    """The times of base in ns are: loading 20, host in mm 30 (10 of them in launch), gemm 40, relu 10, nothing 20. The
+    times of other are: loading 50, mm 30, gemm 50, relu 10, act 20 (5 of them in launch), relu 10, act 10, nothing
+    20."""
     table = attribute(run(BASE), run(OTHER))
     assert tuple(table.columns) == COLUMNS
     times = ["base_ns", "other_ns", "difference_ns"]

@@ -15,7 +15,7 @@ SIDES = ("base", "other")
 
 
 @pytest.mark.parametrize("model", MODELS)
-def test_nearly_all_of_the_step_is_matched_by_operator_and_phase(model: str) -> None:
+def test_nearly_all_step_time_is_matched_by_operator_and_phase(model: str) -> None:
     """The bias of a linear layer is also matched. It is a separate operator in Paddle, and a part of the matrix product
     in torch."""
     shares = align(*(stored(framework, model, PLAIN) for framework in FRAMEWORKS)).matched_share

@@ -1,6 +1,6 @@
 """A regression that is planted in a script of examples/compare is the first cause that a comparison shows.
 
-The recordings are those of tests/data/examples. Each regression is searched in the table that shows it: operator
+The recordings are those of tests/data/examples. Each regression is looked up in the table that shows it: operator
 families for a copy, layers for a slower or an additional layer, and step categories for the loader. Within a framework,
 the script with the regression is compared with the script without it. Across frameworks, a regression that is larger
 than the difference between the frameworks is the first cause of a direct comparison. A smaller one is the first cause

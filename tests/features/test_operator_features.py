@@ -121,7 +121,7 @@ def test_B3_memory_torch(torch_run: Record) -> None:
 
 
 def test_B3_memory_paddle(paddle_run: Record) -> None:
-    """The changes of the recorded memory events are summed along their parents, one by one."""
+    """The expected numbers are computed by adding each memory event to all events around it."""
     trace = paddle_run(profile_memory=True)
     events = trace.to_pandas()
     expected: dict[str, int] = defaultdict(int)

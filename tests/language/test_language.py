@@ -84,13 +84,13 @@ def of_advice(path: Path) -> Report:
 
 
 @pytest.mark.parametrize("name", OTHERS)
-def test_the_catalogues_hold_what_the_code_says(name: str) -> None:
+def test_the_catalogues_have_the_texts_of_the_code(name: str) -> None:
     """If this test fails, run ``python tools/translations.py`` and translate the new texts."""
     expected = {str(one.id) for one in translations.messages() if one.id}
     assert {str(one.id) for one in translated(name)} == expected
 
 
-def test_texts_are_written_so_that_they_are_found() -> None:
+def test_texts_are_written_so_that_they_can_be_extracted() -> None:
     """A text that is composed before it is passed to ``say`` is in no catalogue. Values must be passed to ``say``
     instead."""
     made = [

@@ -48,7 +48,7 @@ def test_the_family_of_a_name(name: str | None, expected: str | None) -> None:
     assert family(name) == expected
 
 
-def test_no_family_takes_what_no_other_has() -> None:
+def test_no_family_is_for_all_remaining_operators() -> None:
     """A family for all remaining operators would make every coverage 100 %."""
     assert {"other", "others", "unknown", "misc", "rest"} & set(FAMILIES) == set()
 

@@ -1,8 +1,8 @@
 """The share of operator time and kernel time that has a family, in all real recordings.
 
-Operator time is the time of the outermost operators. Each nanosecond of it belongs to the innermost operator that runs,
-and has the family of that operator, or of the nearest one above that has a canonical name. Kernel time is the sum of
-the device work: kernels, copies and fills.
+Operator time is the time of the outermost operators. Each nanosecond of it belongs to the innermost operator that runs.
+It has the family of this operator, or of the nearest operator above that has a canonical name. Kernel time is the sum
+of the device work: kernels, memcpy and memset.
 """
 
 from __future__ import annotations

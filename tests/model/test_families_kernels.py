@@ -176,7 +176,7 @@ def test_a_kernel_is_of_the_family_of_what_it_computes(family: str, kernel: str)
 
 
 @pytest.mark.parametrize("kernel", ["my_kernel", "void work<float>(float*)", "", "Kernel2", "main"])
-def test_a_name_that_does_not_tell_has_no_family(kernel: str) -> None:
+def test_an_ambiguous_name_has_no_family(kernel: str) -> None:
     """Families are not guessed: the operator that launched the kernel may have a family."""
     assert kernel_family(kernel) is None
 

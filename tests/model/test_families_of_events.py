@@ -71,7 +71,7 @@ def test_worked_out_by_hand() -> None:
     }
 
 
-def test_kernels_that_serve_many_ends() -> None:
+def test_kernels_that_serve_several_operators() -> None:
     """A matrix product that a convolution launched belongs to the convolution, but a convolution in a product stays a
     convolution. A sum in an activation belongs to the activation. A layout change in a convolution belongs to the
     convolution."""
@@ -118,7 +118,7 @@ def test_a_kernel_that_copies_for_a_cast_is_the_cast() -> None:
     ["torch/compile-triton.json.gz", "torch/dlrm-8xv100/rank3.json", "torch/mi300x-resnet-act-checkpoint-steps.json.gz",
      "paddle/gpu-synthetic/gpu1.pb", "paddle/cpu-3.3.1/static_cond_guard/cycle0.pb"],
 )  # fmt: skip
-def test_a_plain_walk_finds_the_same(file: str, traces: Path) -> None:
+def test_a_simple_walk_gives_the_same_families(file: str, traces: Path) -> None:
     """The walk goes from each event up the parents to a named operator, and from device work to its launch."""
     found = perfkit.load(traces / file)
     frame = found.to_pandas()

@@ -73,7 +73,8 @@ def test_every_json_agrees_with_its_pb(paddle_traces: Path, spans: Any) -> None:
 
 
 def _reported(trace: Trace) -> list[int]:
-    """Return the reported errors of starts, of the starts of memory events if there are any, and of durations."""
+    """Return the reported time errors in ns in this order: of starts; of starts of memory events, if there are any; of
+    durations."""
     (message,) = [f.message for f in trace.quality if f.code == "rounded-clocks"]
     return [int(number) for number in re.findall(r"by (\d+) ns", message)]
 

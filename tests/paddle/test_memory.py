@@ -60,7 +60,7 @@ def rows_equal(table: pd.DataFrame, native: dict[str, Any], where: str) -> int:
 
 
 def test_native_rows_equal_paddles_own_integers(cycles: list[tuple[str, Path, Trace]]) -> None:
-    """The rows Allocated and Reserved of every workload are equal. On the CPU nothing is reserved."""
+    """For every workload, the rows Allocated and Reserved equal Paddle's integers. On a CPU, nothing is reserved."""
     count = 0
     for name, stem, trace in cycles:
         stats, table = own_integers(stem), memory.table(trace, NATIVE)
@@ -160,7 +160,7 @@ def test_curve_is_the_raw_events(cycles: list[tuple[str, Path, Trace]]) -> None:
     assert count > 30_000
 
 
-def test_alive_at_the_peak_is_what_a_replay_finds(cycles: list[tuple[str, Path, Trace]]) -> None:
+def test_blocks_at_the_peak_equal_those_of_a_replay(cycles: list[tuple[str, Path, Trace]]) -> None:
     """The raw events are replayed in order, to get the blocks and their owners when the recorded total was highest."""
     for name, stem, trace in cycles:
         events = raw(stem, "mem").sort_values("timestamp_ns", kind="stable")

@@ -63,7 +63,7 @@ def test_the_table_maps_into_the_vocabulary() -> None:
 
 
 def test_all_operators_of_real_runs_have_a_name(paddle_traces: Path) -> None:
-    """All operators of the recorded workloads have a canonical name, also control flow and user code."""
+    """All operators of the recorded workloads, including control flow and user code, have a canonical name."""
     unknown: set[str] = set()
     for path in [*paddle_traces.glob("cpu-3.3.1/*/*.pb*"), *paddle_traces.glob("versions/*.pb")]:
         frame = read_pb(path).to_pandas()
@@ -92,7 +92,7 @@ def test_copies_and_places() -> None:
         "cpu", "cuda:1", "cpu", "xpu:0", "cpu"]  # fmt: skip
 
 
-def test_the_plugin_is_whole() -> None:
+def test_the_plugin_has_all_its_hooks() -> None:
     """The plugin is loaded through its entry point without an error, and has all its hooks."""
     plugins = get_plugins()
     assert plugins.listed["paddle"].error is None

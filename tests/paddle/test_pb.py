@@ -39,8 +39,8 @@ def oracles(paddle_traces: Path) -> list[tuple[Path, pd.DataFrame, pd.DataFrame]
 
 
 def _recorded(pb: Path) -> tuple[pd.DataFrame, np.ndarray]:
-    """Return events and parents, with the nodes of each thread depth first as in Paddle's tree, then the memory events
-    by node."""
+    """Return two values: the events, and the row of each event's parent. The nodes come first, in the order of Paddle's
+    tree (each thread depth first). The memory events follow in the order of their nodes."""
     found = rows(scan(_content(pb)).tables).recorded
     assert found.parent is not None
     frame = found.columns.to_pandas()

@@ -249,7 +249,7 @@ print("ready", os.getpid(), file=sys.stderr)
     assert cycles(tmp_path) == [0, 0, 1]
 
 
-def test_a_fork_waits_for_what_is_being_written(tmp_path: Path) -> None:
+def test_a_fork_waits_for_a_cycle_that_is_being_written(tmp_path: Path) -> None:
     """A child that is forked while the thread works could inherit locks that are held."""
     script = """
 writer(None)

@@ -156,7 +156,8 @@ def others(told: Told) -> Iterator[tuple[View, Shown]]:
 
 
 def check(name: str, section: Shown, head: list[str], rows: list[list[str]], same: Callable[[str, str], bool]) -> None:
-    """Check the first rows, in the columns with values in these rows, as in other formats."""
+    """Check that the first rows on the page have the same cells. Columns of the page that are not in ``head`` must be
+    empty in these rows."""
     assert len(rows) == min(len(section.rows), FIRST), name
     at = [section.headings.index(heading) for heading in head]
     for number, (shown, row) in enumerate(zip(section.rows, rows, strict=False)):

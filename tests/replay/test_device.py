@@ -147,8 +147,8 @@ def _step_of(row: dict[str, Any]) -> dict[str, Any]:
 
 
 def events(told: bool) -> Trace:
-    """One stream runs a (10 to 60), records the event, and runs b (60 to 200). The host waits for the event from 30 to
-    62, and then works for 8 µs."""
+    """Return one stream that runs a (10 to 60), records the event, and runs b (60 to 200). The host waits for the event
+    from 30 to 62, and then works for 8 µs."""
     record_of = record("Event Sync", 30, 32, 4, 7, wait_on_stream=7, wait_on_cuda_event_record_corr_id=2)
     return trace(
         [
@@ -245,7 +245,8 @@ def test_a_queue_with_room_does_not_block_the_host() -> None:
 
 
 def ahead(launched: bool = True) -> Trace:
-    """Four steps of 100 µs. In each, the host launches a kernel of 80 µs and waits for the device until the end."""
+    """Return four steps of 100 µs. In each step, the host launches a kernel of 80 µs and waits for the device until the
+    end."""
     found: list[dict[str, Any]] = []
     for number in range(4):
         begin = 100 * number

@@ -18,8 +18,8 @@ from tests.support.events import device, host, trace
 
 
 def kernels(late_ns: int) -> Trace:
-    """Three kernels of 50 µs. The first begins 5 µs after its launch, the second is queued after the first, and the
-    third, which was launched long before, begins ``late_ns`` after the second."""
+    """Return three kernels of 50 µs. The first begins 5 µs after its launch. The second is queued after the first. The
+    third was launched long before, and begins ``late_ns`` after the second."""
     return trace(
         [
             host("step", "step", 0, 900_000, step=0),

@@ -197,7 +197,7 @@ def test_chosen_columns_in_their_order() -> None:
         ("memory_leaks", (), ["name", "rank", "device"]),
     ],
 )
-def test_columns_that_tell_rows_apart(name: str, by: tuple[str, ...], telling: list[str]) -> None:
+def test_columns_that_identify_rows(name: str, by: tuple[str, ...], telling: list[str]) -> None:
     """The same columns identify a row in a table with rows and in an empty table."""
     (chosen,) = choose_views([name])
     trace = small_trace()
@@ -235,7 +235,7 @@ def test_nothing_of_an_empty_table(table: pd.DataFrame) -> None:
         ({"start": "x"}, "no tree"),
     ],
 )
-def test_what_no_table_knows_is_refused(options: dict[str, Any], said: str) -> None:
+def test_unknown_names_are_refused(options: dict[str, Any], said: str) -> None:
     with pytest.raises(UsageError, match=said):
         check({"flat": FLAT}, Display(**options))
     check({"flat": FLAT, "tree": TREE}, Display(depth=1))

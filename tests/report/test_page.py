@@ -29,7 +29,7 @@ def test_a_page_that_is_given_as_a_profile_is_known(tmp_path: Path) -> None:
         load(page)
 
 
-def test_what_is_left_of_a_tree_is_a_tree(traces: Path) -> None:
+def test_a_shortened_tree_is_still_a_tree(traces: Path) -> None:
     (section,) = (
         s for s in run_report(load(traces / "torch" / "b200-eager-rank0of8.json.gz")).sections if s.name == "code"
     )

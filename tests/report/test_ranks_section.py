@@ -86,7 +86,7 @@ def test_ranks_with_unknown_waiting_are_named() -> None:
     assert rendered(named.lines)[-1].startswith("The waiting times of 1 of 4 ranks are unknown (rank 3)")
 
 
-def test_of_ranks_that_are_not_all_there_the_least_is_told() -> None:
+def test_with_missing_ranks_waits_are_lower_bounds() -> None:
     """A rank that is missing in 3 of 40 collectives may be the last one. A rank that is missing in 1 of 40 collectives
     is explained by the edge of the recording."""
     (nobody,) = rendered(stragglers(steps([500] * 4), waiting([10, 10, 10, 10], incomplete=3)).lines)

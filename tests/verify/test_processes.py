@@ -64,7 +64,7 @@ def test_what_runs_too_long_is_ended(tmp_path: Path) -> None:
 
 
 @pytest.mark.skipif(not Path("/proc/self/stat").exists(), reason="needs /proc to look for processes")
-def test_what_a_command_leaves_running_is_ended() -> None:
+def test_processes_that_a_command_leaves_running_are_ended() -> None:
     """The process that is left behind keeps the output open. This must not delay the result either."""
     finished = run("sleep 60 & echo $!", os.environ)
     assert gone(int(finished.out))

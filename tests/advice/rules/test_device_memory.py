@@ -16,7 +16,7 @@ from tests.support.events import device, host, trace
 
 
 def step(*more: dict[str, Any]) -> Rows:
-    """Return a launch of 10 µs with a kernel of 20 µs, for a step of 1000 µs, and the events ``more``."""
+    """Return the events of a step of 1000 µs: a launch of 10 µs, its kernel of 20 µs, and the events ``more``."""
     return [call("cudaLaunchKernel", 10, 10, 1), kernel("gemm", 30, 20, 1), *more]
 
 

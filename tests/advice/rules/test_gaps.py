@@ -72,7 +72,7 @@ def test_the_overhead_of_calling_an_operator_is_no_gap() -> None:
 
 
 def test_a_few_short_gaps_do_not_count() -> None:
-    """The cases are nine gaps of 200 µs in 10 ms, and ten gaps."""
+    """Nine gaps of 200 µs in 10 ms do not count, unless the threshold is nine. Ten gaps count."""
     nine = [op("aten::add", 1111 * i, 911) for i in range(9)]
     assert found(host_gaps, steps(nine, 10 * MS)) == []
     assert len(found(host_gaps, steps(nine, 10 * MS), host_gaps=9)) == 1
@@ -80,7 +80,7 @@ def test_a_few_short_gaps_do_not_count() -> None:
 
 
 def test_a_few_short_gaps_count_if_one_alone_exceeds_the_threshold() -> None:
-    """Four gaps of 460 µs count in a step of 2 ms. In a step of 20 ms, each gap is only 2.3 %."""
+    """Four gaps of 460 µs count in a step of 2 ms. In a step of 20 ms, each gap is only 2.3 %, so they do not count."""
     rows = [op("aten::add", 500 * i, 40) for i in range(4)]
     (one,) = found(host_gaps, steps(rows, 2 * MS))
     assert one.evidence["gap_ns"] == 4 * 460_000
@@ -90,7 +90,7 @@ def test_a_few_short_gaps_count_if_one_alone_exceeds_the_threshold() -> None:
 
 
 def test_short_gaps_of_a_twentieth_do_not_count() -> None:
-    """The cases are ten gaps of 50 µs in 10 ms, and ten gaps of 51 µs."""
+    """Ten gaps of 50 µs in 10 ms do not count. Ten gaps of 51 µs count."""
     assert found(host_gaps, steps([op("aten::add", 1000 * i, 950) for i in range(10)], 10 * MS)) == []
     assert len(found(host_gaps, steps([op("aten::add", 1000 * i, 949) for i in range(10)], 10 * MS))) == 1
 

@@ -274,7 +274,7 @@ def test_ends_that_scatter_leave_a_straggler() -> None:
 
 
 def test_ranks_that_agree_have_a_clock_despite_others() -> None:
-    """Either the clock of the lowest rank was set, or the clocks of all ranks of a machine."""
+    """The cases are: the clock of the lowest rank was set, or the clocks of all ranks of one machine were set."""
     columns = "rank reference_rank offset_ns"
     lowest = meeting({0: 5 * 10**6, 1: 0, 2: 0}, {2: 300_000})
     assert rows(clocks.VIEW, lowest, columns) == [(0, 1, None), (1, 1, 0), (2, 1, 0)]

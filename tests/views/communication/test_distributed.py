@@ -123,7 +123,7 @@ def test_nothing_communicates() -> None:
 
 @pytest.mark.parametrize("of_kernel", [None, 4096], ids=["by-its-call", "by-both"])
 def test_a_message_counts_once_wherever_its_size_is_recorded(of_kernel: int | None) -> None:
-    """Two all-reduces of 4096 and 1000 bytes. The all-reduce after the step does not count."""
+    """There are two all-reduces of 4096 and 1000 bytes in the step. The all-reduce after the step does not count."""
     size = {} if of_kernel is None else {"bytes": of_kernel}
     rows = [
         host("step 0", "step", 0, 1000, step=0),

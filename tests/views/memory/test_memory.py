@@ -21,8 +21,8 @@ A, B, C, D, OLD = 0x1000, 0x2000, 0x3000, 0x4000, 0x5000
 
 
 def mem(start: int, change: int, address: int | None, total: int | None = None, **more: Any) -> dict[str, Any]:
-    """Return an allocation, or a free if negative, of process 1 on the host. ``total`` is the total that the framework
-    records."""
+    """Return an allocation of process 1 on the host, or a free if ``change`` is negative. ``total`` is the total that
+    the framework records."""
     place = {"bytes": change, "address": address, "total_bytes": total, "device": "cpu", "pid": 1, "tid": 1}
     return {"name": "[memory]", "kind": "memory", "start_ns": start, "dur_ns": 0, **place, **more}
 
@@ -307,7 +307,7 @@ def test_checks_of_the_small_trace(small: Trace) -> None:
     assert rows(small, "memory_checks", columns) == [(10, 1, 3, 1, 300)]
 
 
-def test_what_the_events_do_not_explain_has_a_row_of_its_own() -> None:
+def test_unexplained_bytes_have_a_separate_row() -> None:
     """At the peak of 30 bytes, only the second block at this address is allocated. The free of 10 bytes was not
     recorded, which the repeated address shows."""
     assert rows(trace(ODD), "memory_peak", "name blocks bytes") == [("mm", 1, 20), (UNEXPLAINED, None, 10)]

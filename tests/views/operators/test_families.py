@@ -63,7 +63,7 @@ def test_times_and_shares() -> None:
 
 
 def test_families_open_into_operators() -> None:
-    """Device work is in the family of the work, below the operator that launched it."""
+    """Device work belongs to the family of the work itself. Its row is below the operator that launched it."""
     found = _table(_rank(0, 1), by=("operator",))
     assert _rows(found, "depth " + COLUMNS) == [
         (0, "matmul", 2, 75, 2, 113),
