@@ -43,9 +43,9 @@ class Flops(NamedTuple):
 
 
 def products(call: Signature, weights: int, activations: int = 0) -> Flops:
-    """Return the FLOPs of a call. Its forward pass has matrix products of inputs and weights (``weights`` FLOPs), and
-    of inputs and inputs (``activations`` FLOPs). The backward pass repeats each product for each factor that has a
-    gradient."""
+    """Return the FLOPs of a call that computes matrix products. In the forward pass, products of inputs with weights
+    take ``weights`` FLOPs, and products of inputs with inputs take ``activations`` FLOPs. The backward pass repeats
+    each product once for each factor that has a gradient."""
     inner = call.input_gradient or call.weight_gradient
     backward = weights * (call.input_gradient + call.weight_gradient) + 2 * activations * inner
     return Flops(weights + activations, backward)
@@ -66,7 +66,7 @@ class CallLog:
 
 
 def tensors(value: Any, kind: type, depth: int = _DEEPEST) -> list[Any]:
-    """Return the tensors (instances of ``kind``) in an argument or result, including those in containers."""
+    """Return the tensors (instances of ``kind``) in an argument or result, including tensors in nested containers."""
     if isinstance(value, kind):
         return [value]
     if not depth or not isinstance(value, (tuple, list, dict)):
@@ -92,8 +92,8 @@ class Parameter(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Layer(msgspec.Struct, frozen=True, kw_only=True):
-    """A layer without its children. ``path`` is the path in labels; the path of a model is "", or its name and a dot.
-    ``inputs`` and ``outputs`` describe the last recorded call. FLOPs are sums over all ``calls``, None if unknown."""
+    """A layer without its children. ``path`` is the layer's path in labels; for a model, it is "", or its name and a
+    dot. ``inputs`` and ``outputs`` describe the last recorded call. FLOPs are sums over ``calls``, None if unknown."""
 
     path: str
     class_name: str

@@ -26,7 +26,7 @@ TEXT: Final = "text"
 """A note about a row."""
 MEASURE: Final = "measure"
 POSITION: Final = "position"
-"""A point in time; its size has no meaning."""
+"""A point in time. Only differences of such values have a meaning."""
 
 HOST: Final = "host"
 DEVICE: Final = "device"
@@ -38,7 +38,7 @@ SUM: Final = "sum"
 MIN: Final = "min"
 MAX: Final = "max"
 FIRST: Final = "first"
-"""The merged row has the first rank's value that is not missing."""
+"""The merged row has the first value that is not missing, in the order of the ranks."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,8 +55,8 @@ class Share:
 
     - ``of``: the sum of another column,
     - ``above``: the value of ``part`` in the parent row,
-    - ``whole``: a function of trace, request and the view's table of one rank, whose results are summed over ranks; if
-      it returns None, the default is used,
+    - ``whole``: the results of a function of trace, request and the view's table of one rank, summed over ranks. If the
+      function returns None, the default is used.
     - ``column``: a column of the same row. ``part`` may be omitted if the ratio times this column is an integer.
     """
 
@@ -79,10 +79,10 @@ class Column:
     - ``adds_up``: rows may be summed, although values are not divided by the number of steps.
     - ``of_capture``: values are extremes over the complete capture.
     - ``place``: values count only work of the host, or only work of devices.
-    - ``own``: if values of a tree include all rows below, the name of the column that excludes these rows.
-    - ``by``: the groupings that add the column. Without groupings the column is always present.
-    - ``words``: the values, or the given values, are words or sentences of perfkit, which are translated.
-    - ``device_values``: values of rows in which only a device works.
+    - ``own``: the name of the column without the rows below, if the values of this column include these rows.
+    - ``by``: the groupings that add the column. If it is empty, the column is always present.
+    - ``words``: values are perfkit's own words or sentences and are translated (if a tuple: only the values in it).
+    - ``device_values``: values that mark a row as device work only.
     - ``quantity``: columns with the same quantity are shown in the same unit. The default follows from the name.
     - ``noun``: the noun that completes the heading of a size in a sentence.
     """
@@ -132,7 +132,7 @@ def share(name: str, title: str, merge: Share | Literal[""] = "", **how: Any) ->
 
 
 def statistics(what: str, title: str, place: Place, per_step: bool = True) -> tuple[Column, Column, Column, Column]:
-    """Return the columns of a call's total, average, smallest and largest time: ``total_{what}_ns`` and so on."""
+    """Return four columns of the times of calls: total, average, minimum and maximum (``total_{what}_ns``, …)."""
     total = f"total_{what}_ns"
     return (
         duration(total, f"Total {title}", place=place, per_step=per_step),
@@ -158,8 +158,8 @@ def column(columns: Iterable[Column], name: str) -> Column:
 
 def keys(columns: Iterable[Column], table: pd.DataFrame, by: Sequence[str] = ()) -> list[str]:
     """Return the columns that identify the rows of a table, in table order. ``by`` has the groupings, which may have
-    arguments. Undeclared columns are keys if they precede the first measure. Undeclared descriptions are keys only if
-    the table has no column ``name``."""
+    arguments. An undeclared column is a key if it precedes the first measure. An undeclared description is a key only
+    if, in addition, the table has no column ``name``."""
     declared, groupings = by_name(columns), {item.partition("=")[0] for item in by}
     names: list[str] = []
     measured = False
@@ -213,7 +213,7 @@ SELF_DEVICE: Final = duration("self_device_ns", "Self device", place=DEVICE, per
 VOCABULARY: Final = by_name(
     (DEPTH, NAME, OP_NAME, KIND, CATEGORY, PLACE, DEVICE_NAME, RANK, STEP, PHASE, MODULE, TID, SHAPES, STREAM, OPERATOR)
 )
-"""Meaning of undeclared columns by their name."""
+"""How columns with these names are interpreted if a view does not declare them."""
 BY: Final = {
     "shape": (SHAPES,),
     "stack": (key("stack", "Stack"),),
@@ -230,7 +230,7 @@ BY: Final = {
     "operator": (OPERATOR,),
     "category": (CATEGORY,),
 }
-"""Columns that the groupings of several views add."""
+"""The columns that each grouping adds, for groupings that several views have."""
 
 
 def added_by(groupings: Iterable[str]) -> Iterator[Column]:
@@ -244,7 +244,7 @@ _STATISTICS: Final = frozenset(
 )  # fmt: skip
 """Words in column names that select a statistic. The other words name the quantity."""
 _PARTS: Final = frozenset(("count_effect", "per_call_effect", "time_so_far"))
-"""Column names without unit that select a part of a difference."""
+"""Column names, without the unit, that name a part of a difference."""
 _TERMS: Final = frozenset(("base", "other", "difference"))
 _SUFFIXES: Final[tuple[Unit, ...]] = ("bytes_per_s", "tflop_per_s", "gb_per_s", "ratio", "bytes", "ns", "flops")
 _BARE: Final = {"ns": "Time", "bytes": "Size", "bytes_per_s": "Bandwidth", "ratio": "Share", "gb_per_s": "Bandwidth",

@@ -14,7 +14,7 @@ from perfkit_core.language.messages import Message, Text, Value, english, messag
 _MOST_MESSAGES: Final = 3
 """If a code has more different messages than this over all ranks, only messages of the first rank are shown."""
 EDGES: Final = 0.05
-"""Share of a group's collectives that a rank may lack, as recordings do not begin and end at the same moment."""
+"""Up to this share of incomplete collectives is normal: recordings do not begin and end at the same moment."""
 _ABSENCES: Final = frozenset({"no-steps", "no-phases", "no-device-events"})
 """Codes of missing data. They are dropped if another cycle of the rank has the data."""
 
@@ -31,7 +31,7 @@ class Finding(msgspec.Struct, frozen=True):
 
 
 class StoredFinding(msgspec.Struct, frozen=True, omit_defaults=True):
-    """A finding in a file: the English sentence, and its template and values (missing in older files)."""
+    """A finding in a file: the English message, its template and the template's values (missing in older files)."""
 
     code: str
     message: str
@@ -90,7 +90,7 @@ class TraceMeta(msgspec.Struct, frozen=True, kw_only=True):
     worlds: tuple[tuple[int, int], ...] = ()
 
     def recorded_worlds(self) -> tuple[tuple[int, int], ...]:
-        """Return each rank with its recorded world size. A rank occurs repeatedly if its parts disagree."""
+        """Return pairs of rank and recorded world size. A rank occurs more than once if its parts disagree."""
         return self.worlds or tuple((rank, self.world_size) for rank in self.ranks if self.world_size)
 
 
@@ -113,7 +113,7 @@ def hull(windows: Sequence[tuple[int, int]]) -> tuple[int, int] | None:
 
 
 def united(parts: Sequence[tuple[tuple[int, ...], Sequence[Finding]]]) -> tuple[Finding, ...]:
-    """Return the findings of several parts without duplicates. Each part is given with its ranks.
+    """Return the findings of several parts without duplicates. Each part is a pair of ranks and findings.
 
     Missing data is reported only if all cycles of a rank lack it. If each part has one rank, and the ranks differ,
     messages name the ranks: ``… (ranks 0–3, 5)``. If a code has many different messages, only messages of the first
@@ -164,15 +164,15 @@ def left_out(failed: Mapping[int, Text], count: int, files: bool = False) -> tup
     if not failed:
         return ()
     values = {"failed": len(failed), "count": count, "why": failed[min(failed)]}
-    text = message("{failed} of {count} ranks could not be read and are left out, the first: {why}", **values)
+    text = message("{failed} of {count} ranks could not be read and are left out; first error: {why}", **values)
     if files:
-        text = message("{failed} of {count} files could not be read and are left out, the first: {why}", **values)
+        text = message("{failed} of {count} files could not be read and are left out; first error: {why}", **values)
     return (Finding("ranks-left-out", text),)
 
 
 def about_job(meta: TraceMeta) -> tuple[Finding, ...]:
-    """Report missing ranks of a job of which several ranks were read, and a mixture of several jobs. ``meta`` must be
-    that of the complete profile, as ranks missing in one part may be in another part."""
+    """Report missing ranks of a job of which several ranks were read. Also report a mixture of several jobs. ``meta``
+    must describe the complete profile, because ranks that are missing in one part may be in another part."""
     findings = []
     absent = set(range(meta.world_size or 0)) - set(meta.ranks)
     if len(meta.ranks) > 1 and absent:
@@ -199,8 +199,8 @@ def about_job(meta: TraceMeta) -> tuple[Finding, ...]:
 
 
 def waits_not_known(unknown: Collection[int], count: int, incomplete: float = 0.0) -> tuple[Finding, ...]:
-    """Report ``unknown`` ranks, whose waits are unknown although other waits are known. Also report the share
-    ``incomplete`` of the collectives, at which waits are lower bounds: not all ranks of the group can be compared."""
+    """Report the ranks ``unknown``, whose waits are unknown although other waits are known. Also report the share
+    ``incomplete`` of collectives in which a rank of the group cannot be compared. Their waits are lower bounds."""
     findings = []
     if unknown:
         text = message(

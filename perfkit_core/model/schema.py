@@ -46,7 +46,7 @@ NESTED_KINDS: Final = frozenset(
     {STEP, DATALOADER, FORWARD, BACKWARD, OPTIMIZER, OPERATOR, OPERATOR_DETAIL, PYTHON, ANNOTATION, RUNTIME, SYNC,
      COMMUNICATION}
 )  # fmt: skip
-"""Kinds of events that occupy their host thread. They nest, and self times exclude them as children."""
+"""Kinds of events that occupy their host thread. They nest. Self times exclude children of these kinds."""
 DEVICE_WORK: Final = (KERNEL, MEMCPY, MEMSET)
 """Kinds of events that occupy a device. Their union is the device's busy time."""
 OPERATOR_KINDS: Final = (OPERATOR, COMMUNICATION)

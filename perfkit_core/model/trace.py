@@ -27,12 +27,12 @@ ROW_REFERENCES: Final = ("parent", "launched_by")
 
 
 class Columns(ABC):
-    """The columns of one event table, with the types of the schema. Threads may share an object."""
+    """The columns of one event table, with the types of the schema. Several threads may use the same object."""
 
     @property
     @abstractmethod
     def num_rows(self) -> int:
-        """The number of events. No column is read."""
+        """The number of events. This reads no column."""
 
     @abstractmethod
     def known(self, name: str) -> bool:
@@ -274,8 +274,8 @@ def _frozen(values: npt.NDArray[Any]) -> npt.NDArray[Any]:
 
 
 def concat_traces(traces: Sequence[Trace]) -> Trace:
-    """Return the concatenation of several traces (ranks, cycles). Row references are shifted. Findings are united, and
-    name their ranks. :func:`perfkit_core.model.meta.joined_meta` joins the metadata."""
+    """Return the concatenation of several traces (ranks, cycles). Row references are shifted. Findings are merged and
+    name their ranks (:func:`united`). :func:`perfkit_core.model.meta.joined_meta` joins the metadata."""
     if len(traces) == 1:
         return traces[0]
     quality = united([(trace.meta.ranks, trace.quality) for trace in traces])
@@ -293,8 +293,8 @@ R = TypeVar("R")
 
 
 def once(make: Callable[Concatenate[Trace, P], R]) -> Callable[Concatenate[Trace, P], R]:
-    """Cache the results of a function with the trace, its first argument. Other arguments must be hashable. Arrays in
-    the result become read-only, as several views share them."""
+    """Cache the results of a function with the trace that is its first argument. Other arguments must be hashable.
+    Arrays in the result become read-only, as several views share them."""
     name = f"{make.__module__}.{make.__qualname__}"
 
     @wraps(make)

@@ -4,9 +4,8 @@ A canonical name describes what an operator computes, in any framework: ``aten::
 ``matmul``, and their gradients are ``matmul_grad``. Adapters map native names to canonical names with the hook
 ``perfkit_operator_names``. An operator without a mapping has no canonical name and is reported as unmatched.
 
-The family of a kernel follows from its name and ``kernel_families.toml``. The first of these rules that applies
-decides: the function inside a generic template of ATen or Paddle, the operators that TorchInductor fused, words in the
-name.
+The family of a kernel is determined by its name and ``kernel_families.toml``. The first criterion that applies decides:
+the function inside a generic template of ATen or Paddle, the operators that TorchInductor fused, or words in it.
 """
 
 from __future__ import annotations
@@ -44,7 +43,7 @@ def _group_of(groups: _Groups, where: str) -> dict[str, str]:
 
 
 FAMILIES: Final = convert(read_toml("perfkit_core.operators", "families.toml"), _Groups, _FAMILIES_FILE)
-"""Family → canonical names of its operators, in the order of the file."""
+"""Canonical names of the operators of each family, in the order of the file."""
 
 _FAMILY: Final = _group_of(FAMILIES, _FAMILIES_FILE)
 
@@ -73,7 +72,7 @@ def family(op_name: str | None) -> str | None:
 
 
 class NamePattern(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """A name that applies if one of the regular expressions matches."""
+    """A family or canonical name, and regular expressions. The name applies if one of them matches."""
 
     name: str
     patterns: tuple[str, ...]
@@ -84,7 +83,7 @@ NamePatterns = tuple[tuple[str, re.Pattern[str]], ...]
 
 
 def compile_patterns(entries: tuple[NamePattern, ...]) -> NamePatterns:
-    """Return the name of each entry with one compiled pattern, in order of precedence."""
+    """Return one pair of name and compiled pattern per entry, in order of precedence."""
     return tuple(
         (entry.name, re.compile("|".join(entry.patterns), re.IGNORECASE if entry.ignore_case else 0))
         for entry in entries
@@ -151,9 +150,9 @@ def kernel_family(kernel_name: str) -> str | None:
 
 
 def fused_name(kernel_name: str) -> str | None:
-    """Return the canonical name of the operator that takes most of the time in a kernel of TorchInductor, None for
-    other kernels and unknown operators. The name of such a kernel lists the fused operators, for example
-    ``triton_red_fused_add_mean_mul_0``."""
+    """Return the canonical name of the operator that takes most of the time in a kernel of TorchInductor. The kernel's
+    name lists the fused operators, for example ``triton_red_fused_add_mean_mul_0``. Return None for other kernels and
+    for unknown operators."""
     parts = _FUSED.match(kernel_name)
     if parts is None:
         return None

@@ -1,10 +1,11 @@
-"""The built-in views. The file of a view declares it (``VIEW``): its table, its columns, and how it merges over ranks.
+"""The built-in views. Each has a file that declares it (``VIEW``): its table, its columns, and its merge over ranks.
 
-A new built-in view needs a file and a line here. A plugin adds views by the hook ``perfkit_analyses``. Shared modules:
+To add a built-in view, write its file and list it below. A plugin adds views with the hook ``perfkit_analyses``. Shared
+modules:
 
 - ``select``: the events that a request selects, ranks, threads, and the time of the steps,
-- ``grouping``: the key columns of ``--by``, including Python stacks,
-- ``attribution``: owners of device work, and the rules of the frameworks' own tables,
+- ``grouping``: the key columns that ``--by`` adds, including Python stacks,
+- ``attribution``: owners of device work, and the counting rules of the frameworks' own tables,
 - ``tables``: tables made of arrays,
 - ``merging``: the merge of the tables of several ranks.
 """

@@ -1,9 +1,12 @@
 """Attribution of device work to host events, and the rules by which the frameworks' tables count and print events.
 
-The owner of a device event is the innermost host event around its launch, except runtime calls. Self device time is the
-device time that an event owns. Total device time includes the events inside. Both are sums over streams, as in the
-frameworks' tables, so they can exceed the elapsed time. In Paddle's ``summary()`` (``native``), a runtime call counts
-if a host event contains it. Device work counts if such a call launched it.
+The owner of a device event is the innermost host event around its launch. A runtime call is an owner only if no other
+host event encloses it. The self device time of a host event is the time of the device events that it owns. Its total
+device time also includes the self device times of the events inside it. Both are sums over streams, as in the
+frameworks' tables, so they can exceed the elapsed time.
+
+In Paddle's ``summary()`` (``native``), a runtime call counts only if another host event encloses it. Device work counts
+only if it has an owner that is not a runtime call.
 """
 
 from __future__ import annotations
@@ -25,7 +28,7 @@ from perfkit_core.views.tables import categorical
 
 @once
 def owners(trace: Trace) -> IntArray:
-    """Return the row of each device event's owner, shape (rows,). It is -1 without an owner and for host events."""
+    """Return the row of each event's owner, shape (rows,). Host events and device events without a launch have -1."""
     parent, launched_by = trace.ints("parent"), trace.ints("launched_by")
     outside_runtime = nesting.nearest_on_path(parent, ~trace.rows("kind", RUNTIME, SYNC))
     launched = launched_by != NO_ROW
@@ -37,7 +40,7 @@ def owners(trace: Trace) -> IntArray:
 
 @once
 def self_device_ns(trace: Trace, *kinds: str) -> IntArray:
-    """Return the device time of these kinds (default: all) that each host event owns, in ns, shape (rows,)."""
+    """Return the self device time of each host event in ns, shape (rows,). Only these kinds count (default: all)."""
     owner = owners(trace)
     counted = trace.rows("kind", *(kinds or DEVICE_WORK)) & (owner != NO_ROW)
     own = np.zeros(len(trace), np.int64)
@@ -47,12 +50,12 @@ def self_device_ns(trace: Trace, *kinds: str) -> IntArray:
 
 @once
 def total_device_ns(trace: Trace, *kinds: str) -> IntArray:
-    """Return the device time that each host event and all events inside it own, in ns, shape (rows,)."""
+    """Return the total device time of each host event in ns, shape (rows,). Only these kinds count (default: all)."""
     return nesting.sum_up(trace.ints("parent"), self_device_ns(trace, *kinds))
 
 
 def native_owners(trace: Trace) -> IntArray:
-    """Return the row of the host event that each device event counts for in Paddle's tables, or -1, shape (rows,)."""
+    """Return the row of the host event to which Paddle's tables add each device event (-1 if none), shape (rows,)."""
     owner = owners(trace)
     return np.where(_calls(trace)[owner], NO_ROW, owner)
 
@@ -74,7 +77,7 @@ _PARAMETERS: Final = r"^(?P<short>.+?<.*>)\(.*\)"
 
 
 def shapes_as_printed(shapes: pd.Categorical) -> pd.Categorical:
-    """Return input shapes as torch prints them. A list of tensors, and missing shapes, are printed as ``[]``."""
+    """Return input shapes as torch prints them. Lists of tensors and missing shapes are printed as ``[]``."""
     short = []
     for text in shapes.categories:
         try:
@@ -91,7 +94,7 @@ def shapes_as_printed(shapes: pd.Categorical) -> pd.Categorical:
 
 
 def short_kernel_names(names: pd.Categorical) -> pd.Categorical:
-    """Return kernel names without the parameters that follow the template arguments."""
+    """Return kernel names without the parameter list that follows the template arguments."""
     texts = pa.array(list(names.categories), pa.string())
     short = pc.coalesce(pc.struct_field(pc.extract_regex(texts, _PARAMETERS), "short"), texts)
     return categorical(names.codes, short.to_pylist())

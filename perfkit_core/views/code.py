@@ -1,12 +1,12 @@
 """View ``code``: the time of Python code as a tree of frames. The outermost frames are the roots.
 
-The line of a frame that was recorded as an event is the line where its function begins. If the frame was already
-running when the recording began, torch records the line that was running instead. A frame in an operator's stack has
-the line of the call.
+A frame was recorded either as an event or in the stack of an operator. The line of an event is the line where its
+function begins. If the frame was already running when the recording began, torch records the line that was running
+instead. The line of a frame in a stack is the line of the call.
 
-The time of a recorded frame is its duration. If only operators have stacks, the time of a frame is the time of its
-operators. Device work belongs to the frame that launched it; work of a backward pass belongs to the frame that runs the
-backward pass.
+The time of a frame that was recorded as an event is its duration. If only operators have stacks, the time of a frame is
+the time of its operators. Device work belongs to the frame that launched it. Work of a backward pass belongs to the
+frame that runs the pass.
 """
 
 from __future__ import annotations
@@ -37,9 +37,9 @@ _NUMBER: Final = re.compile(r"\(\d+\)(?=: )")
 
 @dataclass(frozen=True, slots=True)
 class Frames:
-    """The frames of a trace as a tree of calls. The keys of ``tree`` are indexes of ``names``. ``tree.node`` is the
-    frame around each host event. The number of calls, and the times with and without the frames below, have shape
-    (nodes,). They contain only counted events: a frame that is not counted has the time of the counted frames below."""
+    """The frames of a trace as a tree of calls. The keys of ``tree`` are indexes into ``names``. ``tree.node`` is the
+    innermost frame around each host event. ``calls``, ``total_ns`` (with the frames below) and ``self_ns`` have shape
+    (nodes,). Only selected events count; the total of other frames is the total of the selected frames below."""
 
     tree: Tree
     names: list[str]
@@ -49,7 +49,7 @@ class Frames:
 
 
 def table(trace: Trace, request: ViewRequest) -> pd.DataFrame:
-    """Return the frames as a tree, with :data:`COLUMNS`. Ratios are shares of the sum of the roots."""
+    """Return the frames as a tree, with :data:`COLUMNS`. The denominator of the ratios is the sum of the roots."""
     counted = selected(trace, request)
     frames = tree_of_frames(trace, counted) if grouping.is_frame(trace).any() else tree_of_stacks(trace, counted)
     tree, device = frames.tree, np.where(counted, attribution.self_device_ns(trace), 0)
@@ -77,12 +77,13 @@ def tree_of_frames(trace: Trace, counted: BoolArray) -> Frames:
     start, end = trace.ints("start_ns")[rows], trace.end_ns[rows]
     above = nesting.nest(threads(trace).code[rows], start, end)
     parent = trace.ints("parent").copy()
-    parent[rows] = np.append(rows, NO_ROW)[above]  # the nearest frame, as labels may overlap frames without nesting
+    parent[rows] = np.append(rows, NO_ROW)[above]  # the nearest frame: labels may overlap frames without nesting
     tree = merge(parent, recorded.lookup(code, 0), frame)
     self_ns = np.zeros(len(trace), np.int64)
     self_ns[rows] = nesting.self_times(above, start, end)
-    # `rest` is the duration of each counted frame less the durations of the nearest counted frames below: its sum over
-    # a subtree is the duration of the subtree's root, or of the counted frames below a root that is not counted.
+    # `rest` is the duration of each counted frame less the durations of the nearest counted frames below it. Its sum
+    # over a subtree is the duration of the subtree's root. If the root is not counted, the sum is the duration of the
+    # topmost counted frames below it.
     mine = frame & counted
     rest = np.where(mine, trace.ints("dur_ns"), 0)
     around = nesting.nearest_above(parent, mine)
@@ -113,13 +114,13 @@ def tree_of_stacks(trace: Trace, counted: BoolArray) -> Frames:
 
 
 def _spread(trace: Trace, tree: Tree, has_node: BoolArray) -> Tree:
-    """Return the tree in which each host event has the node of its nearest ancestor with a node."""
+    """Return the tree in which each host event without a node has the node of its nearest ancestor with a node."""
     nearest = nesting.nearest_on_path(trace.ints("parent"), has_node)
     return Tree(tree.parent, tree.key, np.append(tree.node, NO_ROW)[nearest])
 
 
 def split_names(names: list[str]) -> dict[str, pd.Series]:
-    """Return the columns name, file, line and function. File, line and function are null if the name lacks them."""
+    """Split the names of frames into the columns name, file, line and function. A part that the name lacks is null."""
     text = pd.Series(names, dtype="string")
     parts = text.str.extract(_LINE)
     line = pd.to_numeric(parts["line"].fillna(parts["line2"])).astype("Int64")
@@ -130,8 +131,9 @@ def split_names(names: list[str]) -> dict[str, pd.Series]:
 
 
 def running_before(trace: Trace) -> BoolArray:
-    """Return the mask of the frames that were running when their recording began, shape (rows,): they begin before any
-    frame of the recording ends. A recording begins when a frame begins and no other frame of the process is running."""
+    """Return the mask of the frames that were already running when their recording began, shape (rows,). A recording
+    begins when a frame begins while no other frame of the process is running. A frame is taken to have been running
+    already if it begins before the first frame of the recording ends."""
     rows = np.flatnonzero(grouping.is_frame(trace))
     mask = np.zeros(len(trace), np.bool_)
     process, _ = groupby.distinct([trace.ints("rank")[rows], trace.ints("pid")[rows]], len(rows))
@@ -145,7 +147,7 @@ def running_before(trace: Trace) -> BoolArray:
 
 
 def frame_names(trace: Trace) -> Codes:
-    """Return the names of all events. The names of frames that were running when their recording began have no line."""
+    """Return the names of all events. Names of frames that were :func:`running_before` have no line."""
     names = trace.codes("name")
     code = names.codes + np.where(running_before(trace), len(names.values), 0).astype(np.int32)
     return Codes(code, [*names.values, *(_NUMBER.sub("", name) for name in names.values)])
@@ -157,10 +159,10 @@ COLUMNS: Final = (
     columns.text("file", "File"),
     columns.text("line", "Line"),
     columns.text("function", "Function"),
-    replace(CALLS, description="calls of the frame; 0 if only frames that it calls are counted"),
+    replace(CALLS, description="calls of the frame; 0 if only frames below it are selected"),
     replace(CPU[0], own="self_cpu_ns"),
     share("total_cpu_ratio", "Total CPU", Share("total_cpu_ns"), place=HOST, own="self_cpu_ratio"),
-    replace(SELF_CPU, description="time without the frames that it calls"),
+    replace(SELF_CPU, description="time in the frame itself, without the frames that it calls"),
     share("self_cpu_ratio", "Self CPU", Share("self_cpu_ns", of="total_cpu_ns"), place=HOST),
     replace(ON_DEVICE[0], own="self_device_ns"),
     SELF_DEVICE,

@@ -1,7 +1,7 @@
-"""Views ``fluid_events`` and ``fluid_head``: the operator tree of Paddle 1.x's report, and the head of the report.
+"""Views ``fluid_events`` and ``fluid_head``: the operator tree and the head of a report like that of Paddle 1.x.
 
-Below an outermost operator are the operators that it calls, operator details such as shape inference and computation,
-and calls that copy memory. Time is host time plus the time of the device work launched inside.
+Below an outermost operator are the operators that it calls, its details (such as shape inference and computation), and
+the calls that copy memory. Time is host time plus the time of the device work launched inside.
 """
 
 from __future__ import annotations
@@ -66,11 +66,12 @@ def table(trace: Trace, request: ViewRequest) -> pd.DataFrame:
 def _labels(
     trace: Trace, member: arrays.BoolArray, copy_calls: arrays.BoolArray, by_thread: bool, by_instance: bool
 ) -> tuple[arrays.IntArray, list[str]]:
-    """Return the key of each member (-1 for other events), shape (rows,), and the names that the keys index. If grouped
-    by thread, names begin with the thread (``thread0::conv2d``); by instance, they end with a number (``conv2d_0``)."""
+    """Return two values: the key of each member, shape (rows,), -1 for other events; and the names that the keys index.
+    Grouped by thread, a name begins with the thread (``thread0::conv2d``). Grouped by instance, the name of an
+    outermost member ends with a number (``conv2d_0``)."""
     rows = np.flatnonzero(member)
     name, kind = trace.codes("name"), trace.codes("copy_kind")
-    # names of calls that copy end with the direction; `plain` marks all other events
+    # the name of a call that copies ends with the direction; `plain` marks all other events
     plain = len(kind.values) + 1
     copied = np.full(len(trace), plain, np.int64)
     copies = launches(trace, schema.MEMCPY)
@@ -100,7 +101,7 @@ def _labels(
 
 
 def head(trace: Trace, request: ViewRequest) -> pd.DataFrame:
-    """Return the settings of the report: place, framework, steps, time unit, order, and grouping, and the threads."""
+    """Return one row per setting of the report (place, framework, …), and one per thread if grouped by thread."""
     select.check_groupings(fluid_overhead.GROUP, request, GROUPINGS)
     by_thread, version = THREAD in request.by, (trace.meta.framework, trace.meta.framework_version)
     select.in_steps(trace, request)  # raises UsageError for a step that was not recorded

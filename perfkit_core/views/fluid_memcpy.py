@@ -1,7 +1,7 @@
 """View ``fluid_memcpy``: memcpy time by mode (asynchronous, synchronous) and direction, inside and outside operators.
 
-The mode follows from the name of the call that launched the copy, or of an event that the framework recorded around the
-call (``cudaMemcpyAsync``, ``GpuMemcpySync:GPU->CPU``).
+The mode follows from the name of the call that launched the copy, or from the name of an event that the framework
+recorded around the call (``cudaMemcpyAsync``, ``GpuMemcpySync:GPU->CPU``).
 """
 
 from __future__ import annotations
@@ -26,7 +26,8 @@ _NAMES_MODE: Final = "(?i)memcpy_?a?sync"
 
 
 def table(trace: Trace, request: ViewRequest) -> pd.DataFrame:
-    """Return the modes with their directions below, with :data:`COLUMNS`. The ratio is NA if there are no operators."""
+    """Return a tree of modes (depth 0) and directions (depth 1), with :data:`COLUMNS`. The ratio is NA if there are no
+    operators."""
     rows = np.flatnonzero(select.selected(trace, request) & trace.rows("kind", schema.MEMCPY))
     names, launched_by = trace.codes("name"), trace.ints("launched_by")[rows]
     names_mode = trace.host & names.lookup(arrays.matches(names.values, _NAMES_MODE), False)

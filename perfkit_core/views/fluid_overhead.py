@@ -1,10 +1,10 @@
-"""View ``fluid_overhead``: computation and framework overhead in operators; and helpers of all ``fluid`` views.
+"""View ``fluid_overhead``: computation and framework overhead in operators. Also helpers of all ``fluid`` views.
 
 Operator time is the union of the outermost operators of each thread, plus the union, on each stream, of the device work
-that these operators launched. Computation is the time of host events that compute (:func:`computing`) without their
-runtime calls, of kernels, and of memcpy and memset that such host events launched. Host events are cut to the operator
-around them, so the rest of the operator time is never negative. The rest is framework overhead: dispatch, shape
-inference, data preparation and launches.
+that these operators launched. Computation is the time of three kinds of events: host events that compute
+(:func:`computing`), without their runtime calls; kernels; and memcpy and memset launched by host events that compute.
+The rest of the operator time is framework overhead: dispatch, shape inference, data preparation and launches. It is
+never negative, because host events are cut to the operator around them.
 """
 
 from __future__ import annotations
@@ -45,11 +45,11 @@ _NO_ARITHMETIC: Final = frozenset(
      "alias", "diagonal", "copy", "cast", "contiguous", "fill", "arange", "assign", "item", "fetch", "metadata",
      "wait_event", "wait_collective", "collective_call", "accumulate_grad", "optimizer_update"}
 )  # fmt: skip
-"""Canonical operators that move or create data, or contain other operators, which compute."""
+"""Canonical operators that do no arithmetic: they move or create data, or they contain the operators that compute."""
 
 
 def outermost(trace: Trace, request: ViewRequest) -> IntArray:
-    """Return the row of the outermost selected operator that is or contains each event, or -1, shape (rows,)."""
+    """Return the row of the outermost selected operator that is or contains each event (-1 if none), shape (rows,)."""
     chosen = selected(trace, request)
     if chosen.all():
         return calls.outermost(trace)
@@ -68,16 +68,16 @@ def direction(copy_kind: str) -> str:
 
 @once
 def thread_numbers(trace: Trace) -> tuple[IntArray, IntArray]:
-    """Return the thread number of each event (-1 outside host threads), and the first row of each thread. Threads are
-    numbered by their first event."""
+    """Return two arrays: the thread number of each event (-1 outside host threads), and the first row of each thread.
+    Threads are numbered in the order of their first events."""
     every = threads(trace)
     key = np.where(trace.host & trace.rows("kind", *NESTED_KINDS), every.code, -1)
     return groupby.by_appearance(key, len(every))
 
 
 def table(trace: Trace, request: ViewRequest) -> pd.DataFrame:
-    """Return the rows :data:`OVERHEAD`, with :data:`COLUMNS`. There are no rows without operators. Computation and
-    framework overhead sum exactly to the total. Runtime calls are part of the overhead; their row is left out if no
+    """Return the rows :data:`OVERHEAD`, with :data:`COLUMNS`. The table is empty if there are no operators. Computation
+    and framework overhead sum exactly to the total. Runtime calls are part of the overhead; their row is left out if no
     runtime calls were recorded."""
     root = outermost(trace, request)
     computes = computing(trace)
@@ -119,7 +119,8 @@ def _launched(trace: Trace, root: IntArray) -> IntArray:
 
 
 def _covered(trace: Trace, root: IntArray, rows: IntArray, around: IntArray | None = None) -> int:
-    """Return the sum over threads of the unions of the rows, which are cut to their operators and to ``around``."""
+    """Return the time that the events ``rows`` cover, summed over threads. An event counts only inside its operator
+    (``root``) and inside its event in ``around``."""
     start, end, thread = (np.empty(len(rows), np.int64) for _ in range(3))
     outer = root if around is None else around
     _cut(rows, trace.ints("start_ns"), trace.end_ns, thread_numbers(trace)[0], root, outer, start, end, thread)
@@ -145,14 +146,14 @@ def _occupied(trace: Trace, work: IntArray) -> int:
 
 @once
 def computing(trace: Trace) -> BoolArray:
-    """Return the mask of the host events that compute, shape (rows,). All other events dispatch, infer shapes or
-    prepare data. Events that compute may nest, so their union must be taken. They are:
+    """Return the mask of the host events that compute, shape (rows,). Other host events dispatch, infer shapes or
+    prepare data. Events that compute may nest, so take the union of their times. These events compute:
 
     - details of operators with names such as ``conv2d compute`` and ``conv2d kernel launch``,
     - leaves: operators that contain no operators and no details,
-    - innermost working operators without details: operators with the canonical name of arithmetic, and operators
-      without a canonical name that are no leaves. Allocations, copies and views that ``aten::addmm`` calls are part of
-      ``aten::addmm``.
+    - the innermost of the operators that work and contain no details. An operator works if its canonical name is
+      arithmetic, or if it has no canonical name and is not a leaf. Allocations, copies and views that ``aten::addmm``
+      calls are therefore part of ``aten::addmm``.
     """
     parent, operators = trace.ints("parent"), trace.operators
     details = trace.host & trace.rows("kind", OPERATOR_DETAIL)

@@ -1,4 +1,4 @@
-"""Groupings (``--by``): the key columns of the selected events, including Python stacks."""
+"""Groupings (``--by``): the key columns that each grouping adds to a table, including Python stacks."""
 
 from __future__ import annotations
 
@@ -33,8 +33,8 @@ def keys(
     known: Sequence[str],
     own: Mapping[str, tuple[str, Key]] | None = None,
 ) -> dict[str, Any]:
-    """Return the key columns of ``rows`` for the requested groupings, by column name. ``own`` has the groupings that a
-    view defines itself, with column and key function. Raises UsageError for a grouping that is not in ``known``."""
+    """Return the key columns of ``rows`` for the requested groupings, by column name. ``own`` maps groupings that a
+    view defines itself to their column and key function. Raises UsageError for a grouping that is not in ``known``."""
     columns, meaning = {}, {**_KEYS, **(_NATIVE_KEYS if request.native else {}), **(own or {})}
     check_groupings("this view", request, [name for name in known if name in meaning])
     for name, argument in map(split_grouping, request.by):
@@ -53,8 +53,8 @@ def called(frame: str) -> str:
 
 
 def stacks(trace: Trace, rows: IntArray) -> pd.Categorical:
-    """Return the Python stack of each row without addresses, shape (len(rows),). It is the recorded stack, or consists
-    of the frames around the row. Frames are separated by ``;``, innermost first. It is null without frames."""
+    """Return the Python stack of each row without addresses (null if none), shape (len(rows),). If no row has a
+    recorded stack, the stack consists of the frames around the row. Frames are separated by ``;``, innermost first."""
     recorded = as_recorded(trace, rows)
     return categorical(recorded.codes, [called(text) for text in recorded.categories])
 
@@ -73,8 +73,7 @@ def innermost(stack: pd.Categorical, count: int | None) -> pd.Categorical:
 
 
 def around(trace: Trace, rows: IntArray, member: BoolArray, outermost_first: bool = False) -> pd.Categorical:
-    """Return the names of the ``member`` events around each row, separated by ``;``, or null if there are none. Shape
-    (len(rows),)."""
+    """Return the names of the ``member`` events around each row, separated by ``;`` (null if there are none)."""
     names = trace.codes("name")
     tree = trees.merge(trace.ints("parent"), names.codes.astype(np.int64), member)
     paths: list[str] = []
@@ -86,11 +85,11 @@ def around(trace: Trace, rows: IntArray, member: BoolArray, outermost_first: boo
 
 
 def forward_stacks(trace: Trace, rows: IntArray) -> pd.Categorical:
-    """Return the stacks of torch's tables: :func:`as_recorded` with the stacks of backward operators replaced. Torch
-    assigns to a backward node, and to all operators in it, the stack of the first event outside backward nodes with the
-    same sequence number, or no stack."""
+    """Return the stacks as in torch's tables. They differ from :func:`as_recorded` for backward nodes and the operators
+    in them. Torch gives these the stack of the first event outside backward nodes that has the node's sequence number,
+    if any."""
     parent, names, sequence = trace.ints("parent"), trace.codes("name"), trace.ints("sequence")
-    # the caller's name ends with the name of the node: evaluate_function: XBackward calls XBackward
+    # a caller's name ends with the name of the backward node: evaluate_function: XBackward calls XBackward
     backward = np.flatnonzero(trace.host & trace.rows("phase", BACKWARD) & (parent != NO_ROW))
     width = len(names.values)
     pairs, inverse = np.unique(

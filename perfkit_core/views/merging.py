@@ -1,8 +1,7 @@
 """The merge of the tables of several ranks into one table.
 
-Rows with equal keys become one row; the rows of a tree are merged by their paths. Each column is merged as its
-declaration says (:mod:`perfkit_core.model.columns`). Sums of integers are exact, so the order of the ranks does not
-matter.
+Rows with equal keys become one row. In a tree, rows with equal paths become one row. Each column is merged by the rule
+in its declaration (:mod:`perfkit_core.model.columns`). Integer sums are exact, so the order of ranks has no effect.
 """
 
 from __future__ import annotations
@@ -22,13 +21,13 @@ from perfkit_core.plugins.contracts import MergedRows, Reduction, View, ViewRequ
 from perfkit_core.views.tables import Groups, group, integers, ratio, rounded_division, stacked
 
 _DEPTH: Final = "depth"
-# Keys of a reduced rank: its table, and the denominators of its shares by column.
+# Keys of a rank's partial: its table, and the denominators of the table's shares by column.
 _TABLE: Final = "table"
 _WHOLES: Final = "wholes"
 
 
 def reduction(view: View) -> Reduction:
-    """Return the functions that compute a view rank by rank. By default, the rows of all ranks are listed."""
+    """Return the functions that compute a view rank by rank. If none are declared, list the rows of all ranks."""
     if isinstance(view.reduction, Reduction):
         return view.reduction
     listed = _listed(view.table)
@@ -89,9 +88,9 @@ def merge_tables(
     weight: Sequence[str] = (),
     wholes: Mapping[str, int] | None = None,
 ) -> pd.DataFrame:
-    """Return the merged table. Rows with equal keys become one row, in the order of their first rows; in a tree, rows
-    with equal paths become one row. ``weight`` has the columns that order the siblings of a tree. ``wholes`` has the
-    denominators by column, summed over the ranks."""
+    """Return the merged table. Rows with equal keys become one row, in the order of their first rows. In a tree, rows
+    with equal paths become one row, and siblings are sorted by the columns ``weight``. ``wholes`` maps columns to the
+    denominators of their shares, summed over the ranks."""
     rows = stacked(tables)
     if rows.empty:
         return rows
@@ -119,7 +118,7 @@ def merge_tables(
 
 
 def _merged_numbers(rows: pd.DataFrame, name: str, rule: Any, groups: Groups) -> Any:
-    """Return the sum, average or extreme of each merged row, or NA if no rank has a value."""
+    """Return the merged values of a column (sum, average or extreme, by its ``rule``), NA if no rank has a value."""
     calls, known_calls = _numbers(rows["calls"] if "calls" in rows else pd.Series(1, index=rows.index))
     # a row without a number of calls counts as one call: its total is also its average and its extremes
     single = groups.sum(known_calls) == 0
@@ -143,13 +142,12 @@ def _merged_numbers(rows: pd.DataFrame, name: str, rule: Any, groups: Groups) ->
 def _merged_share(
     rows: pd.DataFrame, table: pd.DataFrame, name: str, share: Share, tree: trees.Tree, whole_ns: int | None
 ) -> Any:
-    """Return the shares of the merged ``table``, computed from its sums, NA if no rank has a value. ``rows`` are the
-    rows before the merge."""
+    """Return a column of shares, computed from the sums of the merged ``table``. NA if no rank has a value."""
     before = rows[name]
     if share.part is not None:
         part = _numbers(table[share.part])[0]
     else:
-        # exact below 2^51, as the rounding errors of the division and the product sum to less than 0.5
+        # exact below 2^51: the rounding errors of the division and the product sum to less than 0.5
         parts = before.astype("Float64").fillna(0).to_numpy(np.float64) * _numbers(rows[str(share.column)])[0]
         part = np.zeros(len(table), np.int64)
         np.add.at(part, tree.node, np.rint(parts).astype(np.int64))

@@ -38,7 +38,7 @@ _SUMMED: Final = {
     "bytes": ("total_allocated_bytes", "self_allocated_bytes"),
     "flops": ("flops", "self_flops"),
 }
-"""The columns of each quantity that is summed: with and without the layers below."""
+"""The quantities that are summed, each with two columns: with and without the layers below."""
 _INSTANCE: Final = re.compile(r"_\d+$")
 """The number that some frameworks append to the class name of a layer."""
 _UNKNOWN: Final = np.iinfo(np.int64).min
@@ -46,9 +46,9 @@ _UNKNOWN: Final = np.iinfo(np.int64).min
 
 @dataclass(frozen=True, slots=True)
 class ModuleTree:
-    """The layers of a model, parents first. Each list has one item per layer: ``module`` is the value of the column,
-    ``name`` the last part of the module path, ``parent`` the number of the parent (-1 if none), and ``path`` the path
-    of the layer in ``architectures``, the models that the handler stored."""
+    """The layers of a model, parents first. Each list has one item per layer: ``module`` is its value in the column
+    ``module``, ``name`` the last part of the module path, ``parent`` the index of the parent (-1 if none), and ``path``
+    the layer's path in ``architectures``. ``architectures`` are the models that the handler stored."""
 
     module: list[str]
     name: list[str]
@@ -61,19 +61,19 @@ class ModuleTree:
         return len(self.module)
 
     def nodes(self, trace: Trace) -> IntArray:
-        """Return the number of each event's layer, or -1, shape (rows,)."""
+        """Return the index of each event's layer (-1 if none), shape (rows,)."""
         position = {module: number for number, module in enumerate(self.module)}
         column = trace.codes("module")
         return column.lookup(np.array([position.get(value, NO_ROW) for value in column.values], np.int64), NO_ROW)
 
     def stored(self) -> list[architecture.Layer | None]:
-        """Return the stored Layer of each layer, None if there is none. The last item, for no layer, is None."""
+        """Return the stored Layer of each layer, or None. An additional last item, for events in no layer, is None."""
         layers = {layer.path: layer for model in self.architectures for layer in model.layers}
         return [*(layers.get(path) for path in self.path), None]
 
 
 def module_tree(trace: Trace) -> ModuleTree:
-    """Return the layers of labels and stored models or, without labels, the layers of the column ``module``."""
+    """Return the layers that labels and stored models name or, without labels, the layers of the column ``module``."""
     labels = [label for name in trace.codes("name").values if (label := parse_module_label(name))]
     if labels:
         models = architecture.from_meta(trace.meta)
@@ -86,7 +86,7 @@ def module_tree(trace: Trace) -> ModuleTree:
         for path, module, above in zip(paths, modules, parent.tolist(), strict=True):
             names.append(path.removeprefix(paths[above] if above != NO_ROW else "").strip(".") or module)
         return ModuleTree(modules, names, [classes[path] for path in paths], parent, paths, models)
-    # Paths were joined from the enclosing calls. A prefix is a layer, even if no event has this path.
+    # A path joins the names of the enclosing calls. Each prefix is a layer, even if no event has this path.
     column = trace.codes("module")
     calls = [column.values[code].split(CALL_SEPARATOR) for code in np.unique(column.codes[column.codes >= 0])]
     prefixes = {CALL_SEPARATOR.join(parts[: length + 1]) for parts in calls for length in range(len(parts))}
@@ -99,8 +99,9 @@ def module_tree(trace: Trace) -> ModuleTree:
 
 @dataclass(frozen=True, slots=True)
 class Counts:
-    """The contribution of each event to its layer. ``node`` is the number of the layer (-1 if none), ``counted`` the
-    mask of the events that contribute, ``values`` the contributions by name, ``recorded`` the recorded names."""
+    """The contributions of events to their layers. ``node`` is the index of an event's layer (-1 if none), ``counted``
+    the mask of the events that contribute, ``values`` the contributions by quantity. ``recorded`` has the recorded
+    quantities."""
 
     node: IntArray
     counted: BoolArray
@@ -124,7 +125,7 @@ def event_counts(trace: Trace, request: ViewRequest, tree: ModuleTree) -> Counts
     else:
         call, mark = of_layer & trace.rows("kind", schema.FORWARD), np.zeros(len(trace), np.bool_)
 
-    # if names or kinds are filtered, only device work and memory of the selected operators count
+    # if names or kinds are filtered, count only device work and memory of the selected operators
     filtered = request.pattern is not None or request.kind is not None
     work = trace.rows("kind", *schema.DEVICE_WORK) & in_device & in_request
     allocating = in_request & in_device
@@ -162,8 +163,8 @@ def event_counts(trace: Trace, request: ViewRequest, tree: ModuleTree) -> Counts
 
 
 def _flops_of_calls(tree: ModuleTree) -> tuple[IntArray, IntArray, BoolArray]:
-    """Return each layer's stored FLOPs per call, without the layers below, of the forward and the backward pass (0 if
-    unknown), and the mask of the layers with known FLOPs. The last item is for no layer."""
+    """Return three arrays: the stored FLOPs of one forward call of each layer, of one backward call (both without the
+    layers below, 0 if unknown), and the mask of the layers with known FLOPs. The last items stand for no layer."""
     layers = tree.stored()
     calls = np.array([layer.calls or 0 if layer else 0 for layer in layers], np.int64)
     forward = np.array([layer.flops or 0 if layer else 0 for layer in layers], np.int64)
@@ -173,8 +174,8 @@ def _flops_of_calls(tree: ModuleTree) -> tuple[IntArray, IntArray, BoolArray]:
 
 
 def table(trace: Trace, request: ViewRequest) -> pd.DataFrame:
-    """Return the layers as a tree, with :data:`COLUMNS`. Unknown numbers are NA. With groupings, each group has a root
-    with its layers below."""
+    """Return the layers as a tree, with :data:`COLUMNS`. Unknown numbers are NA. With groupings, each group has its own
+    root."""
     check_groupings("modules", request, GROUPINGS)
     selected(trace, request)  # raises UsageError for invalid steps and patterns
     tree = module_tree(trace)
@@ -200,7 +201,8 @@ def table(trace: Trace, request: ViewRequest) -> pd.DataFrame:
 
 
 def _layers(tree: ModuleTree, counts: Counts, rows: IntArray) -> pd.DataFrame:
-    """Return the tree of the layers of these events, with siblings sorted by cost, and events in no layer last."""
+    """Return the tree of the layers, with sums over the events ``rows``. Siblings are sorted by cost. Events in no
+    layer are last."""
     parent = np.append(tree.parent, NO_ROW)
     node = np.where(counts.node[rows] == NO_ROW, len(tree), counts.node[rows])
     own = {name: groupby.sums(node, len(parent), values[rows]) for name, values in counts.values.items()}
@@ -249,7 +251,7 @@ def _below_root(values: dict[Any, Any], layers: pd.DataFrame) -> pd.DataFrame:
 
 
 def _finish(table: pd.DataFrame, request: ViewRequest) -> pd.DataFrame:
-    """Sort the layers by device time, or by host time without device time. Events in no layer come last in a group."""
+    """Sort the layers by device time, or by host time if there is none. Events in no layer are last in their group."""
     weight = table["total_device_ns"].fillna(0).to_numpy(np.int64)
     if not weight.any():
         weight = table["total_cpu_ns"].fillna(0).to_numpy(np.int64)
@@ -291,7 +293,7 @@ _ORDER: Final = [column.name for column in COLUMNS if not column.by]
 VIEW = View(
     name="modules",
     title="Layers",
-    description="host time, device time, parameters and FLOPs of each layer of the model, with the layers below it",
+    description="host time, device time, parameters and FLOPs of each layer of the model, including the layers below",
     table=table,
     columns=COLUMNS,
     groupings=GROUPINGS,

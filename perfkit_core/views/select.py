@@ -1,4 +1,4 @@
-"""Selection: the events that a request selects, ranks, threads, and the time of the steps."""
+"""The events that a request selects, the ranks and threads of a trace, and the time of the steps."""
 
 from __future__ import annotations
 
@@ -95,7 +95,8 @@ def threads(trace: Trace) -> Threads:
 
 
 def rank_codes(trace: Trace) -> tuple[IntArray, int]:
-    """Return the group number of each event's rank, and the number of groups. Unknown ranks form one group."""
+    """Return the index of each event's rank among the sorted ranks, and the number of ranks. Unknown ranks count as
+    one."""
     code, distinct = _ranks(trace)
     return code, len(distinct)
 
@@ -111,7 +112,7 @@ def _ranks(trace: Trace) -> tuple[IntArray, IntArray]:
 
 
 def rows_of_rank(trace: Trace, rank: int) -> IntArray | slice:
-    """Return an index of a rank's rows, in order. Rank -1 is unknown."""
+    """Return the rows of a rank in ascending order, as an array or a slice. Rank -1 is unknown."""
     distinct, order, bounds = _rows_by_rank(trace)
     at = int(np.searchsorted(distinct, rank))
     if at == len(distinct) or distinct[at] != rank:
@@ -121,7 +122,7 @@ def rows_of_rank(trace: Trace, rank: int) -> IntArray | slice:
 
 @once
 def _rows_by_rank(trace: Trace) -> tuple[IntArray, IntArray, IntArray]:
-    """Return the ranks, the rows sorted by rank (empty for a single rank), and the bounds of each rank's rows."""
+    """Return the ranks, the rows sorted by rank (empty if there is one rank), and the bounds of each rank's rows."""
     code, count = rank_codes(trace)
     order = groupby.stable_order(code, count) if count > 1 else np.empty(0, np.int64)
     bounds = np.append(0, np.cumsum(np.bincount(code, minlength=count)))
@@ -150,7 +151,7 @@ def span(trace: Trace, chosen: BoolArray) -> intervals.Intervals:
 
 
 def spans(trace: Trace, chosen: BoolArray) -> tuple[IntArray, IntArray, IntArray]:
-    """Return intervals whose unions are the :func:`span` of each rank: their rank numbers, starts and ends."""
+    """Return the rank index, start and end of intervals. The union of a rank's intervals is its :func:`span`."""
     rank, count = rank_codes(trace)
     rows = np.flatnonzero(chosen & trace.rows("kind", STEP) & trace.host)
     without = np.ones(count, np.bool_)
@@ -172,7 +173,7 @@ def span_ns(trace: Trace, chosen: BoolArray) -> int:
 
 
 def union_ns(trace: Trace, chosen: BoolArray) -> int:
-    """Return the time that the chosen events cover, in ns: the union of each rank, summed over ranks."""
+    """Return the time that the chosen events cover, in ns: the union on each rank, summed over ranks."""
     rank, count = rank_codes(trace)
     start, end = trace.ints("start_ns")[chosen], trace.end_ns[chosen]
     return int(intervals.union_length_by(rank[chosen], count, start, end).sum())

@@ -90,7 +90,7 @@ def texts_at(codes: Codes, rows: IntArray) -> pd.Categorical:
 
 
 def categorical(codes: npt.NDArray[Any], names: Sequence[str]) -> pd.Categorical:
-    """Return a text column. ``codes`` are indexes of ``names``, which may contain duplicates, or -1 for null."""
+    """Return a text column. ``codes`` are indexes into ``names``, or -1 for null. ``names`` may contain duplicates."""
     values = list(dict.fromkeys(names))
     position = {text: code for code, text in enumerate(values)}
     table = np.array([*(position[text] for text in names), -1], np.int64)

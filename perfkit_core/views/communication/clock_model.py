@@ -1,11 +1,12 @@
-"""Clock offsets of the ranks, their bounds, and drift, computed from the collectives that ranks share.
+"""Clock offsets of the ranks, with bounds and drift, computed from the collectives that ranks share.
 
-A collective ends on all ranks at nearly the same time. Ranks are connected if they share collectives, directly or
-through other ranks. The lowest of the connected ranks is their reference. Ranks without a connection (data-parallel
-groups of different pipeline stages), and groups that contradict each other, have different references.
+A collective ends on all ranks at nearly the same time. Two ranks are connected if they share a collective, or if other
+ranks connect them. The lowest of the connected ranks is their reference. Groups of ranks have different references if
+they are not connected (data-parallel groups of different pipeline stages), or if their clocks contradict each other.
 
-An offset is the median difference of the ends, limited to bounds: no rank leaves a collective before the last rank has
-started it. A drift is corrected if the ends show a drift; otherwise the offset is constant.
+The offset of a rank is the median difference between its ends of the collectives and the reference's ends. The offset
+is limited to bounds, which follow from a rule: no rank leaves a collective before the last rank has started it. A drift
+is corrected if the ends show a drift; otherwise the offset is constant.
 """
 
 from __future__ import annotations
@@ -23,21 +24,22 @@ from perfkit_core.views.communication.instances import UNMATCHED
 SYNCHRONOUS: Final = ("all_reduce", "all_gather", "reduce_scatter", "all_to_all", "barrier")
 """Collectives that no rank can leave before the last rank has arrived."""
 MOST_CROSSING_NS: Final = 10**6
-"""Maximum crossing of the bounds: if the earliest offset exceeds the latest by more, the offset is unknown."""
+"""Maximum crossing: if the lower bound of an offset exceeds the upper bound by more, the offset is unknown."""
 MOST_DRIFT_PPM: Final = 500
 """Largest rate at which systems slew a clock (adjtime). A faster drift is not corrected."""
 _FASTEST_DRIFT_PPM: Final = 10_000
-"""No clock is wrong by 1 %. A faster change is no drift."""
+"""No clock drifts by more than 1 %, so a faster change is not treated as a drift."""
 FOR_A_DRIFT: Final = 9
-"""Minimum number of collectives to measure a drift: its first and last third have three collectives each."""
+"""Minimum number of collectives to measure a drift: the first third and the last third then have three each."""
 _LEAST_SPAN_NS: Final = 10**9
-"""Minimum time to measure a drift. Over a shorter time, the ends scatter more than clocks drift."""
+"""Minimum time between the first and the last third of the collectives to measure a drift. Over a shorter time, the
+ends scatter more than clocks drift."""
 _CLEAR: Final = 10
-"""Minimum ratio of the total drift over the recording to the scatter of the ends."""
+"""Minimum ratio of the total drift over the recording to the scatter of the ends, for a drift to be clear."""
 _LEAST_SCATTER_NS: Final = 1000
-"""Minimum scatter of the ends, as some profilers round times to a microsecond."""
+"""The scatter of the ends is taken to be at least this, because some profilers round times to a microsecond."""
 _MOST_ROUNDS: Final = 32
-"""Maximum number of rounds with different references. All rounds take equally long, and jobs have few bad clocks."""
+"""Maximum number of rounds in :func:`clock_offsets`. All rounds take equally long, and jobs have few bad clocks."""
 COLUMNS: Final = {
     "reference_rank": "Int64", "offset_ns": "Int64", "earliest_ns": "Int64", "latest_ns": "Int64", "matched": "int64",
     "residual_ns": "Int64", "max_residual_ns": "Int64", "drift_ppm": "Float64", "rate": "float64",
@@ -54,19 +56,19 @@ _Rows = dict[int, dict[str, Any]]
 
 
 def clock_offsets(collectives: pd.DataFrame, ranks: Iterable[int] = ()) -> pd.DataFrame:
-    """Return one row per rank, for all ranks of the matched ``collectives`` and for ``ranks``. The columns are:
+    """Return one row per rank, for all ranks of the matched ``collectives`` and for ``ranks``. Columns:
 
     - ``reference_rank``: the lowest rank that is connected with the rank and does not contradict it, NA if none.
-    - ``offset_ns``: the rank's clock less the reference's clock, NA if unknown. ``earliest_ns`` and ``latest_ns`` are
-      its bounds.
-    - ``matched``: the number of shared collectives. ``numbered``: all of them were matched by the library's numbers.
-    - ``residual_ns`` and ``max_residual_ns``: the median and the largest difference of the ends after alignment.
+    - ``offset_ns``: the rank's clock less the reference's clock, NA if unknown.
+    - ``earliest_ns``, ``latest_ns``: the lower and the upper bound of the offset.
+    - ``matched``: the number of shared collectives. ``numbered``: whether all were matched by the library's numbers.
+    - ``residual_ns``, ``max_residual_ns``: the median and the largest difference of the ends after alignment.
     - ``drift_ppm``: how much faster the clock runs, NA if the collectives are too few or too close together.
-    - ``rate``: the gain of the clock per unit of its time if the drift is corrected, else 0. With a drift, offset and
-      bounds hold at ``moment_ns`` on the rank's clock, the end of the first shared collective. ``constant_ns`` is the
-      offset without drift, NA if unknown.
-    - ``may_drift``: a drift that is slow enough could explain the crossing of the bounds. ``too_fast``: the drift is
-      even, but too fast to be corrected.
+    - ``rate``: the gain of the clock per unit of its time if the drift is corrected, else 0.
+    - ``moment_ns``: the end of the first shared collective on the rank's clock. A corrected offset holds at this time.
+    - ``constant_ns``: the offset without correction of the drift, NA if unknown.
+    - ``may_drift``: whether a drift of up to MOST_DRIFT_PPM could explain the crossing of the bounds.
+    - ``too_fast``: whether the drift is even, but too fast to be corrected.
     - ``contradicts``: an earlier reference whose clock contradicts the rank's clock, NA if none.
     """
     synchronous = collectives["collective"].isin(SYNCHRONOUS) & (collectives["match"] != UNMATCHED)
@@ -78,8 +80,8 @@ def clock_offsets(collectives: pd.DataFrame, ranks: Iterable[int] = ()) -> pd.Da
     rows: _Rows = {}
     alone: set[int] = set()
     left = _several(usable)
-    # Ranks that contradict their reference, or are connected with it only through such a rank, are left for the next
-    # round, with the lowest of them as reference. A rank that agrees with no rank is compared with ranks that agree.
+    # Each round aligns the ranks that agree with their reference. The other ranks go to the next round, with the lowest
+    # of them as reference. A rank that agrees with no other rank is compared with ranks that agree with each other.
     for _ in range(_MOST_ROUNDS):
         references = _references(left, alone)
         if not references:
@@ -128,8 +130,8 @@ def _references(usable: pd.DataFrame, alone: Collection[int]) -> dict[int, int]:
 
 
 def _spread(usable: pd.DataFrame, references: Mapping[int, int]) -> _Rows:
-    """Return the rows of the references and of all ranks connected with them. Ranks that share a collective with
-    aligned ranks are aligned first."""
+    """Return the rows of :func:`clock_offsets` for the references and for all ranks connected with them. Ranks that
+    share a collective with a reference are aligned first, then ranks that share a collective with aligned ranks."""
     begun = usable["rank"].isin(set(references.values()))
     shared = usable["rank"][begun].value_counts()
     rows: _Rows = {
@@ -158,7 +160,7 @@ def _spread(usable: pd.DataFrame, references: Mapping[int, int]) -> _Rows:
 
 @dataclass(frozen=True, slots=True)
 class _Fit:
-    """An offset, its bounds, and the residuals: the absolute distance of each end from the offset."""
+    """An offset and its bounds. ``residuals`` are the absolute differences of the ends after alignment."""
 
     offset_ns: int
     earliest_ns: int
@@ -176,9 +178,9 @@ class _Fit:
 
 
 def clock(mine: pd.DataFrame) -> dict[str, object]:
-    """Return the row of a rank in :func:`clock_offsets`. ``mine`` has the collectives that the rank shares with aligned
-    ranks: ``start`` and ``end`` on the rank's clock, and the median end ``reference``, ``first_end`` and
-    ``latest_start`` of the aligned ranks on the reference's clock."""
+    """Return a rank's row of :func:`clock_offsets`. ``mine`` has one row per collective that the rank shares with
+    aligned ranks. Columns on the rank's clock: ``start``, ``end``. Columns on the reference's clock, over the aligned
+    ranks: ``reference`` (median end), ``first_end``, ``latest_start``."""
     ends, time = mine["end"].to_numpy(), mine["reference"].to_numpy()
     difference, moment = ends - time, int(ends.min())
     drift: float | None = None
@@ -193,7 +195,8 @@ def clock(mine: pd.DataFrame) -> dict[str, object]:
     if drift is not None and abs(drift) * 1e6 <= _FASTEST_DRIFT_PPM:
         own = drift / (1 + drift)  # relative to the rank's clock
         without = _fit(mine, own, moment)
-        # A drift is real if it clearly exceeds the scatter, or if the bounds contradict each other without a drift.
+        # A drift is real if it clearly exceeds the scatter, or if the bounds contradict each other until it is
+        # corrected.
         scatter = max(median(without.residuals), _LEAST_SCATTER_NS)
         clear = abs(drift) * int(np.ptp(time)) >= _CLEAR * scatter and without.crossing_ns <= constant.crossing_ns
         even = clear or without.crossing_ns <= MOST_CROSSING_NS < constant.crossing_ns
@@ -229,19 +232,19 @@ def _fit(mine: pd.DataFrame, rate: float, moment: int) -> _Fit:
 
 
 def gained_ns(rate: float, moment_ns: int, time: IntArray) -> IntArray:
-    """Return the gain of a clock since ``moment_ns`` at times on this clock. It is exactly 0 if the rate is 0."""
+    """Return how much a clock has gained since ``moment_ns``, at each ``time`` on this clock. At rate 0, this is 0."""
     gained: IntArray = np.rint(rate * (time - moment_ns)).astype(np.int64)
     return gained
 
 
 def median(values: IntArray) -> int:
-    """Return the median; of an even number of values, the upper middle value."""
+    """Return the median. Of an even number of values, return the upper of the two middle values."""
     return int(np.sort(values)[len(values) // 2])
 
 
 def ahead_ns(clocks: pd.DataFrame, rank: IntArray, time: IntArray) -> IntArray:
-    """Return how far the clock of each rank (:func:`clock_offsets`) is ahead of its reference, shape (len(time),).
-    ``time`` is on the rank's clock. The result is 0 for ranks without an offset."""
+    """Return how far each rank's clock is ahead of its reference at each ``time`` on the rank's clock, shape
+    (len(time),). The result is 0 for ranks without an offset. ``clocks`` is a table of :func:`clock_offsets`."""
     distinct, code = np.unique(rank, return_inverse=True)
     known = clocks[clocks["offset_ns"].notna()].reindex(distinct)
     ahead: IntArray = known["offset_ns"].fillna(0).to_numpy(np.int64)[code]
@@ -252,13 +255,14 @@ def ahead_ns(clocks: pd.DataFrame, rank: IntArray, time: IntArray) -> IntArray:
 
 
 def crossing_ns(clocks: pd.DataFrame) -> pd.Series[int]:
-    """Return how far the bounds of each clock contradict each other. This is the uncertainty of the offset."""
+    """Return by how much the lower bound of each offset exceeds the upper bound: the uncertainty of the offset."""
     return (clocks["earliest_ns"] - clocks["latest_ns"]).clip(lower=0).fillna(0).astype("int64")
 
 
 def meetings(collectives: pd.DataFrame, clocks: pd.DataFrame) -> pd.Series[int]:
-    """Return the number of the meeting for each row of ``collectives`` that belongs to a meeting. A meeting is a
-    matched synchronous collective on several ranks with a common reference (``clocks`` of :func:`clock_offsets`)."""
+    """Number the meetings: matched synchronous collectives on several ranks with a common reference. Return the number
+    for each row of ``collectives`` in a meeting; other rows are left out. ``clocks`` is a table of
+    :func:`clock_offsets`."""
     reference = collectives["rank"].map(clocks["reference_rank"].where(clocks["offset_ns"].notna()))
     synchronous = collectives["collective"].isin(SYNCHRONOUS) & (collectives["match"] != UNMATCHED)
     usable = synchronous & reference.notna()

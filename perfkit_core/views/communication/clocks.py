@@ -1,7 +1,8 @@
-"""View ``clocks``: the offset of each rank's clock from the clock of its reference rank; and the alignment of a trace.
+"""View ``clocks``: the offset of each rank's clock from its reference rank's clock. Also the alignment of a trace.
 
-A positive offset means that the clock is ahead. Offsets are computed from shared collectives (``clock_model``). If some
-ranks are not connected, there are several reference ranks; the alignment uses the reference with the most ranks.
+A positive offset means that the rank's clock is ahead of the reference. Offsets are computed from shared collectives
+(``clock_model``). If some ranks are not connected, there are several reference ranks. A trace is then aligned with the
+reference that has the most ranks.
 """
 
 from __future__ import annotations
@@ -49,28 +50,30 @@ def _note(rank: int, row: Mapping[Any, Any]) -> Message | None:
     """Return why a rank has no offset, or what limits its offset."""
     unknown = pd.isna(row["offset_ns"])
     if not row["matched"]:
-        return message("no shared collective, in which ranks wait for each other, connects it with a reference rank")
+        return message(
+            "no shared collective in which ranks wait for each other connects this rank with a reference rank"
+        )
     if row["too_fast"]:
         return message("its clock drifts by more than {most} ppm, so the drift is not corrected", most=MOST_DRIFT_PPM)
     if unknown and row["may_drift"] and pd.isna(row["drift_ppm"]):
         return message(
-            "its clock may drift: a measurement of the drift needs {count} collectives, with a second or more between "
-            "the first third and the last third of the collectives",
+            "its clock may drift: to measure the drift, {count} collectives are needed, with at least a second between "
+            "the first third and the last third of them",
             count=FOR_A_DRIFT,
         )
     if unknown and row["may_drift"]:
         return message("its clock drifts too unevenly for an offset")
     if unknown and row["numbered"]:
         return message(
-            "collectives of the same number contradict each other: they belong to different runs, or a clock was set"
+            "collectives with the same number contradict each other: they belong to different runs or a clock was reset"
         )
     if unknown:
         return message("collectives matched by order contradict each other: some collectives were not recorded")
     if row["rate"]:
-        return message("its drift is corrected: the offset holds at the end of the first shared collective")
+        return message("the drift is corrected: the offset is the value at the end of the first shared collective")
     if pd.notna(row["contradicts"]):
         return message(
-            "its clock contradicts the clock of rank {rank}: it is compared with ranks that agree with it",
+            "its clock contradicts the clock of rank {rank}, so this rank is compared with ranks that agree with it",
             rank=row["contradicts"],
         )
     return message("reference: other ranks are compared with this rank") if row["reference_rank"] == rank else None
@@ -85,7 +88,7 @@ COLUMNS: Final = (
     Column("drift_ppm", "Drift ppm"),
     count("matched", "Matched", description="collectives that the offset is computed from"),
     count("unmatched", "Unmatched", description="collectives that no other rank recorded"),
-    duration("residual_ns", "Residual", description="median difference of the ends after alignment"),
+    duration("residual_ns", "Residual", description="median difference between the ends after alignment"),
     duration("max_residual_ns", "Max residual", merge=MAX, of_capture=True),
     text("note", "Note", description="why the offset is unknown, or what limits it"),
 )
@@ -103,14 +106,14 @@ VIEW = View(
 )
 
 _LEAST_NS: Final = 500
-"""Smaller offsets are not reported, as the ends of collectives scatter more."""
+"""Smaller offsets are not reported, because the ends of collectives scatter by more than this."""
 _MOST_LISTED: Final = 8
 
 
 def aligned(trace: Trace) -> Trace:
-    """Return the trace with the clocks of all ranks aligned, and findings about the alignment. Starts are shifted by
-    the offset of the rank's clock. If a drift is corrected, durations and self times change too. A rank that is not
-    connected with the common reference keeps its times."""
+    """Return the trace with aligned clocks, and with findings about the alignment. The starts of a rank's events are
+    shifted by the offset of its clock. If the drift is corrected, durations and self times change too. A rank that is
+    not connected with the common reference keeps its recorded times."""
     partials = instances.reduce_each(trace, ViewRequest())
     clocks = clock_offsets(instances.all_collectives(partials), instances.all_ranks(partials))
     known = clocks[clocks["offset_ns"].notna()]
@@ -162,8 +165,8 @@ def _findings(clocks: pd.DataFrame, known: pd.DataFrame, common: pd.DataFrame) -
         yield Finding("clocks-not-aligned", text)
     if elsewhere:
         text = message(
-            "{elsewhere} of {count} ranks keep their times ({ranks}): collectives connect their clocks with other "
-                "ranks, not with rank {reference} (see reference_rank in --view clocks)",
+            "the clocks of {elsewhere} of {count} ranks were not aligned ({ranks}): collectives connect them with "
+            "other ranks, but not with rank {reference} (see reference_rank in --view clocks)",
             elsewhere=len(elsewhere), count=len(clocks), ranks=_listed(elsewhere), reference=reference,
         )  # fmt: skip
         yield Finding("clocks-not-aligned", text)

@@ -2,7 +2,7 @@
 
 Bandwidths are defined as in nccl-tests. The algorithm bandwidth is the size divided by the time. The bus bandwidth is
 the algorithm bandwidth times a factor for the load of each link (``bus_factors``). Times include the wait for the last
-rank. The transfer time starts when the last rank has arrived; it needs the recordings of all ranks of the group.
+rank. The transfer time begins when the last rank has arrived. It is known only if all ranks of the group were recorded.
 """
 
 from __future__ import annotations
@@ -82,9 +82,9 @@ _WHOLE: Final = ("broadcast", "reduce", "send", "recv")
 
 def bus_factors(collective: pd.Series[str], group_size: pd.Series[int]) -> npt.NDArray[np.float64]:
     """Return the bus bandwidth divided by the algorithm bandwidth: the share of a message on each link, shape (rows,).
-    It is NaN if the collective or the group size is unknown, or if the group has one rank and transfers no data. The
-    factors are those of nccl-tests (doc/PERFORMANCE.md, "Bus Bandwidth") for n ranks, where the size of a message is
-    the larger buffer of a rank."""
+    The factor is NaN if the collective or the group size is unknown, or if the group has one rank, which transfers no
+    data. The factors are those of nccl-tests (doc/PERFORMANCE.md, "Bus Bandwidth"). The size of a message is a rank's
+    larger buffer."""
     n = group_size.astype("Float64").to_numpy(np.float64, na_value=np.nan)
     with np.errstate(invalid="ignore", divide="ignore"):
         others = np.where(n > 1, (n - 1) / n, np.nan)
@@ -96,8 +96,8 @@ _UNITS: Final = ("B", "KiB", "MiB", "GiB", "TiB")
 
 
 def size_class(size: pd.Series[int]) -> pd.Series[str]:
-    """Return the powers of two around each size, or None if unknown. ``4 to 8 MiB`` contains sizes from 4 MiB
-    (inclusive) to 8 MiB (exclusive)."""
+    """Return the class of each size, or None if the size is unknown. The bounds of a class are powers of two: ``4 to 8
+    MiB`` contains sizes from 4 MiB (inclusive) to 8 MiB (exclusive)."""
     names = {}
     for value in size.dropna().unique():
         exponent = max(int(value).bit_length() - 1, 0)
@@ -116,7 +116,7 @@ _NOTHING: Final = message("no communication between processes was recorded")
 COLUMNS: Final = (
     *added_by(("rank", "step")),
     key("collective", "Collective"),
-    key("size", "Size", description="size class; grouped by size, the exact size"),
+    key("size", "Size", description="size class, or the exact size if grouped by size"),
     key("group", "Group"),
     key("group_size", "Group size"),
     key("algorithm", "Algorithm"),
@@ -130,7 +130,7 @@ COLUMNS: Final = (
     rate("algorithm_bandwidth_bytes_per_s", "Algorithm bandwidth"),
     rate("bus_bandwidth_bytes_per_s", "Bus bandwidth"),
     count("known_transfers", "Known transfers", per_step=True, description="calls with a known transfer time"),
-    duration("transfer_ns", "Transfer", description="median time after the last rank's arrival"),
+    duration("transfer_ns", "Transfer", description="median time from the last rank's arrival to the end"),
     rate("transfer_bus_bandwidth_bytes_per_s", "Transfer bus bandwidth"),
 )
 
@@ -138,7 +138,7 @@ VIEW = View(
     name="collectives",
     title="Collectives",
     description="size, time, algorithm and bandwidth of collectives; the transfer time excludes the wait for the last "
-    "rank, and needs the recordings of all ranks of the group",
+    "rank and is known only if all ranks of the group were recorded",
     table=table,
     columns=COLUMNS,
     groupings=GROUPINGS,

@@ -1,8 +1,8 @@
 """View ``distributed``: the time of communication and computation, and the part of communication that is hidden.
 
-Communication (see ``collectives``) and computation (see ``activity``) are unions over the threads, streams and devices
-of a rank. Their intersection is the overlap; the rest of the communication is exposed. If steps were recorded, only
-work during the steps counts, as in the view ``partition``. Times are summed over ranks.
+The time of communication (see ``instances``) and of computation (see ``activity``) is the union over the threads,
+streams and devices of a rank. The overlap is the time of both. The rest of the communication is exposed. If steps were
+recorded, only time inside the steps counts, as in the view ``partition``. Times are summed over ranks.
 """
 
 from __future__ import annotations
@@ -35,13 +35,14 @@ _TYPES: Final = {"host_calls": "Int64", "device_calls": "Int64", "time_ns": "Int
 
 
 def table(trace: Trace, request: ViewRequest) -> pd.DataFrame:
-    """Return the rows step, communication, computation, overlap and exposed_communication, with :data:`COLUMNS`. There
-    are no rows without communication. Computation has device_calls, or host_calls if no device work was recorded."""
+    """Return one row per part: step, communication, computation, overlap, exposed_communication. Columns:
+    :data:`COLUMNS`. The table is empty if no communication was recorded. The row ``computation`` has device_calls, or
+    host_calls if no device work was recorded."""
     return merge([reduce(trace, request)], request)
 
 
 def reduce(trace: Trace, request: ViewRequest) -> list[dict[str, Any]]:
-    """Return the numbers of each rank (-1 if unknown): the calls and the time of each part, and the message bytes."""
+    """Return one dictionary per rank: the rank (-1 if unknown), calls and time of each part, and message bytes."""
     return list((_native if request.native else _measured)(trace, request))
 
 
@@ -91,7 +92,7 @@ def _measured(trace: Trace, request: ViewRequest) -> Iterator[dict[str, Any]]:
         host, device = ({"communication": int(mask[rows].sum())} for mask in (talk.calls, talk.device))
         (device if acts.on_device else host)["computation"] = int(acts.compute[rows].sum())
 
-        # The message of a collective counts once. Other communication counts the sizes of its events.
+        # Count the message of each collective once. For other communication, add up the sizes of the events.
         sized = instances(trace)
         sized = sized[sized["bytes"].notna()]
         at, start = sized["row"].to_numpy(np.int64), sized["start_ns"].to_numpy(np.int64)
@@ -111,12 +112,12 @@ _KERNEL_WORDS: Final = ("nccl", "xccl")
 
 
 def native_communication(trace: Trace) -> tuple[BoolArray, BoolArray, BoolArray]:
-    """Return the masks of host communication, device communication, and computation in Paddle's Distribution Summary.
+    """Return three masks as in Paddle's Distribution Summary: host communication, device communication, computation.
 
-    Communication consists of host events of kind communication, operators whose name contains one of ``WORDS`` (even
-    ``broadcast_tensors``), all kernels launched inside these events, and kernels with nccl or xccl in their names.
-    Computation consists of all other kernels. A kernel that another event inside a communication event launched counts
-    as both.
+    Host communication: events of kind communication, and operators whose name contains one of ``WORDS`` (even
+    ``broadcast_tensors``). Device communication: kernels launched inside these events, and kernels with nccl or xccl in
+    their names. Computation: all other kernels. A kernel launched by an event that is nested in a communication event
+    counts as communication and as computation.
     """
     operators = trace.rows("kind", OPERATOR) & _named(trace, WORDS)
     host = trace.host & (trace.rows("kind", COMMUNICATION) | operators)
@@ -136,7 +137,8 @@ def _named(trace: Trace, words: tuple[str, ...]) -> BoolArray:
 
 
 def _native(trace: Trace, request: ViewRequest) -> Iterator[dict[str, Any]]:
-    """Yield each rank's numbers as Paddle counts them. Communication calls with the same start and end count once."""
+    """Yield the dictionaries of :func:`reduce` as Paddle counts: communication calls of equal start and end count
+    once."""
     chosen, rank = selected(trace, request), trace.ints("rank")
     on_host, on_device, computation = native_communication(trace)
     steps = native_steps(trace, in_steps(trace, request))
@@ -164,10 +166,10 @@ def _union(trace: Trace, mask: BoolArray) -> intervals.Intervals:
 COLUMNS: Final = (
     *added_by(GROUPINGS),
     words("part", "Part"),
-    count("host_calls", "Host calls", exact=True, per_step=True, description="communication: outermost calls"),
+    count("host_calls", "Host calls", exact=True, per_step=True, description="of communication, only outermost calls"),
     count("device_calls", "Device calls", exact=True, per_step=True, place=DEVICE),
     duration("time_ns", "Time", per_step=True),
-    replace(RATIO, description="share of the time of the steps, or of the range of the events if there are no steps"),
+    replace(RATIO, description="share of the step time; without steps, of the time from the first to the last event"),
     size("bytes", "Size", per_step=True, description="size of all messages"),
 )
 

@@ -1,13 +1,13 @@
-"""Collectives of a recording: their events, facts about them, and the match of collectives over ranks.
+"""Collectives of a recording: their events, their properties, and the matching of collectives over ranks.
 
-On the host, communication is an event of kind communication, or an operator with the canonical name of a collective. On
-a device, communication is a kernel of a collective library, or a kernel launched inside a host event that communicates.
-A host event that launches such a kernel is only its launch. Each kernel of a library is a collective; all other kernels
-of a call form one collective.
+Two kinds of host events communicate: events of kind communication, and operators with the canonical name of a
+collective. Two kinds of kernels communicate: kernels of a collective library, and kernels launched inside a host event
+that communicates. If a host event launches such a kernel, the host event counts only as the launch. Each kernel of a
+library is one collective. All other kernels of a call together form one collective.
 
-The ranks of a group issue its collectives in the same order. Collectives are matched by the library's number, else by
-their position in the step (in the recording, if there are no steps). Matched collectives must have the same name and
-size. After the first difference, no more collectives of the step and group are matched.
+The ranks of a group issue its collectives in the same order. Collectives are matched by the number that the library
+gave them, else by their position in the step (in the recording, if there are no steps). Matched collectives must have
+the same name and size. If they differ, neither they nor any later collectives of the step and group are matched.
 """
 
 from __future__ import annotations
@@ -41,15 +41,15 @@ _SAME_SIZE: Final = ("all_reduce", "broadcast", "reduce", "all_gather", "reduce_
 _KERNELS: Final = re.compile(
     r"nccl|rccl|xccl|hccl|oneccl|msccl|cross_device_reduce|multimem_all_|(?:one|two)_shot_all_reduce", re.IGNORECASE
 )
-"""Names of the libraries of NVIDIA, AMD, Kunlun, Ascend, Intel and Microsoft, and of the kernels that inference engines
-and symmetric memory use instead of a library."""
+"""Names of the collective libraries of NVIDIA, AMD, Kunlun, Ascend, Intel and Microsoft, and of kernels that inference
+engines and symmetric memory use instead of a library."""
 
 
 @dataclass(frozen=True, slots=True)
 class Communication:
-    """The events that communicate, as masks of shape (rows,): ``calls`` are the outermost host calls, ``host`` the
-    calls that communicate themselves, and ``device`` the device events that communicate. ``call`` has the row of the
-    outermost call around a host event, or around the launch of a device event, or -1."""
+    """The events that communicate. Masks of shape (rows,): ``calls`` are the outermost host calls, ``host`` the
+    outermost host calls that launch no communicating kernel, and ``device`` the device events. ``call`` has the row of
+    the outermost host call around each host event or around the launch of each device event (-1 if none)."""
 
     calls: BoolArray
     host: BoolArray
@@ -88,9 +88,10 @@ _UNKNOWN: Final = -1
 
 @once
 def instances(trace: Trace) -> pd.DataFrame:
-    """Return a row for each collective, sorted by rank and time of issue. The columns are ``row`` (of the event in the
-    event table); rank, step, group_size, bytes, sequence and stream (Int64, NA if unknown); collective, group, members,
-    dtype, algorithm and protocol (text or None); start_ns, dur_ns, and issue_ns (start of the host call)."""
+    """Return one row per collective, sorted by rank and time of issue. Columns: ``row``, the event's row in the event
+    table; start_ns and dur_ns; issue_ns, the start of the host call. Int64 columns (NA if unknown): rank, step, stream,
+    group_size, sequence, bytes. Text columns (None if unknown): collective, group, members, dtype, algorithm,
+    protocol."""
     talk = communication(trace)
     candidates = np.flatnonzero(_in_calls(trace, talk) | talk.device)
     texts = described(trace.pick("args", candidates).to_pylist())
@@ -128,9 +129,9 @@ def _in_calls(trace: Trace, talk: Communication) -> BoolArray:
 
 
 def facts(trace: Trace, talk: Communication, descriptions: pd.DataFrame, rows: IntArray) -> dict[str, Any]:
-    """Return the facts about the collectives ``rows``, by column: collective, group, members, dtype, algorithm and
-    protocol (text or None), group_size, sequence and bytes (NA if unknown). A fact is taken from the event itself, else
-    from the call that launched it, else from the name of the kernel."""
+    """Return columns of properties of the collectives ``rows``. Text columns (None if unknown): collective, group,
+    members, dtype, algorithm, protocol. Int64 columns (NA if unknown): group_size, sequence, bytes. A value is taken
+    from the event itself, else from the call that launched it, else from the name of the kernel."""
     descriptions, call = descriptions.drop(columns="on"), talk.call[rows]
     own = descriptions.drop(columns="call").reindex(rows)
     by_call = descriptions[descriptions["call"] != NO_ROW].groupby("call").first().reindex(call)
@@ -187,7 +188,7 @@ class KernelName(NamedTuple):
 
 
 def kernel_name(name: str) -> KernelName:
-    """Return the collective, the algorithm and the protocol in the name of a kernel; a missing part is None.
+    """Return the collective, the algorithm and the protocol that a kernel's name states. A missing part is None.
 
     Examples of NCCL and RCCL: ``ncclKernel_AllReduce_RING_LL_Sum_float``,
     ``ncclDevKernel_AllReduce_Sum_f32_TREE_LL128``, ``ncclAllReduceRingLLKernel_sum_f32``. The names of point-to-point
@@ -210,9 +211,10 @@ _PLACE: Final = ["group", "members", "anchor"]
 
 
 def matched(collectives: pd.DataFrame, world_size: int | None) -> pd.DataFrame:
-    """Return the collectives of all ranks (:func:`instances`) with more columns: ``match`` is a number that is equal on
-    all ranks, -1 if not matched; ``of_ranks`` is the number of ranks that recorded the collective; ``complete`` is True
-    if all ranks of the group recorded it. An unknown ``group_size`` is filled if all ranks of the job took part."""
+    """Return the collectives of all ranks (:func:`instances`) with three more columns. ``match``: a number that is
+    equal on all ranks, -1 if not matched. ``of_ranks``: the number of ranks that recorded the collective. ``complete``:
+    whether all ranks of the group recorded the collective. An unknown ``group_size`` is filled in if all ranks of the
+    job took part."""
     collectives = collectives.assign(match=np.int64(UNMATCHED))
     of_groups = collectives["collective"].isin(COLLECTIVES) & ~collectives["collective"].isin(POINT_TO_POINT)
     wide = collectives[of_groups & collectives["rank"].notna()]
@@ -241,13 +243,14 @@ def matched(collectives: pd.DataFrame, world_size: int | None) -> pd.DataFrame:
 
 
 Partial = dict[str, Any]
-"""A reduced rank: ``rank`` (-1 if unknown), ``world_size``, ``collectives`` (:func:`instances`) and ``steps`` (columns
-rank, step, dur_ns). Both tables have a column ``chosen``: whether the request selects the row."""
+"""The partial of one rank. Keys: ``rank`` (-1 if unknown), ``world_size``, and the tables ``collectives``
+(:func:`instances`) and ``steps`` (columns rank, step, dur_ns). In both tables, ``chosen`` marks the rows of the
+request."""
 
 
 def reduce(trace: Trace, request: ViewRequest) -> Partial:
-    """Return the partial of a trace with one rank. It has all collectives, as collectives outside the request are also
-    matched and used for alignment."""
+    """Return the partial of a trace with one rank. The partial also has the collectives outside the request, because
+    they are needed to match collectives and to align clocks."""
     return reduce_each(trace, request)[0]
 
 
@@ -284,5 +287,5 @@ def together(partials: Sequence[Partial], name: str) -> pd.DataFrame:
 
 
 def needs_several_ranks(count: int, otherwise: Text) -> Text:
-    """Return why a view of several ranks has no rows: only one rank was recorded, or the reason ``otherwise``."""
+    """Return why a view of several ranks is empty: only one rank was recorded, or else the reason ``otherwise``."""
     return message("only one rank was recorded: give the recordings of several ranks") if count < 2 else otherwise

@@ -1,8 +1,8 @@
 """View ``stragglers``: the ranks that other ranks wait for.
 
-The view measures collectives that no rank can leave before the last rank has arrived, on aligned clocks: how late each
-rank arrives, how long it waits for the last rank, and how long all other ranks wait for the last rank. A wait lasts
-from the rank's start to the last rank's start, but at most to the rank's end. Then the transfer begins.
+The view uses collectives that no rank can leave before the last rank has arrived. On aligned clocks, it measures how
+late each rank arrives, how long each rank waits for the last rank, and how long the last rank makes the others wait. A
+wait lasts from the rank's start to the last rank's start, but at most to the rank's end. The transfer follows the wait.
 """
 
 from __future__ import annotations
@@ -22,9 +22,7 @@ from perfkit_core.views.select import check_groupings
 from perfkit_core.views.tables import lower_median, rounded_division
 
 GROUPINGS: Final = ("rank", "step")
-_UNTIED: Final = message(
-    "no collectives were recorded on several ranks that could be matched and aligned (--view clocks shows why)"
-)
+_UNTIED: Final = message("no collectives of several ranks could be matched and aligned (--view clocks shows why)")
 _NUMBERS: Final = {"collectives": "int64", "last": "int64", "last_ratio": "Float64", "late_p50_ns": "Int64",
                    "late_max_ns": "Int64", "waited_ns": "Int64", "caused_wait_ns": "Int64",
                    "doubtful_ns": "Int64", "incomplete": "int64"}  # fmt: skip
@@ -33,8 +31,9 @@ _OF_STEP: Final = {"collectives": "int64", "skew_p50_ns": "Int64", "skew_max_ns"
 
 
 def table(trace: Trace, request: ViewRequest) -> pd.DataFrame:
-    """Return one row per rank, sorted by the waits that the rank causes, or per step, or per rank and step. If
-    collectives are ``incomplete``, waits are lower bounds, and another rank may have been last."""
+    """Return one row per rank, sorted by the waits that the rank causes. Grouped by step, return one row per step.
+    Grouped by rank and step, return one row per rank and step. If a collective is ``incomplete``, its waits are lower
+    bounds, and a missing rank may have been last."""
     return merge(instances.reduce_each(trace, request), request)
 
 
@@ -76,7 +75,7 @@ def _of_steps(calls: pd.DataFrame, steps: pd.DataFrame) -> pd.DataFrame:
     last, time = calls[calls["last"]], steps.groupby("step")["dur_ns"]
     caused = last.groupby(["step", "rank"])["caused_ns"].sum().reset_index()
     caused = caused.sort_values(["caused_ns", "rank"], ascending=[False, True], kind="stable")
-    by_step = last.groupby("step")  # the row of the last rank has the skew of the collective
+    by_step = last.groupby("step")  # one row per collective: the row of its last rank
     columns = {
         "min_step_ns": time.min(), "max_step_ns": time.max(), "collectives": by_step["match"].nunique(),
         "skew_p50_ns": by_step["skew_ns"].agg(lower_median), "skew_max_ns": by_step["skew_ns"].max(),
@@ -92,13 +91,16 @@ _TIMES: Final = ("late_ns", "wait_ns", "doubt_ns", "skew_ns", "meeting")
 
 
 def arrivals(partials: Sequence[instances.Partial]) -> pd.DataFrame:
-    """Return the collectives of all ranks (:func:`matched`) with columns about the ranks' arrivals, on one clock.
+    """Return the collectives of all ranks (:func:`matched`) with columns about the arrivals of the ranks, on one clock.
 
-    These columns describe synchronous collectives that several aligned ranks recorded: ``meeting`` (number of the
-    collective, equal on all aligned ranks), ``late_ns`` (start less the first rank's start), ``wait_ns``, ``doubt_ns``
-    (part of the wait that clock errors could explain), ``skew_ns`` (last start less first start), ``last`` (this rank
-    started last; the lowest of ranks with equal starts), and ``incomplete`` (a missing rank of the group may have
-    started later). For all other collectives they are NA or False, and ``complete`` is False.
+    The columns describe synchronous collectives that several aligned ranks recorded. For all other collectives they are
+    NA or False, and ``complete`` is False. Columns:
+
+    - ``meeting``: number of the collective, equal on all aligned ranks.
+    - ``late_ns``: start less the first rank's start. ``skew_ns``: last start less first start.
+    - ``wait_ns``: wait for the last rank. ``doubt_ns``: part of the wait that clock errors could explain.
+    - ``last``: whether this rank started last. Of ranks with equal starts, only the lowest is marked.
+    - ``incomplete``: whether a rank of the group is missing. This rank may have started later.
     """
     collectives = instances.all_collectives(partials)
     clocks = clock_model.clock_offsets(collectives)
@@ -113,8 +115,8 @@ def arrivals(partials: Sequence[instances.Partial]) -> pd.DataFrame:
     latest = met[met["start"] == last].sort_values("rank").drop_duplicates("meeting")
     wait = (last - met["start"]).clip(upper=dur)
 
-    # The error of a wait is the largest of three numbers: the crossings of the bounds of both clocks, and the
-    # difference of the ends, plus the time by which the last rank took longer than the fastest rank.
+    # The error of a wait is the largest of three numbers. Two are the crossings of the bounds of both clocks. The third
+    # is the difference between both ends, plus the time by which the last rank took longer than the fastest rank.
     took, crossing = met["end"] - met["start"], clock_model.crossing_ns(clocks)
     of_last = latest.set_index("meeting")
     itself = of_last["end"] - of_last["start"] - took.groupby(met["meeting"]).min()
@@ -139,9 +141,10 @@ def arrivals(partials: Sequence[instances.Partial]) -> pd.DataFrame:
 
 
 def transfer_ns(calls: pd.DataFrame) -> pd.Series[int]:
-    """Return the transfer times of :func:`arrivals`: the duration less the wait for the last rank. A transfer time is
-    NA if a rank of the group is missing, or if it contradicts the duration of the fastest rank, which did not wait:
-    the transfer time is not positive, or differs by more than half of itself. Clock errors cause such differences."""
+    """Return the transfer time of each row of :func:`arrivals`: the duration less the wait for the last rank. The
+    transfer time is NA if a rank of the group is missing. It is also NA if clock errors make it implausible: if it is
+    not positive, or if it differs by more than half of itself from the duration of the fastest rank, which did not
+    wait."""
     time = calls["dur_ns"] - calls["wait_ns"]
     least = calls.groupby("match")["dur_ns"].transform("min")
     return time.where(calls["complete"] & ((time > 0) & (2 * (time - least).abs() <= time)).fillna(False))
@@ -154,19 +157,19 @@ COLUMNS: Final = (
     count("steps", "Steps", exact=True),
     duration("avg_step_ns", "Avg step"),
     duration(
-        "min_step_ns", "Min step", merge=MIN, of_capture=True, by=("step",), description="shortest step over the ranks"
+        "min_step_ns", "Min step", merge=MIN, of_capture=True, by=("step",), description="shortest step of any rank"
     ),
     duration("max_step_ns", "Max step", merge=MAX, of_capture=True, by=("step",)),
     count("collectives", "Collectives", per_step=True),
     count("last", "Last", per_step=True, description="how often the rank came last"),
     share("last_ratio", "Last"),
-    duration("skew_p50_ns", "Skew p50", by=("step",), description="last start less first start"),
+    duration("skew_p50_ns", "Skew p50", by=("step",), description="last rank's start less first rank's start"),
     duration("skew_max_ns", "Skew max", of_capture=True, by=("step",)),
-    duration("late_p50_ns", "Late p50", description="start less the first rank's start"),
+    duration("late_p50_ns", "Late p50", description="rank's start less first rank's start"),
     duration("late_max_ns", "Late max", of_capture=True),
     duration("waited_ns", "Waited", per_step=True),
     duration("caused_wait_ns", "Caused wait", per_step=True, description="waits of the other ranks for this rank"),
-    duration("doubtful_ns", "Doubtful", per_step=True, description="part that clock errors could explain"),
+    duration("doubtful_ns", "Doubtful", per_step=True, description="caused wait that clock errors could explain"),
     text("last_rank", "Last rank", by=("step",), description="rank that caused the longest waits"),
     count("incomplete", "Incomplete", per_step=True, description="collectives in which a rank is missing"),
 )
@@ -174,7 +177,7 @@ COLUMNS: Final = (
 VIEW = View(
     name="stragglers",
     title="Stragglers",
-    description="ranks that come last to collectives, and how long the other ranks wait for them",
+    description="ranks that arrive last at collectives, and how long the other ranks wait for them",
     table=table,
     columns=COLUMNS,
     groupings=GROUPINGS,

@@ -1,11 +1,11 @@
 """View ``device``: busy time and utilisation of each device.
 
 A device is busy while at least one kernel runs on it. As in Paddle, utilisation is the busy time divided by the step
-time: the union of the steps of the ranks that use the device. If no step was recorded, the divisor is the time from the
-first to the last event of these ranks. Utilisation can exceed 1, because kernels that run outside steps count as busy
-time. ``busy_in_steps_ratio`` counts only busy time in steps, so it is at most 1. If steps are chosen, all kernels that
-run in them count, even if an earlier step launched them. CPU utilisation is a measurement of the framework. The native
-table counts only kernels launched by a host event, and uses Paddle's step time.
+time: the union of the steps of the ranks that use the device. If no step was recorded, the busy time is divided by the
+time from the first to the last event of these ranks. Utilisation can exceed 1, because kernels that run outside steps
+count as busy time. ``busy_in_steps_ratio`` counts only busy time in steps, so it is at most 1. If steps are chosen,
+only the kernels that run in them count, even if an earlier step launched them. CPU utilisation is measured by the
+framework. The native table counts only kernels launched by a host event, and uses Paddle's step time.
 """
 
 from __future__ import annotations
@@ -32,8 +32,8 @@ _TYPES: Final = {"kernels": "Int64", "busy_ns": "Int64", "span_ns": "Int64", "ut
 
 
 def table(trace: Trace, request: ViewRequest) -> pd.DataFrame:
-    """Return one row per device, sorted by name, with :data:`COLUMNS`. Rows of the CPU have only utilisation_ratio.
-    Raises UsageError."""
+    """Return the rows of the CPU, then one row per device, sorted by name. Columns: :data:`COLUMNS`. Rows of the CPU
+    have only utilisation_ratio. Raises UsageError."""
     missing = dict.fromkeys(("product", *_TYPES), pd.NA)
     cpu = trace.meta.cpu_utilisation.items()
     rows = [{"device": f"cpu ({scope})", **missing, "utilisation_ratio": value} for scope, value in cpu]
@@ -41,7 +41,7 @@ def table(trace: Trace, request: ViewRequest) -> pd.DataFrame:
 
 
 def _devices(trace: Trace, request: ViewRequest) -> Iterator[dict[str, object]]:
-    """Yield one row per device. Times are unions on each pair of device and rank, summed over the ranks."""
+    """Yield one row per device. Times are unions for each device and rank, summed over the ranks."""
     codes, (rank, ranks), chosen = trace.codes("device"), select.rank_codes(trace), select.in_steps(trace, request)
     start, end, counts = trace.ints("start_ns"), trace.end_ns, trace.rows("kind", KERNEL)
     if request.native:
@@ -108,7 +108,7 @@ COLUMNS: Final = (
     key("product", "Product", merge=FIRST),
     count("kernels", "Kernels", place=DEVICE),
     duration("busy_ns", "Busy", place=DEVICE, description="union of the kernels of all streams"),
-    duration("span_ns", "Span", place=DEVICE, description="duration of the steps"),
+    duration("span_ns", "Span", place=DEVICE, description="step time; without steps, the time range of all events"),
     share("utilisation_ratio", "Utilisation", Share("busy_ns", column="span_ns"), place=DEVICE),
     share("busy_in_steps_ratio", "Busy in steps", Share(column="span_ns"), place=DEVICE),
 )

@@ -1,7 +1,6 @@
-"""View ``kernels``: calls and device time of each kernel.
+"""View ``kernels``: calls and device time of each kernel, with or without a recorded launch.
 
-Times are sums over streams, as in Paddle's kernel summary and torch's device rows. Kernels without a recorded launch
-count too.
+Times are sums over streams, as in Paddle's kernel summary and torch's device rows.
 """
 
 from __future__ import annotations
@@ -31,8 +30,8 @@ LAUNCH: Final = "launch"
 
 
 def table(trace: Trace, request: ViewRequest) -> pd.DataFrame:
-    """Return one row per kernel name, device and value of the groupings, with :data:`COLUMNS`. In the native table,
-    rows of all devices are merged and kernel names do not include parameters. Raises UsageError."""
+    """Return one row per combination of kernel name, device and groupings, with :data:`COLUMNS`. The native table
+    merges all devices (unless grouped by device), and its kernel names have no parameters. Raises UsageError."""
     rows = np.flatnonzero(select.selected(trace, request) & trace.rows("kind", KERNEL))
     keys: dict[str, Any] = {"name": texts(trace.codes("name"), rows)}
     if not request.native or "device" in request.by:
@@ -50,8 +49,7 @@ def table(trace: Trace, request: ViewRequest) -> pd.DataFrame:
 
 
 def operator_rows(trace: Trace) -> IntArray:
-    """Return the row of the innermost operator around the launch of each device event, -1 if no operator encloses the
-    launch. Shape (rows,)."""
+    """Return the row of the innermost operator around the launch of each device event (-1 if none), shape (rows,)."""
     nearest = np.append(nesting.nearest_on_path(trace.ints("parent"), trace.operators), NO_ROW)
     return nearest[trace.ints("launched_by")]
 
@@ -68,8 +66,8 @@ _OCCUPANCY: Final = r'"(?:est\.|theoretical) achieved occupancy %": ?(?P<value>\
 
 
 def parameters(trace: Trace, rows: IntArray) -> dict[str, Any]:
-    """Return the launch parameters of kernels as columns of shape (len(rows),): grid and block (``x,y,z``), registers
-    (per thread), shared_bytes (per block) and occupancy_ratio. A parameter that was not recorded is null."""
+    """Return the launch parameters of kernels (null if not recorded). Columns of shape (len(rows),): ``grid`` and
+    ``block`` as ``x,y,z``, ``registers`` per thread, ``shared_bytes`` per block, ``occupancy_ratio``."""
     encoded = trace.pick("args", rows).dictionary_encode()
 
     def extracted(pattern: str, kind: pa.DataType) -> Any:

@@ -18,12 +18,12 @@ from perfkit_core.views.devices.kernels import OF_LAUNCH
 from perfkit_core.views.tables import group, integers, plain, texts
 
 GROUPINGS: Final = ("operator", "stream", "device", "module", "phase", "step", "rank")
-_SIZED_NS: Final = "told_ns"  # the name is stored in files of partial results
+_SIZED_NS: Final = "told_ns"  # files of partial results contain this name: never change it
 """Column of :func:`measured`: time of the copies whose size was recorded."""
 
 
 def table(trace: Trace, request: ViewRequest) -> pd.DataFrame:
-    """Return one row per kind, copy kind, device and value of the groupings, with :data:`COLUMNS`. Size and bandwidth
+    """Return one row per combination of kind, copy kind, device and groupings, with :data:`COLUMNS`. Size and bandwidth
     are NA if no copy of the row has a recorded size. Raises UsageError."""
     return with_bandwidth(measured(trace, request))
 
@@ -40,8 +40,7 @@ def measured(trace: Trace, request: ViewRequest) -> pd.DataFrame:
 
 
 def with_bandwidth(copies: pd.DataFrame) -> pd.DataFrame:
-    """Return the result of :func:`measured` with bandwidths: bytes divided by the time of copies with a recorded
-    size."""
+    """Replace ``_SIZED_NS`` of :func:`measured` by the bandwidth: bytes divided by the time of the sized copies."""
     sized_ns = copies[_SIZED_NS].to_numpy(np.int64)
     size = copies["bytes"].fillna(0).to_numpy(np.int64)
     bandwidth = integers(size * 1_000_000_000 // np.maximum(sized_ns, 1), sized_ns > 0)

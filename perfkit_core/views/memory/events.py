@@ -1,4 +1,4 @@
-"""Memory events of a trace, the memory levels after each event, the blocks that the events allocate, and their steps.
+"""Memory events of a trace, the memory levels after each event, the allocated blocks, and the events of each step.
 
 A *pool* is the memory of one device as seen by one process. Totals and addresses are comparable only within a pool. The
 events of a pool are sorted by time; events at the same time keep their recorded order.
@@ -35,9 +35,9 @@ NOT_RECORDED: Final = message(
 
 @dataclass(frozen=True, slots=True)
 class MemoryEvents:
-    """Memory events of known size, sorted by pool and time. ``row`` is the row in the event table, ``change`` the
-    allocated bytes (negative if freed), and ``reserve`` whether the allocator's reserve changed. ``pool_rank`` (-1 if
-    unknown) and ``pool_device`` (a code of the column ``device``) have shape (pools,), all others shape (events,)."""
+    """Memory events of known size, sorted by pool and time. Arrays of shape (events,): ``row`` in the event table,
+    ``pool``, ``change`` in bytes (negative for a free), and ``reserve``, whether the allocator's reserve changed.
+    Arrays of shape (pools,): ``pool_rank`` (-1 if unknown) and ``pool_device`` (a code of the column ``device``)."""
 
     row: IntArray
     pool: IntArray
@@ -65,14 +65,14 @@ def memory_events(trace: Trace) -> MemoryEvents:
 
 
 def counted_bytes(events: MemoryEvents) -> IntArray:
-    """Return the change of the allocated bytes by each event, shape (events,). It is 0 if the reserve changed."""
+    """Return by how many bytes each event changes the allocated memory (0 for changes of the reserve)."""
     return np.where(events.reserve, 0, events.change)
 
 
 def arguments(trace: Trace, rows: IntArray, keys: Sequence[Sequence[str]]) -> list[IntArray]:
-    """Return integers from the recorded arguments of the rows: an array of shape (len(rows),) for each of the ``keys``,
-    which are lists of alternative names. The integer is MISSING if a row has no such argument."""
-    if not len(rows):  # even without rows, take() would concatenate the chunks of the column
+    """Return integers from the recorded arguments of the rows: one array of shape (len(rows),) per item of ``keys``. An
+    item lists alternative names of an argument. The integer is MISSING if a row has no such argument."""
+    if not len(rows):  # take() would concatenate the column's chunks even without rows
         return [np.empty(0, np.int64) for _ in keys]
     texts = trace.pick("args", rows)
     result = []
@@ -102,7 +102,7 @@ def pool_columns(trace: Trace, events: MemoryEvents, pool: IntArray) -> dict[str
 
 
 def pool_table(trace: Trace, events: MemoryEvents, pool: IntArray, columns: Mapping[str, IntArray]) -> pd.DataFrame:
-    """Return a table of the pools with rank, device and ``columns``. MISSING becomes NA."""
+    """Return one row per item of ``pool``. Columns: rank, device and ``columns``. MISSING becomes NA."""
     table = pool_columns(trace, events, pool)
     for name, values in columns.items():
         unknown = values == MISSING
@@ -112,11 +112,12 @@ def pool_table(trace: Trace, events: MemoryEvents, pool: IntArray, columns: Mapp
 
 @dataclass(frozen=True, slots=True)
 class Levels:
-    """Allocated and reserved bytes after each event, shape (events,). MISSING marks numbers that a pool did not record.
+    """Allocated and reserved bytes after each event, shape (events,). A number that the pool did not record is MISSING.
 
     ``growth`` is the sum of the changes since the recording began. ``allocated`` is the recorded total. ``unexplained``
-    is a change of the total without an event: events were lost, or several threads recorded events out of order.
-    ``start`` is the total before the first event, shape (pools,): memory that was allocated before the recording.
+    is the part of the total's change that the event does not explain: events were lost, or threads recorded events out
+    of order. ``start`` is the total before the first event, shape (pools,): memory that was allocated before the
+    recording.
     """
 
     growth: IntArray
@@ -144,7 +145,7 @@ def levels(trace: Trace) -> Levels:
     before = np.append(0, total[:-1]) if len(total) else total
     before[first] = start
     unexplained = np.where(complete[pool], total - before - change, MISSING)
-    # an allocator that does not report its reserve records 0 in every event
+    # if the reserve is 0 in every event of a pool, the allocator is taken not to report its reserve
     reserved = arguments(trace, events.row, [RESERVED_ARGUMENTS])[0]
     measured = np.zeros(pools, np.bool_)
     measured[pool[(reserved != 0) & (reserved != MISSING)]] = True
@@ -159,8 +160,8 @@ def before(level: Levels, events: MemoryEvents, position: int) -> int:
 
 
 def peak(level: Levels, events: MemoryEvents, at: IntArray) -> tuple[int, int]:
-    """Return the position of the first event with the highest total, and the total. ``at`` has ascending positions of
-    events in one pool. If no event exceeds the total before these events, the position before the first is returned."""
+    """Return the position of the first event with the highest total, and this total. ``at`` has ascending positions of
+    events in one pool. If no event exceeds the total before ``at[0]``, return the previous position and its total."""
     start, best = before(level, events, int(at[0])), level.best(at)
     top = int(best.argmax())
     return (int(at[top]), int(best[top])) if best[top] > start else (int(at[0]) - 1, start)
@@ -170,13 +171,13 @@ def peak(level: Levels, events: MemoryEvents, at: IntArray) -> tuple[int, int]:
 class Blocks:
     """Blocks that were allocated in the recording. All arrays have positions of memory events.
 
-    A block lives from its allocation to the next event at its address in the same pool. If the next event is another
-    allocation, the free was not recorded, and the block ends at this event. A free without a preceding allocation frees
-    a block from before the recording. Changes of the allocator's reserve are no blocks.
+    A block lives from its allocation to the next event at its address in the same pool. If this event is another
+    allocation, the free was not recorded, and the block is taken to end there. A free without a preceding allocation
+    frees a block from before the recording. Changes of the allocator's reserve are not blocks.
 
     ``allocation`` and ``end`` have shape (blocks,); the end is NEVER if the block is alive at the end of the recording.
-    ``repeated`` are allocations at an address that was in use, ``unmatched`` frees of blocks from before the recording,
-    ``resized`` frees with a different size than the allocation, and ``placeless`` events without an address.
+    The other arrays list events. ``repeated``: allocations at an address in use. ``unmatched``: frees of blocks from
+    before the recording. ``resized``: frees of another size than the allocation. ``placeless``: no recorded address.
     """
 
     allocation: IntArray
@@ -232,14 +233,14 @@ def explain_no_blocks(trace: Trace) -> Text:
 
 @dataclass(frozen=True, slots=True)
 class StepEnds:
-    """The steps of each pool: a row for each pool and each step of its rank. All arrays have one item per row.
+    """The steps of each pool. All arrays have one item for each pool and each step of the pool's rank.
 
     A *run* is a series of consecutively recorded steps. Frees between two runs (cycles of a profiler) are not recorded,
     so a block is followed only to the end of its run.
 
-    ``step`` is the row of the step in the event table. ``first`` and ``last`` are the positions of the step's first and
-    last memory event in the pool; without events, ``last`` is less than ``first``. ``follower`` is the row of the next
-    step of the run, or -1. ``run_last`` is the row of the last step of the run.
+    ``step`` is the step's row in the event table. ``first`` and ``last`` are the positions of the step's first and last
+    memory event in the pool; without events, ``last`` is less than ``first``. ``follower`` is the index of the next
+    step of the run, or -1. ``run_last`` is the index of the last step of the run.
     """
 
     pool: IntArray
@@ -250,14 +251,14 @@ class StepEnds:
     run_last: IntArray
 
     def of(self, position: IntArray) -> IntArray:
-        """Return the row of each memory event's step, or -1. The result has the shape of ``position``."""
+        """Return the index of the step of each memory event (-1 if none), in the shape of ``position``."""
         row = np.searchsorted(self.last, position)
         known = row < len(self.last)
         inside = known & (np.append(self.first, NEVER)[row] <= position)
         return np.where(inside, row, -1)
 
     def run_begin(self) -> IntArray:
-        """Return the position of the first event in each row's run."""
+        """Return the position of the first memory event in each step's run."""
         starts = np.flatnonzero(np.append(True, self.follower[:-1] < 0)[: len(self.step)])
         return self.first[starts[np.searchsorted(starts, np.arange(len(self.step)), side="right") - 1]]
 
@@ -277,6 +278,6 @@ def step_ends(trace: Trace) -> StepEnds:
     pool, step = np.concatenate(pools), np.concatenate(rows)
     number, row = trace.ints("step")[step], np.arange(len(step))
     follows = np.append((pool[1:] == pool[:-1]) & (number[1:] == number[:-1] + 1), False)[: len(step)]
-    run_ends = np.flatnonzero(~follows)  # includes the last row
+    run_ends = np.flatnonzero(~follows)  # includes the last step
     run_last = np.asarray(run_ends[np.searchsorted(run_ends, row)], np.int64)
     return StepEnds(pool, step, np.concatenate(firsts), np.concatenate(lasts), np.where(follows, row + 1, -1), run_last)

@@ -1,7 +1,7 @@
 """View ``memory``: allocations and frees by the host event that caused them.
 
 Each memory event counts once, for its owner: the innermost operator around the event, or else the nearest host event.
-The events of all steps outside operators form a single row. perfkit invents the names in parentheses.
+Memory events whose owner is a step form a single row. Names in parentheses were not recorded; perfkit adds them.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ INNER: Final = "OperatorInner"
 
 
 def table(trace: Trace, request: ViewRequest) -> pd.DataFrame:
-    """Return one row per owner and device. With ``native``, owners are those of the framework's memory summary."""
+    """Return one row per combination of owner, device, type and groupings. If native, count as the framework does."""
     events = memory_events(trace)
     if request.native and trace.rows("category", *ALLOCATIONS).any():
         event, owner = _native_owners(trace, events)
@@ -64,9 +64,10 @@ def table(trace: Trace, request: ViewRequest) -> pd.DataFrame:
 
 
 def _native_owners(trace: Trace, events: MemoryEvents) -> tuple[IntArray, IntArray]:
-    """Return positions of memory events, and the row of the host event that each event counts for in Paddle's summary.
-    A host event counts the memory events directly in it. An operator also counts those of its direct children, so some
-    events count twice. Events outside host events do not count. Inner parts (OperatorInner) have no row."""
+    """Return two arrays: positions of memory events, and the row of the host event for which each counts in Paddle's
+    summary. A host event counts the memory events directly in it. An operator also counts the memory events directly in
+    its children, so some count twice. Memory events outside host events, and directly in an OperatorInner, do not
+    count."""
     parent, category = trace.ints("parent"), trace.codes("category")
     start, end, rows = trace.ints("start_ns"), trace.end_ns, events.row
     nearest = parent[rows]
@@ -90,8 +91,8 @@ def innermost(trace: Trace, rows: IntArray) -> IntArray:
 
 
 def by_owner(trace: Trace, request: ViewRequest, event: IntArray, known: Sequence[str]) -> dict[str, Any]:
-    """Return the key columns of allocations, given as positions of memory events: the owner's name, the pool, and the
-    groupings. The owner is the outermost operator around the event, else the nearest host event. Raises UsageError."""
+    """Return the key columns of the allocations at the positions ``event``: the owner's name, the pool, and the
+    groupings. Here the owner is the outermost operator around the event, else the nearest host event."""
     events = memory_events(trace)
     rows = events.row[event]
     above = trace.ints("parent")[rows]
@@ -110,8 +111,7 @@ def names(trace: Trace, owner: IntArray, steps_apart: bool = False) -> pd.Catego
 
 
 def keys(trace: Trace, request: ViewRequest, rows: IntArray, owner: IntArray, known: Sequence[str]) -> dict[str, Any]:
-    """Return the key columns of memory events for the requested groupings. Raises UsageError for a grouping that is not
-    in ``known``."""
+    """Return the key columns of memory events for the groupings. Raises UsageError for a grouping not in ``known``."""
     columns: dict[str, Any] = {}
     parent = trace.ints("parent")
     for item in request.by:
@@ -120,15 +120,15 @@ def keys(trace: Trace, request: ViewRequest, rows: IntArray, owner: IntArray, kn
         if name == "module":  # the nearest ancestor that has a module
             nearest = nesting.nearest_on_path(parent, trace.codes("module").codes >= 0)[rows]
             source = np.where(nearest == NO_ROW, rows, nearest)
-        elif name == "phase":  # the nearest host event, as memory events only have recorded phases
+        elif name == "phase":  # the nearest host event: memory events lack inferred phases
             source = np.where(parent[rows] == NO_ROW, rows, parent[rows])
         columns |= grouping.keys(trace, replace(request, by=(item,)), source, known, _CATEGORY)
     return columns
 
 
 def chosen(trace: Trace, request: ViewRequest, rows: IntArray, name: pd.Categorical) -> BoolArray:
-    """Return the mask of the memory events that the request selects. The pattern applies to ``name``, the names of the
-    owners. Raises UsageError."""
+    """Return the mask of the memory events that the request selects. The name pattern applies to ``name``, the names of
+    the owners."""
     mask = select.selected(trace, replace(request, pattern=None))[rows]
     if request.pattern is not None:
         mask = mask & matches(list(name.categories), request.pattern)[name.codes]
@@ -138,7 +138,7 @@ def chosen(trace: Trace, request: ViewRequest, rows: IntArray, name: pd.Categori
 COLUMNS = (
     replace(NAME, description="name of the owner"),
     DEVICE_NAME,
-    key("type", "Type", description="allocated, or reserved for changes of the allocator's reserve"),
+    key("type", "Type", description="reserved: changes of the allocator's reserve; allocated: all other events"),
     *added_by(GROUPINGS),
     count("allocations", "Allocations", exact=True, per_step=True),
     count("frees", "Frees", exact=True, per_step=True),
@@ -150,7 +150,7 @@ COLUMNS = (
 VIEW = View(
     name="memory",
     title="Memory by operator",
-    description="allocations and frees, counted for the innermost operator; with --native, some count in several rows",
+    description="allocations and frees by their innermost operator; with --native, some events count in two rows",
     table=table,
     columns=COLUMNS,
     groupings=GROUPINGS,

@@ -1,7 +1,7 @@
 """View ``memory_checks``: frees and changes of the allocated total that the recorded memory events do not explain.
 
-All columns after ``events`` are zero if the events are complete. If two threads recorded events out of order, only the
-number of unexplained changes is above zero.
+All columns after ``events`` are 0 if the recorded events are complete and in order. If no event is missing, but two
+threads recorded events out of order, only ``unexplained_changes`` is above 0.
 """
 
 from __future__ import annotations
@@ -48,19 +48,19 @@ COLUMNS = (
     RANK,
     DEVICE_NAME,
     count("events", "Events"),
-    count("unexplained_changes", "Unexplained changes", description="changes of the total without an event"),
+    count("unexplained_changes", "Unexplained changes", description="changes of the total that no event explains"),
     size("unexplained_bytes", "Unexplained"),
-    count("old_frees", "Old frees", exact=True, description="frees of older blocks"),
+    count("old_frees", "Old frees", exact=True, description="frees of blocks that were allocated before the recording"),
     size("old_freed_bytes", "Old freed"),
-    count("repeated_allocations", "Repeated allocations", exact=True, description="at an address in use"),
-    count("resized_frees", "Resized frees", exact=True, description="frees with a different size"),
+    count("repeated_allocations", "Repeated allocations", exact=True, description="allocations at an address in use"),
+    count("resized_frees", "Resized frees", exact=True, description="frees of a different size than the allocation"),
     count("without_address", "Without address"),
 )
 
 VIEW = View(
     name="memory_checks",
     title="Memory events that do not add up",
-    description="frees and changes of the allocated total that no event explains; 0 if the events are complete",
+    description="frees and changes of the allocated total that no event explains; all are 0 if the events are complete",
     table=table,
     columns=COLUMNS,
     explain_empty=explain_empty,

@@ -17,7 +17,7 @@ def table(trace: Trace, request: ViewRequest) -> pd.DataFrame:
     """Return one row per event, and a row at time 0 with the memory that was allocated before the recording."""
     events, level = memory_events(trace), levels(trace)
     counted = chosen(trace, request, events.row, names(trace, innermost(trace, events.row)))
-    # the level before the recording is no event: show it only without filters
+    # the row at time 0 is not an event: show it only without filters
     unfiltered = all(each is None for each in (request.steps, request.pattern, request.device, request.kind))
     at = events.first()
     unknown = np.full(len(at), MISSING)
@@ -43,7 +43,7 @@ COLUMNS = (
     size("growth_bytes", "Growth", description="sum of all changes so far"),
     size("allocated_bytes", "Allocated", description="recorded total"),
     size("reserved_bytes", "Reserved"),
-    size("unexplained_bytes", "Unexplained", description="change of the total without an event"),
+    size("unexplained_bytes", "Unexplained", description="change of the total that no event explains"),
 )
 
 VIEW = View(

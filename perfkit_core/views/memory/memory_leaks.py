@@ -1,8 +1,9 @@
 """View ``memory_leaks``: memory that steps allocated and later steps did not free.
 
-A block is listed if it is alive at the end of the next step and at the end of the last consecutive step. A block is not
-listed if an older block of the same size was freed in the meantime: the blocks may belong to a queue that is longer
-than the recording. Memory that is allocated once (optimizer state) is listed for one step; a leak recurs in every step.
+A block is listed if it is alive at the end of the next step and at the end of the last consecutive step. Exception: if
+a block of the same size from before these steps was freed in them, both may belong to a queue that is longer than the
+recording, so one listed block is left out. Memory that is allocated once (optimizer state) is listed for one step; a
+leak recurs in every step.
 """
 
 from __future__ import annotations
@@ -45,7 +46,7 @@ def table(trace: Trace, request: ViewRequest) -> pd.DataFrame:
 
 
 def _staying(trace: Trace, ends: StepEnds) -> tuple[IntArray, IntArray]:
-    """Return the allocations of the listed blocks (positions of memory events), and the rows of their steps."""
+    """Return two arrays about the listed blocks: the positions of their allocations, and the indexes of their steps."""
     change, made = memory.memory_events(trace).change, memory.blocks(trace)
     run_last = np.append(ends.run_last, -1)
     step = ends.of(made.allocation)
@@ -89,10 +90,10 @@ COLUMNS: Final = (
     DEVICE_NAME,
     *added_by(GROUPINGS),
     count("steps", "Steps", exact=True, description="steps that left memory allocated"),
-    count("of_steps", "Of steps", exact=True, description="steps followed by another step"),
+    count("of_steps", "Of steps", exact=True, description="steps that another step follows"),
     count("blocks", "Blocks", exact=True, adds_up=True),
     size("bytes", "Size", adds_up=True),
-    size("avg_step_bytes", "Avg step", adds_up=True, description="size divided by these steps"),
+    size("avg_step_bytes", "Avg step", adds_up=True, description="average over steps that another step follows"),
 )
 
 VIEW = View(

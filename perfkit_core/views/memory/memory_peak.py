@@ -1,7 +1,7 @@
 """View ``memory_peak``: the memory allocated at the peak, by the outermost operator that allocated it.
 
-Blocks that were allocated in the recording, and not freed before the peak, have an operator. The rest of the total was
-allocated before the recording, or is not explained by the events.
+The operator is known for blocks that were allocated in the recording and not freed before the peak. The rest of the
+total was allocated before the recording, or is not explained by the events.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ def table(trace: Trace, request: ViewRequest) -> pd.DataFrame:
     sums = frame.groupby(list(by), sort=False, dropna=False, observed=True)[["blocks", "bytes"]].sum().reset_index()
     sums = plain(sums).astype({"blocks": "Int64", "bytes": "Int64"})
 
-    # the part of each pool's total that exceeds the blocks
+    # rows for the part of each pool's total that is not in these blocks
     known = np.bincount(events.pool[event], events.change[event], pools).astype(np.int64)
     old = made.unmatched[made.unmatched <= position[events.pool[made.unmatched]]]
     freed = np.zeros(pools, np.int64)
@@ -64,8 +64,8 @@ def table(trace: Trace, request: ViewRequest) -> pd.DataFrame:
 
 
 def _peaks(trace: Trace, request: ViewRequest) -> tuple[IntArray, IntArray]:
-    """Return the position of each pool's peak (-1 if no event is selected), and the total at the peak (MISSING if no
-    totals were recorded). Both have shape (pools,)."""
+    """Return two arrays of shape (pools,): the position of each pool's peak (-1 if no event is selected), and the total
+    at the peak (MISSING if no totals were recorded)."""
     events, level = memory.memory_events(trace), memory.levels(trace)
     at = np.flatnonzero(selected(trace, replace(request, pattern=None))[events.row])
     position, total = np.full(len(events.pool_rank), -1, np.int64), np.full(len(events.pool_rank), MISSING)

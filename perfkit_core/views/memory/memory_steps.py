@@ -1,4 +1,4 @@
-"""View ``memory_steps``: the memory that each step leaves allocated. It does not grow in steady training."""
+"""View ``memory_steps``: the memory that each step leaves allocated. In steady training, this memory does not grow."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def table(trace: Trace, request: ViewRequest) -> pd.DataFrame:
                         ("alive_last", ends.run_last)):  # fmt: skip
         columns[f"{name}_blocks"], columns[f"{name}_bytes"] = _alive(trace, ends, until)
 
-    # the event before a step may precede the pool's first event: then use the level before the recording
+    # if no event of the pool precedes a step, use the level before the recording
     pool, first = ends.pool, events.first()[ends.pool]
     before = np.where(level.start == MISSING, 0, level.start)[pool]
     after, start = (
@@ -43,8 +43,8 @@ def table(trace: Trace, request: ViewRequest) -> pd.DataFrame:
 
 
 def _alive(trace: Trace, ends: StepEnds, until: IntArray) -> tuple[IntArray, IntArray]:
-    """Return the number and the bytes of each step's blocks that are alive at the end of the step ``until``. They are
-    MISSING if ``until`` is -1, and in pools with events without an address."""
+    """Return two arrays: the number and the bytes of the blocks that each step allocated and that are alive at the end
+    of the step ``until``. Both are MISSING if ``until`` is -1, and in pools with events without an address."""
     events, made = memory.memory_events(trace), memory.blocks(trace)
     step = ends.of(made.allocation)
     stays = (step >= 0) & made.alive(np.append(np.append(ends.last, -1)[until], -1)[step])
@@ -60,11 +60,13 @@ COLUMNS = (
     DEVICE_NAME,
     key("step", "Step"),
     size("allocated_bytes", "Allocated"),
-    count("alive_blocks", "Alive blocks", exact=True, description="allocated in the step, alive at its end"),
+    count("alive_blocks", "Alive blocks", exact=True, description="allocated in the step and alive at its end"),
     size("alive_bytes", "Alive"),
-    count("alive_next_blocks", "Alive next blocks", exact=True, description="alive at the end of the next step"),
+    count("alive_next_blocks", "Alive next blocks", exact=True, description="also alive at the end of the next step"),
     size("alive_next_bytes", "Alive next"),
-    count("alive_last_blocks", "Alive last blocks", exact=True, description="alive after the last consecutive step"),
+    count(
+        "alive_last_blocks", "Alive last blocks", exact=True, description="also alive after the last consecutive step"
+    ),
     size("alive_last_bytes", "Alive last"),
     size("end_bytes", "End", description="total at the end of the step"),
     size("growth_bytes", "Growth", description="growth since the end of the previous step"),
@@ -74,8 +76,8 @@ VIEW = View(
     name="memory_steps",
     title="Memory of each step",
     description=(
-        "memory that each step allocated and that was still allocated at the end of the step, of the next step and of "
-        "the last consecutive step; the total at the end of the step, and its growth"
+        "memory that each step allocated and that is still allocated at the end of the step, of the next step and of "
+        "the last consecutive step; also the total at the end of the step and its growth"
     ),
     table=table,
     columns=COLUMNS,

@@ -19,11 +19,11 @@ LABELLED: Final = (ANNOTATION, DATALOADER, FORWARD, BACKWARD, OPTIMIZER)
 
 
 def table(trace: Trace, request: ViewRequest) -> pd.DataFrame:
-    """Return one row per name, kind and value of the groupings, with :data:`COLUMNS`. Ranges of the kind ``annotation``
-    were labelled by the user, ranges of other kinds by the framework. Raises UsageError."""
+    """Return one row per combination of name, kind and groupings, with :data:`COLUMNS`. Ranges of the kind
+    ``annotation`` were labelled by the user, ranges of other kinds by the framework. Raises UsageError."""
     counted = trace.host & trace.rows("kind", *LABELLED)
     if not request.native:
-        # Labels of ``annotate`` are rows of the view ``modules``. Only native tables list them here.
+        # The view ``modules`` has the ranges that ``annotate`` labels. Only native tables list them here.
         layers = labelled(trace)
         counted &= ~((layers.path >= 0) | (layers.mark >= 0))
     result = span_table(trace, request, counted, "kind")

@@ -51,7 +51,7 @@ def _split(trace: Trace) -> tuple[Codes, Codes]:
 
 
 def _numbered(texts: Sequence[str | None]) -> tuple[list[str], IntArray]:
-    """Return the distinct texts, and the index of each text among them (-1 for None)."""
+    """Return two values: the distinct texts, and the index of each text among them (-1 for None)."""
     position = {text: code for code, text in enumerate(dict.fromkeys(text for text in texts if text is not None))}
     return list(position), np.array([-1 if text is None else position[text] for text in texts], np.int64)
 
@@ -64,8 +64,8 @@ def outermost(trace: Trace) -> IntArray:
 
 @once
 def survivors(trace: Trace) -> IntArray:
-    """Return for each event the row of the call that the event is part of. This is the outermost event of a chain of
-    re-dispatches, and the event itself in all other cases. Shape (rows,)."""
+    """Return the row of the call that each event is part of, shape (rows,). Events of a chain of re-dispatches are part
+    of the outermost one. Every other event is its own call."""
     return nesting.nearest_on_path(trace.ints("parent"), is_call(trace))
 
 
@@ -84,8 +84,7 @@ def is_nested(trace: Trace) -> BoolArray:
 
 
 def gathered(trace: Trace, values: IntArray) -> IntArray:
-    """Return ``values`` of host events, with the values of inner re-dispatches and of details added to the operator
-    that they are part of. Shape (rows,)."""
+    """Return ``values`` with the values of inner re-dispatches and details moved to their operators, shape (rows,)."""
     total = values.astype(np.int64)
     rows, operators = _parts(trace)
     np.subtract.at(total, rows, values[rows])
@@ -95,7 +94,7 @@ def gathered(trace: Trace, values: IntArray) -> IntArray:
 
 @once
 def _parts(trace: Trace) -> tuple[IntArray, IntArray]:
-    """Return the rows of inner re-dispatches and details, and the row of the operator that each is part of."""
+    """Return the rows of inner re-dispatches and details, and for each the row of the operator that it is part of."""
     detail = trace.host & trace.rows("kind", OPERATOR_DETAIL)
     rows = np.flatnonzero(detail | ~is_call(trace))
     around = rows.copy()
@@ -150,8 +149,8 @@ def _self_device_ns(trace: Trace, events: BoolArray) -> IntArray:
 
 @once
 def worked_on(trace: Trace) -> Codes:
-    """Return the device of each event, shape (rows,). For a host event, this is the device of the work launched in the
-    event, ``several`` if the work ran on more than one device, the host if no work was launched."""
+    """Return the device of each event, shape (rows,). For a host event that launched device work, this is the device of
+    the work, or ``several`` if the work ran on more than one device."""
     place = trace.codes("device")
     owner = attribution.owners(trace)
     work = trace.rows("kind", *DEVICE_WORK) & (owner != NO_ROW)

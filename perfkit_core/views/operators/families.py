@@ -98,7 +98,7 @@ _GENERIC: Final = {
     "matmul": ("conv", "attention", "rnn", "mixture_of_experts", "linear_algebra"),
     "elementwise": ("activation", "dropout", "loss"),
 }
-"""Kernel family → families of operators that launch such kernels. Kernels of these operators have the operator's
+"""For each generic kernel family, the families of operators that launch such kernels. These kernels have the operator's
 family."""
 
 

@@ -1,10 +1,10 @@
 """View ``graph``: the dataflow graph of a step. Its nodes are the outermost operators, in time order.
 
-Profilers do not record tensors, so edges follow from the order of operators on a thread, from the order of device work
-on a stream, and from the sequence number that a forward operator shares with its backward node. If no sequence numbers
-were recorded, backward calls of a canonical operator are matched to its forward calls in reverse order, provided that
-the step has equally many of both. Without ``--step``, the graph shows the first step, or the whole recording if no step
-was recorded.
+Profilers do not record tensors, so the edges are taken from three sources: the order of operators on a thread, the
+order of device work on a stream, and the sequence number that a forward operator shares with its backward node. If no
+sequence numbers were recorded, backward calls of a canonical operator are matched to its forward calls in reverse
+order. This requires that the step has equally many of both. Without ``--step``, the graph shows the first step, or the
+whole recording if no step was recorded.
 """
 
 from __future__ import annotations
@@ -31,8 +31,7 @@ GROUPINGS: Final = ("edge",)
 
 
 def table(trace: Trace, request: ViewRequest) -> pd.DataFrame:
-    """Return one row per outermost operator, or per edge if grouped by edge, with :data:`COLUMNS`. Raises
-    UsageError."""
+    """Return one row per outermost operator (per edge if grouped by edge), with :data:`COLUMNS`. Raises UsageError."""
     check_groupings("graph", request, GROUPINGS)
     first = step_numbers(trace)[:1]
     chosen = selected(trace, request if request.steps is not None or not first else replace(request, steps=first))
@@ -94,23 +93,22 @@ def _known(numbers: IntArray) -> pd.arrays.IntegerArray:
 
 @once
 def nodes_of_device_work(trace: Trace) -> IntArray:
-    """Return the row of the outermost operator that launched each device event, shape (rows,). -1 for device work that
-    no operator launched and for host events."""
+    """Return the row of the outermost operator that launched each device event, shape (rows,). The row is -1 for host
+    events and for device work that no operator launched."""
     owner = attribution.owners(trace)
     work = trace.rows("kind", *schema.DEVICE_WORK)
     return np.where(work, np.append(outermost(trace), NO_ROW)[owner], NO_ROW)
 
 
 def before_on_thread(trace: Trace, rows: IntArray) -> IntArray:
-    """Return for each operator in ``rows`` (in time order) the row of the previous operator on its thread, -1 for the
-    first operator of a thread."""
+    """Return the row of the previous operator on the thread for each of the ascending ``rows``, -1 if there is none."""
     all_threads = threads(trace)
     return _previous(rows, all_threads.code[rows], len(all_threads))
 
 
 def before_on_stream(trace: Trace, rows: IntArray) -> pd.DataFrame:
     """Return the pairs of operators in ``rows`` whose device work is adjacent on a stream, without duplicates. Columns:
-    before, after (rows of operators)."""
+    ``before`` and ``after``, the event rows of the operators."""
     node = nodes_of_device_work(trace)
     work = np.flatnonzero(np.append(marked(trace, rows), False)[node])
     streams = [trace.ints("rank")[work], trace.codes("device").codes[work], trace.ints("stream")[work]]
@@ -121,7 +119,7 @@ def before_on_stream(trace: Trace, rows: IntArray) -> pd.DataFrame:
 
 
 def _previous(rows: IntArray, group: IntArray, groups: int) -> IntArray:
-    """Return the previous row of the same group for each of the ascending rows, -1 for the first row of a group."""
+    """Return the previous row of the same group for each of the ascending ``rows``, -1 if there is none."""
     order = groupby.stable_order(group, groups)
     same = np.append(False, np.diff(group[order]) == 0)[: len(rows)]
     before = np.full(len(rows), NO_ROW, np.int64)
@@ -130,8 +128,8 @@ def _previous(rows: IntArray, group: IntArray, groups: int) -> IntArray:
 
 
 def forward_of(trace: Trace, rows: IntArray) -> tuple[IntArray, BoolArray]:
-    """Return the row of the forward operator of each outermost operator in ``rows`` (-1 if unknown, and for operators
-    that are not backward), and whether it was inferred from the order of calls. Both have shape (len(rows),)."""
+    """Return two arrays of shape (len(rows),): the row of the forward operator of each backward operator in ``rows``
+    (-1 if unknown, and for other operators), and whether it was inferred from the order of calls."""
     forward = _forward_by_sequence(trace, rows)
     if (forward != NO_ROW).any():
         return forward, np.zeros(len(rows), np.bool_)
@@ -153,8 +151,9 @@ def forward_of(trace: Trace, rows: IntArray) -> tuple[IntArray, BoolArray]:
 
 
 def _forward_by_sequence(trace: Trace, rows: IntArray) -> IntArray:
-    """Return the forward operators according to sequence numbers, shape (len(rows),). A backward node gets the current
-    number when it is created, so its forward operator is the last operator that began with this number."""
+    """Return the row of each operator's forward operator (-1 if unknown) by sequence number, shape (len(rows),). A
+    backward node gets the current number when it is created, so its forward operator is the last operator that began
+    with this number."""
     sequence, root = trace.ints("sequence"), outermost(trace)
     is_backward = trace.rows("phase", schema.BACKWARD)
     numbered = (sequence >= 0) & (root != NO_ROW)
@@ -189,17 +188,17 @@ COLUMNS: Final = (
     columns.description("after", "After", by=("edge",)),
     columns.key("before_name", "Before name", by=("edge",)),
     columns.key("after_name", "After name", by=("edge",)),
-    columns.key("edge", "Edge", by=("edge",), description="thread, stream or backward"),
+    columns.key("edge", "Edge", by=("edge",), description="what the edge follows from: thread, stream or backward"),
     columns.text("after_on_stream", "After on stream", description="previous node on the node's first stream"),
     columns.text("forward", "Forward", description="forward node of a backward node"),
-    columns.text("forward_by", "Forward by", description="sequence (by sequence number) or order (of the calls)"),
+    columns.text("forward_by", "Forward by", description="matched by sequence (number) or order (of calls)"),
 )
 
 VIEW = View(
     name="graph",
     title="Dataflow",
-    description="operators of one step in time order; for each, the previous operator on its thread and on its stream, "
-    "and its forward operator",
+    description="operators of one step in time order; each row names the previous operator on the thread and on the "
+    "stream, and the forward operator",
     table=table,
     columns=COLUMNS,
     groupings=GROUPINGS,

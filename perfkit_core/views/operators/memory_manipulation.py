@@ -1,8 +1,8 @@
 """View ``memory_manipulation``: host time of calls that copy or fill memory, and device time of the work they launch.
 
 The view counts host events with memcpy, memorycopy or memset in their name, and operators that copy (``copy_``,
-``_to_copy``). Times are totals: they include events inside, even if these have rows as well. The native table (Paddle)
-counts only annotations and operator details whose category is user-defined.
+``_to_copy``). The time of an event includes the events inside it, even if these have rows, too. The native table
+(Paddle) counts only annotations and operator details whose category is user-defined.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ _COPIES: Final = r"(?:^|[:._])(?:_?to_)?copy_?$"
 
 
 def table(trace: Trace, request: ViewRequest) -> pd.DataFrame:
-    """Return one row per name, kind and value of the groupings, with :data:`COLUMNS`. Raises UsageError."""
+    """Return one row per combination of name, kind and groupings, with :data:`COLUMNS`. Raises UsageError."""
     names, categories = calls.operator_names(trace), trace.codes("category")
     manipulates: arrays.BoolArray = names.lookup(arrays.matches(names.values, _WORDS), False)
     if request.native:
@@ -43,7 +43,8 @@ def table(trace: Trace, request: ViewRequest) -> pd.DataFrame:
     rows = np.flatnonzero(manipulates & trace.host & select.selected(trace, request))
     keys: dict[str, Any] = {"name": texts(names, rows), "kind": texts(trace.codes("kind"), rows)}
     groups = group(keys | grouping.keys(trace, request, rows, GROUPINGS))
-    # Device work is added up from its launches, because attribution assigns none to runtime calls, which are rows here.
+    # Device work is added up from its launches: runtime calls are rows here, but attribution assigns no device work to
+    # them.
     launched_by, launched_ns = trace.ints("launched_by"), np.zeros(len(trace), np.int64)
     work = trace.rows("kind", *DEVICE_WORK) & (launched_by != arrays.NO_ROW)
     np.add.at(launched_ns, launched_by[work], trace.ints("dur_ns")[work])

@@ -1,4 +1,4 @@
-"""View ``operator_kinds``: canonical operators, and below each the operators that have this canonical name.
+"""View ``operator_kinds``: canonical operators. Below each are the operators that have this canonical name.
 
 Operators without a canonical name are below ``other``.
 """
@@ -76,8 +76,9 @@ def _sums(groups: Groups, depth: int, values: dict[str, arrays.IntArray]) -> pd.
 
 @compiled
 def _is_outermost(around, kind, rows, count, kinds):  # type: ignore[no-untyped-def]
-    """Return the mask of ``rows`` (sorted by thread and time) that have no ancestor of the same ``kind``. ``around`` is
-    the parent of each row. The loop keeps the path to the root and the number of its events of each kind."""
+    """Return the mask of the ``rows`` that have no ancestor of the same ``kind``, shape (count,). ``rows`` are sorted
+    by thread and time. ``around`` is the parent of each row. The loop counts the events of each kind on the path from
+    the root."""
     outermost = np.zeros(count, np.bool_)
     path, depth = np.empty(len(rows) + 1, np.int64), 0
     on_path = np.zeros(kinds + 1, np.int64)

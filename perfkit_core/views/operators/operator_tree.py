@@ -1,5 +1,4 @@
-"""View ``operator_tree``: operators merged by name, and below each the operators and details inside it and the device
-work that it launches."""
+"""View ``operator_tree``: operators merged by name. Below each are its inner operators, details and device work."""
 
 from __future__ import annotations
 
@@ -22,11 +21,11 @@ from perfkit_core.views.tables import Groups, group, integers, plain
 
 
 def table(trace: Trace, request: ViewRequest) -> pd.DataFrame:
-    """Return the tree, with :data:`COLUMNS`.
+    """Return the tree, with :data:`COLUMNS`. Raises UsageError.
 
     Rows of device work have no host times. Rows with names in parentheses are device work that no operator launched.
-    Times include all rows below. The denominator of a share is the time of the row above. The denominator of a root's
-    share is the sum of all roots (native: of all roots with the same values of the groupings). Raises UsageError.
+    The times of a row include all rows below it. A share is the time of the row divided by the time of its parent row.
+    The time of a root is divided by the sum of all roots (native: of the roots with the same values of the groupings).
     """
     events, names, kinds = entries(trace, request), calls.operator_names(trace), trace.codes("kind")
     below = names.codes[events.row].astype(np.int64) * len(kinds.values) + kinds.codes[events.row]
@@ -75,9 +74,9 @@ class Entries:
     """Entries of the tree before equal entries are merged. Arrays have shape (entries,).
 
     ``above`` is the index of the parent entry, -1 for roots. ``row`` is the event row, -1 for a root that stands for
-    unowned device work. ``device_ns`` is the device time including all entries below. ``tops`` has the name and the
-    groupings of the distinct roots, and ``top`` is the index into ``tops``, -1 for other entries. The first ``host``
-    entries are host events.
+    unowned device work. ``device_ns`` is the device time including all entries below. ``tops`` is a table of the
+    distinct roots (name and groupings). ``top`` is the row of a root in ``tops``, -1 for other entries. The first
+    ``host`` entries are host events.
     """
 
     above: IntArray
@@ -89,12 +88,11 @@ class Entries:
 
 
 def entries(trace: Trace, request: ViewRequest) -> Entries:
-    """Return the operators and everything below them, then the device work that no operator launched. Raises
-    UsageError.
+    """Return the operators and everything below them, then the device work that no operator launched.
 
     The roots are the outermost operators. Below a root are the operators and details inside it. Device work is below
     the innermost of these events that launched it. In the native tree (Paddle's Operator Summary), every operator is a
-    root, with its direct children that are not operators, and with the device work that it or these children launched.
+    root. Below it are its direct children that are not operators, and the device work that these events launched.
     """
     counted, parent = chosen(trace, request), trace.ints("parent")
     if request.native:
@@ -119,7 +117,7 @@ def entries(trace: Trace, request: ViewRequest) -> Entries:
     top = np.full(len(host), NO_ROW)
     top[np.flatnonzero(root[host])] = roots.code
 
-    # Unowned device work is below one root per reason and value of the groupings.
+    # Unowned device work has one root per combination of reason and groupings.
     reasons = unowned(trace, request)
     alone = np.concatenate([np.empty(0, np.int64), *reasons.values()])
     name = np.repeat(np.array(list(reasons), object), [len(rows) for rows in reasons.values()])
@@ -171,7 +169,7 @@ COLUMNS: Final = (
 VIEW = View(
     name="operator_tree",
     title="Operator tree",
-    description="operators, below each the operators and details inside it, and the device work launched there",
+    description="tree of operators: below each are its inner operators and details and the device work launched there",
     table=table,
     columns=COLUMNS,
     groupings=GROUPINGS,

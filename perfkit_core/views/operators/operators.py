@@ -2,8 +2,8 @@
 
 Totals are sums over all calls and include nested operators. Self values exclude nested operators. Device work that no
 operator launched has separate rows, so the self device times add up to all device work. A memory event counts for the
-innermost host event that encloses it on its thread. A native table counts a memory event for every host event of any
-thread during which it occurs, and has a separate row for the other memory events.
+innermost host event that encloses it on its thread. In a native table, it counts for every host event, on any thread,
+during which it occurs. Memory events outside all host events have a separate row there.
 """
 
 from __future__ import annotations
@@ -51,8 +51,7 @@ UNKNOWN_FLOPS: Final = int(np.iinfo(np.int64).min)
 
 
 def table(trace: Trace, request: ViewRequest) -> pd.DataFrame:
-    """Return one row per name and value of the groupings, with :data:`COLUMNS`. A value that was not recorded is NA.
-    Raises UsageError."""
+    """Return one row per combination of name and groupings, with :data:`COLUMNS`. Unrecorded values are NA."""
     operators = span_table(trace, request, trace.operators, "op_name")
     parts = []
     for name, rows in unowned(trace, request).items():
@@ -85,12 +84,11 @@ def _filled(groups: Groups, values: dict[str, Any]) -> pd.DataFrame:
 
 
 def span_table(trace: Trace, request: ViewRequest, counted: BoolArray, what: str) -> pd.DataFrame:
-    """Return one row per name of the ``counted`` events, value of the groupings, and value of the text column ``what``.
+    """Return one row per combination of name, groupings and text in the column ``what`` of the ``counted`` events.
 
-    The columns are name, the groupings, ``what`` and MEASURES. Device times, bytes and FLOPs are NA if not recorded.
-    The denominator of self_cpu_ratio is the self time of all rows, and the denominator of total_cpu_ratio is the time
-    of the outermost counted events. The native denominator of both is the self time of all host events. Raises
-    UsageError.
+    Columns: name, the groupings, ``what`` and MEASURES. Device times, bytes and FLOPs are NA if not recorded. The
+    denominator of self_cpu_ratio is the self time of all rows. The denominator of total_cpu_ratio is the time of the
+    outermost counted events. In a native table, both denominators are the self time of all host events.
     """
     rows = np.flatnonzero(counted & calls.is_call(trace) & chosen(trace, request))
     groups = group(keys(trace, request, rows) | {what: texts(trace.codes(what), rows)})
@@ -126,7 +124,7 @@ def span_table(trace: Trace, request: ViewRequest, counted: BoolArray, what: str
 
 
 def chosen(trace: Trace, request: ViewRequest) -> BoolArray:
-    """Return the mask of events that the request selects. Its device filter also selects host events that launched work
+    """Return the mask of events that the request selects. The device filter also selects host events that launched work
     on the device."""
     return select.selected(trace, replace(request, device=None)) & calls.on_device(trace, request.device)
 
@@ -142,8 +140,8 @@ def keys(trace: Trace, request: ViewRequest, rows: IntArray) -> dict[str, Any]:
 
 
 def unowned(trace: Trace, request: ViewRequest) -> dict[str, IntArray]:
-    """Return the rows of the selected device work that no operator launched, in a mapping from the reason (the name of
-    the table row) to the rows. The mapping is empty if the request is native or filters by name or kind."""
+    """Return the selected device work that no operator launched: a mapping from the reason (the name of the table row)
+    to event rows. The mapping is empty if the request is native or filters by name or kind."""
     if request.native or request.pattern is not None or request.kind is not None:
         return {}
     work = np.flatnonzero(trace.rows("kind", *schema.DEVICE_WORK) & select.selected(trace, request))
@@ -207,8 +205,7 @@ def uncovered(trace: Trace) -> BoolArray:
 
 
 def _changes(trace: Trace, on_host: bool) -> IntArray:
-    """Return the change in bytes by each memory event on the host (or on devices), 0 for other events, shape
-    (rows,)."""
+    """Return by how many bytes each memory event on the host (else: on devices) changes the allocated memory."""
     events = memory_events(trace)
     change = np.zeros(len(trace), np.int64)
     change[events.row] = counted_bytes(events)

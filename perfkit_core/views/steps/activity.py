@@ -1,8 +1,8 @@
-"""The activity of a rank as sets of time intervals, and the part of given time windows that an interval set covers.
+"""The activities of a rank as sets of time intervals, and the time that an interval set covers in given windows.
 
-If device work was recorded, kernels are the computation. Otherwise operators are the computation: the time inside
-operators (except data loaders) on all threads, less the communication inside them. Loading is the time that the threads
-that run steps spend in the data loader. Host work is every recorded host event except steps.
+Computation is the time of kernels. If no device work was recorded, computation is the time inside operators (except
+data loaders) on all threads, less the communication inside them. Loading is the time in the data loader on the threads
+that run steps. Host work is the time of all recorded host events except steps.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from perfkit_core.views.select import rows_of_rank, threads
 
 @dataclass(frozen=True, slots=True)
 class Activity:
-    """Interval sets of one rank. Each set is the union of the events of one activity over all threads and devices."""
+    """Interval sets of one rank. Each set is the union, over all threads and devices, of the events of one activity."""
 
     compute: Intervals
     communication: Intervals
@@ -46,8 +46,7 @@ class Activities:
     on_device: bool
 
     def of(self, trace: Trace, rank: int, chosen: BoolArray | None = None) -> Activity:
-        """Return the interval sets of the ``chosen`` events (None: all events) of a rank (-1 if the rank is
-        unknown)."""
+        """Return the interval sets of the ``chosen`` events (None: all events) of a rank (-1: unknown rank)."""
         rows = rows_of_rank(trace, rank)
 
         def members(mask: BoolArray) -> IntArray:

@@ -1,9 +1,9 @@
 """View ``overview``: calls and covered time of each kind of event.
 
-Time is a union over threads and streams, and rows of different kinds can overlap. If steps are chosen, calls and time
-count the events that start in these steps and the device work that the steps launch. The share is the part of the step
-time during which an event of the row runs, so it is at most 1. Grouped by category, the table has a row per event type
-of the framework instead of a row per kind. The native table is Paddle's overview.
+Time is a union over threads and streams. Rows of different kinds can overlap. If steps are chosen, calls and time count
+the events that start in these steps and the device work that the steps launch. The share is the part of the step time
+during which an event of the row runs, so it is at most 1. Grouped by category, the table has one row per event type of
+the framework instead of one row per kind. The native table is Paddle's overview.
 """
 
 from __future__ import annotations
@@ -74,8 +74,7 @@ def measured(trace: Trace, request: ViewRequest) -> pd.DataFrame:
 
 
 def _covered_ns(trace: Trace, group: arrays.IntArray, count: int) -> arrays.IntArray:
-    """Return the time that the events of each group cover: the sum over ranks of the union within each rank. Shape
-    (count,)."""
+    """Return the time that the events of each group cover: the unions on each rank, summed over the ranks."""
     rank, ranks = select.rank_codes(trace)
     group = _by_rank(group, rank, ranks)
     time = intervals.union_length_by(group, count * ranks, trace.ints("start_ns"), trace.end_ns)
@@ -84,7 +83,7 @@ def _covered_ns(trace: Trace, group: arrays.IntArray, count: int) -> arrays.IntA
 
 
 def _by_rank(group: arrays.IntArray, rank: arrays.IntArray, ranks: int) -> arrays.IntArray:
-    """Return a number for each pair of group and rank, -1 if the group is -1."""
+    """Return a number for the pair of group and rank of each event, -1 if the group is -1."""
     return group if ranks == 1 else np.where(group < 0, -1, group * np.int64(ranks) + rank)
 
 

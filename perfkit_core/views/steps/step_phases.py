@@ -6,10 +6,10 @@ phase. If phases run on parallel streams, their device times can sum to more tha
 were recorded, only events in steps count. Device work without a recorded launch has a separate row.
 
 A *segment* is an interval of host time that belongs to one phase. A recorded span of a phase (Paddle's Forward, torch's
-``Optimizer.step#…``, a module) is a segment. Some phases have only operators (torch's backward nodes, inferred
+``Optimizer.step#…``, a module) is a segment. Other phases have operators but no span (torch's backward nodes, inferred
 forward). Consecutive operators of such a phase on one thread in one step form a segment, which includes the time
-between them. The segment is split where another phase begins in the process between two operators, for example the
-optimizer between two backward passes. A segment that outlasts its step is cut at the end of the step.
+between them. If another phase begins in the process between two operators, the segment is split there; an example is
+the optimizer between two backward passes. A segment that outlasts its step is cut at the end of the step.
 """
 
 from __future__ import annotations
@@ -58,8 +58,7 @@ class Segments:
         return self.end_ns - self.start_ns
 
     def of_rows(self, trace: Trace, rows: IntArray) -> IntArray:
-        """Return the segment that encloses each host event or the launch of each device event, -1 if no segment does.
-        Shape (len(rows),)."""
+        """Return the segment around each host event or around the launch of each device event (-1 if none)."""
         segment = np.full(len(trace), NO_ROW, np.int32)  # int32 saves memory; there are no more segments than rows
         segment[self.roots] = self.segment_of_root
         segment = nesting.first_on_path(trace.ints("parent"), segment)
@@ -125,8 +124,8 @@ def _roots(trace: Trace) -> IntArray:
 
 
 def table(trace: Trace, request: ViewRequest) -> pd.DataFrame:
-    """Return one row for the step, each phase that occurs, ``other``, and unlaunched device work (if any), with
-    :data:`COLUMNS`. Minimum and maximum are those of a single step or segment."""
+    """Return one row each for the step, every phase that occurs, ``other``, and unlaunched device work (if any).
+    Columns: :data:`COLUMNS`. Minimum and maximum are those of a single step or segment."""
     if request.native:
         return _native_table(trace, request)
     chosen, steps = in_steps(trace, request), chosen_steps(trace, request)
@@ -186,9 +185,9 @@ def row(
     device_total: int | None = None,
     cpu_total: int | None = None,
 ) -> dict[str, Any]:
-    """Return a row with :data:`COLUMNS` except the ratios, from the host and device times of the calls, in ns. Give a
-    total only if it is not the sum over the calls. Averages are totals divided by the number of calls. Values that do
-    not follow from the arguments are None."""
+    """Return a row with :data:`COLUMNS` except the ratios. ``cpu`` and ``device`` are the times of the calls in ns.
+    Give a total only if it is not the sum over the calls. Averages are totals divided by the number of calls. Values
+    that do not follow from the arguments are None."""
     result: dict[str, Any] = {"phase": phase, "calls": None if cpu is None else len(cpu)}
     for side, times, total in (("cpu", cpu, cpu_total), ("device", device, device_total)):
         numbers: tuple[int | None, ...] = (total, None, None, None)
@@ -200,8 +199,7 @@ def row(
 
 
 def model_table(rows: Sequence[dict[str, Any]], steps_cpu_ns: int, steps_device_ns: int) -> pd.DataFrame:
-    """Return a table of the rows with their shares of the host and device time of the steps. The share of an unknown
-    time is NA."""
+    """Return a table of the rows with their shares of the host and device time of the steps (NA if unknown)."""
     result = pd.DataFrame(list(rows), columns=["phase", *_INTEGERS]).astype(dict.fromkeys(_INTEGERS, "Int64"))
     for side, step_ns in (("cpu", steps_cpu_ns), ("device", steps_device_ns)):
         part = result[f"total_{side}_ns"].astype("Float64")
@@ -210,8 +208,8 @@ def model_table(rows: Sequence[dict[str, Any]], steps_cpu_ns: int, steps_device_
 
 
 def _native_table(trace: Trace, request: ViewRequest) -> pd.DataFrame:
-    """Return Paddle's Model Summary, which adds up calls and kernels. ``other`` is the step time less the sum of the
-    phases, so it is negative if phases overlap."""
+    """Return Paddle's Model Summary. Its times are sums over calls and kernels, not unions. ``other`` is the step time
+    less the sum of the phases, so it is negative if phases overlap."""
     chosen = in_steps(trace, request)
     phases, steps = phase_rows(trace, chosen), native_steps(trace, chosen)
     cpu, device = (sum(r[f"total_{side}_ns"] for r in phases) for side in ("cpu", "device"))
@@ -224,8 +222,9 @@ def _native_table(trace: Trace, request: ViewRequest) -> pd.DataFrame:
 
 
 def phase_rows(trace: Trace, chosen: BoolArray) -> list[dict[str, Any]]:
-    """Return a :func:`row` per phase, as in Paddle's Model Summary. Device times are sums of kernels. The calls of a
-    phase are its outermost recorded spans, or its segments if the framework records no spans of the phase."""
+    """Return one :func:`row` per phase, as in Paddle's Model Summary. Device times are sums of kernels. The calls of a
+    phase are its outermost recorded spans. If the framework records no spans of the phase, its segments are the
+    calls."""
     dur_ns = trace.ints("dur_ns")
     spans = trace.host & trace.rows("kind", *PHASES) & ~trace.rows("kind", OTHER)
     outermost = nesting.outermost(trace.ints("parent"), spans) == np.arange(len(trace))

@@ -36,8 +36,7 @@ def step_rows(trace: Trace) -> IntArray:
 
 
 def chosen_steps(trace: Trace, request: ViewRequest) -> IntArray:
-    """Return the event rows of the requested steps, sorted by rank, step number and start. Raises UsageError for a step
-    that was not recorded."""
+    """Return the event rows of the requested steps, sorted by rank, step number and start. Raises UsageError."""
     rows = step_rows(trace)
     rows = rows[select.in_steps(trace, request)[rows]]
     rank, step, start = (trace.ints(name)[rows] for name in ("rank", "step", "start_ns"))
@@ -46,7 +45,7 @@ def chosen_steps(trace: Trace, request: ViewRequest) -> IntArray:
 
 
 def step_frame(trace: Trace, steps: IntArray) -> pd.DataFrame:
-    """Return a table with one row per step in ``steps``, in the same order: rank (NA if unknown), step, dur_ns."""
+    """Return one row per step, in the order of ``steps``. Columns: rank (NA if unknown), step, dur_ns."""
     rank = trace.ints("rank")[steps]
     frame = pd.DataFrame({"rank": pd.arrays.IntegerArray(rank, rank < 0)})
     return frame.assign(step=trace.ints("step")[steps], dur_ns=trace.ints("dur_ns")[steps])
@@ -54,8 +53,8 @@ def step_frame(trace: Trace, steps: IntArray) -> pd.DataFrame:
 
 @once
 def cut_off_rows(trace: Trace) -> BoolArray:
-    """Return the mask of the steps that perfkit leaves out: partial steps, and a last step without work. These are host
-    events of kind ``other`` that have the name of a step, apart from the number."""
+    """Return the mask of the steps that perfkit leaves out: partial steps, and a last step without work. They are host
+    events of kind ``other`` whose name, without its number, is the name of a step."""
     names = trace.codes("name")
     unnumbered = [re.sub(r"\d+", "", name) for name in names.values]
     step_names = {unnumbered[code] for code in np.unique(names.codes[step_rows(trace)])}
@@ -71,8 +70,8 @@ def native_steps(trace: Trace, chosen: BoolArray) -> BoolArray:
 
 
 def position(trace: Trace, steps: IntArray, rank: IntArray, step: IntArray) -> IntArray:
-    """Look up pairs of ``rank`` and ``step`` number among the event rows ``steps``. Return the index of the first match
-    of each pair, -1 if there is no match. Shape (len(step),)."""
+    """Look up pairs of ``rank`` and ``step`` number among the event rows ``steps``. Return the index of each pair's
+    first match in ``steps`` (-1 if none), shape (len(step),)."""
     ranks, code = np.unique(trace.ints("rank")[steps], return_inverse=True)
     number = trace.ints("step")[steps]
     low, high = int(number.min(initial=0)), int(number.max(initial=0))
@@ -92,8 +91,7 @@ def position(trace: Trace, steps: IntArray, rank: IntArray, step: IntArray) -> I
 
 @compiled
 def _look_up(table, ranks, low, rank, step, indices):  # type: ignore[no-untyped-def]
-    """Set ``indices`` from ``table``, which has one row per rank and one column per step number, beginning at
-    ``low``."""
+    """Set ``indices`` from ``table``, with one row per rank and one column per step number, beginning at ``low``."""
     at = 0
     for i in range(len(step)):
         if at == len(ranks) or ranks[at] != rank[i]:
@@ -106,11 +104,10 @@ def _look_up(table, ranks, low, rank, step, indices):  # type: ignore[no-untyped
 def ratios(
     trace: Trace, request: ViewRequest, cpu_ns: npt.ArrayLike, device_ns: npt.ArrayLike
 ) -> tuple[Floats, Floats]:
-    """Return host and device times as shares of the time of the chosen steps (or of all events if no step was
-    recorded).
+    """Return host and device times as shares of the chosen steps (or of all events if no step was recorded).
 
-    Device shares are NaN if no device work was recorded. The native step time includes :func:`cut_off_rows`, and the
-    native denominator of device times is only the work launched on the threads of the steps.
+    Device shares are NaN if no device work was recorded. In a native table, the step time includes
+    :func:`cut_off_rows`, and device times are divided by only the work launched on the threads of the steps.
     """
     host_total, device_total = _denominators(trace, request)
     device = ratio(device_ns, device_total)
@@ -162,9 +159,9 @@ def over_steps(view: str, divide: Table, part: str) -> tuple[Table, Reduction]:
     """Return the table function and the reduction of a view that divides steps into parts.
 
     ``divide`` returns one row per step: the columns of :func:`step_frame`, and ``{name}_ns`` for each part, NA if the
-    step has no value. Grouped by step, this is the view's table. Otherwise the table has one row per part (and rank, if
-    grouped by rank): the column ``part`` and OVER_STEPS. Both functions raise UsageError for a grouping that is not in
-    GROUPINGS.
+    step has no value. Grouped by step, this is the view's table. Otherwise the table has one row per part, or per rank
+    and part if grouped by rank. Its columns are the one named ``part`` and OVER_STEPS. Both functions raise UsageError
+    for a grouping that is not in GROUPINGS.
     """
 
     def reduce(trace: Trace, request: ViewRequest) -> pd.DataFrame:

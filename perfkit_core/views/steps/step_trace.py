@@ -2,8 +2,8 @@
 
 ``interval`` lasts from the start of the step to the start of its first forward segment; usually this is data loading.
 ``forward_backward`` lasts from there to the end of the last backward segment of the step. ``tail`` lasts from there to
-the end of the step; usually this is the optimizer. The three parts sum to the step time. A step without a forward or
-backward segment is not divided.
+the end of the step; usually this is the optimizer. The three parts sum to the step time. A step that lacks a forward
+or a backward segment is not divided.
 """
 
 from __future__ import annotations

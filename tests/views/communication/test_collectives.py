@@ -190,7 +190,7 @@ def test_a_drift_causes_no_waits(ppm: int) -> None:
     trace = drifting(ppm)
     ((_, offset, residual, note),) = rows(clocks.VIEW, trace, "rank offset_ns max_residual_ns note")[1:]
     assert (offset, residual) == (700 + _shown(10**5, ppm) - 10**5, pytest.approx(0, abs=1))
-    assert note.startswith("its drift is corrected")
+    assert note.startswith("the drift is corrected")
     assert max(late for (late,) in rows(stragglers.VIEW, trace, "late_max_ns")) <= 1
 
 
@@ -220,8 +220,8 @@ def test_changes_faster_than_clocks_drift_are_no_drift() -> None:
 @pytest.mark.parametrize(
     ("ends", "told"),
     [
-        ([0, 5 * 10**6], "collectives of the same number contradict"),
-        ([0, 10**10 + 2 * 10**6], "its clock may drift: a measurement of the drift needs 9 collectives"),
+        ([0, 5 * 10**6], "collectives with the same number contradict"),
+        ([0, 10**10 + 2 * 10**6], "its clock may drift: to measure the drift, 9 collectives are needed"),
     ],
 )
 def test_why_numbered_collectives_have_no_offset(ends: list[int], told: str) -> None:
@@ -281,7 +281,7 @@ def test_ranks_that_agree_have_a_clock_despite_others() -> None:
     assert rows(stragglers.VIEW, lowest, "rank last caused_wait_ns incomplete")[0] == (2, 5, 5 * 300_000, 5)
     machine = meeting({0: 0, 1: 0, 2: 5 * 10**6, 3: 5 * 10**6}, {3: 300_000})
     assert rows(clocks.VIEW, machine, columns) == [(0, 0, 0), (1, 0, 0), (2, 2, 0), (3, 2, 0)]
-    told = "its clock contradicts the clock of rank 0: it is compared with ranks that agree with it"
+    told = "its clock contradicts the clock of rank 0, so this rank is compared with ranks that agree with it"
     assert rows(clocks.VIEW, machine, "note")[1:] == [(None,), (told,), (told,)]
     found = rows(stragglers.VIEW, machine, "rank last caused_wait_ns incomplete")
     assert found[:2] == [(3, 5, 5 * 300_000, 5), (2, 0, 0, 5)]
@@ -302,7 +302,8 @@ def test_a_clock_that_was_set_does_not_block_ranks_after_it() -> None:
     far = [[collective(end + 900, end + 1000, sequence=i, **all_three) for i, end in enumerate(ends)] for _ in (2, 3)]
     ranks = [rank(one, *each, world=4) for one, each in enumerate([near, bridge, *far])]
     assert rows(clocks.VIEW, concat_traces(ranks), "rank reference_rank offset_ns note")[0] == (
-        0, None, None, "no shared collective, in which ranks wait for each other, connects it with a reference rank",
+        0, None, None,
+        "no shared collective in which ranks wait for each other connects this rank with a reference rank",
     )  # fmt: skip
     assert rows(clocks.VIEW, concat_traces(ranks), "rank reference_rank offset_ns")[1:] == [
         (1, 2, None), (2, 2, 0), (3, 2, 0),
@@ -363,7 +364,10 @@ def test_alignment_names_all_ranks_that_keep_their_times() -> None:
     assert {one.code for one in moved.quality[-2:]} == {"clocks-not-aligned"}
     unknown, elsewhere = (one.message for one in moved.quality[-2:])
     assert "of 1 of 5 ranks could not be aligned: rank 4 " in unknown
-    assert "2 of 5 ranks keep their times (rank 2, 3): collectives connect their clocks with other ranks" in elsewhere
+    assert (
+        "the clocks of 2 of 5 ranks were not aligned (rank 2, 3): collectives connect them with other ranks"
+        in elsewhere
+    )
     steps = moved.ints("start_ns")[moved.rows("kind", "step")]
     assert steps.tolist() == [0, 0, 2000, 3000]
 
