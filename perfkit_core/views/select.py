@@ -151,7 +151,7 @@ def span(trace: Trace, chosen: BoolArray) -> intervals.Intervals:
 
 
 def spans(trace: Trace, chosen: BoolArray) -> tuple[IntArray, IntArray, IntArray]:
-    """Return the rank index, start and end of intervals. The union of a rank's intervals is its :func:`span`."""
+    """Return intervals as rank indexes, starts and ends. The union of a rank's intervals is its :func:`span`."""
     rank, count = rank_codes(trace)
     rows = np.flatnonzero(chosen & trace.rows("kind", STEP) & trace.host)
     without = np.ones(count, np.bool_)

@@ -66,7 +66,7 @@ def table(trace: Trace, request: ViewRequest) -> pd.DataFrame:
 def _native_owners(trace: Trace, events: MemoryEvents) -> tuple[IntArray, IntArray]:
     """Return two arrays: positions of memory events, and the row of the host event for which each counts in Paddle's
     summary. A host event counts the memory events directly in it. An operator also counts the memory events directly in
-    its children, so some count twice. Memory events outside host events, and directly in an OperatorInner, do not
+    its children, so some count twice. An OperatorInner counts none itself. Memory events outside host events do not
     count."""
     parent, category = trace.ints("parent"), trace.codes("category")
     start, end, rows = trace.ints("start_ns"), trace.end_ns, events.row

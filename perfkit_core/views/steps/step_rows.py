@@ -160,8 +160,8 @@ def over_steps(view: str, divide: Table, part: str) -> tuple[Table, Reduction]:
 
     ``divide`` returns one row per step: the columns of :func:`step_frame`, and ``{name}_ns`` for each part, NA if the
     step has no value. Grouped by step, this is the view's table. Otherwise the table has one row per part, or per rank
-    and part if grouped by rank. Its columns are the one named ``part`` and OVER_STEPS. Both functions raise UsageError
-    for a grouping that is not in GROUPINGS.
+    and part if grouped by rank. Its columns are OVER_STEPS and a column of the parts' names, which is called ``part``.
+    Both functions raise UsageError for a grouping that is not in GROUPINGS.
     """
 
     def reduce(trace: Trace, request: ViewRequest) -> pd.DataFrame:
