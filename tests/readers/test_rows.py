@@ -99,7 +99,7 @@ def test_rows_without_arguments_are_put_among_others_without() -> None:
     assert set(found.arguments(np.arange(COUNT))) == {None}
 
 
-def test_rows_that_are_added_keep_their_arguments() -> None:
+def test_rows_that_replace_others_bring_their_arguments() -> None:
     found, other = rows(), rows(3)
     other.integers.pop("stream")
     other.integers["bytes"] = np.array([7, 8, 9])
