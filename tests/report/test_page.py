@@ -19,7 +19,7 @@ def test_a_long_table_is_cut_to_its_largest_rows_and_says_so() -> None:
     (section,) = (section for section in run_report(found).sections if section.name == "operators")
     assert len(section.table) == LONGEST
     assert set(section.table["name"]) == {f"op{i}" for i in range(5, LONGEST + 5)}
-    assert f"{LONGEST} largest of {LONGEST + 5} rows" in section.note
+    assert f"The table shows the largest {LONGEST} of {LONGEST + 5} rows" in section.note
 
 
 def test_a_page_that_is_given_as_a_profile_is_known(tmp_path: Path) -> None:
