@@ -228,7 +228,7 @@ def how_sure(advice: Advice, advices: Advices) -> Iterator[Message]:
     saving, low, high = p.saving_ns or 0, p.saving_p10_ns or 0, p.saving_p90_ns or 0
     yield message(_METHODS[p.method])
     assumptions = [assumed(advice.rule, one) for one in advice.candidate.assumptions]
-    yield message("assumed: {what:list}", what=assumptions) if assumptions else message("no assumptions")
+    yield message("estimate: {what:list}", what=assumptions) if assumptions else message("no assumptions")
     if saving >= 0 > low:
         yield message("the change may also cost time: measure it")
     if saving < 0 < high:

@@ -35,11 +35,11 @@ _NEAR: Final = 8
 """Maximum number of operators between a copy to the host and the copy back. Beyond this, the data are rarely the
 same."""
 HOST_NS: Final = Quantity(
-    2_500, 7_000, 26_000, message("prior: medians of operators on few numbers in 5 public recordings")
+    2_500, 7_000, 26_000, message("estimate: medians of operators on few numbers in 5 public recordings")
 )
 LAUNCH_NS: Final = Quantity(
     10_000, 30_000, 52_000,
-    message("prior: medians of operators that launch one kernel in 17 public recordings"),
+    message("estimate: medians of operators that launch one kernel in 17 public recordings"),
 )  # fmt: skip
 _KERNEL_START_NS: Final = 2_000
 """Least time of any kernel, typical of CUDA devices."""

@@ -17,8 +17,8 @@ COPY_NS: Final = Quantity(
     41_000,
     30_000,
     message(
-        "prior: mean of copies of at most 512 bytes that the host waits for, with their operators, without those above "
-        "ten times the median, in each of 11 public recordings on devices from V100 to MI300X"
+        "estimate: mean of copies of at most 512 bytes that the host waits for, with their operators, without those "
+        "above ten times the median, in each of 11 public recordings on devices from V100 to MI300X"
     ),
 )
 """The saving per removed copy. The most optimistic value comes first."""
@@ -26,7 +26,7 @@ TAKING_TURNS: Final = Quantity(
     0.7,
     0.85,
     1.0,
-    "prior: a thread that reads ahead and the training take turns at the interpreter, which makes both longer; "
+    "estimate: a thread that reads ahead and the training take turns at the interpreter, which makes both longer; "
     "worker processes do not",
 )
 """Factor of the computing time when no thread of the same process makes batches any more."""

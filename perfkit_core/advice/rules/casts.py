@@ -17,7 +17,9 @@ from perfkit_core.model.schema import DATALOADER, KERNEL, MEMCPY
 from perfkit_core.model.trace import Trace
 from perfkit_core.replay.transforms import Quantity, Scale
 
-_CASTS_LEFT: Final = Quantity(0.0, 0.25, 0.75, message("prior: the loss and single-precision weights still need casts"))
+_CASTS_LEFT: Final = Quantity(
+    0.0, 0.25, 0.75, message("estimate: the loss and single-precision weights still need casts")
+)
 _CROSSING: Final = ("HtoD", "DtoH")
 _FLOATING: Final = re.compile(r"(c10::)?(b?float\d*|double|Half|BFloat16|Float8_\w+)")
 """Recorded dtypes of floating-point tensors. ``Double`` with a capital denotes a scalar argument."""

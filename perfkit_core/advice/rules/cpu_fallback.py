@@ -12,7 +12,10 @@ from perfkit_core.language.messages import message, plural
 from perfkit_core.replay.transforms import Move, Quantity
 
 _BYTE_NS: Final = Quantity(
-    2 / 2000, 4 / 1000, 20 / 400, message("prior: the operator reads or writes its data 2 to 20 times at 0.4 to 2 TB/s")
+    2 / 2000,
+    4 / 1000,
+    20 / 400,
+    message("estimate: the operator reads or writes its data 2 to 20 times at 0.4 to 2 TB/s"),
 )
 
 

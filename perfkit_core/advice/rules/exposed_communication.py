@@ -20,7 +20,7 @@ from perfkit_core.views.communication import instances, stragglers
 from perfkit_core.views.steps.activity import activities, covered_ns
 
 _LIKELY_OVERLAP: Final = 0.5
-_OVERLAP: Final = message("prior: between no overlap and all the overlap that the computation of the step allows")
+_OVERLAP: Final = message("estimate: between no overlap and all the overlap that the computation of the step allows")
 
 
 def find(facts: Facts) -> list[Candidate]:

@@ -17,7 +17,7 @@ _FILLS: Final = ("fill", "arange", "random", "triangular", "one_hot")
 _DIRECTLY_NS: Final = 100_000
 """A copy that begins later than this after the fill is assumed to copy other data."""
 _ASSUMED_ELEMENT_BYTES: Final = 4
-_WRITE_NS_PER_BYTE: Final = Quantity(1 / 2000, 1 / 800, 1 / 250, message("prior: a device writes 0.25 to 2 TB/s"))
+_WRITE_NS_PER_BYTE: Final = Quantity(1 / 2000, 1 / 800, 1 / 250, message("estimate: a device writes 0.25 to 2 TB/s"))
 
 
 def find(facts: Facts) -> list[Candidate]:

@@ -20,10 +20,10 @@ from perfkit_core.views.code import frame_names
 from perfkit_core.views.steps.activity import covered_ns
 
 _LONG_FACTOR: Final = Quantity(
-    0.0, 0.0, 0.5, message("prior: the work is dropped or moved to another thread; at worst half of it stays")
+    0.0, 0.0, 0.5, message("estimate: the work is dropped or moved to another thread; at worst half of it stays")
 )
 _SHORT_FACTOR: Final = Quantity(
-    0.0, 0.4, 0.9, message("prior: between fully compiled code and Python that runs nearly as before")
+    0.0, 0.4, 0.9, message("estimate: between fully compiled code and Python that runs nearly as before")
 )
 _WORK: Final = (
     schema.OPERATOR, schema.OPERATOR_DETAIL, schema.RUNTIME, schema.SYNC, schema.COMMUNICATION, schema.DATALOADER,

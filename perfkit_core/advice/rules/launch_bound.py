@@ -23,7 +23,7 @@ _KERNEL_NS: Final = Quantity(
     message("prior per kernel: a graph node (best), a compiled launch of two kernels (likely), a plain launch (worst)"),
 )  # fmt: skip
 _BETWEEN: Final = Quantity(
-    0.0, 0.3, 0.8, message("prior: between Python that is skipped and Python that runs nearly as before")
+    0.0, 0.3, 0.8, message("estimate: between Python that is skipped and Python that runs nearly as before")
 )
 _GAP_NS: Final = 1_000
 _ONE_TIME: Final = 20.0

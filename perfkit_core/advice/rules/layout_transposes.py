@@ -16,8 +16,8 @@ from perfkit_core.language.messages import message
 from perfkit_core.model.trace import Trace
 from perfkit_core.replay.transforms import Quantity, Scale
 
-_CONVERSIONS_LEFT: Final = Quantity(0.0, 0.1, 0.5, message("prior: the batch and some results are still converted"))
-_COPIES_LEFT: Final = Quantity(0.0, 0.25, 0.8, message("prior: some kernels can only read contiguous tensors"))
+_CONVERSIONS_LEFT: Final = Quantity(0.0, 0.1, 0.5, message("estimate: the batch and some results are still converted"))
+_COPIES_LEFT: Final = Quantity(0.0, 0.25, 0.8, message("estimate: some kernels can only read contiguous tensors"))
 _CONVERTS: Final = re.compile(
     r"nchw_?to_?nhwc|nhwc_?to_?nchw|batched_transpose|transpose_?\w*kernel|trans_?layout|tilingswapdim|swapdim", re.I
 )

@@ -19,7 +19,7 @@ WORKERS: Final = 4
 _MOST_WORKERS: Final = 1024
 _AHEAD: Final = 2
 HANDOVER_NS: Final = Quantity(
-    100_000, 500_000, 2_000_000, message("prior: a batch from a worker is unpickled and pinned")
+    100_000, 500_000, 2_000_000, message("estimate: a batch from a worker is unpickled and pinned")
 )
 CONTENTION: Final = Quantity(
     0.85, 1.0, 1.25,
@@ -27,7 +27,7 @@ CONTENTION: Final = Quantity(
 )  # fmt: skip
 """Factor by which workers change the host's self time. Workers share cores and caches with the training. On the other
 hand, training without loading keeps caches warm, and the recorded time includes the profiler's overhead."""
-MAKING: Final = Quantity(1.0, 1.1, 1.4, message("prior: parallel workers slow each other down"))
+MAKING: Final = Quantity(1.0, 1.1, 1.4, message("estimate: parallel workers slow each other down"))
 _FROM_THREAD: Final = Quantity(
     0.85, 1.0, 1.4,
     message("measured: 1.0 in small trainings on a CPU; workers compete for cores, a thread for the interpreter"),

@@ -12,7 +12,7 @@ from perfkit_core.language.messages import message
 from perfkit_core.replay import batches, transforms
 
 _FASTER: Final = transforms.Quantity(
-    0.5, 0.55, 1.0, message("prior: twice as many workers are up to twice as fast if cores are free")
+    0.5, 0.55, 1.0, message("estimate: twice as many workers are up to twice as fast if cores are free")
 )
 
 

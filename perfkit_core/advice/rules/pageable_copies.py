@@ -24,7 +24,7 @@ _BYTES: Final = 1 << 26
 """Size of the calibrated copy whose speed stands for large copies."""
 _PINNED_BYTES_PER_NS: Final = Quantity(
     24.0, 12.0, 6.0,
-    message("prior: 24 GB/s with PCIe 4 and 12 GB/s with PCIe 3 (16 lanes), 6 GB/s on a busy host"),
+    message("estimate: 24 GB/s with PCIe 4 and 12 GB/s with PCIe 3 (16 lanes), 6 GB/s on a busy host"),
 )  # fmt: skip
 
 

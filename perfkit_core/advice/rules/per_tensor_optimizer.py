@@ -39,13 +39,13 @@ _MERGED: Final = Quantity(
     0.50, 0.58, 0.72, message("measured on a CPU with paddle 3.3: Adam, use_multi_tensor compared with a loop")
 )
 _LAUNCHING: Final = Quantity(
-    0.03, 0.1, 0.3, message("prior: one launch for 30 to 100 tensors instead of several launches for each tensor")
+    0.03, 0.1, 0.3, message("estimate: one launch for 30 to 100 tensors instead of several launches for each tensor")
 )
 _KERNELS_SMALL: Final = Quantity(
-    0.03, 0.1, 0.3, message("prior: a kernel of a few µs takes no longer for 30 to 100 tensors than for one")
+    0.03, 0.1, 0.3, message("estimate: a kernel of a few µs takes no longer for 30 to 100 tensors than for one")
 )
 _KERNELS_LARGE: Final = Quantity(
-    0.35, 0.6, 1.0, message("prior: the update is memory-bound, and a fused update reads each tensor once")
+    0.35, 0.6, 1.0, message("estimate: the update is memory-bound, and a fused update reads each tensor once")
 )
 _FUSED: Final = re.compile(r"(?<![a-z])(adamw?|sgd|adagrad)(?![a-z])", re.IGNORECASE)
 _ADAM: Final = re.compile(r"(?<![a-z])adam_?(?![a-z])", re.IGNORECASE)

@@ -13,10 +13,13 @@ from perfkit_core.language.messages import message
 from perfkit_core.replay.transforms import Quantity
 
 _SINGLE_FACTOR: Final = Quantity(
-    1 / 3, 1 / 2, 0.9, message("prior: large products are 2 to 3 times as fast; small products less, because of casts")
+    1 / 3,
+    1 / 2,
+    0.9,
+    message("estimate: large products are 2 to 3 times as fast; small products less, because of casts"),
 )
 _HALF_FACTOR: Final = Quantity(
-    1 / 3, 1 / 2, 1.0, message("prior: 2 to 3 times as fast if nothing else limits the kernel")
+    1 / 3, 1 / 2, 1.0, message("estimate: 2 to 3 times as fast if nothing else limits the kernel")
 )
 
 

@@ -19,7 +19,7 @@ from perfkit_core.model.schema import KERNEL
 from perfkit_core.replay.transforms import Case, InCases, Insert, Move, Quantity, Remove, Transform
 from perfkit_core.views.devices.kernels import parameters
 
-_READ_NS: Final = Quantity(500, 1_000, 2_000, message("prior: reading a number in host memory needs no copy"))
+_READ_NS: Final = Quantity(500, 1_000, 2_000, message("estimate: reading a number in host memory needs no copy"))
 _VETOED: Final = (
     "random", "dropout", "all_reduce", "all_gather", "reduce_scatter", "broadcast", "reduce", "all_to_all", "send",
     "recv", "barrier", "pad", "interpolate", "tile",

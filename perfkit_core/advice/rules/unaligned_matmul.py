@@ -23,7 +23,7 @@ MULTIPLE: Final = 8
 Background)."""
 _KERNEL_FACTOR: Final = Quantity(
     0.4, 0.7, 1.0,
-    message("prior: tensor cores read 16 bytes in one access only if rows start at multiples of 16 bytes"),
+    message("estimate: tensor cores read 16 bytes in one access only if rows start at multiples of 16 bytes"),
 )  # fmt: skip
 _PRODUCTS: Final = ("matmul", "bmm", "linear", "matmul_grad", "bmm_grad", "linear_grad")
 _ALIGN: Final = re.compile(r"align(\d+)")
