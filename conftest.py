@@ -44,7 +44,7 @@ def _no_calibrations(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]
 @pytest.fixture(scope="module", autouse=True)
 def _frozen() -> None:
     """Exclude all objects that exist so far from garbage collection. torch and Paddle hold half a million objects, and
-    a collection, which many tests need, would go through all of them each time."""
+    many tests need a collection. Each collection would go through all these objects."""
     gc.collect()
     gc.freeze()
 

@@ -25,8 +25,8 @@ SECONDS, MEGABYTES = 10.0, 1_000.0
 
 
 def once(events: int, rounds: int) -> dict[str, float]:
-    """Return the measurements by name: ``seconds`` and ``cpu_seconds`` from the trace to the advice, ``peak_bytes`` on
-    top of the trace, and ``found``, the number of advice items including those without a saving."""
+    """Return the measurements by name. ``seconds`` and ``cpu_seconds`` are times from the trace to the advice.
+    ``found`` is the number of advice items. ``peak_bytes`` is the peak memory on top of the trace."""
     from benchmarks.views import repeated
     from perfkit_core.advice.engine import advise
     from perfkit_core.readers.load import load

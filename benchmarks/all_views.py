@@ -24,8 +24,8 @@ _SHOWN = 12
 
 
 def once(events: int, rounds: int) -> dict[str, float]:
-    """Return the measurements by name: ``seconds`` and ``cpu_seconds`` of all views together, ``peak_bytes`` on top of
-    the trace, and the seconds of each view by the view's name. Seconds are medians."""
+    """Return the measurements by name. ``seconds`` and ``cpu_seconds`` are total times of all views. Each view's name
+    has the seconds of this view. ``peak_bytes`` is the peak memory on top of the trace."""
     from benchmarks.views import one_after_the_other, repeated
     from perfkit_core.plugins.manager import get_plugins
     from perfkit_core.readers.load import load

@@ -32,8 +32,8 @@ _TIME, _LINK, _INDEX, _STEP = range(4)
 
 
 class Template:
-    """A trace, split at the numbers that differ between copies. Each of the ``texts`` but the last is followed by one
-    of the ``numbers``, and ``kinds`` has the kind of this number. The last text ends the events."""
+    """A trace whose text is split at the numbers that differ between copies. Number i of ``numbers`` follows text i of
+    ``texts``, and ``kinds`` has its kind. One more text ends the events."""
 
     def __init__(self, data: bytes) -> None:
         begin = data.index(b"[", data.index(b'"traceEvents"')) + 1

@@ -26,8 +26,7 @@ _ONCE = (
 
 
 def section(ranks: int, rounds: int, say: Callable[[str], None]) -> Section:
-    """Return the time of each way, and its ratio to the time in one process. Raises RuntimeError if the real job is
-    missing or the measurement fails."""
+    """Return the time of each way, and its ratio to the time in one process."""
     if not REAL_JOB.is_dir():
         raise RuntimeError(f"no real job at {REAL_JOB}; set PERFKIT_TRACES")
     say(f"{ranks} ranks, {rounds} rounds")

@@ -18,7 +18,7 @@ class Kept(msgspec.Struct):
 
 
 def keep(folder: Path, name: str, section: Section, machine: Machine) -> bool:
-    """Save a section, and replace the earlier section of the same benchmark. Return False, without saving, if the
+    """Save a section. It replaces the earlier section of the same benchmark. Return False, and save nothing, if the
     section has targets but none of them could be measured."""
     if section.checks and all(check.holds is None for check in section.checks):
         return False

@@ -84,8 +84,8 @@ def profiled(steps: int, memory: bool) -> Any:
 
 
 def measure(way: Way, events: int, memory: bool) -> dict[str, float]:
-    """Return the numbers that the module's docstring lists. A small recording is made first, so that all modules are
-    imported and all functions are compiled, as in every cycle after the first."""
+    """Return the numbers that the module's docstring lists. A small recording is made first, so that imports and
+    compilation are not measured."""
     with tempfile.TemporaryDirectory() as folder:
         way(profiled(2, memory), Path(folder))()
     with tempfile.TemporaryDirectory() as folder:

@@ -29,8 +29,8 @@ _COLUMNS = ("", "events", "s", "CPU s", "CPU µs per event", "held, s", "memory,
 
 
 def measure(events: int, rounds: int, say: Callable[[str], None]) -> list[Result]:
-    """Return the results of all methods. The methods alternate; ``key_averages()`` takes minutes and runs only in the
-    first round."""
+    """Return the results of all methods. The methods alternate. ``key_averages()`` takes minutes, so it runs only in
+    the first round."""
     contenders = [
         (way, ["-m", "benchmarks.live_torch_run", way, str(events)], 1 if way == "key_averages" else rounds)
         for way in WAYS

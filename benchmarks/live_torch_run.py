@@ -52,8 +52,8 @@ BY_NAME: Final[dict[str, Way]] = {way.__name__: way for way in (perfkit, key_ave
 
 
 def profiled(steps: int) -> Any:
-    """Return a stopped profiler that has recorded this number of steps (about 1,500 events each) with shapes and
-    memory."""
+    """Return a stopped profiler that has recorded this number of steps with shapes and memory. A step has about 1,500
+    events."""
     torch.manual_seed(0)
     layer = torch.nn.TransformerEncoderLayer(32, 4, 64, batch_first=True)
     net = torch.nn.Sequential(layer, torch.nn.Linear(32, 8))
@@ -72,8 +72,8 @@ def profiled(steps: int) -> Any:
 
 
 def measure(way: Way, events: int) -> dict[str, float]:
-    """Return the numbers that the module's docstring lists. A small recording is made first, so that all modules are
-    imported and all functions are compiled, as in every cycle after the first."""
+    """Return the numbers that the module's docstring lists. A small recording is made first, so that imports and
+    compilation are not measured."""
     with tempfile.TemporaryDirectory() as folder:
         way(profiled(2), Path(folder))()
     with tempfile.TemporaryDirectory() as folder:

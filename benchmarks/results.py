@@ -18,7 +18,7 @@ class Table:
 
 @dataclass(frozen=True, slots=True)
 class Check:
-    """A target, the measured value, and whether the target is met. ``holds`` is None if the value could not be
+    """A target and the measured value. ``holds`` says whether the target is met. It is None if the value could not be
     measured."""
 
     what: str

@@ -1,5 +1,5 @@
-"""Measure several programs in turn: each runs in a separate process, round after round, so that other load on the
-machine affects all of them alike."""
+"""Measure several programs in turn. Each measurement is a new process. The programs alternate, so that other load on
+the machine affects all of them alike."""
 
 from __future__ import annotations
 
@@ -78,7 +78,7 @@ def take_turns(contenders: Sequence[Contender], rounds: int, say: Callable[[str]
 
 def run(arguments: Sequence[str]) -> Any:
     """Run a Python process, and return the JSON that it prints on its last line. If the process fails, return the
-    reason as text. Byte code is kept, as in an installed package."""
+    reason as text."""
     command = [sys.executable, *arguments]
     environment = {name: value for name, value in os.environ.items() if name != "PYTHONDONTWRITEBYTECODE"}
     try:

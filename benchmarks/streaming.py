@@ -28,8 +28,8 @@ SIZES_MB, HUGE_MB = (100, 500), 2000
 
 
 def streamed(file: Path, folder: Path) -> dict[str, float]:
-    """Stream a file. Return the measurements by name: ``seconds``, ``cpu_seconds``, ``peak_bytes``, and ``more_bytes``,
-    the peak memory on top of the memory before."""
+    """Stream a file. Return the measurements by name: ``seconds``, ``cpu_seconds``, ``peak_bytes`` and ``more_bytes``.
+    ``more_bytes`` is the peak memory minus the memory before streaming."""
     import pyarrow as pa
 
     from perfkit_core.readers.load import stream
@@ -62,8 +62,7 @@ def _load_code(file: Path, folder: Path) -> None:
 
 
 def section(sizes_mb: Sequence[int], rounds: int, say: Callable[[str], None]) -> Section:
-    """Return the results for torch files of each size, and for one file in each of Paddle's formats. The files
-    alternate."""
+    """Return the results for torch files of each size, and for one Paddle file in each of Paddle's formats."""
     files = [*_of_paddle(sizes_mb), *(large(size) for size in sizes_mb)]
     contenders = [(file.name, ["-m", "benchmarks.streaming", "--one", str(file)], rounds) for file in files]
     results = take_turns(contenders, rounds, say)

@@ -50,8 +50,7 @@ def paddle_reader(batches: list[int]) -> None:
 
 
 def paddle_loader(batches: list[int]) -> None:
-    """Yield batches like Paddle's DataLoader, which calls Paddle's benchmark hooks. The time of Paddle's own timer hook
-    is included."""
+    """Yield batches, and call Paddle's benchmark hooks as Paddle's DataLoader does."""
     from paddle.profiler.timer import benchmark
 
     import perfkit_paddle

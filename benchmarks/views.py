@@ -32,8 +32,8 @@ REFERENCES = ("parent", "launched_by")
 
 
 def repeated(trace: Trace, count: int) -> Trace:
-    """Return the first ``count`` events of a trace that is repeated. Each copy begins when the previous one ends, and
-    has different correlation ids, sequence numbers and steps. The copies share their texts."""
+    """Return the first ``count`` events of a trace that is repeated. Each copy begins when the previous copy ends.
+    Copies have different correlation ids, sequence numbers and steps."""
     shifts = {name: int(trace.ints(name).max()) + 1 for name in NUMBERED} | dict.fromkeys(REFERENCES, len(trace))
     shifts["start_ns"] = int(trace.end_ns.max() - trace.ints("start_ns").min()) + 1
     events = trace.events.unify_dictionaries().combine_chunks()

@@ -106,8 +106,8 @@ def _box(box: Box) -> str:
 
 
 def _arrow(start: Box, end: Box) -> str:
-    """Return a curve from the right side of one box to the left side of another, or a line between boxes of one
-    column."""
+    """Return a curve from the right side of one box to the left side of another. Boxes of one column get a straight
+    line."""
     if start.x == end.x:
         down = start.y < end.y
         x, y1, y2 = start.x + start.width // 2, start.y + start.height * down, end.y + end.height * (not down)

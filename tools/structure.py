@@ -80,8 +80,8 @@ class Module:
 
 @dataclass(frozen=True)
 class Measure:
-    """A row of the table: a number or, if ``of`` is not 0, a share of ``of``. ``examples`` lists the counted items if
-    they are few."""
+    """A row of the table. If ``of`` is 0, ``value`` is shown as a number, otherwise as a share of ``of``. ``examples``
+    lists the counted items if they are few."""
 
     name: str
     value: int
@@ -211,7 +211,7 @@ def repeated_basenames(paths: Iterable[Path]) -> list[str]:
 
 
 def import_graph(modules: Sequence[Module], top_level: bool = True) -> dict[str, set[str]]:
-    """Return for each module the product modules that it imports. ``top_level`` leaves out imports inside functions."""
+    """Return the product modules that each module imports. ``top_level`` leaves out imports inside functions."""
     known = {module.name for module in modules}
     graph = {}
     for module in modules:

@@ -88,8 +88,7 @@ def _registered() -> Iterator[tuple[str, Id]]:
 
 
 def _titles() -> Iterator[tuple[str, Id]]:
-    """Yield the headings of declared columns. The heading is the second argument of the functions that create
-    columns."""
+    """Yield the headings of declared columns."""
     makers = dict.fromkeys(MAKERS, (2,))
     for package in _PACKAGES:
         calls = extract_from_dir(str(ROOT / package), _FORMATS, keywords=makers)

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 COLUMNS = ("name", "cat", "ph", "ts", "dur", "pid", "tid", "args")
-"""The columns that every other tool should return for an event. If a tool leaves some out, its ``does`` says so."""
+"""The columns that a reader should return for each event. If a reader leaves some out, its ``does`` says so."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -18,8 +18,7 @@ _TEXTS = ("Input Dims", "Input type")
 
 
 def lines(file: Path, folder: Path) -> Path:
-    """Write the events of a trace to a file with one event per line, and return its path. msgspec splits the trace,
-    because it is the fastest method in Python."""
+    """Write the events of a trace to a file with one event per line. Return the path of this file."""
     import msgspec
 
     trace = msgspec.defstruct("File", [("traceEvents", list[msgspec.Raw])])
@@ -50,9 +49,9 @@ def _duckdb_stored(file: Path, folder: Path) -> Outcome:
 
 
 def cells(column: str, path: str) -> tuple[str, str]:
-    """Return SQL for arguments as columns, in two parts. The first part is an expression that extracts all arguments of
-    a row into a list ``found``. The second part selects the columns from this list. A single extraction takes a fifth
-    less time than one extraction per argument."""
+    """Return SQL that turns arguments into columns, in two parts. The first part extracts all arguments of a row into a
+    list ``found``. The second part selects the columns from this list. A single extraction is faster than one per
+    argument."""
     keys = ", ".join(f"""'{path}"{key}"'""" for key in (*_INTEGERS, *_TEXTS))
     columns = [f'found[{n}]::BIGINT AS "{key}"' for n, key in enumerate(_INTEGERS, 1)]
     columns += [f'found[{n}] AS "{key}"' for n, key in enumerate(_TEXTS, len(_INTEGERS) + 1)]

@@ -73,8 +73,8 @@ COPY (
 
 
 def written(file: Path, folder: Path) -> Path:
-    """Write the events of a trace to Parquet. Computed columns: ``row``; ``start_ns``, relative to the base of the
-    file; ``dur_ns``; ``self_ns``; ``launched_by``; ``parent``; ``step``."""
+    """Write the events of a trace to Parquet. These columns are computed: ``row``, ``start_ns`` (relative to the base
+    of the file), ``dur_ns``, ``self_ns``, ``launched_by``, ``parent`` and ``step``."""
     import duckdb
 
     found, columns = cells("event", "$.args.")

@@ -28,12 +28,10 @@ class Pair:
         return RULES[self.name]
 
     def command(self, which: str, steps: int) -> str:
-        """Return the command that runs the script "before" or the script "after". The command must run in this
-        folder."""
+        """Return the command that runs the script "before" or the script "after" in this folder."""
         return f"python {self.framework}/{self.name}_{which}.py --steps {steps}"
 
 
 def pairs(frameworks: tuple[str, ...], names: tuple[str, ...]) -> list[Pair]:
-    """Return the pairs of these frameworks with these names. If no names are given, return all pairs of the
-    frameworks."""
+    """Return the pairs of these frameworks that have these names. Without names, return all pairs of the frameworks."""
     return [Pair(framework, name) for framework in frameworks for name in RULES if not names or name in names]

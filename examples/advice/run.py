@@ -39,8 +39,8 @@ def main() -> None:
 
 
 def advised(pair: Pair, folder: Path) -> str | None:
-    """Record "before" and return the FILE:ID of the rule's advice, or None if there is no advice with a prediction. If
-    the saving is smaller than the noise of the recording, the script is recorded again, at most twice."""
+    """Record "before" and return the FILE:ID of the rule's advice. Return None if there is no advice with a prediction.
+    If the saving is smaller than the noise of the recording, record again, at most twice."""
     for attempt in range(ATTEMPTS):
         file = folder / f"advice-{attempt}.json"
         found = asked(pair, folder / f"run-{attempt}", file)
@@ -79,8 +79,8 @@ def verify(pair: Pair, advice: str | None, rounds: int, ledger: Path) -> None:
 
 
 def call(command: str, verdicts: tuple[int, ...] = (0,)) -> None:
-    """Run a command in this folder, with the folder of this Python first on the PATH. Exit if the command fails with a
-    code that is not in ``verdicts``."""
+    """Run a command in this folder, with the folder of this Python first on the PATH. Exit if the command's exit code
+    is not in ``verdicts``."""
     path = os.pathsep.join([str(Path(sys.executable).parent), os.environ.get("PATH", "")])
     done = subprocess.run(command, shell=True, cwd=HERE, env={**os.environ, "PATH": path}, check=False)
     if done.returncode not in verdicts:

@@ -27,8 +27,8 @@ def ns(microseconds: Any) -> int:
 
 
 def check(found: list[Event]) -> None:
-    """Check four properties. Times ascend. Events of one row nest. Each arrow has two ends, and each end is at the
-    start of a box. All rows are named."""
+    """Check that times ascend, that the events of one row nest, and that all rows are named. Each arrow must have two
+    ends, and each end must be at the start of a box."""
     timed = [event for event in found if event["ph"] != "M"]
     assert [ns(e["ts"]) for e in timed] == sorted(ns(e["ts"]) for e in timed)
     assert min((ns(e["ts"]) for e in timed), default=0) == 0

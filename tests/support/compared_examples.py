@@ -21,8 +21,8 @@ BASE, PLAIN = "base", "plain"
 VARIANTS: Final = tuple(
     [(model, variant) for model in MODELS for variant in (PLAIN, BASE)] + [("mlp", plant) for plant in PLANTS]
 )
-"""Model and variant of each recording. Variants: ``plain`` has no layer labels, ``base`` has them, and any other
-variant is the planted regression."""
+"""The model and the variant of each recording. ``plain`` has no layer labels, and ``base`` has them. Any other variant
+is the name of the planted regression."""
 
 _STORED: Final = DATA / "examples"
 _RECORDER: Final = Path(__file__).with_name("record_example.py")
@@ -47,8 +47,7 @@ def stored(framework: str, model: str, variant: str) -> Trace:
 def record(
     framework: str, folder: Path, variants: Sequence[tuple[str, str]] = VARIANTS, rounds: int = 1, steps: int = 6
 ) -> list[list[float]]:
-    """Record the variants in one new process. Return the losses of the steps of each recording, in the order of the
-    recordings."""
+    """Record the variants in one new process. Return the losses of the steps of each recording."""
     pairs = [f"{model}:{variant}" for model, variant in variants]
     scripts = EXAMPLES / "compare" / framework
     command = [sys.executable, str(_RECORDER), str(scripts), str(folder), str(rounds), str(steps), *pairs]

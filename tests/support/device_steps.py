@@ -25,8 +25,8 @@ MI300 = Device("cuda:0", "AMD Instinct MI300X", 192 * 10**9, {"computeMajor": 9,
 
 @dataclass(frozen=True)
 class Op:
-    """A host event. Fields: the kernels that it launches itself (name and duration in µs), the events inside it, and
-    further columns."""
+    """A host event. Its fields are the kernels that it launches itself, the events inside it, and further columns. A
+    kernel is given by its name and its duration in µs."""
 
     name: str
     kernels: Sequence[tuple[str, int]] = ()

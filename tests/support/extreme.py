@@ -17,9 +17,9 @@ STEP_NS = 1000
 
 
 def trace_of(count: int, **columns: Any) -> Trace:
-    """Return a trace of ``count`` events on one host thread. By default all events are operators ``op``. ``columns``
-    gives other values for a column, in one of three forms: an array; a pair of the distinct texts and each row's index
-    among them; or one value for all rows."""
+    """Return a trace of ``count`` events on one host thread, which are operators ``op`` by default. ``columns`` gives
+    other values for a column: one value for all rows; an array; or a pair of the distinct texts and, for each row, the
+    index of its text."""
     values = {"name": "op", "kind": schema.OPERATOR, "start_ns": 0, "dur_ns": 0, "self_ns": 0, "pid": 1, "tid": 1,
               "device": schema.CPU, "launched_by": NO_ROW, "parent": NO_ROW} | columns  # fmt: skip
     arrays = [_column(values.get(field.name), field, count) for field in schema.SCHEMA]
@@ -43,8 +43,7 @@ def one_instant(count: int) -> Trace:
 
 
 def nested(count: int, depth: int) -> Trace:
-    """Return stacks of ``depth`` operators. Each operator lies inside the previous one of its stack, and the two names
-    alternate."""
+    """Return stacks of ``depth`` operators. Each operator lies inside the previous operator of its stack."""
     level = np.arange(count) % depth
     row = np.arange(count)
     start = row // depth * 2 * depth + level
@@ -59,8 +58,8 @@ def all_named_apart(count: int) -> Trace:
 
 
 def steps(count: int, ranks: int = 1) -> Trace:
-    """Return steps, one after the other. In each step, each rank has a step, a forward operator, a backward operator, a
-    runtime call, the kernel and the copy that it launches, an allocation and a free."""
+    """Return consecutive steps of ``ranks`` ranks. In each step, each rank has a forward operator, a backward operator,
+    a runtime call that launches a kernel and a copy, an allocation and a free."""
     kinds = [schema.STEP, schema.OPERATOR, schema.RUNTIME, schema.KERNEL, schema.MEMCPY, schema.MEMORY]
     width = 8
     step, part = np.arange(count * ranks) // ranks, np.arange(width)

@@ -1,5 +1,4 @@
-"""A recording in which every name from a user, a framework or a file system tries to break a page, and a check that the
-page is unharmed."""
+"""A recording in which every name tries to break a page, and a check that the page is unharmed."""
 
 from __future__ import annotations
 
@@ -13,8 +12,8 @@ EVIL = (
     "<img src=x onerror=\"document.title='broken'\"></script><script>document.title='broken'</script>"
     "<b>\"quotes'</b>&amp;&lt;\u202eright to left\u202c\x07\x1b[31m" + "k" * 1000
 )
-"""Contains HTML, a script, quotes, HTML escapes, characters that reverse the direction of text, control characters, and
-1,000 letters."""
+"""A name with HTML, a script, quotes, HTML escapes, characters that reverse the direction of text, control characters,
+and 1,000 letters."""
 FILE = "script><img src=x onerror=\"document.title='broken'\">&amp;\u202e'.json"
 """A file name for a folder whose name ends with ``<``. In the path, both names together form a tag that closes a
 script."""
@@ -47,8 +46,8 @@ def _step(number: int, slower: int) -> list[dict[str, Any]]:
 
 
 def recording(folder: Path, slower: int = 0) -> Path:
-    """Write a file with a hostile name: five steps of 0.9 ms on one device. Kernels take ``slower`` µs more than
-    usual."""
+    """Write a file with hostile names. It has five steps of 0.9 ms on one device. Each kernel takes ``slower`` µs more
+    than usual."""
     names = {"process_name": named("process"), "thread_name": named("thread")}
     facts = [{"ph": "M", "name": key, "pid": 1, "tid": 1, "args": {"name": name}} for key, name in names.items()]
     device = {"id": 0, "name": named("device"), "totalGlobalMem": 2**34}
@@ -62,8 +61,8 @@ def recording(folder: Path, slower: int = 0) -> Path:
 
 
 def sound(page: Any) -> None:
-    """Check that no part of a hostile name became an element, ran as a script, or changed the direction of text, and
-    that the page is not wider than the window."""
+    """Check that no hostile name became an element, ran as a script or changed the direction of text. Also check that
+    the page is not wider than the window."""
     assert "broken" not in page.title().replace("document.title='broken'", "")
     assert page.locator("img, [onerror]").count() == 0
     assert (

@@ -17,8 +17,8 @@ Ranges = dict[str, list[Range]]
 
 
 def first_of(ranges: Ranges, order: Iterable[str], window: Range) -> dict[str, int]:
-    """Return how much of the window belongs to each name. A moment belongs to the first name in ``order`` that has a
-    range there, or to "idle" if no name has one."""
+    """Return how much time of the window each name gets. If several names have a range at a moment, the first of them
+    in ``order`` gets it. Moments without a range count as "idle"."""
     start, end = window
     inside = {name: [(s, e) for s, e in ranges.get(name, []) if s < end and e > start] for name in order}
     marks = sorted({start, end, *(min(max(t, start), end) for some in inside.values() for r in some for t in r)})
@@ -143,8 +143,8 @@ HOST = ("cpu_op", "user_annotation", "cuda_runtime", "cuda_driver", "Operator", 
 
 
 def communication(file: File) -> list[Range]:
-    """Return the ranges of the NCCL kernels, and of the outermost host calls of collectives that launched no NCCL
-    kernel."""
+    """Return the ranges of communication: the NCCL kernels, and the outermost host calls of collectives without NCCL
+    kernels."""
     launches = {e["args"].get("correlation"): e for e in file.events if "Runtime" in e["cat"] or "cuda_" in e["cat"]}
     kernels = [event for event in file.events if event["cat"] in KERNELS and "nccl" in event["name"]]
     started = [launches[kernel["args"]["correlation"]] for kernel in kernels]

@@ -7,7 +7,7 @@ from typing import Any
 
 
 def net(paddle: Any) -> Any:
-    """Return a model with convolutions, a branch, attention, a layer that is called twice, and outputs in a
+    """Return a model with convolutions, a branch, attention and a layer that is called twice. Its outputs are in a
     dictionary."""
     nn = paddle.nn
 

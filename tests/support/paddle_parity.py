@@ -41,8 +41,8 @@ def share(ratio: Any) -> str:
 
 
 def four(row: pd.Series, side: str, head: str, unit: str, ratio: Any) -> dict[str, str]:
-    """Return the cells for total, average, maximum, minimum and ratio. Paddle prints the exact average; perfkit's
-    average is an integer, so the exact average is computed here."""
+    """Return the cells for total, average, maximum, minimum and ratio. Paddle prints the exact average, so it is
+    computed here from the total."""
     total, calls = row[f"total_{side}_ns"], row["calls"]
     assert abs(2 * (row[f"avg_{side}_ns"] * calls - total)) <= calls
     times = {"Total": total, "Avg": total / calls, "Max": row[f"max_{side}_ns"], "Min": row[f"min_{side}_ns"]}

@@ -23,7 +23,7 @@ _DIVISOR = {"s": 1e9, "ms": 1e6, "us": 1e3, "ns": 1.0}
 
 @dataclass(frozen=True)
 class Row:
-    """One printed row. ``level`` is 0 for a row without indentation. ``thread`` is None in tables without thread
+    """A printed row. ``level`` is the indentation level, 0 for none. ``thread`` is None in tables without thread
     headings."""
 
     name: str
@@ -34,8 +34,8 @@ class Row:
 
 @dataclass(frozen=True)
 class Table:
-    """A table. ``facts`` are the lines "key: value" between its title and its head, such as the time unit and the
-    peaks."""
+    """A printed table. ``facts`` has the "key: value" lines that are printed above the table's head, such as the time
+    unit."""
 
     title: str
     facts: dict[str, str] = field(default_factory=dict)
@@ -71,7 +71,7 @@ def percent(part: float, whole: float) -> str:
 
 
 def _read(table: Table, lines: list[str]) -> None:
-    """Read the facts and rows of a table. A head is a line between two rules. Rows follow its second rule, and end at a
+    """Read the facts and rows of a table. The table's head lies between two horizontal rules. The rows below end at a
     blank line or a note."""
     heads: list[str] = []
     thread = None

@@ -5,8 +5,7 @@ from __future__ import annotations
 from typing import Any, Final
 
 _MOST_MS: Final = 5_000
-"""Maximum time to wait for the browser to draw. A headless browser sometimes does not draw, and waiting would then
-never end. If something is not drawn in this time, the assertions of the test fail."""
+"""The maximum time to wait for the browser to draw. A headless browser sometimes never draws."""
 
 
 def hold(page: Any) -> None:

@@ -12,8 +12,8 @@ from html.parser import HTMLParser
 
 @dataclass(slots=True)
 class Cell:
-    """A cell of a table. ``text`` is the complete text, even if the page shortens it. ``order`` is the exact number, or
-    None for text."""
+    """A cell of a table. ``text`` is the complete text, even if the page shortens it. ``order`` is the exact number. It
+    is None for text."""
 
     text: str = ""
     order: str | None = None
@@ -28,8 +28,7 @@ class Shown:
 
 
 class PageTables(HTMLParser):
-    """A parser of pages. ``sections`` has the order of the page. Rows that the page contains in compressed form follow
-    the other rows."""
+    """A parser of pages. ``sections`` has the sections in the order of the page."""
 
     def __init__(self, page: str) -> None:
         super().__init__()

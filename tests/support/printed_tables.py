@@ -1,5 +1,5 @@
-"""Predictions of rules from a printed table, when there is no recording to replay. They only use costs that were
-measured elsewhere. So their method is "prior", and their intervals are wide."""
+"""Predictions of rules from a printed table, when there is no recording to replay. They use costs that were measured
+elsewhere. So their method is "prior", and their intervals are wide."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ TAKING_TURNS: Final = Quantity(
 ON_HOST: Final = Quantity(
     HOST_NS.low / LAUNCH_NS.mid, HOST_NS.mid / LAUNCH_NS.mid, HOST_NS.high / LAUNCH_NS.mid, HOST_NS.source
 )
-"""Factor of the time of an operator on few numbers when it runs on the host instead of being launched on the device."""
+"""The time of a small operator on the host, divided by its time when it is launched on the device."""
 _HOST_ONLY: Final = 0.9
 """If at least this share of an operator's time is host time, the operator is assumed to have no significant device
 work."""
@@ -41,7 +41,7 @@ work."""
 
 def small_operators(step_ns: int, operators_ns: int, copies_gone: int) -> Candidate:
     """Return the candidate of rule 1: operators on few numbers, which take ``operators_ns`` of a step, move to the
-    host. The ``copies_gone`` copies that the host waits for are then not needed. Times are in ns."""
+    host. The host then no longer waits for ``copies_gone`` copies."""
 
     def after(case: Case) -> float:
         moved = operators_ns * (1 - value(ON_HOST, case))
@@ -63,9 +63,9 @@ def small_operators(step_ns: int, operators_ns: int, copies_gone: int) -> Candid
 
 
 def loader_workers(step_ns: int, loader_ns: int, workers: int) -> Candidate:
-    """Return the candidate of rule 10: ``workers`` processes make the batches that the training now makes itself in
-    ``loader_ns`` per step. A table does not show whether a thread read ahead. If so, making a batch can take as long as
-    the step. Times are in ns."""
+    """Return the candidate of rule 10: ``workers`` processes make the batches that the training now makes in
+    ``loader_ns`` per step. If a thread reads ahead, which a table does not show, making a batch can take as long as the
+    step."""
     computing = step_ns - loader_ns
     made = Quantity(loader_ns, (loader_ns + step_ns) / 2, step_ns, "from the wait for a batch to the whole step")
 
@@ -92,8 +92,8 @@ def loader_workers(step_ns: int, loader_ns: int, workers: int) -> Candidate:
 
 
 def host_operator(name: str, step_ns: int, operator_ns: int, host_ratio: float) -> Candidate | None:
-    """Return the candidate of rule 9 for an operator whose share of host time is ``host_ratio``, or None if the
-    operator has device work. A table does not show whether the host computes or waits, so no saving is predicted."""
+    """Return the candidate of rule 9 for an operator whose share of host time is ``host_ratio``. It predicts no saving.
+    Return None if the operator has device work."""
     if host_ratio < _HOST_ONLY:
         return None
     return Candidate(

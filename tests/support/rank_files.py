@@ -13,8 +13,8 @@ SHIFT_US = 1_000_037
 
 
 def write_ranks(real: Sequence[Path], count: int, folder: Path) -> list[Path]:
-    """Write ``count`` ranks. Rank r has the events of the real rank r modulo the number of real ranks. Each time the
-    real ranks are used again, their times are ``SHIFT_US`` later."""
+    """Write ``count`` ranks. The real ranks are repeated in order. With each repetition, their times are ``SHIFT_US``
+    later."""
     folder.mkdir(parents=True, exist_ok=True)
     texts = [path.read_bytes() for path in real]
     return [_write(texts[rank % len(texts)], rank, rank // len(texts), count, folder) for rank in range(count)]

@@ -14,8 +14,8 @@ KERNEL = "ncclDevKernel_AllReduce_Sum_f32_RING_LL128(ncclDevKernelArgsStorage<40
 
 
 def rank(number: int, *collectives: dict[str, Any], clock: int = 0, step_ns: int = 5000, world: int = 2) -> Trace:
-    """Return a rank with one step from 0 to ``step_ns`` and a kernel for each collective. Its clock is ahead by
-    ``clock``."""
+    """Return a rank with one step from 0 to ``step_ns`` and a kernel for each collective. ``clock`` is added to all
+    times."""
     rows = [host("step 7", "step", clock, step_ns, step=7)]
     for index, one in enumerate(collectives):
         start = clock + one.pop("start_ns")

@@ -1,8 +1,8 @@
 """Run scripts of examples/compare in one process, unchanged and with each regression.
 
 Usage: ``python record_example.py FOLDER_OF_SCRIPTS FOLDER ROUNDS STEPS MODEL:VARIANT…`` writes the run folders
-FOLDER/MODEL-VARIANT-ROUND. A variant is the name of a regression, or "base" for no regression, or "plain" for no
-regression and no layer labels.
+FOLDER/MODEL-VARIANT-ROUND. The variant "base" has no regression. The variant "plain" has no regression and no layer
+labels. Any other variant is the name of a regression.
 """
 
 from __future__ import annotations

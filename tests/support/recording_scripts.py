@@ -44,8 +44,8 @@ SECONDS = 120
 
 
 def run(script: str, folder: Path, signals: Sequence[signal.Signals] = (), prelude: str = PRELUDE) -> tuple[int, str]:
-    """Run a script in a new process. Return its exit code and its stderr. Before each signal is sent, wait until the
-    script prints ``ready``."""
+    """Run a script in a new process. Return its exit code and its stderr. Each signal is sent after the script has
+    printed ``ready``."""
     # makes tests.support importable, here and in processes that the script starts
     path = f"import sys; sys.path.append({str(ROOT)!r})\n"
     command = [sys.executable, "-W", "error", "-c", path + prelude + script, str(folder)]

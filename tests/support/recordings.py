@@ -20,7 +20,7 @@ ACTIONS = st.lists(
     ),
     max_size=12,
 )
-"""The actions of the main thread in a step. Each action has a name, a time in ns, and a nesting depth or a stream."""
+"""Actions of the main thread in a step: the action's name, its time in ns, and its nesting depth or stream."""
 
 OTHERS = st.lists(st.tuples(st.integers(2, 3), st.integers(0, 900_000), _TIME), max_size=6)
 """The operators of other threads. Each has a thread, a start and a time in ns."""
@@ -46,8 +46,7 @@ class Recording:
         self.rows.insert(at, host(f"step {number}", "step", begin, self.now - begin, step=number))
 
     def operator(self, dur: int, depth: int) -> None:
-        """Add an operator with other operators inside it. Each inner operator starts later and ends earlier than the
-        one around it."""
+        """Add an operator that takes ``dur`` ns, with operators nested inside it."""
         for level in range(depth + 1):
             if dur > 2 * level * 10:
                 self._host("operator", self.now + level * 10, dur - 2 * level * 10)
@@ -58,8 +57,8 @@ class Recording:
         self.now += dur
 
     def launch(self, dur: int, stream: int, kind: str = "kernel", **more: Any) -> int:
-        """Add a call of 3 µs and its device work. The work begins 2 µs after the call, or after the previous work of
-        the stream. Return the end of the work."""
+        """Add a call of 3 µs and its device work. The work begins 2 µs after the call, or when the stream is free.
+        Return when the work ends."""
         begin = max(self.now + 2_000, self.free[stream] + 500)
         number = self._count
         self._host("runtime", self.now, 3_000, correlation=number)

@@ -39,8 +39,8 @@ def filled(remedy: Remedy) -> str:
 
 
 def names(code: str, root: str) -> Iterator[tuple[str, Any]]:
-    """Yield each dotted name of a module in the code, and its object. Raises AttributeError if a name does not
-    exist."""
+    """Yield a ``(name, object)`` pair for each dotted name of a module in the code. Raises AttributeError if a name
+    does not exist."""
     for node in ast.walk(ast.parse(code)):
         dotted = ast.unparse(node) if isinstance(node, ast.Attribute) else ""
         if dotted.startswith(f"{root}.") and dotted.replace(".", "").replace("_", "").isalnum():

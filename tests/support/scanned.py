@@ -1,5 +1,5 @@
-"""Read a file twice and compare the results: once with the reference reader only, and once with the scanner, which
-leaves unusual parts to the reference reader."""
+"""Read a file in two ways and compare the results: with the reference reader, and with the scanner. The scanner leaves
+unusual parts to the reference reader."""
 
 from __future__ import annotations
 
@@ -21,8 +21,8 @@ OTHER_FAULT = "a timestamp is not a 64-bit number"
 
 @contextmanager
 def reading(scan_from: int, chunk_bytes: int = chunks.CHUNK_BYTES, window_bytes: int = 1 << 20) -> Iterator[None]:
-    """Set the file size from which files are scanned, the size of the scanner's chunks, and the size of the reference
-    reader's windows."""
+    """Set the file size from which files are scanned, and the sizes of the scanner's chunks and the reference reader's
+    windows."""
     before = event_list.SCAN_FROM_BYTES, chunks.CHUNK_BYTES, event_list.WINDOW_BYTES
     event_list.SCAN_FROM_BYTES, chunks.CHUNK_BYTES, event_list.WINDOW_BYTES = scan_from, chunk_bytes, window_bytes  # type: ignore[misc]
     try:

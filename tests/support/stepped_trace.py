@@ -21,8 +21,8 @@ def stepped_trace(
     name: str = "fw::matmul",
     source: str = "run",
 ) -> Trace:
-    """Return steps of these durations. Each step has ``operators`` consecutive operators of ``operator_ms``, from 0.1
-    ms on."""
+    """Return steps of these durations. In each step, ``operators`` consecutive operators of ``operator_ms`` begin at
+    0.1 ms."""
     rows, start = [], 0
     for number, length in enumerate(step_ms):
         rows.append(_host(f"step {number}", "step", start, round(length * MS), number))

@@ -62,8 +62,7 @@ class Results:
 
 
 def plain_columns(results: Any, with_flops: bool = False) -> pa.Table:
-    """Return the columns that the core's recorder creates from the activities, with each activity converted to an
-    event."""
+    """Return the columns that the core's recorder creates if each activity is first converted to an event."""
     activities = results.trace_activities()
     flops = {event.correlation_id(): event.flops() for event in results.events()} if with_flops else {}
     recorder = Recorder(TorchDialect())

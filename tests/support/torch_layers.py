@@ -22,8 +22,8 @@ class Block(nn.Module):
 
 
 class Net(nn.Module):
-    """A model with convolutions, attention, a layer that is called twice, outputs in a dictionary, and a parameter of
-    its own."""
+    """A model with convolutions, attention, a layer that is called twice, and its own parameter. Its outputs are in a
+    dictionary."""
 
     def __init__(self) -> None:
         super().__init__()

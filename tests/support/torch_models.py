@@ -41,8 +41,8 @@ MODELS: dict[str, Callable[[], tuple[nn.Module, torch.Tensor]]] = {"mlp": mlp, "
 
 
 def train(name: str, on_trace_ready: Callable[[Any], Any], steps: int = 4, **options: Any) -> None:
-    """Train with torch.profiler and the schedule wait 1, warm-up 1, active 2, repeated. Every iteration has a user
-    label."""
+    """Train with torch.profiler. Its schedule repeats one step of waiting, one of warm-up and two recorded steps. Every
+    iteration has a user label."""
     torch.manual_seed(0)
     net, batch = MODELS[name]()
     optimizer = torch.optim.Adam(net.parameters())

@@ -1,5 +1,4 @@
-"""Read protobuf bytes by their wire format, without a schema or a library. The result maps field numbers to their
-values."""
+"""Read protobuf bytes without a schema or a library. The result maps field numbers to their values."""
 
 from __future__ import annotations
 

@@ -21,8 +21,8 @@ WARMUP, RECORDED = 10, 20
 
 
 def measured(batches: Iterable[Any], train: Callable[[Any], None]) -> None:
-    """Train for the number of steps that the command line gives. If there are fewer batches than steps, the batches
-    repeat."""
+    """Train for the number of steps that the command line gives. The batches repeat if there are fewer batches than
+    steps."""
     asked = argparse.ArgumentParser()
     asked.add_argument("--steps", type=int, default=60)
     asked.add_argument("--record", metavar="DIR")

@@ -21,8 +21,8 @@ WARMUP, RECORDED = 10, 20
 
 
 def layers(count: int, width: int) -> torch.nn.Sequential:
-    """Return linear layers that preserve the magnitude of their inputs. Otherwise numbers could become very small, and
-    computing with very small numbers is slow."""
+    """Return linear layers that preserve the magnitude of their inputs. Very small numbers would make computing
+    slow."""
     found = torch.nn.Sequential(*[torch.nn.Linear(width, width) for _ in range(count)])
     for layer in found:
         torch.nn.init.xavier_uniform_(layer.weight)
@@ -30,8 +30,8 @@ def layers(count: int, width: int) -> torch.nn.Sequential:
 
 
 def measured(batches: Iterable[Any], train: Callable[[Any], None]) -> None:
-    """Train for the number of steps that the command line gives. If there are fewer batches than steps, the batches
-    repeat."""
+    """Train for the number of steps that the command line gives. The batches repeat if there are fewer batches than
+    steps."""
     asked = argparse.ArgumentParser()
     asked.add_argument("--steps", type=int, default=60)
     asked.add_argument("--record", metavar="DIR")

@@ -1,4 +1,4 @@
-"""Run operators with 32 threads, which is the number of cores of the machine. The container may use fewer cores."""
+"""Run operators with 32 threads, one for each core of the machine, although the container may use fewer cores."""
 
 from __future__ import annotations
 

@@ -21,7 +21,7 @@ SLEEP_S = 0.2
 
 
 def copied(activations: paddle.Tensor, plant: str | None) -> paddle.Tensor:
-    """Return the activations. With the regression "copy", copy them first, often enough to be visible on a busy
+    """Return the activations. With the regression "copy", copy them so often that the time is visible on a busy
     machine."""
     for _ in range(COPIES if plant == "copy" else 0):
         activations = activations.clone()
@@ -29,8 +29,7 @@ def copied(activations: paddle.Tensor, plant: str | None) -> paddle.Tensor:
 
 
 def activation(fast: nn.Layer, plant: str | None) -> nn.Layer:
-    """Return the activation ``fast``. With the regression "activation", return one that is composed of elementary
-    operators."""
+    """Return the activation ``fast``. With the regression "activation", return a ComposedGELU instead."""
     return ComposedGELU() if plant == "activation" else fast
 
 

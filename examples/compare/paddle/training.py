@@ -27,8 +27,7 @@ def main(
     samples: Callable[[str | None], Any],
     learning_rate: float = LEARNING_RATE,
 ) -> None:
-    """Train the model that ``build`` returns. Its batches come from ``samples``. The command line selects the
-    regression."""
+    """Train the model that ``build`` returns on batches of ``samples``. The command line selects the regression."""
     asked = argparse.ArgumentParser()
     asked.add_argument(
         "--steps", type=int, default=10, help=f"number of steps after the first {WARMUP} steps, which are not recorded"
