@@ -60,7 +60,7 @@ def find(facts: Facts) -> list[Candidate]:
         rows=chains,
         transforms=(Scale(work, _FUSED, below=False, host=False),),
         ceiling_ns=round(spent),
-        preconditions=(message("only scaling, masks, dropout and shape changes are between the products"),),
+        preconditions=(message("between the two matrix products are only scaling, masks, dropout and shape changes"),),
         vetoes=(message("attention that is already fused"),),
         assumptions=assume(device_factor=_FUSED),
         risks=(
