@@ -40,8 +40,8 @@ def found(recording: Trace, *names: str) -> Advices:
 
 
 def waiting() -> Trace:
-    """Return a step of 105 µs. The host launches work of 70 µs at 20, and prepares the next batch for 50 µs. It then
-    waits from 70 to 95, until 5 µs after the end of the work, and 10 µs follow."""
+    """Return a step of 105 µs. The host launches work of 70 µs at 20 and prepares the next batch for 50 µs. It then
+    waits until 5 µs after the end of the work. Other host work of 10 µs follows."""
     return trace(
         [
             host("step", "step", 0, 105 * US, step=0),
@@ -58,8 +58,8 @@ def ids(advices: Advices) -> dict[str, str]:
 
 
 def test_a_saving_that_another_one_hides() -> None:
-    """Without preparing, the host waits longer, so nothing is saved. Without the kernel, the call that waits takes 2
-    µs, which saves 23 µs. Without both, the call begins at 20, which saves 73 µs. So preparing saves 50 µs of these."""
+    """Without preparing, the host waits longer, so nothing is saved. Removing the kernel saves 23 µs, and removing both
+    saves 73 µs. So preparing saves 50 µs after the kernel has been removed."""
     advices = found(waiting(), "prepare", "kernel")
     prepare, kernel = ids(advices)["prepare"], ids(advices)["kernel"]
     own = {one.id: one.prediction.saving_ns for one in (*advices.advice, *advices.without_saving)}
@@ -87,8 +87,8 @@ def twice_hidden() -> Trace:
 
 
 def test_two_streams() -> None:
-    """Without a, the host waits 10 µs less. Without b, it waits as long as before. Without both, the call takes 2 of
-    its 50 µs, which saves 48 µs. So b saves 38 µs after a has been removed."""
+    """Removing a saves 10 µs, and removing b saves nothing. Removing both saves 48 µs. So b saves 38 µs after a has
+    been removed."""
     advices = found(twice_hidden(), "a", "b")
     assert [one.prediction.saving_ns for one in advices.advice] == [10 * US]
     assert advices.after == {ids(advices)["b"]: After((ids(advices)["a"],), 38 * US)}

@@ -102,8 +102,8 @@ def test_the_line_of_an_operator_s_own_stack_is_the_one_that_ran() -> None:
 
 
 def test_module_code_that_began_before_the_recording_has_no_line() -> None:
-    """Two cycles begin while a function is running, and also the module that calls it. Module-level code gets no line,
-    because its frame begins in line 1."""
+    """Two cycles begin while a function and its calling module are running. The module's frame begins in line 1, so it
+    gets no line."""
     rows = []
     for begin in (0, 1_000):
         rows += [

@@ -21,8 +21,8 @@ def columns(events: Events) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
 
 
 def naive_parents(events: Events) -> list[int]:
-    """Return the parent of each event by the definition: among the events around it, the one with the latest start. Of
-    several such events, it is the shortest."""
+    """Return the parent of each event by the definition: of the events around it, the event with the latest start. If
+    several events have this start, the parent is the shortest of them."""
     spans = [(thread, start, start + duration) for thread, start, duration in events]
     order = sorted(range(len(spans)), key=lambda row: (spans[row][1], -spans[row][2], row))
     place = {row: i for i, row in enumerate(order)}

@@ -96,8 +96,8 @@ def test_siblings_are_sorted_together_with_their_descendants() -> None:
 
 
 def test_many_nodes_are_distinguished() -> None:
-    """There are 5,000 roots with two children each. One child has a key that is twice the root's key, and the other has
-    the key of a child of the next root."""
+    """Each of 5,000 roots has two children. The key of a root's second child is also the key of the next root's first
+    child."""
     count = 5_000
     parent = np.concatenate([np.full(count, -1), np.arange(count), np.arange(count)])
     key = np.concatenate([np.arange(count), 2 * np.arange(count), 2 * np.arange(count) + 2])

@@ -85,8 +85,8 @@ def test_an_optimizer_within_the_backward_pass_belongs_to_it() -> None:
 
 
 def test_forward_is_tied_to_backward_by_sequence_numbers() -> None:
-    """Operators up to the last operator that is linked to backward are forward. Later operators (the printed loss) are
-    not."""
+    """Operators up to the last operator that is linked to backward are forward. Later operators, such as a printed
+    loss, are not."""
     rows = [
         host("input prep", "operator", 0, 5),
         host("mm", "operator", 10, 10, sequence=1),
@@ -106,8 +106,8 @@ def test_forward_is_tied_to_backward_by_sequence_numbers() -> None:
 
 
 def test_work_after_the_optimizer_is_not_the_next_forward() -> None:
-    """The operators after the optimizer have the sequence number of the first node of the next step. Operators that lie
-    before this node in its own step can have the same number. Without steps, the two cases cannot be distinguished."""
+    """The operators after the optimizer have the sequence number of the first node of the next step. They are not
+    forward work of that step."""
     rows = [
         host("mm", "operator", 10, 10, sequence=1),
         host("MmBackward", "operator", 30, 10, tid=2, sequence=1, phase="backward"),
@@ -127,8 +127,8 @@ def test_work_after_the_optimizer_is_not_the_next_forward() -> None:
 
 
 def labelled_steps() -> list[dict[str, Any]]:
-    """Return two steps of a labelled layer, a loss outside the layer, and an operator after the optimizer that reads
-    the loss. This operator has the sequence number of the node that the layer of the next step creates."""
+    """Return two steps of a labelled layer, a loss outside the layer, and an operator after the optimizer. The sequence
+    number of this operator is also that of the next step's first node."""
     rows = []
     for number in (0, 1):
         at, node = 1000 * number, 10 * number
@@ -156,8 +156,8 @@ def test_a_labelled_layer_is_no_evidence_for_earlier_operators() -> None:
 
 
 def test_recomputation_is_no_evidence_for_earlier_operators() -> None:
-    """The backward pass recomputes a layer's activations and creates a node. The node has the sequence number of the
-    operator that read the loss before the backward pass."""
+    """The backward pass recomputes a layer and creates a node. An earlier operator that read the loss has the same
+    sequence number."""
     rows = [
         host("mm", "operator", 0, 10, sequence=0),
         host("item", "operator", 20, 10, sequence=1),

@@ -164,8 +164,8 @@ def test_several_questions_are_answered_each_by_itself(perfkit, loading: Path) -
 
 
 def test_a_change_that_costs_time_is_no_small_saving(perfkit, tmp_path: Path) -> None:
-    """In a step of 100 ms, a batch takes 0.2 ms. Handing over a batch from a worker process would take 0.5 ms, so
-    worker processes save nothing."""
+    """A batch takes 0.2 ms, but a worker process would need 0.5 ms to hand it over. So worker processes save
+    nothing."""
     found = []
     for step in range(6):
         begin = step * 100 * MS

@@ -84,8 +84,8 @@ def test_figures_are_those_of_the_loaded_run(folder: Path) -> None:
 
 
 def test_steps_missing_in_the_last_cycle_are_no_finding_of_the_run(tmp_path: Path) -> None:
-    """The previous cycle of the same rank contains the missing steps, so the run has no warning. If there is only one
-    cycle, or the other cycle is from another rank, the run has the warning."""
+    """The run has no warning if the previous cycle of the same rank contains the missing steps. Otherwise it has the
+    warning."""
     lacking = Finding("no-steps", "no training steps were recorded")
     for number in (0, 1):
         one = cycle(number, recording="r")

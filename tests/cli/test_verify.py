@@ -68,8 +68,7 @@ def test_the_same_number_twice_is_no_difference(perfkit: Perfkit) -> None:
 
 
 def test_a_prediction_is_stored_with_its_measurement(perfkit: Perfkit, tmp_path: Path) -> None:
-    """A saving of 20 % (10 % to 30 %) is predicted. A saving of 25 % (from 8 to 6) is measured, so the predicted saving
-    is a fifth too small."""
+    """A saving of 20 % is predicted and a saving of 25 % is measured. So the predicted saving is a fifth too small."""
     ledger = tmp_path / "new" / "ledger.jsonl"
     numbers = {"base_ns": 1000, "p10_ns": 700, "p50_ns": 800, "p90_ns": 900}
     advice = tmp_path / "advice.json"

@@ -36,15 +36,15 @@ def steps(ms: list[float], times: float = 1.0, operator: float = 1.0) -> Trace:
 
 @pytest.fixture(scope="module")
 def trees() -> tuple[pd.DataFrame, pd.DataFrame]:
-    """Return the trees of two pairs. The product differs by 100 ns before and by 103 ns now; the activation differs by
-    2 ns before and by 32 ns now."""
+    """Return the trees of an earlier and a later pair of runs. The product differs by 100 and 103 ns, and the
+    activation by 2 and 32 ns."""
     before = attribute(run(100, 10), run(200, 12, ("gemm", "act")))
     return before, attribute(run(100, 10), run(203, 42, ("gemm", "act")))
 
 
 def test_a_difference_of_both_pairs_cancels_out(trees: tuple[pd.DataFrame, pd.DataFrame]) -> None:
-    """The difference grows from 102 to 135 ns. The activation causes 30 of these 33 ns, although the product has a
-    larger difference."""
+    """The difference of the runs grows by 33 ns. The activation causes 30 of these, although the product differs
+    more."""
     found = new_causes(*trees)
     assert found["operator"].tolist() == ["relu", "matmul"]
     assert found["before_difference_ns"].tolist() == [2, 100]

@@ -79,9 +79,8 @@ OTHER = [
 
 
 def test_worked_by_hand() -> None:
-    """The times of base in ns are: loading 20, host in mm 30 (10 of them in launch), gemm 40, relu 10, nothing 20. The
-    times of other are: loading 50, mm 30, gemm 50, relu 10, act 20 (5 of them in launch), relu 10, act 10, nothing
-    20."""
+    """Of the difference of 80 ns, loading takes 30 ns, the second act takes 30 ns on the host, gemm takes 10 ns, and
+    the second relu takes 10 ns."""
     table = attribute(run(BASE), run(OTHER))
     assert tuple(table.columns) == COLUMNS
     times = ["base_ns", "other_ns", "difference_ns"]
@@ -120,8 +119,7 @@ def test_both_effects_of_one_operator() -> None:
 
 
 def test_the_average_of_middle_steps_and_the_rest_to_the_median() -> None:
-    """Of steps of 10, 11, 15 and 100 ns, the two that are nearest to the median are used, and their mean is the median.
-    Half of the steps are used, even if the mean of fewer steps would be nearer to the median."""
+    """The steps take 10, 11, 15 and 100 ns. The half of the steps that is nearest to the median is averaged."""
 
     def steps(*lengths: int) -> Trace:
         rows, now = [], 0
@@ -267,8 +265,8 @@ def test_swapped_sides_change_their_sign_and_nothing_else(base: Trace, other: Tr
 
 
 def _check_with_itself(path: Path) -> None:
-    """Compare a run with itself. Everything has a counterpart and nothing differs, the rows sum to the step, and the
-    categories of the middle steps are those of the view ``partition``."""
+    """Compare a run with itself. Nothing differs, and the categories of the middle steps equal those of the view
+    ``partition``."""
     one = load(path)
     found = align(one, one)
     assert "unmatched" not in set(found.rows["level"])

@@ -49,9 +49,8 @@ def test_causes_are_ranked_and_explain_the_whole(tree: pd.DataFrame) -> None:
 
 
 def test_the_effects_of_a_cause_are_those_of_its_calls() -> None:
-    """Three calls of 100 ns in one layer become six calls of 20 ns in another layer. Over both layers, the count effect
-    is (6 − 3)(100 + 20)/2 = 180 ns, and the per-call effect is (20 − 100)(3 + 6)/2 = −360 ns. For each layer, the whole
-    difference is count effect, because only one run has calls there."""
+    """Three calls of 100 ns in one layer become six calls of 20 ns in another layer. Over both layers, there is a count
+    effect of 180 ns and a per-call effect of −360 ns. For each layer, the whole difference is count effect."""
     sides = []
     for layer, calls, dur in (("fc", 3, 100), ("act", 6, 20)):
         work = [host("mm", "operator", 20 + i * dur, dur, phase="forward", module=layer) for i in range(calls)]
@@ -125,8 +124,8 @@ def test_equal_runs_have_no_cause() -> None:
 
 @pytest.mark.parametrize(("base", "other"), PAIRS)
 def test_a_page_explains_nearly_all_below_the_phases(traces: Path, base: str, other: str) -> None:
-    """At least 95 % of the absolute differences have a name below their phase: an operator, a kernel, a Python frame,
-    the data loader, or the next event after idle time. The plain data sums to the difference of the step times."""
+    """At least 95 % of the absolute differences have a name below their phase, such as an operator or a kernel. The
+    plain data sums to the difference of the step times."""
     report = comparison_report(*(load(traces / "torch" / f"{name}.json.gz") for name in (base, other)))
     found = {section.name: section.table for section in report.sections}
     changed = found["causes"]["difference_ns"].abs()
@@ -141,8 +140,8 @@ def test_a_page_explains_nearly_all_below_the_phases(traces: Path, base: str, ot
 
 
 def test_the_loader_is_the_first_cause_of_the_recorded_pair(traces: Path) -> None:
-    """ResNet50 was trained without loader workers and with four. The loader is the first cause. It saves more than the
-    total difference, because the workers slow down other host work."""
+    """ResNet50 was trained without loader workers and with four workers. The loader saves more than the total
+    difference, because the workers slow down other host work."""
     sides = [load(traces / "torch" / "pairs" / f"resnet50-workers{workers}.json.gz") for workers in (0, 4)]
     found = causes(attribute(*sides))
     assert found.loc[0, ["operator", "phase", "category"]].tolist() == ["(data loader)", "dataloader", "input_wait"]

@@ -187,9 +187,9 @@ def test_a_row_that_only_one_run_has_is_0_in_the_other() -> None:
 
 
 def memory_trace(kept: int = 0, highest: int = 100, scaled: int = 0) -> Trace:
-    """Return a trace of steps of 100 ns with memory events. fw::add allocates and frees 100 bytes in each step, and
+    """Return a trace of steps of 100 ns with memory events. fw::add allocates and frees 100 bytes per step, but
     ``highest`` bytes in the second step. In each step, fw::leak allocates ``kept`` bytes and fw::scale allocates
-    ``scaled`` bytes. These are never freed. The canonical name of fw::leak is matmul."""
+    ``scaled`` bytes. These bytes are never freed."""
     rows, total = [], 0
     for number in range(STEPS):
         start, size = number * 100, highest if number == 1 else 100

@@ -16,8 +16,8 @@ SIDES = ("base", "other")
 
 @pytest.mark.parametrize("model", MODELS)
 def test_nearly_all_step_time_is_matched_by_operator_and_phase(model: str) -> None:
-    """The bias of a linear layer is also matched. It is a separate operator in Paddle, and a part of the matrix product
-    in torch."""
+    """The bias of a linear layer is a separate operator in Paddle, and a part of the matrix product in torch. It is
+    matched too."""
     shares = align(*(stored(framework, model, PLAIN) for framework in FRAMEWORKS)).matched_share
     for side in SIDES:
         assert shares[side]["layer"]["step"] == 0.0  # no layers are labelled

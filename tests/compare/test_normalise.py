@@ -82,8 +82,8 @@ def test_flops_are_those_of_the_outermost_operators() -> None:
     [("pairs/resnet50-workers0.json.gz", 32), ("h100-vit.json.gz", 4), ("h100-qwen05b.json.gz", None)],
 )
 def test_the_batch_of_real_shapes(traces: Path, file: str, batch: int | None) -> None:
-    """ResNet50 was trained with batches of 32, as its script shows. The convolution of the ViT has an input of [4, 3,
-    224, 224]. The language model has no operators that show its batch."""
+    """The batch is 32 for ResNet50, and 4 for the ViT, whose convolution has an input of [4, 3, 224, 224]. The language
+    model has no operators that show its batch."""
     assert batch_of_shapes(load(traces / "torch" / file)) == batch
 
 

@@ -80,9 +80,9 @@ def test_a_clear_difference() -> None:
 
 
 def test_noise_between_captures_counts_by_hand() -> None:
-    """The medians of the captures are 90 and 110. Their standard deviation is 10·√2, which is 14.1 % of 100. With one
-    degree of freedom per side, t is 4.303. Each side is the mean of two captures, so q = 4.303 · 0.1414 · √(1/2 + 1/2)
-    = 0.6085. Both medians are 100, so the noise band is 2 · 100 · sinh(0.6085 / 2) = 61.80."""
+    """The captures' medians are 90 and 110, so their standard deviation is 14.1 % of 100. With one degree of freedom
+    per side, t is 4.303. So q = 4.303 · 0.1414 · √(1/2 + 1/2) = 0.6085, and the noise band is 2 · 100 · sinh(0.6085 /
+    2) = 61.80."""
     side = arrays([[90 * MS] * 3, [110 * MS] * 3])
     assert noise_band(side, side) == pytest.approx(61.797 * MS, rel=1e-4)
     assert step_statistics(side, [one + 50 * MS for one in side]).verdict == NO_DIFFERENCE
@@ -95,17 +95,15 @@ def test_noise_between_captures_counts_by_hand() -> None:
 
 
 def test_the_noise_band_does_not_grow_with_a_much_slower_side() -> None:
-    """Captures of 2 ms are assumed to differ by 100 %, so q = 1.96 · √2 = 2.77. Equal sides may differ by a factor of
-    16, but not of 66."""
+    """With captures that are assumed to differ by 100 %, equal sides may differ by a factor of 16, but not of 66."""
     base = np.full(4, 2 * MS)
     assert step_statistics(base, 12 * base, between=1.0).verdict == PERHAPS_SLOWER
     assert step_statistics(base, 66 * base, between=1.0).verdict == SLOWER
 
 
 def test_single_captures_within_process_noise_are_inconclusive() -> None:
-    """Two constant captures take 100 and 104. On a quiet machine, processes differ with a standard deviation of 2 %, so
-    the noise band is 1.96 · 0.02 · √(100² + 104²) = 5.66. For a number without noise, the same difference is
-    significant."""
+    """Two constant captures take 100 and 104, which is within the noise band of 5.66 between processes on a quiet
+    machine. For a number without noise, the same difference is significant."""
     base, other = np.full(8, 100 * MS), np.full(8, 104 * MS)
     found = step_statistics(base, other, between=0.02)
     assert found.noise == pytest.approx(5.656 * MS, rel=1e-3)
@@ -128,8 +126,7 @@ def test_one_step_shows_no_noise() -> None:
 
 
 def _alarms(captures: int, between: float, count: int = 60) -> int:
-    """Return the number of false alarms in comparisons of equal runs with outliers and skewed steps, whose processes
-    differ by ``between``."""
+    """Return the number of false alarms in comparisons of equal runs. The processes of a run differ by ``between``."""
     draw = np.random.default_rng(7)
 
     def side() -> list[np.ndarray]:
@@ -155,8 +152,7 @@ def test_outlying_steps_are_named() -> None:
 
 
 def test_a_step_of_two_ranks_is_one_sample() -> None:
-    """Two ranks that wait for each other add no information to one rank: the interval has the same width, and there are
-    two samples."""
+    """Two ranks that wait for each other give no more information than one rank, so there are two samples."""
     found = capture(concat_traces([with_rank(small_trace(), rank) for rank in (0, 1)]))
     assert found.step.tolist() == [0, 1]
     assert found.step_ns.tolist() == [[9_000_000] * 2, [9_000_001] * 2]
@@ -190,9 +186,8 @@ def test_pooled_captures_lie_one_after_the_other() -> None:
 
 
 def test_process_noise_depends_on_where_the_step_is_spent() -> None:
-    """The small profile has two steps of 9 ms. In each step, a kernel of 3 ms and a copy of 2 µs run at different
-    times. So a third of the step counts with 2 %, and the rest with 15 %, increased because the steps take 18 ms in
-    total and not 500 ms."""
+    """In each step of 9 ms, the device works for a third of the time. This third counts with a noise of 2 %. The rest
+    counts with 15 %, increased because the steps take only 18 ms in total."""
     steps_ns = 9_000_000 + 9_000_001
     works = (3_000_000 + 2_000) * 2 / steps_ns
     on_host = 0.15 * (500_000_000 / steps_ns) ** 0.5
@@ -201,8 +196,7 @@ def test_process_noise_depends_on_where_the_step_is_spent() -> None:
 
 
 def test_busy_neighbours_do_not_lengthen_the_quickest_steps() -> None:
-    """Another process doubles the time of three steps in four, and the fourth step is as fast as before. With three
-    similar captures per side, the difference is significant."""
+    """Another process doubles the time of three steps in four. The fourth step is as fast as before."""
     base = np.array([100, 101, 99, 100] * 4) * MS
     busy = np.array([100, 202, 198, 200] * 4) * MS
     alone = step_statistics(base, busy, between=0.02)

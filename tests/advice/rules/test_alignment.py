@@ -98,8 +98,8 @@ def test_without_shapes_dimensions_are_unknown() -> None:
 
 
 def test_dimensions_of_a_real_recording(traces: Path) -> None:
-    """BERT's vocabulary of 30,522 words is not a multiple of 8, and cuBLAS reads two numbers in one access
-    (``align2``)."""
+    """BERT's vocabulary of 30,522 words is not a multiple of 8. cuBLAS kernels named ``align2`` read two numbers in one
+    access."""
     facts = Facts(load(traces / "torch" / "h100-bert-small.json.gz"), Thresholds(multiply_share=0))
     (found,) = unaligned_matmul.find(facts)
     names = facts.trace.events["name"].to_pylist()

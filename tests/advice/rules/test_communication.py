@@ -86,8 +86,7 @@ def test_the_saving_is_limited_by_the_computation() -> None:
 
 
 def test_computation_that_already_overlaps_is_not_available() -> None:
-    """The step computes for 100 µs, and the last 50 µs already overlap the transfer of 300 µs. So 50 µs more can be
-    hidden."""
+    """The step computes for 100 µs, and 50 µs of these already overlap the transfer. So 50 µs more can be hidden."""
     rows = training(300, begin=55, stream=20)
     rows[1]["dur_ns"] = 100
     facts = Facts(made(rows))
@@ -127,9 +126,8 @@ def test_steps_are_needed() -> None:
 
 
 def accumulating(call: str, sizes: tuple[int | None, int | None]) -> list[dict[str, Any]]:
-    """Return two backward passes and an optimizer step. Kernels of 100 µs and collectives of 200 µs follow each other
-    from 25 to 679, 1 µs apart. ``sizes`` are the bytes of the collective of each pass, None for a pass without a
-    collective."""
+    """Return two backward passes and an optimizer step. Kernels of 100 µs and collectives of 200 µs follow each other.
+    ``sizes`` has the bytes of each pass's collective. None stands for a pass without a collective."""
     rows, at, number = [], 25, 1
     for index, size in enumerate(sizes):
         begin = 60 * index

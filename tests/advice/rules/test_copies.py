@@ -53,8 +53,8 @@ def factor(recording_rows: Rows) -> Quantity:
 
 
 def test_factor_of_pinned_memory() -> None:
-    """A copy of 3 MB in 30 µs reaches 100 bytes/ns, more than any bus. A copy of 2 MB in 400 µs reaches 5 bytes/ns, and
-    PCIe 3 reaches 12 bytes/ns. If the recording also has pinned copies, their speed is used."""
+    """A copy of 3 MB in 30 µs is faster than any bus, so the factor is 1. A copy of 2 MB in 400 µs reaches 5 of the 12
+    bytes/ns of PCIe 3. If the recording also has pinned copies, their speed is used."""
     assert factor(batch("HtoD pageable", 3_000_000)).mid == 1
     slow = [call("cudaMemcpyAsync", 0, 52, 1), copy("HtoD pageable", 2_000_000, 2, 400, 1)]
     assert factor(slow).low == pytest.approx(5 / 24)
@@ -80,8 +80,7 @@ def test_factor_from_the_calibration(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def trip(framework: str, count: int, between: Rows, back: int | None = None) -> Rows:
-    """Return a copy to the host (from 0 to 20 µs), the operators ``between`` (20 to 50), a copy to the device (50 to
-    70) and 30 µs of other work."""
+    """Return a copy to the host, the operators ``between``, a copy to the device and 30 µs of other work."""
     return [
         op(BACK[framework], 0, 20),
         call("cudaMemcpyAsync", 2, 16, 1),

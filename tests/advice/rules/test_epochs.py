@@ -26,9 +26,8 @@ MS = 1_000_000
 
 def training(waits: list[int], name: str = LOADER["torch"], twice: bool = False, seed: bool = True) -> Trace:
     """Return steps that wait for their batch for ``waits`` ms and compute for 90 ms. A wait of more than 10 ms begins
-    an epoch. The rule recognises this by the seed that is drawn for the workers, or, with ``twice``, by two calls of
-    the loader: the last call of the old epoch and the first call of the new epoch, each 5 ms long. An operator of 1 ms
-    runs between the two calls."""
+    an epoch. With ``seed``, an operator draws the seed of the workers at this time. With ``twice``, the last call of
+    the old epoch and the first call of the new epoch take 5 ms each, and an operator runs between these calls."""
     rows: Rows = []
     now = 0
     for number, wait in enumerate(waits):
@@ -97,8 +96,7 @@ def test_random_numbers_of_other_operators_are_no_seed() -> None:
 
 @pytest.mark.parametrize("name", LOADER.values())
 def test_long_waits_without_the_start_of_an_epoch(name: str) -> None:
-    """If four workers make four batches at the same time, every fourth step waits. A slow file can also cause a
-    wait."""
+    """If four workers make four batches at the same time, every fourth step waits. This does not begin an epoch."""
     assert found(epoch_gap, training([10, 10, 10, 410] * 3, name, seed=False)) == []
     assert found(epoch_gap, training([10, 10, 10, 410, 10, 10, 10, 10], name, seed=False)) == []
 

@@ -119,8 +119,7 @@ def test_work_on_other_threads_and_loading_are_no_gap() -> None:
 
 
 def test_the_place_contains_most_gap_time() -> None:
-    """One function contains 1.8 of the 2 ms without operators. Its caller contains the rest and takes the complete
-    step."""
+    """One function contains 1.8 of the 2 ms without operators. Its caller takes the complete step."""
     python = [("train.py(7): train", 0, 10 * MS), ("fw.py(1): start", 1, 1), ("train.py(9): wait", 4 * MS, 1800)]
     frames = [op(name, start, dur, kind="python") for name, start, dur in python]
     recording = steps([*with_gap(2 * MS), *frames], 10 * MS)

@@ -43,8 +43,8 @@ def test_a_device_that_waits_for_launches(framework: str) -> None:
 
 @pytest.mark.parametrize(("count", "calls"), [(1, 19), (2, 19), (3, 20)])
 def test_one_time_work_does_not_count(count: int, calls: int) -> None:
-    """One of 20 calls takes 900 µs more. With three steps this call recurs and counts; with fewer steps it does not
-    count."""
+    """One of 20 calls takes 900 µs more. This call counts only if there are at least three steps, because it then
+    recurs."""
     rows: Rows = []
     for i in range(20):
         start = 45 * i + (900 if i else 0)
@@ -122,8 +122,7 @@ def test_three_elementwise_kernels_in_a_row(framework: str) -> None:
 
 
 def test_a_fused_chain_takes_no_longer_than_its_kernels() -> None:
-    """One kernel takes 90 µs, and nine kernels take 2 µs each. So the fused kernel takes at most 108 µs, although the
-    factor for ten kernels alone would give a longer time."""
+    """The kernels take 108 µs in total, so the fused kernel takes at most 108 µs."""
     rows: Rows = []
     for i in range(10):
         start = 0 if i == 0 else 88 + 2 * i

@@ -138,8 +138,8 @@ def starved(name: str, waits: tuple[int, ...] = (100, 100, 40_100, 100) * 5, ran
 @pytest.mark.parametrize("ranks", [1, 2])
 @pytest.mark.parametrize("name", WORKERS.values())
 def test_starved_workers_keep_every_fourth_step_waiting(name: str, ranks: int) -> None:
-    """Four steps take 3 · 4 + 44 ms, so the mean is 14 ms with 10 ms of waiting. Twice as many workers make a batch
-    every 14 · 0.55 ms."""
+    """Four steps take 56 ms, so the mean is 14 ms with 10 ms of waiting. Twice as many workers make a batch every 14 ·
+    0.55 ms."""
     recording = starved(name, ranks=ranks)
     assert (Facts(recording).period, Facts(recording).step_ns) == (4, 14_000_000)
     (one,) = found(more_workers, recording)
@@ -157,8 +157,8 @@ def test_late_steps_that_wait_for_a_batch_name_the_loader() -> None:
 
 
 def rebuilt(wait: int) -> Trace:
-    """Return steps that wait for ``wait`` ms and then take 8 or 12 ms to rebuild the batch, with an operator of 0.1 ms
-    every 0.5 ms. Then 3 ms follow. All of this is in the loader. After a gap of 30 ms, the step computes for 1 ms."""
+    """Return steps whose loader waits for ``wait`` ms and then rebuilds the batch with operators for 8 or 12 ms. The
+    call ends 3 ms later. After a gap of 30 ms, the step computes for 1 ms."""
     rows: Rows = []
     begin = 0
     for number in range(12):
@@ -182,8 +182,8 @@ def test_rebuilding_a_batch_is_no_wait() -> None:
 
 
 def test_the_time_before_a_batch_is_rebuilt_is_a_wait() -> None:
-    """The median step of 64 ms has 20.6 ms before its first operator, of which 2 ms count as fetching a batch. With
-    more workers, fetching takes 0.5 ms. The rest of the call is not a wait."""
+    """Only the time before the first operator of the call is a wait for the batch. With more workers, fetching a batch
+    takes 0.5 ms instead of this wait."""
     recording = rebuilt(20)
     assert set(Facts(recording).waited_ns.tolist()) == {18_600_000}
     (one,) = found(more_workers, recording)
@@ -217,8 +217,8 @@ def test_several_batches_per_step(name: str, faster: float) -> None:
 
 
 def test_a_rare_long_wait_changes_no_other_step() -> None:
-    """Two of 30 steps wait for 200 ms. The other steps take 4 ms, including gaps of 3 ms. If the gaps are removed, each
-    of the two steps waits 3 · 4 ms longer, because its batch was requested four batches before."""
+    """Two of 30 steps wait for 200 ms. If the gaps of 3 ms are removed, each of the two steps waits 3 · 4 ms longer,
+    because its batch was requested four batches before."""
     recording = starved(WORKERS["torch"], ((100,) * 9 + (200_100,) + (100,) * 5) * 2)
     assert (Facts(recording).period, Facts(recording).step_ns) == (1, 4_000_000)
     (one,) = found(host_gaps, recording)
@@ -228,8 +228,8 @@ def test_a_rare_long_wait_changes_no_other_step() -> None:
 
 @pytest.mark.parametrize("name", [*WORKERS.values(), THREAD])
 def test_other_advice_saves_nothing_while_the_loader_is_the_bottleneck(name: str) -> None:
-    """If the gaps of 3 ms are removed, every step waits 3 ms longer for its batch. A loader in the training thread
-    begins 3 ms earlier instead."""
+    """If the gaps of 3 ms are removed, every step waits 3 ms longer for its batch. This saves time only if the loader
+    works in the training thread."""
     each = starved(name, (20_100,) * 10)
     (one,) = found(host_gaps, each)
     assert (predicted(each, one)[0] or 0) > 23_900_000
@@ -248,8 +248,8 @@ def test_single_waits_and_calls_as_long_as_a_handover(waits: tuple[int, ...]) ->
 
 @pytest.mark.parametrize(("workers", "after"), [(1, 24_000_000), (2, 12_500_000), (8, 4_400_000)])
 def test_workers_instead_of_a_background_thread(workers: int, after: int) -> None:
-    """Each step of 24 ms waits for 20.1 ms, so making a batch takes 24 ms with one worker and 12 ms with two. The rest
-    of the step takes 3.9 ms, and the handover takes 0.5 ms."""
+    """The thread makes a batch in each step of 24 ms. One worker needs 24 ms for a batch, and two workers need 12
+    ms."""
     recording = starved(THREAD, (20_100,) * 12)
     (asked,) = what_ifs(recording, [("loader-workers", workers)]).advice
     said = "Each step waits 20.1 ms of 24.0 ms for a batch made by a background thread."

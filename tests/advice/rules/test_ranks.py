@@ -17,8 +17,8 @@ US = 1000
 
 
 def rank(number: int, compute: int, loading: int = 0, name: str = KERNEL, clock: int = 0) -> Trace:
-    """Return three steps of 1000 µs with a batch, a kernel of ``compute`` µs, and an all-reduce that ends at 600. The
-    host waits until 604."""
+    """Return three steps of 1000 µs. Each step has a batch, a kernel of ``compute`` µs, and an all-reduce that ends at
+    600."""
     rows = []
     for step in range(3):
         begin = loading + 5
@@ -56,8 +56,8 @@ def test_a_slow_device_keeps_the_others_waiting() -> None:
 
 
 def test_a_slow_loader_keeps_the_others_waiting() -> None:
-    """Making a batch takes 10, 60 and 310 µs. So rank 2 is 250 µs later than the median rank, which is 50 µs later than
-    the fastest rank."""
+    """Making a batch takes 10, 60 and 310 µs. So rank 2 is 250 µs later than rank 1, which is 50 µs later than rank
+    0."""
     facts = job((200, 200, 200), (10, 60, 310))
     [found] = skewed(facts)
     assert (found.evidence["slow_rank"], found.evidence["skew_ns"], found.evidence["part"]) == (2, 250 * US, "loading")

@@ -13,8 +13,8 @@ from tests.support.advised import BOTH, Rows, call, copy, found, kernel, op, pre
 
 
 def fetching(framework: str, dur: int = 55, kind: str = "DtoH pageable") -> Rows:
-    """Return a kernel (5 to 65) whose result the host fetches. Fetching begins at 20 and takes ``dur``; the copy ends 7
-    µs before it ends."""
+    """Return a kernel of 60 µs whose result the host fetches. Fetching takes ``dur``. The copy ends 7 µs before
+    fetching ends."""
     end = 20 + dur
     readers = {
         "torch": [op("aten::item", 20, dur), op("aten::_local_scalar_dense", 21, dur - 1)],
@@ -48,9 +48,8 @@ def test_a_fetched_result(framework: str) -> None:
 
 @BOTH
 def test_fetching_in_every_second_step(framework: str) -> None:
-    """Step 0 fetches nothing, so the host is at 45 when step 1 begins. The kernel of step 1 follows the first kernel
-    after 1 µs and runs from 66 to 126. The host finishes 35 µs later, at 161. So two steps take 161 µs instead of 200
-    µs."""
+    """Step 0 fetches nothing, so the host reaches step 1 early. The kernels of both steps end at 126, and the host
+    finishes 35 µs later. So two steps take 161 µs instead of 200 µs."""
     recording = steps(fetching(framework), count=4, framework=framework)
     prediction = predict(Facts(recording), host_sync_every(Facts(recording), 2))
     assert prediction.saving_ns == 19_500
@@ -58,9 +57,8 @@ def test_fetching_in_every_second_step(framework: str) -> None:
 
 @pytest.mark.parametrize("every", [2, 3])
 def test_periods_of_short_and_long_steps(every: int) -> None:
-    """Steps that do not fetch take 45 µs. The step that fetches ends 10 + 25 µs after the last kernel. Kernels take 60
-    µs and follow each other 1 µs apart, so N steps take 5 + 61N − 1 + 35 µs. Seven steps contain two or three
-    periods."""
+    """Only the last step of each period fetches. It ends 35 µs after the last kernel. Kernels of 60 µs follow each
+    other 1 µs apart, so a period of N steps takes 5 + 61N − 1 + 35 µs."""
     recording = steps(fetching("torch"), count=7)
     prediction = predict(Facts(recording), host_sync_every(Facts(recording), every))
     assert prediction.p50_ns == (39 + 61 * every) * 1_000 // every
@@ -88,8 +86,7 @@ def test_the_threshold_of_fetching() -> None:
 
 
 def test_large_results_are_copied_without_waiting() -> None:
-    """The copy of 4 MB stays. Without waiting, the operator takes 6 µs: 2 µs before its call, 1 µs in the call, and 5
-    µs after it, minus 2 µs of the synchronisation. The device needs 60 + 2 µs."""
+    """The copy of 4 MB stays, but the host does not wait for it. So the operator takes only 6 µs."""
     rows = [row | {"bytes": 4_000_000} if row["kind"] == "memcpy" else row for row in fetching("torch")]
     recording = steps(rows)
     (candidate,) = found(host_sync, recording)
