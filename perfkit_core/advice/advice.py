@@ -51,14 +51,13 @@ _NAMES: Final = (
 
 @dataclass(frozen=True, slots=True)
 class Prediction:
-    """Recorded and predicted times in ns per step; None if unknown.
+    """Recorded and predicted times in ns per step. An unknown time is None.
 
-    ``base_ns`` is the recorded step time: the mean if the candidate gives a mean, else the median. Its 80% interval is
-    ``base_p10_ns`` to ``base_p90_ns``. ``p10_ns``, ``p50_ns`` and ``p90_ns`` are percentiles of the step time after the
-    change. ``saving_ns`` is ``base_ns`` less ``p50_ns``; a negative saving is a cost. ``ceiling_ns`` is the largest
-    possible saving. ``naive_ns`` is the prediction without a replay: the step time less the time of the pattern. The
-    interval of the saving, ``saving_p10_ns`` to ``saving_p90_ns``, is narrower than the interval of the step time: a
-    training that is slower than recorded is slower both before and after the change."""
+    ``base_ns`` is the recorded step time: the mean if the candidate gives a mean, else the median. ``base_p10_ns`` and
+    ``base_p90_ns`` are the ends of its 80% interval. ``p10_ns``, ``p50_ns`` and ``p90_ns`` are percentiles of the step
+    time after the change. ``saving_ns`` is ``base_ns`` less ``p50_ns``; a negative saving is a cost. ``saving_p10_ns``
+    and ``saving_p90_ns`` are the ends of the interval of the saving. ``ceiling_ns`` is the largest possible saving.
+    ``naive_ns`` is the step time predicted without a replay: ``base_ns`` less the time of the pattern."""
 
     method: Method
     base_ns: int
@@ -114,10 +113,10 @@ class Advice:
 class Identity:
     """The accuracy of the replay: how well the replay of the unchanged graph matches the recording.
 
-    ``error`` is the median, and ``worst`` the largest, relative error of the step times; None if nothing can be
-    replayed. ``steps`` is the number of steps; a recording without steps counts as one step. ``unexplained`` is the
-    share of device work that starts later than the recorded events explain; None without device work.
-    ``unrecorded_events`` is the number of calls that make a stream wait for unknown work."""
+    ``error`` is the median relative error of the replayed step times, and ``worst`` the largest. Both are None if
+    nothing can be replayed. ``steps`` is the number of steps; a recording without steps counts as one step.
+    ``unexplained`` is the share of device work that starts later than the recorded events explain (None without device
+    work). ``unrecorded_events`` is the number of calls that make a stream wait for unknown work."""
 
     error: float | None
     worst: float | None
@@ -138,15 +137,17 @@ class After:
 class Advices:
     """All advice on a recording, and the rules that could not be evaluated.
 
-    ``advice`` has a significant or an unknown saving, and is sorted by saving, the largest first. ``without_saving``
+    ``advice`` contains the advice with a significant or unknown saving. ``without_saving`` contains the advice that
     saves nothing or too little. ``not_evaluable`` maps each rule that could not be evaluated to the reason.
 
-    ``together`` are the ids of the advice that can be combined, and ``combined`` is the prediction for following all of
-    it; None if no advice can be combined. ``excluded`` maps the ids of other advice to the reason why it cannot be
-    combined. ``after`` maps an id to the saving after other advice, if this saving differs much from the saving alone.
+    ``together`` contains the ids of the advice that can be combined. ``combined`` is the prediction for following all
+    of this advice (None if there is none). ``excluded`` maps the ids of the rest of ``advice`` to the reasons why it
+    cannot be combined. ``after`` maps ids to savings after other advice is followed. It contains only savings that
+    differ much from the saving alone.
 
-    ``noise_ns`` is half the width of the 80% interval of the median step time; None for a single step. ``asked`` has
-    the what-if question of each advice, such as ``loader-workers=4``. ``source`` is the source on the command line."""
+    ``noise_ns`` is half the width of the 80% interval of the median step time; None for a single step. ``asked``
+    contains the what-if question for each item of ``advice``, such as ``loader-workers=4``. ``source`` is the source as
+    given on the command line."""
 
     identity: Identity
     advice: tuple[Advice, ...]
@@ -166,11 +167,12 @@ class Advices:
 
 
 def table(advice: Iterable[Advice]) -> pd.DataFrame:
-    """Return a table with one row per advice. Unknown values are NA. Columns: ``id``, ``title``, ``severity``;
-    ``saving_ns`` and ``saving_ratio`` (share of the step time); ``step_ns``, the recorded step time, and its 80%
-    interval, ``step_p10_ns`` to ``step_p90_ns``; ``p10_ns``, ``p50_ns`` and ``p90_ns``, the step time after the change;
-    ``ceiling_ns``, the largest possible saving; ``floor_ns``, the shortest possible step time (``step_ns`` less
-    ``ceiling_ns``); ``method``, ``place``, ``first_step``, ``last_step``, ``api``."""
+    """Return a table with one row per advice. Unknown values are NA. ``saving_ratio`` is the saving as a share of the
+    step time. ``step_ns`` is the recorded step time, and ``step_p10_ns`` and ``step_p90_ns`` are the ends of its 80%
+    interval. ``p10_ns``, ``p50_ns`` and ``p90_ns`` are percentiles of the step time after the change. ``ceiling_ns`` is
+    the largest possible saving. ``floor_ns`` is the shortest possible step time: ``step_ns`` less ``ceiling_ns``. The
+    other columns are ``id``, ``title``, ``severity``, ``saving_ns``, ``method``, ``place``, ``first_step``,
+    ``last_step`` and ``api``."""
     return frame(map(row, advice))
 
 

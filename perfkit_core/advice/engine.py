@@ -2,7 +2,7 @@
 
 Overlapping savings cannot be added, so the combined saving comes from a replay with the transforms of all advice. The
 saving of one advice can also shrink or grow after other advice is followed, because waiting time moves to another
-place. Only large differences of this kind are reported. A limited number of replays looks for them."""
+place. The engine reports such a saving only if it changes much, and uses a limited number of replays to find out."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ _PROPOSED: Final = frozenset({"threads", "workers"})
 REPLAYS: Final = 12
 """Maximum number of replays that compute savings after other advice."""
 _FOR_REASONS: Final = 4
-"""Number of replays, out of ``REPLAYS``, that are reserved for finding the single advice that causes a difference."""
+"""Number of the ``REPLAYS`` that are reserved for finding the one other advice that causes a difference."""
 _LITTLE: Final = 0.25
 """The saving after other advice is reported if it is below this share of the saving alone."""
 _MUCH: Final = 2.0
@@ -58,7 +58,8 @@ def advise(
     ``source`` is a Trace, or a source that :func:`perfkit_core.load` reads. ``rules`` are the ids of the rules to
     evaluate (default: all rules). ``thresholds`` override values of :class:`perfkit_core.advice.thresholds.Thresholds`.
     ``plugins`` provide the rules and remedies (default: the installed plugins). Times are integers in ns per step; a
-    recording without steps counts as one step. Raises UsageError for an unknown rule or threshold, and SourceError."""
+    recording without steps counts as one step. Raises UsageError for an unknown rule or threshold, and SourceError if
+    the source cannot be read."""
     plugins = plugins or get_plugins()
     chosen = chosen_rules(plugins, rules)
     evaluation = Evaluation(facts_of(source, thresholds, plugins), plugins)
@@ -86,10 +87,10 @@ def what_ifs(
     thresholds: Mapping[str, float] | None = None,
     plugins: Plugins | None = None,
 ) -> Advices:
-    """Return one prediction for each what-if question, in the order of the questions. A question is a rule and a value,
-    such as 4 workers for ``loader-workers``. Each prediction is for its change alone, and is returned even if the
-    change saves nothing. ``asked`` of the result lists the questions. Raises UsageError for a rule without a what-if
-    value, and SourceError."""
+    """Return the advice for each what-if question, in the order of the questions. A question consists of a rule and a
+    value, such as ``loader-workers`` and 4. Each prediction is for its change alone, and is returned even if the change
+    saves nothing. ``asked`` of the result lists the questions. Raises UsageError for a rule that takes no value, and
+    SourceError if the source cannot be read."""
     plugins = plugins or get_plugins()
     asked = [(rule, value, *asked_rule(plugins, rule, value)) for rule, value in questions]
     facts = facts_of(source, thresholds, plugins)
@@ -140,8 +141,8 @@ def chosen_rules(plugins: Plugins, rules: Iterable[str]) -> list[Rule]:
 
 
 def asked_rule(plugins: Plugins, name: str, value: float) -> tuple[Rule, Find]:
-    """Return the rule with this id, and a function that returns the rule's candidate for ``value``. Raises UsageError
-    for a rule without a what-if value, and for a value that is not finite."""
+    """Return two values: the rule with this id, and a function that returns the rule's candidate for ``value``. Raises
+    UsageError for a rule that takes no what-if value, and for a value that is not finite."""
     if not math.isfinite(value):
         raise UsageError(f"{question(name, value)}: not a finite number", "write it as in loader-workers=4")
     (rule,) = chosen_rules(plugins, [name])
@@ -157,7 +158,7 @@ def question(rule: str, value: float) -> str:
 
 
 class Evaluation:
-    """Evaluates rules on one recording. A failing rule does not stop the others; its reason is in ``not_evaluable``."""
+    """Evaluates rules on one recording. If a rule fails, ``not_evaluable`` contains the reason."""
 
     def __init__(self, facts: Facts, plugins: Plugins) -> None:
         trace = facts.trace
@@ -201,8 +202,8 @@ class Evaluation:
 
 
 def ids(trace: Trace, rule: str, candidates: Sequence[Candidate]) -> list[str]:
-    """Return an id such as ``casts-1a2b`` for each candidate of a rule. An id that occurs twice gets a number. The id
-    contains a hash of the event names. Times and steps do not enter the hash, because they differ between runs."""
+    """Return an id such as ``casts-1a2b`` for each candidate of a rule. If an id occurs again, a number is appended.
+    The id contains a hash of event names. Times and steps are not hashed, because they differ between runs."""
     result: list[str] = []
     names, is_step = trace.codes("name"), trace.rows("kind", STEP)
     for candidate in candidates:
@@ -218,8 +219,7 @@ def ids(trace: Trace, rule: str, candidates: Sequence[Candidate]) -> list[str]:
 
 
 def why(error: Exception) -> Reason:
-    """Return the reason that a rule gave. For an unexpected error, the reason is the error's type and its text in one
-    line."""
+    """Return the reason why a rule failed: the reason that it gave, or the type and text of an unexpected error."""
     if isinstance(error, NotEvaluableError):
         return error.reason
     text = " ".join(str(error).split())
@@ -239,8 +239,8 @@ def severity(prediction: Prediction, thresholds: Thresholds) -> Severity:
 
 
 def combined(facts: Facts, advices: Advices) -> Advices:
-    """Return ``advices`` with the prediction for all advice that can be combined. Advice is excluded if it conflicts
-    with advice that saves more, or if the step takes longer with it than without it."""
+    """Return ``advices`` with the prediction for all advice that can be combined. ``excluded`` of the result says why
+    other advice cannot be combined."""
     excluded: dict[str, Text] = {}
     kept: list[Advice] = []
     candidates: list[Advice] = []
@@ -296,8 +296,8 @@ def together_ns(facts: Facts, advice: Sequence[Advice]) -> float:
 
 
 def after(facts: Facts, together: Sequence[Advice], others: Sequence[Advice]) -> dict[str, After]:
-    """Return, by id, the savings that change much after other advice is followed. ``together`` is the advice that can
-    be combined, the largest saving first. ``others`` is advice that saves nothing alone."""
+    """Return the savings that change much after other advice is followed, by id. ``together`` is the advice that can be
+    combined, the largest saving first. ``others`` is advice that saves nothing alone."""
     replays = Replays(facts, REPLAYS - _FOR_REASONS)
     changed: list[tuple[Advice, Sequence[Advice], int]] = []
     for one in others:  # advice that saves something only once the rest is followed
@@ -326,8 +326,7 @@ def after(facts: Facts, together: Sequence[Advice], others: Sequence[Advice]) ->
 
 @dataclass(slots=True)
 class Replays:
-    """Step times after following combinations of advice. Each combination is replayed once. ``left`` is the number of
-    replays that remain."""
+    """Replays combinations of advice, each combination at most once. ``left`` is the number of replays that remain."""
 
     facts: Facts
     left: int

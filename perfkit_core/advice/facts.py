@@ -1,4 +1,4 @@
-"""Input and output of a rule: ``Facts`` are a recording with its steps and its replay. A ``Candidate`` is a finding."""
+"""Input and output of rules: ``Facts`` is a recording with its replay, and a ``Candidate`` is a finding."""
 
 from __future__ import annotations
 
@@ -75,33 +75,33 @@ def assume(**quantities: Quantity) -> tuple[Assumption, ...]:
 class Candidate:
     """A finding of a rule, before its prediction.
 
-    For people:
+    For people (preconditions and vetoes are fragments without a capital letter and a full stop):
 
     - ``what``: the finding in one sentence, with its numbers;
     - ``preconditions``: conditions that were checked and hold;
-    - ``vetoes``: reasons against the advice that were checked and do not apply; like preconditions, they are fragments
-      without a capital letter and a full stop;
+    - ``vetoes``: reasons against the advice that were checked and do not apply;
     - ``risks``: possible disadvantages of following the advice, one sentence for each;
     - ``assumptions``: numbers that the prediction depends on.
 
     For programs:
 
     - ``evidence``: numbers by name; the names end with the units;
-    - ``rows``: the events that show the finding, its steps and its place in the code;
-    - ``rows_ns``: the time of each event that counts for the place in the code (None: its duration);
+    - ``rows``: the events that show the finding, from which its steps and its place in the code follow;
+    - ``rows_ns``: for each of these events, the time that counts when the place is chosen (None: the duration);
     - ``direction``: "to host" or "to device" if work moves there;
-    - ``fill``: values for the placeholders in the code of the remedy, which also enter the advice id;
-    - ``words``: further values, which select the remedy and complete its text;
+    - ``fill``: values for the placeholders in the code of the remedy; the advice id depends on these values;
+    - ``words``: further values that select the remedy and fill in its text;
     - ``conflicts``: ids of rules whose advice this advice replaces or hinders.
 
     For the prediction:
 
-    - ``method``: "replay" needs ``transforms``, other methods need ``after_ns``;
+    - ``method``: how the saving is predicted; "replay" needs ``transforms``, "microbenchmark" and "prior" need
+      ``after_ns``;
     - ``after_ns``: the step time after the change;
-    - ``base_ns``: the mean step time, for patterns that occur in few steps (None: the median step time);
-    - ``ceiling_ns``: the largest saving per step of this kind of change;
+    - ``base_ns``: the recorded step time: the mean, for patterns that occur in few steps (None: the median);
+    - ``ceiling_ns``: the largest saving per step that this kind of change can have;
     - ``share_ns``: the time of the pattern per step (None: equal to ``ceiling_ns``);
-    - ``period``: if the transforms leave one of every N steps unchanged, this number N."""
+    - ``period``: N if the transforms leave every N-th step unchanged, else 1."""
 
     what: Text
     evidence: Mapping[str, Any]
@@ -159,8 +159,8 @@ class Facts:
 
     @cached_property
     def rank(self) -> int:
-        """The first rank with steps; -1 for a recording without ranks. Only this rank is analysed where times of events
-        are compared, because the clocks of ranks differ."""
+        """The first rank with steps; -1 for a recording without ranks. Comparisons of event times use only this rank,
+        because the clocks of ranks differ."""
         ranks = self.steps.rank if len(self.steps) else self.trace.ints("rank")
         return int(ranks.min()) if len(ranks) else -1
 
@@ -257,8 +257,8 @@ class Facts:
         return None if of_machine is None else max(of_machine // (self.recorded_number(PROCESSES) or 1), 1)
 
     def typical(self, of_steps: npt.NDArray[Any]) -> float:
-        """Return the median of values per step. ``of_steps`` has one value for each step of all ranks, or for each step
-        of :attr:`rank`. If :attr:`period` is above 1, the result is the median of the means over each period."""
+        """Return the median of values per step. ``of_steps`` contains one value per step, either for all ranks or for
+        :attr:`rank` only. If :attr:`period` is above 1, the result is the median of the means over each period."""
         steps = self.steps if len(of_steps) == len(self.steps) else self.steps.only(self.mine)
         return float(np.median(steps.of_periods(of_steps, self.period)))
 
@@ -276,7 +276,7 @@ class Facts:
         return covered_ns(what, begin, end)
 
     def totals(self, rows: IntArray, values: IntArray | None = None) -> IntArray:
-        """Return the sum of the values of the rows in each step, shape (steps of all ranks,). If ``values`` is None,
+        """Return the sum of ``values`` over the rows in each step, shape (steps of all ranks,). If ``values`` is None,
         return the number of rows in each step."""
         total = np.zeros(len(self.steps), np.int64)
         step = self.steps.position(self.trace, rows)
@@ -287,8 +287,7 @@ class Facts:
         return float(np.median(self.totals(rows, values))) if len(self.steps) else 0.0
 
     def covered_ns(self, rows: IntArray) -> float:
-        """Return the time per step that the rows of :attr:`rank` cover: the union of the rows, as the median over the
-        steps."""
+        """Return the median time per step in which at least one of the rows of :attr:`rank` runs."""
         if not len(self.steps) or not len(rows):
             return 0.0
         covered = intervals.union_of(np.sort(self.of_rank(rows)), self.trace.ints("start_ns"), self.trace.end_ns)
@@ -301,8 +300,7 @@ class Facts:
 
     @cached_property
     def waiting_ns(self) -> IntArray:
-        """The time in which each host event waits for a device or another thread, shape (rows,). It is part of the self
-        time."""
+        """The part of each host event's self time in which it waits for a device or another thread, shape (rows,)."""
         trace, graph = self.trace, self.replay.graph
         nodes = np.flatnonzero(graph.on_host & (graph.row >= 0))
         busy = np.zeros(len(trace), np.int64)
@@ -311,8 +309,8 @@ class Facts:
         return waiting
 
     def ceiling_ns(self, part_ns: IntArray) -> int:
-        """Return the saving of the median step time if each step becomes shorter by its value in ``part_ns``, shape
-        (steps of all ranks,), and if no new waits arise."""
+        """Return by how much the median step time decreases if each step becomes shorter by its value in ``part_ns``
+        and no new waits arise. ``part_ns`` has the shape (steps of all ranks,)."""
         return self.step_ns - max(int(self.typical(self.steps.recorded_ns - part_ns)), 0)
 
     def exceeds(self, spent_ns: float, share: float) -> bool:
@@ -336,8 +334,8 @@ class Facts:
             raise NotEvaluableError(message("no {column} were recorded", column=column), record)
 
     def part(self, name: str, spent_ns: float) -> dict[str, float]:
-        """Return the evidence for a time per step as three numbers: ``name_ns``, ``name_ratio`` (share of the step),
-        ``step_ns``."""
+        """Return a time per step as evidence. For the name ``loader``, the keys are ``loader_ns`` (the time),
+        ``loader_ratio`` (the share of the step) and ``step_ns``."""
         ratio = spent_ns / max(self.step_ns, 1)
         return {f"{name}_ns": round(spent_ns), f"{name}_ratio": ratio, "step_ns": self.step_ns}
 
@@ -355,8 +353,8 @@ class Facts:
         return message("{part:ns} of the {busy:ns} of device busy time in the recording", part=spent_ns, busy=busy)
 
     def plural(self, one: str, many: str, count: float, /, **values: Any) -> Message:
-        """Return the text ``one`` or ``many`` for a count, with the values ``count`` and ``per_step``. A mean count
-        that is shown as 1 takes the singular."""
+        """Return the text ``one`` if the count is shown as 1, else the text ``many``. Both texts may use the
+        placeholders ``count`` and ``per_step``."""
         number = 1 if f"{count:.3g}" == "1" else 2
         per_step = message("per step") if self.has_steps else message("in the recording")
         return plural(one, many, number, **({"count": count, "per_step": per_step} | values))

@@ -98,8 +98,9 @@ def latest(records: Sequence[Record], advice: str) -> Record | None:
 
 
 def lines(advice: Advice, records: Sequence[Record]) -> Iterator[str]:
-    """Yield a line with the last measurement of this advice, else with the last measurement of other advice of the same
-    rule and framework. The line names the command, because another training may have advice with the same id."""
+    """Yield a line with the last measurement of this advice. If there is none, the line has the last measurement of
+    other advice of the same rule and framework. The line names the command, because advice on another training may have
+    the same id."""
     same, others = of_advice(advice, records), of_rule(advice, records)
     if same:
         yield say("Measured: {what}", what=_last(same))
@@ -179,11 +180,12 @@ def section(records: Sequence[Record]) -> Section:
 
 
 def table(records: Sequence[Record]) -> pd.DataFrame:
-    """Return a table with one row per record. Unknown values are NA. Columns: ``name``, the advice, else its rule, else
-    the command; ``date``; ``outcome``; ``predicted_saving_ratio`` and its interval, ``predicted_low_ratio`` (p10) to
-    ``predicted_high_ratio`` (p90); ``saving_ratio``, the measured saving, and its interval, ``saving_low_ratio`` to
-    ``saving_high_ratio``; ``noise_ratio``; the signed errors ``saving_error_ratio`` and ``step_error_ratio``; the
-    commands ``base`` and ``change``. Savings and noise are shares of the step time of the base."""
+    """Return a table with one row per record. Unknown values are NA. ``name`` is the advice, else its rule, else the
+    command. ``predicted_saving_ratio`` is the predicted saving, and ``predicted_low_ratio`` and
+    ``predicted_high_ratio`` are its p10 and p90. ``saving_ratio`` is the measured saving, and ``saving_low_ratio`` and
+    ``saving_high_ratio`` are the ends of its interval. ``saving_error_ratio`` and ``step_error_ratio`` are the signed
+    errors of the prediction. ``base`` and ``change`` are the commands. The other columns are ``date``, ``outcome`` and
+    ``noise_ratio``. Savings and noise are shares of the step time of the base."""
     rows = [
         {
             "name": record.advice or record.rule or record.change, "date": record.date, "outcome": record.outcome,
@@ -208,11 +210,11 @@ def grouped(records: Sequence[Record]) -> pd.DataFrame:
 
 
 def by_rule(records: Sequence[Record]) -> pd.DataFrame:
-    """Return a table with one row per rule and framework. Unknown values are NA. Columns: ``rule``; ``framework``;
-    ``records``; the numbers of outcomes ``verified``, ``refuted``, ``abstained`` and ``unmeasured``; ``sign_right``,
-    the number of records whose predicted saving has the right sign; ``saving_error_ratio`` and ``step_error_ratio``,
-    the medians of the absolute errors; ``covered_ratio``, the share of measured savings between the predicted p10 and
-    p90."""
+    """Return a table with one row per rule and framework. Unknown values are NA. The columns ``verified``, ``refuted``,
+    ``abstained`` and ``unmeasured`` count the records with this outcome. ``sign_right`` is the number of records whose
+    predicted saving has the right sign. ``saving_error_ratio`` and ``step_error_ratio`` are medians of absolute errors.
+    ``covered_ratio`` is the share of measured savings between the predicted p10 and p90. The other columns are
+    ``rule``, ``framework`` and ``records``."""
     groups: dict[tuple[str, str], list[Record]] = {}
     for record in records:
         groups.setdefault((record.rule or "", record.framework or ""), []).append(record)

@@ -1,4 +1,4 @@
-"""Kernels that multiply matrices, with the number format and hardware unit in their names, and tensor cores of devices.
+"""Find the kernels that multiply matrices, their number formats and hardware units, and the tensor cores of devices.
 
 Libraries put the instruction into the name of a kernel. ``volta_sgemm_64x64_nt`` multiplies single precision on
 ordinary cores. ``ampere_fp16_s16816gemm_…`` multiplies half precision on tensor cores. ``Cijk_…_MI16x16x1_…`` uses the
@@ -57,16 +57,16 @@ _NAMES: Final = 3
 _NAME_LENGTH: Final = 90
 """Maximum number of kernel names in the evidence, and maximum number of characters in a name."""
 _TENSOR_CORES_MAJOR, _TF32_MAJOR = 7, 8
-"""First major compute capability of CUDA devices with tensor cores, and first one with TF32 and bfloat16 (CUDA C++
-Programming Guide, table of features by compute capability)."""
+"""The first major compute capability with tensor cores, and the first one with TF32 and bfloat16. Source: CUDA C++
+Programming Guide, table of features by compute capability."""
 _WARP: Final = 32
-"""Number of threads in a warp of CUDA devices. Other vendors' devices with similar compute capabilities have 64
-threads."""
+"""Number of threads in a warp of CUDA devices. Devices of other vendors report similar compute capabilities, but have
+64 threads in a warp."""
 _NO_TENSOR_CORES: Final = re.compile(r"GTX 16")
 """Devices of compute capability 7.5 without tensor cores."""
 _MATRIX_CORES: Final = re.compile(r"Instinct MI([1-9]\d\d)")
-"""AMD devices with matrix cores: for half precision since MI100, and for equally fast bfloat16 since MI200 (AMD, ISA
-guides)."""
+"""Names of AMD devices with matrix cores, which begin with MI100. Since MI200, bfloat16 is as fast as half precision.
+Source: AMD, ISA guides."""
 _MI200: Final = 200
 
 
@@ -192,9 +192,9 @@ def cores_and_kernels(facts: Facts) -> tuple[TensorCores, MatrixKernels]:
 def slow_products(
     facts: Facts, device: TensorCores, rows: IntArray, factor: Quantity, how: Text, risk: Text, conflict: str
 ) -> list[Candidate]:
-    """Return a candidate for kernels that would take ``factor`` of their time on faster cores. Return an empty list if
-    the kernels take too small a share of the step. ``how`` completes the sentence "Matrix products take … ".
-    ``conflict`` is the rule that the candidate replaces."""
+    """Return a list with one candidate for kernels that would take ``factor`` of their time on faster cores. The list
+    is empty if the kernels take too small a share of the step. ``how`` follows the time in the message. ``conflict`` is
+    the rule that the candidate replaces."""
     spent = facts.covered_ns(rows)
     if not facts.exceeds(spent, facts.thresholds.multiply_share):
         return []

@@ -1,4 +1,4 @@
-"""Functions that select operators by name, nesting, call order or input shapes, and the device work they launch."""
+"""Select operators by name, nesting, call order or input shapes, and find the device work that they launch."""
 
 from __future__ import annotations
 
@@ -95,7 +95,7 @@ class OperatorOrder:
     thread: IntArray
 
     def same_thread(self, first: IntArray, second: IntArray) -> BoolArray:
-        """Return the mask of the pairs of positions whose operators run on the same thread. Position -1 means no
+        """Return, for each pair of positions, whether the two operators run on the same thread. Position -1 means no
         operator."""
         mask: BoolArray = (first >= 0) & (second >= 0) & (self.thread[first] == self.thread[second])
         return mask
@@ -132,7 +132,7 @@ def shapes_of(text: str) -> Shapes:
 
 def per_row(trace: Trace, rows: IntArray, of: Callable[[Shapes], Any], missing: Any) -> npt.NDArray[Any]:
     """Return ``of(shapes)`` for each row, and ``missing`` for rows without shapes. ``of`` runs once for each distinct
-    text."""
+    value of the column ``shapes``."""
     shapes = trace.codes("shapes")
     codes = shapes.codes[rows]
     distinct = np.unique(codes[codes >= 0])

@@ -1,8 +1,8 @@
-"""Find the line of the user's code that an advice is about: the innermost frame that belongs to no installed package.
+"""Find the line of the user's code that advice is about: the innermost frame that belongs to no installed package.
 
 A frame in the stack of an operator has the line that ran. A frame that was recorded as an event has the line where its
-function begins, or no line if the function began before the recording. Profilers write the paths of installed packages
-in full or relative to ``sys.path``. The folder of the script is in ``sys.path``, too, so a path such as
+function begins. It has no line if the function began before the recording. Profilers may write paths relative to
+``sys.path``, which contains both the folders of installed packages and the folder of the script. So a path such as
 ``pack/file.py`` is ambiguous. It counts as user code unless a package named ``pack`` is installed or common."""
 
 from __future__ import annotations

@@ -3,8 +3,8 @@
 Three replays use the best, the likely and the worst values of the uncertain numbers. The interval of the step time
 spans the three results, and is widened by the uncertainty of the recorded median. The interval of the saving is not
 widened but only scaled by this uncertainty, because a training that is slower than recorded is slower both before and
-after the change. The ceiling is the largest possible saving of the transforms with any numbers. It comes from a replay
-in which the changed events take no time and nothing waits for them."""
+after the change. The ceiling is the largest saving that the transforms can have, whatever the uncertain numbers are. It
+comes from a replay in which the changed events take no time and nothing waits for them."""
 
 from __future__ import annotations
 
@@ -26,16 +26,16 @@ from perfkit_core.replay.graph import Graph, play
 _LEVEL: Final = 0.8
 """Probability of the interval from p10 to p90."""
 ONE_STEP: Final = 0.05
-"""Relative uncertainty that is assumed if a single step was recorded: typical of identical steps on an idle machine."""
+"""Relative uncertainty that is assumed if only one step was recorded. It is typical of steps on an idle machine."""
 
 
 def step_ns(facts: Facts, graph: Graph, period: int = 1) -> float:
     """Return the median step time in ns after playing a graph. Raises CyclicGraphError.
 
-    ``period`` is a number of consecutive steps, one of which does work that the others leave out. The median of all
-    steps would describe only one of these two kinds. So the result is the recorded median step time, scaled by the
-    ratio of the played to the recorded median time of the periods. Steps that wait for too few loader workers also form
-    periods (``facts.period``)."""
+    ``period`` is N if one of every N consecutive steps does work that the others leave out. The median of all steps
+    would describe only one of these two kinds. So the result is the recorded median step time, scaled by the ratio of
+    the played to the recorded median time of the periods. Steps that wait for too few loader workers also form periods
+    (``facts.period``)."""
     both = math.lcm(period, facts.period)
     if len(facts.steps.of_periods(facts.steps.recorded_ns, both)):  # there are enough steps for such a period
         period = both
@@ -47,8 +47,8 @@ def step_ns(facts: Facts, graph: Graph, period: int = 1) -> float:
 
 
 def most_ns(facts: Facts, changes: Sequence[transforms.Transform], period: int = 1) -> int | None:
-    """Return the largest saving in ns per step that the transforms can have with any numbers; None if a transform has
-    no limit. ``period``: see :func:`step_ns`. Raises CyclicGraphError."""
+    """Return the largest saving in ns per step that the transforms can have, whatever their uncertain numbers are.
+    Return None if a transform has no limit. ``period``: see :func:`step_ns`. Raises CyclicGraphError."""
     limits = [limit(transform) for transform in changes]
     if not changes or None in limits:
         return None
@@ -57,9 +57,9 @@ def most_ns(facts: Facts, changes: Sequence[transforms.Transform], period: int =
 
 
 def limit(change: Any) -> tuple[transforms.Transform, ...] | None:
-    """Return transforms that save at least as much as ``change`` with any numbers. Return None for data loading in
-    workers: a step would still wait for batches, and other host work changes, too. Return None for launches that become
-    one launch: without launches, the device would have no work. Return None for unknown transforms."""
+    """Return transforms that save at least as much as ``change``, whatever its uncertain numbers are. Return None if
+    there is no such limit. Data loading in workers has none, because a step would still wait for batches, and other
+    host work changes, too. Launches that become one launch have none: without them, the device would have no work."""
     match change:
         case transforms.InCases():
             return limit(change.change)

@@ -20,8 +20,8 @@ from perfkit_core.system.packages import convert, read_toml
 
 EAGER, STATIC, ANY = "eager", "static", "any"
 _GRAPH: Final = re.compile(r"executor::run", re.IGNORECASE)
-"""Name of the event in which a framework runs a static graph. Compiled functions within eager code do not count,
-because their source code is changed like eager code."""
+"""Name of the event in which a framework runs a static graph. Compiled functions within eager code do not count as
+static graphs, because their source code is changed like eager code."""
 _WORD: Final = re.compile(r"\{(\w+)\}")
 _NAMED_TEXT: Final = re.compile(r"\$\{([\w-]+)\}")
 BFLOAT16, FLOAT16, UNKNOWN = "bfloat16", "float16", "unknown"
@@ -46,8 +46,8 @@ class _Entry(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 def read_remedies(package: str) -> tuple[Remedy, ...]:
     """Return the remedies in ``remedies.toml`` of an adapter's package, in the order of the file. Each rule has an
     array of tables, such as ``[[host-sync]]``. ``${name}`` in ``code`` or ``note`` stands for a shared text from the
-    table ``[texts]``, or from ``remedy_texts.toml`` of this package. Line breaks in a note become spaces. Raises
-    ValueError for an invalid entry."""
+    table ``[texts]``, or from ``remedy_texts.toml`` of ``perfkit_core.advice``. Line breaks in a note become spaces.
+    Raises ValueError for an invalid entry."""
     file = f"{package}/remedies.toml"
     tables = read_toml(package, "remedies.toml")
     texts = read_toml("perfkit_core.advice", "remedy_texts.toml") | tables.pop("texts", {})
@@ -75,9 +75,9 @@ def mode(trace: Trace) -> str:
 
 
 def remedied(remedies: Iterable[Remedy], rule: str, run_mode: str, words: Mapping[str, str]) -> advice.Remedied | None:
-    """Return the remedy for a rule with its placeholders filled in; None if no remedy fits the ``words`` of the finding
-    and the recording. A remedy for the recorded mode is preferred, then one for any mode. A remedy for another mode
-    gets a note."""
+    """Return the remedy for a rule. ``words`` of the finding and the recording fill in its placeholders. Return None if
+    no remedy fits these words. A remedy for the recorded mode is preferred, then one for any mode. A remedy for another
+    mode gets a note."""
     fitting = [
         remedy
         for remedy in remedies
@@ -95,11 +95,11 @@ def remedied(remedies: Iterable[Remedy], rule: str, run_mode: str, words: Mappin
 
 
 def recorded_words(trace: Trace) -> dict[str, str]:
-    """Return values for the placeholders of remedies. A value that was not recorded is ``unknown``. Keys: ``half``, the
-    proposed 16-bit type (``bfloat16`` or ``float16``); ``half_short``, its short name (``bf16`` or ``fp16``);
-    ``device``, the name of the device; ``runtime`` (``cuda`` or ``hip``; ``none`` without device work); ``clocks``, the
-    command that shows the clocks of the device; ``training``, ``yes`` if a backward pass or an update was recorded,
-    else ``no``."""
+    """Return values for the placeholders of remedies. ``half`` is the proposed 16-bit type (``bfloat16`` or
+    ``float16``), and ``half_short`` its short name. ``device`` is the name of the device. ``runtime`` is ``cuda`` or
+    ``hip`` (``none`` without device work). ``clocks`` is the command that shows the clocks of the device. ``training``
+    is ``yes`` if a backward pass or an update was recorded, else ``no``. ``half``, ``runtime`` and ``training`` can
+    also be ``unknown``."""
     devices = trace.meta.devices
     on_host = not devices and not len(operators.kernels(trace))
     half = BFLOAT16  # all hosts multiply bfloat16, at least in software

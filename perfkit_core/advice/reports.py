@@ -42,8 +42,8 @@ _INTERVALS: Final = (
 
 
 def report(advices: Advices, trace: Trace, records: Sequence[Record] = (), every: bool = False) -> Report:
-    """Return a report on all advice in words: each advice with its earlier measurements (``records``), the combined
-    saving, and the rules that could not be evaluated. With ``every``, it names all of these rules."""
+    """Return a report in words. It contains all advice with earlier measurements (``records``), the combined saving,
+    and the rules that could not be evaluated. With ``every``, the report names all of these rules."""
     of, source = step_or_recording(trace), facts.source(trace)
     texts = [in_words(number, one, advices, of, records) for number, one in enumerate(advices.advice, 1)]
     more = mark("Evidence for the first advice: perfkit advise {source} --explain {id}.")
@@ -212,9 +212,9 @@ def without_advice(why: str) -> tuple[Section, ...]:
 
 
 def overview(advices: Advices) -> Section:
-    """Return a table of all advice, the largest saving first, followed by a row without an id for the combined advice.
-    The column ``advice`` has the number, the what-if question if there is one, the title, and the change of the time.
-    The other columns are those of :func:`perfkit_core.advice.advice.table`."""
+    """Return a table of all advice, the largest saving first. If several changes can be combined, the last row, without
+    an id, is for all of them. The column ``advice`` is a text with the number, any what-if question, the title and the
+    change of the time. The other columns are those of :func:`perfkit_core.advice.advice.table`."""
     asked = [f"{question}: " for question in advices.asked] or [""] * len(advices.advice)
     labels = [
         with_change(f"{number}. {question}{one.title}", one.prediction)
@@ -262,10 +262,10 @@ def sections(advices: Advices, of: str) -> Iterator[Section]:
 
 
 def together(advices: Advices) -> pd.DataFrame:
-    """Return a table with one row per advice. Unknown values are NA; the last three columns are left out if they are
-    empty. Columns: ``id``; ``saving_ns``, the saving alone; ``combined``, whether the advice is part of the combined
-    saving; ``why``, the reason if it is not; ``afterwards_ns``, the saving after other advice, if it differs much from
-    the saving alone; ``after``, the ids of the other advice."""
+    """Return a table with one row per advice. Unknown values are NA. ``saving_ns`` is the saving alone. ``combined`` is
+    true if the advice with this ``id`` is part of the combined saving; if not, ``why`` is the reason. ``afterwards_ns``
+    is the saving after other advice, if it differs much from the saving alone. ``after`` contains the ids of the other
+    advice. ``why``, ``afterwards_ns`` and ``after`` are left out if they are empty."""
     return _savings(advices, advices.advice, "id", "saving_ns", "combined", "why", "afterwards_ns", "after")
 
 

@@ -13,8 +13,8 @@ from perfkit_core.errors import UsageError
 
 @dataclass(frozen=True, slots=True)
 class Thresholds:
-    """A share is a share of the step time, unless its comment says otherwise. Each comment begins with the numbers of
-    the rules that use the threshold. It names the source of the value if there is one."""
+    """Thresholds of the rules. Each comment begins with the numbers of the rules that use the threshold. A share refers
+    to the step time, unless the comment says otherwise."""
 
     severity_high: float = 0.10  # all rules: a saving of at least this share of the step has high severity
     severity_medium: float = 0.03  # all rules: a saving of at least this share has medium severity, a smaller one low

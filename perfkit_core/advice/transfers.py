@@ -50,10 +50,9 @@ _ENOUGH: Final = 3
 @dataclass(frozen=True, slots=True)
 class Transfers:
     """Copies between host and device, sorted by thread and launch, arrays of shape (copies,). ``row`` is the copy, and
-    ``call`` the call that launched it. ``sync`` is the next call in which the host waits for it (-1 if none). ``owner``
-    is the outermost event that contains nothing but this copy, else the call. ``bytes`` is the size (-1 if unknown).
-    ``to_host`` is true for copies to the host. ``waited_ns`` is the time that the host waits in ``call`` and
-    ``sync``."""
+    ``call`` the call that launched it. ``sync`` is the next call in which the host waits for the copy (-1 if none).
+    ``owner`` is the outermost event that only moves these data. ``bytes`` is the size (-1 if unknown). ``to_host`` is
+    true for copies to the host. ``waited_ns`` is the time that the host waits in ``call`` and ``sync``."""
 
     row: IntArray
     call: IntArray
@@ -117,9 +116,10 @@ def transfers(facts: Facts) -> Transfers:
 
 
 def wait_ceiling_ns(facts: Facts, own_ns: float) -> int:
-    """Return the largest saving in ns per step from removing waits. With waits, host and device take at most the sum of
-    their times. Without waits, they take at least the longer of the two times. So the waits cost at most the shorter of
-    the two times. ``own_ns``, the time of the removed calls without their waits, is added."""
+    """Return the largest saving in ns per step from removing calls that wait. It is the shorter of two times, the host
+    time without waits and the device time, plus ``own_ns``, the time of the removed calls without their waits. This is
+    the limit because a step takes at most the sum of the two times with waits, and at least the longer one without
+    waits."""
     activity, trace = facts.activity, facts.trace
     both = [np.concatenate(part) for part in zip(activity.compute, activity.copy, strict=True)]
     device = float(np.median(facts.within_steps(intervals.union(*both))))
@@ -131,9 +131,9 @@ def wait_ceiling_ns(facts: Facts, own_ns: float) -> int:
 @dataclass(frozen=True, slots=True)
 class OuterOperators:
     """Outermost operators of the steps, sorted by thread and time, arrays of shape (operators,). ``row`` is the
-    operator, and ``thread`` its thread. ``works`` is the number of pieces of device work that it launches, and
-    ``kernels`` the number of kernels among them. ``of`` is the position of the outermost operator around each event (-1
-    if none), shape (rows,)."""
+    operator, and ``thread`` its thread. ``works`` is the number of device events that it launches, and ``kernels`` the
+    number of kernels among them. ``of``, shape (rows,), is the position of the operator around each event (-1 if
+    none)."""
 
     row: IntArray
     thread: IntArray
@@ -189,9 +189,9 @@ class RoundTrips:
 
 
 def round_trips(facts: Facts, least_bytes: int, computing: bool) -> RoundTrips:
-    """Return the round trips of at least ``least_bytes``. A round trip is a copy to the host and the next copy of equal
-    size on the same thread and in the same step, if that copy goes to the device. ``computing`` selects round trips
-    with (True) or without (False) host computation between the two copies."""
+    """Return the round trips of at least ``least_bytes``. A round trip consists of a copy to the host and the next copy
+    of equal size in the same thread and step, which must go to the device. If ``computing`` is true, the host computes
+    between the two copies, else it does not."""
     trace, moved = facts.trace, transfers(facts)
     order = outer_operators(facts, moved.owner)
     at = np.flatnonzero(moved.bytes >= max(least_bytes, 1))
@@ -248,8 +248,8 @@ def calibrated(trace: Trace) -> Calibration | None:
 
 
 def on_host_ns(facts: Facts, order: OuterOperators, canonical: str) -> Quantity:
-    """Return the host time of an operator on few numbers. It comes from this recording, else from the calibration of
-    this machine, else from public recordings."""
+    """Return the time of the operator ``canonical`` on the host, for few numbers. The time comes from this recording,
+    else from the calibration of this machine, else from public recordings."""
     trace = facts.trace
     same = trace.rows("op_name", canonical)[order.row] & (order.works == 0)
     count = elements(trace, order.row)
@@ -260,8 +260,8 @@ def on_host_ns(facts: Facts, order: OuterOperators, canonical: str) -> Quantity:
 
 
 def launching_ns(facts: Facts, order: OuterOperators) -> Quantity:
-    """Return the host time of an operator that launches one kernel. It comes from this recording, else from public
-    recordings."""
+    """Return the host time of an operator that launches one kernel. The time comes from this recording, else from
+    public recordings."""
     launches_one = (order.works == 1) & (order.kernels == 1)
     return _recorded(facts.trace.ints("dur_ns")[order.row[launches_one]], LAUNCH_NS)
 

@@ -100,8 +100,8 @@ class Calibration:
         return next((one.quantity for one in self.measurements if one.name == name), None)
 
     def host_ns(self, canonical: str | None = None) -> Quantity | None:
-        """Return the time of an operator on few numbers (1 to 64) on the host. If the operator ``canonical`` was not
-        measured, return the time over all measured operators; None if there are none."""
+        """Return the host time of the operator ``canonical`` on 1 to 64 numbers. If this operator was not measured,
+        return the time over all measured operators. Return None if no operator was measured."""
         every = [one for one in self.measurements if one.name.startswith("host_")]
         same = [one for one in every if canonical and one.name.rpartition("_")[0] == f"host_{canonical}"]
         measured = same or every
@@ -111,8 +111,8 @@ class Calibration:
         return Quantity(low, statistics.median(one.p50_ns for one in measured), high, SOURCE)
 
     def copy_ns(self, direction: Direction, size: int, pinned: bool = False) -> Quantity | None:
-        """Return the time of a copy including the wait for it, computed from the latency and the time per byte. Return
-        None if copies of this kind were not measured."""
+        """Return the time of a copy, including the wait for its end. It is computed from the latency and the time per
+        byte. Return None if copies of this kind were not measured."""
         small, large = (self.quantity(copy_name(direction, bytes_, pinned)) for bytes_ in (SMALL, LARGE))
         if small is None or large is None:
             return None
@@ -140,9 +140,9 @@ def installed_version(*distributions: str) -> str | None:
 def small_operators(
     framework: Any, count: int, gather: Callable[[Any, Any], Call], cast: Callable[[Any], Call]
 ) -> dict[tuple[str, int], Call]:
-    """Return calls of operators for arithmetic and control flow on ``count`` numbers on the current device, by
-    canonical name and count. Each call creates its result, as eager code does. ``gather`` returns a call that gathers
-    values by indices. ``cast`` returns a call that converts numbers to another type."""
+    """Return calls of operators for arithmetic and control flow on ``count`` numbers on the current device. The keys
+    are the canonical name and ``count``. Each call creates its result, as eager code does. ``gather`` returns a call
+    that gathers values by indices. ``cast`` returns a call that converts numbers to another type."""
     values, numbers = framework.ones([count]), framework.arange(count)
     condition = values > 0
     return {

@@ -1,8 +1,8 @@
 """Measure the calls of a bench on this machine, and store the results in the cache folder.
 
-A file holds the calibration of one framework version, processor and device. Operators on the host are called in turn.
-Repeated calls of one operator would find code and data in the caches, which is rare in training. Calls that only launch
-work are timed in groups of consecutive calls."""
+Each combination of framework version, processor and device has its own file. Operators on the host are called in turn,
+because repeated calls of one operator would find code and data in the caches, which is rare in training. Calls that
+only launch work are timed in groups of consecutive calls."""
 
 from __future__ import annotations
 
@@ -68,7 +68,7 @@ TURNS: Final = 1000
 """Number of calls of each operator on the host."""
 SAMPLES: Final = 200
 CALLS: Final = 20
-"""Number of consecutive calls in a sample. The queue of a device holds more calls (1024), so the host does not wait."""
+"""Number of consecutive calls in a sample. The queue of a device holds 1024 calls, so the host does not wait."""
 WARMUP: Final = 100
 """Number of calls before the first measured call. In these calls, caches fill and libraries choose their kernels."""
 QUEUED: Final = 100

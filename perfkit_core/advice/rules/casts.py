@@ -1,6 +1,6 @@
-"""Rule 21, casts: tensors change their dtype repeatedly. The rule fires on operators whose first two inputs (output and
-input) are tensors of different floating-point dtypes. If no dtypes were recorded, it fires on operators that are named
-like a cast and launch work. The transform removes most of this work."""
+"""Rule 21, casts: tensors change their dtype repeatedly. The rule fires on operators whose first two recorded tensors
+have different floating-point dtypes. If no dtypes were recorded, it fires on operators that have the name of a cast and
+launch work. The transform removes most of this work."""
 
 from __future__ import annotations
 
@@ -54,8 +54,8 @@ def find(facts: Facts) -> list[Candidate]:
 
 
 def casts(trace: Trace) -> arrays.IntArray:
-    """Return the rows of the outermost operators that change a tensor's dtype, except during data loading. Raises
-    NotEvaluableError if the recording does not show which operators do so."""
+    """Return the rows of the outermost operators that change a tensor's dtype. Operators of data loading are left out.
+    Raises NotEvaluableError if the recording does not show which operators change dtypes."""
     candidates = operators(trace) & ~trace.rows("phase", DATALOADER)
     named = candidates & trace.rows("op_name", "cast")
     copying = named | (candidates & trace.rows("op_name", "copy"))

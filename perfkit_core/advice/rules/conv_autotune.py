@@ -20,8 +20,8 @@ _KERNEL_FACTOR: Final = Quantity(
     0.7, 0.95, 1.0, message("estimate: the guessed algorithm is often already the fastest")
 )
 _FLAGS: Final = {("cudnn_convolution", 9): 6, ("miopen_convolution", 9): 7, ("_convolution", 13): 9}
-"""Position of the argument that enables the search for the fastest algorithm, in the signatures of ATen. Keys: the end
-of the operator's name, and its number of arguments."""
+"""Maps the end of an operator's name and its number of arguments to the position of the argument that enables the
+search for the fastest algorithm. Source: the signatures of ATen."""
 
 
 def find(facts: Facts) -> list[Candidate]:

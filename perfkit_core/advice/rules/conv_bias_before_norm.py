@@ -1,6 +1,6 @@
 """Rule 28, conv-bias-before-norm: a convolution adds a bias that the following batch norm subtracts. The rule fires on
-a convolution with a bias that is directly followed by a batch norm. The bias shows in the input shapes, or as an
-addition in the same call of a layer. The transform removes the operators that add the bias or sum its gradient."""
+a convolution with a bias that is directly followed by a batch norm. The bias is recognised by the input shapes, or by
+an addition in the same call of a layer. The transform removes the operators that add the bias or sum its gradient."""
 
 from __future__ import annotations
 
@@ -43,8 +43,8 @@ def find(facts: Facts) -> list[Candidate]:
 
 
 def bias_rows(trace: Trace) -> tuple[arrays.IntArray, int]:
-    """Return two values: the rows of the operators that add the bias of a convolution before a batch norm or sum the
-    gradient of this bias, and the number of these convolutions."""
+    """Find the convolutions with a bias before a batch norm. Return two values: the rows of the operators that add
+    these biases or sum their gradients, and the number of the convolutions."""
     order = operators.operator_order(trace)
     row, thread = order.row, order.thread
     conv, reshape, add, norm = (trace.rows("op_name", name)[row] for name in ("conv", "reshape", "add", "batch_norm"))
@@ -55,7 +55,7 @@ def bias_rows(trace: Trace) -> tuple[arrays.IntArray, int]:
     adding = operators.outermost(trace, operators.within(trace, biased) & trace.rows("op_name", "add") & trace.host)
     backward = operators.within(trace, operators.backward_of(trace, biased))
     summing = operators.outermost(trace, backward & trace.rows("op_name", "sum") & trace.host)
-    # biases that a separate operator adds: the last operator in the layer's call, possibly after a reshape of the bias
+    # biases that a separate operator adds, which is the last operator in the layer's call; a reshape may precede it
     layer = nesting.nearest_above(trace.ints("parent"), trace.rows("kind", FORWARD))[row]
     first = np.flatnonzero(conv & (layer >= 0))
     adds = first + 1 + np.append(reshape, [False] * 3)[first + 1]
@@ -73,8 +73,8 @@ def bias_channels(shapes: operators.Shapes) -> int:
 
 
 def channels_of(shapes: operators.Shapes) -> int:
-    """Return the number of channels: the length of a batch norm's weights, else its input's second dimension; -1 if
-    unknown."""
+    """Return the number of channels of a batch norm, which is the length of its weights. Without weights, it is the
+    second dimension of the input. Return -1 if it is unknown."""
     if len(shapes) > 1 and len(shapes[1]) == 1:
         return shapes[1][0]
     return shapes[0][1] if shapes and len(shapes[0]) > 1 else -1

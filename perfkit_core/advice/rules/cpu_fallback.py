@@ -1,6 +1,6 @@
 """Rule 5, cpu-fallback: an operator runs on the host, so its inputs are copied to the host and its outputs back. The
-rule fires if a copy to the host and a copy of equal size back to the device have host computation between them. Both
-copies have at least ``fallback_bytes``. The transform moves the operators to the device and removes the copies."""
+rule fires if the host computes between a copy to the host and a copy of equal size back to the device, both of at least
+``fallback_bytes``. The transform moves the operators to the device and removes the copies."""
 
 from __future__ import annotations
 

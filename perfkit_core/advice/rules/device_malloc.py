@@ -1,6 +1,6 @@
 """Rule 8, device-malloc: the driver still allocates and frees memory after the first step. The rule fires on
 cudaMalloc, cudaFree and similar calls in steps after the first. Without steps, it fires on calls in the second half of
-the time in which the device is active. The transform removes the calls. A caching allocator does not need them."""
+the time in which the device is active. The transform removes the calls, which a caching allocator does not need."""
 
 from __future__ import annotations
 

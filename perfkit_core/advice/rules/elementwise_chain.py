@@ -1,7 +1,7 @@
 """Rule 16, elementwise-chain: each of several consecutive elementwise kernels reads from memory what the previous
 kernel wrote. The rule fires on ``chain_kernels`` or more consecutive elementwise kernels on a stream, in one phase of
-one step. The transform keeps the longest kernel of each chain, with the memory time of a fused chain, and removes the
-other kernels and the calls that only launch them."""
+one step. The transform keeps the longest kernel of each chain, and gives it the time of the memory traffic of a fused
+chain. It removes the other kernels and the calls that only launch them."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
 """Rule 12, epoch-gap: training waits for new loader workers at the start of an epoch or of a validation. The rule fires
-if steps that start a loader wait longer for data than usual, by more than ``epoch_gap_steps`` step times. The
-prediction does not come from a replay. It is the mean step time with persistent workers: the additional waits are
-replaced by the time of a first batch from such workers."""
+if steps that start a loader wait longer for data than usual. The difference must exceed ``epoch_gap_steps`` step times.
+The prediction is not from a replay. It is the mean step time, with the additional waits replaced by the time of a first
+batch from persistent workers."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def find(facts: Facts) -> list[Candidate]:
         )
     if not batches.in_workers(trace, rows).any():
         return []
-    # the wait of each step: the time in the loader, and the time between two of its calls in which no other event runs
+    # the wait of each step: the time in the loader, and the time between two calls of the loader without other events
     calls, start, end = facts.of_rank(rows), trace.ints("start_ns"), trace.end_ns
     loading = trace.rows("kind", DATALOADER)
     others = trace.host & trace.rows("kind", *(NESTED_KINDS - {STEP, PYTHON})) & ~loading

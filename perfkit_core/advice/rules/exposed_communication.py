@@ -59,9 +59,9 @@ def find(facts: Facts) -> list[Candidate]:
 
 
 def _times_ns(trace: Trace) -> pd.DataFrame:
-    """Return a table with one row per step of each rank, in ns. Columns: ``communication_ns``; ``exposed_ns``,
-    transfers while nothing is computed; ``transfer_ns``; ``waiting_ns``, waits for the last rank (0 if only one rank
-    was recorded); ``room_ns``, computation without communication."""
+    """Return a table with one row per step of each rank, in ns. ``communication_ns`` consists of ``transfer_ns`` and
+    ``waiting_ns``, the waits for the last rank (0 if only one rank was recorded). ``exposed_ns`` is the time of
+    transfers while nothing is computed. ``room_ns`` is the time of computation without communication."""
     rows = np.flatnonzero(trace.host & trace.rows("kind", STEP))
     steps = pd.DataFrame({"rank": trace.ints("rank")[rows], "step": trace.ints("step")[rows]})
     steps = steps.assign(total=0, exposed=0, compute=0)

@@ -25,7 +25,7 @@ def find(facts: Facts) -> list[Candidate]:
     trace, copies, dur = facts.trace, transfers.transfers(facts), facts.trace.ints("dur_ns")
     copies = copies.only(~copies.to_host)
     order = transfers.outer_operators(facts, copies.owner)
-    # the copies whose thread ran an operator that only fills memory just before; only an operator's first copy counts
+    # copies directly after an operator that only fills memory on the same thread; the first copy of an operator counts
     at = order.of[copies.call]
     before = at - 1
     fills = trace.rows("op_name", *_FILLS)[order.row] & (order.works == 0) & ~transfers.only_allocates(trace, order.row)

@@ -1,6 +1,6 @@
-"""Rule 20, host-gap: the host does other work while no thread runs an operator. The rule fires on gaps in the steps in
-which only Python, annotations and phases were recorded. It returns one candidate for long gaps and one for many short
-gaps. The transform shortens the gaps on all ranks."""
+"""Rule 20, host-gap: the host does other work while no thread runs an operator. A gap is a part of a step in which only
+Python, annotations and phases were recorded. The rule returns one candidate for long gaps and one for many short gaps.
+The transform shortens the gaps on all ranks."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ _WORK: Final = (
 )  # fmt: skip
 _FRAMES: Final = 3
 Gaps = dict[int, Intervals]
-"""The gaps of each rank. Messages show the gaps of ``facts.rank``. The transform shortens the gaps of all ranks."""
+"""The gaps of each rank. Messages show only the gaps of ``facts.rank``, but the transform shortens all gaps."""
 
 
 def find(facts: Facts) -> list[Candidate]:
@@ -117,9 +117,8 @@ def _short(facts: Facts, gaps: Gaps, count: float) -> Candidate:
 
 
 def _shared(facts: Facts, gaps: Gaps, factor: Quantity) -> tuple[Candidate, list[str]]:
-    """Return two values: the fields that are equal in candidates for long and for short gaps, and the Python functions
-    with the most gap time. The rows are the innermost events around the gaps of ``facts.rank``, with the gap time of
-    each event."""
+    """Return two values: a candidate with the fields that are equal for long and short gaps, and the names of the
+    Python functions with the most gap time. The rows are the innermost events around the gaps."""
     trace, graph, own = facts.trace, facts.replay.graph, gaps[facts.rank]
     nodes = np.flatnonzero(np.isin(graph.lane, graph.lane[facts.steps.first[facts.mine]]) & (graph.row >= 0))
     start = facts.replay.recorded_ns(nodes)

@@ -1,5 +1,5 @@
 """Rule 6, host-sync: the host fetches results from the device and waits for them. The rule fires on copies to the host
-that end before the host returns from the call that launched the copy, or from the synchronisation after this call. The
+if the call that launched the copy, or the synchronisation after this call, returns only after the copy has ended. The
 transform removes small copies, and copies large results without waiting. With ``--what-if host-sync=N``, only every
 N-th step fetches results."""
 

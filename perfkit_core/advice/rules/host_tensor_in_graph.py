@@ -1,6 +1,6 @@
 """Rule 2, host-tensor-in-graph: compiled or captured code copies numbers from the host in every run. The rule fires on
 copies of at most ``tiny_bytes`` to the device that are launched inside a compiled region. The transform removes the
-copies and the waits for them; in the worst case, it removes only the waits."""
+copies and the waits for them. Its worst case removes only the waits."""
 
 from __future__ import annotations
 

@@ -44,7 +44,7 @@ def find(facts: Facts) -> list[Candidate]:
         return []
     group = groupby.distinct([trace.ints("rank")[rows], trace.ints("step")[rows]], len(rows))[0]
     between = {rank: _between(trace, rows, group, rank) for rank in facts.ranks}
-    # the host is busy in operators and runtime calls, without waits and one-time work, and in Python between launches
+    # the host is busy in operators and runtime calls (except waits and one-time work), and between the launches
     graph, (gap_start, gap_end) = facts.replay.graph, between[facts.rank]
     working = trace.rows("kind", OPERATOR, RUNTIME) & ~trace.rows("phase", DATALOADER) & ~within(trace, once)
     nodes = facts.replay.hosts(facts.rank)
@@ -94,9 +94,8 @@ def find(facts: Facts) -> list[Candidate]:
 
 
 def _launches(facts: Facts, kernels: arrays.IntArray) -> tuple[arrays.IntArray, arrays.IntArray, float]:
-    """Return the outermost host events that launch kernels without waiting, and the number of kernels that they launch
-    per step. The events are returned as two arrays: regular launches, and launches that did one-time work, such as
-    loading a module."""
+    """Find the outermost host events that launch kernels without waiting. Return three values: the rows of usual
+    launches, the rows of launches with one-time work (such as loading a module), and the kernels per step."""
     trace = facts.trace
     roots = nesting.outermost(trace.ints("parent"), operators(trace) | trace.rows("kind", RUNTIME))
     # captured graphs contain no calls that copy from or to the host, communicate or synchronise
@@ -117,8 +116,8 @@ def _launches(facts: Facts, kernels: arrays.IntArray) -> tuple[arrays.IntArray, 
 
 
 def _between(trace: Trace, launches: arrays.IntArray, group: arrays.IntArray, rank: int) -> Intervals:
-    """Return the time between the first and the last launch of each step (``group``) in which no thread of the rank
-    does recorded work."""
+    """Return the intervals between the first and the last launch of each step in which no thread of the rank does
+    recorded work. ``group`` is the step of each launch."""
     start, end = trace.ints("start_ns"), trace.end_ns
     here = trace.ints("rank") == rank
     order = np.lexsort((start[launches], group))

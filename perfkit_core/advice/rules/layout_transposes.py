@@ -1,6 +1,6 @@
 """Rule 25, layout-transposes: tensors are copied only to change their memory layout. The rule fires on kernels whose
-names say that they convert the layout (around convolutions), and on operators that only reorder data. It returns one
-candidate for each kind. The transform removes most of this work."""
+names say that they convert the layout, and on operators that only reorder data. It returns one candidate for each kind.
+The transform removes most of this work."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
 """Rule 10, loader-workers: the training process makes its batches itself, on the training thread or on another thread.
 The rule fires if a loader without worker processes takes more than ``loader_share`` of the step. The transform makes
-the batches in worker processes. ``--what-if loader-workers=N`` predicts the step with N workers."""
+the batches in worker processes. ``--what-if loader-workers=N`` predicts the step time with N workers."""
 
 from __future__ import annotations
 
@@ -25,8 +25,8 @@ CONTENTION: Final = Quantity(
     0.85, 1.0, 1.25,
     message("measured: 0.9 to 1.1 in small trainings on a CPU, 1.2 between two recordings of a ResNet-50 on a V100"),
 )  # fmt: skip
-"""Factor by which workers change the host's self time. Workers share cores and caches with the training. On the other
-hand, training without loading keeps caches warm, and the recorded time includes the profiler's overhead."""
+"""Factor by which workers change the host's self time. It may exceed 1, because workers share cores and caches with the
+training. It may be below 1, because training without loading keeps caches warm."""
 MAKING: Final = Quantity(1.0, 1.1, 1.4, message("estimate: parallel workers slow each other down"))
 _FROM_THREAD: Final = Quantity(
     0.85, 1.0, 1.4,
@@ -48,8 +48,8 @@ def find(facts: Facts) -> list[Candidate]:
 
 
 def what_if(facts: Facts, workers: float) -> Candidate:
-    """Return the candidate for this number of workers. Raises NotEvaluableError, and UsageError for an invalid
-    number."""
+    """Return the candidate for this number of workers. Raises NotEvaluableError if workers already make the batches or
+    no data loading was recorded, and UsageError for an invalid number."""
     if not 1 <= workers <= _MOST_WORKERS or workers % 1:
         raise UsageError(f"loader-workers={workers:g}: not a number from 1 to {_MOST_WORKERS}", "give a whole number")
     rows, waiting = facts.batch_rows, facts.loading_ns

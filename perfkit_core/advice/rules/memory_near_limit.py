@@ -15,8 +15,8 @@ from perfkit_core.views.memory.events import MISSING, levels, memory_events
 
 @dataclass(frozen=True, slots=True)
 class Peak:
-    """The peak of one process on a device. ``bytes`` are allocated at the peak, ``of_bytes`` is the size of the
-    device's memory, and ``row`` is the event that reached the peak."""
+    """The peak memory of one process on a device. ``bytes`` is the allocated size at the peak, ``of_bytes`` the size of
+    the device's memory, and ``row`` the event that reached the peak."""
 
     device: str
     rank: int

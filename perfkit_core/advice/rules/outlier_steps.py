@@ -1,6 +1,6 @@
 """Rule 36, outlier-steps: some steps take much longer than the others, or the device clock drops during training. The
 rule fires if steps take more than ``outlier_sigmas`` standard deviations longer than the median step of their rank. It
-names the events that took longer. It also fires if all kernels take longer by one factor in the last third of the
+names the events that took longer. It also fires if most kernels take longer by the same factor in the last third of the
 steps. There is no transform, because the recording does not contain the cause."""
 
 from __future__ import annotations
@@ -80,7 +80,7 @@ def _late(facts: Facts, steps: pd.DataFrame, late: pd.DataFrame) -> Candidate:
 
 
 def _slower_clock(facts: Facts, steps: pd.DataFrame) -> list[Candidate]:
-    """Return the candidate for kernels that all take longer by one factor in the last third of the steps."""
+    """Return the candidate for kernels that mostly take longer by the same factor in the last third of the steps."""
     trace, order = facts.trace, steps.sort_values(["rank", "step"])
     place = order.groupby("rank").cumcount() / order.groupby("rank")["step"].transform("size")
     early, late = order[place < 1 / 3], order[place >= 2 / 3]
@@ -119,9 +119,9 @@ def _slower_clock(facts: Facts, steps: pd.DataFrame) -> list[Candidate]:
 
 
 def _growth_ns(facts: Facts, steps: pd.DataFrame, late: pd.DataFrame) -> pd.Series[int]:
-    """Return the growth in ns of up to three event names, the largest first: their mean time in a ``late`` step minus
-    their median time in the other ``steps``. The time is host and device work. Waits do not count, except waits for
-    batches, because no other recorded event explains these."""
+    """Return the growth in ns of up to three event names, the largest growth first. The growth is the mean time in a
+    ``late`` step minus the median time in the other ``steps``. The time consists of host work, device work and waits
+    for batches. Other waits do not count."""
     trace, graph = facts.trace, facts.replay.graph
     nodes = np.flatnonzero(graph.row >= 0)
     busy = np.zeros(len(trace), np.int64)

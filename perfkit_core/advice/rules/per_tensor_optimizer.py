@@ -1,9 +1,9 @@
 """Rule 17, per-tensor-optimizer: the optimizer updates the parameters one by one.
 
 The rule fires if an optimizer step calls the same operators for ``optimizer_tensors`` or more tensors. The transform
-gives the update the time of a fused update. The factors were measured on complete optimizer steps with a profiler
-running: one thread, medians of interleaved runs, tensors of 64 to 1,000,000 elements. The factors depend on the number
-of operators per tensor and on their duration, because these determine the cost of a loop."""
+multiplies the time of the update by a factor, which gives the time of a fused update. The factors for CPUs were
+measured on complete optimizer steps with a profiler running: one thread, medians of interleaved runs, tensors of 64 to
+1,000,000 elements. They depend on the number of operators per tensor and on the time of an operator."""
 
 from __future__ import annotations
 
@@ -55,15 +55,16 @@ _MOST_PER_TENSOR: Final = 4
 """Maximum number of calls of one operator for one tensor, in all optimizers of the frameworks."""
 _NEARLY_ALL: Final = 5 / 6
 """A number of tensors is accepted if it divides the call counts of operators that make at least this share of all
-calls. Momentum calls two operators twice per tensor and one operator once, so twice the right number divides the counts
-of only 4/5 of the calls. Operators for half of the tensors, such as weight decay, make at most 1/7 of the calls."""
+calls. 4/5 must not be enough: momentum calls two operators twice per tensor and one operator once, so twice the right
+number divides the counts of 4/5 of the calls. 6/7 must be enough, because operators for half of the tensors, such as
+weight decay, make at most 1/7 of the calls."""
 
 
 @dataclass(frozen=True, slots=True)
 class Loop:
-    """A loop over ``tensors``. ``name`` is the optimizer or its operator. ``operators`` is the number of operators per
-    tensor. ``operator_ns`` is the mean time of an operator, including the gap around it. ``whole`` is true if a single
-    operator updates a tensor."""
+    """A loop over tensors. ``tensors`` is their number. ``name`` is the optimizer or its operator. ``operators`` is the
+    number of operators per tensor. ``operator_ns`` is the mean time of an operator, including the gap around it.
+    ``whole`` is true if a single operator updates a tensor."""
 
     name: str
     tensors: float
@@ -83,7 +84,7 @@ def find(facts: Facts) -> list[Candidate]:
         raise NotEvaluableError(
             message("no optimizer step was recorded"), message("the framework's own optimizers record it")
         )
-    # updates: all host events in the spans that do not clear gradients; if a span calls a closure, only events after it
+    # updates: host events in the spans, except events that clear gradients and events before the end of a closure
     closure = trace.rows("phase", OTHER)[spans]
     after = trace.rows("phase", OPTIMIZER) & nesting.lies_in(parent, marked(trace, spans[closure]))
     updates = (within(trace, spans[~closure]) | after) & ~clears & ~nesting.lies_in(parent, clears)
@@ -104,8 +105,8 @@ def _loops(
     trace: Trace, spans: IntArray, own_ns: IntArray, roots: IntArray, of_span: IntArray, least: float
 ) -> tuple[IntArray, Loop] | None:
     """Return two values: the numbers of the spans that loop over at least ``least`` tensors, and the typical loop.
-    Return None if there are no such spans. ``own_ns`` is the update time of each span. ``of_span`` is the number of the
-    span of each of the ``roots``."""
+    Return None if there are no such spans. ``own_ns`` is the update time of each span. ``of_span`` is, for each item of
+    ``roots``, the number of its span."""
     names = trace.codes("name").codes[roots].astype(np.int64)
     width = int(names.max(initial=0)) + 1
     key, counts = np.unique(of_span * width + names, return_counts=True)
@@ -125,9 +126,9 @@ def _loops(
 
 def tensors_of(calls: IntArray) -> int:
     """Return the number of tensors of a loop. ``calls`` is the number of calls of each operator, shape (operators,).
-    The result is the largest call count that divides nearly all call counts, weighted by calls. If there is none, it is
-    the call count that divides most. This works because most operators are called once per tensor, some several times,
-    and some not for all tensors. Much rarer operators are not part of the loop."""
+    The result is the largest call count that divides nearly all call counts, weighted by calls. If there is none, the
+    result is the call count that divides most. Most operators are called once per tensor, some several times, and some
+    not for all tensors. Much rarer operators are ignored."""
     often = calls[calls * _MOST_PER_TENSOR >= calls.max()]
     explained: list[tuple[int, int]] = [
         (int(often[often % tensors == 0].sum()), tensors) for tensors in np.unique(often)[::-1].tolist()
@@ -193,9 +194,9 @@ def _host_factor(loop: Loop) -> Quantity | None:
 
 
 def class_of(name: str, whole: bool) -> str:
-    """Return the class name of an optimizer: ``SGD`` for a span that ends in ``SGD.step``. If a single operator updates
-    a tensor (``whole``), return its name without prefix and in-place mark (``adam`` for ``folder.adam_``). Otherwise
-    return ``optimizer``."""
+    """Return the class name of an optimizer, such as ``SGD`` for a span whose name ends in ``SGD.step``. If a single
+    operator updates a tensor (``whole``), return its name without prefix and in-place mark (``adam`` for
+    ``folder.adam_``). Otherwise return ``optimizer``."""
     match = _STEP.search(name)
     if match:
         return match[1]

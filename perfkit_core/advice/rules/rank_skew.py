@@ -1,7 +1,7 @@
 """Rule 34, rank-skew: one rank keeps the others waiting. The rule replays the ranks without waits for each other: each
 collective transfers as soon as the rank itself has reached it. The rule fires if the slowest rank then takes longer
-than the median rank. The steps of the slow rank have three parts: device work, data loading and host work. The
-transform gives the part that explains the difference the time of the median rank."""
+than the median rank. The steps of the slow rank have three parts: device work, data loading and host work. One part
+explains the difference best. The transform replaces the time of this part by its time on the median rank."""
 
 from __future__ import annotations
 

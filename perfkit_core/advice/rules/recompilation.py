@@ -1,7 +1,7 @@
 """Rule 35, recompilation: the model is compiled again during training, or runs in pieces because its graph breaks. The
-rule fires on compilations, and on functions that resume after a graph break, in steps after the first recorded step.
-The transform removes the compilations if most steps compile; otherwise their removal does not change the median
-step."""
+rule fires on compilations, and on functions that resume after a graph break, in steps after the first recorded step. If
+most steps compile, the transform removes the compilations. Otherwise there is no transform, because the median step
+would not change."""
 
 from __future__ import annotations
 

@@ -1,7 +1,6 @@
 """Rule 19, select-loop: a loop selects a part of a tensor in each iteration. The rule fires on ``loop_selects`` or more
-iterations with the same few operators. It searches for repetitions over up to four selections, because an iteration may
-make several. Iterations must be short, because the layers of a network repeat too. The transform gives the selections
-and their backward pass the time of one unbind."""
+iterations with the same few operators. An iteration may make up to four selections. It must be short, because the
+layers of a network repeat too. The transform gives the selections and their backward pass the time of one unbind."""
 
 from __future__ import annotations
 
@@ -82,8 +81,9 @@ def find(facts: Facts) -> list[Candidate]:
 
 
 def _gradients(facts: Facts, selects: arrays.IntArray) -> arrays.IntArray:
-    """Return the outermost backward operators of the selections, by their sequence numbers. If no sequence numbers were
-    recorded, return all backward operators of selections in steps without other selections."""
+    """Return the outermost backward operators of the selections, found by sequence numbers. If no sequence numbers were
+    recorded, use only steps in which all selections are among ``selects``, and return all backward operators of
+    selections in them."""
     trace = facts.trace
     roots = outermost(trace, operators(trace))
     nodes = roots[trace.rows("op_name", "slice_grad")[roots] & (facts.replay.first[roots] >= 0)]

@@ -1,7 +1,7 @@
 """Rule 1, tiny-ops-on-device: operators on few numbers run on the device, and the host waits for their result. The rule
-fires on operators directly before a copy of few bytes to the host. These operators have at most ``tiny_elements``
-elements, or one-block kernels if no shapes were recorded. The transform moves the operators to the host and removes the
-copies."""
+fires on operators directly before a copy of few bytes to the host. The inputs of these operators have at most
+``tiny_elements`` elements. If no shapes were recorded, their kernels have only one thread block. The transform moves
+the operators to the host and removes the copies."""
 
 from __future__ import annotations
 
@@ -33,9 +33,9 @@ _HALF: Final = re.compile(r"half|float16|bfloat16|float8|fp16|bf16|fp8", re.IGNO
 
 @dataclass(frozen=True, slots=True)
 class _Chains:
-    """Operators on few numbers directly before a fetched result, arrays of shape (operators,). ``at`` is the operator's
-    position among the outermost operators, and ``fetched_by`` the position of the fetching operator. ``rooted`` is true
-    if one of the operators before the same result creates its values on the host."""
+    """Operators on few numbers directly before a fetched result, arrays of shape (operators,). ``at`` is the position
+    among the outermost operators. ``fetched_by`` is the position of the operator that fetches the result. ``rooted`` is
+    true if an operator before the same result creates values on the host."""
 
     at: IntArray
     fetched_by: IntArray
@@ -60,8 +60,7 @@ def find(facts: Facts) -> list[Candidate]:
         name = canonical.values[code] if code >= 0 else "other"
         costs[f"{name}_on_host_ns"] = transfers.on_host_ns(facts, order, name)
         changes.append(Move(rows[own == code], True, costs[f"{name}_on_host_ns"]))
-    # A copy is removed if its source was created by these operators. Otherwise the source may depend on the device, and
-    # the copy is removed only in the best case.
+    # A copy is removed if these operators created its source. Otherwise, it is removed only in the best case.
     is_sure = np.isin(order.of[fetched.call], chains.fetched_by[chains.rooted])
     is_unsure = np.isin(order.of[fetched.call], chains.fetched_by[~chains.rooted])
     sure, unsure = fetched.only(is_sure), fetched.only(is_unsure)

@@ -19,8 +19,7 @@ from perfkit_core.model.trace import Trace
 from perfkit_core.replay.transforms import Quantity, Scale
 
 MULTIPLE: Final = 8
-"""Half-precision numbers in the 16 bytes that tensor cores read at a time (NVIDIA, Matrix Multiplication
-Background)."""
+"""Half-precision numbers per 16-byte read of tensor cores (NVIDIA, Matrix Multiplication Background)."""
 _KERNEL_FACTOR: Final = Quantity(
     0.4, 0.7, 1.0,
     message("estimate: tensor cores read 16 bytes in one access only if rows start at multiples of 16 bytes"),
@@ -90,8 +89,9 @@ def _by_rows(trace: Trace, operator: IntArray) -> IntArray:
 
 
 def unaligned_rows(shapes: operators.Shapes, strides: operators.Shapes | None) -> int:
-    """Return the length of the longest unaligned row in memory, of both factors and the product; 0 if there is none. An
-    unaligned row is longer than 8, and not a multiple of 8. Without strides, the shapes determine the layout."""
+    """Return the length of the longest unaligned row in memory; 0 if there is none. Rows of both factors and of the
+    product count. An unaligned row has a length above 8 that is not a multiple of 8. Without strides, shapes determine
+    the layout."""
     factors = _matrices(shapes)
     sizes = [shapes[at][-1] for at in factors]
     if strides is not None and len(strides) == len(shapes):

@@ -48,9 +48,9 @@ def find(facts: Facts) -> list[Candidate]:
 
 
 def _waiting(facts: Facts, calls: arrays.IntArray, own_ns: arrays.IntArray, shortest_ns: int) -> list[Candidate]:
-    """Return the candidate for the long calls of an operator if they wait. They wait if two conditions hold: a device
-    does other work during the calls, and the calls spend their time in the runtime. The second condition is ignored if
-    no runtime calls were recorded. So operators that compute on the host while a device is busy do not count."""
+    """Return a candidate if the long calls of an operator wait. They wait if two conditions hold: a device does other
+    work during the calls, and the calls spend their time in the runtime. The second condition excludes operators that
+    compute on the host. It is ignored if no runtime calls were recorded."""
     trace, dur = facts.trace, facts.trace.ints("dur_ns")
     start, end, names = trace.ints("start_ns"), trace.end_ns, trace.codes("name")
     inside, runtime = trace.host & within(trace, calls), trace.host & trace.rows("kind", RUNTIME, SYNC)
