@@ -1,7 +1,7 @@
-"""Makes the recordings in this folder: ``python -m tests.data.record``, with torch and paddle installed.
+"""Make the recordings in this folder: ``python -m tests.data.record``. This needs torch and Paddle.
 
-Each is a small training, exported by the framework's own profiler, beside the numbers that the framework itself makes
-of it (``*.native.json``, integers in ns). ``provenance.json`` says with what and when they were made.
+Each recording is a small training, exported by the framework's own profiler. ``*.native.json`` has the numbers that the
+framework computes for the recording, as integers in ns. ``provenance.json`` has versions and dates.
 """
 
 from __future__ import annotations

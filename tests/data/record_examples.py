@@ -1,7 +1,7 @@
-"""Makes the recordings in the folder examples: ``python -m tests.data.record_examples``. Needs torch and paddle.
+"""Make the recordings in the folder examples: ``python -m tests.data.record_examples``. This needs torch and Paddle.
 
-Each file is a recording of a script of examples/compare with one thread: of several, the one with the shortest median
-step, which other programs disturbed least. ``provenance.json`` gives versions and date.
+Each file is a recording of a script of examples/compare with one thread. Each script is recorded several times, and the
+recording with the shortest median step is kept. ``provenance.json`` has versions and the date.
 """
 
 from __future__ import annotations

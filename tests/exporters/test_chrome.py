@@ -208,8 +208,8 @@ def test_only_some_steps(tmp_path: Path) -> None:
 
 
 def test_a_step_is_exported_with_the_device_work_during_it(tmp_path: Path) -> None:
-    """``before`` is launched in step 0 and runs into step 1. ``lost`` has no launch. ``after`` is launched in step 1
-    and runs after it. Device work that only touches the step, or runs at another time, is not exported."""
+    """Device work that overlaps the step is exported, wherever it was launched. Work that only touches the step, or
+    that runs at another time, is not exported."""
     rows = [host("s0", "step", 0, 100), host("launch", "runtime", 10, 5, correlation=1), host("s1", "step", 100, 100),
             host("launch", "runtime", 110, 5, correlation=2), host("s2", "step", 200, 100),
             host("launch", "runtime", 210, 5, correlation=3), device("gone", "kernel", 80, 20, 1),

@@ -32,8 +32,8 @@ WORK = ("kernel", "memcpy", "memset")
 
 
 def small() -> Trace:
-    """Return two steps of one thread. Each step has an operator with 10 + 10 ns of self time around a launch, a kernel
-    of 7 ns, and an allocation of 64 bytes."""
+    """Return two steps of one thread. Each step has a Python frame around an operator. The operator launches a kernel
+    of 7 ns and allocates 64 bytes."""
     rows: list[dict[str, Any]] = []
     for step, at in enumerate((0, 100)):
         rows += [
@@ -155,8 +155,8 @@ def test_pprof_says_where_in_the_code(tmp_path: Path) -> None:
 
 
 def test_pprof_keeps_functions_of_one_name_apart(tmp_path: Path) -> None:
-    """pprof merges functions with equal names and system names, even of different files. The line of a stack frame is
-    the line of the call, so frames that differ only in the line are one function."""
+    """pprof merges functions with equal names and system names, even of different files. Stack frames that differ only
+    in the line of their call are one function."""
     python = [
         host(f"{place}: forward", "python", at, 5) for at, place in enumerate(("a.py(3)", "a.py(9)", "b.py(3)"), 1)
     ]

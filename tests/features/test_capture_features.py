@@ -29,8 +29,7 @@ def steps_of(trace: Trace) -> list[int]:
 
 
 def cycles_of(run: Path) -> list[list[int]]:
-    """Return the steps of each file, in the order of the cycles. A last cycle without steps is left out: the loop's
-    last step() has opened it."""
+    """Return the steps of each file, in the order of the cycles. A last cycle without steps is left out."""
     store.flush(run)
     cycles = [load(path) for path in sorted(run.glob("*.parquet"))]
     assert [trace.meta.cycle for trace in cycles] == list(range(len(cycles)))
@@ -304,8 +303,8 @@ def test_B7_dataloader_workers_torch(torch: Any, tmp_path: Path) -> None:
 
 
 def test_B7_autograd_threads_torch(traces: Path) -> None:
-    """The backward pass on a GPU runs on a separate thread. Compare each backward node with torch's file: it is in the
-    step whose span contains it, and it has the recorded sequence number."""
+    """The backward pass on a GPU runs on a separate thread. Each backward node is in the step whose span contains it in
+    torch's file, and it has the recorded sequence number."""
     path = traces / "torch" / "v100-ns-resolution.json.gz"
     events = json.loads(gzip.decompress(path.read_bytes()))["traceEvents"]
     spans = [e for e in events if e.get("name", "").startswith("ProfilerStep#") and e.get("cat") == "user_annotation"]

@@ -93,8 +93,7 @@ def by_name(nodes: list[Node]) -> dict[str, tuple[int, ...]]:
 
 
 def called(node: Node) -> list[Node]:
-    """Return the events that an operator calls. An operator whose only child has the same name (a re-dispatch) is one
-    event with this child."""
+    """Return the events that an operator calls. If an operator's only child has the same name, both are one event."""
     again = len(node.children) == 1 and node.children[0].name == node.name
     return called(node.children[0]) if again else node.children
 
@@ -126,8 +125,7 @@ def test_A2_head_names_the_device(traces: Path, source: str) -> None:
 
 
 def test_A3_overhead(live: Live) -> None:
-    """The total is the time of the outermost operators. It is divided into computation and overhead without a
-    remainder."""
+    """The total is the time of the outermost operators. Computation and overhead sum to this total."""
     rows = summarize(live.trace, "fluid_overhead").set_index("name")
     total = rows["total_ns"]
     assert total["total time"] == sum(root.dur for root in live.roots)
@@ -150,8 +148,8 @@ def computed(node: Node) -> int:
 
 
 def test_A3_overhead_torch(tmp_path: Path) -> None:
-    """In a linear layer, the matrix product and everything that it calls is computation. Operators outside the product
-    that call nothing are computation too."""
+    """In a linear layer, computation is the matrix product with everything that it calls, and every other operator that
+    calls nothing."""
     torch = pytest.importorskip("torch", reason="needs torch")
     seen: list[Node] = []
     handler = perfkit_torch.trace_handler(tmp_path, also=[lambda prof: seen.extend(torch_nodes(prof))])
@@ -243,8 +241,8 @@ def test_A6_threads_merged_or_apart_torch(traces: Path) -> None:
 
 
 def threads_of(source: Path, frame: pd.DataFrame) -> dict[tuple[str, str], int]:
-    """Return the CPU time by (tid, name). Rows have names such as ``thread0::name``, and the head of the report gives
-    the tid of thread0."""
+    """Return the CPU time by ``(tid, name)``. The rows in ``frame`` have names such as ``thread0::name``. The tid of
+    thread0 comes from the head of the report."""
     head = summarize(source, "fluid_head", by="thread").set_index("setting")["value"]
     tids = {name: text.split()[1] for name, text in head.items() if re.fullmatch(r"thread\d+", name)}
     keys = [(tids[name.split("::")[0]], name.split("::", 1)[1]) for name in frame["name"]]

@@ -90,8 +90,7 @@ def check_memory(run: Path, names: set[str]) -> None:
 
 
 def check_leak(run: Path, operator: str) -> None:
-    """Each step but the last is followed to the next step. The bytes that a step keeps are exact, and the operator is
-    named."""
+    """Check the exact bytes that each step but the last keeps, and the operator that allocated these bytes."""
     (leak,) = summarize(run, "memory_leaks").to_dict("records")
     assert (leak["name"], leak["steps"], leak["of_steps"], leak["blocks"]) == (
         operator,

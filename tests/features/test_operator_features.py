@@ -78,8 +78,8 @@ def test_B1_operator_table_torch(torch_run: Record) -> None:
 
 
 def test_B1_operator_table_paddle(paddle_run: Record) -> None:
-    """There are three steps of two linear layers. A linear layer is one operator in newer versions of Paddle, and two
-    in older ones."""
+    """There are three steps of two linear layers. Depending on Paddle's version, a linear layer is one operator or
+    two."""
     table = by_name(summarize(paddle_run(), "operators"))
     linear = table[table.index.str.fullmatch("(linear|matmul) dygraph")]
     assert linear["calls"].sum() == 6

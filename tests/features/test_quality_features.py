@@ -46,8 +46,8 @@ def test_X8_work_without_a_launch_and_rounded_clocks(traces: Path) -> None:
 
 
 def test_every_feature_has_a_test_in_both_frameworks() -> None:
-    """The names of tests contain feature codes and frameworks: test_C7_E6_kernels_torch. A test whose name and folder
-    contain no framework runs in both."""
+    """The names of tests contain feature codes and frameworks, as in test_C7_E6_kernels_torch. A test without a
+    framework in its name or folder counts for both."""
     tested: dict[str, set[str]] = {}
     for path in (ROOT / "tests").rglob("test_*.py"):
         for name in re.findall(r"^def (test_(?:[A-EX]\d+_)+\w+)", path.read_text(encoding="utf-8"), re.M):

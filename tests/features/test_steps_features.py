@@ -65,8 +65,8 @@ def torch_run(torch: Any, tmp_path: Path) -> tuple[Trace, list[Any]]:
 
 @pytest.fixture
 def paddle_run(paddle: Any, tmp_path: Path) -> Iterator[tuple[Trace, Any]]:
-    """Record the same model in Paddle. The second item is the result with the node trees from which Paddle makes its
-    tables."""
+    """Record the same model in Paddle. Return perfkit's trace, and the result with the node trees from which Paddle
+    makes its tables."""
     results: list[Any] = []
     net = paddle.nn.Sequential(paddle.nn.Linear(FEATURES, 32), paddle.nn.ReLU(), paddle.nn.Linear(32, 4))
     optimizer = paddle.optimizer.SGD(parameters=net.parameters())

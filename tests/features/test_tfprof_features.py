@@ -33,8 +33,8 @@ def run(framework: str) -> Trace:
 
 
 def test_D1_four_views(run: Trace, framework: str) -> None:
-    """The views are scope, graph, op and code. Paddle records no Python stacks in dygraph mode, which the code view
-    reports."""
+    """The views are scope, graph, op and code. The code view reports that Paddle records no Python stacks in dygraph
+    mode."""
     assert len(perfkit_core.summarize(run, "operators")) > 10
     graph = perfkit_core.summarize(run, "graph")
     assert (graph["phase"] == "backward").any()
@@ -59,8 +59,8 @@ def test_D1_code_view_of_recorded_stacks(traces: Path) -> None:
 
 
 def test_D3_each_step_one_step_or_the_average(run: Trace) -> None:
-    """The numbers of all steps are the sums of the numbers per step. A selected step equals its row. The average is the
-    sum divided by the number of steps."""
+    """The numbers of all steps are the sums of the numbers of each step. The average is the sum divided by the number
+    of steps."""
     steps = perfkit_core.summarize(run, "steps")["step"].to_list()
     assert len(steps) >= 2
     sums = ["calls", "self_cpu_ns", "total_cpu_ns"]
@@ -108,7 +108,7 @@ def test_D4_patterns_are_bounded(run: Trace) -> None:
 def test_D5_every_view_in_every_format(
     view: str, framework: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """The table is the same as text and Markdown, and complete in JSON and CSV. It is written to the terminal and to a
+    """Text and Markdown have the same table, and JSON and CSV have all of it. Each format goes to the terminal and to a
     file."""
     source = str(FILES[framework])
     table = perfkit_core.summarize(source, view)

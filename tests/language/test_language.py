@@ -91,8 +91,7 @@ def test_the_catalogues_have_the_texts_of_the_code(name: str) -> None:
 
 
 def test_texts_are_written_so_that_they_can_be_extracted() -> None:
-    """A text that is composed before it is passed to ``say`` is in no catalogue. Values must be passed to ``say``
-    instead."""
+    """Code must pass values to ``say`` separately. A text that already contains its values is in no catalogue."""
     made = [
         f"{file.name}:{call.lineno}"
         for package in PACKAGES
@@ -117,8 +116,8 @@ def test_every_text_is_translated(name: str) -> None:
 
 @pytest.mark.parametrize("name", OTHERS)
 def test_translations_have_the_words_of_the_text(name: str) -> None:
-    """Each placeholder occurs in the translation, with the same unit. Placeholders of English verb forms (``verb``) may
-    be left out."""
+    """Each placeholder occurs in the translation, with the same unit. The translation may leave out English verb forms
+    (``verb``)."""
     for one in translated(name):
         wanted, found = set(WORD.findall(str(one.id))), set(WORD.findall(str(one.string)))
         assert found <= wanted, one.id

@@ -37,8 +37,8 @@ def _innermost_ns(trace: Trace, operators: IntArray) -> dict[int, int]:
 
 
 def _shares(trace: Trace) -> tuple[int, float, float, int, float]:
-    """Return operator time, its share with a family and the part of this share in containers; kernel time and its
-    share."""
+    """Return five values: the operator time; its share with a family; its share with a family of containers; the kernel
+    time; and its share with a family."""
     codes = event_families(trace)
     operators = np.flatnonzero(trace.host & trace.rows("kind", OPERATOR, COMMUNICATION))
     own = _innermost_ns(trace, operators)

@@ -23,8 +23,8 @@ def _families(found: Trace) -> dict[str, str | None]:
 
 
 def test_worked_out_by_hand() -> None:
-    """An event without a name has the family of the nearest named operator above. A kernel's own name takes
-    precedence."""
+    """An event without a name has the family of the nearest named operator above it. For a kernel, the kernel's own
+    name takes precedence."""
     rows = [
         host("user's label", "annotation", 0, 1000),
         host("region", "operator", 0, 900),
@@ -72,9 +72,8 @@ def test_worked_out_by_hand() -> None:
 
 
 def test_kernels_that_serve_several_operators() -> None:
-    """A matrix product that a convolution launched belongs to the convolution, but a convolution in a product stays a
-    convolution. A sum in an activation belongs to the activation. A layout change in a convolution belongs to the
-    convolution."""
+    """In a convolution, a matrix product and a layout change belong to the convolution. A convolution inside a product
+    stays a convolution. A sum in an activation belongs to the activation."""
     rows = [
         host("conv", "operator", 0, 200),
         host("launch a", "runtime", 10, 5, correlation=1),

@@ -102,8 +102,8 @@ print(*{s.name for s in schemas if any("Tensor" in str(part.type) for part in (*
 
 
 def _on_tensors() -> list[str]:
-    """Return the operators of the installed PyTorch that take or return a tensor. The other operators are TorchScript's
-    own operators on lists and text. A new process is used, in which no other library has registered operators."""
+    """Return the operators of the installed PyTorch that take or return a tensor. They are listed in a new process, in
+    which no other library has registered operators."""
     done = subprocess.run([sys.executable, "-c", LIST], capture_output=True, text=True, check=True)
     names = done.stdout.split()
     return sorted(name for name in names if not name.startswith(("prim::", "_test::", "aten::_test_")))

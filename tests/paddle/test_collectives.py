@@ -64,9 +64,8 @@ def free_ports(count: int) -> list[int]:
 
 @pytest.fixture(scope="module")
 def job(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Return the folder of a job with two ranks. In each of three recorded steps, the second rank sleeps 0.3 s after
-    the first rank has reached its all-reduce. Before it sleeps, the second rank waits for the first, because either
-    rank can be late on a busy machine."""
+    """Return the folder of a job with two ranks and three recorded steps. In each step, the second rank arrives at the
+    all-reduce 0.3 s after the first rank."""
     pytest.importorskip("paddle")
     folder = tmp_path_factory.mktemp("job")
     first, second, master = free_ports(3)
@@ -90,8 +89,8 @@ def trace(job: Path, request: pytest.FixtureRequest) -> Trace:
 
 
 def test_sizes_of_a_live_job(trace: Trace) -> None:
-    """The all-reduce has 65536 floats, and the all-gather has 1024 doubles of each of two ranks. Three steps of two
-    ranks give six calls. After the block, no more labels are recorded."""
+    """In each of three steps, each of two ranks has an all-reduce of 65536 floats and an all-gather of 1024 doubles per
+    rank. Nothing is labelled after the block."""
     table = collectives.table(trace, ViewRequest(by=("size",)))
     found = {row["collective"]: (row["size"], row["calls"], row["group_size"]) for row in table.to_dict("records")}
     barrier = found.pop("barrier")

@@ -22,7 +22,7 @@ from perfkit_core.storage.store import INCOMPLETE_MARK
 pytestmark = pytest.mark.filterwarnings("ignore:To copy construct from a tensor")  # from paddle.Model
 
 Fit = Callable[..., list[int]]
-"""A function that trains and returns the number of each batch in its epoch, as Paddle passed it to another callback."""
+"""A function that trains and returns the number that Paddle gave to each batch within its epoch."""
 
 BATCHES = 4
 
@@ -106,8 +106,8 @@ def test_E1_hapi_paddle(paddle: Any, fit: Fit, tmp_path: Path) -> None:
 
 
 def test_cycles(fit: Fit, tmp_path: Path) -> None:
-    """After one skipped step, three cycles follow. Each has one step of waiting, one of warm-up and two recorded steps,
-    and becomes a file."""
+    """After one skipped step, three cycles follow. Each cycle has one step of waiting, one warm-up step and two
+    recorded steps."""
     callback = perfkit_callback(tmp_path, skip_first=1, wait=1, warmup=1, active=2, repeat=3)
     fit(callback, epochs=4)
     assert [steps_of(load(path)) for path in files(tmp_path)] == [[3, 4], [7, 8], [11, 12]]

@@ -73,7 +73,7 @@ def test_every_json_agrees_with_its_pb(paddle_traces: Path, spans: Any) -> None:
 
 
 def _reported(trace: Trace) -> list[int]:
-    """Return the reported time errors in ns in this order: of starts; of starts of memory events, if there are any; of
+    """Return the reported time errors in ns: of starts; of starts of memory events, if there are any; and of
     durations."""
     (message,) = [f.message for f in trace.quality if f.code == "rounded-clocks"]
     return [int(number) for number in re.findall(r"by (\d+) ns", message)]
@@ -158,7 +158,7 @@ def test_unescaped_names_are_repaired(paddle_traces: Path, tmp_path: Path, name:
 
 
 def test_a_name_that_is_valid_json_is_reported(paddle_traces: Path, tmp_path: Path) -> None:
-    """A name with a quote and an end can give valid JSON with a wrong name. The name then lacks its duration, which is
+    """A name with a quote can end early in a file that is still valid JSON. The name then lacks its duration. This is
     reported."""
     text = head(paddle_traces / "versions" / "probe_3.3.1.json.gz", 1 << 30).decode()
     path = tmp_path / "crafted.json"

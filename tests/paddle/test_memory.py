@@ -103,8 +103,7 @@ def test_native_rows_equal_what_paddle_prints(cycles: list[tuple[str, Path, Trac
 
 
 def test_every_event_counts_once_at_its_innermost_operator(cycles: list[tuple[str, Path, Trace]]) -> None:
-    """The expected result follows from Paddle's raw memory events and raw tree, by walking up from the node of each
-    event."""
+    """The expected operator is found in Paddle's raw tree, by walking up from the node of each memory event."""
     count = 0
     for name, stem, trace in cycles:
         events = raw(stem, "mem")
@@ -126,8 +125,8 @@ def test_every_event_counts_once_at_its_innermost_operator(cycles: list[tuple[st
 
 
 def owner(tree: pd.DataFrame, tid: int, node: int) -> str:
-    """Return the name of the innermost operator around a node, else the name of the node. All steps have one name, and
-    the root is not an event."""
+    """Return the name of the innermost operator around a node, or the node's own name if there is no such operator.
+    Steps and root nodes have a common name instead."""
     own = tree.loc[(tid, node)]
     at = own
     while at["type"] not in ("Operator", "Communication") and at["parent"] >= 0:
@@ -186,8 +185,8 @@ def test_blocks_at_the_peak_equal_those_of_a_replay(cycles: list[tuple[str, Path
 
 
 def test_interleaved_threads_are_not_lost_events(cycles: list[tuple[str, Path, Trace]]) -> None:
-    """In one workload, the totals of two threads interleave. The total changes without an event and changes back, and
-    the sum of these changes is 0."""
+    """In one workload, the totals of two threads interleave. So the total changes without an event, and these changes
+    sum to 0."""
     moved = {}
     for name, _, trace in cycles:
         for row in memory_checks.table(trace, EVERYTHING).to_dict("records"):
@@ -202,8 +201,7 @@ def test_interleaved_threads_are_not_lost_events(cycles: list[tuple[str, Path, T
 
 @pytest.fixture(params=[(1, 4), None], ids=["scheduler", "no-scheduler"])
 def live(request: pytest.FixtureRequest, paddle: Any, tmp_path: Path) -> Iterator[tuple[Trace, Any]]:
-    """Record a convolutional network. Return the trace, and the objects from which Paddle prints its memory summary.
-    Without a scheduler, the last step is empty, and a tensor is freed in it."""
+    """Record a convolutional network. Return the trace, and the objects from which Paddle prints its memory summary."""
     from paddle.profiler.profiler_statistic import StatisticData
 
     from perfkit_paddle import trace_handler

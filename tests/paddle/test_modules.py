@@ -69,8 +69,8 @@ def test_calls_backward_passes_and_nodes_of_every_layer(paddle: Any, tmp_path: P
 
 
 def test_gradients_accumulate_in_the_layer_of_the_parameter(paddle: Any, tmp_path: Path) -> None:
-    """The marks are gradient hooks of Paddle on the parameters, so the test does not depend on the labels of layers.
-    The projections of the attention run alternately."""
+    """The expected layers come from Paddle's gradient hooks on the parameters, so they do not depend on perfkit's
+    labels of layers."""
     from perfkit_paddle import annotate
 
     model = paddle_layers.net(paddle)

@@ -81,8 +81,7 @@ def test_user_defined(workloads: dict[str, tuple[Trace, dict[str, Any]]]) -> Non
 
 
 def test_nothing_on_a_device(workloads: dict[str, tuple[Trace, dict[str, Any]]]) -> None:
-    """In CPU runs, both sides have no kernels and no copies, and the CPU utilisation is the number that Paddle
-    recorded."""
+    """In CPU runs, both sides have no kernels and no copies. The CPU utilisation is the number that Paddle recorded."""
     for name, (trace, stats) in workloads.items():
         assert not stats["kernels"]
         assert not stats["memory_manipulation"]
@@ -95,8 +94,8 @@ def test_nothing_on_a_device(workloads: dict[str, tuple[Trace, dict[str, Any]]])
 
 
 def test_children_of_children(traces: Path) -> None:
-    """Paddle collects the children of children but does not print them. perfkit nests operators, so only operators
-    without nested operators are compared."""
+    """Paddle collects the children of children but does not print them, so only operators without nested operators are
+    compared."""
     count = 0
     for stats in sorted(traces.glob("paddle/cpu-3.3.1/*/cycle*.stats.json.gz")):
         (source,) = stats.parent.glob(f"{stats.name.removesuffix('.stats.json.gz')}.pb*")

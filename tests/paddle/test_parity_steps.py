@@ -92,8 +92,8 @@ def overview_equal(trace: Trace, times: dict[str, int], calls: dict[str, int], i
 
 
 def test_default_views_of_the_same_profile(sources: dict[str, tuple[Trace, Path]]) -> None:
-    """The synthetic device work overlaps on two streams, so unions are shorter than sums. One kernel of 5 µs was
-    launched outside every host event; perfkit counts this kernel."""
+    """The synthetic device work overlaps on two streams, so unions are shorter than sums. One kernel of 5 µs has no
+    host event around its launch. perfkit counts this kernel."""
     trace, _ = sources["gpu-synthetic"]
     ours, theirs = (step_phases.table(trace, request).set_index("phase") for request in (ViewRequest(), NATIVE))
     assert ours.loc["step", "total_device_ns"] < theirs.loc["step", "total_device_ns"]

@@ -40,7 +40,7 @@ def oracles(paddle_traces: Path) -> list[tuple[Path, pd.DataFrame, pd.DataFrame]
 
 def _recorded(pb: Path) -> tuple[pd.DataFrame, np.ndarray]:
     """Return two values: the events, and the row of each event's parent. The nodes come first, in the order of Paddle's
-    tree (each thread depth first). The memory events follow in the order of their nodes."""
+    tree. The memory events follow in the order of their nodes."""
     found = rows(scan(_content(pb)).tables).recorded
     assert found.parent is not None
     frame = found.columns.to_pandas()
@@ -219,8 +219,8 @@ def test_errors_name_the_file_and_the_byte(paddle_traces: Path, tmp_path: Path) 
 
 
 def test_damaged_files_never_crash(paddle_traces: Path) -> None:
-    """For any bytes that are changed, cut, removed or added, the result is a Trace or a SourceError, and no read leaves
-    the buffer."""
+    """Whatever bytes are changed, cut, removed or added, the result is a Trace or a SourceError. No read leaves the
+    buffer."""
     files = ("gpu-synthetic/gpu1.pb", "versions/static_2.6.2_pir0_nofeed.pb", "versions/probe_3.3.1.pb")
     originals = [(paddle_traces / name).read_bytes() for name in files]
     chance = random.Random(20240607)

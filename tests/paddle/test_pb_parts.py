@@ -61,8 +61,8 @@ def _node(number: int, parent: int, name: str, start: int, end: int) -> bytes:
 
 
 def parents(*threads: list[tuple[int, int, str, int, int]]) -> dict[str, str | None]:
-    """Return the name of each node's parent by the node's name. A node is given as number, parent's number, name, start
-    and end."""
+    """Return the name of each node's parent by the node's name. A node is a tuple of number, parent's number, name,
+    start and end."""
     content = b"".join(_message(3, _number(1, 1) + b"".join(_node(*node) for node in nodes)) for nodes in threads)
     frame = trace_of(content, "made").to_pandas()
     names = frame["name"].astype(str).tolist()
@@ -109,8 +109,8 @@ def _in_parts(content: bytes, clip: bool, count: int, monkeypatch: Any) -> Scan:
 
 
 def test_a_parallel_scan_equals_a_serial_scan(paddle_traces: Path, monkeypatch: Any) -> None:
-    """For complete, truncated and damaged files, a scan by several threads gives the same cells as a scan by one
-    thread, or the same problem at the same byte."""
+    """Complete, truncated and damaged files are scanned with one thread and with several. Both scans give the same
+    cells, or the same problem at the same byte."""
     draw = random.Random(7)
     parts = problems = 0
     for path in sorted(paddle_traces.rglob("*.pb")):

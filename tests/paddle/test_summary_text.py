@@ -97,8 +97,7 @@ def test_recorded_on_the_cpu(paddle_traces: Path, workload: str) -> None:
 
 
 def test_recorded_with_a_device(paddle_traces: Path) -> None:
-    """A real file with added kernels was printed by Paddle, with eight of the nine tables: the file has no memory
-    events."""
+    """Paddle printed eight of the nine tables for a real file with added kernels. The file has no memory events."""
     folder = paddle_traces / "gpu-synthetic"
     found: Counter[str] = Counter()
     for name, sort, text in texts(folder / "gpu1_by_3.3.1.summary"):

@@ -85,7 +85,8 @@ def compare(native: Any, ours: Any) -> int:
 
 
 def driven(timer: Any, steps: list[tuple[list[int], int, int | None]]) -> tuple[Any, Throughput]:
-    """Return Paddle's Event and perfkit's benchmark after the same reads, batch times (ns) and samples of each step."""
+    """Give the same steps to Paddle's Event and perfkit's timer, and return both. A step has reads, a time in ns and
+    samples."""
     clock = Clock()
     event, throughput = timer.Event(), Throughput(clock=clock)
     with throughput:

@@ -15,8 +15,8 @@ from tools.browser import launch
 
 @pytest.fixture(scope="module")
 def browser() -> Iterator[Any]:
-    """Return a headless browser for one module. The test fails if none is installed. The browser does not run for the
-    whole session, because processes that other tests fork would keep the pipe to its driver open."""
+    """Return a headless browser for one module. The test fails if none is installed. A browser for the whole session
+    would not end, because processes that other tests fork would keep the pipe to its driver open."""
     from playwright.sync_api import expect, sync_playwright
 
     expect.set_options(timeout=30_000)
@@ -28,8 +28,7 @@ def browser() -> Iterator[Any]:
 
 @pytest.fixture
 def opened(browser: Any) -> Iterator[Callable[[Path], Any]]:
-    """Return a function that opens a page. At the end of the test, the page must not have made requests or reported
-    errors."""
+    """Return a function that opens a page. The test fails if the page made requests or reported errors."""
     with _watched(browser) as (context, wrong):
 
         def open_page(path: Path) -> Any:

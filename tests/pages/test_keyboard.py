@@ -42,8 +42,8 @@ def page(opened: Callable[[Path], Any], tmp_path: Path) -> Any:
 
 
 def walked(page: Any) -> list[dict[str, Any]]:
-    """Return for each element that Tab reaches: its number among the controls (-1 if it is none), its position, and
-    whether its focus is visible."""
+    """Return a dict for each element that Tab reaches. ``at`` is its number among the controls, or -1 if it is not a
+    control. ``top`` and ``width`` are in pixels. ``marked`` is true if its focus is visible."""
     page.evaluate("(controls) => { window.controls = [...document.querySelectorAll(controls)]; }", CONTROLS)
     found: list[dict[str, Any]] = []
     for _ in range(200):

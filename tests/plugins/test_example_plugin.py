@@ -136,8 +136,7 @@ def test_it_exports_in_a_format_of_its_own(plugins: Plugins, found: Trace) -> No
 
 
 def test_it_gives_advice_by_a_rule_and_a_remedy_of_its_own(plugins: Plugins) -> None:
-    """A kernel runs from 5 to 55 µs, a conversion until 86 µs, and another kernel until 117 µs. A synchronisation
-    returns 3 µs later."""
+    """A conversion runs between two kernels, and a synchronisation returns 3 µs after the second kernel."""
     trace = made(
         [
             host("step", "step", 0, 130_000, step=0),

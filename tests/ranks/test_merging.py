@@ -18,8 +18,8 @@ from tests.support.events import device, host, trace
 
 VIEW = {view.name: view for view in VIEWS}
 LISTED = ("graph", "fluid_head")
-"""Views whose rows contain numbers within a rank, or describe a rank. They have no table of all ranks to compare
-with."""
+"""Views whose rows describe a rank, or contain numbers that count within a rank. These views have no table of all ranks
+to compare with."""
 
 RANKS = [
     [

@@ -341,8 +341,8 @@ def _greet(server: socket.socket, greeting: bytes) -> None:
 
 
 def test_a_page_of_many_ranks_is_one_of_one_trace(many: Path) -> None:
-    """Headline, facts and tables of the page equal those of a page of all ranks in one trace. The page has no advice
-    and no charts of single events."""
+    """Headline, facts and tables equal those of a page of all ranks in one trace. Advice and charts of single events
+    are missing."""
     found, whole = run_report(opened([many])), run_report(load(many))
     assert rendered(found.headline)
     assert rendered(found.headline) == tuple(line for line in rendered(whole.headline) if not line[0].isdigit())

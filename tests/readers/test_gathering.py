@@ -19,8 +19,8 @@ def origin(name: str, tid: int | None) -> Origin:
 
 
 def stretch(first: int, count: int, args: bool, known: Origins) -> Rows:
-    """Make rows in which every third has a stream, every second has shapes, and every fourth has no arguments. Times
-    decrease."""
+    """Make rows with decreasing times. Every third row has a stream, every second row has shapes, and every fourth has
+    no arguments."""
     number = np.arange(first, first + count, dtype=np.int64)
     integers = {"start_ns": 1000 - number // 2, "dur_ns": number % 5}
     if first % 3 == 0:
@@ -45,7 +45,7 @@ def expected(first: int, count: int, args: bool) -> list[dict[str, object]]:
 
 @pytest.fixture(params=[(1 << 20, 1 << 26, 2**31 - 1), (0, 64, 10)])
 def rooms(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Run the test with the usual limits, then with limits so low that a few rows need mapped memory, growth and
+    """Run the test twice: with the usual limits, and with limits so low that even a few rows need mapped memory and
     several arrays."""
     small_bytes, room_bytes, offsets_end = request.param
     monkeypatch.setattr(arrays, "SMALL_BYTES", small_bytes)

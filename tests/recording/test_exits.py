@@ -51,7 +51,7 @@ def test_a_process_that_ends_has_written_everything(name: str, tmp_path: Path) -
 
 @pytest.mark.parametrize("finish", ["", "exec('x = 1')"])
 def test_an_interrupted_process_ends_by_the_signal(finish: str, tmp_path: Path) -> None:
-    """This also holds if a module is imported while the cycle is written, which executes text as ``dataclasses``
+    """The process may execute text while the cycle is written, as the import of a module such as ``dataclasses``
     does."""
     script = f"""
 def take(profiler, place):

@@ -15,8 +15,8 @@ from perfkit_core.storage.store import INCOMPLETE_MARK
 
 
 def drawn(window: StepWindow, begun: int = 0, count: int = 14) -> str:
-    """Return a letter for each step: ``.`` for not recorded, ``w`` for warm-up, ``R`` for recorded, ``E`` for the last
-    recorded step of a cycle."""
+    """Return a letter for each step: ``.`` for a step that is not recorded, ``w`` for warm-up, ``R`` for a recorded
+    step, and ``E`` for the last recorded step of a cycle."""
     letters = {Action.OFF: ".", Action.WARM_UP: "w", Action.RECORD: "R"}
     return "".join(
         "E" if window.action(step, begun) is Action.RECORD and window.ends_cycle(step, begun)
@@ -81,8 +81,8 @@ class NotedCalls:
 
 
 def recorded(tmp_path: Path, script: str, fails_at: str = "") -> list[str]:
-    """Return the profiler's calls for a recording of the steps 2 to 4. Letters of ``script``: ``s`` ends a step, ``p``
-    pauses, ``r`` resumes, ``f`` finishes, ``a`` aborts."""
+    """Return the profiler's calls for a recording of the steps 2 to 4. Each letter of ``script`` is an action: ``s``
+    ends a step, ``p`` pauses, ``r`` resumes, ``f`` finishes, and ``a`` aborts."""
     profiler = NotedCalls(tmp_path, fails_at)
     recording = StepRecording(step_window((2, 4)), lambda: profiler)
     actions = {"s": recording.step_ended, "p": recording.pause, "r": recording.resume,

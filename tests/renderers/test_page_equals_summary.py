@@ -30,8 +30,8 @@ TRACES = (
 SIZES = {"B": 1, "KiB": 2**10, "MiB": 2**20, "GiB": 2**30, "TiB": 2**40}
 UNITS = {"ns": 1, "µs": 1e3, "ms": 1e6, "s": 1e9, "%": 0.01, **SIZES} | {f"{one}/s": SIZES[one] for one in SIZES}
 STEPS = {"steps": "Step time"}
-"""Titles of sections on the page, for views where the title differs. These sections have an additional column, and
-their units are chosen with this column."""
+"""Titles of the page's sections, for views whose title on the page differs. These sections have an additional column,
+and their units are chosen with this column."""
 FIRST = 20
 """Number of rows that formats for people show at first."""
 
@@ -65,8 +65,8 @@ def told(request: pytest.FixtureRequest, traces: Path, tmp_path_factory: pytest.
 
 
 def columns(section: Shown, rows: list[dict[str, Any]], name: str, idle: bool) -> dict[str, int]:
-    """Return the position on the page of each column of a view. The page shows only columns with values, and the name
-    of a tree first. With ``idle``, no device has work, so zeros of devices are not values."""
+    """Return the position on the page of each column of a view. The page leaves out columns without values. With
+    ``idle``, no device has work, and zeros of devices do not count as values."""
     known = [key for key in rows[0] if any(row[key] is not None for row in rows)]
     known = [key for key in known if not idle or "device" not in key.split("_") or any(row[key] for row in rows)]
     if "depth" in known:
@@ -83,7 +83,7 @@ def columns(section: Shown, rows: list[dict[str, Any]], name: str, idle: bool) -
 
 
 def shows(cell: Cell, heading: str, value: Any) -> bool:
-    """Return whether a cell shows a value: the same text, or a number with the exact value for sorting and a rounded
+    """Return whether a cell shows a value. The cell must have the same text, or the exact number with a rounded
     text."""
     if value is None:
         return cell.text == "-" and not cell.order
@@ -174,8 +174,8 @@ def plain(text: str) -> str:
 
 
 def alike(found: str, whole: str) -> bool:
-    """Return whether the texts are equal, or the first text is a shortened form of the second. The indent of a tree may
-    differ."""
+    """Return whether two texts are equal apart from a tree's indent. The first text may be a shortened form of the
+    second."""
     name = re.sub(r"^(· )+", "", whole)
     pieces = [re.escape(piece) for piece in found.split("…")]
     return bool(re.fullmatch(".*?".join(pieces) if len(pieces) > 1 else pieces[0], name, re.DOTALL)) or (

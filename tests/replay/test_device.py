@@ -50,8 +50,8 @@ def step(dur: int) -> dict[str, Any]:
 
 
 def two_streams() -> Trace:
-    """Stream 7 computes a (10 to 110) and records an event. Stream 8 waits for the event before b (112 to 162). The
-    host waits for stream 8 from 50 to 165, and the step ends at 170."""
+    """Stream 7 computes a and records an event. Stream 8 waits for this event before it runs b. The host waits for
+    stream 8."""
     return trace(
         [
             step(170),
@@ -87,7 +87,7 @@ def test_without_a_record_the_awaited_stream_is_inferred_from_its_end() -> None:
 
 
 def both_streams(name: str, **args: int) -> Trace:
-    """Stream 7 works from 10 to 60, stream 8 from 15 to 100. The host begins to wait at 20, and continues 3 µs after
+    """Stream 7 works from 10 to 60, and stream 8 from 15 to 100. The host begins to wait at 20. It continues 3 µs after
     the end of the work for which it waits."""
     until = 63 if args else 103
     told = [record("Sync", 20, until - 20, 3, 7, **args)] if args else []
@@ -114,8 +114,7 @@ def test_a_device_synchronisation_waits_for_all_streams() -> None:
 
 @pytest.mark.parametrize("stream", [-1, 2**32 - 1, 7])
 def test_the_stream_of_a_device_synchronisation_is_ignored(stream: int) -> None:
-    """The stream in the record is missing, has the number that a profiler of 2023 writes for no stream, or is
-    arbitrary."""
+    """The stream may be missing, arbitrary, or the number that older profilers write for no stream."""
     told = record("Context Sync", 20, 80, 3, stream)
     found = both_streams("cudaDeviceSynchronize")
     found = trace([*_as_rows(found), told])
@@ -147,8 +146,8 @@ def _step_of(row: dict[str, Any]) -> dict[str, Any]:
 
 
 def events(told: bool) -> Trace:
-    """Return one stream that runs a (10 to 60), records the event, and runs b (60 to 200). The host waits for the event
-    from 30 to 62, and then works for 8 µs."""
+    """Return one stream that runs a, records an event, and runs b. The host waits for the event until 62, and then
+    works for 8 µs."""
     record_of = record("Event Sync", 30, 32, 4, 7, wait_on_stream=7, wait_on_cuda_event_record_corr_id=2)
     return trace(
         [
@@ -216,9 +215,8 @@ def test_a_pinned_copy_that_ends_early_was_not_waited_for() -> None:
 
 
 def launches(count: int) -> Trace:
-    """Return consecutive launches of 1 µs with kernels of 10 µs. Kernel n runs from 1 + 10·n. The queue has room for
-    DEPTH kernels. Launch DEPTH waits until kernel 0 has begun, which is already the case. Each later launch waits for
-    the begin of one more kernel."""
+    """Return consecutive launches of 1 µs with kernels of 10 µs. The queue has room for DEPTH kernels. So each launch
+    from number DEPTH on waits until one more kernel has begun."""
     found: list[dict[str, Any]] = []
     now = 0
     for n in range(count):
@@ -230,8 +228,8 @@ def launches(count: int) -> Trace:
 
 
 def test_a_full_queue_blocks_the_host() -> None:
-    """The last launch waits until kernel 199 begins at 1991, and ends at 1992. With kernels of 5 µs, kernel 199 begins
-    at 996, before the host launches the last kernel. Then no launch waits, and each launch takes 1 µs."""
+    """The last launch waits until kernel 199 begins. With kernels of 5 µs, the queue is never full, and each launch
+    takes 1 µs."""
     found = launches(DEPTH + 200)
     assert played(found) == [1992]
     assert played(found, Scale(rows(found, "kernel"), 2)) == [1992 + 199 * 10]
@@ -261,9 +259,8 @@ def ahead(launched: bool = True) -> Trace:
 
 @pytest.mark.parametrize("launched", [True, False], ids=["launched", "no-launch-recorded"])
 def test_without_waits_the_device_limits_a_long_training(launched: bool) -> None:
-    """Without the waits, the host needs 25 µs per step and gets ahead of the device. In a long training, a step then
-    takes the 80 µs of its kernel. The step of a kernel is the step of its launch, or the step at its time if no launch
-    was recorded."""
+    """Without the waits, the host needs only 25 µs per step. In a long training, a step then takes the 80 µs of its
+    kernel. The step of a kernel is that of its launch, or the step at its time if no launch was recorded."""
     found = ahead(launched)
     replay = build(found)
     own = steps(replay)
@@ -292,8 +289,7 @@ def test_work_launched_before_the_recording_is_in_no_step() -> None:
 
 
 def test_a_copy_to_the_host_stages_nothing() -> None:
-    """The copy begins at 60, because it waits for another stream that works from 6 to 58. Its call from 10 to 73 only
-    waits."""
+    """The call of the copy takes long only because the copy waits for another stream, which works from 6 to 58."""
     copy = work("Memcpy DtoH", 60, 10, 2, kind="memcpy") | {"copy_kind": "DtoH pageable", "bytes": 4}
     other = work("other", 6, 52, 1, stream=8)
     found = trace([step(80), call("launch", 0, 5, 1), other, call("cudaMemcpyAsync", 10, 63, 2), copy])

@@ -18,8 +18,8 @@ from tests.support.events import device, host, trace
 
 
 def kernels(late_ns: int) -> Trace:
-    """Return three kernels of 50 µs. The first begins 5 µs after its launch. The second is queued after the first. The
-    third was launched long before, and begins ``late_ns`` after the second."""
+    """Return three kernels of 50 µs. The first begins after its launch, and the second after the first. The third
+    begins ``late_ns`` after the second, although it was launched long before."""
     return trace(
         [
             host("step", "step", 0, 900_000, step=0),

@@ -22,8 +22,8 @@ KERNEL_NS, CALL_NS, QUEUED_NS = 10_000, 1_000, 1_000
 
 
 def full_queue(launches: int) -> Trace:
-    """Consecutive launches that take 1 µs if the queue has room. The first kernel begins 1 µs after its launch, and
-    each kernel takes 10 µs. A launch into a full queue ends 1 µs after the kernel that makes room begins."""
+    """Return consecutive launches that take 1 µs if the queue has room. A launch into a full queue ends 1 µs after the
+    kernel that makes room begins."""
     rows, now = [], 0
     for number in range(launches):
         room = QUEUED_NS + (number - DEPTH) * KERNEL_NS
@@ -61,8 +61,8 @@ def test_a_queue_with_room_blocks_nobody() -> None:
 
 
 def test_the_queue_is_full_when_real_launches_block(traces: Path) -> None:
-    """The test computes the length of the queue itself: kernels launched before a call begins, minus kernels that have
-    begun before. When calls of more than 100 µs begin, the queue is full."""
+    """The length of the queue is the number of kernels that were launched but have not begun. When a call of more than
+    100 µs begins, the queue is full."""
     found = load(traces / "torch" / "v100-ns-resolution.json.gz")
     launched_by, start, dur = found.ints("launched_by"), found.ints("start_ns"), found.ints("dur_ns")
     on_stream = (~found.host) & (launched_by >= 0) & found.rows("kind", "kernel", "memcpy", "memset")

@@ -69,8 +69,8 @@ def on_host(number: int, compute: int, clock: int = 0) -> Trace:
 
 @pytest.fixture(params=[on_device, on_host])
 def pair(request: pytest.FixtureRequest) -> Trace:
-    """Rank 0 arrives at 106 µs, and rank 1 at 256 µs. Rank 1's clock is 7 ms ahead. The transfer takes 44 µs. If the
-    collective is on the host, the ranks arrive at 100 and 250 µs, and the transfer takes 50 µs."""
+    """Rank 0 arrives at 106 µs, rank 1 at 256 µs. Rank 1's clock is 7 ms ahead. The transfer takes 44 µs. If the
+    collective is on the host, the ranks arrive 6 µs earlier, and the transfer takes 50 µs."""
     return concat_traces([request.param(0, 100), request.param(1, 250, clock=7000)])
 
 
@@ -130,8 +130,8 @@ def test_a_rank_does_not_wait_for_threads_of_other_ranks() -> None:
 
 
 def streams(number: int, launched: int, begun: int) -> Trace:
-    """Return a collective on one stream until 300, then w of 50 µs on another stream. The launch of w begins 5 µs
-    before w, or earlier if w waits for the collective."""
+    """Return a collective on one stream until 300, then work w of 50 µs on another stream. If w begins after 301, it is
+    launched 5 µs before. Otherwise it is launched 10 µs after the launch of the collective."""
     made = [
         host("step", "step", 0, 400, step=0),
         host("prepare", "operator", 0, launched),

@@ -116,9 +116,9 @@ MS = 1_000_000
 
 
 def waiting(*batches: tuple[int, int], name: str = WORKERS, within: str = "", work: int = 10) -> Trace:
-    """Return steps that wait for a batch and then work for ``work`` ms. ``batches`` are pairs: the wait in ms, and the
-    time in ms by which an epoch begins before the wait (0 if no epoch begins). ``within`` is a Python frame around the
-    wait."""
+    """Return steps that wait for a batch and then work for ``work`` ms. ``batches`` has two times in ms for each step:
+    the wait, and how long before the wait an epoch begins (0 if no epoch begins). ``within`` is a Python frame around
+    the wait."""
     rows, now = [], 0
     for number, (wait, begins) in enumerate(batches):
         rows.append(host(f"step {number}", "step", now, (begins + wait + work) * MS, step=number))
@@ -151,9 +151,8 @@ def test_a_batch_that_was_not_waited_for_was_ready() -> None:
 
 
 def test_a_batch_is_begun_when_it_is_requested() -> None:
-    """Two workers make at most four batches in advance. The ninth batch is requested at the end of the fifth call, 73
-    ms before it arrives. In between are 5 ms of work, and three batches that are ready (1 ms each) with 5 ms of work.
-    """
+    """Two workers make at most four batches in advance. So the ninth batch is requested at the end of the fifth call,
+    73 ms before it arrives."""
     found = waiting(*[(1, 0)] * 8, (30, 0), (1, 0))
     assert played(found, Scale(rows(found, "work"), 0.5))[8] == (73 - 5 - 3 * 6 + 5) * MS
 
@@ -201,8 +200,8 @@ def test_more_workers_rebuild_batches_no_sooner() -> None:
 
 
 def test_making_a_batch_does_not_depend_on_the_wait_for_it() -> None:
-    """A thread that reads ahead works from 12 to 29 ms, during the wait. It would do the same work without the wait. If
-    worker processes make the batches, a batch does not wait for such a thread."""
+    """A thread that reads ahead works during the wait. It would do the same work without the wait. If worker processes
+    make the batches, a batch does not wait for such a thread."""
     found = trace(
         [
             host("step", "step", 0, 60 * MS, step=0),

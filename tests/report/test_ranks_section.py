@@ -28,8 +28,8 @@ def steps(own: list[int], count: int = 2, dur: int = 1000) -> pd.DataFrame:
 
 
 def waiting(caused: list[int], doubtful: int = 0, of_nobody: int = 0, incomplete: int = 0) -> pd.DataFrame:
-    """Return the table of the view stragglers. The last ``of_nobody`` ranks have no collective in common with others.
-    In ``incomplete`` of 10 collectives of the first rank, a rank is missing."""
+    """Return the table of the view stragglers. The last ``of_nobody`` ranks share no collective with other ranks. In
+    ``incomplete`` of 10 collectives of the first rank, a rank is missing."""
     known = len(caused) - of_nobody
     rows = [
         {"rank": rank, "collectives": 10 * (rank < known), "last": 5, "caused_wait_ns": each,
@@ -87,8 +87,8 @@ def test_ranks_with_unknown_waiting_are_named() -> None:
 
 
 def test_with_missing_ranks_waits_are_lower_bounds() -> None:
-    """A rank that is missing in 3 of 40 collectives may be the last one. A rank that is missing in 1 of 40 collectives
-    is explained by the edge of the recording."""
+    """A rank that is missing in 3 of 40 collectives may be the last one. The edge of the recording can explain why a
+    rank is missing in 1 of 40 collectives."""
     (nobody,) = rendered(stragglers(steps([500] * 4), waiting([10, 10, 10, 10], incomplete=3)).lines)
     assert nobody == (
         "The straggler is unknown, because some ranks cannot be compared or were not read. Together the other ranks "

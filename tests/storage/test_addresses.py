@@ -281,8 +281,7 @@ def test_paths_of_this_machine_stay_those_of_pathlib(tmp_path: Path) -> None:
 def test_a_store_that_refuses_is_one_line_for_every_verb(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capsys: pytest.CaptureFixture[str], memory: Any
 ) -> None:
-    """Drivers have their own errors, for instance for a missing login, or for libraries that they looked for in many
-    places."""
+    """Drivers raise their own errors, for instance for a missing login or missing libraries."""
     told = "Unable to load libjvm\n" + "dlopen(/usr/lib/jvm) failed: no such file\n" * 50
 
     def refuse(*args: object, **options: object) -> None:

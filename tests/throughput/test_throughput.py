@@ -178,8 +178,8 @@ def test_time_between_stop_and_start_does_not_count() -> None:
 
 
 def test_reads_between_stop_and_start_do_not_count() -> None:
-    """Two steps have reads of 5 ns each. In the pause between them, another loop reads for 1000 ns, and reaches the end
-    of its reader after 1000 ns more."""
+    """Two steps have reads of 5 ns each. In the pause between the steps, another loop reads for 1000 ns and then
+    ends."""
 
     def evaluation() -> Iterator[int]:
         clock.advance(1_000)

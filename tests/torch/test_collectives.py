@@ -196,8 +196,7 @@ torch.distributed.destroy_process_group()
 
 @pytest.mark.slow
 def test_a_live_job_with_a_slow_rank(tmp_path: Path) -> None:
-    """In each of three steps, rank 1 sleeps 0.3 s after rank 0 has reached the first all-reduce, so rank 0 waits for
-    that long. Rank 1 first waits until rank 0 is there, because either rank can be late on a busy machine."""
+    """In each of three steps, rank 1 arrives 0.3 s after rank 0, so rank 0 waits for that long."""
     command = [sys.executable, "-c", JOB, str(tmp_path)]
     jobs = [subprocess.Popen([*command, str(rank)], stderr=subprocess.DEVNULL) for rank in range(2)]
     assert [job.wait(120) for job in jobs] == [0, 0]

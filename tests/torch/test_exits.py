@@ -47,8 +47,8 @@ def steps_of(trace: Trace) -> list[int]:
 def test_every_end_keeps_the_cycles(
     end: str, code: int, signals: list[signal.Signals], stacks: bool, tmp_path: Path
 ) -> None:
-    """The steps before the end are kept, both with stacks, where cycles are written in the foreground, and without
-    stacks."""
+    """The steps before the end are kept, with stacks and without stacks. With stacks, cycles are written in the
+    foreground."""
     script = f"""
 schedule = lambda step: torch.profiler.ProfilerAction.RECORD
 with torch.profiler.profile(schedule=schedule, on_trace_ready=handler, with_stack={stacks}) as profiler:

@@ -73,8 +73,8 @@ def ours(trace: Trace, request: ViewRequest) -> pd.DataFrame:
 
 
 def compare(mine: pd.DataFrame, theirs: pd.DataFrame, keys: list[str], measures: list[str] = MEASURES) -> int:
-    """Assert that both tables have the same rows and numbers, where unknown numbers are 0 in torch. Return how many
-    numbers were compared."""
+    """Assert that both tables have the same rows and numbers. Numbers that are unknown here are 0 in torch. Return how
+    many numbers were compared."""
     mine = mine.groupby(keys, dropna=False)[measures].sum().sort_index()
     theirs = theirs.groupby(keys, dropna=False)[measures].sum().sort_index()
     assert list(mine.index) == list(theirs.index)
@@ -94,8 +94,7 @@ def record(name: str, options: dict[str, Any], folder: Path, **grouping: Any) ->
 @pytest.mark.parametrize("model", MODELS)
 @pytest.mark.parametrize("options", OPTIONS)
 def test_every_row_of_key_averages(model: str, options: str, tmp_path: Path) -> None:
-    """The native mode is also compared: it assigns memory to every event around it in time, which gives the same result
-    on one thread."""
+    """The native mode is also compared. On one thread, it gives the same memory."""
     (trace,), (averages,) = record(model, OPTIONS[options], tmp_path)
     theirs = native(averages)
     mine = ours(trace, ViewRequest())
@@ -126,9 +125,9 @@ def test_shares_as_torch_prints_them(model: str, tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("model", MODELS)
 def test_with_stacks_only_ranges_that_overlap_differ(model: str, tmp_path: Path) -> None:
-    """With stacks, frames and labels overlap without nesting. torch subtracts such children twice, so its self time can
-    be negative; perfkit subtracts the union of the children. Operators, calls and totals are equal. With ``native``,
-    all numbers are equal."""
+    """With stacks, frames and labels overlap without nesting. torch subtracts such children twice, but perfkit
+    subtracts the union of the children. So only self times of such rows differ. With ``native``, all numbers are
+    equal."""
     (trace,), (averages,) = record(model, {"with_stack": True, "profile_memory": True}, tmp_path)
     mine, theirs = ours(trace, ViewRequest()), native(averages)
     operator_names = set(operators.table(trace, ViewRequest())["name"])
@@ -193,8 +192,8 @@ def _frames(stack: str, count: int) -> str:
 @pytest.mark.parametrize("model", MODELS)
 @pytest.mark.parametrize("frames", [1, 4])
 def test_operators_grouped_by_stack(model: str, frames: int, tmp_path: Path) -> None:
-    """Every cell is equal, without the frames of autograd, as in torch. torch gives backward operators the stack of a
-    forward operator; perfkit has the recorded stack."""
+    """Every cell is equal, without the frames of autograd. torch gives backward operators the stack of a forward
+    operator, but perfkit has the recorded stack."""
     options = {"with_stack": True, "profile_memory": True, "experimental_config": _config(verbose=True)}
     (trace,), (averages,) = record(model, options, tmp_path, group_by_stack_n=frames)
     mine, theirs = operators.table(trace, ViewRequest(by=("stack",), native=True)), native(averages)
@@ -236,8 +235,8 @@ def covered(ranges: list[tuple[int, int]]) -> int:
 
 @pytest.mark.parametrize("model", MODELS)
 def test_overview_model_memcpy_device_equal_native_events(model: str, tmp_path: Path) -> None:
-    """The covered time of each kind and the phases are computed from the profiler's event list. The list lacks
-    re-dispatches, which lie inside their operator: the calls differ, but the covered time does not."""
+    """The expected numbers come from the profiler's event list. The list lacks re-dispatches, so calls differ, but
+    times do not."""
     lists: list[Any] = []
     handler = trace_handler(tmp_path, also=[lambda profiler: lists.append(list(profiler.events()))])
     train(model, handler)

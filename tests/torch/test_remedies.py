@@ -59,7 +59,7 @@ def test_since_is_a_released_version(remedy) -> None:
 
 
 def test_remedies_name_arguments_that_torchs_optimizers_have() -> None:
-    """The remedy uses ``fused`` if the optimizer's signature has it, else ``foreach`` if the signature has it, else
+    """The remedy uses ``fused`` if the optimizer has this argument, else ``foreach`` if it has that argument, else
     neither."""
     known = {name for name, one in vars(torch.optim).items() if isinstance(one, type) and name != "Optimizer"}
     assert {"SGD", "AdamW", "LBFGS"} <= known

@@ -76,9 +76,8 @@ def test_what_cannot_be_read_or_written(tmp_path: Path) -> None:
 
 
 def test_the_summary_by_hand() -> None:
-    """Five records have a prediction and a verdict. Where 20 % was predicted (10 to 30 %), the savings were 25, 16 and
-    40 %, and a loss. Where a loss was predicted, there was a saving. The sign was right in the first three records, and
-    the interval contains the first two savings."""
+    """Five records have a prediction and a verdict. The sign was right in three of them, and the predicted interval
+    contains the measured saving in two."""
     worse = {"base_ns": 1000, "p10_ns": 1100, "p50_ns": 1200, "p90_ns": 1300}
     records = [
         record(saving=0.25, saving_error=-0.2, step_error=0.07),

@@ -73,8 +73,7 @@ def times(*step_ns: int) -> StepTimes:
 
 
 def test_warm_up_steps_are_left_out() -> None:
-    """Two warm-up steps are left out of six steps. Of three steps only one is left out, because at most half of the
-    steps are."""
+    """Two warm-up steps are left out, but never more than half of the steps: of three steps, only one is left out."""
     metric = Metric(warmup_steps=2)
     assert metric.step_ns("cmd", [times(900, 900, 10, 20, 30, 40)]) == 25
     assert metric.step_ns("cmd", [times(900, 10, 20)]) == 15

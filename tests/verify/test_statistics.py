@@ -35,8 +35,8 @@ def test_a_higher_rate_is_better() -> None:
 
 
 def test_the_noise_floor_by_hand() -> None:
-    """The runs 10, 10, 10 and 14 are split into two halves. The half that contains 14 has the median 12, and the other
-    half has the median 10. The difference is always 2, and the median of all runs is 10."""
+    """The runs 10, 10, 10 and 14 are split into halves with the medians 10 and 12. The difference is always 2, and the
+    median of all runs is 10."""
     assert noise_floor(np.array([10.0, 10.0, 10.0, 14.0])) == pytest.approx(0.2)
 
 

@@ -68,8 +68,7 @@ def timed(command: list[str], folder: Path, *frameworks: str, **more: str) -> tu
 
 @pytest.mark.parametrize("framework", ["torch", "paddle"])
 def test_steps_lie_between_updates_of_the_first_optimizer(tmp_path: Path, framework: str) -> None:
-    """Six updates are five steps of at least 20 ms. Together they do not take longer than the loop. The path of the
-    script is the same as without perfkit."""
+    """Six updates are five steps of at least 20 ms. Together, the steps do not take longer than the loop."""
     path = script(tmp_path, framework)
     out, found = timed([sys.executable, str(path)], tmp_path / "times", "torch", "paddle")
     loop_ns, first_place = out.split()

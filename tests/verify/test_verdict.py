@@ -49,8 +49,7 @@ def test_the_verdict_does_not_depend_on_the_size(saving: float, expected: Fit) -
 
 def test_errors_are_signed_and_scaled_to_the_measured_base() -> None:
     """A saving of 20 % was predicted and 25 % was measured, so the predicted saving is a fifth too small. For a
-    measured base of 100, the predicted step is 80 and the measured step is 75, so the predicted step is one fifteenth
-    too long. The base of the prediction does not matter."""
+    measured base of 100, the predicted step of 80 is one fifteenth longer than the measured step of 75."""
     runs = made(0.25, 0.2, 0.3)
     assert saving_error(runs, FIFTH) == pytest.approx(-0.2)
     assert step_error(runs, FIFTH) == pytest.approx(80 / 75 - 1)
@@ -103,9 +102,8 @@ def test_a_prediction_from_a_file(advice: Path, wanted: str) -> None:
 
 
 def test_the_advice_of_a_real_pair(traces: Path, tmp_path: Path) -> None:
-    """ResNet50 was recorded with 0 and 4 loader workers, with medians of 176.273 and 126.5 ms. The prediction for the
-    first recording is written to a file and read again. The second recording verifies it, within the predicted
-    interval."""
+    """ResNet50 was recorded with 0 and 4 loader workers. The recording with workers verifies the prediction for the
+    recording without workers. It lies within the predicted interval."""
     from perfkit_core.cli.main import main
 
     file = tmp_path / "advice.json"
@@ -123,7 +121,7 @@ def test_the_advice_of_a_real_pair(traces: Path, tmp_path: Path) -> None:
 
 
 def test_the_interval_of_a_saving_is_narrower_than_that_of_steps(advice: Path) -> None:
-    """Steps differ by a third, so a single later step may well take longer than the earlier median. But the saving is 5
+    """Steps differ by a third, so a single step that takes 10 % longer could be chance. But the predicted saving is 5
     to 25 %, so a change that makes steps 10 % longer contradicts the prediction."""
     content = json.loads(advice.read_text(encoding="utf-8"))
     content["advice"][0]["prediction"] |= {"p90_ns": 1200, "saving_p10_ns": 50, "saving_p90_ns": 250}

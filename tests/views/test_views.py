@@ -205,8 +205,8 @@ def test_overview(small: Trace) -> None:
 
 
 def test_a_share_of_the_steps_is_of_what_runs_in_them() -> None:
-    """The first step launches more work than it can run. The second step runs a part of this work, and the rest runs
-    after both steps."""
+    """The first step launches more work than it can run. A part of this work runs in the second step and counts
+    there."""
     rows = [
         host("step 0", "step", 0, 100, step=0),
         host("op", "operator", 0, 50),

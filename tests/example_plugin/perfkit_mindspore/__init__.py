@@ -1,2 +1,1 @@
-"""perfkit for MindSpore: a reader for the timelines of MindSpore's profiler. The import of this package imports no
-framework."""
+"""perfkit for MindSpore: a reader for the timelines of MindSpore's profiler. This package imports no framework."""

@@ -45,8 +45,8 @@ def rows(view: View, trace: Trace, columns: str, **request: Any) -> list[tuple[A
 
 
 def test_clock_of_the_second_rank() -> None:
-    """The recorded ends differ by 1000. Rank 1 began A at 1250, and rank 0 ended A at 300. Rank 1 ended B at 2100, and
-    rank 0 began B at 1000. These times bound the offset."""
+    """No collective can end on one rank before the other rank has begun it. These times bound the offset of the
+    clock."""
     columns = "rank offset_ns earliest_ns latest_ns matched unmatched residual_ns max_residual_ns"
     assert rows(clocks.VIEW, both(), columns) == [(0, 0, 0, 0, 2, 0, 0, 0), (1, 1000, 950, 1100, 2, 0, 0, 0)]
 
@@ -200,8 +200,8 @@ def test_the_delay_of_a_rank_with_a_drifting_clock_is_exact() -> None:
 
 
 def test_a_drift_over_too_few_collectives_makes_waits_doubtful() -> None:
-    """5 collectives over 4 s are too few to measure a drift. At four of them, the constant offset is wrong by 50 or 100
-    µs, in either direction. Each collective takes 50 µs."""
+    """5 collectives over 4 s are too few to measure a drift. So the constant offset is wrong by up to 100 µs, which is
+    more than a collective takes."""
     found = rows(stragglers.VIEW, drifting(50, count=5, took=50_000), "caused_wait_ns doubtful_ns")
     assert [caused for caused, _ in found] == pytest.approx([100_000, 100_000], abs=10)
     assert all(doubtful == caused for caused, doubtful in found)
@@ -237,8 +237,8 @@ def test_why_numbered_collectives_have_no_offset(ends: list[int], told: str) -> 
 
 def meeting(clocks: dict[int, int], late: dict[int, int], world: int = 0, took: int = 10**6) -> Trace:
     """Return ranks that meet in five collectives, 20 ms apart. A collective ends ``took`` after the last rank arrives.
-    From the fourth collective on, each rank's clock is changed by its item in ``clocks``. Ranks arrive later by
-    ``late``."""
+    From the fourth collective on, each rank's clock is changed by its item in ``clocks``. ``late`` has each rank's
+    delay."""
     last, size = max(late.values(), default=0), world or len(clocks)
     made = []
     for one, jump in clocks.items():
@@ -252,8 +252,8 @@ def meeting(clocks: dict[int, int], late: dict[int, int], world: int = 0, took: 
 
 
 def test_different_ends_of_a_collective_make_waits_doubtful() -> None:
-    """No rank is late. Rank 1's clock changes by 0.4 ms, which is within the bounds (1 ms). At two collectives, rank 0
-    seems to wait for rank 1 and to transfer for only 0.6 ms, although rank 1 took 1 ms."""
+    """No rank is late, but the clock of rank 1 changes by 0.4 ms, which is within the bounds. So rank 0 seems to wait
+    for rank 1."""
     trace = meeting({0: 0, 1: 400_000}, {})
     assert rows(clocks.VIEW, trace, "offset_ns max_residual_ns")[1] == (0, 400_000)
     assert rows(stragglers.VIEW, trace, "rank caused_wait_ns doubtful_ns") == [(1, 800_000, 800_000), (0, 0, 0)]
@@ -262,8 +262,8 @@ def test_different_ends_of_a_collective_make_waits_doubtful() -> None:
 
 
 def test_a_last_rank_that_seems_to_wait_itself_is_in_doubt() -> None:
-    """Rank 2 arrives last, 0.3 ms late. At two collectives its clock hides the delay, and rank 1 seems to be last. Then
-    rank 0 waits 0.1 ms for rank 1, and rank 2 waits 0.2 ms. But rank 1 itself took 0.2 ms longer than rank 2."""
+    """Rank 2 arrives last, but at two collectives its clock hides the delay. Rank 1 then seems to be last, although
+    rank 1 itself took 0.2 ms longer than rank 2."""
     found = rows(stragglers.VIEW, meeting({0: 0, 1: 0, 2: -400_000}, {1: 100_000, 2: 300_000}), "rank last doubtful_ns")
     assert found == [(2, 3, 0), (1, 2, 600_000), (0, 0, 0)]
 

@@ -45,9 +45,8 @@ def parts(found: Trace, columns: str, **request: Any) -> dict[str, tuple[Any, ..
 
 
 def test_ours_by_hand() -> None:
-    """Communication is: pack (120–140) and ring (140–340), which all_reduce launched; the barrier (900–950), which
-    launched no kernels; and 980–1000 of the kernel that has a collective's name. Computation is 260–300 and 330–430.
-    Only time in the step counts."""
+    """Communication consists of three parts: the kernels that all_reduce launched, the barrier, which launched no
+    kernels, and the kernel with a collective's name. Only time in the step counts."""
     assert parts(trace(ROWS), "host_calls device_calls time_ns bytes") == {
         "step": (None, None, 1000, None),
         "communication": (2, 3, 220 + 50 + 20, 4096),
@@ -65,9 +64,8 @@ def test_exposed_communication_is_that_of_the_partition() -> None:
 
 
 def test_native_by_hand() -> None:
-    """Paddle counts calls that launch kernels, broadcast_tensors by its name, and time after the step. The kernel pack
-    lies below all_reduce, but also below an operator: it counts as communication and as computation. The kernel whose
-    launch lies in no host event does not count."""
+    """Paddle counts calls that launch kernels, and time after the step. The kernel pack lies below all_reduce and below
+    an operator, so it counts twice. A kernel whose launch lies in no host event does not count."""
     assert parts(trace(ROWS), "host_calls device_calls time_ns", native=True) == {
         "step": (None, None, 1000),
         "communication": (4, 3, (340 - 100) + 50),

@@ -85,8 +85,8 @@ def test_copies_by_operator(small: Trace) -> None:
 
 
 def test_memory_manipulation(small: Trace) -> None:
-    """The table has an operator that copies, its runtime call, and a detail and a label with such a name, each with the
-    device time that it launched."""
+    """The rows are an operator that copies, its runtime call, and a detail and a label whose names contain memcpy or
+    memset."""
     table = memory_manipulation.table(small, ViewRequest())
     found = {
         row["name"]: (row["kind"], row["total_cpu_ns"], row["total_device_ns"]) for row in table.to_dict("records")

@@ -73,8 +73,8 @@ def test_the_views_keep_the_contract_of_views(small: Trace, name: str) -> None:
 
 
 def test_overhead(small: Trace) -> None:
-    """The host total is 150 + 30 + 100. Computation is the sum of the compute phases (50, which is 60 less the launch,
-    and 30), the operator without children (30 − 5 − 2) and the product (100)."""
+    """Computation is the sum of four parts: compute phases of 50 and 30, the operator without children (23), and the
+    product (100)."""
     assert overhead(small) == {
         "total time": (280, 100),
         "computation": (80 + 23 + 100, 100),

@@ -83,8 +83,7 @@ def test_families_open_into_operators() -> None:
 
 @pytest.mark.parametrize("by", [(), ("operator",), ("device",), ("operator", "device")])
 def test_ranks_are_added(by: tuple[str, ...]) -> None:
-    """The second rank has twice the times of the first, so the merged times are three times those of the first rank.
-    The merged table equals the table of the joined trace."""
+    """The second rank has twice the times of the first rank. The merged table equals the table of the joined trace."""
     ranks = [_rank(0, 1), _rank(1, 2)]
     how, request = reduction(VIEW), ViewRequest(by=by)
     merged = how.merge([how.reduce(one, request) for one in ranks], request)

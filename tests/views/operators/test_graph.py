@@ -85,8 +85,8 @@ NAMES = {"mm": "matmul", "mm_b": "matmul_grad", "add": "add", "add_b": "add_grad
 
 
 def test_without_sequence_numbers_the_order_of_calls_links_backward_to_forward() -> None:
-    """mm has two forward and two backward calls, and the first backward call belongs to the last forward call. add has
-    two forward calls but one backward call, so its forward call is unknown."""
+    """The first of two backward calls of mm belongs to the last of two forward calls. add has two forward calls but one
+    backward call, so its forward call is unknown."""
     forward = [host(name, "operator", 10 * i, 5) for i, name in enumerate(["mm", "add", "mm", "add"])]
     backward = [
         host(name, "operator", 100 + 10 * i, 5, phase="backward") for i, name in enumerate(["mm_b", "add_b", "mm_b"])

@@ -24,9 +24,8 @@ from tests.support.events import device, host, trace
 
 
 def step(number: int, start: int) -> list[dict[str, Any]]:
-    """Return a step of 1,000 ns. Its model has a layer a (a copy and a product, one kernel), a layer b.c inside a list
-    b, and an operator outside the layers. After the model come a loss, the backward pass of both layers, and one kernel
-    without a launch."""
+    """Return a step of 1,000 ns. Its model has a layer a with one kernel, a layer b.c inside a list b, and an operator
+    outside the layers. A loss, the backward pass of both layers, and one kernel without a launch follow."""
     layer = {"phase": "forward"}
     rows = [
         host(f"step {number}", "step", 0, 1000, step=number),

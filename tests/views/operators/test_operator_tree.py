@@ -103,8 +103,8 @@ def test_a_name_filter_makes_the_matching_operators_roots(small: Trace) -> None:
 
 
 def test_kinds(small: Trace) -> None:
-    """mm lies inside linear and has the same canonical name. The row of this name counts the two calls of linear (150
-    ns together), and the self time of both linear and mm."""
+    """mm lies inside linear and has the same canonical name. So calls and total time of this name come from linear
+    only, and its self time comes from both."""
     columns = "depth name calls self_cpu_ns total_cpu_ns self_device_ns total_device_ns"
     assert lines(operator_kinds.VIEW, small, columns) == [
         (0, "matmul", 2, 40 + 30 + 55 + 15, 150, 40, 40),
@@ -136,8 +136,7 @@ def test_unowned_device_work_has_no_share_of_host_time() -> None:
 
 
 def test_nested_calls_of_a_canonical_name_count_once() -> None:
-    """The inner add lies in matmul, which lies in the outer add. The inner add does not count for the canonical name,
-    although matmul is in between."""
+    """An add lies in a matmul, which lies in another add. Only the outer add counts for the canonical name."""
     found = trace([
         host("add", "operator", 0, 100), host("mm", "operator", 10, 80), host("add", "operator", 20, 10),
         host("x", "operator", 95, 1),

@@ -91,8 +91,8 @@ def nearest(event: Event | None) -> Event | None:
 
 
 def attach(events: list[Event], raw: list[dict[str, Any]]) -> int:
-    """Assign kernels to operators by correlation id, and memory to the innermost event. Return the time of kernels
-    without an operator."""
+    """Assign kernels to operators by correlation id, and memory to the innermost event. Return the total time of the
+    kernels that have no operator."""
     calls = {
         e.args["correlation"]: e for e in events if e.cat in ("cuda_runtime", "cuda_driver") and "correlation" in e.args
     }

@@ -37,9 +37,8 @@ def rows(events: list[dict[str, Any]]) -> list[dict[str, Any]]:
 
 
 def test_wait_and_copies_of_each_step() -> None:
-    """Two loaders run on the step's thread. Nested loader calls count once. Prefetching on another thread is not input
-    wait. The copies to the device run at 350–450 and 400–500, and a kernel hides them at 350–400. The copy to the host
-    does not count."""
+    """Nested loader calls count once, and prefetching on another thread is not input wait. A kernel hides half of the
+    first copy to the device. The copy to the host does not count."""
     first, second = rows(ROWS)
     assert first == {
         "rank": None, "step": 0, "dur_ns": 1000, "loader": f"Other, {LOADER}", "loads": 2, "input_wait_ns": 150,

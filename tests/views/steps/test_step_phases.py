@@ -49,9 +49,8 @@ def phases(found: Trace, columns: str, **request: Any) -> dict[str, tuple[Any, .
 
 
 def test_device_time_is_a_union() -> None:
-    """Forward launches a (150–250), b (200–300), c (280–320) and the fill (320–330), whose union is 180. The unions for
-    its three segments are 150, 50 and 0. With d (290–390), the union of the first step is 240. The last step is empty
-    and does not count. The launch outside the steps belongs to no step."""
+    """Work that overlaps on several streams counts once. Three segments of forward have unions of 150, 50 and 0 ns, and
+    all three together have a union of 180 ns. The last step is empty and does not count."""
     assert phases(trace(ROWS), "calls total_device_ns avg_device_ns min_device_ns max_device_ns") == {
         "step": (2, 240 + 30, 135, 30, 240),
         "forward": (3, 180, 60, 0, 150),
@@ -144,8 +143,8 @@ def test_native_utilisation_counts_only_launched_kernels() -> None:
 
 
 def test_a_backward_segment_ends_where_another_phase_begins() -> None:
-    """The trace has two iterations without steps. A forward segment lasts 20 + 5 + 20 ns. A backward segment lasts from
-    the first to the last node of the pass and includes the gap of 10 ns. The prefetching loader does not split it."""
+    """A forward segment lasts 45 ns. A backward segment includes the gap of 10 ns between its nodes. The prefetching
+    loader does not split it."""
     rows = []
     for at, number in ((0, 1), (1000, 3)):
         rows += [

@@ -48,8 +48,8 @@ def by_step(found: Trace) -> dict[int, tuple[Any, ...]]:
 
 
 def test_the_parts_of_each_step() -> None:
-    """The backward pass of step 0 ends on another thread. The backward pass of step 3 continues in step 4 and is cut
-    there. Step 5 was cut off by the end of the recording: it is reported and does not count."""
+    """The backward pass of step 0 ends on another thread. The backward pass of step 3 is cut at the end of the step.
+    Step 5 was cut off by the end of the recording: it is reported and does not count."""
     found = trace(ROWS)
     nothing = (None, None, None)
     assert by_step(found) == {
