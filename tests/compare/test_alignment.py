@@ -132,8 +132,8 @@ def test_one_more_layer_stays_alone() -> None:
 
 
 def test_a_bias_matches_the_product_that_includes_it() -> None:
-    """The run ``other`` has an addition after each product, and a gradient of the addition before each gradient of a
-    product. The run ``base`` has no additions."""
+    """The run ``other`` adds a bias after each product, as a separate operator with its own gradient. The run ``base``
+    does not."""
     base = run(("mm", "forward", None, 10), ("mm_grad", "backward", None, 20))
     backward = [("add_grad", "backward", None, 4), ("stored", "backward", None, 1), ("mm_grad", "backward", None, 15)]
     other = run(("mm", "forward", None, 9), ("add", "forward", None, 2), *backward)
@@ -170,8 +170,8 @@ def test_pairs_do_not_cross_and_are_alike() -> None:
 
 
 def test_device_work_outside_of_operators_counts() -> None:
-    """One kernel was launched by an operator, and the launch of another was not recorded. Both have a family, and both
-    count in the step."""
+    """An operator launched one of two kernels. The launch of the other kernel was not recorded. Both kernels count in
+    the step."""
     rows = [
         host("step 0", "step", 0, 100, step=0),
         host("mm", "operator", 0, 20, phase="forward"),

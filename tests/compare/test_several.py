@@ -71,8 +71,7 @@ def test_tables_have_one_column_per_run() -> None:
 
 
 def test_parts_are_those_of_the_median_step_as_between_two_runs() -> None:
-    """One step is an outlier, so the mean is 40 ms and the median is 20 ms. The parts sum to the median, as in the
-    table of runs and in a comparison of two runs."""
+    """An outlying step raises the mean to 40 ms, but the median is 20 ms. The parts sum to the median."""
     one, two = stepped_trace([20, 20.2, 99.8, 20], 1.0), stepped_trace([30, 30, 30, 30], 2.0)
     found = report(Run("a", (one,)), Run("b", (two,)), Run("c", (two,)))
     parts = table(found, "step_parts").set_index("name")

@@ -218,7 +218,7 @@ def test_a_folder_that_cannot_be_written(
 
 
 def test_a_failing_extraction_marks_the_run(paddle: Any, tmp_path: Path) -> None:
-    """A profiler without a result (``timer_only``) does not raise. The run folder contains the missing cycle and the
+    """A profiler without a result (``timer_only``) raises no error. The run folder lists the missing cycle and the
     reason."""
 
     class Empty:

@@ -97,8 +97,8 @@ def test_what_is_saved_can_be_read_again(page: Any, tmp_path: Path) -> None:
 
 
 def test_the_longest_box_of_a_pixel_is_the_one_drawn(opened: Callable[[Path], Any], tmp_path: Path) -> None:
-    """A step of 1 s has 10,000 events of 10 ns and one of 900 ns. Each lane draws at most one box per pixel, and a
-    click selects the long event."""
+    """A step of 1 s has 10,000 events of 10 ns and one event of 900 ns. A click on their pixel selects the event of 900
+    ns."""
     events = [host("Step#0", "step", 0, 10**9, step=0)]
     events += [host("short", "operator", 500_000_000 + 20 * i, 10) for i in range(5000)]
     events += [host("long", "operator", 500_100_000, 900)]

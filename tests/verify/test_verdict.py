@@ -102,8 +102,8 @@ def test_a_prediction_from_a_file(advice: Path, wanted: str) -> None:
 
 
 def test_the_advice_of_a_real_pair(traces: Path, tmp_path: Path) -> None:
-    """ResNet50 was recorded with 0 and 4 loader workers. The recording with workers verifies the prediction for the
-    recording without workers. It lies within the predicted interval."""
+    """ResNet50 was recorded with 0 and 4 loader workers. The second recording verifies a prediction for the first
+    recording. The measured step lies within the predicted interval."""
     from perfkit_core.cli.main import main
 
     file = tmp_path / "advice.json"

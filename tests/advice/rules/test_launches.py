@@ -13,8 +13,8 @@ NAME = {"torch": "aten::add", "paddle": "add dygraph"}
 
 
 def launching(kernels: int = 20, dur: int = 4, sync: bool = True, framework: str = "torch") -> Trace:
-    """Return steps of 1000 µs with an operator of 40 µs every 45 µs. Each operator launches a kernel of ``dur`` µs that
-    starts 25 µs after the operator. With ``sync``, the host waits for the last kernel at the end of the step."""
+    """Return steps of 1000 µs with an operator of 40 µs every 45 µs. Each operator launches a kernel of ``dur`` µs.
+    With ``sync``, the host waits for the last kernel at the end of the step."""
     rows: Rows = []
     for i in range(kernels):
         rows += [

@@ -155,8 +155,8 @@ def test_embedding_tables_one_after_the_other(traces: Path) -> None:
 
 @BOTH
 def test_the_ceiling_includes_work_that_waits_for_the_selections(framework: str) -> None:
-    """Each selection of 10 µs launches a kernel of 30 µs. Without selections and kernels, the step, which waits for the
-    kernels, becomes more than 100 µs shorter."""
+    """Each selection of 10 µs launches a kernel of 30 µs. Without selections and kernels, the step is more than 100 µs
+    shorter."""
     select, work, _ = WORDS[framework]
     rows: Rows = []
     for i in range(10):

@@ -171,8 +171,8 @@ def test_drift() -> None:
 
 
 def drifting(ppm: int, count: int = 10, late: int = 0, took: int = 100_000) -> Trace:
-    """Return two ranks with a collective every second. Rank 1's clock gains ``ppm``, and rank 1 arrives ``late`` ns
-    after rank 0."""
+    """Return two ranks with a collective every second. Rank 1's clock gains ``ppm``. Rank 1 arrives ``late`` ns after
+    rank 0."""
     times = [(i * 10**9, i * 10**9 + late, i * 10**9 + late + took) for i in range(count)]
     one = (collective(begun, end, sequence=end) for begun, _, end in times)
     two = (collective(_shown(come, ppm), _shown(end, ppm), sequence=end) for _, come, end in times)

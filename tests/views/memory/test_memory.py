@@ -339,7 +339,8 @@ def test_what_each_step_leaves(small: Trace) -> None:
 
 def train(steps: list[int], leak: int = 0, queue: int = 0) -> Trace:
     """Return steps of 100 ns with these numbers. Each step replaces the gradient (16 bytes) of the previous step and
-    keeps ``leak`` more bytes. It allocates ``queue`` bytes, and frees as many that an earlier allocation left."""
+    keeps ``leak`` more bytes. It also allocates ``queue`` bytes and frees ``queue`` bytes that were allocated before
+    the recording."""
     rows, total = [], 500
     for at, number in enumerate(steps):
         begin, address = 100 * at, 1000 * (at + 1)

@@ -74,8 +74,8 @@ def test_a_label_that_looks_like_an_overload_keeps_its_name() -> None:
 
 
 def test_time_of_details_belongs_to_their_operator(small: Trace) -> None:
-    """The self time of mm is 100 ns less add (50 ns) and less the runtime call inside its detail (5 ns). The other time
-    of the detail counts as self time of mm."""
+    """The self time of mm excludes add and the runtime call inside its detail. It includes the other time of the
+    detail."""
     assert rows(small, "self_cpu_ns total_cpu_ns")["mm"] == (100 - 50 - 5, 100)
     assert rows(small, "self_device_ns total_device_ns")["mm"] == (20, 30)
 
@@ -134,8 +134,8 @@ def test_the_device_of_an_operator_is_where_its_work_ran(small: Trace) -> None:
 
 
 def test_native_memory_counts_by_time_on_any_thread() -> None:
-    """Natively, memory counts for every event that runs at the time of the allocation. If no event runs, it has a
-    separate row."""
+    """Natively, memory counts for every event that runs at the time of the allocation. Memory that is allocated while
+    no event runs has a separate row."""
     found = trace([
         host("mm", "operator", 0, 100),
         host("add", "operator", 10, 20, tid=2),
