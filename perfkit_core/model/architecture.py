@@ -1,7 +1,7 @@
 """The layers of a model: their parameters, shapes, FLOPs, devices and recorded calls.
 
-A tensor that several layers share is counted in the first of these layers. A layer's FLOPs exclude its children. They
-are unknown if neither a counter nor a formula exists; sums skip unknown values.
+A tensor that several layers share is counted in the first of these layers. A layer's FLOPs exclude its children. A
+layer's FLOPs are unknown if perfkit has neither a counter nor a formula for it. Sums skip unknown values.
 """
 
 from __future__ import annotations
@@ -43,9 +43,9 @@ class Flops(NamedTuple):
 
 
 def products(call: Signature, weights: int, activations: int = 0) -> Flops:
-    """Return the FLOPs of a call that computes matrix products. In the forward pass, products of inputs with weights
-    take ``weights`` FLOPs, and products of inputs with inputs take ``activations`` FLOPs. The backward pass repeats
-    each product once for each factor that has a gradient."""
+    """Return the FLOPs of a call that computes matrix products. ``weights`` is the FLOPs of the forward products of
+    inputs with weights. ``activations`` is the FLOPs of the forward products of inputs with inputs. The backward pass
+    repeats each product once for each factor that has a gradient."""
     inner = call.input_gradient or call.weight_gradient
     backward = weights * (call.input_gradient + call.weight_gradient) + 2 * activations * inner
     return Flops(weights + activations, backward)
@@ -92,8 +92,9 @@ class Parameter(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Layer(msgspec.Struct, frozen=True, kw_only=True):
-    """A layer without its children. ``path`` is the layer's path in labels; for a model, it is "", or its name and a
-    dot. ``inputs`` and ``outputs`` describe the last recorded call. FLOPs are sums over ``calls``, None if unknown."""
+    """A layer without its children. ``path`` is the layer's path as written in labels. The path of a model is "", or
+    the model's name and a dot. ``inputs`` and ``outputs`` describe the last recorded call. FLOPs are sums over all
+    recorded calls, None if unknown. ``calls`` is the number of these calls."""
 
     path: str
     class_name: str
@@ -134,8 +135,8 @@ class Architecture:
 
 
 def path_parents(paths: Sequence[str]) -> IntArray:
-    """Return the position of each path's parent (-1 if none), shape (paths,). The parent is the longest proper prefix
-    in ``paths``. "" is the root of all paths that do not begin with a model's name."""
+    """Return the position of each path's parent in ``paths`` (-1 if none), shape (paths,). The parent is the longest
+    other path that is a prefix of the path. "" is the root of all paths that do not begin with a model's name."""
     position = {path: number for number, path in enumerate(paths)} | {
         path.removesuffix(SEPARATOR): number for number, path in enumerate(paths) if path.endswith(SEPARATOR)
     }

@@ -1,7 +1,7 @@
 """Declarations of the columns of tables: heading, unit, meaning, and the rule that merges a column over ranks.
 
-Each view declares its columns once, as data. Headings, units, keys, averages, merging, and the exact comparisons of a
-gate follow from the declarations. A column that a plugin's view does not declare is interpreted by :func:`named`.
+Each view declares its columns once, as data. For a column that a plugin's view does not declare, :func:`named` makes a
+declaration.
 """
 
 from __future__ import annotations
@@ -55,8 +55,8 @@ class Share:
 
     - ``of``: the sum of another column,
     - ``above``: the value of ``part`` in the parent row,
-    - ``whole``: the results of a function of trace, request and the view's table of one rank, summed over ranks. If the
-      function returns None, the default is used.
+    - ``whole``: a function that returns the denominator of one rank. Its arguments are the trace, the request and the
+      rank's table. The results are summed over ranks. If the function returns None, the default is used.
     - ``column``: a column of the same row. ``part`` may be omitted if the ratio times this column is an integer.
     """
 
@@ -71,20 +71,21 @@ class Share:
 class Column:
     """One column of a table.
 
-    - ``title``: the English heading, without the unit. ``proper``: the heading is a name, which is not translated.
+    - ``title``: the English heading, without the unit.
+    - ``proper``: the heading is a proper name and is not translated.
     - ``merge``: the rule that merges values over ranks. By default keys and descriptions identify rows, and measures
       are summed.
     - ``exact``: values are equal in every run of a program.
-    - ``per_step``: values are sums over the chosen steps; averages divide them by the number of steps.
-    - ``adds_up``: rows may be summed, although values are not divided by the number of steps.
+    - ``per_step``: values are sums over the chosen steps. A table per step divides them by the number of steps.
+    - ``adds_up``: rows may be summed. Needed only for columns without ``per_step``.
     - ``of_capture``: values are extremes over the complete capture.
-    - ``place``: values count only work of the host, or only work of devices.
-    - ``own``: the name of the column without the rows below, if the values of this column include these rows.
+    - ``place``: where the measured work runs: HOST or DEVICE, "" if the column does not determine it.
+    - ``own``: if this column's values include child rows, the name of the column that excludes them.
     - ``by``: the groupings that add the column. If it is empty, the column is always present.
-    - ``words``: values are perfkit's own words or sentences and are translated (if a tuple: only the values in it).
-    - ``device_values``: values that mark a row as device work only.
+    - ``words``: values are perfkit's own words or sentences, which are translated. A tuple lists the translated ones.
+    - ``device_values``: a row with one of these values contains only device work.
     - ``quantity``: columns with the same quantity are shown in the same unit. The default follows from the name.
-    - ``noun``: the noun that completes the heading of a size in a sentence.
+    - ``noun``: for sizes, the noun that follows the heading in a sentence.
     """
 
     name: str
@@ -157,9 +158,9 @@ def column(columns: Iterable[Column], name: str) -> Column:
 
 
 def keys(columns: Iterable[Column], table: pd.DataFrame, by: Sequence[str] = ()) -> list[str]:
-    """Return the columns that identify the rows of a table, in table order. ``by`` has the groupings, which may have
-    arguments. An undeclared column is a key if it precedes the first measure. An undeclared description is a key only
-    if, in addition, the table has no column ``name``."""
+    """Return the columns that identify the rows of a table, in table order. ``by`` has the requested groupings, with
+    their arguments. Undeclared columns before the first measure identify rows, except descriptions in a table with a
+    column ``name``. Undeclared columns with the name of a grouping always do."""
     declared, groupings = by_name(columns), {item.partition("=")[0] for item in by}
     names: list[str] = []
     measured = False
@@ -178,8 +179,8 @@ def keys(columns: Iterable[Column], table: pd.DataFrame, by: Sequence[str] = ())
 
 
 def called(columns: Iterable[Column], name: str, shown: Iterable[str]) -> tuple[str, ...]:
-    """Return the ``shown`` columns that ``name`` selects: the column with this name, or the columns that the grouping
-    with this name adds."""
+    """Return the ``shown`` columns that a name selects. If ``name`` is a column, it selects this column. If it is a
+    grouping, it selects the columns that the grouping adds."""
     shown = tuple(shown)
     if name in shown:
         return (name,)
@@ -273,9 +274,9 @@ def named(name: str) -> Column:
     """Return a declaration for an undeclared column, derived from its name:
 
     - The suffix is the unit (``_ns``, ``_bytes``, ``_bytes_per_s``, ``_ratio``, ``_flops``; see :data:`Unit`).
-    - A name in the vocabulary has the meaning given there. Columns with a unit are measures.
+    - A name in VOCABULARY gets the declaration given there. Columns with a unit are measures.
     - ``min_…`` and ``max_…`` merge as extremes over ranks. ``avg_x`` is ``total_x`` divided by the calls.
-    - ``cpu`` and ``device`` set the place. ``peak`` marks an extreme over the complete capture.
+    - ``cpu`` and ``device`` set the place. ``min``, ``max`` and ``peak`` mark an extreme over the complete capture.
     - The words of the name form the heading.
     """
     if name in VOCABULARY:

@@ -65,8 +65,8 @@ class TraceMeta(msgspec.Struct, frozen=True, kw_only=True):
 
     ``clock`` is "epoch" (ns since 1970) or "relative" (unknown origin). ``window_ns`` is the start and end of the
     recording; if it is not recorded, the range of the events is used. ``thread_names`` maps "rank:pid:tid" to a name.
-    ``cpu_utilisation`` maps a scope (process, system) to a ratio. Cycles of one process have the same ``recording``.
-    ``worlds`` has the rank and world size that each part of a joined trace recorded.
+    ``cpu_utilisation`` maps a scope (process, system) to a ratio. ``recording`` is equal for all cycles of one process.
+    ``worlds`` has a pair (rank, world size) for each part of a joined trace, as recorded.
     """
 
     source: str
@@ -115,9 +115,9 @@ def hull(windows: Sequence[tuple[int, int]]) -> tuple[int, int] | None:
 def united(parts: Sequence[tuple[tuple[int, ...], Sequence[Finding]]]) -> tuple[Finding, ...]:
     """Return the findings of several parts without duplicates. Each part is a pair of ranks and findings.
 
-    Missing data is reported only if all cycles of a rank lack it. If each part has one rank, and the ranks differ,
-    messages name the ranks: ``… (ranks 0–3, 5)``. If a code has many different messages, only messages of the first
-    rank are kept: ``… (rank 0; similar in 3 more of 8 ranks)``.
+    Missing data is reported only if all cycles of a rank lack it. Messages name their ranks if each part has one rank
+    and the ranks differ: ``… (ranks 0–3, 5)``. If findings of the same code have many different messages, only the
+    messages of the first rank are kept: ``… (rank 0; similar in 3 more of 8 ranks)``.
     """
     lacking: dict[tuple[int, ...], set[str]] = {}
     for ranks, findings in parts:
@@ -171,8 +171,8 @@ def left_out(failed: Mapping[int, Text], count: int, files: bool = False) -> tup
 
 
 def about_job(meta: TraceMeta) -> tuple[Finding, ...]:
-    """Report missing ranks of a job of which several ranks were read. Also report a mixture of several jobs. ``meta``
-    must describe the complete profile, because ranks that are missing in one part may be in another part."""
+    """Return findings about missing ranks and about a mixture of several jobs. ``meta`` must describe the complete
+    profile, because a rank that is missing in one part may be in another part."""
     findings = []
     absent = set(range(meta.world_size or 0)) - set(meta.ranks)
     if len(meta.ranks) > 1 and absent:
@@ -199,8 +199,9 @@ def about_job(meta: TraceMeta) -> tuple[Finding, ...]:
 
 
 def waits_not_known(unknown: Collection[int], count: int, incomplete: float = 0.0) -> tuple[Finding, ...]:
-    """Report the ranks ``unknown``, whose waits are unknown although other waits are known. Also report the share
-    ``incomplete`` of collectives in which a rank of the group cannot be compared. Their waits are lower bounds."""
+    """Return findings about waits in collectives. ``unknown`` are the ranks whose waits are unknown although waits of
+    other ranks are known. ``incomplete`` is the share of collectives in which a rank of the group cannot be compared.
+    The waits in these collectives are lower bounds."""
     findings = []
     if unknown:
         text = message(

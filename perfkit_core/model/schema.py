@@ -41,7 +41,7 @@ KINDS: Final = (
 )  # fmt: skip
 
 PHASES: Final = (DATALOADER, FORWARD, BACKWARD, OPTIMIZER, OTHER)
-"""Values of the column ``phase``. The first four are also kinds of spans, which set the phase of all events inside."""
+"""Values of the column ``phase``. A span whose kind is one of the first four sets the phase of all events in it."""
 NESTED_KINDS: Final = frozenset(
     {STEP, DATALOADER, FORWARD, BACKWARD, OPTIMIZER, OPERATOR, OPERATOR_DETAIL, PYTHON, ANNOTATION, RUNTIME, SYNC,
      COMMUNICATION}

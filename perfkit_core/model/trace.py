@@ -1,7 +1,7 @@
 """A profile in memory: the event table, the metadata of the run, and findings about the data.
 
-The columns of an event table come from a table in memory, from other traces, or from a file that is read on demand.
-Results that several views need are cached with the trace and shared read-only.
+An event table comes from a table in memory, from other traces, or from a file. A file is read on demand, column by
+column. Results that several views need are cached with the trace. They are read-only.
 """
 
 from __future__ import annotations

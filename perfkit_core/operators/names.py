@@ -4,8 +4,9 @@ A canonical name describes what an operator computes, in any framework: ``aten::
 ``matmul``, and their gradients are ``matmul_grad``. Adapters map native names to canonical names with the hook
 ``perfkit_operator_names``. An operator without a mapping has no canonical name and is reported as unmatched.
 
-The family of a kernel is determined by its name and ``kernel_families.toml``. The first criterion that applies decides:
-the function inside a generic template of ATen or Paddle, the operators that TorchInductor fused, or words in it.
+The family of a kernel is determined by its name and ``kernel_families.toml``. In the name of a generic template of ATen
+or Paddle, the function inside the template decides. In other names, the operators that TorchInductor fused decide. If
+the name lists none, words in the name decide.
 """
 
 from __future__ import annotations
@@ -150,9 +151,8 @@ def kernel_family(kernel_name: str) -> str | None:
 
 
 def fused_name(kernel_name: str) -> str | None:
-    """Return the canonical name of the operator that takes most of the time in a kernel of TorchInductor. The kernel's
-    name lists the fused operators, for example ``triton_red_fused_add_mean_mul_0``. Return None for other kernels and
-    for unknown operators."""
+    """Return the canonical name of the operator that takes most of the time in a TorchInductor kernel such as
+    ``triton_red_fused_add_mean_mul_0``. Return None for other kernels and for unknown operators."""
     parts = _FUSED.match(kernel_name)
     if parts is None:
         return None

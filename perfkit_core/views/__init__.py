@@ -1,9 +1,9 @@
-"""The built-in views. Each has a file that declares it (``VIEW``): its table, its columns, and its merge over ranks.
+"""The built-in views. The file of a view declares its table, its columns, and its merge over ranks (``VIEW``).
 
 To add a built-in view, write its file and list it below. A plugin adds views with the hook ``perfkit_analyses``. Shared
 modules:
 
-- ``select``: the events that a request selects, ranks, threads, and the time of the steps,
+- ``select``: the events that a request selects; ranks and threads; the time of the steps,
 - ``grouping``: the key columns that ``--by`` adds, including Python stacks,
 - ``attribution``: owners of device work, and the counting rules of the frameworks' own tables,
 - ``tables``: tables made of arrays,

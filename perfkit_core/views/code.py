@@ -1,8 +1,8 @@
 """View ``code``: the time of Python code as a tree of frames. The outermost frames are the roots.
 
-A frame was recorded either as an event or in the stack of an operator. The line of an event is the line where its
-function begins. If the frame was already running when the recording began, torch records the line that was running
-instead. The line of a frame in a stack is the line of the call.
+A frame was recorded either as an event or in the stack of an operator. The line of an event is the first line of its
+function. Exception: if the frame was already running when the recording began, torch records the line that was running.
+The line of a frame in a stack is the line of the call.
 
 The time of a frame that was recorded as an event is its duration. If only operators have stacks, the time of a frame is
 the time of its operators. Device work belongs to the frame that launched it. Work of a backward pass belongs to the
@@ -38,8 +38,9 @@ _NUMBER: Final = re.compile(r"\(\d+\)(?=: )")
 @dataclass(frozen=True, slots=True)
 class Frames:
     """The frames of a trace as a tree of calls. The keys of ``tree`` are indexes into ``names``. ``tree.node`` is the
-    innermost frame around each host event. ``calls``, ``total_ns`` (with the frames below) and ``self_ns`` have shape
-    (nodes,). Only selected events count; the total of other frames is the total of the selected frames below."""
+    innermost frame around each host event. ``calls``, ``total_ns`` and ``self_ns`` have shape (nodes,). ``total_ns``
+    includes the frames below. Only selected events count. The total of a frame without selected events is the total of
+    the selected frames below it."""
 
     tree: Tree
     names: list[str]

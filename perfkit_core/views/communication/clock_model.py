@@ -1,12 +1,12 @@
 """Clock offsets of the ranks, with bounds and drift, computed from the collectives that ranks share.
 
 A collective ends on all ranks at nearly the same time. Two ranks are connected if they share a collective, or if other
-ranks connect them. The lowest of the connected ranks is their reference. Groups of ranks have different references if
-they are not connected (data-parallel groups of different pipeline stages), or if their clocks contradict each other.
+ranks connect them. The lowest of the connected ranks is their reference. Two ranks have different references if they
+are not connected, or if their clocks contradict each other.
 
-The offset of a rank is the median difference between its ends of the collectives and the reference's ends. The offset
-is limited to bounds, which follow from a rule: no rank leaves a collective before the last rank has started it. A drift
-is corrected if the ends show a drift; otherwise the offset is constant.
+The offset of a rank is the median, over the shared collectives, of the rank's end less the reference's end. The offset
+is limited to bounds, because no rank leaves a collective before the last rank has started it. If the ends show a drift,
+the drift is corrected. Otherwise the offset is constant.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ _CLEAR: Final = 10
 _LEAST_SCATTER_NS: Final = 1000
 """The scatter of the ends is taken to be at least this, because some profilers round times to a microsecond."""
 _MOST_ROUNDS: Final = 32
-"""Maximum number of rounds in :func:`clock_offsets`. All rounds take equally long, and jobs have few bad clocks."""
+"""Maximum number of rounds in :func:`clock_offsets`. Jobs have few bad clocks, so few rounds are needed."""
 COLUMNS: Final = {
     "reference_rank": "Int64", "offset_ns": "Int64", "earliest_ns": "Int64", "latest_ns": "Int64", "matched": "int64",
     "residual_ns": "Int64", "max_residual_ns": "Int64", "drift_ppm": "Float64", "rate": "float64",
@@ -58,17 +58,19 @@ _Rows = dict[int, dict[str, Any]]
 def clock_offsets(collectives: pd.DataFrame, ranks: Iterable[int] = ()) -> pd.DataFrame:
     """Return one row per rank, for all ranks of the matched ``collectives`` and for ``ranks``. Columns:
 
-    - ``reference_rank``: the lowest rank that is connected with the rank and does not contradict it, NA if none.
+    - ``reference_rank``: the lowest connected rank whose clock does not contradict the rank's clock, NA if none.
     - ``offset_ns``: the rank's clock less the reference's clock, NA if unknown.
     - ``earliest_ns``, ``latest_ns``: the lower and the upper bound of the offset.
-    - ``matched``: the number of shared collectives. ``numbered``: whether all were matched by the library's numbers.
+    - ``matched``: the number of shared collectives.
+    - ``numbered``: whether all shared collectives were matched by the library's numbers.
     - ``residual_ns``, ``max_residual_ns``: the median and the largest difference of the ends after alignment.
-    - ``drift_ppm``: how much faster the clock runs, NA if the collectives are too few or too close together.
-    - ``rate``: the gain of the clock per unit of its time if the drift is corrected, else 0.
-    - ``moment_ns``: the end of the first shared collective on the rank's clock. A corrected offset holds at this time.
+    - ``drift_ppm``: how much faster the rank's clock runs. NA if the collectives are too few or too close together.
+    - ``rate``: if the drift is corrected, the gain of the rank's clock per unit of its own time, else 0.
+    - ``moment_ns``: the end of the first shared collective on the rank's clock. ``offset_ns`` is the offset at this
+      time.
     - ``constant_ns``: the offset without correction of the drift, NA if unknown.
     - ``may_drift``: whether a drift of up to MOST_DRIFT_PPM could explain the crossing of the bounds.
-    - ``too_fast``: whether the drift is even, but too fast to be corrected.
+    - ``too_fast``: whether the drift is constant, but too fast to be corrected.
     - ``contradicts``: an earlier reference whose clock contradicts the rank's clock, NA if none.
     """
     synchronous = collectives["collective"].isin(SYNCHRONOUS) & (collectives["match"] != UNMATCHED)
@@ -80,8 +82,8 @@ def clock_offsets(collectives: pd.DataFrame, ranks: Iterable[int] = ()) -> pd.Da
     rows: _Rows = {}
     alone: set[int] = set()
     left = _several(usable)
-    # Each round aligns the ranks that agree with their reference. The other ranks go to the next round, with the lowest
-    # of them as reference. A rank that agrees with no other rank is compared with ranks that agree with each other.
+    # Each round aligns the ranks that agree with their reference. The other ranks go to the next round, in which the
+    # lowest of them is the reference. A reference with which no rank agrees is never a reference again.
     for _ in range(_MOST_ROUNDS):
         references = _references(left, alone)
         if not references:
@@ -110,8 +112,8 @@ def _several(usable: pd.DataFrame) -> pd.DataFrame:
 
 
 def _references(usable: pd.DataFrame, alone: Collection[int]) -> dict[int, int]:
-    """Return the reference of each rank: the lowest connected rank that is not in ``alone``. A rank is left out if all
-    ranks connected with it are in ``alone``."""
+    """Map each rank to its reference: the lowest connected rank that is not in ``alone``. Ranks without a reference are
+    left out."""
     tied = usable.assign(first=usable.groupby("match")["rank"].transform("min"))[["rank", "first"]].drop_duplicates()
     above: dict[int, int] = {rank: rank for rank in tied["rank"].tolist()}
 
@@ -130,8 +132,7 @@ def _references(usable: pd.DataFrame, alone: Collection[int]) -> dict[int, int]:
 
 
 def _spread(usable: pd.DataFrame, references: Mapping[int, int]) -> _Rows:
-    """Return the rows of :func:`clock_offsets` for the references and for all ranks connected with them. Ranks that
-    share a collective with a reference are aligned first, then ranks that share a collective with aligned ranks."""
+    """Return the rows of :func:`clock_offsets` for the references and for all ranks connected with them."""
     begun = usable["rank"].isin(set(references.values()))
     shared = usable["rank"][begun].value_counts()
     rows: _Rows = {
@@ -179,8 +180,8 @@ class _Fit:
 
 def clock(mine: pd.DataFrame) -> dict[str, object]:
     """Return a rank's row of :func:`clock_offsets`. ``mine`` has one row per collective that the rank shares with
-    aligned ranks. Columns on the rank's clock: ``start``, ``end``. Columns on the reference's clock, over the aligned
-    ranks: ``reference`` (median end), ``first_end``, ``latest_start``."""
+    aligned ranks. The columns ``start`` and ``end`` are times on the rank's clock. The columns ``reference`` (median
+    end), ``first_end`` and ``latest_start`` describe the aligned ranks and are times on the reference's clock."""
     ends, time = mine["end"].to_numpy(), mine["reference"].to_numpy()
     difference, moment = ends - time, int(ends.min())
     drift: float | None = None
@@ -243,7 +244,7 @@ def median(values: IntArray) -> int:
 
 
 def ahead_ns(clocks: pd.DataFrame, rank: IntArray, time: IntArray) -> IntArray:
-    """Return how far each rank's clock is ahead of its reference at each ``time`` on the rank's clock, shape
+    """Return how far the clock of each ``rank`` is ahead of its reference at the ``time`` on this clock, shape
     (len(time),). The result is 0 for ranks without an offset. ``clocks`` is a table of :func:`clock_offsets`."""
     distinct, code = np.unique(rank, return_inverse=True)
     known = clocks[clocks["offset_ns"].notna()].reindex(distinct)
@@ -260,8 +261,8 @@ def crossing_ns(clocks: pd.DataFrame) -> pd.Series[int]:
 
 
 def meetings(collectives: pd.DataFrame, clocks: pd.DataFrame) -> pd.Series[int]:
-    """Number the meetings: matched synchronous collectives on several ranks with a common reference. Return the number
-    for each row of ``collectives`` in a meeting; other rows are left out. ``clocks`` is a table of
+    """Return the number of the meeting of each row of ``collectives``. Rows outside meetings are left out. A meeting is
+    a matched synchronous collective on several ranks with a common reference. ``clocks`` is a table of
     :func:`clock_offsets`."""
     reference = collectives["rank"].map(clocks["reference_rank"].where(clocks["offset_ns"].notna()))
     synchronous = collectives["collective"].isin(SYNCHRONOUS) & (collectives["match"] != UNMATCHED)

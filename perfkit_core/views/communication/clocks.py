@@ -1,8 +1,8 @@
-"""View ``clocks``: the offset of each rank's clock from its reference rank's clock. Also the alignment of a trace.
+"""View ``clocks``: the offset of each rank's clock from the clock of its reference rank.
 
 A positive offset means that the rank's clock is ahead of the reference. Offsets are computed from shared collectives
-(``clock_model``). If some ranks are not connected, there are several reference ranks. A trace is then aligned with the
-reference that has the most ranks.
+(``clock_model``). If some ranks are not connected, there are several reference ranks. :func:`aligned` then aligns a
+trace with the reference that has the most ranks.
 """
 
 from __future__ import annotations

@@ -2,7 +2,7 @@
 
 Bandwidths are defined as in nccl-tests. The algorithm bandwidth is the size divided by the time. The bus bandwidth is
 the algorithm bandwidth times a factor for the load of each link (``bus_factors``). Times include the wait for the last
-rank. The transfer time begins when the last rank has arrived. It is known only if all ranks of the group were recorded.
+rank, except the transfer time. The transfer time is known only if all ranks of the group were recorded.
 """
 
 from __future__ import annotations
@@ -81,10 +81,9 @@ _WHOLE: Final = ("broadcast", "reduce", "send", "recv")
 
 
 def bus_factors(collective: pd.Series[str], group_size: pd.Series[int]) -> npt.NDArray[np.float64]:
-    """Return the bus bandwidth divided by the algorithm bandwidth: the share of a message on each link, shape (rows,).
-    The factor is NaN if the collective or the group size is unknown, or if the group has one rank, which transfers no
-    data. The factors are those of nccl-tests (doc/PERFORMANCE.md, "Bus Bandwidth"). The size of a message is a rank's
-    larger buffer."""
+    """Return the ratio of bus bandwidth to algorithm bandwidth for each collective, shape (rows,). The factor is NaN if
+    the collective or the group size is unknown, or if the group has one rank, which transfers no data. The factors are
+    those of nccl-tests (doc/PERFORMANCE.md, "Bus Bandwidth"). The size of a message is a rank's larger buffer."""
     n = group_size.astype("Float64").to_numpy(np.float64, na_value=np.nan)
     with np.errstate(invalid="ignore", divide="ignore"):
         others = np.where(n > 1, (n - 1) / n, np.nan)

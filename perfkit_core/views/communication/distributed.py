@@ -1,8 +1,8 @@
-"""View ``distributed``: the time of communication and computation, and the part of communication that is hidden.
+"""View ``distributed``: the time of communication and computation, and how much of the communication is hidden.
 
-The time of communication (see ``instances``) and of computation (see ``activity``) is the union over the threads,
-streams and devices of a rank. The overlap is the time of both. The rest of the communication is exposed. If steps were
-recorded, only time inside the steps counts, as in the view ``partition``. Times are summed over ranks.
+The module ``instances`` defines communication; the module ``activity`` defines computation. The time of each is a union
+over the threads, streams and devices of a rank. The overlap is the time during which both run. The rest of the
+communication is exposed. If steps were recorded, only time inside the steps counts. Times are summed over ranks.
 """
 
 from __future__ import annotations
@@ -36,8 +36,8 @@ _TYPES: Final = {"host_calls": "Int64", "device_calls": "Int64", "time_ns": "Int
 
 def table(trace: Trace, request: ViewRequest) -> pd.DataFrame:
     """Return one row per part: step, communication, computation, overlap, exposed_communication. Columns:
-    :data:`COLUMNS`. The table is empty if no communication was recorded. The row ``computation`` has device_calls, or
-    host_calls if no device work was recorded."""
+    :data:`COLUMNS`. The table is empty if no communication was recorded. If no device work was recorded, the row
+    ``computation`` has host_calls instead of device_calls."""
     return merge([reduce(trace, request)], request)
 
 
@@ -116,8 +116,8 @@ def native_communication(trace: Trace) -> tuple[BoolArray, BoolArray, BoolArray]
 
     Host communication: events of kind communication, and operators whose name contains one of ``WORDS`` (even
     ``broadcast_tensors``). Device communication: kernels launched inside these events, and kernels with nccl or xccl in
-    their names. Computation: all other kernels. A kernel launched by an event that is nested in a communication event
-    counts as communication and as computation.
+    their names. Computation: all other kernels. A kernel counts as both if an event nested in a communication event
+    launched it.
     """
     operators = trace.rows("kind", OPERATOR) & _named(trace, WORDS)
     host = trace.host & (trace.rows("kind", COMMUNICATION) | operators)
@@ -137,7 +137,7 @@ def _named(trace: Trace, words: tuple[str, ...]) -> BoolArray:
 
 
 def _native(trace: Trace, request: ViewRequest) -> Iterator[dict[str, Any]]:
-    """Yield the dictionaries of :func:`reduce` as Paddle counts: communication calls of equal start and end count
+    """Yield the dictionaries of :func:`reduce` as Paddle counts: communication calls with equal start and end count
     once."""
     chosen, rank = selected(trace, request), trace.ints("rank")
     on_host, on_device, computation = native_communication(trace)
