@@ -51,8 +51,8 @@ def sums(code: npt.NDArray[Any], width: int, values: npt.NDArray[Any]) -> IntArr
 
 
 def extremes(code: npt.NDArray[Any], width: int, values: IntArray) -> tuple[IntArray, IntArray]:
-    """Return the least and the greatest value of each code 0 ≤ c < width, each of shape (width,). If a code has no
-    rows, they are the greatest and the least int64. Rows with a negative code are ignored."""
+    """Return the least and the greatest value of each code 0 ≤ c < width, each of shape (width,). For a code without
+    rows, the first is the greatest int64, and the second the least int64. Rows with a negative code are ignored."""
     limits = np.iinfo(np.int64)
     least, most = np.full(width, limits.max), np.full(width, limits.min)
     _limit(code, values, least, most)

@@ -97,15 +97,14 @@ def first_on_path(parent: IntArray, own: npt.NDArray[N]) -> npt.NDArray[N]:
 
 
 def last_on_path(parent: IntArray, own: npt.NDArray[N]) -> npt.NDArray[N]:
-    """Return the value ≥ 0 nearest to the row on each row's path, or -1 if there is none. The path includes the row."""
+    """Return for each row the nearest value ≥ 0 on its path, which includes the row itself, or -1 if there is none."""
     values = own.copy()
     _last_on_path(parent, values)
     return values
 
 
 def nearest_on_path(parent: IntArray, wanted: BoolArray) -> IntArray:
-    """Return the nearest row of the mask ``wanted`` on each row's path, which includes the row, or -1 if there is
-    none."""
+    """Return for each row the nearest row of the mask ``wanted`` on its path, which includes the row, or -1."""
     rows = np.empty(len(parent), np.int64)
     _nearest_on_path(parent, wanted, rows)
     return rows

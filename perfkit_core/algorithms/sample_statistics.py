@@ -25,8 +25,8 @@ Samples = Sequence[float] | npt.NDArray[Any]
 
 
 def median_interval(samples: Samples, level: float = 0.95) -> tuple[float, float]:
-    """Return the ends of the interval that contains the median with probability ``level``. Both ends are the sample if
-    there is only one. Raises ValueError if there are no samples."""
+    """Return the ends of the interval that contains the median with probability ``level``. If there is only one sample,
+    both ends equal this sample. Raises ValueError if there are no samples."""
     return interval(medians(np.asarray(samples, np.float64), np.random.default_rng(_SEED)), level)
 
 
@@ -44,8 +44,8 @@ def two_medians(base: Samples, other: Samples) -> tuple[FloatArray, FloatArray]:
 
 
 def medians(samples: FloatArray, draw: np.random.Generator, of: Callable[..., Any] = np.median) -> FloatArray:
-    """Return the median, or the statistic ``of``, of DRAWS resamples with replacement, shape (DRAWS,). Raises
-    ValueError if there are no samples."""
+    """Return the statistic ``of`` (default: the median) of each of DRAWS resamples with replacement, shape (DRAWS,).
+    Raises ValueError if there are no samples."""
     if not len(samples):
         raise ValueError("no samples")
     rows = max(_CELLS // len(samples), 1)
@@ -64,8 +64,8 @@ def interval(values: FloatArray, level: float) -> tuple[float, float]:
 
 def outlying(times: npt.NDArray[Any], sigmas: float, share: float) -> BoolArray:
     """Return the mask of outliers, shape (times,). An outlier exceeds the median by more than ``sigmas`` standard
-    deviations, estimated from the median absolute deviation, and by more than ``share`` times the median. No time is an
-    outlier if there are fewer than :data:`LEAST_TIMES`."""
+    deviations and by more than ``share`` times the median. The standard deviation is estimated from the median absolute
+    deviation. No time is an outlier if there are fewer than :data:`LEAST_TIMES`."""
     if len(times) < LEAST_TIMES:
         return np.zeros(len(times), np.bool_)
     median = float(np.median(times))

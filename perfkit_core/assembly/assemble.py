@@ -4,7 +4,7 @@ A source passes the columns that its file contains. All derived columns are comp
 
 The parent of an event is the nearest event of the same thread that encloses it. A launch and its device work have the
 same correlation id. One launch may start thousands of kernels, for example the launch of a CUDA graph. If no launch was
-recorded, the operator with the same external id is taken as the launch. Other device work is reported as unlaunched.
+recorded, the operator with the same external id is taken as the launch. Without either, device work is unlaunched.
 """
 
 from __future__ import annotations

@@ -55,8 +55,8 @@ class Recorded:
 
 @dataclass(frozen=True, slots=True)
 class DraftColumns(Columns):
-    """The columns ``held``. All other columns have defaults: ``rank`` for the rank, -1 for row references, else
-    null."""
+    """The columns ``held``. All other columns have defaults. The defaults are ``rank`` for the rank, -1 for row
+    references, and null otherwise."""
 
     count: int
     held: Mapping[str, pa.ChunkedArray]

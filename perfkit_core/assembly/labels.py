@@ -8,7 +8,7 @@ nodes that the call created (``:backward:MatmulGradNode,AddGradNode*2``). Specia
 Collectives: an adapter writes a :class:`Collective` into the ``args`` of an event under :data:`COLLECTIVE_KEY`, and the
 message size into the column ``bytes``. If the framework does not record a collective, the adapter adds an event whose
 name describes it, such as ``perfkit.collective:all_reduce:65536:float32:0:1c291ca3:2:host``. The fields are: name,
-number of elements, their type, group, members, group size, ``host`` or ``device``. Unknown fields are empty.
+number of elements, their type, group, members, group size, and ``host`` or ``device``. Unknown fields are empty.
 """
 
 from __future__ import annotations

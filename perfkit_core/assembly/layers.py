@@ -202,9 +202,8 @@ def _by_marks(
 
 @compiled(steps=ENOUGH_CELLS)  # quadratic time if listed nodes never occur, so compilation always pays off
 def _walk(fresh, first, mark, name, listed, start, wanted, known):  # type: ignore[no-untyped-def]
-    """Return the path number of each node, in one pass over the nodes. Each open call has a ``path``, the number
-    ``left`` of listed nodes that have not occurred yet, and the index ``turn`` of its last node. All listed nodes of
-    calls before ``low`` have occurred."""
+    """Return the path number of each node. For each open call, ``left`` is the number of listed nodes that have not
+    occurred yet, and ``turn`` is the index of its last node. All listed nodes of calls before ``low`` have occurred."""
     count = len(wanted)
     found = np.empty(count, np.int64)
     path = np.empty(len(mark), np.int64)

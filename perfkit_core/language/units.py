@@ -26,8 +26,8 @@ _SMALL: Final = 0.1
 _LARGE: Final = 10_000.0
 """A unit suits a column if, in this unit, the median is at least ``_SMALL`` and the maximum is below ``_LARGE``."""
 _LOST: Final = 0.01
-"""A column gets a smaller unit than its group if, in the group's unit, its median is below this and its maximum below
-1."""
+"""A column gets a smaller unit than its group if, in the group's unit, its median is below ``_LOST`` and its maximum is
+below 1."""
 _MAX_PLAIN_DECIMALS: Final = 6
 
 Values = Sequence[Any]
@@ -168,8 +168,8 @@ class ColumnFormat:
 def column_format(
     column: Iterable[Any], unit: Unit | None, most: int = DECIMALS, separated: bool = True
 ) -> ColumnFormat:
-    """Return the format of a column in a unit. It has as many decimals as are needed to show three quarters of the
-    numbers with at least three digits, but at most ``most``. Integers without a unit have no decimals."""
+    """Return the format of a column in a unit. The format uses the fewest decimals (at most ``most``) that give at
+    least three digits to three quarters of the numbers. Integers without a unit have no decimals."""
     sizes = sorted(magnitudes(column))
     if not sizes or (unit is None and all(size.is_integer() for size in sizes)):
         return ColumnFormat(unit, 0, separated)

@@ -107,7 +107,7 @@ class Reduction:
     process. A partial consists of DataFrames and plain values (None, bool, int, float, str, lists, and mappings with
     str keys). ``merge(partials, request)`` merges the partials of all ranks, in rank order, into the view's table. The
     table equals ``table(trace, request)`` of a trace of all ranks. ``explain(partials)`` returns why the table has no
-    rows. If it is None, ``explain_empty`` of the first rank without rows is used.
+    rows. If ``explain`` is None, ``explain_empty`` of the first rank without rows is used.
     """
 
     reduce: Callable[[Trace, ViewRequest], Any]
@@ -150,8 +150,8 @@ class View:
     - ``native`` is set if the view supports ``request.native``.
     - ``page`` is set if the report page of a run shows the view. Long tables for scripts are left out.
     - ``reduction`` merges the tables of many ranks. If it is None, the rows of all ranks are listed.
-    - ``of_capture(trace)`` is set if the view's numbers describe the complete capture (peaks, leaks), not single steps.
-      It returns whether the recording has the required data. If it has, a gate counts a missing row as 0.
+    - ``of_capture`` is set if the view's numbers describe the complete capture (peaks, leaks) instead of single steps.
+      ``of_capture(trace)`` returns whether the recording has the data. If so, a gate counts a missing row as 0.
     """
 
     name: str
@@ -222,10 +222,10 @@ class Rule:
     """A pattern that costs time, and how to detect it.
 
     ``id`` is the rule's name in commands, and ``number`` its position in docs/advice. ``version`` increases when the
-    predictions change. ``find(facts)`` returns the candidates, or an empty sequence if the rule does not apply. It
-    raises :class:`perfkit_core.advice.facts.NotEvaluableError`, which names the missing data, if the recording lacks
-    data. ``what_if(facts, value)`` returns the candidate for ``--what-if ID=VALUE``, even if the rule does not apply.
-    It is None if the rule has no value.
+    predictions change. ``find(facts)`` returns the candidates, or an empty sequence if the rule does not apply. If the
+    recording lacks data, it raises :class:`perfkit_core.advice.facts.NotEvaluableError`, which names these data.
+    ``what_if(facts, value)`` returns the candidate for ``--what-if ID=VALUE``, even if the rule does not apply. It is
+    None if the rule has no value.
     """
 
     id: str

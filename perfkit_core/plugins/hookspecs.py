@@ -53,8 +53,9 @@ def perfkit_remedies() -> Mapping[str, Sequence[contracts.Remedy]]:  # type: ign
 
 @hookspec
 def perfkit_step_timers() -> Mapping[str, Callable[[], contracts.StepTimer]]:  # type: ignore[empty-body]
-    """Step timers for ``perfkit verify``, by the framework's module. The import of the module starts the timer, which
-    times a training without a profiler. ``StepTimer.updated`` is called after each update of the first optimizer."""
+    """Step timers for ``perfkit verify``, by the name of the framework's module. Importing this module starts the
+    timer, which times a training without a profiler. ``StepTimer.updated`` is called after each update of the first
+    optimizer."""
 
 
 @hookspec

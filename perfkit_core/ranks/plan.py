@@ -24,16 +24,17 @@ from perfkit_core.system.paths import PathLike, exists, is_folder, reaching, rea
 
 
 class RankFiles(msgspec.Struct, frozen=True):
-    """The files of one rank. ``rank`` is used if the files record no rank. It is None if all files belong to one
-    process with no rank or several ranks."""
+    """The files of one rank. If the files record no rank, they belong to ``rank``. ``rank`` is None if all files belong
+    to one process that has no rank or several ranks."""
 
     paths: tuple[str, ...]
     rank: int | None = None
 
 
 class Job(msgspec.Struct, frozen=True):
-    """The views to compute and their request. With ``own_steps``, a request that names no steps selects all steps of
-    the rank, which leaves out events outside steps. With ``partial``, damaged files are read as far as possible."""
+    """The views to compute and their request. If ``own_steps`` is set and the request names no steps, all steps of the
+    rank are selected, and events outside steps are left out. With ``partial``, damaged files are read as far as
+    possible."""
 
     views: tuple[str, ...]
     request: ViewRequest

@@ -191,7 +191,7 @@ def opened(
     together_bytes: int = 0,
 ) -> Profile:
     """Return the profile of the sources: files and folders of one or more ranks, or files of partials. All ranks are
-    read as one trace if the unpacked files have at most ``together_bytes``, and neither several ``workers`` nor a
+    read as one trace if the unpacked files have at most ``together_bytes``, unless several ``workers`` or a
     ``scheduler`` are used. Raises SourceError."""
     if scheduler is not None:  # the current folder of a Dask worker may differ
         sources = [absolute(source) for source in sources]

@@ -117,9 +117,9 @@ def _in_one_line(error: Exception) -> str:
 def run(
     executor: Executor, plan: Plan, job: Job, report: Callable[[int], None] = lambda done: None
 ) -> tuple[list[Partial], dict[int, Failed]]:
-    """Return two values: the partials of all ranks in the order of the plan, and the failed ranks by position.
-    ``report`` receives the number of finished ranks. With ``job.partial``, an unreadable rank is left out; otherwise it
-    raises SourceError. An invalid request raises UsageError."""
+    """Return two values: the partials of all ranks in the order of the plan, and the failed ranks as a mapping from
+    their positions in the plan. ``report`` receives the number of finished ranks. With ``job.partial``, an unreadable
+    rank is left out; otherwise it raises SourceError. An invalid request raises UsageError."""
     futures: list[Future[list[Answer]]] = []
 
     def ranks_in(answers: list[Answer]) -> int:

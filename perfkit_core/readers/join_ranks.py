@@ -26,8 +26,8 @@ BY_NAME: Final = "ranks-by-name"
 def one_job(traces: Sequence[Trace]) -> Trace:
     """Join traces, each of which holds one or more ranks or cycles. If a trace does not state its rank, its rank is
     taken from the file name or assigned in the given order, and a finding reports this. Raises SourceError if the
-    traces cannot belong to one job: they differ in framework, repeat steps or times of a rank, or do not state their
-    rank and were recorded at different times."""
+    traces cannot belong to one job. This is the case if their frameworks differ, if two traces contain the same steps
+    or times of a rank, or if traces that do not state their rank were recorded at different times."""
     if len(traces) == 1:
         return traces[0]
     metas = [trace.meta for trace in traces]

@@ -1,6 +1,6 @@
 """Reader of run folders, which the handlers write, and of single files in them. A folder may hold recordings of several
-processes. Recordings made at the same time are ranks of one job; they are numbered in order if they do not state their
-rank. Recordings made one after the other are also ranks of one job if they state different ranks and the same world
+processes. Recordings made at the same time are ranks of one job. If they do not state their rank, they are numbered in
+order. Recordings made one after the other are also ranks of one job if they state different ranks and the same world
 size. Otherwise only the latest recording is read, and a finding reports the older ones."""
 
 from __future__ import annotations

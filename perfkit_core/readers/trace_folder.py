@@ -21,10 +21,9 @@ _EXACT_FIRST: Final = (".pb", ".pb.gz", ".json", ".json.gz")
 
 
 def expanded(path: Path, readers: Sequence[Source], partial: bool = False) -> tuple[list[Path], list[Finding]]:
-    """Return two values: the trace files of a folder, and findings about the files that are left out. Any other source
-    is returned as it is: a file, a run folder, or a folder without trace files, for which the reader raises an error. A
-    file that is named like a rank but is not a profile is left out if ``partial`` is set; otherwise it raises
-    SourceError."""
+    """Return two values: the trace files of a folder, and findings about the files that are left out. A file, a run
+    folder or a folder without trace files is returned unchanged. Unless ``partial`` is set, a file that is named like a
+    rank but is not a profile raises SourceError."""
     if not is_folder(path) or any(path.glob(f"*{store.SUFFIX}")):
         return [path], []
     named = (file for file in path.iterdir() if file.name.lower().endswith(run_folder.TRACE_SUFFIXES) and is_file(file))

@@ -65,10 +65,9 @@ def listen() -> None:
 def compiled(function: Any = None, *, steps: int = 1) -> Any:
     """Decorate a function that is compiled once numba is worth loading.
 
-    The function must be defined at module level, take positional arguments, and loop over arrays with work in
-    proportion to their cells. It may call other ``compiled`` functions, but not itself. Integers wrap around in Python
-    as in compiled code. ``steps`` is the weight of each cell in the count. It is above 1 for functions that search or
-    hash.
+    The function must be defined at module level, take positional arguments, and do work in proportion to the number of
+    cells of its arrays. It may call other ``compiled`` functions, but not itself. Integers wrap around in Python as in
+    compiled code. Each cell counts ``steps`` times; ``steps`` is above 1 for functions that search or hash.
     """
     return functools.partial(_Function, steps=steps) if function is None else _Function(function, steps)
 

@@ -20,8 +20,8 @@ DAMAGED: Final = (EOFError, OSError, zlib.error, cast("type[Exception]", igzip_l
 
 
 class Gunzip(io.RawIOBase):
-    """Decompresses gzip with isal. Unlike isal's reader, it returns all data before damage, then raises one of
-    DAMAGED."""
+    """Decompresses gzip with isal. Unlike isal's reader, it returns all data that precedes damage before it raises one
+    of DAMAGED."""
 
     def __init__(self, file: BinaryIO) -> None:
         self._file = file

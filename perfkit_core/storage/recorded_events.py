@@ -39,7 +39,7 @@ SCHEMA: Final = pa.schema(
 )
 """Columns of a recorded file. ``parent`` is the row of the recorded parent. If ``node`` is not empty, ``parent`` is the
 number of the parent in ``node`` instead. ``parent`` is null in all rows if the source records no tree. ``offset_ns`` is
-the time of a second, finer clock of the source. See :class:`perfkit_core.assembly.draft.Recorded`."""
+the time on another, finer clock of the source. See :class:`perfkit_core.assembly.draft.Recorded`."""
 ROW_GROUP: Final = 1 << 14
 _PAGE_BYTES: Final = 1 << 16
 

@@ -70,10 +70,10 @@ _AHEAD: Final = 2
 
 @dataclass(frozen=True, slots=True)
 class StoredColumns(Columns):
-    """The columns of a stored file. Reading a column raises SourceError if this fails. ``position`` maps the names of
+    """The columns of a stored file. A column that cannot be read raises SourceError. ``position`` maps the names of
     columns to their positions in the file. ``empty`` names the columns that contain only nulls, or None if this is not
     recorded. ``stamp`` is the size and the modification time of the file when its footer was read. ``content`` holds
-    all bytes of a file in a store, because each column would be a separate request. It is None for a local file."""
+    all bytes of a file in a store, because every read would be a request. ``content`` is None for a local file."""
 
     path: Path
     footer: pq.FileMetaData

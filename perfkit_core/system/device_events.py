@@ -53,8 +53,8 @@ class EventClock:
 
 
 class DeviceSteps:
-    """Collects the times of the steps that a device has finished in ``finished_ns``. ``earlier`` are the times of the
-    steps before the device was first used, measured by the host's clock, in ns."""
+    """Collects the times of the steps that a device has finished in ``finished_ns``. ``earlier`` are the times, in ns
+    by the host's clock, of the steps before the device was first used."""
 
     def __init__(self, clock: DeviceClock, earlier: array[int]) -> None:
         self.clock = clock

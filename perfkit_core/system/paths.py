@@ -33,8 +33,8 @@ _PROGRAMMING_ERRORS: Final = (TypeError, AttributeError, NameError, LookupError,
 
 
 def as_path(place: PathLike) -> Path:
-    """Return a text or path as a path. A ``file://`` URL becomes a local path. Any other URL becomes a path of
-    universal-pathlib, which is typed as Path and not yet connected. Raises UsageError if no driver supports the URL."""
+    """Return a text or path as a path, without connecting to a store. A ``file://`` URL becomes a local path. Any other
+    URL becomes a path of universal-pathlib, typed as Path. Raises UsageError if no driver supports the URL."""
     if hasattr(place, "protocol"):  # a path of universal-pathlib
         store = cast("Any", place)
         return cast("Path", type(store)(str(place), **store.storage_options))  # some stores omit the host in str()
@@ -120,8 +120,8 @@ def open_binary(path: Path) -> io.BufferedReader:
 
 
 def arrow_input(path: Path) -> pa.NativeFile:
-    """Open a file for random access by Arrow: memory-mapped if it is local, downloaded completely from the web, read by
-    byte ranges in other stores. Raises OSError. Opening and reading raise SourceError if a store fails."""
+    """Open a file for random access by Arrow. A local file is mapped, a web file is downloaded completely, and other
+    files are read by byte ranges. Raises OSError. Opening and reading raise SourceError if a store fails."""
     import pyarrow as pa
 
     if not is_remote(path):

@@ -54,7 +54,7 @@ def timed_events(events: Sequence[ChromeEvent], partial: bool) -> tuple[list[int
 
 def event_times(events: Sequence[ChromeEvent]) -> tuple[IntArray, IntArray]:
     """Return the starts and the durations in ns, each of shape (events,). If an event has no start, its start is 0.
-    Raises SourceError, which names the event, for an invalid time."""
+    Raises SourceError for an invalid time; the error names the event."""
     starts, durations = [bytes(event.ts) or None for event in events], [bytes(event.dur) for event in events]
 
     def place(field: str, at: int) -> str:
@@ -83,12 +83,12 @@ class Label(NamedTuple):
 class ScanRules:
     """Properties of an adapter's files that let the scanner read events without calling the dialect for each event.
 
-    If a dialect has rules, the results of its ``label`` and ``device`` must depend on their arguments only. Its
-    ``keeps`` and ``refine`` may affect only these events, which the reference reader passes through the dialect one by
-    one:
+    If a dialect has rules, the results of its ``label`` and ``device`` must depend only on their arguments. Its
+    ``keeps`` and ``refine`` may affect only the following events, because the scanner leaves these events to the
+    reference reader:
 
     - events for which ``needs_reference(category, name)`` is true;
-    - with ``glued_durations``, spans whose name does not end with their duration (``clean_name`` removes the duration);
+    - if ``glued_durations`` is set: spans whose name does not end with their duration;
     - events that have some of the arguments ``dropped_if_empty``, unless all these arguments are present and empty;
     - events in which an argument of ``not_negative`` is negative.
 

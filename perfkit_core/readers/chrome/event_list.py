@@ -1,6 +1,6 @@
 """Reading of the list of events of a Chrome trace in batches, by the scanner or the reference reader. The reference
-reader cuts about 1 MB of text where an event seems to end, and decodes this text in one msgspec call. A wrong cut is
-always detected: ``[`` + text + ``]`` is valid JSON only if the text ends between two events."""
+reader takes about 1 MB of text, up to a place where an event seems to end, and decodes this text in one msgspec call. A
+wrong cut is always detected: ``[`` + text + ``]`` is valid JSON only if the text ends between two events."""
 
 from __future__ import annotations
 
@@ -166,9 +166,8 @@ _MAX_BATCHES: Final = 64
 
 
 class Turns:
-    """Decides whether the scanner or the reference reader reads next. When the scanner stops, the reference reader
-    reads one batch if the scanner has read at least _LONG_SCAN_BYTES. Otherwise it reads twice as many batches as
-    before."""
+    """Decides whether the scanner or the reference reader reads next. After a scan of at least _LONG_SCAN_BYTES, the
+    reference reader reads one batch. After a shorter scan, it reads up to twice as many batches as in its last turn."""
 
     small_bytes = 0
     """Number of bytes that this process has read from files for which the compiled code was not loaded."""

@@ -37,10 +37,10 @@ _FLOWS: Final = frozenset("stf")
 class Recorder:
     """Collects the events of one file or capture, in order. :meth:`recorded` returns the input of ``assemble``.
 
-    ``thread_names`` are read from metadata events. ``unknown`` counts the events with an unsupported ``ph``, by ``ph``.
-    ``untimed`` counts events without a start, and ``mistimed`` counts events whose start or duration is not a time. All
-    these events are left out. ``reversed`` counts events with a negative duration, which is set to 0. Unless
-    ``partial`` is set, a mistimed event raises SourceError.
+    ``thread_names`` are read from metadata events. ``unknown`` maps each unsupported ``ph`` to its number of events.
+    ``untimed`` counts events without a start, and ``mistimed`` counts events whose start or duration is not a time.
+    Unknown, untimed and mistimed events are left out. ``reversed`` counts events with a negative duration, which is set
+    to 0. Unless ``partial`` is set, a mistimed event raises SourceError.
     """
 
     def __init__(self, dialect: Dialect, partial: bool = False) -> None:

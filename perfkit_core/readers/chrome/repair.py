@@ -1,7 +1,7 @@
 """Repair of events that a profiler wrote as invalid JSON. Kineto and Paddle do not escape quotes, backslashes and line
 breaks in names. Such a name ends where the event's next key begins. Its end is therefore known, and the name can be
-escaped. Numbers that JSON does not allow (``inf``, ``nan``) become text. No other damage is repaired: a repaired name
-must not contain a key of an event, and a repaired event must not extend into the next event."""
+escaped. Numbers that JSON does not allow (``inf``, ``nan``) become text. Other damage is not repaired. Therefore a
+repaired name must not contain a key of an event, and a repaired event must not extend into the next event."""
 
 from __future__ import annotations
 
@@ -125,8 +125,8 @@ def _event_follows(data: bytes, start: int, end: int) -> bool:
 
 
 def _closing(data: bytes, start: int) -> int | None:
-    """Return the end of the object or list at ``start``. Special values: ``start`` if it is not JSON, None if it has no
-    end."""
+    """Return the end of the object or list at ``start``. Return ``start`` if the text is not JSON, and None if the
+    object or list has no end."""
     opened: list[bytes] = []
     named, at = True, start
     while at < len(data):

@@ -49,7 +49,7 @@ class Vocabulary:
 
     def compact(self, codes: Codes, counted: BoolArray | None = None) -> tuple[pa.Array, Codes]:
         """Return two values: the texts that occur in ``codes``, and new codes that index these texts. If the mask
-        ``counted`` is given, only the codes in the mask count, and the other new codes are undefined."""
+        ``counted`` is given, codes outside the mask are ignored, and their new codes are undefined."""
         occurs = np.zeros(len(self._numbers) + 1, np.bool_)
         occurs[codes if counted is None else codes[counted]] = True
         occurs[-1] = False

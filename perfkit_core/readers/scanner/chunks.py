@@ -27,7 +27,7 @@ from perfkit_core.runtime import parallel
 from perfkit_core.storage.bytestream import Window
 
 CHUNK_BYTES: Final = 6 << 20
-"""Size of a chunk. Python holds its lock between chunks, so with small chunks the threads would wait for each other."""
+"""Size of a chunk. Threads need Python's lock between chunks, and would wait for each other if chunks were small."""
 SPARING_BYTES: Final = 1 << 19
 """Size of a chunk if memory is more important than time."""
 _TAIL_BYTES: Final = (1 << 12, 1 << 16)

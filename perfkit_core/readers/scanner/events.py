@@ -21,8 +21,8 @@ _MASK: Final = (1 << _BITS) - 1
 
 @inlined
 def origin(memory, pair, process, thread, place):  # type: ignore[no-untyped-def]
-    """Return (number, odd) for an origin. The number is negative if the dictionary is full. ``odd`` means that the
-    parts of the origin are too large to be packed."""
+    """Return ``(number, odd)`` for an origin. ``number`` is its index in the dictionary of origins, or negative if a
+    dictionary is full. ``odd`` is true if the parts of the origin are too large to be packed into one number."""
     odd = process > _MASK or thread > _MASK or place > _MASK
     lane = number_of(memory.lanes, np.int64(0) if odd else (process << (2 * _BITS)) | (thread << _BITS) | place)
     return lane if lane < 0 else number_of(memory.origins, (pair << 32) | lane), odd
@@ -38,8 +38,8 @@ _CLASS_BITS, _PID_BITS, _AUX_BITS = 10, 14, 12
 
 @by_address
 def place(memory, label, process):  # type: ignore[no-untyped-def]
-    """Return (number, odd) for a place: the label, the process and up to AUX arguments that identify a device. The
-    number is FULL if the dictionary is full. ``odd`` means that the parts are too large to be packed."""
+    """Return ``(number, odd)`` for a place. A place is the label, the process and up to AUX arguments that identify a
+    device. ``number`` is its index among the places, or FULL. ``odd`` is true if its parts are too large to pack."""
     key, shift = label | (process << _CLASS_BITS), _CLASS_BITS + _PID_BITS
     odd = label >= 1 << _CLASS_BITS or process >= 1 << _PID_BITS
     for i in range(AUX):
@@ -66,7 +66,7 @@ _COMMA, _OPEN, _CLOSE, _CLOSE_LIST = 0x2C, 0x7B, 0x7D, 0x5D
 
 @by_address
 def scan(buffer, at, end, memory, columns):  # type: ignore[no-untyped-def]
-    """Read as many events as possible from the ``{`` at ``at``. Return (status, position after the last event read)."""
+    """Read events from the ``{`` at ``at`` on. Return (reason to stop, position after the last event read)."""
     while columns.rows < columns.capacity:
         columns.serial += 1
         event_end, kind = _event(buffer, at, memory, columns)

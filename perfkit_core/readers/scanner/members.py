@@ -29,9 +29,9 @@ _OPEN, _CLOSE, _OPEN_LIST = 0x7B, 0x7D, 0x5B
 @inlined
 def key(buffer, at, interner, following, context, room):  # type: ignore[no-untyped-def]
     """Return (start of the value, end of the name, number of the name, odd) for the member whose name begins at ``at``.
-    Most events have the same names in the same order. Therefore the name that came last time in this context is tried
-    first. Its number is ``following[context]``, or -1 if there is none. If the number is not less than ``room``, the
-    start is NO_ROOM."""
+    The start is NO_ROOM if a new name has no room. Most events have the same names in the same order. Therefore
+    ``following`` holds, for each context, the number of the name that came last time, or -1. This name is tried
+    first."""
     if byte(buffer, at) != _QUOTE:
         return np.int64(state.BROKEN_TEXT), at, np.int64(0), True
     odd, number = False, int64(following, context)
