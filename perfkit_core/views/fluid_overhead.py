@@ -77,8 +77,8 @@ def thread_numbers(trace: Trace) -> tuple[IntArray, IntArray]:
 
 def table(trace: Trace, request: ViewRequest) -> pd.DataFrame:
     """Return the rows :data:`OVERHEAD`, with :data:`COLUMNS`. The table is empty if there are no operators. Computation
-    and framework overhead sum exactly to the total. Runtime calls are part of the overhead; their row is left out if no
-    runtime calls were recorded."""
+    and framework overhead sum exactly to the total. The row of runtime calls is a part of the overhead. This row is
+    left out if no runtime calls were recorded."""
     root = outermost(trace, request)
     computes = computing(trace)
     inside = nesting.nearest_on_path(trace.ints("parent"), computes)
@@ -119,8 +119,8 @@ def _launched(trace: Trace, root: IntArray) -> IntArray:
 
 
 def _covered(trace: Trace, root: IntArray, rows: IntArray, around: IntArray | None = None) -> int:
-    """Return the time that the events ``rows`` cover, summed over threads. An event counts only inside its operator
-    (``root``) and inside its event in ``around``."""
+    """Return the time that the events ``rows`` cover, summed over threads. An event is cut to its operator (``root``)
+    and to its event in ``around``."""
     start, end, thread = (np.empty(len(rows), np.int64) for _ in range(3))
     outer = root if around is None else around
     _cut(rows, trace.ints("start_ns"), trace.end_ns, thread_numbers(trace)[0], root, outer, start, end, thread)

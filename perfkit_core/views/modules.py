@@ -163,8 +163,8 @@ def event_counts(trace: Trace, request: ViewRequest, tree: ModuleTree) -> Counts
 
 
 def _flops_of_calls(tree: ModuleTree) -> tuple[IntArray, IntArray, BoolArray]:
-    """Return three arrays: the stored FLOPs of one forward call of each layer, of one backward call (both without the
-    layers below, 0 if unknown), and the mask of the layers with known FLOPs. The last items stand for no layer."""
+    """Return ``(forward, backward, known)``: the stored FLOPs of one call of each layer, without the layers below (0 if
+    unknown), and the mask of the layers with known FLOPs. The last items stand for no layer."""
     layers = tree.stored()
     calls = np.array([layer.calls or 0 if layer else 0 for layer in layers], np.int64)
     forward = np.array([layer.flops or 0 if layer else 0 for layer in layers], np.int64)

@@ -55,8 +55,8 @@ def marked(trace: Trace, rows: IntArray) -> BoolArray:
 
 
 def in_steps(trace: Trace, request: ViewRequest) -> BoolArray:
-    """Return the mask of the events in the requested steps. If the request names no steps, all events are selected.
-    Raises UsageError for a step that was not recorded."""
+    """Return the mask of the events in the requested steps, or of all events if the request names no steps. Raises
+    UsageError for a step that was not recorded."""
     if request.steps is None:
         return np.ones(len(trace), np.bool_)
     check_steps(request, step_numbers(trace))

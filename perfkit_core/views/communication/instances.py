@@ -2,12 +2,13 @@
 
 Two kinds of host events communicate: events of kind communication, and operators with the canonical name of a
 collective. Two kinds of kernels communicate: kernels of a collective library, and kernels launched inside a host event
-that communicates. If a host event launches such a kernel, the host event counts only as the launch. Each kernel of a
-library is one collective. All other kernels of a call together form one collective.
+that communicates. A host event that launches such a kernel is not counted itself. Each kernel of a library is one
+collective. All other kernels of a call together form one collective.
 
 The ranks of a group issue its collectives in the same order. Collectives are matched by the number that the library
-gave them, else by their position in the step (in the recording, if there are no steps). Matched collectives must have
-the same name and size. If they differ, neither they nor any later collectives of the step and group are matched.
+gave them, else by their position in the step. If there are no steps, the position in the recording is used. Matched
+collectives must have the same name and size. From the first collectives that differ, the rest of the step's collectives
+in the group are not matched.
 """
 
 from __future__ import annotations
@@ -88,10 +89,10 @@ _UNKNOWN: Final = -1
 
 @once
 def instances(trace: Trace) -> pd.DataFrame:
-    """Return one row per collective, sorted by rank and time of issue. Columns: ``row``, the event's row in the event
-    table; start_ns and dur_ns; issue_ns, the start of the host call. Int64 columns (NA if unknown): rank, step, stream,
-    group_size, sequence, bytes. Text columns (None if unknown): collective, group, members, dtype, algorithm,
-    protocol."""
+    """Return one row per collective, sorted by rank and time of issue. ``row`` is the event's row in the event table.
+    ``issue_ns`` is the start of the host call. Other columns: start_ns and dur_ns. Int64 columns (NA if unknown): rank,
+    step, stream, group_size, sequence, bytes. Text columns (None if unknown): collective, group, members, dtype,
+    algorithm, protocol."""
     talk = communication(trace)
     candidates = np.flatnonzero(_in_calls(trace, talk) | talk.device)
     texts = described(trace.pick("args", candidates).to_pylist())
@@ -249,8 +250,8 @@ request."""
 
 
 def reduce(trace: Trace, request: ViewRequest) -> Partial:
-    """Return the partial of a trace with one rank. The partial also has the collectives outside the request, because
-    they are needed to match collectives and to align clocks."""
+    """Return the partial of a trace with one rank. The partial also contains collectives that the request does not
+    select, because matching and the alignment of clocks need them."""
     return reduce_each(trace, request)[0]
 
 

@@ -32,8 +32,8 @@ _OF_STEP: Final = {"collectives": "int64", "skew_p50_ns": "Int64", "skew_max_ns"
 
 def table(trace: Trace, request: ViewRequest) -> pd.DataFrame:
     """Return one row per rank, sorted by the waits that the rank causes. Grouped by step, return one row per step.
-    Grouped by rank and step, return one row per rank and step. If a collective is ``incomplete``, its waits are lower
-    bounds, and a missing rank may have been last."""
+    Grouped by rank and step, return one row per rank and step. The waits of ``incomplete`` collectives are lower
+    bounds, because the missing rank may have been last."""
     return merge(instances.reduce_each(trace, request), request)
 
 
@@ -115,8 +115,8 @@ def arrivals(partials: Sequence[instances.Partial]) -> pd.DataFrame:
     latest = met[met["start"] == last].sort_values("rank").drop_duplicates("meeting")
     wait = (last - met["start"]).clip(upper=dur)
 
-    # The error of a wait is the largest of three numbers. Two are the crossings of the bounds of both clocks. The third
-    # is the difference between both ends, plus the time by which the last rank took longer than the fastest rank.
+    # The error of a wait is the largest of three numbers: the crossing of the bounds of either clock, and the
+    # difference between both ends plus the time by which the last rank took longer than the fastest rank.
     took, crossing = met["end"] - met["start"], clock_model.crossing_ns(clocks)
     of_last = latest.set_index("meeting")
     itself = of_last["end"] - of_last["start"] - took.groupby(met["meeting"]).min()
@@ -142,9 +142,7 @@ def arrivals(partials: Sequence[instances.Partial]) -> pd.DataFrame:
 
 def transfer_ns(calls: pd.DataFrame) -> pd.Series[int]:
     """Return the transfer time of each row of :func:`arrivals`: the duration less the wait for the last rank. The
-    transfer time is NA if a rank of the group is missing. It is also NA if clock errors make it implausible: if it is
-    not positive, or if it differs by more than half of itself from the duration of the fastest rank, which did not
-    wait."""
+    transfer time is NA if a rank of the group is missing, or if the time is implausible because of clock errors."""
     time = calls["dur_ns"] - calls["wait_ns"]
     least = calls.groupby("match")["dur_ns"].transform("min")
     return time.where(calls["complete"] & ((time > 0) & (2 * (time - least).abs() <= time)).fillna(False))

@@ -70,8 +70,8 @@ def counted_bytes(events: MemoryEvents) -> IntArray:
 
 
 def arguments(trace: Trace, rows: IntArray, keys: Sequence[Sequence[str]]) -> list[IntArray]:
-    """Return integers from the recorded arguments of the rows: one array of shape (len(rows),) per item of ``keys``. An
-    item lists alternative names of an argument. The integer is MISSING if a row has no such argument."""
+    """Return one array of shape (len(rows),) for each argument in ``keys``: the recorded integer of each row, MISSING
+    if the row lacks the argument. An item of ``keys`` lists alternative names of one argument."""
     if not len(rows):  # take() would concatenate the column's chunks even without rows
         return [np.empty(0, np.int64) for _ in keys]
     texts = trace.pick("args", rows)
@@ -115,9 +115,8 @@ class Levels:
     """Allocated and reserved bytes after each event, shape (events,). A number that the pool did not record is MISSING.
 
     ``growth`` is the sum of the changes since the recording began. ``allocated`` is the recorded total. ``unexplained``
-    is the part of the total's change that the event does not explain: events were lost, or threads recorded events out
-    of order. ``start`` is the total before the first event, shape (pools,): memory that was allocated before the
-    recording.
+    is the change of the recorded total less the event's own change. It is not 0 if events were lost or recorded out of
+    order. ``start`` is the total before the first event, shape (pools,).
     """
 
     growth: IntArray
@@ -175,9 +174,10 @@ class Blocks:
     allocation, the free was not recorded, and the block is taken to end there. A free without a preceding allocation
     frees a block from before the recording. Changes of the allocator's reserve are not blocks.
 
-    ``allocation`` and ``end`` have shape (blocks,); the end is NEVER if the block is alive at the end of the recording.
-    The other arrays list events. ``repeated``: allocations at an address in use. ``unmatched``: frees of blocks from
-    before the recording. ``resized``: frees of another size than the allocation. ``placeless``: no recorded address.
+    ``allocation`` and ``end`` have shape (blocks,). The end is NEVER if the block is alive at the end of the recording.
+    The other arrays list events. ``repeated`` lists allocations at an address in use. ``unmatched`` lists frees of
+    blocks from before the recording. ``resized`` lists frees whose size differs from the allocation. ``placeless``
+    lists events without a recorded address.
     """
 
     allocation: IntArray

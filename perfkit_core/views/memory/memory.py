@@ -64,10 +64,9 @@ def table(trace: Trace, request: ViewRequest) -> pd.DataFrame:
 
 
 def _native_owners(trace: Trace, events: MemoryEvents) -> tuple[IntArray, IntArray]:
-    """Return two arrays: positions of memory events, and the row of the host event for which each counts in Paddle's
-    summary. A host event counts the memory events directly in it. An operator also counts the memory events directly in
-    its children, so some count twice. An OperatorInner counts none itself. Memory events outside host events do not
-    count."""
+    """Return two arrays: positions of memory events, and for each the row of the host event that counts it in Paddle's
+    summary. A host event counts the memory events directly in it, but an OperatorInner counts none. An operator also
+    counts the memory events directly in its children, so an event can be counted twice."""
     parent, category = trace.ints("parent"), trace.codes("category")
     start, end, rows = trace.ints("start_ns"), trace.end_ns, events.row
     nearest = parent[rows]

@@ -1,9 +1,9 @@
 """View ``memory_leaks``: memory that steps allocated and later steps did not free.
 
-A block is listed if it is alive at the end of the next step and at the end of the last consecutive step. Exception: if
-a block of the same size from before these steps was freed in them, both may belong to a queue that is longer than the
-recording, so one listed block is left out. Memory that is allocated once (optimizer state) is listed for one step; a
-leak recurs in every step.
+A block is listed if it is alive at the end of the next step and at the end of the last consecutive step. Exception: for
+each block of the same size that was allocated before these steps and freed in them, one block is left out, because both
+may belong to a long queue. Memory that is allocated once, such as optimizer state, is listed for one step. A leak
+recurs in every step.
 """
 
 from __future__ import annotations

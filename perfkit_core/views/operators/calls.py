@@ -64,8 +64,8 @@ def outermost(trace: Trace) -> IntArray:
 
 @once
 def survivors(trace: Trace) -> IntArray:
-    """Return the row of the call that each event is part of, shape (rows,). Events of a chain of re-dispatches are part
-    of the outermost one. Every other event is its own call."""
+    """Return the row of the call that each event is part of, shape (rows,). In a chain of re-dispatches, this is the
+    outermost event. Every other event is its own call."""
     return nesting.nearest_on_path(trace.ints("parent"), is_call(trace))
 
 

@@ -1,9 +1,9 @@
 """View ``families``: operator families (matmul, conv, copy …), the family of each event, and the time of each family.
 
 The canonical name of an operator determines its family. An operator without a family, and any other host event, has the
-family of the nearest enclosing operator that has one. The name of device work determines its family. Two kinds of
-device work have the family of the operator that launched the work instead: work whose name shows no family, and kernels
-that several families use (a matrix product in a convolution belongs to ``conv``).
+family of the nearest enclosing operator that has one. The name of device work determines its family. Exception: work
+whose name shows no family, and kernels that several families use, have the family of the operator that launched them. A
+matrix product in a convolution therefore belongs to ``conv``.
 
 Host time is the self time of operators. Device time is the time of kernels, memcpy and memset. Each event counts in
 exactly one family.

@@ -128,8 +128,8 @@ def _previous(rows: IntArray, group: IntArray, groups: int) -> IntArray:
 
 
 def forward_of(trace: Trace, rows: IntArray) -> tuple[IntArray, BoolArray]:
-    """Return two arrays of shape (len(rows),): the row of the forward operator of each backward operator in ``rows``
-    (-1 if unknown, and for other operators), and whether it was inferred from the order of calls."""
+    """Return ``(forward, inferred)``, both of shape (len(rows),). ``forward`` is the row of the forward operator of
+    each backward operator (else -1). ``inferred``: whether the order of calls was used to find it."""
     forward = _forward_by_sequence(trace, rows)
     if (forward != NO_ROW).any():
         return forward, np.zeros(len(rows), np.bool_)

@@ -77,8 +77,7 @@ def _sums(groups: Groups, depth: int, values: dict[str, arrays.IntArray]) -> pd.
 @compiled
 def _is_outermost(around, kind, rows, count, kinds):  # type: ignore[no-untyped-def]
     """Return the mask of the ``rows`` that have no ancestor of the same ``kind``, shape (count,). ``rows`` are sorted
-    by thread and time. ``around`` is the parent of each row. The loop counts the events of each kind on the path from
-    the root."""
+    by thread and time. ``around`` is the parent of each row."""
     outermost = np.zeros(count, np.bool_)
     path, depth = np.empty(len(rows) + 1, np.int64), 0
     on_path = np.zeros(kinds + 1, np.int64)

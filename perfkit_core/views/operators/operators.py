@@ -2,8 +2,8 @@
 
 Totals are sums over all calls and include nested operators. Self values exclude nested operators. Device work that no
 operator launched has separate rows, so the self device times add up to all device work. A memory event counts for the
-innermost host event that encloses it on its thread. In a native table, it counts for every host event, on any thread,
-during which it occurs. Memory events outside all host events have a separate row there.
+innermost host event that encloses it on its thread. In a native table, a memory event counts for every host event of
+any thread during which it occurs. Memory events outside all host events have a separate row in the native table.
 """
 
 from __future__ import annotations

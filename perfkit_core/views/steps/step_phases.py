@@ -8,8 +8,8 @@ were recorded, only events in steps count. Device work without a recorded launch
 A *segment* is an interval of host time that belongs to one phase. A recorded span of a phase (Paddle's Forward, torch's
 ``Optimizer.step#…``, a module) is a segment. Other phases have operators but no span (torch's backward nodes, inferred
 forward). Consecutive operators of such a phase on one thread in one step form a segment, which includes the time
-between them. If another phase begins in the process between two operators, the segment is split there; an example is
-the optimizer between two backward passes. A segment that outlasts its step is cut at the end of the step.
+between them. If another phase begins in the process between two operators, the segment is split there. A segment that
+outlasts its step is cut at the end of the step.
 """
 
 from __future__ import annotations
@@ -186,8 +186,7 @@ def row(
     cpu_total: int | None = None,
 ) -> dict[str, Any]:
     """Return a row with :data:`COLUMNS` except the ratios. ``cpu`` and ``device`` are the times of the calls in ns.
-    Give a total only if it is not the sum over the calls. Averages are totals divided by the number of calls. Values
-    that do not follow from the arguments are None."""
+    Give a total only if it is not their sum. Averages are totals divided by the number of calls."""
     result: dict[str, Any] = {"phase": phase, "calls": None if cpu is None else len(cpu)}
     for side, times, total in (("cpu", cpu, cpu_total), ("device", device, device_total)):
         numbers: tuple[int | None, ...] = (total, None, None, None)

@@ -159,9 +159,9 @@ def over_steps(view: str, divide: Table, part: str) -> tuple[Table, Reduction]:
     """Return the table function and the reduction of a view that divides steps into parts.
 
     ``divide`` returns one row per step: the columns of :func:`step_frame`, and ``{name}_ns`` for each part, NA if the
-    step has no value. Grouped by step, this is the view's table. Otherwise the table has one row per part, or per rank
-    and part if grouped by rank. Its columns are OVER_STEPS and a column of the parts' names, which is called ``part``.
-    Both functions raise UsageError for a grouping that is not in GROUPINGS.
+    step has no value. Grouped by step, the view's table is the result of ``divide``. Otherwise it has one row per part,
+    or per rank and part if grouped by rank. The argument ``part`` names the column of the parts; the other columns are
+    OVER_STEPS. Both functions raise UsageError for a grouping that is not in GROUPINGS.
     """
 
     def reduce(trace: Trace, request: ViewRequest) -> pd.DataFrame:
