@@ -33,8 +33,8 @@ def distinct(columns: Iterable[Any], rows: int) -> tuple[IntArray, IntArray]:
 
 
 def by_appearance(key: IntArray, width: int) -> tuple[IntArray, IntArray]:
-    """Return two values: the keys 0 ≤ k < width renumbered by first appearance, shape (rows,), and the first row of
-    each new number. Negative keys are allowed if ``width`` :func:`is_dense`; they become -1."""
+    """Return two values: the new numbers of the keys 0 ≤ k < width, by first appearance, shape (rows,), and the first
+    row of each new number. Negative keys are allowed if ``width`` :func:`is_dense`; they become -1."""
     if not is_dense(width, len(key)):
         code = pd.factorize(key)[0].astype(np.int64, copy=False)
         return code, np.flatnonzero(np.diff(np.maximum.accumulate(code), prepend=-1))

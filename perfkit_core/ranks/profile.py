@@ -30,7 +30,7 @@ _UNPACKED: Final = {".gz": 10, ".parquet": 30}
 class Computed:
     """The tables of views, by view name, and facts for a report. ``why_empty(view)`` returns why a table has no rows.
     ``holds(column)`` returns whether the events have values in a column. ``steps`` are the recorded step numbers.
-    ``averaged`` is set if only events in steps were counted, for averages per step."""
+    ``averaged`` is set if the tables count only events in steps, as averages per step require."""
 
     meta: TraceMeta
     quality: tuple[Finding, ...]

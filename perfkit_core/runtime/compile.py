@@ -96,8 +96,8 @@ def _cache_file(dispatcher: Any) -> Any:
 
 
 def _digest(function: Any) -> str:
-    """Return a digest of the constants and compiled functions of perfkit that a function uses. It is part of the
-    cache's stamp, because numba only notices changes in the text of the function's own module."""
+    """Return a digest of perfkit's constants and compiled functions that a function uses. It is part of the cache's
+    stamp, because numba only notices changes in the text of the function's own module."""
     names = function.__code__.co_names
     used = [function.__globals__[name] for name in names if name in function.__globals__]
     modules = [

@@ -327,8 +327,7 @@ def _name(buffer, start, memory):  # type: ignore[no-untyped-def]
 
 @inlined
 def pair(memory):  # type: ignore[no-untyped-def]
-    """Return the number of the event's category and name, NO_PAIR if the pair is not labelled, NO_ROOM if there is no
-    room."""
+    """Return the number of the event's category and name, NO_PAIR if this pair is not labelled, or NO_ROOM."""
     number = number_of(memory.pairs, (memory.event.category << 32) | memory.event.name)
     if number == FULL or number >= memory.pairs_known:
         return np.int64(state.NO_ROOM)

@@ -162,8 +162,8 @@ COLUMNS: Final = np.dtype(
 
 ``rows``, ``text``, ``slow_rows`` and ``recoded_rows`` are the used sizes of these arrays. ``serial`` is the number of
 the current event. ``odd_text`` is set if its arguments have to be written again, and ``empty`` counts its empty
-DROPPED_IF_EMPTY arguments. Optional cells after the used rows are empty. If ``used`` is set, the next row may be
-filled.
+DROPPED_IF_EMPTY arguments. Optional cells after the used rows are empty. If ``used`` is set, the first of these rows
+may be filled.
 """
 
 KEYS: Final = np.dtype([(name, np.int64) for name in ("slots", "keys", "mask", "capacity", "count")])
