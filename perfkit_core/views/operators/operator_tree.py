@@ -74,9 +74,9 @@ class Entries:
     """Entries of the tree before equal entries are merged. Arrays have shape (entries,).
 
     ``above`` is the index of the parent entry, -1 for roots. ``row`` is the event row, -1 for a root that stands for
-    unowned device work. ``device_ns`` is the device time including all entries below. ``tops`` is a table of the
-    distinct roots (name and groupings). ``top`` is the row of a root in ``tops``, -1 for other entries. The first
-    ``host`` entries are host events.
+    unowned device work. ``device_ns`` is the device time including all entries below. ``tops`` is a table with the name
+    and the groupings of each distinct root. ``top`` is the row of a root in ``tops``, -1 for other entries. ``host`` is
+    the number of host events, which come first.
     """
 
     above: IntArray

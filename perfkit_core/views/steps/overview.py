@@ -90,8 +90,8 @@ def _by_rank(group: arrays.IntArray, rank: arrays.IntArray, ranks: int) -> array
 def _native_table(trace: Trace, request: ViewRequest) -> pd.DataFrame:
     """Return the overview of Paddle's ``summary()``, with one row per event type of the framework and place.
 
-    Time is the union of the events that Paddle counts (see ``attribution``). Rows of phases have the calls and sums of
-    the view ``model`` instead. Rows of communication have the calls and time of Paddle's distributed summary.
+    Time is the union of the events that Paddle counts (see ``attribution``). Exceptions: rows of phases have the calls
+    and times of Paddle's Model Summary. Rows of communication have those of Paddle's Distribution Summary.
     """
     chosen, in_steps = select.selected(trace, request), select.in_steps(trace, request)
     categories, kinds = trace.codes("category"), trace.codes("kind")

@@ -43,7 +43,7 @@ _NAMES: Final = ("phase", *_INTEGERS[:5], "cpu_ratio", *_INTEGERS[5:], "device_r
 @dataclass(frozen=True, slots=True)
 class Segments:
     """Segments as arrays of shape (segments,). ``phase`` is an index into schema.PHASES. ``roots`` are the rows of the
-    outermost events in all segments; ``segment_of_root`` is the segment of each of these events, shape (roots,)."""
+    outermost events in all segments. ``segment_of_root`` is the segment of each root, shape (roots,)."""
 
     phase: IntArray
     step: IntArray
@@ -91,8 +91,8 @@ def segments(trace: Trace, chosen: BoolArray, within_step: bool = True) -> Segme
 
 
 def _interrupted(trace: Trace, rows: IntArray, phase: npt.NDArray[np.int8]) -> BoolArray:
-    """Return for each event whether another phase begins on the same rank between the previous event and this event,
-    shape (rows,). Data loaders do not count, as they prefetch on separate threads."""
+    """Return the mask of the events before which another phase begins on the same rank, after the previous event. Data
+    loaders do not count, as they prefetch on separate threads."""
     rank = np.unique(trace.ints("rank")[rows], return_inverse=True)[1]
     start, end = trace.ints("start_ns")[rows], trace.end_ns[rows]
     width = int((end - start.min(initial=0)).max(initial=0)) + 1
