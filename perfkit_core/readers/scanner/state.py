@@ -162,7 +162,7 @@ COLUMNS: Final = np.dtype(
 
 ``rows``, ``text``, ``slow_rows`` and ``recoded_rows`` are the used sizes of these arrays. ``serial`` is the number of
 the current event. ``odd_text`` is set if its arguments have to be written again, and ``empty`` counts its empty
-DROPPED_IF_EMPTY arguments. Optional cells after the used rows are empty. If ``used`` is set, the first of these rows
+DROPPED_IF_EMPTY arguments. Optional cells after the used rows are empty. If ``used`` is set, the first unused row
 may be filled.
 """
 
