@@ -118,8 +118,7 @@ def device(properties: Mapping[str, Any], name: object) -> Device:
 
 def make_meta(processes: Mapping[int, int], extra_info: Mapping[str, str], rank: int | None, **facts: Any) -> TraceMeta:
     """Return the metadata of a cycle. ``processes`` maps the id of each thread with events to the id of its process.
-    ``extra_info`` was recorded by Paddle. It maps thread ids to thread names, and the names of two CPU utilisations to
-    ratios."""
+    ``extra_info`` is Paddle's table of thread names by thread id. It also contains two CPU utilisations, as ratios."""
     pids = set(processes.values())
     fallback = pids.pop() if len(pids) == 1 else None  # used as the process of threads without events
     thread_names = {}

@@ -1,8 +1,8 @@
 """The Paddle dialect of Chrome JSON, as Paddle 2.3 to 3.3 writes it (``schemaVersion`` 1.0.x).
 
 Each event records its start twice. ``ts`` is the time since 1970, truncated to whole µs. ``start_time`` is the time
-since the first host event in µs, as a float32 number. It is exact to the ns in the first 8 ms. Then its error grows: 4
-ns at 0.1 s, 30 ns at 1 s, and 0.5 µs at 10 s. perfkit combines both, so that the error of a start is at most 1 µs.
+since the first host event in µs, as a float32 number. Its error grows with time: less than 1 ns in the first 8 ms, 4 ns
+at 0.1 s, 30 ns at 1 s, and 0.5 µs at 10 s. perfkit combines both times, so that the error of a start is at most 1 µs.
 """
 
 from __future__ import annotations
@@ -37,8 +37,8 @@ def offset(text: object) -> int | None:
 
 
 def refine(whole_us_ns: IntArray, offset_ns: IntArray) -> tuple[IntArray, IntArray]:
-    """Combine the starts in whole µs (given in ns) with the offsets from the first event. A negative offset is unknown.
-    Return start and largest error in ns of each event, both of shape (events,)."""
+    """Combine starts that are truncated to whole µs with the offsets from the first event. All times are in ns. A
+    negative offset means that the offset is unknown. Return each event's start and largest error."""
     has_offset = offset_ns >= 0
     error, last = float_error(offset_ns), _MICROSECOND_NS - 1
     if not has_offset.any():

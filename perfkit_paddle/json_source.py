@@ -35,8 +35,9 @@ def parents(
     """Return two values: the row of each row's parent (-1 if it has none), and the number of threads whose events are
     in an unexpected order. In such a thread, only the times determine the parents.
 
-    All arrays have the shape (rows,), in the order of the file. ``host`` is the mask of the nodes of the tree,
-    ``attached`` the mask of the rows that belong to the node before them. ``slack`` is the largest error of the times.
+    All arrays have the shape (rows,), in the order of the file. ``host`` is the mask of the host events, which form the
+    tree. ``attached`` is the mask of the runtime calls and memory events, which belong to the host event before them.
+    ``slack`` is the largest error of the times.
     """
     parent = np.full(len(thread), NO_ROW, np.int64)
     nodes = np.flatnonzero(host | attached)
@@ -202,7 +203,8 @@ def _text(events: pa.Table, column: str) -> Any:
 
 def _inside_parents(parent: IntArray, start: IntArray, dur: IntArray) -> tuple[IntArray, IntArray]:
     """Move starts so that no event begins before its parent. A start moves by at most its rounding error. If an event
-    begins at the same time as its parent and is longer, shorten it, so that the parent is sorted before it."""
+    begins at the same time as its parent and is longer than the parent, the event is shortened, so that its parent
+    precedes it."""
     start, dur = start.copy(), dur.copy()
     for _ in range(_DEEPEST):  # each pass corrects one more level of the tree
         above = np.where(parent == NO_ROW, np.arange(len(parent)), parent)

@@ -1,9 +1,8 @@
 """``annotate`` labels the layers of a Paddle model while a profiler records. ``describe`` returns a table of layers.
 
-A RecordEvent labels each forward call. Gradient hooks on the tensors that the call returned mark its backward pass.
-They run inside the first node of the backward pass. Paddle numbers neither operators nor nodes. The mark therefore
-lists the names of the call's graph nodes. A RecordEvent cannot cover the whole backward pass: RecordEvents must nest,
-but the nodes of different layers interleave, and Paddle would lose the profile.
+A RecordEvent labels each forward call. Gradient hooks on the tensors that the call returned mark its backward pass. The
+mark lists the names of the call's graph nodes, because Paddle numbers neither operators nor nodes. A RecordEvent cannot
+cover the whole backward pass, because RecordEvents must nest, but the nodes of different layers interleave.
 """
 
 from __future__ import annotations
@@ -68,9 +67,8 @@ _ACCUMULATION: Final = "GradNodeAccumulation"
 
 
 class Nodes:
-    """Nodes of the backward graph, from the calls inside one outermost call. The nodes of a call are those between its
-    outputs and its inputs, without the nodes of inner calls. The search skips inner calls, so it visits a node only
-    once."""
+    """Nodes of the backward graph that the calls inside one outermost call made. The nodes of a call lie between its
+    outputs and its inputs. They exclude the nodes of inner calls."""
 
     def __init__(self) -> None:
         self._inputs: dict[int, list[Any]] = {}
@@ -82,7 +80,7 @@ class Nodes:
         return frozenset(self._address(node) for tensor in tensors if (node := tensor.grad_fn) is not None)
 
     def claim(self, returned: list[Any], inputs: frozenset[int]) -> tuple[list[str], list[Any]]:
-        """Return two lists for a call: the names of the nodes that it made outside inner calls, and those of the
+        """Return two lists for a call: the names of the nodes that the call made outside inner calls, and the
         ``returned`` tensors that the call itself made."""
         made = [(tensor, node, self._address(node)) for tensor in returned if (node := tensor.grad_fn) is not None]
         made = [entry for entry in made if entry[2] not in inputs and entry[1].name() != _ACCUMULATION]
@@ -201,8 +199,8 @@ class PaddleLayers(layer_framework.LayerFramework):
             del Profiler._perfkit_original
 
     def recording(self) -> bool:
-        """Return whether the profiler records events now. It does not in a static graph, or while its schedule
-        waits."""
+        """Return whether the profiler records events now. The result is False in a static graph, and while the
+        profiler's schedule waits."""
         running = self._running
         return bool(running) and running[-1].current_state in _RECORDS and paddle.in_dynamic_mode()
 

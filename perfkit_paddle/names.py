@@ -114,8 +114,8 @@ Columns = dict[str, pa.Array]
 
 
 def labelled(name: pa.DictionaryArray, types: IntArray) -> Columns:
-    """Return the columns ``name``, ``kind``, ``category``, ``phase``, ``layer`` and ``step`` of events with these names
-    and type numbers. Each distinct pair of type and name is looked up only once."""
+    """Return six columns of events with these names and type numbers: ``name``, ``kind``, ``category``, ``phase``,
+    ``layer`` and ``step``."""
     numbers, type_code = _distinct(types)
     pairs, row = _distinct(name.indices.to_numpy() * len(numbers) + type_code)
     texts = name.dictionary.to_pylist()
@@ -149,8 +149,7 @@ def _category(number: int, types: Sequence[str]) -> str:
 
 
 def _distinct(values: IntArray) -> tuple[IntArray, npt.NDArray[np.int32]]:
-    """Return two arrays: the distinct integers in order of appearance, and for each row the index of its integer among
-    them. Arrow hashes the integers, which is faster than the sorting of np.unique."""
+    """Return the distinct integers in order of appearance, and for each row the index of its integer among them."""
     encoded = pa.array(values).dictionary_encode()
     return encoded.dictionary.to_numpy(), encoded.indices.to_numpy()
 

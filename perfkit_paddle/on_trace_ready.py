@@ -83,7 +83,7 @@ def take(profiler: Any, place: environment.Place, no_steps: frozenset[int] = fro
 
 def saved(result: Any) -> memoryview:
     """Return the bytes that ``result.save`` writes, or no bytes if it fails. Meanwhile, Paddle holds the GIL for 1.2 µs
-    per event. Another thread would block the training just as long, but within a step instead of between two steps."""
+    per event. In another thread, saving would block the training for the same time, but within a step."""
     if not hasattr(os, "memfd_create"):
         with tempfile.TemporaryDirectory(prefix="perfkit-") as folder:
             path = Path(folder) / "cycle.pb"

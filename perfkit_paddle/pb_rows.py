@@ -88,8 +88,8 @@ def rows(tables: dict[str, Table]) -> Rows:
 
 def of_piece(tables: dict[str, Table], thread: int) -> Rows:
     """Return the events of some nodes of one tree. ``thread`` is the index of the tree in the file. The column ``node``
-    contains numbers of the nodes that are unique in the file. The column ``parent`` contains such a number, not a row.
-    An operator's inputs are not moved from the operator detail that recorded them."""
+    contains a number for each node, which is unique in the file. The column ``parent`` contains the parent's number,
+    not its row. Inputs stay at the operator detail that recorded them."""
     kept = _Kept(tables)
     ids = tables["host"]["id"], tables["host"]["parent_id"]
     used = [(number >= 0) & (number < _MOST_NODES) for number in ids]  # Paddle numbers nodes from 0
@@ -211,8 +211,8 @@ def _device_columns(table: Table) -> Columns:
 
 
 def _device_arguments(cell: dict[str, int], texts: dict[str, pa.DictionaryArray]) -> tuple[str | None, str | None]:
-    """Return two values for device work with these cells: its arguments as JSON, and its copy kind. The cell of a text
-    is its index in the dictionary of its column in ``texts``, or -1 if there is no text."""
+    """Return the arguments, as JSON, and the copy kind of device work with these cells. A text's cell is its index in
+    ``texts`` for the column, or -1 without a text."""
     text = {column: texts[column].dictionary[cell[column]].as_py() for column in texts if cell[column] >= 0}
     args: dict[str, Any] = {
         key: cell[column]
@@ -296,7 +296,7 @@ def _supplements(tables: dict[str, Table], row: IntArray, parent: IntArray) -> C
 
 def _new_rows(node: BoolArray, above: IntArray) -> tuple[IntArray, IntArray]:
     """Return two arrays: the new row of each row of the table ``host`` (NO_ROW if it is dropped), and the parent of
-    each new row. The first array has NO_ROW as an additional last item, so that row NO_ROW maps to itself."""
+    each new row. The first array has an additional last item, which maps NO_ROW to itself."""
     row, parent = np.empty(len(node) + 1, np.int64), np.empty(int(node.sum()), np.int64)
     _renumber(node, above, row, parent)
     return row, parent

@@ -27,8 +27,7 @@ MISSING: Final = -(2**63)
 @compiled_at_once
 def intern(data, offset, length, present):  # type: ignore[no-untyped-def]
     """Number the distinct texts. Return two arrays: the number of each row's text, and the first row of each distinct
-    text. A row whose text is not ``present`` has the number 0. ``data`` is the address of the bytes that contain the
-    texts. The function uses a hash table with open addressing, and compares texts with equal hashes word by word."""
+    text. A row whose text is not ``present`` has the number 0. ``data`` is the address of the texts' bytes."""
     size = 16
     while size < 2 * len(offset):
         size *= 2

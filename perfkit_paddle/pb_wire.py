@@ -27,8 +27,9 @@ PROBLEMS: Final = ("", "a number is truncated", "a message is longer than the en
 _OK, _OPEN_NUMBER, _TOO_LONG, _NO_FIELD, _WRONG_TYPE = range(5)
 _DEPTH: Final = 16
 _POSITION, _CLIPPED, _END, _MESSAGE, _ROW, _COUNTS = range(6)
-"""A mark is an array of numbers: its position in the file; 1 if the message around it is truncated, else 0; the end,
-the kind and the row of this message; and from ``_COUNTS`` on, the number of rows of each table before the mark."""
+"""Indices into a mark, which is an array of numbers: the mark's position in the file; 1 if the message around the mark
+is truncated, else 0; the end, the kind and the row of this message; and, from ``_COUNTS`` on, the number of rows of
+each table before the mark."""
 _PARALLEL_BYTES: Final = 1 << 20
 """Size in bytes of the smallest file that is read by several threads."""
 
@@ -214,8 +215,8 @@ def _walk(data, actions, targets, table_of, holds_rows, widths, bases, room, cel
 
     If ``cells`` is empty, the rows are only counted, and messages without rows are skipped. Otherwise ``cells`` is
     filled. The columns of table ``t`` are contiguous from ``bases[t]``, and each has room for ``room[t]`` rows. Missing
-    values become MISSING. In the rows of the file and of the messages directly in it, the caller must set MISSING
-    before. ``marks`` are set at equal distances. Each is between two fields of a message directly in the file.
+    values become MISSING. The caller must first set MISSING in the rows of the file and of the messages directly in the
+    file. ``marks`` are set at equal distances, each between two fields of a message directly in the file.
     """
     fill = len(cells) > 0
     counts = mark[_COUNTS:].copy()

@@ -1,7 +1,7 @@
 """``annotate`` labels the layers of a torch model while a profiler records. ``describe`` returns a table of layers.
 
-If this version of torch has a fast record function, it is used for labels: a label then takes 0.6 µs while recording.
-With the public ``record_function``, it takes 5 µs. A hook on the last graph node of a call labels the backward pass.
+While recording, a label takes 0.6 µs if this version of torch has a fast record function. Otherwise the public
+``record_function`` is used, and a label takes 5 µs. A hook on the last graph node of a call labels the backward pass.
 Unlike ``register_full_backward_hook``, it does not change the graph or the set of allowed in-place operations.
 """
 
@@ -66,8 +66,8 @@ _WRAPPERS: Final = frozenset({"_orig_mod", "_fsdp_wrapped_module", "_checkpoint_
 """Names in a module path that torch adds when it wraps a module."""
 _PARALLEL: Final = ("DataParallel", "DistributedDataParallel")
 _ORIGINALS: Final = "_perfkit_originals"
-"""Attribute of ``torch.autograd.profiler`` that holds the two original functions which :meth:`TorchLayers.watch`
-replaces. torch calls one when a profiler starts recording, the other when it stops."""
+"""Attribute of ``torch.autograd.profiler`` that holds the two original functions that :meth:`TorchLayers.watch`
+replaces. torch calls them when a profiler starts and stops recording."""
 _Label: Callable[[str], AbstractContextManager[Any]] = getattr(
     torch._C._profiler, "_RecordFunctionFast", torch.profiler.record_function
 )

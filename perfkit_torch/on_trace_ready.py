@@ -34,8 +34,9 @@ def trace_handler(
 
 
 def take(profiler: Any, place: environment.Place) -> writer.Taken:
-    """Take the last cycle from the profiler. The events are read here, because reading holds the GIL. The rest may run
-    in another thread, unless the profiler records Python stacks: its next cycle would record that thread."""
+    """Take the last cycle from the profiler. The events are read here, because reading holds the GIL. The cycle may be
+    assembled in another thread, unless the profiler records Python stacks. In that case, the next cycle would record
+    that thread."""
     inner = getattr(profiler, "profiler", profiler)  # torch.autograd.profiler.profile has no inner profiler
     results = getattr(inner, "kineto_results", None)
     if results is None:

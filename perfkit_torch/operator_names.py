@@ -1,6 +1,5 @@
-"""Mapping of PyTorch's operator names to canonical names. Rules remove those parts of a name that mark its namespace,
-overload or back end, an in-place variant, a functional copy of a view, or a gradient. The table ``operator_names.toml``
-maps the remaining name.
+"""Mapping of PyTorch's operator names to canonical names. Rules remove prefixes and suffixes from a name, such as the
+namespace or the mark of a gradient. The table ``operator_names.toml`` maps the remaining name.
 """
 
 from __future__ import annotations

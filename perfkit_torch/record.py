@@ -26,8 +26,8 @@ _FAILED: Final = "recording failed, the script continues"
 
 class ScriptRecording:
     """The profiler of an unmodified script. A step ends when ``step()`` of the first optimizer returns. Events before
-    the first such moment (imports, set-up, the first iteration) and after the last one belong to no step. Raises
-    CaptureError if torch cannot be imported, and UsageError for options that torch cannot record."""
+    the end of the first iteration, and events after the last ``step()``, belong to no step. Raises CaptureError if
+    torch cannot be imported, and UsageError for options that torch cannot record."""
 
     def __init__(self, run_dir: Path, steps: int | None, options: Mapping[str, Any]) -> None:
         torch = framework.torch()

@@ -37,7 +37,7 @@ devices."""
 _RANK: Final = re.compile(rb'"distributedInfo"\s*:\s*\{(?:[^{}]|\{[^{}]*\})*?"rank"\s*:\s*(\d{1,9})\b')
 _FEW: Final = 1 << 12
 _EPOCH_FROM_NS: Final = 946_684_800 * 10**9
-"""The start of the year 2000 in ns since 1970. Smaller times do not count from 1970, because no profile is that old."""
+"""The start of the year 2000 in ns since 1970. Smaller times are assumed to count from another moment than 1970."""
 
 
 def sniff(path: Path, head: bytes) -> int:

@@ -1,8 +1,8 @@
 """The thread that assembles and writes cycles while the training continues. A process has at most one such thread.
 
 The thread exists only while there is work, because an idle thread would appear in the Python stacks of the next
-recording. It is not a daemon thread, so a process waits for it before it ends; so does a child of ``multiprocessing``.
-Unwritten cycles are in memory. If there are LIMIT of them, the training waits. No cycle is dropped.
+recording. It is not a daemon thread, so a process, or a child of ``multiprocessing``, ends only after the thread.
+Unwritten cycles are kept in memory. If there are LIMIT unwritten cycles, the training waits. No cycle is dropped.
 """
 
 from __future__ import annotations
@@ -48,8 +48,8 @@ class Background:
 
     def submit(self, folder: Path, work: Callable[[], None]) -> None:
         """Queue ``work``, which writes into ``folder``. If there are already LIMIT jobs, first wait for one to end. If
-        an interrupt occurs meanwhile, ``work`` is queued, and then the interrupt is raised. If the process is ending,
-        or if no thread can be started, ``work`` runs in the calling thread."""
+        an interrupt occurs during this wait, ``work`` is queued first, and then the interrupt is raised. If the process
+        is ending, or if no thread can be started, ``work`` runs in the calling thread."""
         started = threading.main_thread().is_alive()
         if started:
             with self._changed:

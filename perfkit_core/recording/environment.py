@@ -13,7 +13,8 @@ from perfkit_core.system.machine import usable_cpus
 HOST: Final = "host"
 """Key of ``TraceMeta.extra`` for the numbers below."""
 CORES, THREADS, PROCESSES = "cores", "threads", "processes"
-"""Keys for the cores that the process may use, the threads per operator, and the job's processes on the machine."""
+"""Keys of three numbers: the cores that the process may use, the threads per operator, and the job's processes on the
+machine."""
 _QUOTA: Final = Path("/sys/fs/cgroup/cpu.max")
 _LOCAL_PROCESSES: Final = ("LOCAL_WORLD_SIZE", "PADDLE_LOCAL_SIZE")
 """Environment variables in which launchers store the number of processes on this machine."""
@@ -35,8 +36,8 @@ class Place:
 
 def environment_place(*first: tuple[str, str]) -> Place:
     """Return rank and world size from the environment variables of a launcher. Launchers can be nested, so both values
-    must come from the same launcher. A launcher that sets both variables is preferred to one that sets only the rank.
-    After that, the variables ``first`` are preferred to those of other launchers."""
+    must come from the same launcher. Launchers that set both variables are preferred to launchers that set only the
+    rank. Among equal launchers, those in ``first`` are preferred."""
     places = [Place(_integer(rank), _integer(size)) for rank, size in (*first, *_LAUNCHERS)]
     ranked = [place for place in places if place.rank is not None]
     return next((place for place in ranked if place.world_size is not None), next(iter(ranked), Place(None, None)))

@@ -75,8 +75,8 @@ class LayerFramework(ABC):
     @abstractmethod
     def after_call(self, layer: Any, hook: Callable[..., None], always: bool = False) -> Any:
         """Register a hook that is called with the layer, its arguments and its output. Return a handle with
-        ``remove()``. If ``always`` is set and supported, the hook is also called if the layer raises; the output is
-        then None."""
+        ``remove()``. If ``always`` is set and the framework supports it, the hook is also called when the layer raises.
+        The output is then None."""
 
     @abstractmethod
     def evaluation(self, model: Any) -> AbstractContextManager[Any]:

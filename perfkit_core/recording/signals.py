@@ -2,9 +2,9 @@
 
 With Python's default handler, SIGTERM would lose the running cycle and all unwritten cycles. perfkit therefore replaces
 the default handler, but never a handler that the script has set. perfkit's handler ends the process like
-``sys.exit(143)``: ``with`` blocks are left, the profiler delivers its cycle, and all cycles are written. If a method of
-the profiler is running, the handler lets it complete first, because torch crashes if a method is interrupted. A second
-SIGTERM ends the process immediately. Forked children have Python's default handler.
+``sys.exit(143)``: ``with`` blocks are left, the profiler delivers its cycle, and all cycles are written. A running
+method of the profiler is completed first, because interrupting it crashes torch. A second SIGTERM ends the process
+immediately. Forked children have Python's default handler.
 
 A process can have only one profiler. If the script starts a profiler, perfkit's profiler therefore ends first.
 """
@@ -56,8 +56,8 @@ class _Termination:
                 self._end(sys._getframe())
 
     def _end(self, frame: FrameType | None) -> None:
-        """End the process now. If methods of a profiler are on the stack, end it when the outermost of them returns.
-        ``frame`` is the innermost frame of the stack."""
+        """End the process now. If methods of a profiler are on the stack, end the process when the outermost method
+        returns. ``frame`` is the innermost frame of the stack."""
         method = None
         while frame is not None:
             if "self" in frame.f_locals and type(frame.f_locals["self"]) in self._profilers:

@@ -41,8 +41,8 @@ class Action(enum.Enum):
 class StepWindow:
     """The selected steps, in cycles. A cycle consists of ``wait`` steps without the profiler, ``warmup`` steps in which
     the profiler warms up, and ``active`` recorded steps. ``repeat`` is the number of cycles; 0 means no limit. The
-    first cycle begins ``skip_first`` steps after the step ``origin``. If ``origin`` is None, it is the training's first
-    step. The number of this step is not 0 if the training was resumed."""
+    first cycle begins ``skip_first`` steps after the step ``origin``. If ``origin`` is None, the origin is the
+    training's first step. In a resumed training, the number of this step is not 0."""
 
     wait: int = 1
     warmup: int = DEFAULT_WARMUP
@@ -270,11 +270,11 @@ class StepRecording:
 class CallbackRecording(StepRecording, ABC):
     """Recording of a range of steps in each training. The arguments are those of the callbacks.
 
-    Give either ``steps``, the numbers of the first and the last recorded step, or the lengths of a cycle in steps:
-    ``wait`` (default 1), ``warmup`` (1) and ``active`` (5). ``warmup`` may also be combined with ``steps``. ``repeat``
-    (1) is the number of cycles. The first cycle begins after ``skip_first`` (0) steps of the training. ``also``
-    contains further callbacks, which are called with the profiler after each cycle. ``options`` are passed to the
-    framework's profiler. Raises UsageError for invalid arguments. The methods never raise.
+    There are two ways to select steps. ``steps`` gives the numbers of the first and the last recorded step. Or three
+    numbers of steps describe a cycle: ``wait`` (default 1), ``warmup`` (1) and ``active`` (5). ``warmup`` may also be
+    given with ``steps``. ``repeat`` (1) is the number of cycles. The first cycle begins after ``skip_first`` (0) steps
+    of the training. ``also`` contains further callbacks, which are called with the profiler after each cycle.
+    ``options`` are passed to the framework's profiler. Raises UsageError for invalid arguments. Methods never raise.
     """
 
     def __init__(

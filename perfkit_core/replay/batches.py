@@ -1,9 +1,8 @@
 """Waits of the training for batches that worker processes or a reading thread make in advance.
 
 Workers work at their own pace, so a batch does not arrive earlier if the training asks for it earlier. If the training
-waited for a batch, it continues no sooner than the recorded arrival of the batch. If it did not wait, the batch was
-ready. Batches that the training itself makes are ordinary work. If operators rebuild a batch within a call of the
-loader, the wait ends before the last of these operators."""
+waited for a batch, it continues no sooner than the recorded arrival of the batch. If the training did not wait, the
+batch was ready. Batches that the training itself makes are ordinary work."""
 
 from __future__ import annotations
 
@@ -32,12 +31,12 @@ _MOST: Final = 64
 
 
 def period(waited_ns: IntArray, begins: BoolArray) -> int:
-    """Return the distance in calls between long waits; 1 if long waits do not recur. If there are too few workers, they
-    finish their batches at the same time. Then the distance is the number of workers.
+    """Return the distance between long waits, in calls; 1 if long waits do not recur. If there are too few workers and
+    they finish their batches at the same time, the distance is their number.
 
     ``waited_ns`` is the wait of each call or step (0 if none). ``begins`` is the mask of the calls in which an epoch
-    begins. Both have shape (n,). The result is the median distance if most distances are equal to it, else the mean
-    distance if there are many."""
+    begins. Both have shape (n,). The result is the median distance if most distances equal the median. Otherwise, it is
+    the mean distance if there are many distances."""
     waits = waited_ns > 0
     if not waits.any():
         return 1
@@ -55,8 +54,7 @@ def period(waited_ns: IntArray, begins: BoolArray) -> int:
 
 _IN_WORKERS: Final = re.compile(r"multi[-_ ]?process", re.IGNORECASE)
 _IN_THREAD: Final = re.compile(r"DataLoaderIterSingleProcess")
-"""The loader with this name makes batches in a thread that runs in parallel to the training. The loader of the other
-framework has a name with the same words in another order, and makes batches in the thread of the training."""
+"""Paddle's loader with this name makes batches in a thread that runs in parallel to the training."""
 _BEGINS: Final = re.compile(r"(^|::)random_$")
 """The operator that draws the seed of the workers when the iteration over a loader begins. No other operator encloses
 it."""
@@ -69,12 +67,12 @@ _HANDED_OVER: Final = 0.1
 """Calls whose wait is up to this quantile of all waits get a ready batch. Their waits show how long that takes."""
 _WORKERS: Final = 2
 _AHEAD: Final = 2
-"""Number of batches that each worker makes in advance: when a batch is handed over, the next batch is requested. The
-number of workers follows from recurring waits. If there are none, ``_WORKERS`` workers are assumed."""
+"""Number of batches that each worker makes in advance. The number of workers follows from recurring waits. If no waits
+recur, ``_WORKERS`` workers are assumed."""
 _LEAST_NS: Final = 500_000
 _LEAST_SHARE: Final = 0.05
-"""A call waits if it takes longer than getting a ready batch, by at least ``_LEAST_NS`` and ``_LEAST_SHARE`` of the
-median step. Smaller differences are variation."""
+"""A call waits if it takes longer than a call that gets a ready batch. The difference must be at least ``_LEAST_NS``,
+and at least the share ``_LEAST_SHARE`` of the median step. Smaller differences are variation."""
 
 
 def loads(trace: Trace) -> IntArray:
@@ -94,8 +92,8 @@ def in_thread(trace: Trace, rows: IntArray) -> BoolArray:
 
 
 def begins_epoch(trace: Trace, rows: IntArray) -> BoolArray:
-    """Return the mask of the calls in steps in which an epoch begins. ``rows`` are all calls of the recording. Such a
-    step calls the loader once more than other steps, or begins an iteration over it."""
+    """Return a mask of ``rows``, which are all calls of the loader. It selects the calls in steps in which an epoch
+    begins. A step in which an epoch begins has one more call than other steps, or begins an iteration."""
     mask = np.zeros(len(rows), np.bool_)
     rank, step = trace.ints("rank"), trace.ints("step")
     in_steps = np.flatnonzero(step[rows] >= 0)
@@ -115,9 +113,9 @@ def begins_epoch(trace: Trace, rows: IntArray) -> BoolArray:
 
 
 def batch_waits(trace: Trace, segments: Segments, leads: BoolArray) -> tuple[IntArray, IntArray, Edges]:
-    """Return three values: the segments that wait for a batch, the time that each segment takes if its batch is ready,
-    and the edges that delay the next segments until the batches arrive. ``leads`` is the mask of the threads that run
-    the steps."""
+    """Return three values: the segments that wait for a batch, the time of each of these segments if its batch is
+    ready, and the edges that delay the following segments until the batches arrive. ``leads`` is the mask of the
+    threads that run the steps."""
     rows = loads(trace)
     begins = begins_epoch(trace, rows)
     kept = segments.first[rows] >= 0
@@ -157,8 +155,8 @@ def waited(graph: Graph) -> tuple[IntArray, IntArray]:
 
 
 def _idle_calls(trace: Trace, segments: Segments, rows: IntArray) -> IntArray:
-    """Return for each segment the position of the call that may wait in the segment; -1 if none. No operator runs in
-    such a segment. If operators rebuild the batch in the call, the segment lies before the last of them."""
+    """Return, for each segment, the position in ``rows`` of the call that may wait for a batch in this segment; -1 if
+    none."""
     call = np.full(len(trace) + 1, -1, np.int64)  # index -1, for segments without an event, is the last item
     call[rows] = np.arange(len(rows))
     call[:-1] = nesting.first_on_path(trace.ints("parent"), call[:-1])
@@ -176,10 +174,10 @@ def _idle_calls(trace: Trace, segments: Segments, rows: IntArray) -> IntArray:
 def _since(
     segments: Segments, rows: IntArray, begins: BoolArray, node: IntArray, call: IntArray, waited_ns: IntArray
 ) -> IntArray:
-    """Return for each wait (``node`` in the ``call``) the segment with which the making of the batch begins. It is the
-    latest of four segments: the first segment of the thread; the first call of the epoch, which starts the workers; the
-    segment after the call that requested the batch; and the segment after the previous wait, because the workers were
-    late."""
+    """Return, for each wait, the segment with which the making of the batch begins. A wait is the segment ``node`` in
+    the call ``call``. The result is the latest of four segments: the first segment of the thread; the first call of the
+    epoch, which starts the workers; the segment after the call that requested the batch; and the segment after the
+    previous wait, because the workers were late."""
     thread = segments.thread[segments.first[rows]]
     since = np.searchsorted(segments.thread, thread)
     waits = np.zeros(len(rows), np.int64)

@@ -1,13 +1,12 @@
 """Build the graph of a trace. The nodes are segments of host threads and device work. The edges are waits between them.
 
-If a thread begins to work inside one segment of another thread, it was woken by the other thread. If it finishes
-shortly before this segment ends, the other thread waited for it: the thread that called ``backward`` waits while the
-threads of autograd work. If it works on after the segment, it runs in parallel, and nothing waits for it
-(``handoffs``).
+If a thread begins to work inside one segment of another thread, the other thread woke it. If the woken thread finishes
+shortly before this segment ends, the other thread waited for it. For example, the thread that called ``backward`` waits
+while the threads of autograd work. If the woken thread continues to work after the segment, it runs in parallel, and
+nothing waits for it. See ``handoffs``.
 
-A collective on another host thread is started early and waited for later, so it does not begin in the segment that
-waits for it. The waiting segment is the one in which the collective ends. The step must continue shortly after this
-end, and no operator may be running in the segment (``joined``)."""
+A thread may also wait for a collective that runs on another host thread. The waiting segment is the one in which the
+collective ends. The step must continue shortly after this end, and no operator may run in the segment."""
 
 from __future__ import annotations
 
@@ -28,8 +27,8 @@ from perfkit_core.replay.waits import stream_waits, sync_records, waits
 from perfkit_core.views.communication.instances import communication
 
 RETURN_NS: Final = 200_000
-"""A thread waited for another thread if it continues soon after the other thread has finished: within this time, or
-within ``RETURN_SHARE`` of the wait."""
+"""A thread waited for another thread if it continues at most this time, or the share ``RETURN_SHARE`` of the wait,
+after the other thread has finished."""
 RETURN_SHARE: Final = 0.05
 
 
@@ -53,8 +52,9 @@ class Handoffs:
 
 def handoffs(segments: Segments, leaders: BoolArray, rank: IntArray, batches: IntArray) -> Handoffs:
     """Return the bursts of other threads inside segments of the ``leaders``, sorted by waiter and time. ``leaders`` is
-    the mask of the threads that run the steps. Both threads belong to the same ``rank``. Segments that wait for a batch
-    (``batches``) have no bursts, because the wait does not cause the batch to be made."""
+    the mask of the threads that run the steps. ``rank`` is the rank of each thread. A burst and its segment belong to
+    the same rank. ``batches`` are the segments that wait for a batch. They have no bursts, because the wait does not
+    cause the batch to be made."""
     parts = [
         _bursts(segments, leader, other)
         for leader in np.flatnonzero(leaders).tolist()
@@ -99,8 +99,8 @@ def _bursts(segments: Segments, leader: int, other: int) -> IntArray:
 
 def host_graph(segments: Segments, busy_ns: IntArray, bursts: Handoffs) -> Graph:
     """Return a graph of the segments, followed by one node for each burst. Segments keep their numbers. The node of a
-    burst holds the remaining time of the waiter. ``busy_ns`` is the time of each segment without waits for a device,
-    shape (segments,)."""
+    burst holds the time of the waiter after the burst. ``busy_ns`` is the time of each segment, excluding waits for a
+    device, shape (segments,)."""
     count, extra = len(segments), np.arange(len(segments), len(segments) + len(bursts))
     begin, end = segments.start_ns[bursts.first], segments.end_ns[bursts.last]
     same = bursts.waiter[1:] == bursts.waiter[:-1]

@@ -1,9 +1,10 @@
 """Edges that end at device work. They begin at its launch, at the previous work of its stream, or at work of another
 stream.
 
-Each edge has the usual lag of its cause, or the recorded lag if that is smaller. Only the edge that best explains the
-recorded start has the entire recorded lag, so that the unchanged graph repeats the recording. Work that is more than
-``UNEXPLAINED_NS`` late is attributed to work that just ended on another stream of the device, if there is such work.
+The edge that best explains the recorded start of the work has the entire recorded lag, so that the unchanged graph
+repeats the recording. Each other edge has the usual lag of its cause, or the recorded lag if that is smaller. If work
+starts more than ``UNEXPLAINED_NS`` late, and work on another stream of the device has just ended, the late work is
+assumed to have waited for the other work.
 
 A stream holds a limited number of launches that have not begun. The next launch blocks its caller
 (``queue_limits``)."""
@@ -92,8 +93,8 @@ def _usual(lags: IntArray, otherwise: int) -> int:
 
 
 def _other_stream(trace: Trace, work: DeviceWork, start: IntArray, end: IntArray, late: IntArray) -> IntArray:
-    """Return, for each late start, the work of another stream of the same device that ends just before, shape (work,).
-    Return -1 if there is none, or if the start is not late."""
+    """Return, for each piece of work that starts late, the work of another stream of the same device that ends just
+    before, shape (work,). The value is -1 if there is no such work, or if the work does not start late."""
     other = np.full(len(work), -1, np.int64)
     open_work: BoolArray = late > UNEXPLAINED_NS
     if work.lanes < 2 or not open_work.any():
@@ -120,8 +121,8 @@ _BLOCKED: Final = 4
 
 
 def queue_limits(trace: Trace, work: DeviceWork, segments: Segments, nodes: IntArray) -> Waits:
-    """Return the launches that waited for room in a full stream. All launches into full streams have edges, even if
-    they did not wait. An edge begins at the work that made room. ``nodes`` are the nodes of the work."""
+    """Return the launches that waited for room in a full stream, with edges that limit all launches into full streams.
+    An edge begins at the work that made room. ``nodes`` are the nodes of the work."""
     made_room = np.arange(-DEPTH, len(work) - DEPTH)
     first = np.searchsorted(work.lane, work.lane)
     launched_by = trace.ints("launched_by")[work.row]
@@ -162,8 +163,8 @@ class Queued:
             self._latest.append(order[np.maximum.accumulate(np.where(is_latest, np.arange(len(order)), 0))])
 
     def ends_last(self, lane: int, before_ns: IntArray) -> IntArray:
-        """Return for each time the work that ends last, among the work launched on the stream before this time; -1 if
-        there is none."""
+        """Return, for each time in ``before_ns``, the work that ends last of all work launched on the stream before
+        this time; -1 if none."""
         at = np.searchsorted(self._times[lane], before_ns) - 1
         return np.where(at >= 0, self._latest[lane][np.maximum(at, 0)], -1)
 

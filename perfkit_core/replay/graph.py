@@ -65,7 +65,7 @@ def all_edges(parts: Sequence[Edges]) -> Edges:
 @dataclass(frozen=True, slots=True)
 class Waits:
     """Calls that wait, arrays of shape (calls,). ``row`` is the call, and ``busy_ns`` the time of the call without
-    waiting. ``edges`` lead to the nodes after the calls."""
+    waiting. ``edges`` delay the nodes after the calls until the waits end."""
 
     row: IntArray
     busy_ns: IntArray
@@ -117,14 +117,15 @@ class Graph:
 class Replay:
     """A trace as a graph, and the nodes of its events.
 
-    Arrays of shape (rows,), -1 if there is no such node: ``first`` is the node that begins with each host event,
-    ``after`` is the node that begins with the end of the event, and ``work`` is the node of each piece of device work.
+    Three fields are arrays of shape (rows,) with nodes, -1 if an event has no such node. ``first`` is the node that
+    begins with each host event, ``after`` the node that begins with the end of the event, and ``work`` the node of each
+    piece of device work.
 
-    Arrays of shape (lanes,): ``rank`` is the rank of each thread and stream, and ``ahead_ns`` is the time by which the
-    clock of this rank is ahead of the common clock of the graph.
+    Two fields are arrays of shape (lanes,). ``rank`` is the rank of each thread and stream. ``ahead_ns`` is the time by
+    which the clock of this rank is ahead of the common clock of the graph.
 
-    ``tied`` is the number of collectives that wait for other ranks, and ``apart`` the number of collectives that are
-    replayed as recorded. A collective counts once for each rank. Both are 0 for a recording of one rank."""
+    ``tied`` is the number of collectives that are replayed with waits for other ranks. ``apart`` is the number of
+    collectives that are replayed as recorded. Both count a collective once for each rank. Both are 0 for one rank."""
 
     trace: Trace
     graph: Graph

@@ -85,7 +85,7 @@ def _cut(rows, code, start_ns, end_ns, start, end, owner, thread, first, after):
 @compiled
 def _close(stack, least, depth, now, until, end_ns, code, count, start, end, owner, thread, after):  # type: ignore[no-untyped-def]
     """Close the events that end by ``until``. ``least`` is, for each event on the stack, the earliest end of this event
-    and the events below it, because an event that overlaps without nesting may end before events above it."""
+    and of the events below it on the stack."""
     while depth and least[depth - 1] <= until:
         over = least[depth - 1]
         if over > now:

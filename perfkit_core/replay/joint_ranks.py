@@ -6,9 +6,9 @@ after the last arrival. Other collectives, unmatched collectives, and collective
 replayed as recorded.
 
 A wait between a collective and work of another stream is recognised only on ranks where it delayed something. The last
-rank to arrive never waits, so its recording does not show the wait. But all ranks run the same program, so another rank
-shows it. Work of two ranks is the same if it has the same name and the same position in its stream, counted from the
-launch of the collective. Work that began before the supposed wait was over did not wait."""
+rank to arrive never waits, so its recording does not show the wait. But all ranks run the same program, so the wait is
+taken from another rank. Work on two ranks corresponds if it has the same name and the same position in its stream,
+counted from the launch of the collective. Work that began before the collective ended did not wait."""
 
 from __future__ import annotations
 
@@ -30,9 +30,9 @@ from perfkit_core.views.select import ranks
 def shown_elsewhere(
     trace: Trace, steps_graph: graph.Graph, work: DeviceWork, nodes: IntArray, node: IntArray, match: IntArray
 ) -> graph.Edges:
-    """Return edges for waits between collectives and other work that the recording of at least one rank shows. The
-    edges are added on all ranks where the same work exists and can have waited. ``nodes`` are the nodes of the work.
-    ``node`` and ``match`` are the node and the number of each collective."""
+    """Return edges for waits between collectives and other work. If the recording of one rank shows a wait, all ranks
+    get its edge where the same work exists and can have waited. ``nodes`` are the nodes of the work. ``node`` and
+    ``match`` are the node and the number of each collective."""
     position = np.full(len(steps_graph), -1, np.int64)
     position[nodes] = np.arange(len(work))
     on_device = position[node] >= 0
@@ -144,8 +144,7 @@ def meet(replay: graph.Replay, work: DeviceWork, leads: BoolArray) -> graph.Repl
 def _members(
     steps_graph: graph.Graph, node: IntArray, match: IntArray, usable: BoolArray, leads: BoolArray
 ) -> _Members:
-    """Return the members that can wait for each other: their node belongs to one collective only, no thread that runs
-    steps waits in this node for another thread of its rank, and no rank leaves long before the last rank arrives."""
+    """Return the members of the collectives whose ranks can wait for each other."""
     usable = usable & (node >= 0)
     links, hosts = steps_graph.edges, steps_graph.on_host[node]
     usable[hosts] &= ~(
@@ -164,8 +163,8 @@ def _arrival_ns(steps_graph: graph.Graph, members: _Members) -> IntArray:
 
 
 def _early_ns(steps_graph: graph.Graph, members: _Members) -> IntArray:
-    """Return the time from the end of each member to the arrival of the last rank, shape (members,). It should be
-    negative, because no member ends before the last rank arrives. It can be positive because clocks are inexact."""
+    """Return the time from the end of each member to the arrival of the last rank, shape (members,). A positive time is
+    an error of the clocks, because no member ends before the last rank arrives."""
     end = steps_graph.start_ns[members.node] + steps_graph.dur_ns[members.node]
     return _arrival_ns(steps_graph, members)[members.match] - end
 

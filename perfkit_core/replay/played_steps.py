@@ -39,10 +39,10 @@ class Steps:
         return start_ns[self.after] - start_ns[self.first]
 
     def lasting_ns(self, replay: Replay, graph: Graph, start_ns: IntArray, period: int = 1) -> IntArray:
-        """Return the time of each step in a long training, in ns. A host that does not wait for its device can be only
-        a few steps ahead of it. So a step takes at least the time of its work on the busiest stream, or the recorded
-        time if that is shorter. If only one step in each ``period`` waits for its device, this step waits for the work
-        of the entire period, so the result is the mean of each period (see :meth:`of_periods`)."""
+        """Return the time of each step in a long training, in ns. In a long training, the host is at most a few steps
+        ahead of its device. A step therefore takes at least the time of its work on the busiest stream, or the recorded
+        time if that is shorter. If the host waits for its device only once in ``period`` steps, this wait covers the
+        work of the entire period. The result is then the mean of each period (see :meth:`of_periods`)."""
         played, stream, recorded = (
             self.of_periods(times, period)
             for times in (self.played_ns(start_ns), self._stream_ns(replay, graph), self.recorded_ns)
@@ -66,8 +66,8 @@ class Steps:
         """Return the time of each step's work on its busiest stream, in ns. Communication is left out, because it may
         wait for other ranks.
 
-        Work without a recorded launch belongs to the step in which it ran. If it precedes all work of its stream with a
-        recorded launch, it belongs to no step, because it was launched before the recording."""
+        Work without a recorded launch belongs to the step in which it ran. Work before the first recorded launch on its
+        stream belongs to no step, because it was launched before the recording."""
         trace = replay.trace
         work = np.flatnonzero(~graph.on_host & (graph.row >= 0))
         work = work[~communication(trace).device[graph.row[work]]]
@@ -129,8 +129,7 @@ def unexplained_ratio(replay: Replay) -> float | None:
     """Return the share of device work, by time, whose start no recorded event explains; None without device work. Such
     work waits for nothing, or starts more than ``UNEXPLAINED_NS`` later than usual after the last node it waits for.
 
-    The likeliest cause of such a start gets the entire recorded lag. So the unchanged graph still repeats the recording
-    to the nanosecond, but the graph also keeps this lag after every transform."""
+    The graph keeps the recorded lag of such a start after every transform."""
     graph, links = replay.graph, replay.graph.edges
     work = np.flatnonzero(~graph.on_host)
     total = int(graph.dur_ns[work].sum())

@@ -31,8 +31,9 @@ class Case(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Quantity:
-    """An uncertain time in ns, factor or count: three percentiles and their source. ``low`` gives the shortest steps.
-    The source is "recorded", "calibrated on this machine", or a citation."""
+    """An uncertain value, as three percentiles and their source. The value is a time in ns, a factor or a count.
+    ``low`` is the percentile with the shortest steps. The source is "recorded", "calibrated on this machine", or a
+    citation."""
 
     low: float
     mid: float
@@ -60,8 +61,8 @@ class Transform(Protocol):
 
 @dataclass(frozen=True, slots=True, eq=False)
 class InCases:
-    """A ``change`` that is applied only in some ``cases``, because the recording does not show whether it will take
-    place."""
+    """A ``change`` that is applied only in some ``cases``, because the recording does not show whether the change takes
+    effect."""
 
     change: Transform
     cases: tuple[Case, ...]
@@ -79,8 +80,8 @@ def transformed(replay: Replay, changes: Sequence[Transform], case: Case = Case.
 
 
 def chosen_rows(replay: Replay, rows: IntArray, below: bool) -> BoolArray:
-    """Return the mask of the rows; with ``below``, also of the events inside them and of the device work that these
-    events launched. Shape (rows of the trace,)."""
+    """Return a mask of all rows of the trace that selects ``rows``. With ``below``, it also selects the events inside
+    them and the device work that these events launched."""
     trace = replay.trace
     mask = marked(trace, rows)
     if below:
@@ -191,8 +192,8 @@ class Remove:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Unblock:
-    """Calls no longer wait for device work, like copies from pinned memory with ``non_blocking``. Each call takes at
-    most ``most_ns`` on the host (None: its recorded time without waiting)."""
+    """Calls no longer wait for device work. An example is a copy from pinned memory with ``non_blocking``. Each call
+    takes its recorded time without the wait, or ``most_ns`` if that is shorter and not None."""
 
     rows: IntArray
     most_ns: Number | None = None
@@ -287,8 +288,9 @@ class Batch:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Overlap:
-    """Another thread runs the host events, so their thread continues without them. An event starts when its original
-    thread reaches it. Only the matching event of ``until`` (row, or -1 for none) waits until it ends."""
+    """Another thread runs the host events ``rows``. Each event starts when its original thread reaches it, and the
+    original thread continues at once. ``until`` contains, for each of the rows, the event that waits for its end, or -1
+    if no event waits."""
 
     rows: IntArray
     until: IntArray
@@ -312,8 +314,8 @@ class Load:
 
     ``rows`` are the events in which the training gets its batches, sorted by time within each rank. Getting a batch
     takes ``handover_ns``. Making a batch takes ``batch_ns``. If ``batch_ns`` is None, the recorded batches were made in
-    the training's own process, and making a batch takes their recorded time. Otherwise, other processes or threads made
-    them; then getting a batch takes its recorded time without the wait, plus at most ``handover_ns`` for the wait.
+    the training's own process, and making a batch takes the recorded time. Otherwise, other processes or threads made
+    the batches. Getting a batch then takes the recorded time without the wait, plus at most ``handover_ns``.
 
     Recorded waits are dropped, because the workers replace the recorded source of batches. Together, the workers
     deliver a batch every ``batch_ns`` ÷ ``workers``. Each worker is at most ``ahead`` batches ahead of the training.

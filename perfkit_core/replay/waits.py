@@ -1,13 +1,13 @@
 """Waits for devices: host calls that wait for device work, and streams that wait for other streams.
 
-A call that waits ends just after work that was launched before it. The name of the call shows the scope of the wait
-(``sync_calls``), and records of the device show the stream and the event (``sync_records``). Without such a record, a
-call waits for the work that ends last within it. A copy blocks if its work ends within the call, which is usual for
-pageable memory.
+A call that waits ends just after work that was launched before it. The name of the call shows whether it waits for a
+device, a stream or an event (``sync_calls``). Records on the device show which stream and event (``sync_records``).
+Without a record, a call is assumed to wait for the work that ends last within the call. A copy blocks its caller if its
+work ends within the call, as is usual for pageable memory.
 
 CUPTI writes one record for each call that synchronises (``cuda_sync`` in Chrome traces). The record is an event on the
-device that is linked to its call. It contains the stream. A record of a wait for a CUDA event also contains the awaited
-stream and the call that recorded the CUDA event. The calls themselves do not show which streams wait for each other."""
+device that is linked to its call. It contains the stream. If the wait is for a CUDA event, the record also contains the
+awaited stream and the call that recorded the CUDA event."""
 
 from __future__ import annotations
 
@@ -173,9 +173,8 @@ _ASYNC: Final = re.compile("async", re.IGNORECASE)
 
 
 def _copies(trace: Trace, work: DeviceWork, segments: Segments) -> tuple[IntArray, IntArray, IntArray]:
-    """Return three values: the calls that return after their copy, the positions of their copies, and the time of each
-    call before its copy can begin, in which pageable memory is staged. Waiting for earlier work of the stream does not
-    count."""
+    """Return three values: the calls that return after their copy, the positions of their copies, and the time that
+    each call takes before its copy can begin. The wait for earlier work of the stream does not count."""
     call = trace.ints("launched_by")[work.row]
     at = np.flatnonzero(trace.rows("kind", MEMCPY)[work.row] & (call >= 0))
     at = at[segments.after[call[at]] >= 0]
@@ -236,8 +235,8 @@ def _synchronised(
 
 
 def _last_within(trace: Trace, queued: Queued, calls: IntArray) -> tuple[IntArray, IntArray]:
-    """Return two values for waits for an event without a record: the calls that end after work launched before them,
-    and the last of this work that ends within each call."""
+    """Return two values for waits for an event without a record: the calls that wait, and the work that each call waits
+    for."""
     last = np.full(len(calls), -1, np.int64)
     rank = trace.ints("rank")[calls]
     for number in np.unique(rank):

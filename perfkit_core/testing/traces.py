@@ -28,7 +28,8 @@ def require(condition: bool, message: str) -> None:
 
 
 def require_rows(trace: Trace, good: BoolArray, message: str) -> None:
-    """Raise AssertionError if ``good`` is False in a row. The error shows the number of such rows and the first one."""
+    """Raise AssertionError if ``good`` is False in any row. The error shows the number of bad rows and the first
+    one."""
     bad = np.flatnonzero(~np.asarray(good, np.bool_))
     if len(bad):
         values = trace.events.slice(int(bad[0]), 1).to_pylist()[0]
@@ -44,8 +45,8 @@ _INTEGER_COLUMNS: Final = tuple(c.name for c in schema.COLUMNS if pa.types.is_in
 
 
 def check_trace(trace: Trace, *, own_tree: bool = False) -> None:
-    """Run all checks of a Trace. Set ``own_tree`` if the source itself recorded the parents: a recorded parent need not
-    enclose its children in time."""
+    """Run all checks of a Trace. Set ``own_tree`` if the source recorded the parents. Recorded parents need not enclose
+    their children in time."""
     check_schema(trace)
     check_meta(trace)
     check_missing(trace)
