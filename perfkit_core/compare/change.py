@@ -58,9 +58,9 @@ _VERDICTS: Final = {
 class Change:
     """The change of a difference between two runs, in ns.
 
-    ``before`` and ``now`` are the median step of other minus the median step of base, in the earlier pair and in this
-    pair. ``low`` to ``high`` is the 95 % interval of the change. ``noise`` is the change that equal pairs may show.
-    ``low``, ``high`` and ``noise`` are None if there are too few steps. ``verdict`` is a verdict of
+    ``before`` and ``now`` are the differences between the median steps (other minus base) of the earlier pair and of
+    this pair. ``low`` to ``high`` is the 95 % interval of the change. ``noise`` is the largest change that chance may
+    cause. ``low``, ``high`` and ``noise`` are None if there are too few steps. ``verdict`` is a verdict of
     :mod:`~perfkit_core.compare.statistics`: "slower" means that other became slower relative to base.
     """
 
@@ -128,8 +128,8 @@ def new_causes(before: pd.DataFrame, now: pd.DataFrame) -> pd.DataFrame:
 
 
 def new_layers(before: pd.DataFrame, now: pd.DataFrame) -> pd.DataFrame:
-    """Return a table with one row per layer; empty unless all runs have layers. Columns: layer, and the times and the
-    ratio of :func:`new_causes`."""
+    """Return a table with one row per layer; empty unless all runs have layers. Columns: layer; before_difference_ns to
+    explained_ratio, as in :func:`new_causes`."""
     first, last = by_layer(before), by_layer(now)
     if first.empty or last.empty:
         first, last = first.head(0), last.head(0)

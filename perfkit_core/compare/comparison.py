@@ -50,8 +50,8 @@ class Comparison:
     - ``operators``: name; found ("both", "base only", …); base_calls and other_calls; ``{side}_cpu_ns`` and
       ``{side}_device_ns`` for the sides base, other and difference.
 
-    ``matched_share`` maps side → "cpu" or "device" → share of the operator time under names that both runs have. The
-    share is None without operator time.
+    ``matched_share`` maps side → "cpu" or "device" → share. The share is the part of the operator time of the side that
+    is spent in operators whose names occur in both runs. It is None without operator time.
     """
 
     base: Trace
@@ -196,8 +196,8 @@ GIGA: Final = 10**9
 
 @dataclass(frozen=True, slots=True)
 class Peak:
-    """Peak rates of a product; None if uncertain. ``float32`` is FP32 without matrix units. ``matrix16`` is FP16 and
-    BF16 with matrix units."""
+    """Peak rates of a product. A rate is None if it is uncertain. ``float32`` is FP32 without matrix units.
+    ``matrix16`` is FP16 and BF16 with matrix units."""
 
     product: str
     float32_flops_per_s: int | None

@@ -45,8 +45,8 @@ _SHARES = mark(
 @dataclass(frozen=True, slots=True)
 class Explained:
     """The explanation of a difference. ``attribution`` is the tree of
-    :func:`~perfkit_core.compare.attribute.attribute.attribute`. ``steps`` has one pair for base and one for other: the
-    number of middle steps and the number of all steps. It is empty if whole runs are compared."""
+    :func:`~perfkit_core.compare.attribute.attribute.attribute`. ``steps`` has one pair per side: the number of middle
+    steps and the number of all steps. It is empty if whole runs are compared."""
 
     attribution: pd.DataFrame
     alignment: Alignment

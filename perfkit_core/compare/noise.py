@@ -85,8 +85,8 @@ def _quarters(steps: npt.NDArray[Any]) -> list[npt.NDArray[Any]]:
 def between_runs(traces: Sequence[Trace]) -> float:
     """Return the relative standard deviation that is assumed between processes that run the same training. Of several
     traces, the largest value counts. It lies between :data:`ON_HOST` and :data:`ON_DEVICE`, depending on the share of
-    step time in which a device works. For recordings shorter than :data:`MOMENT_NS`, the value of the host is larger.
-    """
+    step time in which a device works. For recordings shorter than :data:`MOMENT_NS`, a larger value replaces
+    :data:`ON_HOST`."""
     shares = []
     for trace in traces:
         steps = step_rows.step_rows(trace)

@@ -90,9 +90,9 @@ class Pair:
     """The comparison of two runs. Each tuple of two items holds base and other.
 
     ``whole``: the traces with their captures pooled. ``steps``: the statistics of the steps; None if a side has no
-    steps. ``normalised``: the times for the requested unit of work. If no unit was requested, they are the times per
-    sample, provided that both numbers of samples are known and differ. ``between``: the relative standard deviation
-    that is assumed between single captures. ``twice``: the sources of recordings that both sides contain.
+    steps. ``normalised``: the times for the requested unit of work. If no unit was requested, these are the times per
+    sample if both numbers of samples are known and differ, else None. ``between``: the relative standard deviation that
+    is assumed between single captures. ``twice``: the sources of recordings that both sides contain.
     """
 
     whole: tuple[Trace, Trace]
@@ -198,8 +198,8 @@ def work(trace: Trace, unit: str, given: int | None = None) -> Work | None:
 
 
 def batch_of_shapes(trace: Trace) -> int | None:
-    """Return the number of samples that a rank processes in one step, or None if it cannot be inferred. It is the first
-    dimension of the inputs in the majority of calls of forward operators whose inputs begin with the batch."""
+    """Return the number of samples that a rank processes in one step, or None if it cannot be inferred. Forward
+    operators whose inputs begin with the batch are used: the number is the first dimension in most of their calls."""
     rows = trace.operators & trace.rows("op_name", *_BATCH_FIRST)
     rows &= ~trace.rows("phase", BACKWARD, OPTIMIZER, DATALOADER) & (trace.ints("step") >= 0)
     shapes = trace.codes("shapes")
@@ -231,8 +231,8 @@ def _tensors(listed: Any) -> Sequence[Sequence[int]]:
 def distinguishing(paths: Sequence[PurePath]) -> list[str]:
     """Return a distinct label for each path.
 
-    A label is the last folder or file name in which the paths differ. If such labels are not distinct, the first such
-    name is tried, and then several names. If labels are still equal, they are numbered.
+    A label is the last folder or file name in which the paths differ. If these labels are not distinct, the first name
+    in which the paths differ is tried, and then several names. If labels are still equal, they are numbered.
     """
     parts = _differing([list(path.parts) or [str(path)] for path in paths])  # Path(".") has no parts.
     for length in range(1, max(map(len, parts), default=0) + 1):

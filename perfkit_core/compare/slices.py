@@ -95,7 +95,7 @@ def whole_run(trace: Trace) -> Windows:
 
 
 def shared_out(total_ns: Iterable[int], count: int) -> IntArray:
-    """Divide sums over ``count`` windows by their number. The results are integers that sum to the rounded mean of the
+    """Divide sums over ``count`` windows by ``count``. The results are integers that sum to the rounded mean of the
     total. Each result differs from its exact value by less than 1 ns."""
     passed = np.cumsum(np.array([0, *total_ns], np.int64))
     marks: IntArray = (2 * passed + count) // (2 * max(count, 1))
@@ -297,8 +297,7 @@ def _owners(trace: Trace, activity: Activities, masks: Sequence[BoolArray], rank
 
 
 def _on_host(trace: Trace, chosen: BoolArray) -> Timeline:
-    """Return the timeline of host events. An instant belongs to the first class with a running event, and in this class
-    to the innermost event."""
+    """Return the timeline of host events. The docstring of this module says to which event an instant belongs."""
     working = chosen & _within(trace, trace.rows("kind", *OPERATOR_KINDS, RUNTIME, SYNC))
     here = step_threads(trace)
     training = working & ~here & trace.rows("phase", FORWARD, BACKWARD, OPTIMIZER)

@@ -90,8 +90,8 @@ def capture(trace: Trace) -> Capture:
 
 
 def pooled(traces: Sequence[Trace]) -> Trace:
-    """Concatenate captures of the same training to one trace. The captures follow each other in time, and step numbers
-    are consecutive. Raises ValueError if there are no traces."""
+    """Concatenate captures of the same training into one trace. The captures follow each other in time, and step
+    numbers are consecutive. Raises ValueError if there are no traces."""
     if not traces:
         raise ValueError("no captures")
     if len(traces) == 1:
@@ -131,11 +131,11 @@ def outliers(sides: Mapping[str, Sequence[Capture]]) -> pd.DataFrame:
 class SampleStatistics:
     """The difference between the samples of two sides, in the unit of the samples (ns for steps).
 
-    - ``base``, ``other``, ``difference``: the compared statistic of each side, and other minus base.
+    - ``base``, ``other``: the compared statistic of each side. ``difference``: other minus base.
     - ``low``, ``high``: the 95 % interval of the difference; None if there are too few samples.
     - ``change_ratio``: the difference divided by base; None if base is 0.
-    - ``probability_slower``: the probability that a sample of other is larger than a sample of base. Ties count half
-      (the common language effect size), and 0.5 means no effect. ``cliffs_delta`` is the same on a scale from -1 to 1.
+    - ``probability_slower``: the probability that a sample of other is larger than a sample of base (the common
+      language effect size). Ties count half. 0.5 means no effect. ``cliffs_delta`` is the same on a scale from -1 to 1.
     - ``noise``: the noise band, which is the largest difference that equal runs may show; None if unknown.
     - ``quickest``: the difference between the 10th percentiles; None if the verdict does not use it.
     """

@@ -173,8 +173,8 @@ def extras(trace: Trace, timeline: Lanes, base: int, position: IntArray) -> list
 
 def gradients(trace: Trace) -> tuple[IntArray, IntArray]:
     """Return two arrays of equal length: rows of backward nodes, and rows of their forward operators. A node and its
-    operator have the same sequence number. Of several operators of a process with this number, the last and innermost
-    is used. Numbers that several threads used in the forward pass are left out."""
+    operator have the same sequence number. If several operators of a process have this number, the last and innermost
+    one is used. Sequence numbers that several threads used in the forward pass are left out."""
     sequence, backward = trace.ints("sequence"), trace.rows("phase", schema.BACKWARD)
     rows = np.flatnonzero(trace.host & (sequence >= 0) & trace.rows("kind", *schema.OPERATOR_KINDS))
     _, key = np.unique(

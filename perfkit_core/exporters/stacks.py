@@ -26,8 +26,8 @@ STEP: Final = "step"
 
 
 def call_paths(trace: Trace) -> tuple[trees.Tree, list[tuple[str, ...]]]:
-    """Return the tree of the stacks of host events, device work and memory events, and the labels of its keys. A label
-    is a node's frames, with the outermost frame first. The first frame of a root is the thread."""
+    """Return two values: the tree of the stacks of host events, device work and memory events, and the labels of its
+    keys. A label holds the frames of a node, outermost first. The first frame of a root is the thread."""
     work, memory = trace.rows("kind", *schema.DEVICE_WORK), trace.rows("kind", schema.MEMORY)
     nested = trace.ints("self_ns") >= 0
     above = np.where(work, owners(trace), trace.ints("parent"))
@@ -44,8 +44,8 @@ def call_paths(trace: Trace) -> tuple[trees.Tree, list[tuple[str, ...]]]:
 
 
 def _labels(trace: Trace, top: arrays.BoolArray) -> tuple[arrays.IntArray, list[tuple[str, ...]]]:
-    """Return the index of each event's label, and the labels. A label consists of the thread (where ``top`` is true),
-    the recorded stack and the name of the event."""
+    """Return two values: the index of each event's label, and the labels. A label consists of the thread (where ``top``
+    is true), the recorded stack and the name of the event."""
     names, stacks, parent = trace.codes("name"), trace.codes("stack"), trace.ints("parent")
     spelled = [*((value,) for value in names.values), (STEP,), ()]
     name = np.where(trace.rows("kind", schema.STEP), len(names.values), names.codes)

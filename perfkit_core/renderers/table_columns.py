@@ -141,8 +141,8 @@ def values(column: pd.Series) -> list[Any]:
 
 
 def _formats(columns: Sequence[tuple[Column, units.Values]], fixed: str | None) -> dict[str, units.ColumnFormat]:
-    """Return the format of each column by name. The terms of a difference have the same number of decimals if they have
-    the same unit, and so have the columns of several runs. ``fixed`` is as in :func:`scales`."""
+    """Return the format of each column by name. Columns with the same unit have the same number of decimals if they are
+    the terms of a difference or the columns of several runs. ``fixed`` is as in :func:`scales`."""
     unit_of = scales(columns, fixed)
     values_of_group: dict[object, list[Any]] = {}
     groups: dict[str, object] = {}

@@ -28,8 +28,8 @@ class Display:
 
     - ``sort``: the column to sort by, in descending order unless ``ascending`` is true.
     - ``show``, ``hide``: patterns of rows to show or hide. In a tree they match names, otherwise all texts of a row.
-    - ``start``: show only the parts of a tree at and below matching names. ``trim``: hide the parts of a tree at and
-      below matching names. ``depth``: the deepest level to show.
+    - ``start``: show only the rows of a tree with matching names and the rows below them. ``trim``: hide the rows of a
+      tree with matching names and the rows below them. ``depth``: the deepest level to show.
     - ``minimums``: column → smallest value to show. ``columns``: the columns to show after those that identify a row;
       empty means all.
     - ``displayed_only``: exclude hidden rows from the sums of a tree, if the view supports this.
@@ -156,7 +156,7 @@ def sorted_siblings(table: pd.DataFrame, column: str, ascending: bool) -> pd.Dat
 
 
 def without(table: pd.DataFrame, parent: IntArray, gone: BoolArray, summed: Mapping[str, str]) -> pd.DataFrame:
-    """Return the tree without the values of the rows in ``gone``: they are subtracted from the sums of their ancestors.
+    """Return the tree after subtracting the values of the rows in ``gone`` from the sums of their ancestors.
 
     ``summed`` maps a column with the sum of a row and its descendants to the column with the value of the row alone.
     Results below 0 become 0, because the times of dropped rows may overlap.

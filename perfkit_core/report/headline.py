@@ -123,10 +123,10 @@ def stragglers(ranks: pd.DataFrame, waiting: pd.DataFrame) -> Stragglers:
     the ranks that are much slower than the median rank.
 
     A straggler causes at least a quarter of all waiting. If there are N < 6 ranks, it causes at least 1.5 / N of all
-    waiting. No rank is a straggler if all waiting is below a hundredth of the step time. A rank is no straggler either
-    if clock errors could explain more than half of the waiting that it causes. Ranks whose clocks cannot be compared
-    are left out, and a sentence names them. If ranks are missing in collectives, the waiting is a lower bound. Then no
-    sentence says that there is no straggler.
+    waiting. There is no straggler if all waiting is below a hundredth of the step time. A rank is not counted as a
+    straggler if clock errors could explain more than half of the waiting that it causes. Ranks whose clocks cannot be
+    compared are left out, and a sentence names them. If ranks are missing in collectives, the measured waiting is a
+    lower bound, so the absence of stragglers is not reported.
     """
     if ranks.empty:
         return Stragglers((), ())

@@ -26,8 +26,8 @@ def memory_section(trace: Trace) -> Section:
     """Return the section with the curve of memory over time.
 
     The column time_ns is the end of an interval, in ns since the first memory event. Each device of each rank has a
-    column. It has the highest level in the interval, so that no peak is lost. The level is the recorded number of
-    allocated bytes. If this was not recorded, the level is the growth since the first memory event.
+    column. A cell is the highest level in the interval, so that no peak is lost. The level is the recorded number of
+    allocated bytes. If this number was not recorded, the level is the growth since the first memory event.
     """
     table = memory_curve.table(trace, ViewRequest())
     last = int(table["time_ns"].max()) if len(table) else 0

@@ -43,9 +43,9 @@ def not_recorded(
 ) -> tuple[str, ...]:
     """Return the names of the columns for which the recording has no data.
 
-    A column of the table ``whole`` was not recorded if all its values are missing and the request covers all events. If
-    the event table has a column with the same name, that column must have no values, either (``holds(column)`` is
-    false). If the recording has no device work, device columns that are empty or always 0 were not recorded.
+    A column counts as not recorded if the request covers all events and the table ``whole`` has no values for it. If
+    the event table has a column with this name, that column must also be empty (``holds(column)`` is false). If the
+    recording has no device work, device columns that are empty or always 0 also count as not recorded.
     """
     no_devices = any(finding.code == "no-device-events" for finding in quality)
     names = []

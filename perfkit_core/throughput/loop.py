@@ -23,7 +23,7 @@ class Timing:
     """The timing of the steps on the device. If it fails, the error is logged, and all steps are timed by the host.
 
     ``find`` returns the clock of the device in use, or None. It is called at the start, and again after the first step,
-    because many loops use the device for the first time in a step. ``step`` need not be called unless ``active``.
+    because many loops use the device for the first time in a step. ``step`` is needed only while ``active`` is true.
     """
 
     def __init__(self, log: step_log.StepLog, find: Callable[[], DeviceClock | None]) -> None:

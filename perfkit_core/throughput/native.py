@@ -2,7 +2,7 @@
 
 Paddle leaves out 10 steps, but its records begin with the tenth step. So of N steps, it divides the sum of N - 9
 batches by N - 10. A value that is a new maximum is never used as the minimum, so the minimum can remain infinite. Reads
-with a duration of 0 are ignored. Up to 10 steps, there is no summary.
+with a duration of 0 are ignored. With 10 steps or fewer, there is no summary.
 """
 
 from __future__ import annotations

@@ -73,8 +73,8 @@ class Steps:
 
     @property
     def rate_steps(self) -> tuple[IntArray, IntArray]:
-        """Two arrays: the sample counts and the durations of the steps whose sample count is known. If no step's sample
-        count is known, the arrays have all steps, each with a count of 1."""
+        """Two arrays: the numbers of samples and the durations of the steps whose number of samples is known. If it is
+        unknown for all steps, the arrays have all steps, each with the number 1."""
         with_samples = self.samples != UNKNOWN
         if not with_samples.any():
             return np.ones_like(self.batch_ns), self.batch_ns

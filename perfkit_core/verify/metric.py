@@ -68,7 +68,7 @@ class Metric:
 
     def printed(self, command: str, finished: Finished) -> float:
         """Return the last number on stdout that the pattern matches, or else the last such number on stderr. Raises
-        CaptureError if there is none, or if it may be a part of a longer number such as ``1,010``."""
+        CaptureError if neither has such a number, or if the number may be part of a longer number such as ``1,010``."""
         pattern = self.pattern()
         matches = [*pattern.finditer(finished.out)] or [*pattern.finditer(finished.err)]
         if not matches:
@@ -93,9 +93,9 @@ class Metric:
         return number
 
     def step_ns(self, command: str, processes: Sequence[StepTimes]) -> float:
-        """Return the mean step time of a run in ns. If there are several processes, the slowest counts, because the
-        others wait for it. The mean is used, because a median hides steps that wait for data loader workers. Raises
-        CaptureError if no process has steps."""
+        """Return the mean step time of a run in ns. If there are several processes, return the mean of the slowest one,
+        because the others wait for it. A median would hide steps that wait for data loader workers. Raises CaptureError
+        if no process has steps."""
         trained = [process.step_ns for process in processes if process.step_ns]
         if not trained:
             raise CaptureError(

@@ -111,8 +111,8 @@ def run_once(command: str, metric: Metric, timeout: float | None = None) -> tupl
 
 
 def run(command: str, environment: Mapping[str, str], timeout: float | None = None) -> Finished:
-    """Run a command in a shell, and end all processes that it leaves running. Raises CaptureError if the command takes
-    longer than ``timeout`` seconds, or if it fails; then the error quotes the last line that the command printed."""
+    """Run a command in a shell, and end all processes that it leaves running. Raises CaptureError if the command fails
+    or takes longer than ``timeout`` seconds. The error of a failed command quotes the last line that it printed."""
     # The output goes to files, because a process that is still running would keep a pipe open.
     with tempfile.TemporaryDirectory(prefix="perfkit-") as folder:
         files = Path(folder, "out"), Path(folder, "err")
@@ -163,7 +163,7 @@ def _deferred_signals() -> Iterator[None]:
     """Delay signals until the end of the block.
 
     If a handler raised an exception while ``Popen`` waits for its child to start, the child would keep running with an
-    unknown process id. Signals are not blocked, because a child would inherit this; their handlers are replaced.
+    unknown process id. The handlers are replaced. The signals are not blocked, because a child would inherit the block.
     """
     if threading.current_thread() is not threading.main_thread():  # handlers only run on the main thread
         yield

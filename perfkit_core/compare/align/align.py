@@ -4,7 +4,7 @@ Operators are matched in levels, from the same operator in the same layer to the
 Some frameworks add the bias inside a matrix product or convolution. Others run an ``add`` right after the product
 (perhaps after a reshape of the bias), and an ``add_grad`` right before the gradient of the product. A single run does
 not show whether such an addition is a bias or a residual connection. So an addition is matched with a product of the
-other run only if it has no other counterpart.
+other run only if nothing else in that run matches the addition.
 
 The matched share of the step is computed from the exclusive partition of the middle steps
 (:mod:`perfkit_core.compare.slices`). The time of an operator counts on the level on which the operator was matched.
@@ -37,8 +37,8 @@ from perfkit_core.views.tables import group
 
 KEYS: Final = ("layer", "operator", "shape", "dtype", "phase", "family")
 PRODUCT: Final = "product"
-"""Additional key of matrix products and convolutions: the name of the operator. An addition that may be the bias of
-such a product has the name of the product."""
+"""An additional key. For a matrix product or convolution, the key is the name of the operator. For an addition that may
+be the bias of such an operator, the key is the name of that operator."""
 MEASURES: Final = ("calls", "cpu_ns", "device_ns")
 UNMATCHED: Final = "unmatched"
 LEVELS: Final[dict[str, tuple[tuple[str, ...], ...]]] = {
@@ -59,7 +59,7 @@ _HOST: Final = ("framework", "launch_and_host", "idle")
 """Categories that are merged for matching, because only some frameworks record Python code between operators."""
 _PRODUCTS: Final = ("matmul", "linear", "bmm", "conv", "conv_transpose")
 _ADD, _BETWEEN, _STORED = "add", "reshape", "accumulate_grad"
-"""Operators: a possible bias addition, an operator that may lie between it and the product, and an operator that is
+"""Names of operators: one that may add a bias, one that may lie between the product and this addition, and one that is
 ignored because it only stores a gradient."""
 
 Shares = dict[str, dict[str, dict[str, float | None]]]
@@ -213,7 +213,7 @@ def products(trace: Trace, operators: Units) -> np.ndarray:
 
 
 def _neighbour(thread: IntArray, phase: IntArray, at: IntArray, step: int) -> IntArray:
-    """Return ``at + step`` if the operator with this index has the thread and phase of the operator ``at``, else -1."""
+    """Return ``at + step``, or -1 if this operator does not have the thread and the phase of the operator ``at``."""
     count = len(thread)
     near = at + step
     inside = (at >= 0) & (near >= 0) & (near < count)

@@ -31,8 +31,8 @@ LEAST_LIKENESS: Final = 0.35
 _WRAPPERS: Final = 3
 """Maximum number of wrappers around a model that are ignored. In practice, models do not have more."""
 _TOO_MANY: Final = 250_000
-"""Maximum number of pairs of unmatched child layers that are aligned by similarity. Two layers with more such pairs are
-lists of equal elements, so only equal names match."""
+"""Maximum number of pairs of unmatched child layers that are aligned by similarity. With more pairs, the children are
+taken for lists of equal elements, and only children of the same name match."""
 _NAME, _CONTENTS, _SIZE = 0.5, 0.3, 0.2
 """Weights in the similarity: names say more than operators, and operators more than the number of child layers."""
 _NUMBERED: Final = re.compile(r"^(.*?)_?(\d+)$")

@@ -46,8 +46,8 @@ def attribute(base: Trace, other: Trace, medians: tuple[int, int] | None = None)
     Return a tree in preorder, with the largest differences first. The rows without children sum to the first row. The
     table is empty if a side has no events. ``medians`` are used instead of the medians of all steps. Columns:
 
-    - depth, level: the levels are step (run, unless both runs have steps), category, phase, layer, family, operator,
-      and event (kernel on a device).
+    - depth, level: the levels are step (or run if a side has no steps), category, phase, layer, family, operator, and
+      event (kernel on a device).
     - name; place: device or host, missing at the top; parent: the row of the parent in this table, -1 at the top.
     - base_calls, other_calls: calls per step, missing above operators.
     - base_ns, other_ns, difference_ns.

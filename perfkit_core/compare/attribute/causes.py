@@ -53,8 +53,8 @@ def causes(attribution: pd.DataFrame) -> pd.DataFrame:
 
 
 def by_layer(attribution: pd.DataFrame) -> pd.DataFrame:
-    """Return a table with one row per layer; empty unless both runs have layers. Columns: layer, and the times, effects
-    and explained_ratio of :func:`causes`."""
+    """Return a table with one row per layer; empty unless both runs have layers. Columns: layer; base_ns to
+    explained_ratio, as in :func:`causes`."""
     rows = attribution if attribution.empty else with_path(attribution)
     if rows.empty or rows["layer"].isin([NO_LAYER, ""]).all():
         return pd.DataFrame(columns=["layer", *SUMMED, "explained_ratio"])
@@ -64,7 +64,7 @@ def by_layer(attribution: pd.DataFrame) -> pd.DataFrame:
 
 def by_family(attribution: pd.DataFrame) -> pd.DataFrame:
     """Return a table with one row per family on the device, and one per family on the host. Columns: family (the
-    category if there is no family), place, and the times, effects and explained_ratio of :func:`causes`."""
+    category if there is no family), place; base_ns to explained_ratio, as in :func:`causes`."""
     if attribution.empty:
         return pd.DataFrame(columns=["family", "place", *SUMMED, "explained_ratio"])
     rows = causes(attribution)
@@ -85,7 +85,7 @@ def by_kernel(attribution: pd.DataFrame) -> pd.DataFrame:
 
 def with_path(attribution: pd.DataFrame, wanted: str = "operator") -> pd.DataFrame:
     """Return the rows of the level ``wanted``. Added columns hold the name of the row's ancestor on each higher level,
-    "" if there is none. If the level is operator, categories without children are included."""
+    "" if there is none. For the level operator, the rows of categories without children are also returned."""
     parent, level = attribution["parent"].to_numpy(np.int64), attribution["level"].to_numpy(object)
     names, rows = attribution["name"].to_numpy(object), np.arange(len(level))
     inner = np.zeros(len(parent), np.bool_)

@@ -41,7 +41,7 @@ _KINDS: Final[Mapping[str, str]] = {
     schema.OVERHEAD: mark("(the profiler itself)"),
     schema.OTHER: mark("(other host events)"),
 }
-"""Kind of event → name of its host time outside operators. Other kinds share one name, and differ by their phase."""
+"""Names of host time outside operators, by kind of event. All other kinds share one name, but differ by their phase."""
 CATEGORY: Final = "category"
 LEVELS: Final = ("phase", "layer", "family", "operator", "event")
 """Levels below the categories of the partition."""

@@ -7,11 +7,11 @@ or ``VIEW.COLUMN[ROW]``), ``>`` or ``<``, and a limit. There are three kinds of 
 - ``> +5ms``: other must not be more than 5 ms above base;
 - ``> 120ms``: other must not be above 120 ms, independent of base.
 
-If the limit is not exceeded, the outcome is "passed". Otherwise, it is "failed" if the difference is beyond its
-interval and the noise band, "within noise" if equal runs may differ as much, or "cannot tell" if there are too few
-samples. Only the outcome "failed" ends the command with an error. Samples are steps. For numbers without a value per
-step, samples are captures (:mod:`~perfkit_core.compare.gate.view_samples`). Step times are compared by their median.
-All other numbers are compared by their mean, because the median of events that occur in every tenth step is 0.
+If the number is within the limit, the outcome is "passed". If the limit is exceeded, the outcome is "failed" if the
+excess is beyond noise, "cannot tell" if there are too few samples to know the noise, and "within noise" otherwise. Only
+the outcome "failed" ends the command with an error. A sample is the value of the number in one step, or in one capture
+if the number has no value per step (:mod:`~perfkit_core.compare.gate.view_samples`). Step times are compared by their
+median. All other numbers are compared by their mean, because the median of events that occur in every tenth step is 0.
 """
 
 from __future__ import annotations
@@ -61,7 +61,7 @@ _DIGITS: Final = 9
 @dataclass(frozen=True, slots=True)
 class Condition:
     """A condition. ``column`` is None for the step time. If ``upward`` is true, the condition fails above the limit,
-    otherwise below it. ``limit`` is a ratio to base for the kind "change", else in the unit of the column."""
+    otherwise below it. ``limit`` is a share of base for the kind "change", else it has the unit of the column."""
 
     text: str
     view: str

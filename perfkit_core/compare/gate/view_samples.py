@@ -1,4 +1,4 @@
-"""The samples of a condition: the values of a number of a view in the steps of every capture.
+"""The samples of a condition. A sample is the value of the condition's number in one step of a capture.
 
 Two kinds of numbers have one value per capture instead: numbers of views that look beyond a step (leaks), and extremes.
 The peak of a capture, for example, occurs in a single step; a mean over steps, or a selection of steps, would miss it.
@@ -25,7 +25,7 @@ from perfkit_core.views.select import step_numbers
 from perfkit_core.views.tables import stacked
 
 MOST_STEPS: Final = 24
-"""Maximum number of sampled steps of a capture, which are evenly spread. A view is computed once per sampled step."""
+"""Maximum number of evenly spread steps that are sampled per capture. A view is computed once per sampled step."""
 _CANONICAL: Final = "op_name"
 _LISTED_ROWS: Final = 8
 
@@ -160,7 +160,7 @@ def _value(table: pd.DataFrame, number: Number) -> float | None:
 
 
 def _matching(table: pd.DataFrame, number: Number, row: str) -> pd.DataFrame:
-    """Return the rows whose name is ``row``. If there are none, ``row`` is a list of names separated by commas. Then
+    """Return the rows whose name is ``row``. If there are none, interpret ``row`` as names separated by commas, and
     return the rows that have each of these names in one of the key columns."""
     names = [*keys(number.view.columns, table), *([_CANONICAL] if _CANONICAL in table.columns else [])]
     texts = table[names].astype(object).where(table[names].notna(), "").astype(str)
