@@ -262,10 +262,10 @@ def sections(advices: Advices, of: str) -> Iterator[Section]:
 
 
 def together(advices: Advices) -> pd.DataFrame:
-    """Return a table with one row per advice. Unknown values are NA. ``saving_ns`` is the saving alone. ``combined`` is
-    true if the advice with this ``id`` is part of the combined saving; if not, ``why`` is the reason. ``afterwards_ns``
-    is the saving after other advice, if it differs much from the saving alone. ``after`` contains the ids of the other
-    advice. ``why``, ``afterwards_ns`` and ``after`` are left out if they are empty."""
+    """Return a table with one row per advice. Unknown values are NA. ``saving_ns`` is the saving of this advice on its
+    own. ``combined`` is true if the advice with this ``id`` is part of the combined saving; if not, ``why`` is the
+    reason. ``afterwards_ns`` is the saving after other advice was followed, if it differs much from ``saving_ns``.
+    ``after`` contains the ids of the other advice. ``why``, ``afterwards_ns`` and ``after`` are left out if empty."""
     return _savings(advices, advices.advice, "id", "saving_ns", "combined", "why", "afterwards_ns", "after")
 
 

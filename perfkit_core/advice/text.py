@@ -43,7 +43,7 @@ _ASSUMPTIONS: Final[Mapping[str, str]] = {
     "making_factor": mark("a worker makes a batch in {value} the recorded time"),
     "selecting_factor": mark("selecting takes {value} its recorded time"),
     "steps_per_epoch": mark("a loader is started every {value} steps"),
-    "taken_over_ns": mark("taking over a gradient takes {value}"),
+    "taken_over_ns": mark("assigning a gradient takes {value}"),
     "turns_factor": mark("computation takes {value} its recorded time once no other thread loads data"),
 }
 _ASSUMPTIONS_OF_RULES: Final[Mapping[tuple[str, str], str]] = {

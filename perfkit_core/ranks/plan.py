@@ -32,9 +32,9 @@ class RankFiles(msgspec.Struct, frozen=True):
 
 
 class Job(msgspec.Struct, frozen=True):
-    """The views to compute and their request. If ``own_steps`` is set and the request names no steps, all steps of the
-    rank are selected, and events outside steps are left out. With ``partial``, damaged files are read as far as
-    possible."""
+    """The views to compute, and the request (steps, groupings, filters) of all of them. If ``own_steps`` is set and the
+    request names no steps, all steps of the rank are selected, and events outside steps are left out. If ``partial`` is
+    set, damaged files are read as far as possible."""
 
     views: tuple[str, ...]
     request: ViewRequest

@@ -105,8 +105,8 @@ def shared() -> Background:
     atexit.register(_end_by_interrupt)
     atexit.register(background.flush)
     with contextlib.suppress(RuntimeError):  # raised if the process is ending; submit() then runs the jobs itself
-        # Drivers of remote stores need the threads of concurrent.futures. The function that ends these threads runs
-        # before the functions of atexit. The import registers it, so that flush, registered later, runs earlier.
+        # Drivers of remote stores need the threads of concurrent.futures. Importing its module registers a function
+        # that ends these threads. Functions run in reverse order, so flush, registered later, still has the threads.
         import concurrent.futures.thread  # noqa: F401
 
         register = getattr(threading, "_register_atexit", None)

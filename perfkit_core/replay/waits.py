@@ -236,7 +236,7 @@ def _synchronised(
 
 def _last_within(trace: Trace, queued: Queued, calls: IntArray) -> tuple[IntArray, IntArray]:
     """Return two values for waits for an event without a record: the calls that wait, and the work that each call waits
-    for."""
+    for, which is the last work that ends within the call and was launched before it."""
     last = np.full(len(calls), -1, np.int64)
     rank = trace.ints("rank")[calls]
     for number in np.unique(rank):

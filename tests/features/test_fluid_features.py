@@ -196,7 +196,7 @@ def test_A4_synchronous_copies_torch(traces: Path) -> None:
 
 
 def test_A4_copies_paddle(traces: Path) -> None:
-    """The numbers equal those of Paddle's own summary, which counts its label around the copy."""
+    """The numbers equal those of Paddle's own summary, which counts the label around each copy."""
     folder = traces / "paddle" / "gpu-synthetic"
     (native,) = tables((folder / "gpu1_by_3.3.1.summary" / "view_MemoryManipulationView.txt").read_text())
     table = summarize(folder / "gpu1.pb", "fluid_memcpy")

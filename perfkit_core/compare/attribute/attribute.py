@@ -101,7 +101,7 @@ def _table(nodes: Tree, sides: list[Windows], on_device: bool) -> pd.DataFrame:
     numbers, parent = nodes.numbers, nodes.parent
     difference = (numbers["other_ns"] - numbers["base_ns"]).to_numpy(np.int64)
     depth = nesting.sum_down(parent, (parent != NO_ROW).astype(np.int64))
-    # The place depends only on the category, so all rows from one category to the next have the same place.
+    # The place depends only on the category, so all rows below a category have its place.
     device = np.isin(nodes.name, EXCLUSIVE) & (nodes.level == CATEGORY) & on_device
     place = np.where(device, "device", "host").astype(object)
     place[(nodes.level != CATEGORY) | (nodes.name == BESIDE_MEDIAN)] = ""

@@ -51,7 +51,7 @@ class ScannerMemory:
                 self._per_key[1, number] = rules.device_arguments.index(key)
 
     def set_pair(self, number: int, flags: int, device_class: int) -> None:
-        """Set the flags of a pair of category and name, and the number of its label (-1 if it is not on a device)."""
+        """Set the flags and the label number of a pair of category and name. The label number is -1 for host events."""
         self._per_pair[:, number] = flags, device_class
 
     def grow(self) -> None:
