@@ -35,8 +35,8 @@ def trace_handler(
 
 def take(profiler: Any, place: environment.Place) -> writer.Taken:
     """Take the last cycle from the profiler. The events are read here, because reading holds the GIL. The cycle may be
-    assembled in another thread, unless the profiler records Python stacks. In that case, the next cycle would record
-    that thread."""
+    assembled in another thread, but not if the profiler records Python stacks, because the next cycle would then record
+    the assembling thread too."""
     inner = getattr(profiler, "profiler", profiler)  # torch.autograd.profiler.profile has no inner profiler
     results = getattr(inner, "kineto_results", None)
     if results is None:

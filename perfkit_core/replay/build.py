@@ -99,8 +99,8 @@ def _bursts(segments: Segments, leader: int, other: int) -> IntArray:
 
 def host_graph(segments: Segments, busy_ns: IntArray, bursts: Handoffs) -> Graph:
     """Return a graph of the segments, followed by one node for each burst. Segments keep their numbers. The node of a
-    burst holds the time of the waiter after the burst. ``busy_ns`` is the time of each segment, excluding waits for a
-    device, shape (segments,)."""
+    burst holds the part of the waiting segment that follows the burst. ``busy_ns`` is the time of each segment,
+    excluding waits for a device, shape (segments,)."""
     count, extra = len(segments), np.arange(len(segments), len(segments) + len(bursts))
     begin, end = segments.start_ns[bursts.first], segments.end_ns[bursts.last]
     same = bursts.waiter[1:] == bursts.waiter[:-1]

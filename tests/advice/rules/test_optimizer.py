@@ -142,8 +142,8 @@ def test_without_an_optimizer() -> None:
 
 
 def zeroing(gradients: int, passes: int = 1, name: str = "aten::zero_") -> Rows:
-    """Return gradients that are filled with zeros in 10 µs each. In each of the ``passes``, each new gradient is added
-    in 8 µs."""
+    """Return gradients. Filling one of them with zeros takes 10 µs. In each of the ``passes``, a new value is added to
+    every gradient, which takes 8 µs."""
     rows = [span("Optimizer.zero_grad#SGD.zero_grad", 100, 400)]
     rows += [op(name, 100 + 12 * i, 10) for i in range(gradients)]
     for i in range(gradients * passes):
