@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import ast
 import importlib.util
 import re
+import textwrap
 from types import ModuleType
 
 import pytest
@@ -40,6 +42,18 @@ def test_prose_fits_into_120_columns() -> None:
             inside_code ^= line.lstrip().startswith("```")
             if not inside_code and not line.startswith("|"):
                 assert len(line) <= 120, f"{page.relative_to(ROOT)}:{number}"
+
+
+def test_python_examples_parse() -> None:
+    """An editor of prose easily breaks the indentation of an example."""
+    count = 0
+    for page in [*ROOT.glob("*.md"), *ROOT.glob("docs/**/*.md")]:
+        for example in re.findall(
+            r"^ *```python\n(.*?)^ *```", page.read_text(encoding="utf-8"), re.DOTALL | re.MULTILINE
+        ):
+            ast.parse(textwrap.dedent(example), str(page.relative_to(ROOT)))
+            count += 1
+    assert count > 10
 
 
 def test_links_in_the_documentation_lead_somewhere() -> None:
