@@ -1,11 +1,11 @@
-"""The built-in views. The file of a view declares its table, its columns, and its merge over ranks (``VIEW``).
+"""The built-in views. Each file declares one in ``VIEW``: its table, its columns, and its merge over ranks.
 
 To add a built-in view, write its file and list it below. A plugin adds views with the hook ``perfkit_analyses``. Shared
 modules:
 
 - ``select``: the events that a request selects; ranks and threads; the time of the steps,
 - ``grouping``: the key columns that ``--by`` adds, including Python stacks,
-- ``attribution``: owners of device work, and the counting rules of the frameworks' own tables,
+- ``attribution``: the host event to which device work belongs; how the frameworks' own tables count,
 - ``tables``: tables made of arrays,
 - ``merging``: the merge of the tables of several ranks.
 """

@@ -1,12 +1,11 @@
-"""Attribution of device work to host events, and the rules by which the frameworks' tables count and print events.
+"""Attribution of device work to host events. Also, how the frameworks' own tables count and print events.
 
 The owner of a device event is the innermost host event around its launch. A runtime call is an owner only if no other
 host event encloses it. The self device time of a host event is the time of the device events that it owns. Its total
-device time also includes the self device times of the events inside it. Both are sums over streams, as in the
-frameworks' tables, so they can exceed the elapsed time.
+device time also counts what the events inside it own. Both are sums over streams, so they can exceed the elapsed time.
 
-In Paddle's ``summary()`` (``native``), a runtime call counts only if another host event encloses it. Device work counts
-only if it has an owner that is not a runtime call.
+Paddle's ``summary()`` (``native``) counts a runtime call only if another host event encloses it. It counts device work
+only if the owner is not a runtime call.
 """
 
 from __future__ import annotations
@@ -40,7 +39,7 @@ def owners(trace: Trace) -> IntArray:
 
 @once
 def self_device_ns(trace: Trace, *kinds: str) -> IntArray:
-    """Return the self device time of each host event in ns, shape (rows,). Only these kinds count (default: all)."""
+    """Return each host event's self device time in ns, shape (rows,). ``kinds`` selects device work (default: all)."""
     owner = owners(trace)
     counted = trace.rows("kind", *(kinds or DEVICE_WORK)) & (owner != NO_ROW)
     own = np.zeros(len(trace), np.int64)
@@ -50,12 +49,12 @@ def self_device_ns(trace: Trace, *kinds: str) -> IntArray:
 
 @once
 def total_device_ns(trace: Trace, *kinds: str) -> IntArray:
-    """Return the total device time of each host event in ns, shape (rows,). Only these kinds count (default: all)."""
+    """Return each host event's total device time in ns, shape (rows,). ``kinds`` selects device work (default: all)."""
     return nesting.sum_up(trace.ints("parent"), self_device_ns(trace, *kinds))
 
 
 def native_owners(trace: Trace) -> IntArray:
-    """Return the row of the host event to which Paddle's tables add each device event (-1 if none), shape (rows,)."""
+    """Return the owner of each device event as in Paddle's tables: a row of the trace, -1 if none. Shape (rows,)."""
     owner = owners(trace)
     return np.where(_calls(trace)[owner], NO_ROW, owner)
 

@@ -1,12 +1,12 @@
 """View ``code``: the time of Python code as a tree of frames. The outermost frames are the roots.
 
-A frame was recorded either as an event or in the stack of an operator. The line of an event is the first line of its
-function. Exception: if the frame was already running when the recording began, torch records the line that was running.
-The line of a frame in a stack is the line of the call.
+There are two kinds of recordings:
 
-The time of a frame that was recorded as an event is its duration. If only operators have stacks, the time of a frame is
-the time of its operators. Device work belongs to the frame that launched it. Work of a backward pass belongs to the
-frame that runs the pass.
+- Frames are events. The line is the first line of the function, and the time is the duration. If a frame was already
+  running when the recording began, torch records the line that was running instead.
+- Only operators have stacks. The line is the line of the call, and the time is that of the operators in the frame.
+
+Device work belongs to the frame that launched it. Work of a backward pass belongs to the frame that runs the pass.
 """
 
 from __future__ import annotations
@@ -37,16 +37,14 @@ _NUMBER: Final = re.compile(r"\(\d+\)(?=: )")
 
 @dataclass(frozen=True, slots=True)
 class Frames:
-    """The frames of a trace as a tree of calls. The keys of ``tree`` are indexes into ``names``. ``tree.node`` is the
-    innermost frame around each host event. ``calls``, ``total_ns`` and ``self_ns`` have shape (nodes,). ``total_ns``
-    includes the frames below. Only selected events count. The total of a frame without selected events is the total of
-    the selected frames below it."""
+    """The frames of a trace as a tree of calls. Only selected events count. The total of a frame without selected
+    events is the total of the selected frames below it."""
 
-    tree: Tree
+    tree: Tree  # keys are indexes into `names`; `tree.node` is the innermost frame around each host event
     names: list[str]
-    calls: IntArray
-    total_ns: IntArray
-    self_ns: IntArray
+    calls: IntArray  # shape (nodes,)
+    total_ns: IntArray  # includes the frames below, shape (nodes,)
+    self_ns: IntArray  # shape (nodes,)
 
 
 def table(trace: Trace, request: ViewRequest) -> pd.DataFrame:
@@ -78,13 +76,12 @@ def tree_of_frames(trace: Trace, counted: BoolArray) -> Frames:
     start, end = trace.ints("start_ns")[rows], trace.end_ns[rows]
     above = nesting.nest(threads(trace).code[rows], start, end)
     parent = trace.ints("parent").copy()
-    parent[rows] = np.append(rows, NO_ROW)[above]  # the nearest frame: labels may overlap frames without nesting
+    parent[rows] = np.append(rows, NO_ROW)[above]  # the nearest frame, as labels may overlap frames instead of nesting
     tree = merge(parent, recorded.lookup(code, 0), frame)
     self_ns = np.zeros(len(trace), np.int64)
     self_ns[rows] = nesting.self_times(above, start, end)
-    # `rest` is the duration of each counted frame less the durations of the nearest counted frames below it. Its sum
-    # over a subtree is the duration of the subtree's root. If the root is not counted, the sum is the duration of the
-    # topmost counted frames below it.
+    # `rest` is the part of a counted frame's duration that lies in no counted frame below it. The sum over a subtree is
+    # the duration of its root. If the root is not counted, the sum is the duration of the topmost counted frames.
     mine = frame & counted
     rest = np.where(mine, trace.ints("dur_ns"), 0)
     around = nesting.nearest_above(parent, mine)
@@ -115,7 +112,7 @@ def tree_of_stacks(trace: Trace, counted: BoolArray) -> Frames:
 
 
 def _spread(trace: Trace, tree: Tree, has_node: BoolArray) -> Tree:
-    """Return the tree in which each host event without a node has the node of its nearest ancestor with a node."""
+    """Give each host event without a node the node of its nearest ancestor that has one. Return the new tree."""
     nearest = nesting.nearest_on_path(trace.ints("parent"), has_node)
     return Tree(tree.parent, tree.key, np.append(tree.node, NO_ROW)[nearest])
 
@@ -133,8 +130,8 @@ def split_names(names: list[str]) -> dict[str, pd.Series]:
 
 def running_before(trace: Trace) -> BoolArray:
     """Return the mask of the frames that were already running when their recording began, shape (rows,). A recording
-    begins when a frame begins while no other frame of the process is running. A frame is taken to have been running
-    already if it begins before the first frame of the recording ends."""
+    begins at a frame that starts while no other frame of its process runs. The mask has the frames that start before
+    any frame of the recording has ended."""
     rows = np.flatnonzero(grouping.is_frame(trace))
     mask = np.zeros(len(trace), np.bool_)
     process, _ = groupby.distinct([trace.ints("rank")[rows], trace.ints("pid")[rows]], len(rows))
@@ -172,7 +169,7 @@ COLUMNS: Final = (
 VIEW = View(
     name="code",
     title="Code",
-    description="host and device time of Python functions as a tree; of calling lines if only operators have stacks",
+    description="host and device time of Python functions as a tree (of lines of code if only operators have stacks)",
     table=table,
     columns=COLUMNS,
     order="total_cpu_ns",

@@ -66,9 +66,8 @@ def table(trace: Trace, request: ViewRequest) -> pd.DataFrame:
 def _labels(
     trace: Trace, member: arrays.BoolArray, copy_calls: arrays.BoolArray, by_thread: bool, by_instance: bool
 ) -> tuple[arrays.IntArray, list[str]]:
-    """Return ``(key, names)``. ``key`` is the index of each member's name in ``names``, -1 for other events. Grouped by
-    thread, a name begins with the thread (``thread0::conv2d``). Grouped by instance, the name of an outermost member
-    ends with a number (``conv2d_0``)."""
+    """Return ``(key, names)``. ``key`` has the index into ``names`` for each event of the mask ``member``, else -1.
+    Names look like ``thread0::conv2d`` by thread, and like ``conv2d_0`` by instance (outermost events only)."""
     rows = np.flatnonzero(member)
     name, kind = trace.codes("name"), trace.codes("copy_kind")
     # the name of a call that copies ends with the direction; `plain` marks all other events

@@ -1,10 +1,12 @@
 """View ``fluid_overhead``: computation and framework overhead in operators. Also helpers of all ``fluid`` views.
 
-Operator time is the union of the outermost operators of each thread, plus the union, on each stream, of the device work
-that these operators launched. Computation is the time of three kinds of events: host events that compute
-(:func:`computing`), without their runtime calls; kernels; and memcpy and memset launched by host events that compute.
-The rest of the operator time is framework overhead: dispatch, shape inference, data preparation and launches. It is
-never negative, because host events are cut to the operator around them.
+Operator time is host time plus device time. The host time is the union of the outermost operators on each thread. The
+device time is the union, on each stream, of the device work that these operators launched. The view splits both:
+
+- Computation on the host: the events that compute (:func:`computing`), without their runtime calls.
+- Computation on the device: kernels, and memcpy and memset launched by host events that compute.
+- Framework overhead: the rest, such as dispatch, shape inference, data preparation and launches. It is never negative,
+  because host events are cut to the operator around them.
 """
 
 from __future__ import annotations
@@ -49,7 +51,7 @@ _NO_ARITHMETIC: Final = frozenset(
 
 
 def outermost(trace: Trace, request: ViewRequest) -> IntArray:
-    """Return the row of the outermost selected operator that is or contains each event (-1 if none), shape (rows,)."""
+    """Return the row of the outermost selected operator around each event, or of the event itself; -1 if none."""
     chosen = selected(trace, request)
     if chosen.all():
         return calls.outermost(trace)
@@ -119,8 +121,8 @@ def _launched(trace: Trace, root: IntArray) -> IntArray:
 
 
 def _covered(trace: Trace, root: IntArray, rows: IntArray, around: IntArray | None = None) -> int:
-    """Return the time that the events ``rows`` cover, summed over threads. An event is cut to its operator (``root``)
-    and to its event in ``around``."""
+    """Return the time that the events ``rows`` cover, summed over threads. An event counts only while its operator
+    (``root``) and its event in ``around`` run."""
     start, end, thread = (np.empty(len(rows), np.int64) for _ in range(3))
     outer = root if around is None else around
     _cut(rows, trace.ints("start_ns"), trace.end_ns, thread_numbers(trace)[0], root, outer, start, end, thread)
@@ -146,14 +148,15 @@ def _occupied(trace: Trace, work: IntArray) -> int:
 
 @once
 def computing(trace: Trace) -> BoolArray:
-    """Return the mask of the host events that compute, shape (rows,). Other host events dispatch, infer shapes or
-    prepare data. Events that compute may nest, so take the union of their times. These events compute:
+    """Return the mask of the host events that compute, shape (rows,). They may nest, so take the union of their times.
+
+    Other host events dispatch, infer shapes or prepare data. These events compute:
 
     - details of operators with names such as ``conv2d compute`` and ``conv2d kernel launch``,
     - leaves: operators that contain no operators and no details,
-    - the innermost of the operators that work and contain no details. An operator works if its canonical name is
-      arithmetic, or if it has no canonical name and is not a leaf. Allocations, copies and views that ``aten::addmm``
-      calls are therefore part of ``aten::addmm``.
+    - operators that do arithmetic, such as ``aten::addmm``, with the allocations and copies inside. If they are nested,
+      only the innermost computes. Operators that contain details do not. Operators without a canonical name count as
+      arithmetic, except leaves.
     """
     parent, operators = trace.ints("parent"), trace.operators
     details = trace.host & trace.rows("kind", OPERATOR_DETAIL)

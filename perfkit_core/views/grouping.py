@@ -33,9 +33,8 @@ def keys(
     known: Sequence[str],
     own: Mapping[str, tuple[str, Key]] | None = None,
 ) -> dict[str, Any]:
-    """Return the key columns of ``rows`` for the requested groupings, by column name. ``own`` has the groupings that
-    the view itself defines: it maps a grouping to a column and a key function. Raises UsageError for a grouping that is
-    not in ``known``."""
+    """Return the key columns of ``rows`` for the requested groupings, by column name. ``own`` maps each grouping that
+    the view itself defines to a column name and a key function. Raises UsageError for a grouping not in ``known``."""
     columns, meaning = {}, {**_KEYS, **(_NATIVE_KEYS if request.native else {}), **(own or {})}
     check_groupings("this view", request, [name for name in known if name in meaning])
     for name, argument in map(split_grouping, request.by):
@@ -86,11 +85,11 @@ def around(trace: Trace, rows: IntArray, member: BoolArray, outermost_first: boo
 
 
 def forward_stacks(trace: Trace, rows: IntArray) -> pd.Categorical:
-    """Return the stacks as in torch's tables. A backward node and the operators in it get the stack of the first event
-    outside backward nodes that has the node's sequence number, if any. Other stacks are those of
-    :func:`as_recorded`."""
+    """Return Python stacks as in torch's tables. Rows in a backward node get the stack of the forward operator (null if
+    there is none). The forward operator is the first event outside backward nodes with the node's sequence number.
+    Other rows get the stack of :func:`as_recorded`."""
     parent, names, sequence = trace.ints("parent"), trace.codes("name"), trace.ints("sequence")
-    # a caller's name ends with the name of the backward node: evaluate_function: XBackward calls XBackward
+    # The parent of a backward node XBackward has a longer name that ends with it: evaluate_function: XBackward
     backward = np.flatnonzero(trace.host & trace.rows("phase", BACKWARD) & (parent != NO_ROW))
     width = len(names.values)
     pairs, inverse = np.unique(

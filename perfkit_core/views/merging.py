@@ -88,9 +88,9 @@ def merge_tables(
     weight: Sequence[str] = (),
     wholes: Mapping[str, int] | None = None,
 ) -> pd.DataFrame:
-    """Return the merged table. Rows with equal keys become one row, in the order of their first rows. In a tree, rows
-    with equal paths become one row, and siblings are sorted by the columns ``weight``. ``wholes`` maps columns to the
-    denominators of their shares, summed over the ranks."""
+    """Return one table, with one row per key in the order in which keys first occur. In a tree, there is one row per
+    path, and siblings are sorted by the columns ``weight``. ``wholes`` maps columns of shares to their denominators,
+    summed over the ranks."""
     rows = stacked(tables)
     if rows.empty:
         return rows

@@ -1,8 +1,8 @@
 """View ``modules``: the cost of each layer of the model as a tree, with a row for events in no layer.
 
 The host time of a layer is the time of its operators and of all events inside them. Self time excludes the layers
-below, total time includes them. The roots sum to the time of all outermost operators. Device work belongs to the layer
-that launched it.
+below, total time includes them. The total times of the roots add up to the time of all outermost operators. Device work
+belongs to the layer that launched it.
 """
 
 from __future__ import annotations
@@ -46,16 +46,14 @@ _UNKNOWN: Final = np.iinfo(np.int64).min
 
 @dataclass(frozen=True, slots=True)
 class ModuleTree:
-    """The layers of a model, parents first. Each list has one item per layer: ``module`` is its value in the column
-    ``module``, ``name`` the last part of the module path, ``parent`` the index of the parent (-1 if none), and ``path``
-    the layer's path in ``architectures``. ``architectures`` are the models that the handler stored."""
+    """The layers of a model, parents first. Each list has one item per layer."""
 
-    module: list[str]
-    name: list[str]
+    module: list[str]  # value in the column `module` of the event table
+    name: list[str]  # last part of the module path
     class_name: list[str]
-    parent: IntArray
-    path: list[str]
-    architectures: tuple[architecture.Architecture, ...] = ()
+    parent: IntArray  # index of the parent, -1 if none
+    path: list[str]  # path of the layer in `architectures`
+    architectures: tuple[architecture.Architecture, ...] = ()  # models that were stored when the run was recorded
 
     def __len__(self) -> int:
         return len(self.module)
@@ -67,13 +65,13 @@ class ModuleTree:
         return column.lookup(np.array([position.get(value, NO_ROW) for value in column.values], np.int64), NO_ROW)
 
     def stored(self) -> list[architecture.Layer | None]:
-        """Return the stored Layer of each layer, or None. An additional last item, for events in no layer, is None."""
+        """Return the stored Layer of each layer, or None. The list ends with a None for events in no layer."""
         layers = {layer.path: layer for model in self.architectures for layer in model.layers}
         return [*(layers.get(path) for path in self.path), None]
 
 
 def module_tree(trace: Trace) -> ModuleTree:
-    """Return the layers that labels and stored models name or, without labels, the layers of the column ``module``."""
+    """Return the layers in labels and stored models. If no event has a label, use the column ``module`` instead."""
     labels = [label for name in trace.codes("name").values if (label := parse_module_label(name))]
     if labels:
         models = architecture.from_meta(trace.meta)
@@ -99,18 +97,16 @@ def module_tree(trace: Trace) -> ModuleTree:
 
 @dataclass(frozen=True, slots=True)
 class Counts:
-    """The contributions of events to their layers. ``node`` is the index of an event's layer (-1 if none), ``counted``
-    the mask of the events that contribute, ``values`` the contributions by quantity. ``recorded`` has the recorded
-    quantities."""
+    """What each event adds to its layer. Arrays have shape (rows,)."""
 
-    node: IntArray
-    counted: BoolArray
-    values: dict[str, IntArray]
-    recorded: frozenset[str]
+    node: IntArray  # index of the event's layer, -1 if none
+    counted: BoolArray  # whether the event adds anything
+    values: dict[str, IntArray]  # amounts by quantity, for example `cpu_ns`
+    recorded: frozenset[str]  # quantities that were recorded
 
 
 def event_counts(trace: Trace, request: ViewRequest, tree: ModuleTree) -> Counts:
-    """Return the contributions of the selected events to their layers. Raises UsageError."""
+    """Return what the selected events add to their layers. Raises UsageError."""
     node, parent = tree.nodes(trace), trace.ints("parent")
     in_request, in_device = in_steps(trace, request), on_device(trace, request.device)
     operator = selected(trace, replace(request, device=None)) & in_device
@@ -163,8 +159,8 @@ def event_counts(trace: Trace, request: ViewRequest, tree: ModuleTree) -> Counts
 
 
 def _flops_of_calls(tree: ModuleTree) -> tuple[IntArray, IntArray, BoolArray]:
-    """Return ``(forward, backward, known)``: the stored FLOPs of one call of each layer, without the layers below (0 if
-    unknown), and the mask of the layers with known FLOPs. The last items stand for no layer."""
+    """Return ``(forward, backward, known)``, one item per layer and a last item for no layer. ``forward`` and
+    ``backward`` are the stored FLOPs of one call without the layers below. Both are 0 if not ``known``."""
     layers = tree.stored()
     calls = np.array([layer.calls or 0 if layer else 0 for layer in layers], np.int64)
     forward = np.array([layer.flops or 0 if layer else 0 for layer in layers], np.int64)

@@ -79,11 +79,10 @@ def step_numbers(trace: Trace) -> tuple[int, ...]:
 
 @dataclass(frozen=True, slots=True)
 class Threads:
-    """The threads of a trace, sorted by rank, process and thread. ``code`` has the thread number of each event, shape
-    (rows,); device work also has a number. ``first`` has the first row of each thread, shape (threads,)."""
+    """The threads of a trace, sorted by rank, process and thread."""
 
-    code: IntArray
-    first: IntArray
+    code: IntArray  # thread number of each event, including device work, shape (rows,)
+    first: IntArray  # first row of each thread, shape (threads,)
 
     def __len__(self) -> int:
         return len(self.first)
@@ -151,7 +150,7 @@ def span(trace: Trace, chosen: BoolArray) -> intervals.Intervals:
 
 
 def spans(trace: Trace, chosen: BoolArray) -> tuple[IntArray, IntArray, IntArray]:
-    """Return intervals as rank indexes, starts and ends. The union of a rank's intervals is its :func:`span`."""
+    """Return rank index, start and end of each interval. The union of a rank's intervals is its :func:`span`."""
     rank, count = rank_codes(trace)
     rows = np.flatnonzero(chosen & trace.rows("kind", STEP) & trace.host)
     without = np.ones(count, np.bool_)

@@ -16,11 +16,10 @@ from perfkit_core.algorithms.arrays import BoolArray, Codes, IntArray
 
 @dataclass(frozen=True, slots=True)
 class Groups:
-    """Rows grouped by keys. ``keys`` has one row per group, in the order of the groups' first rows. ``code`` has the
-    number of each row's group, shape (rows,). All methods return arrays of shape (groups,)."""
+    """Rows grouped by keys. All methods return arrays of shape (groups,)."""
 
-    keys: pd.DataFrame
-    code: IntArray
+    keys: pd.DataFrame  # one row per group, in the order of the groups' first rows
+    code: IntArray  # number of each row's group, shape (rows,)
 
     def __len__(self) -> int:
         return len(self.keys)

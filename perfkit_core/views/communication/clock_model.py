@@ -1,12 +1,12 @@
 """Clock offsets of the ranks, with bounds and drift, computed from the collectives that ranks share.
 
-A collective ends on all ranks at nearly the same time. Two ranks are connected if they share a collective, or if other
-ranks connect them. The lowest of the connected ranks is their reference. Two ranks have different references if they
-are not connected, or if their clocks contradict each other.
+A collective ends on all ranks at nearly the same time. The difference between two recorded ends is therefore the offset
+between two clocks. The offset of a rank is the median of these differences between the rank and its reference rank. It
+is kept within bounds, because no rank leaves a collective before the last rank has started it. If the differences show
+a drift, the drift is corrected. Otherwise the offset is constant.
 
-The offset of a rank is the median, over the shared collectives, of the rank's end less the reference's end. The offset
-is limited to bounds, because no rank leaves a collective before the last rank has started it. If the ends show a drift,
-the drift is corrected. Otherwise the offset is constant.
+Ranks are connected if they share a collective, directly or through other ranks. The reference is the lowest of the
+connected ranks. A rank whose clock contradicts the reference gets a different reference.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from perfkit_core.views.communication.instances import UNMATCHED
 SYNCHRONOUS: Final = ("all_reduce", "all_gather", "reduce_scatter", "all_to_all", "barrier")
 """Collectives that no rank can leave before the last rank has arrived."""
 MOST_CROSSING_NS: Final = 10**6
-"""Maximum crossing: if the lower bound of an offset exceeds the upper bound by more, the offset is unknown."""
+"""If the lower bound of an offset exceeds the upper bound by more than this, the offset is unknown."""
 MOST_DRIFT_PPM: Final = 500
 """Largest rate at which systems slew a clock (adjtime). A faster drift is not corrected."""
 _FASTEST_DRIFT_PPM: Final = 10_000
@@ -35,7 +35,7 @@ _LEAST_SPAN_NS: Final = 10**9
 """Minimum time between the first and the last third of the collectives to measure a drift. Over a shorter time, the
 ends scatter more than clocks drift."""
 _CLEAR: Final = 10
-"""Minimum ratio of the total drift over the recording to the scatter of the ends, for a drift to be clear."""
+"""A drift is clear if it moves the clock, over the recording, by this many times the scatter of the ends."""
 _LEAST_SCATTER_NS: Final = 1000
 """The scatter of the ends is taken to be at least this, because some profilers round times to a microsecond."""
 _MOST_ROUNDS: Final = 32
@@ -65,11 +65,10 @@ def clock_offsets(collectives: pd.DataFrame, ranks: Iterable[int] = ()) -> pd.Da
     - ``numbered``: whether all shared collectives were matched by the library's numbers.
     - ``residual_ns``, ``max_residual_ns``: the median and the largest difference of the ends after alignment.
     - ``drift_ppm``: how much faster the rank's clock runs. NA if the collectives are too few or too close together.
-    - ``rate``: if the drift is corrected, the gain of the rank's clock per unit of its own time, else 0.
-    - ``moment_ns``: the end of the first shared collective on the rank's clock. ``offset_ns`` is the offset at this
-      time.
+    - ``rate``: the gain of the rank's clock per unit of its own time, 0 if the drift is not corrected.
+    - ``moment_ns``: the end of the first shared collective on the rank's clock, the time for which offset_ns holds.
     - ``constant_ns``: the offset without correction of the drift, NA if unknown.
-    - ``may_drift``: whether a drift of up to MOST_DRIFT_PPM could explain the crossing of the bounds.
+    - ``may_drift``: whether a drift of up to MOST_DRIFT_PPM explains a lower bound above the upper bound.
     - ``too_fast``: whether the drift is constant, but too fast to be corrected.
     - ``contradicts``: an earlier reference whose clock contradicts the rank's clock, NA if none.
     """
@@ -161,12 +160,12 @@ def _spread(usable: pd.DataFrame, references: Mapping[int, int]) -> _Rows:
 
 @dataclass(frozen=True, slots=True)
 class _Fit:
-    """An offset and its bounds. ``residuals`` are the absolute differences of the ends after alignment."""
+    """An offset and its bounds."""
 
     offset_ns: int
-    earliest_ns: int
-    latest_ns: int
-    residuals: IntArray
+    earliest_ns: int  # lower bound
+    latest_ns: int  # upper bound
+    residuals: IntArray  # absolute differences of the ends after alignment
 
     @property
     def crossing_ns(self) -> int:
@@ -179,9 +178,12 @@ class _Fit:
 
 
 def clock(mine: pd.DataFrame) -> dict[str, object]:
-    """Return a rank's row of :func:`clock_offsets`. ``mine`` has one row per collective that the rank shares with
-    aligned ranks. The columns ``start`` and ``end`` are times on the rank's clock. The columns ``reference`` (median
-    end), ``first_end`` and ``latest_start`` describe the aligned ranks and are times on the reference's clock."""
+    """Return a rank's row of :func:`clock_offsets`. ``mine`` has one row per collective shared with aligned ranks:
+
+    - ``start``, ``end``: times of the rank, on its own clock.
+    - ``reference``, ``first_end``, ``latest_start``: median end, first end and last start of the aligned ranks, on the
+      reference's clock.
+    """
     ends, time = mine["end"].to_numpy(), mine["reference"].to_numpy()
     difference, moment = ends - time, int(ends.min())
     drift: float | None = None
@@ -256,13 +258,13 @@ def ahead_ns(clocks: pd.DataFrame, rank: IntArray, time: IntArray) -> IntArray:
 
 
 def crossing_ns(clocks: pd.DataFrame) -> pd.Series[int]:
-    """Return by how much the lower bound of each offset exceeds the upper bound: the uncertainty of the offset."""
+    """Return the uncertainty of each offset: by how much the lower bound exceeds the upper bound, 0 if it does not."""
     return (clocks["earliest_ns"] - clocks["latest_ns"]).clip(lower=0).fillna(0).astype("int64")
 
 
 def meetings(collectives: pd.DataFrame, clocks: pd.DataFrame) -> pd.Series[int]:
-    """Return the number of the meeting of each row of ``collectives``. Rows outside meetings are left out. A meeting is
-    a matched synchronous collective on several ranks with a common reference. ``clocks`` is a table of
+    """Return the number of the meeting to which each row of ``collectives`` belongs, without rows in no meeting. A
+    meeting is a matched synchronous collective on several ranks with a common reference. ``clocks`` is a table of
     :func:`clock_offsets`."""
     reference = collectives["rank"].map(clocks["reference_rank"].where(clocks["offset_ns"].notna()))
     synchronous = collectives["collective"].isin(SYNCHRONOUS) & (collectives["match"] != UNMATCHED)

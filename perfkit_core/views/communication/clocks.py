@@ -1,8 +1,8 @@
 """View ``clocks``: the offset of each rank's clock from the clock of its reference rank.
 
-A positive offset means that the rank's clock is ahead of the reference. Offsets are computed from shared collectives
-(``clock_model``). If some ranks are not connected, there are several reference ranks. :func:`aligned` then aligns a
-trace with the reference that has the most ranks.
+A positive offset means that the rank's clock is ahead of the reference. Offsets are computed from collectives that
+ranks share (``clock_model``). Ranks have different references if no collectives connect them, directly or through other
+ranks. In this case, :func:`aligned` uses the reference that has the most ranks.
 """
 
 from __future__ import annotations
@@ -50,9 +50,7 @@ def _note(rank: int, row: Mapping[Any, Any]) -> Message | None:
     """Return why a rank has no offset, or what limits its offset."""
     unknown = pd.isna(row["offset_ns"])
     if not row["matched"]:
-        return message(
-            "no shared collective in which ranks wait for each other connects this rank with a reference rank"
-        )
+        return message("no synchronous collective (such as all_reduce) connects this rank with a reference rank")
     if row["too_fast"]:
         return message("its clock drifts by more than {most} ppm, so the drift is not corrected", most=MOST_DRIFT_PPM)
     if unknown and row["may_drift"] and pd.isna(row["drift_ppm"]):
@@ -111,9 +109,9 @@ _MOST_LISTED: Final = 8
 
 
 def aligned(trace: Trace) -> Trace:
-    """Return the trace with aligned clocks, and with findings about the alignment. The starts of a rank's events are
-    shifted by the offset of its clock. If the drift is corrected, durations and self times change too. A rank that is
-    not connected with the common reference keeps its recorded times."""
+    """Return the trace with aligned clocks, and with data-quality warnings about the alignment. The starts of a rank's
+    events are shifted by the offset of its clock. If the drift is corrected, durations and self times change too. A
+    rank without an offset from the common reference keeps its recorded times."""
     partials = instances.reduce_each(trace, ViewRequest())
     clocks = clock_offsets(instances.all_collectives(partials), instances.all_ranks(partials))
     known = clocks[clocks["offset_ns"].notna()]

@@ -1,8 +1,8 @@
 """View ``distributed``: the time of communication and computation, and how much of the communication is hidden.
 
-The module ``instances`` defines communication; the module ``activity`` defines computation. The time of each is a union
-over the threads, streams and devices of a rank. The overlap is the time during which both run. The rest of the
-communication is exposed. If steps were recorded, only time inside the steps counts. Times are summed over ranks.
+The time of each is a union over the threads, streams and devices of a rank. The overlap is the time during which both
+run. The rest of the communication is exposed. If steps were recorded, only time inside the steps counts. Times are
+summed over ranks. Communication is defined in ``instances``, computation in ``activity``.
 """
 
 from __future__ import annotations
@@ -114,10 +114,9 @@ _KERNEL_WORDS: Final = ("nccl", "xccl")
 def native_communication(trace: Trace) -> tuple[BoolArray, BoolArray, BoolArray]:
     """Return three masks as in Paddle's Distribution Summary: host communication, device communication, computation.
 
-    Host communication: events of kind communication, and operators whose name contains one of ``WORDS`` (even
-    ``broadcast_tensors``). Device communication: kernels launched inside these events, and kernels with nccl or xccl in
-    their names. Computation: all other kernels. A kernel counts as both if an event nested in a communication event
-    launched it.
+    - Host communication: events of kind communication, and operators with one of ``WORDS`` in their name.
+    - Device communication: kernels launched inside these events, and kernels with nccl or xccl in their name.
+    - Computation: all other kernels. A kernel launched by an event nested in a communication event counts as both.
     """
     operators = trace.rows("kind", OPERATOR) & _named(trace, WORDS)
     host = trace.host & (trace.rows("kind", COMMUNICATION) | operators)
@@ -166,7 +165,7 @@ def _union(trace: Trace, mask: BoolArray) -> intervals.Intervals:
 COLUMNS: Final = (
     *added_by(GROUPINGS),
     words("part", "Part"),
-    count("host_calls", "Host calls", exact=True, per_step=True, description="of communication, only outermost calls"),
+    count("host_calls", "Host calls", exact=True, per_step=True, description="communication: only outermost calls"),
     count("device_calls", "Device calls", exact=True, per_step=True, place=DEVICE),
     duration("time_ns", "Time", per_step=True),
     replace(RATIO, description="share of the step time; without steps, of the time from the first to the last event"),

@@ -1,14 +1,14 @@
 """Collectives of a recording: their events, their properties, and the matching of collectives over ranks.
 
-Two kinds of host events communicate: events of kind communication, and operators with the canonical name of a
-collective. Two kinds of kernels communicate: kernels of a collective library, and kernels launched inside a host event
-that communicates. A host event that launches such a kernel is not counted itself. Each kernel of a library is one
-collective. All other kernels of a call together form one collective.
+The following events are collectives:
 
-The ranks of a group issue its collectives in the same order. Collectives are matched by the number that the library
-gave them, else by their position in the step. If there are no steps, the position in the recording is used. Matched
-collectives must have the same name and size. From the first collectives that differ, the rest of the step's collectives
-in the group are not matched.
+- Each kernel of a collective library such as NCCL.
+- A host call that communicates: an event of kind communication, or an operator with the canonical name of a collective.
+  If it launched kernels, these count instead. Kernels that belong to no library together form one collective per call.
+
+All ranks of a group issue its collectives in the same order. Collectives are matched by the number that the library
+gave them, else by their position in the step (without steps: in the recording). Matched collectives must have the same
+name and size. If two differ, they and all later collectives of the group in this step are not matched.
 """
 
 from __future__ import annotations
@@ -48,14 +48,12 @@ engines and symmetric memory use instead of a library."""
 
 @dataclass(frozen=True, slots=True)
 class Communication:
-    """The events that communicate. Masks of shape (rows,): ``calls`` are the outermost host calls, ``host`` the
-    outermost host calls that launch no communicating kernel, and ``device`` the device events. ``call`` has the row of
-    the outermost host call around each host event or around the launch of each device event (-1 if none)."""
+    """The events that communicate. Arrays have shape (rows,)."""
 
-    calls: BoolArray
-    host: BoolArray
-    device: BoolArray
-    call: IntArray
+    calls: BoolArray  # outermost host calls
+    host: BoolArray  # outermost host calls that launch no kernel that communicates
+    device: BoolArray  # device events
+    call: IntArray  # row of the outermost host call around the event or its launch, -1 if none
 
 
 @once
@@ -89,10 +87,12 @@ _UNKNOWN: Final = -1
 
 @once
 def instances(trace: Trace) -> pd.DataFrame:
-    """Return one row per collective, sorted by rank and time of issue. ``row`` is the event's row in the event table.
-    ``issue_ns`` is the start of the host call. Other columns: start_ns and dur_ns. Int64 columns (NA if unknown): rank,
-    step, stream, group_size, sequence, bytes. Text columns (None if unknown): collective, group, members, dtype,
-    algorithm, protocol."""
+    """Return one row per collective, sorted by rank and time of issue. Columns:
+
+    - row (in the event table), start_ns, dur_ns, issue_ns (start of the host call): int64.
+    - rank, step, stream, group_size, sequence, bytes: Int64, NA if unknown.
+    - collective, group, members, dtype, algorithm, protocol: text, None if unknown.
+    """
     talk = communication(trace)
     candidates = np.flatnonzero(_in_calls(trace, talk) | talk.device)
     texts = described(trace.pick("args", candidates).to_pylist())
@@ -130,9 +130,8 @@ def _in_calls(trace: Trace, talk: Communication) -> BoolArray:
 
 
 def facts(trace: Trace, talk: Communication, descriptions: pd.DataFrame, rows: IntArray) -> dict[str, Any]:
-    """Return columns of properties of the collectives ``rows``. Text columns (None if unknown): collective, group,
-    members, dtype, algorithm, protocol. Int64 columns (NA if unknown): group_size, sequence, bytes. A value is taken
-    from the event itself, else from the call that launched it, else from the name of the kernel."""
+    """Return the columns of :func:`instances` that describe the collectives ``rows``, such as group and bytes. A value
+    is taken from the event itself, else from the call that launched it, else from the name of the kernel."""
     descriptions, call = descriptions.drop(columns="on"), talk.call[rows]
     own = descriptions.drop(columns="call").reindex(rows)
     by_call = descriptions[descriptions["call"] != NO_ROW].groupby("call").first().reindex(call)
@@ -212,10 +211,14 @@ _PLACE: Final = ["group", "members", "anchor"]
 
 
 def matched(collectives: pd.DataFrame, world_size: int | None) -> pd.DataFrame:
-    """Return the collectives of all ranks (:func:`instances`) with three more columns. ``match``: a number that is
-    equal on all ranks, -1 if not matched. ``of_ranks``: the number of ranks that recorded the collective. ``complete``:
-    whether all ranks of the group recorded the collective. An unknown ``group_size`` is filled in if all ranks of the
-    job took part."""
+    """Return the collectives of all ranks (:func:`instances`) with three more columns:
+
+    - ``match``: a number that is equal on all ranks, -1 if not matched.
+    - ``of_ranks``: the number of ranks that recorded the collective.
+    - ``complete``: whether all ranks of the group recorded the collective.
+
+    An unknown ``group_size`` is filled in if all ranks of the job took part.
+    """
     collectives = collectives.assign(match=np.int64(UNMATCHED))
     of_groups = collectives["collective"].isin(COLLECTIVES) & ~collectives["collective"].isin(POINT_TO_POINT)
     wide = collectives[of_groups & collectives["rank"].notna()]
@@ -244,9 +247,8 @@ def matched(collectives: pd.DataFrame, world_size: int | None) -> pd.DataFrame:
 
 
 Partial = dict[str, Any]
-"""The partial of one rank. Keys: ``rank`` (-1 if unknown), ``world_size``, and the tables ``collectives``
-(:func:`instances`) and ``steps`` (columns rank, step, dur_ns). In both tables, ``chosen`` marks the rows of the
-request."""
+"""The partial of one rank: ``rank`` (-1 if unknown), ``world_size``, and the tables ``collectives`` (as
+:func:`instances`) and ``steps`` (as :func:`step_frame`). In both, the column ``chosen`` marks the selected rows."""
 
 
 def reduce(trace: Trace, request: ViewRequest) -> Partial:

@@ -115,8 +115,9 @@ def arrivals(partials: Sequence[instances.Partial]) -> pd.DataFrame:
     latest = met[met["start"] == last].sort_values("rank").drop_duplicates("meeting")
     wait = (last - met["start"]).clip(upper=dur)
 
-    # The error of a wait is the largest of three numbers: the crossing of the bounds of either clock, and the
-    # difference between both ends plus the time by which the last rank took longer than the fastest rank.
+    # The error of a wait is the largest of three numbers: the uncertainty of this rank's clock, that of the last rank's
+    # clock (`crossing`), and `ends`. `ends` is the difference between the ends of both ranks, plus the time that the
+    # last rank took longer than the fastest rank.
     took, crossing = met["end"] - met["start"], clock_model.crossing_ns(clocks)
     of_last = latest.set_index("meeting")
     itself = of_last["end"] - of_last["start"] - took.groupby(met["meeting"]).min()

@@ -1,11 +1,14 @@
 """View ``device``: busy time and utilisation of each device.
 
 A device is busy while at least one kernel runs on it. As in Paddle, utilisation is the busy time divided by the step
-time, which is the union of the steps of the ranks that use the device. If no step was recorded, the busy time is
-divided by the time from the first to the last event of these ranks. Utilisation can exceed 1, because kernels that run
-outside steps count as busy time. ``busy_in_steps_ratio`` counts only busy time in steps, so it is at most 1. If steps
-are chosen, only kernels that run in these steps count. Their launch may be in an earlier step. CPU utilisation is
-measured by the framework. The native table counts only kernels launched by a host event, and uses Paddle's step time.
+time of the ranks that use the device. Without steps, the divisor is the time from a rank's first to its last event.
+
+Utilisation can exceed 1, because kernels that run outside steps count as busy time. ``busy_in_steps_ratio`` counts only
+busy time in steps, so it is at most 1. If steps are chosen, only kernels that run in these steps count, even if an
+earlier step launched them.
+
+CPU utilisation is measured by the framework. The native table uses Paddle's step time, and counts only kernels that a
+host event launched.
 """
 
 from __future__ import annotations

@@ -35,16 +35,14 @@ NOT_RECORDED: Final = message(
 
 @dataclass(frozen=True, slots=True)
 class MemoryEvents:
-    """Memory events of known size, sorted by pool and time. Arrays of shape (events,): ``row`` in the event table,
-    ``pool``, ``change`` in bytes (negative for a free), and ``reserve``, whether the allocator's reserve changed.
-    Arrays of shape (pools,): ``pool_rank`` (-1 if unknown) and ``pool_device`` (a code of the column ``device``)."""
+    """Memory events of known size, sorted by pool and time. Arrays have shape (events,) unless stated otherwise."""
 
-    row: IntArray
-    pool: IntArray
-    change: IntArray
-    reserve: BoolArray
-    pool_rank: IntArray
-    pool_device: IntArray
+    row: IntArray  # row in the event table
+    pool: IntArray  # index of the pool
+    change: IntArray  # bytes, negative for a free
+    reserve: BoolArray  # whether the allocator's reserve changed
+    pool_rank: IntArray  # rank of each pool, -1 if unknown, shape (pools,)
+    pool_device: IntArray  # device of each pool as a code of the column `device`, shape (pools,)
 
     def first(self) -> IntArray:
         return np.searchsorted(self.pool, np.arange(len(self.pool_rank)))
@@ -70,8 +68,8 @@ def counted_bytes(events: MemoryEvents) -> IntArray:
 
 
 def arguments(trace: Trace, rows: IntArray, keys: Sequence[Sequence[str]]) -> list[IntArray]:
-    """Return one array of shape (len(rows),) for each argument in ``keys``: the recorded integer of each row, MISSING
-    if the row lacks the argument. An item of ``keys`` lists alternative names of one argument."""
+    """Return the integer values of recorded arguments. Each item of ``keys`` lists the alternative names of one
+    argument and results in one array of shape (len(rows),). A row without the argument has MISSING."""
     if not len(rows):  # take() would concatenate the column's chunks even without rows
         return [np.empty(0, np.int64) for _ in keys]
     texts = trace.pick("args", rows)
@@ -113,17 +111,13 @@ def pool_table(trace: Trace, events: MemoryEvents, pool: IntArray, columns: Mapp
 @dataclass(frozen=True, slots=True)
 class Levels:
     """Allocated and reserved bytes after each event, shape (events,). A number that the pool did not record is MISSING.
+    ``unexplained`` is not 0 if events were lost or recorded out of order."""
 
-    ``growth`` is the sum of the changes since the recording began. ``allocated`` is the recorded total. ``unexplained``
-    is the change of the recorded total less the event's own change. It is not 0 if events were lost or recorded out of
-    order. ``start`` is the total before the first event, shape (pools,).
-    """
-
-    growth: IntArray
-    allocated: IntArray
-    unexplained: IntArray
+    growth: IntArray  # sum of the changes since the recording began
+    allocated: IntArray  # recorded total
+    unexplained: IntArray  # change of the recorded total less the event's own change
     reserved: IntArray
-    start: IntArray
+    start: IntArray  # total before the first event, shape (pools,)
 
     def best(self, at: IntArray) -> IntArray:
         """Return the recorded total after the events at these positions, or the growth if the total is unknown."""
@@ -168,24 +162,19 @@ def peak(level: Levels, events: MemoryEvents, at: IntArray) -> tuple[int, int]:
 
 @dataclass(frozen=True, slots=True)
 class Blocks:
-    """Blocks that were allocated in the recording. All arrays have positions of memory events.
+    """Blocks that were allocated in the recording. All arrays contain positions of memory events.
 
     A block lives from its allocation to the next event at its address in the same pool. If this event is another
     allocation, the free was not recorded, and the block is taken to end there. A free without a preceding allocation
     frees a block from before the recording. Changes of the allocator's reserve are not blocks.
-
-    ``allocation`` and ``end`` have shape (blocks,). The end is NEVER if the block is alive at the end of the recording.
-    The other arrays list events. ``repeated`` lists allocations at an address in use. ``unmatched`` lists frees of
-    blocks from before the recording. ``resized`` lists frees whose size differs from the allocation. ``placeless``
-    lists events without a recorded address.
     """
 
-    allocation: IntArray
-    end: IntArray
-    repeated: IntArray
-    unmatched: IntArray
-    resized: IntArray
-    placeless: IntArray
+    allocation: IntArray  # shape (blocks,)
+    end: IntArray  # NEVER if the block is alive at the end of the recording, shape (blocks,)
+    repeated: IntArray  # allocations at an address in use
+    unmatched: IntArray  # frees of blocks from before the recording
+    resized: IntArray  # frees whose size differs from the allocation
+    placeless: IntArray  # events without a recorded address
 
     def alive(self, position: IntArray) -> BoolArray:
         """Return the mask of the blocks that are alive after the event at ``position``, shape (blocks,)."""
@@ -237,18 +226,14 @@ class StepEnds:
 
     A *run* is a series of consecutively recorded steps. Frees between two runs (cycles of a profiler) are not recorded,
     so a block is followed only to the end of its run.
-
-    ``step`` is the step's row in the event table. ``first`` and ``last`` are the positions of the step's first and last
-    memory event in the pool; without events, ``last`` is less than ``first``. ``follower`` is the index of the next
-    step of the run, or -1. ``run_last`` is the index of the last step of the run.
     """
 
     pool: IntArray
-    step: IntArray
-    first: IntArray
-    last: IntArray
-    follower: IntArray
-    run_last: IntArray
+    step: IntArray  # row of the step in the event table
+    first: IntArray  # position of the step's first memory event in the pool
+    last: IntArray  # position of the last one; less than `first` if there are no events
+    follower: IntArray  # index of the next step of the run, or -1
+    run_last: IntArray  # index of the last step of the run
 
     def of(self, position: IntArray) -> IntArray:
         """Return the index of the step of each memory event (-1 if none), in the shape of ``position``."""

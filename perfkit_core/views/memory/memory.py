@@ -64,9 +64,10 @@ def table(trace: Trace, request: ViewRequest) -> pd.DataFrame:
 
 
 def _native_owners(trace: Trace, events: MemoryEvents) -> tuple[IntArray, IntArray]:
-    """Return two arrays: positions of memory events, and for each the row of the host event that counts it in Paddle's
-    summary. A host event counts the memory events directly in it, but an OperatorInner counts none. An operator also
-    counts the memory events directly in its children, so an event can be counted twice."""
+    """Return two arrays: a memory event (position) and a host event (row) that counts it in Paddle's summary.
+
+    A host event counts the memory events directly in it. Exception: an ``OperatorInner`` counts none. An ``Operator``
+    also counts the memory events directly in its children, so a memory event can be in two pairs."""
     parent, category = trace.ints("parent"), trace.codes("category")
     start, end, rows = trace.ints("start_ns"), trace.end_ns, events.row
     nearest = parent[rows]
@@ -90,8 +91,8 @@ def innermost(trace: Trace, rows: IntArray) -> IntArray:
 
 
 def by_owner(trace: Trace, request: ViewRequest, event: IntArray, known: Sequence[str]) -> dict[str, Any]:
-    """Return the key columns of the allocations at the positions ``event``: the owner's name, the pool, and the
-    groupings. Here the owner is the outermost operator around the event, else the nearest host event."""
+    """Return the key columns of the allocations at the positions ``event``: the owner's name, the pool, the groupings.
+    The owner here is the outermost operator around the event. Without one, it is the nearest host event."""
     events = memory_events(trace)
     rows = events.row[event]
     above = trace.ints("parent")[rows]

@@ -1,9 +1,10 @@
 """View ``memory_leaks``: memory that steps allocated and later steps did not free.
 
-A block is listed if it is alive at the end of the next step and at the end of the last consecutive step. Exception: for
-each block of the same size that was allocated before these steps and freed in them, one block is left out, because both
-may belong to a long queue. Memory that is allocated once, such as optimizer state, is listed for one step. A leak
-recurs in every step.
+A block is listed if it is alive at the end of the next step and at the end of the last consecutive step. A leak recurs
+in every step. Memory that is allocated once, such as optimizer state, is listed for one step.
+
+A queue of blocks is no leak: each step allocates a block and frees an older one. For each older block that these steps
+free, one block of the same size is therefore left out.
 """
 
 from __future__ import annotations

@@ -64,8 +64,8 @@ def table(trace: Trace, request: ViewRequest) -> pd.DataFrame:
 
 
 def _peaks(trace: Trace, request: ViewRequest) -> tuple[IntArray, IntArray]:
-    """Return two arrays of shape (pools,): the position of each pool's peak (-1 if no event is selected), and the total
-    at the peak (MISSING if no totals were recorded)."""
+    """Return the event position of each pool's peak (-1 if no event is selected), and the total at the peak (MISSING if
+    no totals were recorded). Both have shape (pools,)."""
     events, level = memory.memory_events(trace), memory.levels(trace)
     at = np.flatnonzero(selected(trace, replace(request, pattern=None))[events.row])
     position, total = np.full(len(events.pool_rank), -1, np.int64), np.full(len(events.pool_rank), MISSING)

@@ -58,20 +58,20 @@ def _numbered(texts: Sequence[str | None]) -> tuple[list[str], IntArray]:
 
 @once
 def outermost(trace: Trace) -> IntArray:
-    """Return the row of the outermost operator that encloses each event or is the event, -1 if none. Shape (rows,)."""
+    """Return the row of the outermost operator around each event, or of the event itself; -1 if none. Shape (rows,)."""
     return nesting.outermost(trace.ints("parent"), trace.operators)
 
 
 @once
 def survivors(trace: Trace) -> IntArray:
-    """Return the row of the call that each event is part of, shape (rows,). In a chain of re-dispatches, this is the
-    outermost event. Every other event is its own call."""
+    """Return the row of the call that each event is part of, shape (rows,). Usually this is the event itself. In a
+    chain of re-dispatches (operators of the same name, each inside the previous one), it is the outermost operator."""
     return nesting.nearest_on_path(trace.ints("parent"), is_call(trace))
 
 
 @once
 def is_call(trace: Trace) -> BoolArray:
-    """Return the mask of all events except the inner events of re-dispatches, shape (rows,)."""
+    """Return the mask of the events that are not the only child of an event of the same name, shape (rows,)."""
     nested, parent, name = is_nested(trace), trace.ints("parent"), operator_names(trace).codes
     has_one_child = groupby.sums(parent, len(trace), nested) == 1
     mask: BoolArray = ~(nested & (parent != NO_ROW) & has_one_child[parent] & (name == name[parent]))
@@ -84,7 +84,7 @@ def is_nested(trace: Trace) -> BoolArray:
 
 
 def gathered(trace: Trace, values: IntArray) -> IntArray:
-    """Return ``values`` with the values of inner re-dispatches and details moved to their operators, shape (rows,)."""
+    """Move the values of inner re-dispatches and of details to the operators they are part of. Shape (rows,)."""
     total = values.astype(np.int64)
     rows, operators = _parts(trace)
     np.subtract.at(total, rows, values[rows])
@@ -124,8 +124,8 @@ def _less_each_child(trace: Trace) -> IntArray:
 
 
 def self_device_ns(trace: Trace, counted: BoolArray) -> IntArray:
-    """Return the self device time of each event in ns, shape (rows,): the time of device work launched in the event,
-    but not in an operator or ``counted`` event inside the event."""
+    """Return the self device time of each event in ns, shape (rows,). Device work counts for the innermost operator or
+    ``counted`` event around its launch."""
     operators = trace.operators
     if (counted & ~operators).any():
         return _self_device_ns(trace, counted | operators)

@@ -1,12 +1,12 @@
 """View ``families``: operator families (matmul, conv, copy …), the family of each event, and the time of each family.
 
-The canonical name of an operator determines its family. An operator without a family, and any other host event, has the
-family of the nearest enclosing operator that has one. The name of device work determines its family. Exception: work
-whose name shows no family, and kernels that several families use, have the family of the operator that launched them. A
-matrix product in a convolution therefore belongs to ``conv``.
+- The canonical name of an operator determines its family. Other host events, and operators without a family, have the
+  family of the nearest enclosing operator that has one.
+- The name of device work determines its family. If the name shows none, the launching operator determines the family.
+- The operator also determines the family of kernels that several families use. For example, a matrix product in a
+  convolution belongs to ``conv``.
 
-Host time is the self time of operators. Device time is the time of kernels, memcpy and memset. Each event counts in
-exactly one family.
+Host time is the self time of operators. Device time is the time of kernels, memcpy and memset.
 """
 
 from __future__ import annotations
@@ -98,8 +98,8 @@ _GENERIC: Final = {
     "matmul": ("conv", "attention", "rnn", "mixture_of_experts", "linear_algebra"),
     "elementwise": ("activation", "dropout", "loss"),
 }
-"""For each generic kernel family, the families of operators that launch such kernels. These kernels have the operator's
-family."""
+"""Kernels of these families get the family of the operator that launched them, if it is one of those listed. For
+example, a matmul kernel of a convolution gets the family conv."""
 
 
 @once
@@ -124,8 +124,8 @@ def event_families(trace: Trace) -> Codes:
     by_operator = np.where(owner[device] == NO_ROW, -1, families[owner[device]])
     families[device] = np.where((by_work >= 0) & ~inherits[by_work, by_operator], by_work, by_operator)
 
-    # A copy kernel is a cast if a casting operator directly called the operator that launched the kernel. A memcpy
-    # stays a copy, as it moves data between memories.
+    # A copy kernel gets the family cast if a casting operator directly called its operator. A memcpy keeps the family
+    # copy, as it moves data between memories.
     named = op_names.codes >= 0
     launcher = np.append(nesting.nearest_on_path(parent, named), NO_ROW)[owner]
     outer = np.append(nesting.nearest_above(parent, named), NO_ROW)[launcher]

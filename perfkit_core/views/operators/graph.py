@@ -1,10 +1,13 @@
 """View ``graph``: the dataflow graph of a step. Its nodes are the outermost operators, in time order.
 
-Profilers do not record tensors, so the edges are taken from three sources: the order of operators on a thread, the
-order of device work on a stream, and the sequence number that a forward operator shares with its backward node. If no
-sequence numbers were recorded, backward calls of a canonical operator are matched to its forward calls in reverse
-order. This requires that the step has equally many of both. Without ``--step``, the graph shows the first step, or the
-whole recording if no step was recorded.
+Profilers do not record tensors, so the edges are taken from other data:
+
+- the order of operators on a thread,
+- the order of device work on a stream,
+- the sequence number that a forward operator shares with its backward node. If none were recorded, the backward calls
+  of a canonical operator are matched to its forward calls in reverse order. A step must have equally many of both.
+
+Without ``--step``, the graph shows the first step, or the whole recording if no step was recorded.
 """
 
 from __future__ import annotations
@@ -107,8 +110,8 @@ def before_on_thread(trace: Trace, rows: IntArray) -> IntArray:
 
 
 def before_on_stream(trace: Trace, rows: IntArray) -> pd.DataFrame:
-    """Return the pairs of operators in ``rows`` whose device work is adjacent on a stream, without duplicates. Columns:
-    ``before`` and ``after``, the event rows of the operators."""
+    """Return the distinct pairs of operators in ``rows`` whose device work is adjacent on a stream. The columns
+    ``before`` and ``after`` have the event rows of the operators."""
     node = nodes_of_device_work(trace)
     work = np.flatnonzero(np.append(marked(trace, rows), False)[node])
     streams = [trace.ints("rank")[work], trace.codes("device").codes[work], trace.ints("stream")[work]]
@@ -128,8 +131,8 @@ def _previous(rows: IntArray, group: IntArray, groups: int) -> IntArray:
 
 
 def forward_of(trace: Trace, rows: IntArray) -> tuple[IntArray, BoolArray]:
-    """Return ``(forward, inferred)``, both of shape (len(rows),). ``forward`` is the row of the forward operator of
-    each backward operator (else -1). ``inferred``: whether the order of calls was used to find it."""
+    """Return ``(forward, inferred)``, both of shape (len(rows),). ``forward`` is the row of each backward operator's
+    forward operator (else -1). ``inferred`` is True if the match follows from the order of calls."""
     forward = _forward_by_sequence(trace, rows)
     if (forward != NO_ROW).any():
         return forward, np.zeros(len(rows), np.bool_)
@@ -151,9 +154,9 @@ def forward_of(trace: Trace, rows: IntArray) -> tuple[IntArray, BoolArray]:
 
 
 def _forward_by_sequence(trace: Trace, rows: IntArray) -> IntArray:
-    """Return the row of each operator's forward operator (-1 if unknown) by sequence number, shape (len(rows),). A
-    backward node gets the current number when it is created, so its forward operator is the last operator that began
-    with this number."""
+    """Return the row of each backward operator's forward operator, -1 if unknown, shape (len(rows),). Both have the
+    same sequence number. The forward operator is the last operator that began with this number, because the backward
+    node gets the number that is current when it is created."""
     sequence, root = trace.ints("sequence"), outermost(trace)
     is_backward = trace.rows("phase", schema.BACKWARD)
     numbered = (sequence >= 0) & (root != NO_ROW)
@@ -191,7 +194,7 @@ COLUMNS: Final = (
     columns.key("edge", "Edge", by=("edge",), description="what the edge follows from: thread, stream or backward"),
     columns.text("after_on_stream", "After on stream", description="previous node on the node's first stream"),
     columns.text("forward", "Forward", description="forward node of a backward node"),
-    columns.text("forward_by", "Forward by", description="matched by sequence (number) or order (of calls)"),
+    columns.text("forward_by", "Forward by", description="matched by sequence number, or by order of calls"),
 )
 
 VIEW = View(

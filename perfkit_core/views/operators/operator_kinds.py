@@ -28,8 +28,8 @@ _SUMS: Final = ("calls", "self_cpu_ns", "total_cpu_ns", "self_device_ns", "total
 def table(trace: Trace, request: ViewRequest) -> pd.DataFrame:
     """Return a tree of canonical operators (depth 0) and operators (depth 1), with :data:`COLUMNS`.
 
-    The denominator of a share is the self time of all operators. Calls and total times of a canonical operator do not
-    count operators that lie inside another operator of the same canonical name. Raises UsageError.
+    The denominator of a share is the self time of all operators. An operator inside another operator of the same
+    canonical name does not count in the calls and total times of the canonical operator. Raises UsageError.
     """
     counted = trace.operators & calls.is_call(trace) & operators.chosen(trace, request)
     rows = np.flatnonzero(counted)

@@ -71,28 +71,24 @@ def table(trace: Trace, request: ViewRequest) -> pd.DataFrame:
 
 @dataclass(frozen=True, slots=True)
 class Entries:
-    """Entries of the tree before equal entries are merged. Arrays have shape (entries,).
+    """Entries of the tree before equal entries are merged. Arrays have shape (entries,). Host events come first."""
 
-    ``above`` is the index of the parent entry, -1 for roots. ``row`` is the event row, -1 for a root that stands for
-    unowned device work. ``device_ns`` is the device time including all entries below. ``tops`` is a table with the name
-    and the groupings of each distinct root. ``top`` is the row of a root in ``tops``, -1 for other entries. ``host`` is
-    the number of host events, which come first.
-    """
-
-    above: IntArray
-    row: IntArray
-    device_ns: IntArray
-    top: IntArray
-    tops: pd.DataFrame
-    host: int
+    above: IntArray  # index of the parent entry, -1 for roots
+    row: IntArray  # event row; -1 for the parent of device work that no operator launched
+    device_ns: IntArray  # device time, including all entries below
+    top: IntArray  # row of a root in `tops`, -1 for other entries
+    tops: pd.DataFrame  # name and groupings of each distinct root
+    host: int  # number of host events
 
 
 def entries(trace: Trace, request: ViewRequest) -> Entries:
     """Return the operators and everything below them, then the device work that no operator launched.
 
     The roots are the outermost operators. Below a root are the operators and details inside it. Device work is below
-    the innermost of these events that launched it. In the native tree (Paddle's Operator Summary), every operator is a
-    root. Below it are its direct children that are not operators, and the device work that these events launched.
+    the innermost of these events around its launch.
+
+    In the native tree (Paddle's Operator Summary), every operator is a root. Its direct children are below it, except
+    operators and runtime calls. Device work is below the event that launched it.
     """
     counted, parent = chosen(trace, request), trace.ints("parent")
     if request.native:
@@ -117,7 +113,7 @@ def entries(trace: Trace, request: ViewRequest) -> Entries:
     top = np.full(len(host), NO_ROW)
     top[np.flatnonzero(root[host])] = roots.code
 
-    # Unowned device work has one root per combination of reason and groupings.
+    # Device work that no operator launched has one root per combination of reason and groupings.
     reasons = unowned(trace, request)
     alone = np.concatenate([np.empty(0, np.int64), *reasons.values()])
     name = np.repeat(np.array(list(reasons), object), [len(rows) for rows in reasons.values()])

@@ -1,9 +1,10 @@
 """View ``operators``: host time, device time, memory and FLOPs by operator name and groupings (shape, stack, thread …).
 
 Totals are sums over all calls and include nested operators. Self values exclude nested operators. Device work that no
-operator launched has separate rows, so the self device times add up to all device work. A memory event counts for the
-innermost host event that encloses it on its thread. In a native table, a memory event counts for every host event of
-any thread during which it occurs. Memory events outside all host events have a separate row in the native table.
+operator launched has separate rows, so the self device times add up to all device work.
+
+A memory event counts for the innermost host event around it on its thread. The native table counts a memory event for
+every host event that runs at this time, on any thread. If there is none, the event counts in a separate row.
 """
 
 from __future__ import annotations
@@ -84,11 +85,11 @@ def _filled(groups: Groups, values: dict[str, Any]) -> pd.DataFrame:
 
 
 def span_table(trace: Trace, request: ViewRequest, counted: BoolArray, what: str) -> pd.DataFrame:
-    """Return one row per combination of name, groupings and text in the column ``what`` of the ``counted`` events.
+    """Return sums over the ``counted`` events. The keys of the rows are name, the groupings and the column ``what``.
 
-    Columns: name, the groupings, ``what`` and MEASURES. Device times, bytes and FLOPs are NA if not recorded. The
-    denominator of self_cpu_ratio is the self time of all rows. The denominator of total_cpu_ratio is the time of the
-    outermost counted events. In a native table, both denominators are the self time of all host events.
+    The other columns are MEASURES. Device times, bytes and FLOPs are NA if not recorded. ``self_cpu_ratio`` is a share
+    of the self time of all rows. ``total_cpu_ratio`` is a share of the time of the outermost counted events. In a
+    native table, both are shares of the self time of all host events.
     """
     rows = np.flatnonzero(counted & calls.is_call(trace) & chosen(trace, request))
     groups = group(keys(trace, request, rows) | {what: texts(trace.codes(what), rows)})
@@ -140,8 +141,8 @@ def keys(trace: Trace, request: ViewRequest, rows: IntArray) -> dict[str, Any]:
 
 
 def unowned(trace: Trace, request: ViewRequest) -> dict[str, IntArray]:
-    """Return the selected device work that no operator launched: a mapping from the reason (the name of the table row)
-    to event rows. The mapping is empty if the request is native or filters by name or kind."""
+    """Return the event rows of the selected device work that no operator launched, by reason. The reason is the name of
+    the table row. The mapping is empty if the request is native or filters by name or kind."""
     if request.native or request.pattern is not None or request.kind is not None:
         return {}
     work = np.flatnonzero(trace.rows("kind", *schema.DEVICE_WORK) & select.selected(trace, request))

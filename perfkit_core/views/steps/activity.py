@@ -1,8 +1,9 @@
 """The activities of a rank as sets of time intervals, and the time that an interval set covers in given windows.
 
-Computation is the time of kernels. If no device work was recorded, computation is the time inside operators (except
-data loaders) on all threads, less the communication inside them. Loading is the time in the data loader on the threads
-that run steps. Host work is the time of all recorded host events except steps.
+- Computation is the time of kernels that do not communicate. Without device work, it is the time in operators except
+  data loaders, less the communication inside them.
+- Loading is the time in the data loader on the threads that run steps.
+- Host work is the time of all recorded host events except steps.
 """
 
 from __future__ import annotations

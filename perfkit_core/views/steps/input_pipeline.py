@@ -1,9 +1,9 @@
 """View ``input_pipeline``: the time that steps wait for their input, and the copies of the input to the device.
 
-Input wait is the time that the step's thread spends in the data loader, even while a device works. (The view
-``partition`` counts only input wait during which no device works.) The recorded loader name shows whether the loader
-uses worker processes. No supported profiler records the workers or their queue. Copies are host-to-device copies
-launched in the step. The hidden part of a copy is the time during which a device computes.
+- Input wait: the time that the step's thread spends in the data loader, even while a device works. (The view
+  ``partition`` counts it only while no device works.)
+- Loader: the recorded name, which shows whether the loader uses worker processes. Profilers do not record the workers.
+- Copies: host-to-device copies launched in the step. The hidden part is the time during which a device computes.
 """
 
 from __future__ import annotations

@@ -1,9 +1,10 @@
 """View ``overview``: calls and covered time of each kind of event.
 
-Time is a union over threads and streams. Rows of different kinds can overlap. If steps are chosen, calls and time count
-the events that start in these steps and the device work that the steps launch. The share is the part of the step time
-during which an event of the row runs, so it is at most 1. Grouped by category, the table has one row per event type of
-the framework instead of one row per kind. The native table is Paddle's overview.
+Time is a union over threads and streams. Rows of different kinds can overlap. The share is the part of the step time
+during which an event of the row runs, so it is at most 1.
+
+If steps are chosen, calls and time count the events that start in these steps, and the device work launched there.
+Grouped by category, the table has one row per event type of the framework. The native table is Paddle's overview.
 """
 
 from __future__ import annotations

@@ -10,10 +10,11 @@ and devices:
 5. ``launch_and_host``: another recorded host event runs, and no device works.
 6. ``idle``: nothing but the step was recorded.
 
-Device work counts in the step in which it runs, even if an earlier step launched it. If no device work was recorded,
-operators are the computation and the categories are ``compute``, ``exposed_communication``, ``input_wait``,
-``framework`` (host events in no operator) and ``idle``. Python code between operators is ``idle`` unless Python frames
-or a range around the code were recorded.
+Device work counts in the step in which it runs, even if an earlier step launched it. Python code between operators is
+``idle`` unless Python frames or a range around the code were recorded.
+
+If no device work was recorded, operators are the computation. The categories are then ``compute``,
+``exposed_communication``, ``input_wait``, ``framework`` (host events in no operator) and ``idle``.
 """
 
 from __future__ import annotations

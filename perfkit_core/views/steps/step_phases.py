@@ -1,15 +1,16 @@
 """View ``model``: host and device time of data loading, forward, backward, optimizer and the rest of the step.
 
-The host time of a phase is the sum of its segments. The host time of ``other`` is the step time that no segment covers;
-it is never negative. The device time of a phase is the union, within each step, of the device work launched in the
-phase. If phases run on parallel streams, their device times can sum to more than the device time of the step. If steps
-were recorded, only events in steps count. Device work without a recorded launch has a separate row.
+- The host time of a phase is the sum of its segments. The phase ``other`` is the step time that no segment covers.
+- The device time of a phase is the union, within each step, of the device work launched in the phase. The phases can
+  sum to more than the device time of the step, because they can run on parallel streams.
+- If steps were recorded, only events in steps count. Device work without a recorded launch has a separate row.
 
-A *segment* is an interval of host time that belongs to one phase. A recorded span of a phase (Paddle's Forward, torch's
-``Optimizer.step#…``, a module) is a segment. Other phases have operators but no span (torch's backward nodes, inferred
-forward). Consecutive operators of such a phase on one thread in one step form a segment, which includes the time
-between them. If another phase begins in the process between two operators, the segment is split there. A segment that
-outlasts its step is cut at the end of the step.
+A *segment* is an interval of host time that belongs to one phase:
+
+- A recorded span of a phase is a segment, for example Paddle's Forward, torch's ``Optimizer.step#…``, or a module.
+- Some phases have operators but no span, for example torch's backward. Consecutive operators of such a phase on one
+  thread in one step form a segment, including the time between them. The segment ends if another phase begins.
+- A segment that outlasts its step is cut at the end of the step.
 """
 
 from __future__ import annotations
@@ -42,16 +43,15 @@ _NAMES: Final = ("phase", *_INTEGERS[:5], "cpu_ratio", *_INTEGERS[5:], "device_r
 
 @dataclass(frozen=True, slots=True)
 class Segments:
-    """Segments as arrays of shape (segments,). ``phase`` is an index into schema.PHASES. ``roots`` are the rows of the
-    outermost events in all segments. ``segment_of_root`` is the segment of each root, shape (roots,)."""
+    """Intervals of host time, each in one phase. Arrays have shape (segments,) except the last two."""
 
-    phase: IntArray
+    phase: IntArray  # index into schema.PHASES
     step: IntArray
     rank: IntArray
     start_ns: IntArray
     end_ns: IntArray
-    roots: IntArray
-    segment_of_root: IntArray
+    roots: IntArray  # rows of the outermost events in all segments
+    segment_of_root: IntArray  # segment of each root
 
     @property
     def dur_ns(self) -> IntArray:
@@ -91,8 +91,8 @@ def segments(trace: Trace, chosen: BoolArray, within_step: bool = True) -> Segme
 
 
 def _interrupted(trace: Trace, rows: IntArray, phase: npt.NDArray[np.int8]) -> BoolArray:
-    """Return the mask of the events before which another phase begins on the same rank, after the previous event. Data
-    loaders do not count, as they prefetch on separate threads."""
+    """Return a mask: whether another phase begins on the same rank between the previous event and this event. Data
+    loading does not count, as loaders prefetch on separate threads."""
     rank = np.unique(trace.ints("rank")[rows], return_inverse=True)[1]
     start, end = trace.ints("start_ns")[rows], trace.end_ns[rows]
     width = int((end - start.min(initial=0)).max(initial=0)) + 1

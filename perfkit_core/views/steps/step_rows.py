@@ -91,7 +91,8 @@ def position(trace: Trace, steps: IntArray, rank: IntArray, step: IntArray) -> I
 
 @compiled
 def _look_up(table, ranks, low, rank, step, indices):  # type: ignore[no-untyped-def]
-    """Set ``indices`` from ``table``, with one row per rank and one column per step number, beginning at ``low``."""
+    """Store the item of ``table`` for each ``rank`` and ``step`` in ``indices``, -1 if none. The first column of
+    ``table`` is for the step number ``low``."""
     at = 0
     for i in range(len(step)):
         if at == len(ranks) or ranks[at] != rank[i]:
@@ -107,7 +108,7 @@ def ratios(
     """Return host and device times as shares of the chosen steps (or of all events if no step was recorded).
 
     Device shares are NaN if no device work was recorded. In a native table, the step time includes
-    :func:`cut_off_rows`, and device times are divided by only the work launched on the threads of the steps.
+    :func:`cut_off_rows`. Its device times are divided by the device work launched on the threads of the steps.
     """
     host_total, device_total = _denominators(trace, request)
     device = ratio(device_ns, device_total)
@@ -159,9 +160,14 @@ def over_steps(view: str, divide: Table, part: str) -> tuple[Table, Reduction]:
     """Return the table function and the reduction of a view that divides steps into parts.
 
     ``divide`` returns one row per step: the columns of :func:`step_frame`, and ``{name}_ns`` for each part, NA if the
-    step has no value. Grouped by step, the view's table is the result of ``divide``. Otherwise it has one row per part,
-    or per rank and part if grouped by rank. The argument ``part`` names the column of the parts; the other columns are
-    OVER_STEPS. Both functions raise UsageError for a grouping that is not in GROUPINGS.
+    step has no value. The table of the view depends on the groupings:
+
+    - by step: the result of ``divide``,
+    - by rank: one row per rank and part,
+    - else: one row per part.
+
+    The argument ``part`` names the column of the parts. The other columns are OVER_STEPS. Both functions raise
+    UsageError for a grouping that is not in GROUPINGS.
     """
 
     def reduce(trace: Trace, request: ViewRequest) -> pd.DataFrame:

@@ -1,9 +1,10 @@
 """View ``step_trace``: the host time of each step before, during and after its forward and backward passes.
 
-``interval`` lasts from the start of the step to the start of its first forward segment; usually this is data loading.
-``forward_backward`` lasts from there to the end of the last backward segment of the step. ``tail`` lasts from there to
-the end of the step; usually this is the optimizer. The three parts sum to the step time. A step that lacks a forward
-or a backward segment is not divided.
+- ``interval``: from the start of the step to the start of its first forward segment. Usually this is data loading.
+- ``forward_backward``: from there to the end of the last backward segment.
+- ``tail``: from there to the end of the step. Usually this is the optimizer.
+
+The three parts sum to the step time. A step without a forward or a backward segment is not divided.
 """
 
 from __future__ import annotations

@@ -303,7 +303,7 @@ def test_a_clock_that_was_set_does_not_block_ranks_after_it() -> None:
     ranks = [rank(one, *each, world=4) for one, each in enumerate([near, bridge, *far])]
     assert rows(clocks.VIEW, concat_traces(ranks), "rank reference_rank offset_ns note")[0] == (
         0, None, None,
-        "no shared collective in which ranks wait for each other connects this rank with a reference rank",
+        "no synchronous collective (such as all_reduce) connects this rank with a reference rank",
     )  # fmt: skip
     assert rows(clocks.VIEW, concat_traces(ranks), "rank reference_rank offset_ns")[1:] == [
         (1, 2, None), (2, 2, 0), (3, 2, 0),
