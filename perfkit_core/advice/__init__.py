@@ -1,6 +1,8 @@
 """Advice on a recording: patterns that cost time, the predicted saving of a change, and a remedy.
 
-Each module of ``rules`` detects one pattern in the ``facts`` of a recording, and gives the transforms that remove the
-pattern. ``predict`` replays the recording with these transforms. ``engine`` evaluates all rules and adds the remedies
-of the framework. ``thresholds`` holds the numbers that a user can override. ``reports``, ``explain`` and ``ledger``
-present the result."""
+- ``facts``: what rules read of a recording, and the findings that they return
+- ``rules``: one module for each pattern, which detects the pattern and gives the transforms that remove it
+- ``thresholds``: numbers of the rules that a user can override
+- ``predict``: replays the recording with the transforms
+- ``engine``: evaluates all rules and adds the remedies of the framework
+- ``reports``, ``explain``, ``ledger``: present the result"""

@@ -13,7 +13,7 @@ from perfkit_core.language.messages import Text
 from perfkit_core.model.columns import Column, duration, share, text, words
 
 Severity = Literal["high", "medium", "low", "none", "note"]
-"""The severity is ``none`` if the change saves nothing or costs time, and ``note`` if the saving is unknown."""
+"""``none``: the change saves nothing or costs time. ``note``: the saving is unknown."""
 
 COLUMNS: Final[tuple[Column, ...]] = (
     text("title", "Title"),
@@ -51,26 +51,20 @@ _NAMES: Final = (
 
 @dataclass(frozen=True, slots=True)
 class Prediction:
-    """Recorded and predicted times in ns per step. An unknown time is None.
-
-    ``base_ns`` is the recorded step time: the mean if the candidate gives a mean, else the median. ``base_p10_ns`` and
-    ``base_p90_ns`` are the ends of its 80% interval. ``p10_ns``, ``p50_ns`` and ``p90_ns`` are percentiles of the step
-    time after the change. ``saving_ns`` is ``base_ns`` less ``p50_ns``; a negative saving is a cost. ``saving_p10_ns``
-    and ``saving_p90_ns`` are the ends of the interval of the saving. ``ceiling_ns`` is the largest possible saving.
-    ``naive_ns`` is the step time predicted without a replay: ``base_ns`` less the time of the pattern."""
+    """Recorded and predicted times in ns per step. An unknown time is None. The ends of an interval are p10 and p90."""
 
     method: Method
-    base_ns: int
-    p10_ns: int | None = None
-    p50_ns: int | None = None
-    p90_ns: int | None = None
-    saving_ns: int | None = None
-    ceiling_ns: int | None = None
-    naive_ns: int | None = None
-    base_p10_ns: int | None = None
-    base_p90_ns: int | None = None
-    saving_p10_ns: int | None = None
-    saving_p90_ns: int | None = None
+    base_ns: int  # recorded step time: the mean if the candidate gives a mean, else the median
+    p10_ns: int | None = None  # step time after the change, lower end
+    p50_ns: int | None = None  # step time after the change
+    p90_ns: int | None = None  # step time after the change, upper end
+    saving_ns: int | None = None  # base_ns less p50_ns; negative if the change costs time
+    ceiling_ns: int | None = None  # largest possible saving
+    naive_ns: int | None = None  # prediction without a replay: base_ns less the time of the pattern
+    base_p10_ns: int | None = None  # recorded step time, lower end
+    base_p90_ns: int | None = None  # recorded step time, upper end
+    saving_p10_ns: int | None = None  # saving, lower end
+    saving_p90_ns: int | None = None  # saving, upper end
 
     @property
     def saving_ratio(self) -> float | None:
@@ -80,14 +74,13 @@ class Prediction:
 
 @dataclass(frozen=True, slots=True)
 class Remedied:
-    """A remedy with all placeholders filled in. ``code`` is the change to write, and ``api`` the interface that it
-    uses. ``since`` is the framework version that it needs. ``verify`` is the command that measures the change."""
+    """A remedy with all placeholders filled in."""
 
-    code: str
-    api: str
-    since: str
-    note: str
-    verify: str
+    code: str  # change to write
+    api: str  # interface of the framework that the code uses
+    since: str  # framework version that the code needs
+    note: str  # explanation in words
+    verify: str  # command that measures the change
 
 
 @dataclass(frozen=True, slots=True)
@@ -111,55 +104,38 @@ class Advice:
 
 @dataclass(frozen=True, slots=True)
 class Identity:
-    """The accuracy of the replay: how well the replay of the unchanged graph matches the recording.
+    """The accuracy of the replay: how well the replay of the unchanged graph matches the recording."""
 
-    ``error`` is the median relative error of the replayed step times, and ``worst`` the largest. Both are None if
-    nothing can be replayed. ``steps`` is the number of steps; a recording without steps counts as one step.
-    ``unexplained`` is the share of device work that starts later than the recorded events explain (None without device
-    work). ``unrecorded_events`` is the number of calls that make a stream wait for unknown work."""
-
-    error: float | None
-    worst: float | None
-    steps: int
-    unexplained: float | None
-    unrecorded_events: int = 0
+    error: float | None  # median relative error of the replayed step times; None if nothing can be replayed
+    worst: float | None  # largest relative error of a replayed step time; None if nothing can be replayed
+    steps: int  # number of steps; 1 for a recording without steps
+    unexplained: float | None  # share of device work that starts later than recorded events explain
+    unrecorded_events: int = 0  # number of calls that make a stream wait for unknown work
 
 
 @dataclass(frozen=True, slots=True)
 class After:
-    """The saving of one advice after other advice is followed. ``once`` are the ids of the other advice."""
+    """The saving of one advice after other advice is followed."""
 
-    once: tuple[str, ...]
+    once: tuple[str, ...]  # ids of the other advice
     saving_ns: int
 
 
 @dataclass(frozen=True, slots=True)
 class Advices:
-    """All advice on a recording, and the rules that could not be evaluated.
+    """All advice on a recording, and the rules that could not be evaluated."""
 
-    ``advice`` contains the advice with a significant or unknown saving. ``without_saving`` contains the advice that
-    saves nothing or too little. ``not_evaluable`` maps each rule that could not be evaluated to the reason.
-
-    ``together`` contains the ids of the advice that can be combined. ``combined`` is the prediction for following all
-    of this advice (None if there is none). ``excluded`` maps the ids of the rest of ``advice`` to the reasons why it
-    cannot be combined. ``after`` maps ids to savings after other advice is followed. It contains only savings that
-    differ much from the saving alone.
-
-    ``noise_ns`` is half the width of the 80% interval of the median step time; None for a single step. ``asked``
-    contains the what-if question for each item of ``advice``, such as ``loader-workers=4``. ``source`` is the source as
-    given on the command line."""
-
-    identity: Identity
-    advice: tuple[Advice, ...]
-    not_evaluable: Mapping[str, Reason]
-    combined: Prediction | None = None
-    together: tuple[str, ...] = ()
-    excluded: Mapping[str, Text] = field(default_factory=dict)
-    without_saving: tuple[Advice, ...] = ()
-    noise_ns: int | None = None
-    after: Mapping[str, After] = field(default_factory=dict)
-    asked: tuple[str, ...] = ()
-    source: str = "SOURCE"
+    identity: Identity  # accuracy of the replay
+    advice: tuple[Advice, ...]  # advice with a significant or unknown saving
+    not_evaluable: Mapping[str, Reason]  # by rule: why it could not be evaluated
+    combined: Prediction | None = None  # prediction if all advice in ``together`` is followed; None if there is none
+    together: tuple[str, ...] = ()  # ids of the advice that can be combined
+    excluded: Mapping[str, Text] = field(default_factory=dict)  # by id of other advice: why it cannot be combined
+    without_saving: tuple[Advice, ...] = ()  # advice that saves nothing or too little
+    noise_ns: int | None = None  # half the width of the 80% interval of the median step time; None for a single step
+    after: Mapping[str, After] = field(default_factory=dict)  # by id: saving that other advice changes much
+    asked: tuple[str, ...] = ()  # what-if question of each item of ``advice``, such as ``loader-workers=4``
+    source: str = "SOURCE"  # source as given on the command line
 
     def to_pandas(self) -> pd.DataFrame:
         """Return a table with one row per advice, with the columns of :func:`table`."""
@@ -167,12 +143,16 @@ class Advices:
 
 
 def table(advice: Iterable[Advice]) -> pd.DataFrame:
-    """Return a table with one row per advice. Unknown values are NA. ``saving_ratio`` is the saving as a share of the
-    step time. ``step_ns`` is the recorded step time, and ``step_p10_ns`` and ``step_p90_ns`` are the ends of its 80%
-    interval. ``p10_ns``, ``p50_ns`` and ``p90_ns`` are percentiles of the step time after the change. ``ceiling_ns`` is
-    the largest possible saving. ``floor_ns`` is the shortest possible step time: ``step_ns`` less ``ceiling_ns``. The
-    other columns are ``id``, ``title``, ``severity``, ``saving_ns``, ``method``, ``place``, ``first_step``,
-    ``last_step`` and ``api``."""
+    """Return a table with one row per advice. Unknown values are NA. Times are in ns per step.
+
+    - ``id``, ``title``, ``severity``, ``method``, ``api``: as in :class:`Advice`, :class:`Prediction` and the remedy
+    - ``place``, ``first_step``, ``last_step``: line of code and steps of the pattern
+    - ``step_ns``: recorded step time, with its 80% interval ``step_p10_ns`` to ``step_p90_ns``
+    - ``p50_ns``: step time after the change, with its interval ``p10_ns`` to ``p90_ns``
+    - ``saving_ns``: ``step_ns`` less ``p50_ns``
+    - ``saving_ratio``: the saving as a share of ``step_ns``
+    - ``ceiling_ns``: largest possible saving
+    - ``floor_ns``: shortest possible step time, ``step_ns`` less ``ceiling_ns``"""
     return frame(map(row, advice))
 
 

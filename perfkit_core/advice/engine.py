@@ -1,8 +1,9 @@
 """Evaluate all rules on a recording, predict the saving of each advice, and combine the savings.
 
-Overlapping savings cannot be added, so the combined saving comes from a replay with the transforms of all advice. The
-saving of one advice can also shrink or grow after other advice is followed, because waiting time moves to another
-place. The engine reports such a saving only if it changes much, and uses a limited number of replays to find out."""
+Savings overlap and cannot be added. So the combined saving comes from a replay with the transforms of all advice.
+
+The saving of one advice can shrink or grow after other advice is followed, because waiting time moves. Such a saving is
+reported if it changes much. The number of replays for this is limited."""
 
 from __future__ import annotations
 
@@ -33,17 +34,17 @@ Find = Callable[[Facts], Sequence[Candidate]]
 
 _HASH_DIGITS: Final = 4
 _PROPOSED: Final = frozenset({"threads", "workers"})
-"""Placeholders of remedies whose values depend on the machine. These values do not enter the advice id."""
+"""Placeholders of remedies whose values depend on the machine. The advice id does not depend on these values."""
 REPLAYS: Final = 12
 """Maximum number of replays that compute savings after other advice."""
 _FOR_REASONS: Final = 4
-"""Number of the ``REPLAYS`` that are reserved for finding the one other advice that causes a difference."""
+"""Number of the ``REPLAYS`` that are reserved for the search for the one advice that causes a difference."""
 _LITTLE: Final = 0.25
 """The saving after other advice is reported if it is below this share of the saving alone."""
 _MUCH: Final = 2.0
 """The saving after other advice is reported if it is above this multiple of the saving alone."""
 _MOST_OF_IT: Final = 0.75
-"""A single advice is reported as the cause of a difference if it causes at least this share of the difference."""
+"""Advice is reported as the only cause of a difference if it causes at least this share of the difference."""
 
 
 def advise(
@@ -55,11 +56,13 @@ def advise(
 ) -> Advices:
     """Return the advice on a recording, the largest saving first.
 
-    ``source`` is a Trace, or a source that :func:`perfkit_core.load` reads. ``rules`` are the ids of the rules to
-    evaluate (default: all rules). ``thresholds`` override values of :class:`perfkit_core.advice.thresholds.Thresholds`.
-    ``plugins`` provide the rules and remedies (default: the installed plugins). Times are integers in ns per step; a
-    recording without steps counts as one step. Raises UsageError for an unknown rule or threshold, and SourceError if
-    the source cannot be read."""
+    - ``source``: a Trace, or a source that :func:`perfkit_core.load` reads
+    - ``rules``: ids of the rules to evaluate (default: all rules)
+    - ``thresholds``: values that override those of :class:`perfkit_core.advice.thresholds.Thresholds`
+    - ``plugins``: provide the rules and remedies (default: the installed plugins)
+
+    Times are integers in ns per step. A recording without steps counts as one step. Raises UsageError for an unknown
+    rule or threshold, and SourceError if the source cannot be read."""
     plugins = plugins or get_plugins()
     chosen = chosen_rules(plugins, rules)
     evaluation = Evaluation(facts_of(source, thresholds, plugins), plugins)
@@ -87,15 +90,16 @@ def what_ifs(
     thresholds: Mapping[str, float] | None = None,
     plugins: Plugins | None = None,
 ) -> Advices:
-    """Return the advice for each what-if question, in the order of the questions. A question consists of a rule and a
-    value, such as ``loader-workers`` and 4. Each prediction is for its change alone, and is returned even if the change
-    saves nothing. ``asked`` of the result lists the questions. Raises UsageError for a rule that takes no value, and
+    """Return the advice for each what-if question, even if the change saves nothing.
+
+    A question consists of a rule and a value, such as ``loader-workers`` and 4. Each prediction is for its change
+    alone. ``asked`` of the result lists the questions. Raises UsageError for a rule that takes no value, and
     SourceError if the source cannot be read."""
     plugins = plugins or get_plugins()
     asked = [(rule, value, *asked_rule(plugins, rule, value)) for rule, value in questions]
     facts = facts_of(source, thresholds, plugins)
     evaluation = Evaluation(facts, plugins)
-    answers = [  # several questions may have the same finding, so the id contains the value
+    answers = [  # the id contains the value, because several questions may have the same finding
         (question(name, value), replace(one, id=f"{one.id}-{value:g}"))
         for name, value, rule, find in asked
         for one in evaluation.advice_of(rule, find)
@@ -120,7 +124,7 @@ def facts_of(
 
 
 def noise_ns(facts: Facts) -> int | None:
-    """Return half the width of the 80% interval of the median step time in ns; None for a single step."""
+    """Return the noise of the median step time in ns: half the width of its 80% interval. None for a single step."""
     if len(step_times(facts)) < 2:
         return None
     low, high = noise(facts)
@@ -141,8 +145,8 @@ def chosen_rules(plugins: Plugins, rules: Iterable[str]) -> list[Rule]:
 
 
 def asked_rule(plugins: Plugins, name: str, value: float) -> tuple[Rule, Find]:
-    """Return two values: the rule with this id, and a function that returns the rule's candidate for ``value``. Raises
-    UsageError for a rule that takes no what-if value, and for a value that is not finite."""
+    """Return the rule with this id, and a function that returns the rule's candidate for ``value``. Raises UsageError
+    for a rule that takes no what-if value, and for a value that is not finite."""
     if not math.isfinite(value):
         raise UsageError(f"{question(name, value)}: not a finite number", "write it as in loader-workers=4")
     (rule,) = chosen_rules(plugins, [name])
@@ -202,8 +206,8 @@ class Evaluation:
 
 
 def ids(trace: Trace, rule: str, candidates: Sequence[Candidate]) -> list[str]:
-    """Return an id such as ``casts-1a2b`` for each candidate of a rule. If an id occurs again, a number is appended.
-    The id contains a hash of event names. Times and steps are not hashed, because they differ between runs."""
+    """Return an id for each candidate of a rule: ``casts-1a2b``, or ``casts-1a2b-2`` if the id occurs again. ``1a2b``
+    is a hash of event names and other values. Times and steps are not hashed, because they differ between runs."""
     result: list[str] = []
     names, is_step = trace.codes("name"), trace.rows("kind", STEP)
     for candidate in candidates:
@@ -219,7 +223,7 @@ def ids(trace: Trace, rule: str, candidates: Sequence[Candidate]) -> list[str]:
 
 
 def why(error: Exception) -> Reason:
-    """Return the reason why a rule failed: the reason that it gave, or the type and text of an unexpected error."""
+    """Return the reason that a rule gave for its failure, or the type and text of an unexpected error."""
     if isinstance(error, NotEvaluableError):
         return error.reason
     text = " ".join(str(error).split())
@@ -227,7 +231,7 @@ def why(error: Exception) -> Reason:
 
 
 def severity(prediction: Prediction, thresholds: Thresholds) -> Severity:
-    """Return the severity of a predicted saving, which depends on its share of the step time."""
+    """Return the severity of a predicted saving, by its share of the step time."""
     share = prediction.saving_ratio
     if share is None:
         return "note"
@@ -239,8 +243,8 @@ def severity(prediction: Prediction, thresholds: Thresholds) -> Severity:
 
 
 def combined(facts: Facts, advices: Advices) -> Advices:
-    """Return ``advices`` with the prediction for all advice that can be combined. ``excluded`` of the result says why
-    other advice cannot be combined."""
+    """Return ``advices`` with the prediction for all advice that can be combined, and with the reasons why other advice
+    cannot."""
     excluded: dict[str, Text] = {}
     kept: list[Advice] = []
     candidates: list[Advice] = []
@@ -296,15 +300,16 @@ def together_ns(facts: Facts, advice: Sequence[Advice]) -> float:
 
 
 def after(facts: Facts, together: Sequence[Advice], others: Sequence[Advice]) -> dict[str, After]:
-    """Return the savings that change much after other advice is followed, by id. ``together`` is the advice that can be
-    combined, the largest saving first. ``others`` is advice that saves nothing alone."""
+    """Return, by id, the savings that change much after other advice is followed.
+
+    ``together`` is the advice that can be combined, the largest saving first. ``others`` saves nothing alone."""
     replays = Replays(facts, REPLAYS - _FOR_REASONS)
     changed: list[tuple[Advice, Sequence[Advice], int]] = []
-    for one in others:  # advice that saves something only once the rest is followed
+    for one in others:  # does it save something after ``together`` is followed?
         saving, own = replays.saving_ns(one, together), one.prediction.saving_ns or 0
         if saving is not None and saving > max(facts.thresholds.least_saving * facts.step_ns, _MUCH * own):
             changed.append((one, together, saving))
-    for one in together:  # advice that saves much less or much more once the rest is followed
+    for one in together:  # does it save much less or much more after the rest is followed?
         others = [other for other in together if other is not one]
         saving, own = replays.saving_ns(one, others) if others else None, one.prediction.saving_ns or 0
         if saving is not None and not _LITTLE * own <= saving <= _MUCH * own:
@@ -326,11 +331,11 @@ def after(facts: Facts, together: Sequence[Advice], others: Sequence[Advice]) ->
 
 @dataclass(slots=True)
 class Replays:
-    """Replays combinations of advice, each combination at most once. ``left`` is the number of replays that remain."""
+    """Replays combinations of advice, each combination at most once."""
 
     facts: Facts
-    left: int
-    times_ns: dict[frozenset[str], float | None] = field(default_factory=dict)
+    left: int  # number of replays that remain
+    times_ns: dict[frozenset[str], float | None] = field(default_factory=dict)  # step time by ids of the advice
 
     def saving_ns(self, one: Advice, rest: Sequence[Advice]) -> int | None:
         """Return the saving of ``one`` in ns after ``rest`` is followed. Return None if ``one`` and ``rest`` cannot be

@@ -37,8 +37,7 @@ _OUTCOME: Final = ("outcome", "saving_ratio", "saving_low_ratio", "saving_high_r
 
 
 def meant(advices: Advices, wanted: str) -> Advice:
-    """Return the advice with this id or id prefix, with or without a saving. Raises UsageError if no or several ids
-    match."""
+    """Return the advice whose id is or begins with ``wanted``. Raises UsageError if no or several ids match."""
     every = {advice.id: advice for advice in (*advices.advice, *advices.without_saving)}
     return every[one_of(wanted, list(every))]
 
@@ -156,13 +155,13 @@ def _action(advice: Advice, advices: Advices, records: Sequence[Record]) -> Iter
 
 
 def transform_text(transform: Any, trace: Trace) -> str:
-    """Return the changed events and their change in words, such as ``6 × next: take 0–0.5 × their time``."""
+    """Return a transform in words, for example ``6 × next: take 0–0.5 × their time``."""
     events = changed_events(transform, trace)
     return f"{events}{say(': ') if events else ''}{change(transform)}"
 
 
 def changed_events(transform: Any, trace: Trace) -> str:
-    """Return the number and names of the changed events (``6 × next``); "" for a transform without events."""
+    """Return the number and names of the changed events, for example ``6 × next``; "" if there are none."""
     rows = getattr(transform.change if isinstance(transform, transforms.InCases) else transform, "rows", None)
     if rows is None or not len(rows):
         return ""
@@ -254,9 +253,8 @@ def _their_time(factor: transforms.Number) -> str:
 
 
 def document(advices: Advices, trace: Trace, records: Sequence[Record] = ()) -> dict[str, Any]:
-    """Return all advice as data for JSON: ``{"identity": …, "advice": […], "combined": …, "not_evaluable": […]}``.
-    Times are integers in ns. Unknown values are null. ``rows`` are row numbers of the event table. ``records`` are
-    earlier measurements."""
+    """Return all advice as data for JSON. Times are integers in ns, and unknown values are null. ``rows`` are row
+    numbers of the event table. ``records`` are earlier measurements."""
     combined = None
     if advices.combined is not None:
         combined = {"advice": list(advices.together), "prediction": asdict(advices.combined)}
@@ -303,8 +301,8 @@ def advice_data(advice: Advice, advices: Advices, records: Sequence[Record] = ()
 
 
 def plain(number: Any) -> Any:
-    """Return a transform, or a value of a transform, as plain data. A transform becomes its class name and its fields,
-    and an uncertain number becomes its percentiles."""
+    """Return a transform or a value of it as plain data for JSON. A transform becomes its class name and its fields. An
+    uncertain number becomes its percentiles."""
     if isinstance(number, transforms.Quantity):
         return {"p10": number.low, "p50": number.mid, "p90": number.high, "source": english(number.source)}
     if isinstance(number, Message):

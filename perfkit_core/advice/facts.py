@@ -24,22 +24,22 @@ from perfkit_core.replay.transforms import Number, Quantity, Transform
 from perfkit_core.views.steps.activity import Activity, activities, covered_ns, has_device_work
 
 Method = Literal["replay", "microbenchmark", "prior", "none"]
-"""The method that predicts a saving. With ``none``, the saving is not predicted."""
+"""How a saving is predicted. With ``none``, it is not predicted."""
 NO_ROWS: Final[IntArray] = np.empty(0, np.int64)
 _RECORDED_NAMES: Final = {
     CORES: ("cores", "cpu_count", "cpu_cores"),
     THREADS: ("threads", "num_threads", "intra_op_threads", "omp_num_threads"),
     PROCESSES: ("processes", "local_world_size"),
 }
-"""Names under which recorders store the numbers of cores, threads and processes."""
+"""Names in the metadata of a recording for the numbers of cores, threads and processes."""
 
 
 @dataclass(frozen=True, slots=True)
 class Reason:
-    """Why a rule could not be evaluated, and what to ``record`` instead ("" if no recording helps)."""
+    """Why a rule could not be evaluated."""
 
     reason: Text
-    record: Text = ""
+    record: Text = ""  # what to record instead; "" if no recording helps
 
     @property
     def text(self) -> Text:
@@ -50,8 +50,8 @@ class Reason:
 
 
 class NotEvaluableError(Exception):
-    """A rule cannot be evaluated on this recording. ``reason`` says why. ``record`` says what to record instead ("" if
-    no recording helps). Both texts begin without a capital letter and end without a full stop."""
+    """A rule cannot be evaluated on this recording. ``reason`` says why. ``record`` says what to record instead; it is
+    "" if no recording helps. Both texts begin without a capital letter and end without a full stop."""
 
     def __init__(self, reason: Text, record: Text = "") -> None:
         self.reason = Reason(reason, record)
@@ -60,11 +60,11 @@ class NotEvaluableError(Exception):
 
 @dataclass(frozen=True, slots=True)
 class Assumption:
-    """A number that a prediction depends on, and the source of the number. The name ends with the unit."""
+    """A number that a prediction depends on."""
 
-    name: str
+    name: str  # ends with the unit, for example ``handover_ns``
     value: Number | Text
-    source: Text
+    source: Text  # for example "recorded", or a citation
 
 
 def assume(**quantities: Quantity) -> tuple[Assumption, ...]:
@@ -73,53 +73,30 @@ def assume(**quantities: Quantity) -> tuple[Assumption, ...]:
 
 @dataclass(frozen=True, slots=True)
 class Candidate:
-    """A finding of a rule, before its prediction.
+    """A finding of a rule, before its prediction. Times are in ns per step.
 
-    For people (preconditions and vetoes are fragments without a capital letter and a full stop):
+    Preconditions and vetoes begin without a capital letter and end without a full stop."""
 
-    - ``what``: the finding in one sentence, with its numbers;
-    - ``preconditions``: conditions that were checked and hold;
-    - ``vetoes``: reasons against the advice that were checked and do not apply;
-    - ``risks``: possible disadvantages of following the advice, one sentence for each;
-    - ``assumptions``: numbers that the prediction depends on.
-
-    For programs:
-
-    - ``evidence``: numbers by name; the names end with the units;
-    - ``rows``: the events that show the finding, from which its steps and its place in the code follow;
-    - ``rows_ns``: for each of these events, the time that counts when the place is chosen (None: the duration);
-    - ``direction``: "to host" or "to device" if work moves there;
-    - ``fill``: values for the placeholders in the code of the remedy; the advice id depends on these values;
-    - ``words``: further values that select the remedy and fill in its text;
-    - ``conflicts``: ids of rules whose advice this advice replaces or hinders.
-
-    For the prediction:
-
-    - ``method``: how the saving is predicted; "replay" needs ``transforms``, "microbenchmark" and "prior" need
-      ``after_ns``;
-    - ``after_ns``: the step time after the change;
-    - ``base_ns``: the recorded step time: the mean, for patterns that occur in few steps (None: the median);
-    - ``ceiling_ns``: the largest saving per step that this kind of change can have;
-    - ``share_ns``: the time of the pattern per step (None: equal to ``ceiling_ns``);
-    - ``period``: N if the transforms leave every N-th step unchanged, else 1."""
-
-    what: Text
-    evidence: Mapping[str, Any]
+    what: Text  # the finding in one sentence, with its numbers
+    evidence: Mapping[str, Any]  # numbers by name; each name ends with the unit
+    # events that show the finding; its steps and its place in the code follow from them
     rows: IntArray = field(default_factory=lambda: NO_ROWS)
-    rows_ns: IntArray | None = None
+    rows_ns: IntArray | None = None  # time that counts for each row when the place is chosen (None: the duration)
+    # how the saving is predicted: "replay" needs ``transforms``, "microbenchmark" and "prior" need ``after_ns``
     method: Method = "replay"
-    transforms: tuple[Transform, ...] = ()
-    after_ns: Quantity | None = None
-    base_ns: int | None = None
-    ceiling_ns: int | None = None
-    share_ns: int | None = None
-    period: int = 1
-    preconditions: tuple[Text, ...] = ()
-    vetoes: tuple[Text, ...] = ()
-    assumptions: tuple[Assumption, ...] = ()
-    risks: tuple[Text, ...] = ()
-    conflicts: tuple[str, ...] = ()
-    direction: str | None = None
+    transforms: tuple[Transform, ...] = ()  # changes of the replay
+    after_ns: Quantity | None = None  # step time after the change
+    base_ns: int | None = None  # recorded mean step time, for patterns that occur in few steps (None: the median)
+    ceiling_ns: int | None = None  # largest saving that this kind of change can have
+    share_ns: int | None = None  # time of the pattern (None: equal to ``ceiling_ns``)
+    period: int = 1  # N if the transforms leave every N-th step unchanged
+    preconditions: tuple[Text, ...] = ()  # conditions that were checked and hold
+    vetoes: tuple[Text, ...] = ()  # reasons against the advice that were checked and do not apply
+    assumptions: tuple[Assumption, ...] = ()  # numbers that the prediction depends on
+    risks: tuple[Text, ...] = ()  # possible disadvantages of following the advice, one sentence for each
+    conflicts: tuple[str, ...] = ()  # ids of rules whose advice this advice replaces or hinders
+    direction: str | None = None  # "to host" or "to device" if work moves there
+    # values that select and fill in the remedy; ``fill`` is part of the advice id, ``words`` is not
     fill: Mapping[str, str] = field(default_factory=dict)
     words: Mapping[str, str] = field(default_factory=dict)
 
@@ -127,7 +104,7 @@ class Candidate:
 @dataclass(frozen=True)
 class Facts:
     """A recording with the numbers that rules need. Each property is computed once. Times are in ns per step, unless
-    the name says otherwise."""
+    stated otherwise."""
 
     trace: Trace
     thresholds: Thresholds = field(default_factory=Thresholds)
@@ -138,7 +115,7 @@ class Facts:
 
     @cached_property
     def steps(self) -> Steps:
-        """The recorded steps; without steps, the recording as a single step."""
+        """The recorded steps. If no steps were recorded, the entire recording is one step."""
         return steps(self.replay)
 
     @cached_property
@@ -154,12 +131,12 @@ class Facts:
 
     @cached_property
     def in_steps(self) -> BoolArray:
-        """The mask of the events in steps, or of all events without steps, shape (rows,)."""
+        """The mask of the events in steps, shape (rows,). If no steps were recorded, all events count."""
         return self.trace.ints("step") >= 0 if self.has_steps else np.ones(len(self.trace), np.bool_)
 
     @cached_property
     def rank(self) -> int:
-        """The first rank with steps; -1 for a recording without ranks. Comparisons of event times use only this rank,
+        """The first rank with steps; -1 for a recording without ranks. Only event times of this rank are compared,
         because the clocks of ranks differ."""
         ranks = self.steps.rank if len(self.steps) else self.trace.ints("rank")
         return int(ranks.min()) if len(ranks) else -1
@@ -170,7 +147,7 @@ class Facts:
 
     @cached_property
     def mine(self) -> BoolArray:
-        """The mask of the steps of :attr:`rank`, shape (steps of all ranks,)."""
+        """The mask of the steps of :attr:`rank` among the steps of all ranks, shape (steps of all ranks,)."""
         return np.asarray(self.steps.rank == self.rank)
 
     def of_rank(self, rows: IntArray) -> IntArray:
@@ -197,8 +174,8 @@ class Facts:
 
     @cached_property
     def batches_per_step(self) -> float:
-        """The mean number of batches per step. Steps that begin an epoch do not count, because they call the loader
-        more often."""
+        """The mean number of batches per step. Steps that begin an epoch call the loader more often, so they do not
+        count."""
         rows, steps = self.batch_rows, self.steps.only(self.mine)
         calls, begins = (
             steps.position(self.trace, part) for part in (rows, rows[batches.begins_epoch(self.trace, rows)])
@@ -213,8 +190,8 @@ class Facts:
 
     @cached_property
     def waited_ns(self) -> IntArray:
-        """The time that each step of :attr:`rank` waits for batches, shape (steps of the rank,). Fetching a batch that
-        is ready does not count."""
+        """The time that each step of :attr:`rank` waits for batches, shape (steps of the rank,). The time to fetch a
+        batch that is ready does not count."""
         node, waited_ns = batches.waited(self.replay.graph)
         steps = self.steps.only(self.mine)
         step = steps.position(self.trace, self.replay.graph.row[node])
@@ -224,8 +201,8 @@ class Facts:
 
     @cached_property
     def period(self) -> int:
-        """The number of consecutive steps that share one wait for their batches. If there are too few loader workers,
-        this is the number of workers. It is 1 if each step waits for its own batch, or if the waits are short."""
+        """The distance in steps between long waits for batches: 4 if every fourth step waits. With too few loader
+        workers, this is the number of workers. The distance is 1 if every step waits, or if waits are short."""
         if self.waited_ns.sum() <= self.thresholds.loader_share * int(self.steps.recorded_ns[self.mine].sum()):
             return 1
         rows = batches.loads(self.trace)
@@ -257,13 +234,13 @@ class Facts:
         return None if of_machine is None else max(of_machine // (self.recorded_number(PROCESSES) or 1), 1)
 
     def typical(self, of_steps: npt.NDArray[Any]) -> float:
-        """Return the median of values per step. ``of_steps`` contains one value per step, either for all ranks or for
-        :attr:`rank` only. If :attr:`period` is above 1, the result is the median of the means over each period."""
+        """Return the median of ``of_steps``, which contains one value per step of all ranks, or of :attr:`rank` only.
+        If :attr:`period` is above 1, return the median of the means of each period."""
         steps = self.steps if len(of_steps) == len(self.steps) else self.steps.only(self.mine)
         return float(np.median(steps.of_periods(of_steps, self.period)))
 
     def per_step(self, dur_ns: int) -> float:
-        """Return a sum of times over the recording, divided by the number of steps."""
+        """Return a total time of the recording divided by the number of steps."""
         return dur_ns / max(len(self.steps), 1)
 
     def mean_ns(self, rows: IntArray) -> float:
@@ -271,12 +248,12 @@ class Facts:
         return self.per_step(int(self.trace.ints("dur_ns")[rows].sum()))
 
     def within_steps(self, what: intervals.Intervals) -> IntArray:
-        """Return the time that intervals cover in each step of :attr:`rank`, shape (steps of the rank,)."""
+        """Return, for each step of :attr:`rank`, the time that intervals cover, shape (steps of the rank,)."""
         begin, end = (self.replay.recorded_ns(nodes[self.mine]) for nodes in (self.steps.first, self.steps.after))
         return covered_ns(what, begin, end)
 
     def totals(self, rows: IntArray, values: IntArray | None = None) -> IntArray:
-        """Return the sum of ``values`` over the rows in each step, shape (steps of all ranks,). If ``values`` is None,
+        """Return the sum of the rows' ``values`` in each step, shape (steps of all ranks,). If ``values`` is None,
         return the number of rows in each step."""
         total = np.zeros(len(self.steps), np.int64)
         step = self.steps.position(self.trace, rows)
@@ -287,7 +264,7 @@ class Facts:
         return float(np.median(self.totals(rows, values))) if len(self.steps) else 0.0
 
     def covered_ns(self, rows: IntArray) -> float:
-        """Return the median time per step in which at least one of the rows of :attr:`rank` runs."""
+        """Return the time in which at least one of the rows runs: the median over the steps of :attr:`rank`."""
         if not len(self.steps) or not len(rows):
             return 0.0
         covered = intervals.union_of(np.sort(self.of_rank(rows)), self.trace.ints("start_ns"), self.trace.end_ns)
@@ -295,12 +272,12 @@ class Facts:
 
     @cached_property
     def busy_ns(self) -> float:
-        """The device busy time per step of :attr:`rank`: the union over its devices, as the median over the steps."""
+        """The time in which any device of :attr:`rank` works in a step: the median over the steps."""
         return self.covered_ns(np.flatnonzero(~self.trace.host & self.trace.rows("kind", *DEVICE_WORK)))
 
     @cached_property
     def waiting_ns(self) -> IntArray:
-        """The part of each host event's self time in which it waits for a device or another thread, shape (rows,)."""
+        """The part of an event's self time in which the host waits for a device or another thread, shape (rows,)."""
         trace, graph = self.trace, self.replay.graph
         nodes = np.flatnonzero(graph.on_host & (graph.row >= 0))
         busy = np.zeros(len(trace), np.int64)
@@ -309,8 +286,8 @@ class Facts:
         return waiting
 
     def ceiling_ns(self, part_ns: IntArray) -> int:
-        """Return by how much the median step time decreases if each step becomes shorter by its value in ``part_ns``
-        and no new waits arise. ``part_ns`` has the shape (steps of all ranks,)."""
+        """Return the saving of the median step if each step becomes shorter by its value in ``part_ns``. New waits do
+        not count. ``part_ns`` has the shape (steps of all ranks,)."""
         return self.step_ns - max(int(self.typical(self.steps.recorded_ns - part_ns)), 0)
 
     def exceeds(self, spent_ns: float, share: float) -> bool:
@@ -334,13 +311,13 @@ class Facts:
             raise NotEvaluableError(message("no {column} were recorded", column=column), record)
 
     def part(self, name: str, spent_ns: float) -> dict[str, float]:
-        """Return a time per step as evidence. For the name ``loader``, the keys are ``loader_ns`` (the time),
-        ``loader_ratio`` (the share of the step) and ``step_ns``."""
+        """Return a time per step as evidence. For the name ``loader``, the keys are ``loader_ns``, ``loader_ratio``
+        (its share of the step) and ``step_ns``."""
         ratio = spent_ns / max(self.step_ns, 1)
         return {f"{name}_ns": round(spent_ns), f"{name}_ratio": ratio, "step_ns": self.step_ns}
 
     def of_step(self, spent_ns: float) -> Message:
-        """Return ``18.4 ms of the 176 ms step``; for a recording without steps, ``… of the 176 ms recording``."""
+        """Return ``18.4 ms of the 176 ms step``, or ``… of the 176 ms recording`` if no steps were recorded."""
         if self.has_steps:
             return message("{part:ns} of the {step:ns} step", part=spent_ns, step=self.step_ns)
         return message("{part:ns} of the {recording:ns} recording", part=spent_ns, recording=self.step_ns)
@@ -353,7 +330,7 @@ class Facts:
         return message("{part:ns} of the {busy:ns} of device busy time in the recording", part=spent_ns, busy=busy)
 
     def plural(self, one: str, many: str, count: float, /, **values: Any) -> Message:
-        """Return the text ``one`` if the count is shown as 1, else the text ``many``. Both texts may use the
+        """Return the text ``one`` if the rounded count is 1, else the text ``many``. Both texts may use the
         placeholders ``count`` and ``per_step``."""
         number = 1 if f"{count:.3g}" == "1" else 2
         per_step = message("per step") if self.has_steps else message("in the recording")
@@ -361,7 +338,7 @@ class Facts:
 
 
 def listed(names: Sequence[str], most: int = 3) -> Message:
-    """Return the first ``most`` names and the number of further names."""
+    """Return up to ``most`` names and the number of further names, for example ``a, b, c and 4 more``."""
     rest = len(names) - most
     if rest > 0:
         return message("{names:list} and {rest:count} more", names=names[:most], rest=rest)

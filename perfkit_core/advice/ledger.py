@@ -84,8 +84,7 @@ def of_advice(advice: Advice, records: Sequence[Record]) -> list[Record]:
 
 
 def of_rule(advice: Advice, records: Sequence[Record]) -> list[Record]:
-    """Return the measurements of the advice's rule in the same framework, the oldest first. Measurements without a
-    recorded framework are left out."""
+    """Return the measurements of the advice's rule in the same framework, the oldest first."""
     return [
         record
         for record in records
@@ -98,9 +97,8 @@ def latest(records: Sequence[Record], advice: str) -> Record | None:
 
 
 def lines(advice: Advice, records: Sequence[Record]) -> Iterator[str]:
-    """Yield a line with the last measurement of this advice. If there is none, the line has the last measurement of
-    other advice of the same rule and framework. The line names the command, because advice on another training may have
-    the same id."""
+    """Yield a line with the last measurement of this advice, else of other advice of the same rule and framework. The
+    line names the command, because advice on another training may have the same id."""
     same, others = of_advice(advice, records), of_rule(advice, records)
     if same:
         yield say("Measured: {what}", what=_last(same))
@@ -143,8 +141,8 @@ def report(path: Path) -> Report:
 
 
 def sections(records: Sequence[Record]) -> tuple[Section, ...]:
-    """Return three sections: all records, groups of records, and outcomes of each rule. Without records, return only
-    the first."""
+    """Return three sections: all records, groups of records, and outcomes of each rule. If there are no records, return
+    only the first."""
     if not records:
         return (section(records),)
     groups = Section("ledger_groups", say("Outcomes"), grouped(records), within="ledger")
@@ -180,12 +178,15 @@ def section(records: Sequence[Record]) -> Section:
 
 
 def table(records: Sequence[Record]) -> pd.DataFrame:
-    """Return a table with one row per record. Unknown values are NA. ``name`` is the advice, else its rule, else the
-    command. ``predicted_saving_ratio`` is the predicted saving, and ``predicted_low_ratio`` and
-    ``predicted_high_ratio`` are its p10 and p90. ``saving_ratio`` is the measured saving, and ``saving_low_ratio`` and
-    ``saving_high_ratio`` are the ends of its interval. ``saving_error_ratio`` and ``step_error_ratio`` are the signed
-    errors of the prediction. ``base`` and ``change`` are the commands. The other columns are ``date``, ``outcome`` and
-    ``noise_ratio``. Savings and noise are shares of the step time of the base."""
+    """Return a table with one row per record. Unknown values are NA. Savings and noise are shares of the step time of
+    the base.
+
+    - ``name``: the advice, else its rule, else the command; also ``date`` and ``outcome``
+    - ``predicted_saving_ratio``: predicted saving, with p10 ``predicted_low_ratio`` and p90 ``predicted_high_ratio``
+    - ``saving_ratio``: measured saving, with its 95% interval ``saving_low_ratio`` to ``saving_high_ratio``
+    - ``noise_ratio``: noise of the measurement
+    - ``saving_error_ratio``, ``step_error_ratio``: signed errors of the predicted saving and step time
+    - ``base``, ``change``: the commands"""
     rows = [
         {
             "name": record.advice or record.rule or record.change, "date": record.date, "outcome": record.outcome,
@@ -201,8 +202,8 @@ def table(records: Sequence[Record]) -> pd.DataFrame:
 
 
 def grouped(records: Sequence[Record]) -> pd.DataFrame:
-    """Return a table with one row per group of records. Each record is in exactly one group. Columns: ``group``;
-    ``records``, their number; ``ratio``, their share of all records."""
+    """Return a table with one row per group of records: its name ``group``, its number of ``records``, and their share
+    of all records (``ratio``). Each record is in exactly one group."""
     summary = ledger.summary(records)
     counts = [getattr(summary, group) for group in _GROUPS]
     made = pd.DataFrame({"group": list(map(say, _GROUPS.values())), "records": counts})
@@ -210,11 +211,13 @@ def grouped(records: Sequence[Record]) -> pd.DataFrame:
 
 
 def by_rule(records: Sequence[Record]) -> pd.DataFrame:
-    """Return a table with one row per rule and framework. Unknown values are NA. The columns ``verified``, ``refuted``,
-    ``abstained`` and ``unmeasured`` count the records with this outcome. ``sign_right`` is the number of records whose
-    predicted saving has the right sign. ``saving_error_ratio`` and ``step_error_ratio`` are medians of absolute errors.
-    ``covered_ratio`` is the share of measured savings between the predicted p10 and p90. The other columns are
-    ``rule``, ``framework`` and ``records``."""
+    """Return a table with one row per rule and framework. Unknown values are NA.
+
+    - ``rule``, ``framework``, and the number of ``records``
+    - ``verified``, ``refuted``, ``abstained``, ``unmeasured``: number of records with this outcome
+    - ``sign_right``: number of records whose predicted saving has the right sign
+    - ``saving_error_ratio``, ``step_error_ratio``: medians of the absolute errors
+    - ``covered_ratio``: share of measured savings between the predicted p10 and p90"""
     groups: dict[tuple[str, str], list[Record]] = {}
     for record in records:
         groups.setdefault((record.rule or "", record.framework or ""), []).append(record)

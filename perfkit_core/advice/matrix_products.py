@@ -1,8 +1,10 @@
 """Find the kernels that multiply matrices, their number formats and hardware units, and the tensor cores of devices.
 
-Libraries put the instruction into the name of a kernel. ``volta_sgemm_64x64_nt`` multiplies single precision on
-ordinary cores. ``ampere_fp16_s16816gemm_…`` multiplies half precision on tensor cores. ``Cijk_…_MI16x16x1_…`` uses the
-matrix instruction of AMD."""
+Libraries put the instruction into the name of a kernel:
+
+- ``volta_sgemm_64x64_nt``: single precision on ordinary cores
+- ``ampere_fp16_s16816gemm_…``: half precision on tensor cores
+- ``Cijk_…_MI16x16x1_…``: the matrix instruction of AMD"""
 
 from __future__ import annotations
 
@@ -55,13 +57,13 @@ _TENSORS: Final = re.compile(r'"[a-z0-9_:.]*?(half|b?float\d*|double|complex\w*|
 """The recorded type of a tensor, in lower case."""
 _NAMES: Final = 3
 _NAME_LENGTH: Final = 90
-"""Maximum number of kernel names in the evidence, and maximum number of characters in a name."""
+"""Limits in the evidence: number of kernel names, and characters of a name."""
 _TENSOR_CORES_MAJOR, _TF32_MAJOR = 7, 8
-"""The first major compute capability with tensor cores, and the first one with TF32 and bfloat16. Source: CUDA C++
-Programming Guide, table of features by compute capability."""
+"""Least major compute capability with tensor cores, and with TF32 and bfloat16. Source: CUDA C++ Programming Guide,
+table of features by compute capability."""
 _WARP: Final = 32
-"""Number of threads in a warp of CUDA devices. Devices of other vendors report similar compute capabilities, but have
-64 threads in a warp."""
+"""Threads in a warp of CUDA devices. Devices of other vendors report similar compute capabilities, but have 64
+threads in a warp."""
 _NO_TENSOR_CORES: Final = re.compile(r"GTX 16")
 """Devices of compute capability 7.5 without tensor cores."""
 _MATRIX_CORES: Final = re.compile(r"Instinct MI([1-9]\d\d)")
@@ -72,22 +74,20 @@ _MI200: Final = 200
 
 @dataclass(frozen=True, slots=True)
 class MatrixKernels:
-    """Kernels that multiply matrices, arrays of shape (kernels,). ``row`` is the kernel. ``operator`` is the row of the
-    innermost operator around its launch (-1 if none). ``type`` is the number format, and ``unit`` the hardware unit.
-    ``convolves`` is true for convolutions, and ``tf32`` for kernels with ``tf32`` in their names."""
+    """Kernels that multiply matrices. All arrays have the shape (kernels,)."""
 
     row: IntArray
-    operator: IntArray
-    type: IntArray
-    unit: IntArray
-    convolves: BoolArray
-    tf32: BoolArray
+    operator: IntArray  # row of the innermost operator around the launch; -1 if none
+    type: IntArray  # number format: HALF, SINGLE, OTHER or UNKNOWN
+    unit: IntArray  # hardware unit: TENSOR, PLAIN or UNKNOWN
+    convolves: BoolArray  # whether the kernel is part of a convolution
+    tf32: BoolArray  # whether the kernel's name shows TF32
 
 
 @once
 def matrix_kernels(trace: Trace) -> MatrixKernels:
-    """Return the matrix kernels of a trace. The number format follows from the input types of the operator. If these
-    were not recorded, it follows from the name of the kernel."""
+    """Return the kernels of a trace that multiply matrices. Their number format comes from the input types of the
+    operator, else from the name of the kernel."""
     names, rows = trace.codes("name"), kernels(trace)
     texts = [name.lower() for name in names.values]
 
@@ -131,8 +131,8 @@ def number_type(name: str) -> int:
 
 
 def type_of_inputs(dtypes: str) -> int:
-    """Return the number format (HALF, SINGLE, OTHER or UNKNOWN) of the first two tensors in recorded types (JSON
-    text)."""
+    """Return the number format of the first two tensors: HALF, SINGLE, OTHER or UNKNOWN. ``dtypes`` is the recorded
+    JSON text, such as ``["float", "float"]``."""
     first = _TENSORS.findall(dtypes.lower())[:2]
     if len(first) < 2:
         return UNKNOWN
@@ -178,8 +178,8 @@ def tensor_cores_of(device: Device) -> TensorCores:
 
 
 def cores_and_kernels(facts: Facts) -> tuple[TensorCores, MatrixKernels]:
-    """Return two values: the tensor cores of the devices, and the matrix kernels. Raises NotEvaluableError if there are
-    no matrix kernels, or if the recording does not show their unit."""
+    """Return the tensor cores of the devices, and the kernels that multiply matrices. Raises NotEvaluableError if there
+    are no such kernels, or if the recording does not show their hardware unit."""
     facts.need_device()
     device, products = tensor_cores(facts.trace.meta.devices), matrix_kernels(facts.trace)
     if not len(products.row):
@@ -192,8 +192,8 @@ def cores_and_kernels(facts: Facts) -> tuple[TensorCores, MatrixKernels]:
 def slow_products(
     facts: Facts, device: TensorCores, rows: IntArray, factor: Quantity, how: Text, risk: Text, conflict: str
 ) -> list[Candidate]:
-    """Return a list with one candidate for kernels that would take ``factor`` of their time on faster cores. The list
-    is empty if the kernels take too small a share of the step. ``how`` follows the time in the message. ``conflict`` is
+    """Return a list with one candidate: the kernels ``rows`` would take ``factor`` of their time on faster cores. The
+    list is empty if the kernels take too small a share of the step. ``how`` is the end of the message. ``conflict`` is
     the rule that the candidate replaces."""
     spent = facts.covered_ns(rows)
     if not facts.exceeds(spent, facts.thresholds.multiply_share):

@@ -1,4 +1,4 @@
-"""Select operators by name, nesting, call order or input shapes, and find the device work that they launch."""
+"""Select operators by name, nesting, call order or input shapes. Find the device work that they launch."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ _REGION: Final = re.compile(
 )
 """Names of regions of compiled or captured code."""
 Shapes = list[list[int]]
-"""The shape of each input of an operator; empty for an input that is not a tensor."""
+"""The shape of each input of an operator: ``[[64, 128], []]`` for a tensor and another value."""
 
 
 def name_of(trace: Trace, row: int) -> str:
@@ -36,8 +36,8 @@ def name_of(trace: Trace, row: int) -> str:
 
 
 def names_of(trace: Trace, rows: IntArray) -> list[str]:
-    """Return the distinct names of the events, the most frequent name first. Names of equal frequency are sorted
-    alphabetically."""
+    """Return the distinct names of the events, the most frequent first. Equally frequent names are in alphabetical
+    order."""
     names = trace.codes("name")
     codes, counts = np.unique(names.codes[rows], return_counts=True)
     ranked = sorted(zip((-counts).tolist(), (names.values[code] for code in codes), strict=True))
@@ -55,7 +55,7 @@ def operators(trace: Trace) -> BoolArray:
 
 
 def outermost(trace: Trace, mask: BoolArray) -> IntArray:
-    """Return the rows of the mask that lie in no other event of the mask."""
+    """Return the rows of the events of the mask that lie in no other event of the mask."""
     return np.flatnonzero(mask & ~nesting.lies_in(trace.ints("parent"), mask))
 
 
@@ -88,15 +88,13 @@ def launched_within(trace: Trace, rows: IntArray) -> IntArray:
 
 @dataclass(frozen=True, slots=True)
 class OperatorOrder:
-    """Outermost operators, sorted by thread and time, arrays of shape (operators,). ``row`` is the operator, and
-    ``thread`` the code of its thread."""
+    """Outermost operators, sorted by thread and time. All arrays have the shape (operators,)."""
 
     row: IntArray
-    thread: IntArray
+    thread: IntArray  # code of the thread
 
     def same_thread(self, first: IntArray, second: IntArray) -> BoolArray:
-        """Return, for each pair of positions, whether the two operators run on the same thread. Position -1 means no
-        operator."""
+        """Return, for each pair of positions, whether both operators run on the same thread. -1 means no operator."""
         mask: BoolArray = (first >= 0) & (second >= 0) & (self.thread[first] == self.thread[second])
         return mask
 
@@ -111,7 +109,7 @@ def operator_order(trace: Trace) -> OperatorOrder:
 
 
 def backward_of(trace: Trace, rows: IntArray) -> IntArray:
-    """Return the rows of the outermost backward operators whose sequence numbers belong to these forward operators."""
+    """Return the rows of the outermost backward operators with the same sequence numbers as these forward operators."""
     sequence = trace.ints("sequence")
     wanted = np.unique(sequence[rows])
     order = operator_order(trace)
@@ -139,4 +137,4 @@ def per_row(trace: Trace, rows: IntArray, of: Callable[[Shapes], Any], missing: 
     table = np.full(len(shapes.values) + 1, missing)
     for code in distinct.tolist():
         table[code] = of(shapes_of(shapes.values[code]))
-    return table[codes]  # a null has the code -1, which indexes the last item
+    return table[codes]  # the last item is for code -1: no shapes were recorded

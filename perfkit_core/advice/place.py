@@ -1,9 +1,10 @@
 """Find the line of the user's code that advice is about: the innermost frame that belongs to no installed package.
 
-A frame in the stack of an operator has the line that ran. A frame that was recorded as an event has the line where its
-function begins. It has no line if the function began before the recording. Profilers may write paths relative to
-``sys.path``, which contains both the folders of installed packages and the folder of the script. So a path such as
-``pack/file.py`` is ambiguous. It counts as user code unless a package named ``pack`` is installed or common."""
+A frame in the stack of an operator has the line that ran. A frame that was recorded as an event only has the line where
+its function begins. If the function began before the recording, it has no line.
+
+Profilers may write paths without the folder of installed packages or of the script. So ``pack/file.py`` is ambiguous.
+It counts as user code unless a package named ``pack`` is installed or common."""
 
 from __future__ import annotations
 
@@ -42,7 +43,7 @@ KNOWN: Final = frozenset(
 """Packages that are common in trainings. They count as libraries even if they are not installed."""
 
 Owner = Enum("Owner", ["USER", "LIBRARY", "RUNTIME"])
-"""The owner of a file. ``RUNTIME`` is the recorded framework, code that a compiler generated, Python, or perfkit."""
+"""The owner of a file. ``RUNTIME`` stands for the recorded framework, Python, perfkit, and code made by a compiler."""
 _PACKAGES: Final = re.compile(r"(?:^|[/\\])(?:site|dist)-packages[/\\]")
 _PYTHON: Final = re.compile(r"(?:^|[/\\])lib(?:64)?[/\\]python\d[\d.]*[/\\]|^<", re.IGNORECASE)
 _COMPILED: Final = re.compile(r"[/\\]\w*inductor\w*[/\\]|[/\\]\.triton[/\\]|_compile_debug[/\\]")
@@ -52,8 +53,7 @@ _PERFKIT: Final = "perfkit"
 _AMBIGUOUS: Final = frozenset(
     {"benchmark", "benchmarks", "docs", "examples", "models", "scripts", "src", "test", "tests", "tools", "utils"}
 )
-"""Common folder names in projects. They count as user code, although some distributions install packages of these
-names."""
+"""Common folder names in projects. They count as user code, even if an installed package has the same name."""
 _LINE: Final = re.compile(r"^(?P<file>[^<].*?)(?:\((?P<line>\d+)\)|:(?P<line2>\d+))(?:: ?| |$)(?P<function>.*)$")
 _IN: Final = "in "
 _MODULE: Final = "<module>"
@@ -90,12 +90,15 @@ class Places:
         self._trace = trace
 
     def of(self, rows: arrays.IntArray, time_ns: arrays.IntArray | None = None) -> str | None:
-        """Return the place in which the rows spend most of their time. Device work counts at the place of its launch.
-        ``time_ns`` is the time that counts for each row (None: the duration of the row or of its launch).
+        """Return the place in which the rows spend most of their time; None if no frames were recorded.
 
-        The usual form is ``file:line (function)``. Special forms: ``file:line (def function)`` if only the first line
-        of the function is known; ``file (function)`` if no line is known; ``in file:line (function)`` if only frames of
-        libraries were recorded. Return None if no frames were recorded."""
+        Device work counts at the place of its launch. ``time_ns`` is the time that counts for each row (None: the
+        duration of the row or of its launch). Forms of the place:
+
+        - ``file:line (function)``: the line that ran
+        - ``file:line (def function)``: the first line of the function
+        - ``file (function)``: no line is known
+        - ``in file:line (function)``: only frames of libraries were recorded"""
         launched_by = self._trace.ints("launched_by")[rows]
         rows = np.where(launched_by != arrays.NO_ROW, launched_by, rows)
         spent = self._trace.ints("dur_ns")[rows] if time_ns is None else time_ns
@@ -123,7 +126,7 @@ class Places:
             for who in (Owner.USER, Owner.LIBRARY)
         )
         around = np.where(users != arrays.NO_ROW, users, libraries)
-        # each name has two texts: with the line where the function begins, and without a line
+        # two texts for each name: first with the line where the function begins, then without a line
         lines: list[str | None] = []
         for with_line in (True, False):
             for match, owner in zip(matches, owners, strict=True):
@@ -147,9 +150,8 @@ def _distinct(lines: list[str | None], codes: arrays.IntArray) -> pd.Categorical
 
 
 def innermost(stack: str, framework: str | None) -> str | None:
-    """Return the innermost frame of user code as ``file:line (function)``. Without user code, return the innermost
-    frame of a library as ``in file:line (function)``. Return None if there is neither. ``stack`` begins with the
-    innermost frame."""
+    """Return the innermost frame of user code as ``file:line (function)``. If there is none, return the innermost frame
+    of a library as ``in file:line (function)``, else None. ``stack`` begins with the innermost frame."""
     library = None
     for frame in stack.split(SEPARATOR):
         match = _LINE.match(frame.strip())

@@ -1,10 +1,11 @@
 """Predict the step time after the transforms of a candidate, by replaying the recording.
 
-Three replays use the best, the likely and the worst values of the uncertain numbers. The interval of the step time
-spans the three results, and is widened by the uncertainty of the recorded median. The interval of the saving is not
-widened but only scaled by this uncertainty, because a training that is slower than recorded is slower both before and
-after the change. The ceiling is the largest saving that the transforms can have, whatever the uncertain numbers are. It
-comes from a replay in which the changed events take no time and nothing waits for them."""
+- Step time: three replays use the best, the likely and the worst values of the uncertain numbers. The interval spans
+  their results. The uncertainty of the recorded median makes it wider.
+- Saving: its interval also spans the three results. The uncertainty of the recorded median scales it, because a slower
+  training is slower both before and after the change.
+- Ceiling: the largest saving for any values of the uncertain numbers. It comes from a replay in which the changed
+  events take no time and nothing waits for them."""
 
 from __future__ import annotations
 
@@ -24,20 +25,20 @@ from perfkit_core.replay import played_steps, transforms, waits
 from perfkit_core.replay.graph import Graph, play
 
 _LEVEL: Final = 0.8
-"""Probability of the interval from p10 to p90."""
+"""Probability that a value lies in its interval from p10 to p90."""
 ONE_STEP: Final = 0.05
-"""Relative uncertainty that is assumed if only one step was recorded. It is typical of steps on an idle machine."""
+"""Assumed relative uncertainty if only one step was recorded, typical of steps on an idle machine."""
 
 
 def step_ns(facts: Facts, graph: Graph, period: int = 1) -> float:
     """Return the median step time in ns after playing a graph. Raises CyclicGraphError.
 
-    ``period`` is N if one of every N consecutive steps does work that the others leave out. The median of all steps
-    would describe only one of these two kinds. So the result is the recorded median step time, scaled by the ratio of
-    the played to the recorded median time of the periods. Steps that wait for too few loader workers also form periods
-    (``facts.period``)."""
+    ``period`` is N if one of every N consecutive steps differs from the others. The median step would ignore one of
+    the two kinds, so medians are taken over periods of N steps. The result is the recorded median step time, multiplied
+    by the played and divided by the recorded time of a period. Steps that wait for too few loader workers also form
+    periods (``facts.period``)."""
     both = math.lcm(period, facts.period)
-    if len(facts.steps.of_periods(facts.steps.recorded_ns, both)):  # there are enough steps for such a period
+    if len(facts.steps.of_periods(facts.steps.recorded_ns, both)):  # enough steps were recorded for such a period
         period = both
     after = float(np.median(facts.steps.lasting_ns(facts.replay, graph, play(graph), period)))
     if period == 1:
@@ -47,8 +48,8 @@ def step_ns(facts: Facts, graph: Graph, period: int = 1) -> float:
 
 
 def most_ns(facts: Facts, changes: Sequence[transforms.Transform], period: int = 1) -> int | None:
-    """Return the largest saving in ns per step that the transforms can have, whatever their uncertain numbers are.
-    Return None if a transform has no limit. ``period``: see :func:`step_ns`. Raises CyclicGraphError."""
+    """Return the largest saving in ns per step for any values of the uncertain numbers. Return None if a transform has
+    no limit. ``period`` is that of :func:`step_ns`. Raises CyclicGraphError."""
     limits = [limit(transform) for transform in changes]
     if not changes or None in limits:
         return None
@@ -57,9 +58,10 @@ def most_ns(facts: Facts, changes: Sequence[transforms.Transform], period: int =
 
 
 def limit(change: Any) -> tuple[transforms.Transform, ...] | None:
-    """Return transforms that save at least as much as ``change``, whatever its uncertain numbers are. Return None if
-    there is no such limit. Data loading in workers has none, because a step would still wait for batches, and other
-    host work changes, too. Launches that become one launch have none: without them, the device would have no work."""
+    """Return transforms that save at least as much as ``change``, whatever its uncertain numbers are.
+
+    Return None if there is no such limit. Loader workers have no limit: steps would still wait for batches, and other
+    host work changes. Launches that become one launch have no limit: without them, the device would have no work."""
     match change:
         case transforms.InCases():
             return limit(change.change)
@@ -126,9 +128,10 @@ def noise(facts: Facts) -> tuple[float, float]:
 
 
 def step_times(facts: Facts) -> FloatArray:
-    """Return the recorded step times in ns, shape (steps,). The time of a step is the median over the ranks, because
-    differences between ranks are not noise. If ``facts.period`` is above 1, return the mean of each period instead,
-    shape (periods,), because only differences between periods are noise."""
+    """Return the recorded step times in ns for the computation of noise, shape (steps,).
+
+    Differences between ranks are not noise, so the time of a step is the median over its ranks. Differences within a
+    period are not noise either: if ``facts.period`` is above 1, return the mean of each period, shape (periods,)."""
     times = pd.Series(facts.steps.recorded_ns).groupby(facts.steps.number).median().to_numpy(np.float64)
     whole = len(times) // facts.period * facts.period
     means: FloatArray = times[:whole].reshape(-1, facts.period).mean(axis=1)
@@ -136,7 +139,7 @@ def step_times(facts: Facts) -> FloatArray:
 
 
 def identity(facts: Facts) -> Identity:
-    """Return how well the replay of the unchanged graph matches the recording."""
+    """Return the accuracy of the replay of the unchanged graph."""
     unexplained = played_steps.unexplained_ratio(facts.replay)
     unrecorded_events = waits.waits_for_unrecorded_events(facts.trace)
     if not len(facts.steps):

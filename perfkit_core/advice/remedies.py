@@ -20,8 +20,8 @@ from perfkit_core.system.packages import convert, read_toml
 
 EAGER, STATIC, ANY = "eager", "static", "any"
 _GRAPH: Final = re.compile(r"executor::run", re.IGNORECASE)
-"""Name of the event in which a framework runs a static graph. Compiled functions within eager code do not count as
-static graphs, because their source code is changed like eager code."""
+"""Name of the event in which a framework runs a static graph. Compiled functions within eager code do not count,
+because users change their source code like eager code."""
 _WORD: Final = re.compile(r"\{(\w+)\}")
 _NAMED_TEXT: Final = re.compile(r"\$\{([\w-]+)\}")
 BFLOAT16, FLOAT16, UNKNOWN = "bfloat16", "float16", "unknown"
@@ -44,10 +44,12 @@ class _Entry(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 @functools.cache
 def read_remedies(package: str) -> tuple[Remedy, ...]:
-    """Return the remedies in ``remedies.toml`` of an adapter's package, in the order of the file. Each rule has an
-    array of tables, such as ``[[host-sync]]``. ``${name}`` in ``code`` or ``note`` stands for a shared text from the
-    table ``[texts]``, or from ``remedy_texts.toml`` of ``perfkit_core.advice``. Line breaks in a note become spaces.
-    Raises ValueError for an invalid entry."""
+    """Return the remedies in ``remedies.toml`` of an adapter's package, in the order of the file. Raises ValueError for
+    an invalid entry.
+
+    Each remedy is a table with the id of its rule, such as ``[[host-sync]]``. ``${name}`` in ``code`` or ``note``
+    inserts a text of the table ``[texts]`` or of ``perfkit_core/advice/remedy_texts.toml``. Line breaks in a note
+    become spaces."""
     file = f"{package}/remedies.toml"
     tables = read_toml(package, "remedies.toml")
     texts = read_toml("perfkit_core.advice", "remedy_texts.toml") | tables.pop("texts", {})
@@ -75,9 +77,9 @@ def mode(trace: Trace) -> str:
 
 
 def remedied(remedies: Iterable[Remedy], rule: str, run_mode: str, words: Mapping[str, str]) -> advice.Remedied | None:
-    """Return the remedy for a rule. ``words`` of the finding and the recording fill in its placeholders. Return None if
-    no remedy fits these words. A remedy for the recorded mode is preferred, then one for any mode. A remedy for another
-    mode gets a note."""
+    """Return the remedy for a rule that fits ``words``; None if no remedy fits. The words fill in its placeholders.
+
+    A remedy for the recorded mode is preferred, then one for any mode. A remedy for another mode gets a note."""
     fitting = [
         remedy
         for remedy in remedies
@@ -95,11 +97,12 @@ def remedied(remedies: Iterable[Remedy], rule: str, run_mode: str, words: Mappin
 
 
 def recorded_words(trace: Trace) -> dict[str, str]:
-    """Return values for the placeholders of remedies. ``half`` is the proposed 16-bit type (``bfloat16`` or
-    ``float16``), and ``half_short`` its short name. ``device`` is the name of the device. ``runtime`` is ``cuda`` or
-    ``hip`` (``none`` without device work). ``clocks`` is the command that shows the clocks of the device. ``training``
-    is ``yes`` if a backward pass or an update was recorded, else ``no``. ``half``, ``runtime`` and ``training`` can
-    also be ``unknown``."""
+    """Return values for the placeholders of remedies. ``half``, ``runtime`` and ``training`` may be ``unknown``.
+
+    - ``half``: proposed 16-bit type, ``bfloat16`` or ``float16``; ``half_short``: its short name
+    - ``device``: name of the device; ``clocks``: the command that shows its clocks
+    - ``runtime``: ``cuda``, ``hip``, or ``none`` without device work
+    - ``training``: ``yes`` if a backward pass or an update was recorded, else ``no``"""
     devices = trace.meta.devices
     on_host = not devices and not len(operators.kernels(trace))
     half = BFLOAT16  # all hosts multiply bfloat16, at least in software
@@ -111,7 +114,7 @@ def recorded_words(trace: Trace) -> dict[str, str]:
     training = UNKNOWN
     if trace.known("phase"):
         training = "yes" if trace.rows("phase", BACKWARD, OPTIMIZER).any() else "no"
-    # the names of recorded calls show the runtime; if there are none, the device name shows it
+    # the names of recorded calls show the runtime, else the device name
     names = trace.codes("name")
     codes = np.unique(names.codes[trace.rows("kind", RUNTIME, SYNC)])
     called = tuple(names.values[code].lower() for code in codes if code >= 0)

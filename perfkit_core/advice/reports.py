@@ -1,4 +1,4 @@
-"""Reports and sections on all advice for every renderer, and the table of replay errors."""
+"""Reports and sections on all advice, and the table of replay errors."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from perfkit_core.system.paths import PathLike
 from perfkit_core.verify.ledger import Record
 
 _IN_WORDS: Final = 3
-"""Number of advice that the report on a profile shows in words."""
+"""Maximum number of items of advice that the page of a profile shows in words."""
 _RULES: Final = 4
 """Maximum number of rules that are named for one reason. The machine formats have all rules."""
 _IN_SUM: Final = "in_sum"
@@ -42,8 +42,8 @@ _INTERVALS: Final = (
 
 
 def report(advices: Advices, trace: Trace, records: Sequence[Record] = (), every: bool = False) -> Report:
-    """Return a report in words. It contains all advice with earlier measurements (``records``), the combined saving,
-    and the rules that could not be evaluated. With ``every``, the report names all of these rules."""
+    """Return a report in words: all advice, the combined saving, and the rules that could not be evaluated. With
+    ``every``, the report names all of these rules. ``records`` are earlier measurements."""
     of, source = step_or_recording(trace), facts.source(trace)
     texts = [in_words(number, one, advices, of, records) for number, one in enumerate(advices.advice, 1)]
     more = mark("Evidence for the first advice: perfkit advise {source} --explain {id}.")
@@ -114,7 +114,7 @@ def without_saving_in_words(advices: Advices) -> Iterator[Message]:
 
 
 def not_evaluable_in_words(advices: Advices, every: bool = False) -> Iterator[Message]:
-    """Yield a sentence for each reason why rules could not be evaluated. With ``every``, all rules of a reason are
+    """Yield sentences on the rules that could not be evaluated, by reason. With ``every``, all these rules are
     named."""
     reasons = advices.not_evaluable
     if len(reasons) == 1:
@@ -136,7 +136,7 @@ def not_evaluable_in_words(advices: Advices, every: bool = False) -> Iterator[Me
 
 
 def headline(advices: Advices, of: str) -> Iterator[Text]:
-    """Yield one sentence about all advice, or a sentence for each what-if question. ``of`` is "step" or "recording"."""
+    """Yield one sentence about all advice, or one for each what-if question. ``of`` is "step" or "recording"."""
     unit = message("a step") if of == "step" else message("the recording")
     if advices.asked:
         for question, one in zip(advices.asked, advices.advice, strict=True):
@@ -187,8 +187,7 @@ def table_report(advices: Advices, trace: Trace) -> Report:
 
 def of_page(trace: Trace) -> tuple[Section, ...]:
     """Return the sections on advice for the page of a profile: a table of all advice, the combined saving, and the
-    largest savings in words. If an error occurs, return a section with the error, so that the page keeps its other
-    sections."""
+    largest savings in words. If an error occurs, return a section with the error."""
     from perfkit_core.advice.engine import advise
 
     try:
@@ -212,9 +211,10 @@ def without_advice(why: str) -> tuple[Section, ...]:
 
 
 def overview(advices: Advices) -> Section:
-    """Return a table of all advice, the largest saving first. If several changes can be combined, the last row, without
-    an id, is for all of them. The column ``advice`` is a text with the number, any what-if question, the title and the
-    change of the time. The other columns are those of :func:`perfkit_core.advice.advice.table`."""
+    """Return a table of all advice, the largest saving first, with columns of :func:`perfkit_core.advice.advice.table`.
+
+    The column ``advice`` is a text such as ``1. Load data in worker processes: −34%``. If several changes can be
+    combined, the last row predicts all of them together. It has no id."""
     asked = [f"{question}: " for question in advices.asked] or [""] * len(advices.advice)
     labels = [
         with_change(f"{number}. {question}{one.title}", one.prediction)
@@ -239,7 +239,7 @@ def intervals(x: str) -> Chart:
 
 
 def with_change(label: str, prediction: Prediction) -> str:
-    """Return the label followed by the change of the time: ``1. Load data in worker processes: −34%``."""
+    """Return the label and the relative change of the time: ``1. Load data in worker processes: −34%``."""
     ratio = prediction.saving_ratio
     if ratio is None:
         return label
@@ -247,8 +247,8 @@ def with_change(label: str, prediction: Prediction) -> str:
 
 
 def sections(advices: Advices, of: str) -> Iterator[Section]:
-    """Yield the summary of all advice, then its parts: the advice that can be combined, the advice that saves nothing
-    alone, and the rules that could not be evaluated. Empty parts are left out. ``of`` is "step" or "recording"."""
+    """Yield the summary of all advice. Then yield tables of the advice that can be combined, the advice without a
+    significant saving, and the rules that could not be evaluated. Empty tables are left out."""
     lines = (*combined_in_words(advices, of), *gains_in_words(advices), text.replayed(advices.identity, of))
     yield Section(_IN_SUM, say("In sum"), pd.DataFrame(), lines=lines)
     if len(advices.advice) > 1 and not advices.asked:
@@ -262,16 +262,20 @@ def sections(advices: Advices, of: str) -> Iterator[Section]:
 
 
 def together(advices: Advices) -> pd.DataFrame:
-    """Return a table with one row per advice. Unknown values are NA. ``saving_ns`` is the saving of this advice on its
-    own. ``combined`` is true if the advice with this ``id`` is part of the combined saving; if not, ``why`` is the
-    reason. ``afterwards_ns`` is the saving after other advice was followed, if it differs much from ``saving_ns``.
-    ``after`` contains the ids of the other advice. ``why``, ``afterwards_ns`` and ``after`` are left out if empty."""
+    """Return a table with one row per advice. Unknown values are NA. Each of the last three is left out if empty.
+
+    - ``id``: of the advice
+    - ``saving_ns``: saving of this advice alone
+    - ``combined``: whether the combined saving includes this advice
+    - ``why``: why the combined saving does not include it
+    - ``afterwards_ns``: saving after other advice is followed, if it differs much from ``saving_ns``
+    - ``after``: ids of the other advice"""
     return _savings(advices, advices.advice, "id", "saving_ns", "combined", "why", "afterwards_ns", "after")
 
 
 def without_saving(advices: Advices) -> pd.DataFrame:
-    """Return a table with one row per advice that saves nothing alone. Columns: ``id``, ``title``, ``saving_ns``;
-    ``afterwards_ns``, the saving after other advice, if it is significant; ``after``, the ids of the other advice."""
+    """Return a table with one row per advice that saves nothing or too little alone. Columns are ``id``, ``title`` and
+    ``saving_ns``, and ``afterwards_ns`` and ``after`` as in :func:`together`."""
     return _savings(advices, advices.without_saving, "id", "title", "saving_ns", "afterwards_ns", "after")
 
 
@@ -290,8 +294,8 @@ def _savings(advices: Advices, advice: Sequence[Advice], *columns: str) -> pd.Da
 
 
 def not_evaluable(advices: Advices) -> pd.DataFrame:
-    """Return a table with one row per rule that could not be evaluated. Columns: ``rule``; ``reason``; ``to_record``,
-    what to record instead (NA if no recording helps)."""
+    """Return a table with one row per rule that could not be evaluated. Columns are ``rule``, ``reason`` and
+    ``to_record``: what to record instead (NA if no recording helps)."""
     rows = [
         (rule, text.capitalized(why.reason), render(why.record) or pd.NA) for rule, why in advices.not_evaluable.items()
     ]
@@ -321,9 +325,12 @@ def identity_report(sources: Sequence[PathLike], partial: bool = False) -> Repor
 
 
 def identities(sources: Sequence[PathLike], partial: bool = False) -> pd.DataFrame:
-    """Return a table with one row per source. Columns: ``source``; ``events``; ``steps`` (NA if no steps were
-    recorded); ``step_ns``, the median step time, or the time of a recording without steps; ``error_ratio`` and
-    ``worst_error_ratio``, the median and largest error of the replay; ``unexplained_ratio``. Raises SourceError."""
+    """Return a table with one row per source. Raises SourceError.
+
+    - ``source``, and its number of ``events`` and ``steps`` (NA if no steps were recorded)
+    - ``step_ns``: median step time, or the time of a recording without steps
+    - ``error_ratio``, ``worst_error_ratio``: median and largest error of the replay
+    - ``unexplained_ratio``: share of device work that starts later than the recorded events explain"""
     from perfkit_core.readers.load import load
 
     rows = []

@@ -15,7 +15,7 @@ from perfkit_core.views.select import step_numbers
 
 NOTHING: Final = mark("no change was found that would save time")
 SHOWN: Final = 8
-"""Number of list items that are shown; the machine formats have all items."""
+"""Maximum number of list items that are shown. The machine formats have all items."""
 _SUFFIXES: Final = ("_ns", "_bytes", "_ratio", "_factor", "_left")
 _SHARES: Final = ("_ratio", "_left")
 _RATE: Final = "_per_ns"
@@ -68,7 +68,7 @@ def step_or_recording(trace: Trace) -> str:
 
 
 def names(texts: Sequence[str]) -> list[str]:
-    """Return readable names of numbers. If two names differ only in their units, a word for the unit is added."""
+    """Return readable names of numbers. If two differ only in their units, the unit is added: ``gap, time``."""
     shown = [name(text) for text in texts]
     return [
         f"{one}{say(_KINDS.get(_suffix(text), ''))}" if shown.count(one) > 1 else one
@@ -77,8 +77,7 @@ def names(texts: Sequence[str]) -> list[str]:
 
 
 def name(text: str) -> str:
-    """Return ``proposed workers`` for ``proposed_workers``, and ``loader, share`` for ``loader_ratio``. The unit is
-    shown with the value."""
+    """Return a readable name: ``proposed workers`` for ``proposed_workers``, ``loader, share`` for ``loader_ratio``."""
     stem = text if text.endswith(_RATE) else text.removesuffix(_suffix(text))
     shown = " ".join(_ABBREVIATIONS.get(word, word) for word in stem.split("_"))
     if not text.endswith(_SHARES):
@@ -91,7 +90,7 @@ def _suffix(text: str) -> str:
 
 
 def value(named: str, number: Any) -> str:
-    """Return a number, an uncertain number or a list of texts, in the unit at the end of ``named``."""
+    """Return a number, a list or another value in words. The end of ``named`` gives the unit, for example ``_ns``."""
     if number is None:
         return say("unknown")
     if isinstance(number, bool):
@@ -118,8 +117,8 @@ def likely(named: str, number: Number) -> str:
 
 
 def span(named: str, number: Number) -> str:
-    """Return an interval such as ``0.1–2 ms``, in the unit at the end of ``named``. Equal ends become a single
-    number."""
+    """Return an interval such as ``0.1–2 ms``; equal ends become a single number. The end of ``named`` gives the
+    unit."""
     low, high = sorted((number.low, number.high)) if isinstance(number, Quantity) else (number, number)
     if not named.endswith(_RATE):
         if named.endswith("_ns"):
@@ -134,7 +133,7 @@ def span(named: str, number: Number) -> str:
 
 
 def assumed(rule: str, assumption: Assumption) -> str:
-    """Return an assumption in words, with its value: ``handing over a batch takes 0.1–2 ms``."""
+    """Return an assumption in words, for example ``handing over a batch takes 0.1–2 ms``."""
     key, number = assumption.name, assumption.value
     is_text = isinstance(number, (str, Message))
     shown = render(number) if isinstance(number, (str, Message)) else span(key, number)
@@ -147,8 +146,7 @@ def assumed(rule: str, assumption: Assumption) -> str:
 
 
 def sentence(text: Text) -> str:
-    """Return the text as a sentence with a capital letter and a full stop. A name at the beginning is not
-    capitalised."""
+    """Return the text as a sentence with a capital letter and a full stop. See :func:`capitalized`."""
     shown = capitalized(text)
     return shown if shown.endswith((".", "!", "?", "。")) else say("{sentence}.", sentence=shown)
 
@@ -161,15 +159,15 @@ def capitalized(text: Text) -> str:
 
 
 def title(number: int, advice: Advice, asked: str | None = None) -> str:
-    """Return a title such as ``1. Load data in worker processes: saves 66% of the time``. ``asked`` is the what-if
-    question."""
+    """Return a title such as ``1. Load data in worker processes: saves 66% of the time``. A what-if question ``asked``
+    precedes it."""
     parts = [part for part in (asked, advice.title, render(saves(advice.prediction))) if part]
     return f"{number}. {say(': ').join(parts)}"
 
 
 def saves(prediction: Prediction) -> Message | None:
-    """Return ``saves 12% of the time``, or ``costs … more time``. Return ``may save …`` if the interval includes a
-    cost. Return None if the saving is unknown."""
+    """Return the saving in words, for example ``saves 12% of the time`` or ``costs 3% more time``. If the interval
+    includes a cost, return ``may save …``. If the saving is unknown, return None."""
     share = prediction.saving_ratio
     if share is None:
         return None
@@ -183,8 +181,8 @@ def saves(prediction: Prediction) -> Message | None:
 
 
 def lines(advice: Advice, advices: Advices, of: str) -> Iterator[Text]:
-    """Yield lines with the finding, its place, the saving, the confidence, and the effect of other advice. ``of`` is
-    "step" or "recording"."""
+    """Yield lines on the finding, its place, the saving, the confidence, and the effect of other advice. The times are
+    of a "step" or a "recording" (``of``)."""
     yield sentence(advice.candidate.what)
     where = [part for part in (advice.place, steps(advice)) if part]
     if where:
@@ -242,8 +240,7 @@ def how_sure(advice: Advice, advices: Advices) -> Iterator[Message]:
 
 
 def after(advice: Advice, advices: Advices) -> Message:
-    """Return how other advice changes the saving, such as ``saves nothing by itself, 12 ms once loader-workers-29c1 is
-    applied``."""
+    """Return how other advice changes the saving: ``saves nothing by itself, 12 ms once casts-1a2b is applied``."""
     own, then = advice.prediction.saving_ns or 0, advices.after[advice.id]
     others = message("{names:and}", names=then.once)
     if len(then.once) > 2 and set(then.once) == set(advices.together) - {advice.id}:

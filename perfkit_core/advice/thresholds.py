@@ -13,53 +13,52 @@ from perfkit_core.errors import UsageError
 
 @dataclass(frozen=True, slots=True)
 class Thresholds:
-    """Thresholds of the rules. Each comment begins with the numbers of the rules that use the threshold. A share refers
-    to the step time, unless the comment says otherwise."""
+    """Thresholds of the rules. Each comment begins with the numbers of the rules that use the threshold."""
 
-    severity_high: float = 0.10  # all rules: a saving of at least this share of the step has high severity
-    severity_medium: float = 0.03  # all rules: a saving of at least this share has medium severity, a smaller one low
-    least_saving: float = 0.001  # all rules: a smaller saving is not shown as advice
-    loader_share: float = 0.05  # 10, 13: least time for which the training waits for data
-    device_malloc_share: float = 0.01  # 8: least time in calls of the driver, as a share of the steps after the first
-    epoch_gap_steps: float = 2.0  # 12: least length of the gap, in steps
-    launch_kernel_ns: int = 10_000  # 15: a shorter median kernel takes about as long as its launch
-    launch_device_share: float = 0.5  # 15: a device that is busy for longer rarely waits for launches
-    chain_kernels: int = 3  # 16: least number of consecutive elementwise kernels
-    chain_share: float = 0.02  # 16: least time of the kernels in chains, or of the calls that launch them
-    optimizer_tensors: int = 10  # 17, 18: least number of tensors that are processed one by one
-    loop_selects: int = 10  # 19: least number of iterations of a loop
-    host_gap_share: float = 0.05  # 20: least time in gaps
-    host_gap_ns: int = 500_000  # 20: least length of a long gap
-    host_gap_one: float = 0.01  # 20: least length of a long gap, as a share of the step
-    host_gaps: int = 10  # 20: least number of short gaps in a step, unless one of them takes host_gap_share alone
-    host_gap_least_ns: int = 20_000  # 20: least length of a short gap; a shorter gap is overhead of calling operators
-    tiny_elements: int = 64  # 1: most elements of a tiny tensor (TensorFlow places such operators on the host)
-    tiny_bytes: int = 512  # 1, 2, 6: size of tiny_elements numbers of the largest type
-    sync_share: float = 0.02  # 6, 7: least time in calls that wait for a device
-    pageable_share: float = 0.01  # 11: least time in copies from pageable memory to a device
-    round_trip_bytes: int = 1024  # 3: smaller copies may have the same size by chance
-    fallback_bytes: int = 65536  # 5: least size of the copies around an operator on the host
-    waiting_ratio: float = 100.0  # 9: least ratio of an operator's longest call to its shortest call
-    waiting_overlap: float = 0.8  # 9: least share of the long calls' time in which a device works
-    waiting_share: float = 0.02  # 9: least time in the long calls of an operator
-    cast_share: float = 0.03  # 21: least time in casts
-    multiply_share: float = 0.05  # 22, 23, 24: least time of kernels that multiply matrices
-    layout_share: float = 0.05  # 25: least time in layout changes, as a share of the device busy time
-    convolution_share: float = 0.3  # 26: least time in convolutions, as a share of the device busy time
-    attention_share: float = 0.02  # 27: least device time of unfused attention
-    bias_share: float = 0.005  # 28: least time of the bias and its gradient
-    memory_share: float = 0.9  # 29: least peak, as a share of the device memory
-    busy_share: float = 0.5  # 30: a device that is busy for longer is well used
-    exposed_share: float = 0.10  # 31: least exposed communication
-    skew_share: float = 0.05  # 34: least difference between the slowest rank and the median of the ranks
-    outlier_sigmas: float = 3.0  # 36: least standard deviations above the median (from the median absolute deviation)
-    outlier_share: float = 0.05  # 36: least additional time of an outlier, as a share of the median step
-    clock_share: float = 0.05  # 36: least relative increase of the time of all kernels from the beginning to the end
+    severity_high: float = 0.10  # all rules: least saving of high severity, as a share of the step time
+    severity_medium: float = 0.03  # all rules: least saving of medium severity, as a share of the step time
+    least_saving: float = 0.001  # all rules: a saving up to this share of the step time is not shown as advice
+    loader_share: float = 0.05  # rules 10, 13, 30: loading is slow if it takes more than this share of the step time
+    device_malloc_share: float = 0.01  # rule 8: least share of the steps after the first that allocation calls take
+    epoch_gap_steps: float = 2.0  # rule 12: least additional wait at the start of an epoch, in step times
+    launch_kernel_ns: int = 10_000  # rule 15: the median kernel must be shorter; this is about the time of a launch
+    launch_device_share: float = 0.5  # rule 15: the device must be busy for less than this share of the step time
+    chain_kernels: int = 3  # rule 16: least number of consecutive elementwise kernels
+    chain_share: float = 0.02  # rule 16: least share of the step time in chains, or in launches that fusing saves
+    optimizer_tensors: int = 10  # rules 17, 18: least number of tensors that are processed one by one
+    loop_selects: int = 10  # rule 19: least number of iterations of a loop
+    host_gap_share: float = 0.05  # rule 20: least share of the step time in gaps between operators
+    host_gap_ns: int = 500_000  # rule 20: least length of a long gap
+    host_gap_one: float = 0.01  # rule 20: least length of a long gap, as a share of the step time
+    host_gaps: int = 10  # rule 20: least number of short gaps per step, unless a gap exceeds host_gap_share alone
+    host_gap_least_ns: int = 20_000  # rule 20: least length of a short gap; shorter gaps are overhead of operator calls
+    tiny_elements: int = 64  # rule 1: most elements of a tiny tensor (TensorFlow places such operators on the host)
+    tiny_bytes: int = 512  # rules 1, 2, 6: most bytes of a small copy (tiny_elements numbers of 8 bytes)
+    sync_share: float = 0.02  # rules 6, 7: least share of the step time in calls that wait for a device
+    pageable_share: float = 0.01  # rule 11: least share of the step time in copies from pageable memory to a device
+    round_trip_bytes: int = 1024  # rule 3: least size of a copy; smaller copies may have the same size by chance
+    fallback_bytes: int = 65536  # rule 5: least size of the copies around an operator on the host
+    waiting_ratio: float = 100.0  # rule 9: least ratio of an operator's longest call to its shortest call
+    waiting_overlap: float = 0.8  # rule 9: least share of the long calls' time in which a device works
+    waiting_share: float = 0.02  # rule 9: least share of the step time in the long calls of an operator
+    cast_share: float = 0.03  # rule 21: least share of the step time in casts
+    multiply_share: float = 0.05  # rules 22, 23, 24: least share of the step time in kernels that multiply matrices
+    layout_share: float = 0.05  # rule 25: least share of the device busy time in layout changes
+    convolution_share: float = 0.3  # rule 26: least share of the device busy time in convolutions
+    attention_share: float = 0.02  # rule 27: least share of the step time in unfused attention (device time)
+    bias_share: float = 0.005  # rule 28: least share of the step time for the bias and its gradient
+    memory_share: float = 0.9  # rule 29: least peak of allocated memory, as a share of the device memory
+    busy_share: float = 0.5  # rule 30: a device that is busy for at least this share of the step time is well used
+    exposed_share: float = 0.10  # rule 31: least share of the step time in exposed communication
+    skew_share: float = 0.05  # rule 34: least share of the step time between the slowest and the median rank
+    outlier_sigmas: float = 3.0  # rule 36: least standard deviations of an outlier above the median (robust estimate)
+    outlier_share: float = 0.05  # rule 36: least additional time of an outlier, as a share of the median step
+    clock_share: float = 0.05  # rule 36: least relative slowdown of kernels from the first to the last third of steps
 
 
 def overridden(given: Mapping[str, float]) -> Thresholds:
-    """Return the thresholds with the ``given`` values replaced. Raises UsageError for an unknown name, for a negative
-    or infinite value, and for a count that is not a whole number."""
+    """Return the default thresholds with the ``given`` values instead. Raises UsageError for an unknown name, a
+    negative or infinite value, and a count that is not a whole number."""
     types = {field.name: int if field.type == "int" else float for field in fields(Thresholds)}
     for name, value in given.items():
         if name not in types:

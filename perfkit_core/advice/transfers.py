@@ -1,4 +1,4 @@
-"""Copies between host and device with their waits and round trips, and times of operators on host and device."""
+"""Copies between host and device: their waits, and round trips. Also the times of operators on host and device."""
 
 from __future__ import annotations
 
@@ -32,8 +32,7 @@ _MOVING: Final = re.compile(r"memcpy|\bitem\b|\bnumpy\b|\btolist\b|TensorCopy", 
 NESTED: Final = 8
 """Maximum nesting depth of operators that move data (to → _to_copy → copy_ → …)."""
 _NEAR: Final = 8
-"""Maximum number of operators between a copy to the host and the copy back. Beyond this, the data are rarely the
-same."""
+"""Maximum number of operators between a copy to the host and the copy back. After more, the data usually differ."""
 HOST_NS: Final = Quantity(
     2_500, 7_000, 26_000, message("estimate: medians of operators on few numbers in 5 public recordings")
 )
@@ -44,23 +43,20 @@ LAUNCH_NS: Final = Quantity(
 _KERNEL_START_NS: Final = 2_000
 """Least time of any kernel, typical of CUDA devices."""
 _ENOUGH: Final = 3
-"""With fewer recorded calls than this, times from other recordings are used."""
+"""Least number of recorded calls. If there are fewer, times from other recordings are used."""
 
 
 @dataclass(frozen=True, slots=True)
 class Transfers:
-    """Copies between host and device, sorted by thread and launch, arrays of shape (copies,). ``row`` is the copy, and
-    ``call`` the call that launched it. ``sync`` is the next call in which the host waits for the copy (-1 if none).
-    ``owner`` is the outermost event that only moves these data. ``bytes`` is the size (-1 if unknown). ``to_host`` is
-    true for copies to the host. ``waited_ns`` is the time that the host waits in ``call`` and ``sync``."""
+    """Copies between host and device, sorted by thread and launch. All arrays have the shape (copies,)."""
 
     row: IntArray
-    call: IntArray
-    sync: IntArray
-    owner: IntArray
-    bytes: IntArray
-    to_host: BoolArray
-    waited_ns: IntArray
+    call: IntArray  # row of the call that launched the copy
+    sync: IntArray  # row of the next call, in which the host waits for the copy; -1 if none
+    owner: IntArray  # row of the outermost event that only moves these data
+    bytes: IntArray  # -1 if unknown
+    to_host: BoolArray  # whether the copy goes to the host
+    waited_ns: IntArray  # time that the host waits in ``call`` and ``sync``
 
     def __len__(self) -> int:
         return len(self.row)
@@ -79,7 +75,7 @@ class Transfers:
 
 
 def transfers(facts: Facts) -> Transfers:
-    """Return the copies between host and device in the steps; without steps, in the entire recording."""
+    """Return the copies between host and device in the steps. If no steps were recorded, return all copies."""
     trace, thread = facts.trace, threads(facts.trace).code
     rows = np.flatnonzero(trace.rows("kind", schema.MEMCPY) & (trace.ints("launched_by") >= 0) & facts.in_steps)
     call = trace.ints("launched_by")[rows]
@@ -94,12 +90,12 @@ def transfers(facts: Facts) -> Transfers:
         owner = np.where((above >= 0) & moves[above], above, owner)
     copies = trace.codes("copy_kind")
     direction = copies.lookup(np.array([kind[:4] for kind in copies.values], "U4"), "")[rows]
-    # operators that read a number copy to the host, but some devices label accessible host memory as device memory
+    # operators that read a number always copy to the host, but some devices label host memory as device memory
     direction = np.where(trace.rows("op_name", "item")[owner], "DtoH", direction)
     order = np.lexsort((trace.ints("start_ns")[call], thread[call]))
     order = order[np.isin(direction, ("DtoH", "HtoD"))[order]]
     rows, call, owner, direction = rows[order], call[order], owner[order], direction[order]
-    # the synchronisation that follows each call in the same operator before the next launch; -1 if none
+    # sync: the synchronisation after each call, in the same operator and before the next launch; -1 if none
     launches = np.zeros(len(trace), np.bool_)
     launches[trace.ints("launched_by")[trace.ints("launched_by") >= 0]] = True
     syncs = trace.host & trace.rows("kind", schema.SYNC)
@@ -116,10 +112,11 @@ def transfers(facts: Facts) -> Transfers:
 
 
 def wait_ceiling_ns(facts: Facts, own_ns: float) -> int:
-    """Return the largest saving in ns per step from removing calls that wait. It is the shorter of two times, the host
-    time without waits and the device time, plus ``own_ns``, the time of the removed calls without their waits. This is
-    the limit because a step takes at most the sum of the two times with waits, and at least the longer one without
-    waits."""
+    """Return the largest saving in ns per step from removing calls that wait.
+
+    With waits, a step takes at most the sum of host time and device time. Without waits, it takes at least the longer
+    of the two. So the waits cost at most the shorter one. To this, ``own_ns`` is added: the time of the removed calls
+    without their waits."""
     activity, trace = facts.activity, facts.trace
     both = [np.concatenate(part) for part in zip(activity.compute, activity.copy, strict=True)]
     device = float(np.median(facts.within_steps(intervals.union(*both))))
@@ -130,31 +127,29 @@ def wait_ceiling_ns(facts: Facts, own_ns: float) -> int:
 
 @dataclass(frozen=True, slots=True)
 class OuterOperators:
-    """Outermost operators of the steps, sorted by thread and time, arrays of shape (operators,). ``row`` is the
-    operator, and ``thread`` its thread. ``works`` is the number of device events that it launches, and ``kernels`` the
-    number of kernels among them. ``of``, shape (rows,), is the position of the operator around each event (-1 if
-    none)."""
+    """Outermost operators of the steps, sorted by thread and time. The arrays have the shape (operators,), except
+    ``of``."""
 
     row: IntArray
     thread: IntArray
-    works: IntArray
-    kernels: IntArray
-    of: IntArray
+    works: IntArray  # number of device events that the operator launches
+    kernels: IntArray  # number of kernels that the operator launches
+    of: IntArray  # for each event, the position of the operator around it; -1 if none; shape (rows,)
 
     def __len__(self) -> int:
         return len(self.row)
 
 
 def outer_operators(facts: Facts, copies: IntArray) -> OuterOperators:
-    """Return the outermost operators of the steps; without steps, of the entire recording. ``copies`` are rows of host
-    events that count as operators, because some frameworks read results outside of operators."""
+    """Return the outermost operators of the steps, or of the entire recording if no steps were recorded. The host
+    events ``copies`` count as operators, because some frameworks read results outside of operators."""
     trace = facts.trace
     counts = operators(trace)
     counts[copies] = True
     outer = nesting.outermost(trace.ints("parent"), counts)
     rows = np.flatnonzero((outer == np.arange(len(trace))) & facts.in_steps)
     rows = rows[np.lexsort((trace.ints("start_ns")[rows], threads(trace).code[rows]))]
-    position = np.full(len(trace) + 1, -1, np.int64)  # index -1, for events in no operator, is the last item
+    position = np.full(len(trace) + 1, -1, np.int64)  # the last item, for index -1: events in no operator
     position[rows] = np.arange(len(rows))
     of = position[outer]
     work = launched(trace)
@@ -172,26 +167,26 @@ def only_allocates(trace: Trace, rows: IntArray) -> BoolArray:
 
 @dataclass(frozen=True, slots=True)
 class RoundTrips:
-    """Copies to the host and back. ``count`` is the number of round trips. ``operators`` are the operators that compute
-    on the host between the two copies, as positions in ``order``."""
+    """Copies of data to the host and back."""
 
-    count: int
+    count: int  # number of round trips
     copies: Transfers
-    operators: IntArray
+    operators: IntArray  # operators that compute on the host between the two copies, as positions in ``order``
     order: OuterOperators
 
     def copies_ns(self, facts: Facts) -> float:
-        """Return the host time of the copies in ns per step. A call that waits for a copy is included, even if it lies
-        outside the operator of the copy."""
+        """Return the host time of the copies in ns per step, including all calls that wait for them."""
         dur, copies = facts.trace.ints("dur_ns"), self.copies
         apart = (copies.sync >= 0) & (copies.owner == copies.call)
         return facts.per_step(int(dur[np.unique(copies.owner)].sum() + dur[copies.sync[apart]].sum()))
 
 
 def round_trips(facts: Facts, least_bytes: int, computing: bool) -> RoundTrips:
-    """Return the round trips of at least ``least_bytes``. A round trip consists of a copy to the host and the next copy
-    of equal size in the same thread and step, which must go to the device. If ``computing`` is true, the host computes
-    between the two copies, else it does not."""
+    """Return the round trips of at least ``least_bytes``. If ``computing`` is true, return those during which the host
+    computes, else the others.
+
+    A round trip is a copy to the host, followed by a copy to the device. The second copy must be the next one of equal
+    size in the same thread and step."""
     trace, moved = facts.trace, transfers(facts)
     order = outer_operators(facts, moved.owner)
     at = np.flatnonzero(moved.bytes >= max(least_bytes, 1))
@@ -217,8 +212,7 @@ def round_trips(facts: Facts, least_bytes: int, computing: bool) -> RoundTrips:
 
 
 def elements(trace: Trace, rows: IntArray) -> IntArray:
-    """Return the number of elements of the largest input of each operator, shape (len(rows),); -1 if shapes are
-    unknown."""
+    """Return the number of elements of each operator's largest input, shape (len(rows),); -1 if shapes are unknown."""
     codes = trace.codes("shapes")
     largest = np.full(len(codes.values), -1, np.int64)
     for code, text in enumerate(codes.values):
@@ -239,7 +233,7 @@ def _elements(shape: object) -> int:  # an input that is a list of tensors is ne
 
 
 def calibrated(trace: Trace) -> Calibration | None:
-    """Return the calibration of this machine for a device model of the recording; None if there is none."""
+    """Return the calibration of this machine for the framework and a device of the recording; None if there is none."""
     from perfkit_core.calibration import calibrate
 
     models = {device.name for device in trace.meta.devices if device.name}
@@ -248,8 +242,8 @@ def calibrated(trace: Trace) -> Calibration | None:
 
 
 def on_host_ns(facts: Facts, order: OuterOperators, canonical: str) -> Quantity:
-    """Return the time of the operator ``canonical`` on the host, for few numbers. The time comes from this recording,
-    else from the calibration of this machine, else from public recordings."""
+    """Return the host time of a canonical operator on few numbers. The time comes from this recording, else from the
+    calibration of this machine, else from public recordings."""
     trace = facts.trace
     same = trace.rows("op_name", canonical)[order.row] & (order.works == 0)
     count = elements(trace, order.row)

@@ -1,4 +1,5 @@
-"""The built-in rules of advice: one file for each rule, named after its id."""
+"""The built-in rules of advice: one file for each rule, named after its id. Each file says what its rule detects in a
+recording, and which step time it predicts."""
 
 from __future__ import annotations
 

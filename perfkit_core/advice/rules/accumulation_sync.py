@@ -1,6 +1,6 @@
-"""Rule 33, accumulation-sync: gradients are exchanged more often than the optimizer needs. The rule fires if several
-backward passes before one optimizer step issue the same collectives. The transform removes the collectives of all
-passes except the last."""
+"""Rule 33, accumulation-sync: gradients are exchanged more often than the optimizer needs.
+Detected: several backward passes before one optimizer step issue the same collectives.
+Predicted: the step time if only the last of these passes issues its collectives."""
 
 from __future__ import annotations
 
@@ -70,8 +70,10 @@ def find(facts: Facts) -> list[Candidate]:
 
 
 def _with_passes(trace: Trace, collectives: pd.DataFrame, rank: int) -> pd.DataFrame:
-    """Add two columns. ``pass`` identifies the backward pass that issued the collective (-1 if none did).
-    ``optimizer_step`` is the number of optimizer steps before the collective."""
+    """Add two columns.
+
+    - ``pass``: a number for the backward pass that issued the collective (-1 if none did)
+    - ``optimizer_step``: the number of optimizer steps before the collective"""
     # the times at which the host of the rank changes between forward, backward and optimizer
     chosen = trace.host & trace.rows("phase", FORWARD, BACKWARD, OPTIMIZER)
     rows = np.arange(len(trace))[rows_of_rank(trace, rank)]

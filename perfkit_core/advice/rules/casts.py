@@ -1,6 +1,7 @@
-"""Rule 21, casts: tensors change their dtype repeatedly. The rule fires on operators whose first two recorded tensors
-have different floating-point dtypes. If no dtypes were recorded, it fires on operators that have the name of a cast and
-launch work. The transform removes most of this work."""
+"""Rule 21, casts: tensors change their dtype repeatedly.
+Detected: operators whose first two recorded tensors have different floating-point dtypes. If no dtypes were recorded,
+operators that have the name of a cast and launch work.
+Predicted: the step time without most of these casts."""
 
 from __future__ import annotations
 
@@ -31,7 +32,7 @@ def find(facts: Facts) -> list[Candidate]:
     spent, where = (device, message("the device")) if facts.on_device else (host, message("the host"))
     if not facts.exceeds(spent, facts.thresholds.cast_share):
         return []
-    condition = message("the casts, recognised by name because no dtypes were recorded, stay on one device")
+    condition = message("the data stay on one device (no dtypes were recorded, so casts were recognised by name)")
     if trace.known("dtypes"):
         condition = message("the dtype written differs from the dtype read, and the data stay on one device")
     return [Candidate(
@@ -54,8 +55,8 @@ def find(facts: Facts) -> list[Candidate]:
 
 
 def casts(trace: Trace) -> arrays.IntArray:
-    """Return the rows of the outermost operators that change a tensor's dtype. Operators of data loading are left out.
-    Raises NotEvaluableError if the recording does not show which operators change dtypes."""
+    """Return the rows of the outermost operators that change a tensor's dtype, without data loading. Raises
+    NotEvaluableError if the recording does not show which operators change dtypes."""
     candidates = operators(trace) & ~trace.rows("phase", DATALOADER)
     named = candidates & trace.rows("op_name", "cast")
     copying = named | (candidates & trace.rows("op_name", "copy"))
@@ -86,8 +87,8 @@ def casts(trace: Trace) -> arrays.IntArray:
 
 
 def differ(dtypes: str) -> bool:
-    """Return whether the first two recorded dtypes (JSON text) are different floating-point dtypes. Conversions of
-    integers and masks do not count, because programs need them."""
+    """Return whether the first two recorded dtypes (JSON text) are different floating-point dtypes. Integers and masks
+    do not count, because programs need to convert them."""
     first = re.findall(r'"([^"]*)"', dtypes)[:2]
     return len(first) == 2 and first[0] != first[1] and all(_FLOATING.fullmatch(dtype) for dtype in first)
 

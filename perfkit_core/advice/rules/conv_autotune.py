@@ -1,6 +1,6 @@
-"""Rule 26, conv-autotune: the library guesses the algorithm of convolutions whose shapes never change. The rule fires
-if a recorded argument disables the search for the fastest algorithm and the shapes are the same in every step. The
-transform gives the convolution kernels the time of the fastest algorithm."""
+"""Rule 26, conv-autotune: the library guesses the algorithm of convolutions whose shapes never change.
+Detected: a recorded argument disables the search for the fastest algorithm, and all steps have the same shapes.
+Predicted: the step time if the convolution kernels use the fastest algorithm."""
 
 from __future__ import annotations
 
@@ -20,8 +20,8 @@ _KERNEL_FACTOR: Final = Quantity(
     0.7, 0.95, 1.0, message("estimate: the guessed algorithm is often already the fastest")
 )
 _FLAGS: Final = {("cudnn_convolution", 9): 6, ("miopen_convolution", 9): 7, ("_convolution", 13): 9}
-"""Maps the end of an operator's name and its number of arguments to the position of the argument that enables the
-search for the fastest algorithm. Source: the signatures of ATen."""
+"""Position of the argument that enables the search for the fastest algorithm. Each key consists of the end of the
+operator's name and the number of its arguments. Source: the signatures of ATen."""
 
 
 def find(facts: Facts) -> list[Candidate]:
@@ -78,7 +78,7 @@ def convolution_kernels(trace: Trace) -> IntArray:
 
 def algorithms_tried(trace: Trace) -> bool:
     """Return whether the recorded arguments enable the search for the fastest algorithm. Raises NotEvaluableError if
-    the arguments were not recorded, because nothing else in a recording shows the setting."""
+    the arguments were not recorded."""
     flags = []
     for code, name in enumerate(trace.codes("name").values):
         endings = {count: at for (ending, count), at in _FLAGS.items() if name.endswith(f":{ending}")}

@@ -1,6 +1,7 @@
-"""Rule 28, conv-bias-before-norm: a convolution adds a bias that the following batch norm subtracts. The rule fires on
-a convolution with a bias that is directly followed by a batch norm. The bias is recognised by the input shapes, or by
-an addition in the same call of a layer. The transform removes the operators that add the bias or sum its gradient."""
+"""Rule 28, conv-bias-before-norm: a convolution adds a bias that the following batch norm subtracts.
+Detected: a batch norm directly after a convolution with a bias. The bias shows in the input shapes, or as an addition
+in the same call of a layer.
+Predicted: the step time without the operators that add the bias or sum its gradient."""
 
 from __future__ import annotations
 
@@ -43,19 +44,19 @@ def find(facts: Facts) -> list[Candidate]:
 
 
 def bias_rows(trace: Trace) -> tuple[arrays.IntArray, int]:
-    """Find the convolutions with a bias before a batch norm. Return two values: the rows of the operators that add
-    these biases or sum their gradients, and the number of the convolutions."""
+    """Find the convolutions with a bias before a batch norm. Return the rows of the operators that add these biases or
+    sum their gradients, and the number of these convolutions."""
     order = operators.operator_order(trace)
     row, thread = order.row, order.thread
     conv, reshape, add, norm = (trace.rows("op_name", name)[row] for name in ("conv", "reshape", "add", "batch_norm"))
-    # biases that the convolution operator adds, as its input shapes show
+    # first case: the convolution operator itself adds the bias, as its input shapes show
     at = np.flatnonzero(conv[:-1] & norm[1:] & (thread[:-1] == thread[1:]))
     channels = operators.per_row(trace, row[at + 1], channels_of, -1)
     biased = row[at[operators.per_row(trace, row[at], bias_channels, 0) == channels]]
     adding = operators.outermost(trace, operators.within(trace, biased) & trace.rows("op_name", "add") & trace.host)
     backward = operators.within(trace, operators.backward_of(trace, biased))
     summing = operators.outermost(trace, backward & trace.rows("op_name", "sum") & trace.host)
-    # biases that a separate operator adds, which is the last operator in the layer's call; a reshape may precede it
+    # second case: the last operator in the layer's call adds the bias, perhaps after a reshape
     layer = nesting.nearest_above(trace.ints("parent"), trace.rows("kind", FORWARD))[row]
     first = np.flatnonzero(conv & (layer >= 0))
     adds = first + 1 + np.append(reshape, [False] * 3)[first + 1]
@@ -68,13 +69,13 @@ def bias_rows(trace: Trace) -> tuple[arrays.IntArray, int]:
 
 
 def bias_channels(shapes: operators.Shapes) -> int:
-    """Return the length of a convolution's bias, which is its third input; 0 without a bias."""
+    """Return the length of a convolution's third input, the bias; 0 without a bias."""
     return shapes[2][0] if len(shapes) > 2 and len(shapes[2]) == 1 else 0
 
 
 def channels_of(shapes: operators.Shapes) -> int:
-    """Return the number of channels of a batch norm, which is the length of its weights. Without weights, it is the
-    second dimension of the input. Return -1 if it is unknown."""
+    """Return the number of channels of a batch norm: the length of its weights, or the second dimension of its input.
+    Return -1 if both are unknown."""
     if len(shapes) > 1 and len(shapes[1]) == 1:
         return shapes[1][0]
     return shapes[0][1] if shapes and len(shapes[0]) > 1 else -1

@@ -1,6 +1,6 @@
-"""Rule 32, data-parallel: one process drives several devices and copies the model to all of them in every step. The
-rule fires on events that replicate a model, in a process whose kernels run on several devices. There is no transform,
-because one process per device changes the whole program."""
+"""Rule 32, data-parallel: one process drives several devices and copies the model to all of them in every step.
+Detected: events that replicate a model, in a process whose kernels run on several devices.
+Predicted: nothing, because one process per device changes the whole program."""
 
 from __future__ import annotations
 

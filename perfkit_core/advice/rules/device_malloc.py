@@ -1,6 +1,7 @@
-"""Rule 8, device-malloc: the driver still allocates and frees memory after the first step. The rule fires on
-cudaMalloc, cudaFree and similar calls in steps after the first. Without steps, it fires on calls in the second half of
-the time in which the device is active. The transform removes the calls, which a caching allocator does not need."""
+"""Rule 8, device-malloc: the driver still allocates and frees memory after the first step.
+Detected: cudaMalloc, cudaFree and similar calls in steps after the first. In a recording without steps, the
+second half of the time in which the device is active counts instead.
+Predicted: the step time without these calls, because a caching allocator does not need them."""
 
 from __future__ import annotations
 

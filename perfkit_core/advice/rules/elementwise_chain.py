@@ -1,7 +1,7 @@
-"""Rule 16, elementwise-chain: each of several consecutive elementwise kernels reads from memory what the previous
-kernel wrote. The rule fires on ``chain_kernels`` or more consecutive elementwise kernels on a stream, in one phase of
-one step. The transform keeps the longest kernel of each chain, and gives it the time of the memory traffic of a fused
-chain. It removes the other kernels and the calls that only launch them."""
+"""Rule 16, elementwise-chain: each of several elementwise kernels reads from memory what the previous kernel wrote.
+Detected: ``chain_kernels`` or more consecutive elementwise kernels on a stream, in one phase of one step.
+Predicted: the step time with one fused kernel for each chain. The fused kernel takes the time of its memory traffic.
+The calls that launch only the other kernels of a chain are gone."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ def find(facts: Facts) -> list[Candidate]:
     order = np.lexsort((-dur[kernels], chain))  # the first kernel of each chain is the longest
     kept[order[np.diff(chain[order], prepend=-1) != 0]] = True
     removed = kernels[~kept]
-    # the outermost operators that launch only removed kernels; without such an operator, the runtime calls
+    # remove the outermost operators that launch only removed kernels; without such an operator, the runtime calls
     all_work = nesting.sum_up(parent, np.bincount(launch[launch >= 0], minlength=len(trace)))
     removed_work = nesting.sum_up(parent, np.bincount(launch[removed], minlength=len(trace)))
     alone = trace.host & (removed_work > 0) & (all_work == removed_work)
@@ -91,7 +91,7 @@ def find(facts: Facts) -> list[Candidate]:
 
 
 def chained_kernels(facts: Facts) -> tuple[arrays.IntArray, arrays.IntArray]:
-    """Return two arrays: the rows of the kernels in chains, sorted by stream and time, and their chain numbers."""
+    """Return the rows of the kernels in chains, sorted by stream and time, and the chain number of each kernel."""
     trace, launch = facts.trace, facts.trace.ints("launched_by")
     # a kernel is elementwise by its name or by the operator that launched it
     owner = np.append(nesting.nearest_on_path(trace.ints("parent"), operators(trace)), -1)[launch]

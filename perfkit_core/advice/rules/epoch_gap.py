@@ -1,7 +1,8 @@
-"""Rule 12, epoch-gap: training waits for new loader workers at the start of an epoch or of a validation. The rule fires
-if steps that start a loader wait longer for data than usual. The difference must exceed ``epoch_gap_steps`` step times.
-The prediction is not from a replay. It is the mean step time, with the additional waits replaced by the time of a first
-batch from persistent workers."""
+"""Rule 12, epoch-gap: training waits for new loader workers at the start of an epoch or of a validation.
+Detected: steps that start a loader and wait longer for data than other steps. The difference must exceed
+``epoch_gap_steps`` step times.
+Predicted: the mean step time with persistent workers, without a replay. The time of a first batch from persistent
+workers replaces each additional wait."""
 
 from __future__ import annotations
 
@@ -35,7 +36,7 @@ def find(facts: Facts) -> list[Candidate]:
         )
     if not batches.in_workers(trace, rows).any():
         return []
-    # the wait of each step: the time in the loader, and the time between two calls of the loader without other events
+    # a step waits in the loader, and between two calls of the loader while no other event runs
     calls, start, end = facts.of_rank(rows), trace.ints("start_ns"), trace.end_ns
     loading = trace.rows("kind", DATALOADER)
     others = trace.host & trace.rows("kind", *(NESTED_KINDS - {STEP, PYTHON})) & ~loading

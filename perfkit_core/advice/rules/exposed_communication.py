@@ -1,6 +1,8 @@
-"""Rule 31, exposed-communication: ranks exchange data while nothing is computed. The rule fires if communication covers
-more than ``exposed_share`` of the step while no kernel computes. Waits for the last rank do not count if several ranks
-were recorded. The transform hides as much communication as the computation of the step can overlap."""
+"""Rule 31, exposed-communication: ranks exchange data while nothing is computed.
+Detected: communication without computation takes more than ``exposed_share`` of the step. If several ranks were
+recorded, waits for the last rank do not count.
+Predicted: the step time if communication overlaps computation. The worst case is no change. In the best case,
+communication overlaps as much computation as the step has."""
 
 from __future__ import annotations
 
@@ -59,9 +61,7 @@ def find(facts: Facts) -> list[Candidate]:
 
 
 def _times_ns(trace: Trace) -> pd.DataFrame:
-    """Return a table with one row per step of each rank, in ns. ``communication_ns`` consists of ``transfer_ns`` and
-    ``waiting_ns``, the waits for the last rank (0 if only one rank was recorded). ``exposed_ns`` is the time of
-    transfers while nothing is computed. ``room_ns`` is the time of computation without communication."""
+    """Return a table of times in ns, with one row per step of each rank."""
     rows = np.flatnonzero(trace.host & trace.rows("kind", STEP))
     steps = pd.DataFrame({"rank": trace.ints("rank")[rows], "step": trace.ints("step")[rows]})
     steps = steps.assign(total=0, exposed=0, compute=0)
@@ -76,9 +76,9 @@ def _times_ns(trace: Trace) -> pd.DataFrame:
     waiting = steps.merge(waited, on=["rank", "step"], how="left")["wait_ns"].fillna(0).astype("int64")
     total, exposed = steps["total"], steps["exposed"]
     return pd.DataFrame({
-        "communication_ns": total,
-        "exposed_ns": (exposed - waiting).clip(lower=0),
+        "communication_ns": total,  # transfers and waits
+        "exposed_ns": (exposed - waiting).clip(lower=0),  # transfers while nothing is computed
         "transfer_ns": (total - waiting).clip(lower=1),
-        "waiting_ns": waiting,
-        "room_ns": steps["compute"] - (total - exposed),
+        "waiting_ns": waiting,  # waits for the last rank; 0 if only one rank was recorded
+        "room_ns": steps["compute"] - (total - exposed),  # computation without communication
     })  # fmt: skip

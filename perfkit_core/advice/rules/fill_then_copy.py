@@ -1,6 +1,6 @@
-"""Rule 4, fill-then-copy: a tensor is filled on the host and then copied to the device. The rule fires if an operator
-that only fills host memory is directly followed by an operator that copies to the device. The transform moves the fill
-to the device and removes the copy."""
+"""Rule 4, fill-then-copy: a tensor is filled on the host and then copied to the device.
+Detected: an operator that only fills host memory, directly followed by an operator that copies to the device.
+Predicted: the step time if the device fills the tensor and nothing is copied."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from perfkit_core.replay.transforms import Move, Quantity
 
 _FILLS: Final = ("fill", "arange", "random", "triangular", "one_hot")
 _DIRECTLY_NS: Final = 100_000
-"""A copy that begins later than this after the fill is assumed to copy other data."""
+"""Longest time between the fill and the copy. A later copy is assumed to copy other data."""
 _ASSUMED_ELEMENT_BYTES: Final = 4
 _WRITE_NS_PER_BYTE: Final = Quantity(1 / 2000, 1 / 800, 1 / 250, message("estimate: a device writes 0.25 to 2 TB/s"))
 
@@ -25,7 +25,7 @@ def find(facts: Facts) -> list[Candidate]:
     trace, copies, dur = facts.trace, transfers.transfers(facts), facts.trace.ints("dur_ns")
     copies = copies.only(~copies.to_host)
     order = transfers.outer_operators(facts, copies.owner)
-    # copies directly after an operator that only fills memory on the same thread; the first copy of an operator counts
+    # keep copies directly after a fill of the same thread, and only the first copy of each operator
     at = order.of[copies.call]
     before = at - 1
     fills = trace.rows("op_name", *_FILLS)[order.row] & (order.works == 0) & ~transfers.only_allocates(trace, order.row)

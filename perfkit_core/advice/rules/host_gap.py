@@ -1,6 +1,7 @@
-"""Rule 20, host-gap: the host does other work while no thread runs an operator. A gap is a part of a step in which only
-Python, annotations and phases were recorded. The rule returns one candidate for long gaps and one for many short gaps.
-The transform shortens the gaps on all ranks."""
+"""Rule 20, host-gap: the host does other work while no thread runs an operator.
+Detected: gaps, which are parts of a step in which only Python, annotations and phases were recorded. Long gaps and many
+short gaps are separate advice.
+Predicted: the step time with shorter gaps on all ranks."""
 
 from __future__ import annotations
 
@@ -31,7 +32,7 @@ _WORK: Final = (
 )  # fmt: skip
 _FRAMES: Final = 3
 Gaps = dict[int, Intervals]
-"""The gaps of each rank. Messages show only the gaps of ``facts.rank``, but the transform shortens all gaps."""
+"""The gaps of each rank. Messages show the gaps of ``facts.rank``. The prediction shortens the gaps of all ranks."""
 
 
 def find(facts: Facts) -> list[Candidate]:
@@ -117,8 +118,8 @@ def _short(facts: Facts, gaps: Gaps, count: float) -> Candidate:
 
 
 def _shared(facts: Facts, gaps: Gaps, factor: Quantity) -> tuple[Candidate, list[str]]:
-    """Return two values: a candidate with the fields that are equal for long and short gaps, and the names of the
-    Python functions with the most gap time. The rows are the innermost events around the gaps."""
+    """Return a candidate with the fields that are equal for long and short gaps. Its rows are the innermost events
+    around the gaps. Also return the names of the Python functions with the most gap time."""
     trace, graph, own = facts.trace, facts.replay.graph, gaps[facts.rank]
     nodes = np.flatnonzero(np.isin(graph.lane, graph.lane[facts.steps.first[facts.mine]]) & (graph.row >= 0))
     start = facts.replay.recorded_ns(nodes)

@@ -1,7 +1,8 @@
-"""Rule 6, host-sync: the host fetches results from the device and waits for them. The rule fires on copies to the host
-if the call that launched the copy, or the synchronisation after this call, returns only after the copy has ended. The
-transform removes small copies, and copies large results without waiting. With ``--what-if host-sync=N``, only every
-N-th step fetches results."""
+"""Rule 6, host-sync: the host fetches results from the device and waits for them.
+Detected: copies to the host during which a call waits. This is the call that launched the copy, or the synchronisation
+after this call.
+Predicted: the step time without small copies, and with large copies that do not wait. With ``--what-if host-sync=N``,
+only every N-th step fetches results."""
 
 from __future__ import annotations
 
@@ -27,8 +28,8 @@ def find(facts: Facts) -> list[Candidate]:
 
 
 def what_if(facts: Facts, every: float) -> Candidate:
-    """Return the candidate that fetches results only in every N-th step, where N is ``every``. Raises NotEvaluableError
-    if this changes nothing, or if fewer than N consecutive steps were recorded."""
+    """Return the candidate that fetches results only in one of ``every`` steps. Raises NotEvaluableError if this
+    changes nothing, or if fewer consecutive steps than ``every`` were recorded."""
     facts.need_device()
     facts.need_steps()
     copies = _awaited(facts)

@@ -1,7 +1,8 @@
-"""Rule 15, launch-bound: the device waits for the host, which launches many short kernels. The rule fires if the host
-is busy for longer than the device, the device is idle for most of the step, and the median kernel takes less than
-``launch_kernel_ns``. The transform replaces the launches of a step by one batch, as in a captured graph or compiled
-code, and shortens the Python between them. Calls that copy, synchronise or communicate stay."""
+"""Rule 15, launch-bound: the device waits for the host, which launches many short kernels.
+Detected: the host is busy for longer than the device, the device is idle for most of the step, and the median kernel
+takes less than ``launch_kernel_ns``.
+Predicted: the step time with one batch of launches per step, as in a captured graph or compiled code. Less Python runs
+between the launches. Calls that copy, synchronise or communicate stay unchanged."""
 
 from __future__ import annotations
 
@@ -20,14 +21,14 @@ from perfkit_core.replay.transforms import Batch, Quantity, Shorten
 
 _KERNEL_NS: Final = Quantity(
     300, 2_500, 6_000,
-    message("prior per kernel: a graph node (best), a compiled launch of two kernels (likely), a plain launch (worst)"),
+    message("estimate per kernel: captured graph (best), compiled launch of 2 kernels (likely), plain launch (worst)"),
 )  # fmt: skip
 _BETWEEN: Final = Quantity(
     0.0, 0.3, 0.8, message("estimate: between Python that is skipped and Python that runs nearly as before")
 )
 _GAP_NS: Final = 1_000
 _ONE_TIME: Final = 20.0
-"""Calls that take over this multiple of the median time per kernel did more than launch kernels."""
+"""A call does one-time work if its time per kernel exceeds this multiple of the median."""
 _RECURS: Final = 3
 """With at least this many steps, one-time events do not affect the median step."""
 
@@ -44,7 +45,7 @@ def find(facts: Facts) -> list[Candidate]:
         return []
     group = groupby.distinct([trace.ints("rank")[rows], trace.ints("step")[rows]], len(rows))[0]
     between = {rank: _between(trace, rows, group, rank) for rank in facts.ranks}
-    # the host is busy in operators and runtime calls (except waits and one-time work), and between the launches
+    # the host is busy in operators and runtime calls, and between the launches; waits and one-time work do not count
     graph, (gap_start, gap_end) = facts.replay.graph, between[facts.rank]
     working = trace.rows("kind", OPERATOR, RUNTIME) & ~trace.rows("phase", DATALOADER) & ~within(trace, once)
     nodes = facts.replay.hosts(facts.rank)
@@ -94,8 +95,8 @@ def find(facts: Facts) -> list[Candidate]:
 
 
 def _launches(facts: Facts, kernels: arrays.IntArray) -> tuple[arrays.IntArray, arrays.IntArray, float]:
-    """Find the outermost host events that launch kernels without waiting. Return three values: the rows of usual
-    launches, the rows of launches with one-time work (such as loading a module), and the kernels per step."""
+    """Find the outermost host events that launch kernels without waiting. Return the rows of usual launches, the rows
+    of launches with one-time work (such as loading a module), and the number of kernels per step."""
     trace = facts.trace
     roots = nesting.outermost(trace.ints("parent"), operators(trace) | trace.rows("kind", RUNTIME))
     # captured graphs contain no calls that copy from or to the host, communicate or synchronise
@@ -116,8 +117,8 @@ def _launches(facts: Facts, kernels: arrays.IntArray) -> tuple[arrays.IntArray, 
 
 
 def _between(trace: Trace, launches: arrays.IntArray, group: arrays.IntArray, rank: int) -> Intervals:
-    """Return the intervals between the first and the last launch of each step in which no thread of the rank does
-    recorded work. ``group`` is the step of each launch."""
+    """Return the intervals in which no thread of the rank does recorded work. They lie between the first and the last
+    launch of each step. ``group`` is the step of each launch."""
     start, end = trace.ints("start_ns"), trace.end_ns
     here = trace.ints("rank") == rank
     order = np.lexsort((start[launches], group))

@@ -1,6 +1,7 @@
-"""Rule 25, layout-transposes: tensors are copied only to change their memory layout. The rule fires on kernels whose
-names say that they convert the layout, and on operators that only reorder data. It returns one candidate for each kind.
-The transform removes most of this work."""
+"""Rule 25, layout-transposes: tensors are copied only to change their memory layout.
+Detected: kernels whose names say that they convert the layout, and operators that only reorder data. The two kinds are
+separate advice.
+Predicted: the step time without most of this work."""
 
 from __future__ import annotations
 
@@ -38,7 +39,7 @@ def find(facts: Facts) -> list[Candidate]:
         return []
     candidates = []
     if len(conversions):
-        # whether convolutions launch most conversions; without recorded launches, whether any convolution was recorded
+        # do convolutions launch most conversions? If no launches were recorded: was any convolution recorded?
         convolutions, launches = trace.rows("op_name", *_CONVOLUTIONS), launched_by[conversions]
         inside = within(trace, np.flatnonzero(convolutions))[launches[launches >= 0]]
         convolves = inside.mean() > 0.5 if len(inside) else convolutions.any()
@@ -77,7 +78,7 @@ def converting(trace: Trace) -> arrays.IntArray:
 
 
 def with_launches(trace: Trace, rows: arrays.IntArray) -> arrays.IntArray:
-    """Return the rows of device work, followed by the rows of the calls that launched only such work."""
+    """Return these rows of device work, followed by the rows of the calls that launched nothing else."""
     launched_by = trace.ints("launched_by")
     wanted = np.bincount(launched_by[rows][launched_by[rows] >= 0], minlength=len(trace))
     every = np.bincount(launched_by[launched(trace)], minlength=len(trace))

@@ -1,6 +1,6 @@
 """Rule 10, loader-workers: the training process makes its batches itself, on the training thread or on another thread.
-The rule fires if a loader without worker processes takes more than ``loader_share`` of the step. The transform makes
-the batches in worker processes. ``--what-if loader-workers=N`` predicts the step time with N workers."""
+Detected: a loader without worker processes that takes more than ``loader_share`` of the step.
+Predicted: the step time if worker processes make the batches. ``--what-if loader-workers=N`` sets their number."""
 
 from __future__ import annotations
 
@@ -25,14 +25,14 @@ CONTENTION: Final = Quantity(
     0.85, 1.0, 1.25,
     message("measured: 0.9 to 1.1 in small trainings on a CPU, 1.2 between two recordings of a ResNet-50 on a V100"),
 )  # fmt: skip
-"""Factor by which workers change the host's self time. It may exceed 1, because workers share cores and caches with the
-training. It may be below 1, because training without loading keeps caches warm."""
+"""Factor by which workers change the other work of the host. Workers share cores and caches with the training, so the
+factor may exceed 1. Training without loading keeps caches warm, so the factor may be below 1."""
 MAKING: Final = Quantity(1.0, 1.1, 1.4, message("estimate: parallel workers slow each other down"))
 _FROM_THREAD: Final = Quantity(
     0.85, 1.0, 1.4,
-    message("measured: 1.0 in small trainings on a CPU; workers compete for cores, a thread for the interpreter"),
+    message("measured: 1.0 in small trainings on a CPU; workers compete for cores, threads for Python's GIL"),
 )  # fmt: skip
-"""Time to make a batch in a worker, relative to the time in a thread of the training process."""
+"""Time to make a batch in a worker process, divided by the time in a thread of the training process."""
 
 
 def find(facts: Facts) -> list[Candidate]:
@@ -48,8 +48,8 @@ def find(facts: Facts) -> list[Candidate]:
 
 
 def what_if(facts: Facts, workers: float) -> Candidate:
-    """Return the candidate for this number of workers. Raises NotEvaluableError if workers already make the batches or
-    no data loading was recorded, and UsageError for an invalid number."""
+    """Return the candidate for this number of workers. Raises UsageError for an invalid number. Raises
+    NotEvaluableError if workers already make the batches, or if no data loading was recorded."""
     if not 1 <= workers <= _MOST_WORKERS or workers % 1:
         raise UsageError(f"loader-workers={workers:g}: not a number from 1 to {_MOST_WORKERS}", "give a whole number")
     rows, waiting = facts.batch_rows, facts.loading_ns
@@ -64,12 +64,12 @@ def what_if(facts: Facts, workers: float) -> Candidate:
     if in_thread(facts.trace, rows).any():
         making = _FROM_THREAD
         what = message("Each step waits {waiting:ns} of {step:ns} for a batch made by a background thread.", **times)
-        # the thread works all the time if steps wait for it, so making the batches of a step takes an entire step
+        # steps wait for the thread, so it works all the time: making the batches of a step takes an entire step
         each_ns = facts.step_ns / facts.batches_per_step
         batch = Quantity(each_ns * making.low, each_ns * making.mid, each_ns * making.high, making.source)
         loads = (Load(rows, workers, batch, HANDOVER_NS),)
     steps = np.flatnonzero(facts.trace.rows("kind", STEP) & (facts.replay.first >= 0))
-    # a step takes at least the remaining host work at its lowest factor, and at least the device work
+    # a step takes at least as long as the device work, and as the remaining host work at its lowest factor
     device = facts.typical(facts.within_steps(facts.activity.compute)) if facts.on_device else 0.0
     least_ns = max(CONTENTION.low * (facts.step_ns - waiting), device)
     return Candidate(

@@ -1,6 +1,6 @@
-"""Rule 30, low-device-utilisation: the device is idle for more than half of the step although data arrive in time. The
-rule fires if device work covers less than ``busy_share`` of the step and loading takes at most ``loader_share``. There
-is no transform, because the recording does not show the cost of a larger batch."""
+"""Rule 30, low-device-utilisation: the device is idle for more than half of the step although data arrive in time.
+Detected: device work covers less than ``busy_share`` of the step, and loading takes at most ``loader_share``.
+Predicted: nothing, because the recording does not show the cost of a larger batch."""
 
 from __future__ import annotations
 

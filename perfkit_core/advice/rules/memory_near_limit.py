@@ -1,5 +1,6 @@
-"""Rule 29, memory-near-limit: the memory of a device is nearly full. The rule fires if the peak of the allocated memory
-exceeds ``memory_share`` of the device's memory. There is no transform, because the rule is about capacity, not time."""
+"""Rule 29, memory-near-limit: the memory of a device is nearly full.
+Detected: the peak of the allocated memory exceeds ``memory_share`` of the device's memory.
+Predicted: nothing, because the rule is about capacity, not time."""
 
 from __future__ import annotations
 
@@ -15,14 +16,13 @@ from perfkit_core.views.memory.events import MISSING, levels, memory_events
 
 @dataclass(frozen=True, slots=True)
 class Peak:
-    """The peak memory of one process on a device. ``bytes`` is the allocated size at the peak, ``of_bytes`` the size of
-    the device's memory, and ``row`` the event that reached the peak."""
+    """The peak memory of one process on a device."""
 
     device: str
     rank: int
-    bytes: int
-    of_bytes: int
-    row: int
+    bytes: int  # allocated bytes at the peak
+    of_bytes: int  # memory size of the device
+    row: int  # event that reached the peak
 
     @property
     def ratio(self) -> float:
@@ -58,7 +58,7 @@ def find(facts: Facts) -> list[Candidate]:
 
 
 def peaks(facts: Facts) -> list[Peak]:
-    """Return the peak of each process on each device. Raises NotEvaluableError."""
+    """Return the peak of each process on each device. Raises NotEvaluableError if no peak is known."""
     trace = facts.trace
     events = memory_events(trace)
     if not len(events.row):

@@ -1,6 +1,6 @@
-"""Rule 13, more-workers: the training waits for batches although worker processes make them. The rule fires if waits
-for a loader with workers take more than ``loader_share`` of the step. Fetching a batch that is ready does not count as
-a wait. The transform lets batches arrive up to twice as often."""
+"""Rule 13, more-workers: the training waits for batches although worker processes make them.
+Detected: waits of more than ``loader_share`` of the step. The time to fetch a batch that is ready is not a wait.
+Predicted: the step time if batches arrive up to twice as often."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
-"""Rule 36, outlier-steps: some steps take much longer than the others, or the device clock drops during training. The
-rule fires if steps take more than ``outlier_sigmas`` standard deviations longer than the median step of their rank. It
-names the events that took longer. It also fires if most kernels take longer by the same factor in the last third of the
-steps. There is no transform, because the recording does not contain the cause."""
+"""Rule 36, outlier-steps: some steps take much longer than the others, or the device clock drops during training.
+Detected: steps that take more than ``outlier_sigmas`` standard deviations longer than the median step of their rank.
+Also detected: in the last third of the steps, most kernels take longer by the same factor.
+Predicted: nothing, because the recording does not contain the cause."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from perfkit_core.replay.batches import waited
 from perfkit_core.views.communication.instances import communication
 
 _OUTSIDE: Final = "time outside all recorded events"
-"""The self time of steps has this name in tables of event names."""
+"""Name for the self time of steps in tables of event names."""
 _MOST: Final = 3
 _LEAST_GROWTH_SHARE: Final = 0.1
 _AGREEING_FACTOR_ERROR: Final = 0.1
@@ -113,15 +113,16 @@ def _slower_clock(facts: Facts, steps: pd.DataFrame) -> list[Candidate]:
             message("most kernel time grew by nearly the same factor, which suggests the clock rather than a kernel"),
         ),
         vetoes=(message("larger inputs for some kernels, because the factor is the same for most kernel time"),),
-        fill={"outliers": "clock"},  # makes the id differ from the id of outlying steps
+        fill={"outliers": "clock"},  # so that the advice id differs from the id for outlying steps
         words={"outliers": "clock"},
     )]  # fmt: skip
 
 
 def _growth_ns(facts: Facts, steps: pd.DataFrame, late: pd.DataFrame) -> pd.Series[int]:
-    """Return the growth in ns of up to three event names, the largest growth first. The growth is the mean time in a
-    ``late`` step minus the median time in the other ``steps``. The time consists of host work, device work and waits
-    for batches. Other waits do not count."""
+    """Return the growth in ns of up to three event names, the largest growth first.
+
+    The growth is the mean time in the ``late`` steps minus the median time in the other ``steps``. Work on the host,
+    work on devices and waits for batches count. Other waits do not."""
     trace, graph = facts.trace, facts.replay.graph
     nodes = np.flatnonzero(graph.row >= 0)
     busy = np.zeros(len(trace), np.int64)

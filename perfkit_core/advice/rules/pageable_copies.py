@@ -1,6 +1,6 @@
-"""Rule 11, pageable-copies: copies from pageable memory block the host and are slower than the bus. The rule fires on
-copies of the kind "pageable" to the device. The transform removes the waits, gives the calls the time of calls for
-pinned memory, and runs large copies at the speed of pinned memory."""
+"""Rule 11, pageable-copies: copies from pageable memory block the host and are slower than the bus.
+Detected: copies of the kind "pageable" to the device.
+Predicted: the step time with copies from pinned memory. The host does not wait, and large copies are faster."""
 
 from __future__ import annotations
 
@@ -70,8 +70,8 @@ def find(facts: Facts) -> list[Candidate]:
 
 
 def _faster(trace: Trace, large: transfers.Transfers, pinned: transfers.Transfers) -> Quantity:
-    """Return the time of large copies from pinned memory, relative to their recorded time. The speed of pinned memory
-    comes from this recording, else from the calibration of this machine, else from typical buses."""
+    """Return the time of large copies from pinned memory, divided by their recorded time. The speed comes from pinned
+    copies in this recording, else from the calibration of this machine, else from typical buses."""
     now, recorded = _bytes_per_ns(trace, large), _bytes_per_ns(trace, pinned)
     if now is None:
         return Quantity(1.0, 1.0, 1.0, message("no copy is large enough to be limited by the bus"))

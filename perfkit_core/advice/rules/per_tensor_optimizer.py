@@ -1,9 +1,10 @@
 """Rule 17, per-tensor-optimizer: the optimizer updates the parameters one by one.
+Detected: an optimizer step calls the same operators for ``optimizer_tensors`` or more tensors.
+Predicted: the step time with a fused update. Its time is the recorded time multiplied by a factor.
 
-The rule fires if an optimizer step calls the same operators for ``optimizer_tensors`` or more tensors. The transform
-multiplies the time of the update by a factor, which gives the time of a fused update. The factors for CPUs were
-measured on complete optimizer steps with a profiler running: one thread, medians of interleaved runs, tensors of 64 to
-1,000,000 elements. They depend on the number of operators per tensor and on the time of an operator."""
+The factors for CPUs depend on the number of operators per tensor and on the time of an operator. They were measured on
+complete optimizer steps: one thread, with a profiler running, medians of interleaved runs, tensors of 64 to 1,000,000
+elements."""
 
 from __future__ import annotations
 
@@ -54,23 +55,22 @@ _BATCHED: Final = re.compile(r"foreach|fused|merged|multi_?tensor", re.IGNORECAS
 _MOST_PER_TENSOR: Final = 4
 """Maximum number of calls of one operator for one tensor, in all optimizers of the frameworks."""
 _NEARLY_ALL: Final = 5 / 6
-"""A number of tensors is accepted if it divides the call counts of operators that make at least this share of all
-calls. 4/5 must not be enough: momentum calls two operators twice per tensor and one operator once, so twice the right
-number divides the counts of 4/5 of the calls. 6/7 must be enough, because operators for half of the tensors, such as
-weight decay, make at most 1/7 of the calls."""
+"""A number of tensors is accepted if it divides the call counts that belong to at least this share of the calls.
+
+The limit must exceed 4/5. Momentum calls two operators twice per tensor and one operator once, so twice the right
+number divides the counts of 4/5 of the calls. The limit must not exceed 6/7, because weight decay of half of the
+tensors makes up to 1/7 of the calls."""
 
 
 @dataclass(frozen=True, slots=True)
 class Loop:
-    """A loop over tensors. ``tensors`` is their number. ``name`` is the optimizer or its operator. ``operators`` is the
-    number of operators per tensor. ``operator_ns`` is the mean time of an operator, including the gap around it.
-    ``whole`` is true if a single operator updates a tensor."""
+    """An optimizer step that updates its tensors in a loop."""
 
-    name: str
-    tensors: float
-    operators: float
-    operator_ns: float
-    whole: bool
+    name: str  # the optimizer, or its operator if ``whole`` is true
+    tensors: float  # number of tensors
+    operators: float  # number of operators per tensor
+    operator_ns: float  # mean time of an operator, including the gap around it
+    whole: bool  # whether a single operator updates a tensor
 
 
 def find(facts: Facts) -> list[Candidate]:
@@ -84,7 +84,7 @@ def find(facts: Facts) -> list[Candidate]:
         raise NotEvaluableError(
             message("no optimizer step was recorded"), message("the framework's own optimizers record it")
         )
-    # updates: host events in the spans, except events that clear gradients and events before the end of a closure
+    # updates are the host events in the spans, except those that clear gradients or precede the end of a closure
     closure = trace.rows("phase", OTHER)[spans]
     after = trace.rows("phase", OPTIMIZER) & nesting.lies_in(parent, marked(trace, spans[closure]))
     updates = (within(trace, spans[~closure]) | after) & ~clears & ~nesting.lies_in(parent, clears)
@@ -104,9 +104,9 @@ def find(facts: Facts) -> list[Candidate]:
 def _loops(
     trace: Trace, spans: IntArray, own_ns: IntArray, roots: IntArray, of_span: IntArray, least: float
 ) -> tuple[IntArray, Loop] | None:
-    """Return two values: the numbers of the spans that loop over at least ``least`` tensors, and the typical loop.
-    Return None if there are no such spans. ``own_ns`` is the update time of each span. ``of_span`` is, for each item of
-    ``roots``, the number of its span."""
+    """Return the positions of the spans that loop over at least ``least`` tensors, and the typical loop; None if there
+    are no such spans. ``own_ns`` is the update time of each span. ``of_span`` is the position of the span around each
+    item of ``roots``."""
     names = trace.codes("name").codes[roots].astype(np.int64)
     width = int(names.max(initial=0)) + 1
     key, counts = np.unique(of_span * width + names, return_counts=True)
@@ -126,9 +126,10 @@ def _loops(
 
 def tensors_of(calls: IntArray) -> int:
     """Return the number of tensors of a loop. ``calls`` is the number of calls of each operator, shape (operators,).
-    The result is the largest call count that divides nearly all call counts, weighted by calls. If there is none, the
-    result is the call count that divides most. Most operators are called once per tensor, some several times, and some
-    not for all tensors. Much rarer operators are ignored."""
+
+    Most operators are called once per tensor, but some several times, and some not for all tensors. So the result is
+    the largest call count that divides the counts of nearly all calls, or else of the most calls. For example, 10 for
+    the counts 10, 10 and 20. Much rarer operators are ignored."""
     often = calls[calls * _MOST_PER_TENSOR >= calls.max()]
     explained: list[tuple[int, int]] = [
         (int(often[often % tensors == 0].sum()), tensors) for tensors in np.unique(often)[::-1].tolist()
@@ -138,7 +139,8 @@ def tensors_of(calls: IntArray) -> int:
 
 
 def _updated_together(facts: Facts, parts: IntArray, loop: Loop) -> list[Candidate]:
-    """Return the candidate that updates all parameters in one call. Return none if measurements show no saving."""
+    """Return a list with the candidate that updates all parameters in one call. It is empty if measurements show no
+    saving."""
     trace, dur = facts.trace, facts.trace.ints("dur_ns")
     below = np.append(within(trace, parts), False)  # a missing launch has the index -1, the last item
     kernels = np.flatnonzero(trace.rows("kind", KERNEL) & below[trace.ints("launched_by")])
@@ -180,7 +182,7 @@ def _updated_together(facts: Facts, parts: IntArray, loop: Loop) -> list[Candida
 
 
 def _host_factor(loop: Loop) -> Quantity | None:
-    """Return the factor of the time of an optimizer step on a CPU; None if a fused update saves nothing."""
+    """Return the time of a fused update on a CPU, divided by the recorded time; None if fusing saves nothing."""
     if loop.whole:
         return _MERGED if _ADAM.search(loop.name) else None
     small = loop.operator_ns < _CALL_OVERHEAD_NS
@@ -194,9 +196,8 @@ def _host_factor(loop: Loop) -> Quantity | None:
 
 
 def class_of(name: str, whole: bool) -> str:
-    """Return the class name of an optimizer, such as ``SGD`` for a span whose name ends in ``SGD.step``. If a single
-    operator updates a tensor (``whole``), return its name without prefix and in-place mark (``adam`` for
-    ``folder.adam_``). Otherwise return ``optimizer``."""
+    """Return the class name of an optimizer: ``SGD`` for the span ``Optimizer.step#SGD.step``. If a single operator
+    updates a tensor (``whole``), return the operator: ``adam`` for ``folder.adam_``. Otherwise return ``optimizer``."""
     match = _STEP.search(name)
     if match:
         return match[1]

@@ -1,6 +1,6 @@
-"""Rule 3, ping-pong-copies: data go to the host and come back unchanged. The rule fires if a copy to the host is
-followed by a copy of equal size back to the device, without host computation between them. The transform removes both
-copies."""
+"""Rule 3, ping-pong-copies: data go to the host and come back unchanged.
+Detected: a copy to the host, then a copy of equal size to the device. The host computes nothing between them.
+Predicted: the step time without both copies."""
 
 from __future__ import annotations
 

@@ -1,7 +1,8 @@
-"""Rule 34, rank-skew: one rank keeps the others waiting. The rule replays the ranks without waits for each other: each
-collective transfers as soon as the rank itself has reached it. The rule fires if the slowest rank then takes longer
-than the median rank. The steps of the slow rank have three parts: device work, data loading and host work. One part
-explains the difference best. The transform replaces the time of this part by its time on the median rank."""
+"""Rule 34, rank-skew: one rank keeps the others waiting.
+Detected: in a replay without waits between ranks, the slowest rank takes longer than the median rank. In this replay,
+each collective transfers as soon as the rank itself has reached it.
+Predicted: the step time if one part of the slow rank's steps takes the time of the median rank. The part is device
+work, data loading or host work, whichever explains the difference best."""
 
 from __future__ import annotations
 
@@ -28,8 +29,10 @@ _MOST_OF_IT: Final = {
     HOST: message(", mostly in host work"),
 }
 _WORTH: Final = 0.25
-"""A part explains the skew if giving it the time of the median rank saves at least this share of the skew."""
-_SOURCE: Final = message("recorded: the fastest rank, the median rank, and half the difference to the median rank")
+"""A part of the step explains the skew if it causes at least this share of the skew."""
+_SOURCE: Final = message(
+    "recorded: the fastest rank (best), the median rank (likely), halfway to the median rank (worst)"
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,7 +45,7 @@ class _Reason:
 
 
 def find(facts: Facts) -> list[Candidate]:
-    """Return a candidate for the slowest rank if its time without waits exceeds the time of the median rank."""
+    """Return a candidate for the slowest rank if its step time without waits exceeds that of the median rank."""
     if len(ranks(facts.trace)) < 2:
         raise NotEvaluableError(message("only one rank was recorded"), message("give the recordings of several ranks"))
     facts.need_steps()
@@ -95,7 +98,7 @@ def find(facts: Facts) -> list[Candidate]:
 
 
 def _alone_ns(facts: Facts, *changes: Transform) -> pd.DataFrame:
-    """Return one row per step: ``rank``, ``step`` and ``alone_ns``, the step time without waits for other ranks."""
+    """Return a table with one row per step of each rank. ``alone_ns`` is its time without waits for other ranks."""
     graph = transformed(facts.replay, changes)
     graph = replace(graph, edges=graph.edges.only(graph.edges.cause != MEETING))
     time = facts.steps.played_ns(play(graph))
@@ -103,9 +106,10 @@ def _alone_ns(facts: Facts, *changes: Transform) -> pd.DataFrame:
 
 
 def _reason(facts: Facts, times: pd.DataFrame, slow: int, part: str) -> _Reason | None:
-    """Return the saving if the part takes the time of the median rank; None if it already takes no longer."""
+    """Return the saving if the ``part`` of the slow rank takes the time of the median rank. Return None if it is no
+    slower."""
     trace, graph = facts.trace, facts.replay.graph
-    # the mean time of the part in a step of each rank, without waits
+    # for each rank, the mean time of the part in a step, without waits
     chosen = np.zeros(len(trace), np.bool_)
     chosen[_rows_of(trace, None, part)] = True
     nodes = np.flatnonzero(graph.row >= 0)
@@ -126,8 +130,8 @@ def _reason(facts: Facts, times: pd.DataFrame, slow: int, part: str) -> _Reason 
 
 
 def _rows_of(trace: Trace, rank: int | None, part: str) -> IntArray:
-    """Return the rows of a part of the steps: device work, data loading, or other host work. Communication belongs to
-    no part. If ``rank`` is None, return the rows of all ranks."""
+    """Return the rows of a ``part`` of the steps, without communication. If ``rank`` is None, return the rows of all
+    ranks."""
     communicates = communication(trace)
     loading = trace.rows("kind", DATALOADER) | trace.rows("phase", DATALOADER)
     on_host = trace.host & (trace.ints("self_ns") >= 0)

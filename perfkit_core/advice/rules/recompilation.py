@@ -1,7 +1,7 @@
-"""Rule 35, recompilation: the model is compiled again during training, or runs in pieces because its graph breaks. The
-rule fires on compilations, and on functions that resume after a graph break, in steps after the first recorded step. If
-most steps compile, the transform removes the compilations. Otherwise there is no transform, because the median step
-would not change."""
+"""Rule 35, recompilation: the model is compiled again during training, or runs in pieces because its graph breaks.
+Detected: compilations, and functions that resume after a graph break, in steps after the first recorded step.
+Predicted: the step time without compilations, if most steps compile. Otherwise nothing is predicted, because the median
+step would not change."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ _COMPILES: Final = re.compile(
 )
 """Names of compilation events: general names, and the names of TorchDynamo and of Paddle's executor."""
 _RESUMES: Final = re.compile(r"dynamo_resume_in_")
-"""Names of TorchDynamo functions that resume after a graph break. Paddle's profiler does not record Python."""
+"""Names of TorchDynamo functions that resume after a graph break. Paddle's profiler records no such functions."""
 _FUNCTIONS: Final = 8
 
 

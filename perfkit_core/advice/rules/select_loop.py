@@ -1,6 +1,7 @@
-"""Rule 19, select-loop: a loop selects a part of a tensor in each iteration. The rule fires on ``loop_selects`` or more
-iterations with the same few operators. An iteration may make up to four selections. It must be short, because the
-layers of a network repeat too. The transform gives the selections and their backward pass the time of one unbind."""
+"""Rule 19, select-loop: a loop selects a part of a tensor in each iteration.
+Detected: ``loop_selects`` or more iterations with the same few operators, of which up to four are selections. Longer
+iterations do not count, because the layers of a network repeat too.
+Predicted: the step time if one unbind replaces the selections. Their backward pass becomes shorter, too."""
 
 from __future__ import annotations
 
@@ -27,18 +28,17 @@ _LONGEST: Final = 24
 """Maximum number of operators per iteration. A recurrent cell has about 20, a transformer layer has more."""
 _MOST_SELECTS: Final = 4
 _SELECTS_BY_NAME: Final = re.compile(r"select|slice|narrow", re.IGNORECASE)
-"""Names of selections. The canonical name is not enough, because frameworks also take strided views internally."""
+"""Names of operators that select a part. Their canonical name also covers views that frameworks take internally."""
 _AROUND: Final = (STEP, ANNOTATION, FORWARD, BACKWARD, OPTIMIZER, DATALOADER)
 
 
 @dataclass(frozen=True, slots=True)
 class Rounds:
-    """Selections in loops, sorted by thread and time, arrays of shape (selections,). ``rows`` are the selections.
-    ``loop`` is the number of the loop, and ``each`` the number of selections per iteration of this loop."""
+    """Selections in loops, sorted by thread and time. All arrays have the shape (selections,)."""
 
     rows: arrays.IntArray
-    loop: arrays.IntArray
-    each: arrays.IntArray
+    loop: arrays.IntArray  # number of the loop
+    each: arrays.IntArray  # selections per iteration of this loop
 
 
 def find(facts: Facts) -> list[Candidate]:
@@ -48,7 +48,7 @@ def find(facts: Facts) -> list[Candidate]:
     rows, loop, each = rounds.rows[kept], rounds.loop[kept], rounds.each[kept]
     if not len(rows):
         return []
-    # the framework's entry event shrinks together with its selection if it contains no other operator
+    # if the framework's entry event contains only the selection, the entry event shrinks, too
     inside = np.bincount(parent[operators(trace) & (parent >= 0)], minlength=len(trace))
     above = parent[rows]
     entry = (above >= 0) & trace.rows("kind", OPERATOR_DETAIL)[above] & (inside[above] == 1)
@@ -81,9 +81,10 @@ def find(facts: Facts) -> list[Candidate]:
 
 
 def _gradients(facts: Facts, selects: arrays.IntArray) -> arrays.IntArray:
-    """Return the outermost backward operators of the selections, found by sequence numbers. If no sequence numbers were
-    recorded, use only steps in which all selections are among ``selects``, and return all backward operators of
-    selections in them."""
+    """Return the outermost backward operators of the selections ``selects``. Sequence numbers connect the two.
+
+    If no sequence numbers were recorded, return all backward operators of selections, but only from steps without
+    other selections."""
     trace = facts.trace
     roots = outermost(trace, operators(trace))
     nodes = roots[trace.rows("op_name", "slice_grad")[roots] & (facts.replay.first[roots] >= 0)]
@@ -102,16 +103,16 @@ def find_rounds(trace: Trace, least: float) -> Rounds:
     selecting = matching(trace, "name", _SELECTS_BY_NAME.search) & trace.rows("op_name", "slice")
     selects = np.flatnonzero((selecting & ~trace.rows("phase", BACKWARD, OPTIMIZER))[roots])
     rows, length = roots[selects], np.diff(selects, append=0)
-    # place: a number for the thread, the step and the enclosing span of each selection
+    # place: one number for the thread, step and enclosing span of a selection
     around = nesting.nearest_above(trace.ints("parent"), trace.host & trace.rows("kind", *_AROUND))[rows]
     place = groupby.distinct([thread.code[rows], trace.ints("step")[rows], around], len(rows))[0]
-    # body: a number for the operators up to the next selection; the sum of random tokens ignores their order
+    # body: one number for the operators up to the next selection: the sum of a random token per name
     names = trace.codes("name")
     token = np.random.default_rng(0).integers(1, 1 << 40, len(names.values) + 1)
     body = np.diff(np.append(0, np.cumsum(token[names.codes[roots]]))[selects], append=0)
     each, begins = np.zeros(len(selects), np.int64), np.zeros(len(selects), np.bool_)
     for period in range(1, min(_MOST_SELECTS, len(selects) - 2) + 1):
-        # a selection repeats if the same few operators follow it in the next iteration, at the same place
+        # a selection repeats if it has the same place and body in the next iteration, and the body is short
         here, later, after = place[: -period - 1], place[period:-1], place[period + 1 :]
         repeats = (here == later) & (later == after) & (body[: -period - 1] == body[period:-1])
         repeats &= length[: -period - 1] <= _LONGEST // period

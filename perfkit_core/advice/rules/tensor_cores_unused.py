@@ -1,6 +1,6 @@
-"""Rule 22, tensor-cores-unused: matrices are multiplied on ordinary cores although the device has tensor cores. The
-rule fires if kernel names show products in half or single precision on ordinary cores. The transform gives the kernels
-the time of tensor cores. For products in single precision, the remedy is mixed precision."""
+"""Rule 22, tensor-cores-unused: matrices are multiplied on ordinary cores although the device has tensor cores.
+Detected: kernels whose names show products in half or single precision on ordinary cores.
+Predicted: the step time if tensor cores run these kernels. Single precision needs mixed precision for this."""
 
 from __future__ import annotations
 

@@ -1,5 +1,6 @@
-"""Rule 23, tf32-off: products in single precision run on ordinary cores of a device that supports TF32. The rule fires
-if kernel names show such products and no product uses TF32. The transform gives the kernels the time of TF32."""
+"""Rule 23, tf32-off: products in single precision run on ordinary cores of a device that supports TF32.
+Detected: kernels whose names show such products, if no product uses TF32.
+Predicted: the step time if these products use TF32."""
 
 from __future__ import annotations
 

@@ -1,5 +1,6 @@
-"""Rule 14, thread-oversubscription: more threads compute than the machine has cores. The rule fires if the product of
-threads and processes exceeds the number of cores. There is no transform, because the saving depends on the machine."""
+"""Rule 14, thread-oversubscription: more threads compute than the machine has cores.
+Detected: the product of threads and processes exceeds the number of cores.
+Predicted: nothing, because the saving depends on the machine."""
 
 from __future__ import annotations
 

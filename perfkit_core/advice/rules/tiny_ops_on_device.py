@@ -1,7 +1,7 @@
-"""Rule 1, tiny-ops-on-device: operators on few numbers run on the device, and the host waits for their result. The rule
-fires on operators directly before a copy of few bytes to the host. The inputs of these operators have at most
-``tiny_elements`` elements. If no shapes were recorded, their kernels have only one thread block. The transform moves
-the operators to the host and removes the copies."""
+"""Rule 1, tiny-ops-on-device: the device runs operators on few numbers, and the host waits for their result.
+Detected: operators directly before a copy of few bytes to the host. Their inputs have at most ``tiny_elements``
+elements. If no shapes were recorded, their kernels have only one thread block.
+Predicted: the step time if the operators run on the host and the copies are gone."""
 
 from __future__ import annotations
 
@@ -33,13 +33,12 @@ _HALF: Final = re.compile(r"half|float16|bfloat16|float8|fp16|bf16|fp8", re.IGNO
 
 @dataclass(frozen=True, slots=True)
 class _Chains:
-    """Operators on few numbers directly before a fetched result, arrays of shape (operators,). ``at`` is the position
-    among the outermost operators. ``fetched_by`` is the position of the operator that fetches the result. ``rooted`` is
-    true if an operator before the same result creates values on the host."""
+    """Operators on few numbers directly before a result that the host fetches. All arrays have the shape (operators,).
+    Positions are those among the outermost operators."""
 
-    at: IntArray
-    fetched_by: IntArray
-    rooted: BoolArray
+    at: IntArray  # position of the operator
+    fetched_by: IntArray  # position of the operator that fetches the result
+    rooted: BoolArray  # whether an operator before the same result creates values from host data
 
 
 def find(facts: Facts) -> list[Candidate]:
@@ -60,7 +59,7 @@ def find(facts: Facts) -> list[Candidate]:
         name = canonical.values[code] if code >= 0 else "other"
         costs[f"{name}_on_host_ns"] = transfers.on_host_ns(facts, order, name)
         changes.append(Move(rows[own == code], True, costs[f"{name}_on_host_ns"]))
-    # A copy is removed if these operators created its source. Otherwise, it is removed only in the best case.
+    # A copy is removed if its data were created by these operators. Otherwise it is removed only in the best case.
     is_sure = np.isin(order.of[fetched.call], chains.fetched_by[chains.rooted])
     is_unsure = np.isin(order.of[fetched.call], chains.fetched_by[~chains.rooted])
     sure, unsure = fetched.only(is_sure), fetched.only(is_unsure)
@@ -103,7 +102,7 @@ def find(facts: Facts) -> list[Candidate]:
 def _chains(
     facts: Facts, order: transfers.OuterOperators, copies: transfers.Transfers, fetched: transfers.Transfers
 ) -> _Chains:
-    """Return the operators before each fetched result, back to the nearest operator that is not tiny."""
+    """Return the operators on few numbers directly before each fetched result."""
     trace, count = facts.trace, len(order)
     fetches = np.zeros(count + 1, np.bool_)  # the last item means that no operator follows
     fetches[order.of[fetched.call]] = True

@@ -1,6 +1,7 @@
-"""Rule 24, unaligned-matmul: a dimension of half-precision products is not a multiple of 8. The rule fires if shapes
-and strides show rows that do not start at multiples of 16 bytes, unless the kernel's name shows 16-byte reads. The
-transform gives the kernels the time of padded products."""
+"""Rule 24, unaligned-matmul: a dimension of half-precision products is not a multiple of 8.
+Detected: shapes and strides with rows that do not start at multiples of 16 bytes. Kernels whose names show 16-byte
+reads do not count.
+Predicted: the step time with padded products."""
 
 from __future__ import annotations
 
@@ -36,7 +37,7 @@ def find(facts: Facts) -> list[Candidate]:
     at = np.flatnonzero((kernels.type == matrix_products.HALF) & (kernels.operator >= 0) & ~kernels.convolves)
     at = at[trace.rows("op_name", *_PRODUCTS)[kernels.operator[at]]]
     rows, operator, names = kernels.row[at], kernels.operator[at], trace.codes("name")
-    # how many numbers a kernel reads in one access, as its name shows (align8); 0 if unknown
+    # the number of values that a kernel reads in one access, for example 8 if its name has "align8"; 0 if unknown
     matches = [_ALIGN.search(name) for name in names.values]
     reads = names.lookup(np.array([int(match[1]) if match else 0 for match in matches], np.int64), 0)[rows]
     sizes = np.where(
@@ -69,8 +70,7 @@ def find(facts: Facts) -> list[Candidate]:
 
 
 def _by_rows(trace: Trace, operator: IntArray) -> IntArray:
-    """Return the result of :func:`unaligned_rows` for each operator; 0 for operators without shapes. The function runs
-    once for each distinct pair of shapes and strides."""
+    """Return :func:`unaligned_rows` of each operator; 0 for operators without shapes."""
     strides = pa.array([], pa.string()).dictionary_encode()
     if len(operator):
         texts = pc.extract_regex(trace.pick("args", operator), _STRIDES)
@@ -89,14 +89,13 @@ def _by_rows(trace: Trace, operator: IntArray) -> IntArray:
 
 
 def unaligned_rows(shapes: operators.Shapes, strides: operators.Shapes | None) -> int:
-    """Return the length of the longest unaligned row in memory; 0 if there is none. Rows of both factors and of the
-    product count. An unaligned row has a length above 8 that is not a multiple of 8. Without strides, shapes determine
-    the layout."""
+    """Return the length of the longest unaligned row of the two factors and the product; 0 if there is none. The length
+    of an unaligned row is above 8 and not a multiple of 8. Without strides, rows are assumed to be contiguous."""
     factors = _matrices(shapes)
     sizes = [shapes[at][-1] for at in factors]
     if strides is not None and len(strides) == len(shapes):
         lengths = []
-        for at in factors:  # distance of rows in memory, 0 if neither rows nor columns are contiguous
+        for at in factors:  # length: distance of rows in memory; 0 if neither rows nor columns are contiguous
             across, along = strides[at][-2:]
             lengths.append(across if along == 1 else along if across == 1 else 0)
         sizes = [*lengths, *sizes[-1:]]
@@ -104,7 +103,7 @@ def unaligned_rows(shapes: operators.Shapes, strides: operators.Shapes | None) -
 
 
 def unaligned(shapes: operators.Shapes) -> int:
-    """Return the largest of the three dimensions that is above 8 and not a multiple of 8; 0 if there is none."""
+    """Return the largest of the three matrix sizes that is above 8 and not a multiple of 8; 0 if there is none."""
     return _largest([size for at in _matrices(shapes) for size in shapes[at][-2:]])
 
 

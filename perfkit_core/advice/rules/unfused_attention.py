@@ -1,6 +1,6 @@
-"""Rule 27, unfused-attention: attention runs operator by operator, with its matrix of scores in memory. The rule fires
-on chains of product, softmax and product with only scaling, masks, dropout and shape changes between them. The
-transform gives the kernels of each chain and of its backward pass the time of one fused kernel."""
+"""Rule 27, unfused-attention: attention runs operator by operator, with its matrix of scores in memory.
+Detected: chains of product, softmax and product, with only scaling, masks, dropout and shape changes between them.
+Predicted: the step time if one fused kernel replaces each chain and its backward pass."""
 
 from __future__ import annotations
 
@@ -30,12 +30,12 @@ _ROLES: Final = {
         _BETWEEN,
     ),
 }  # fmt: skip
-"""Role of each operator in a chain. Scaling, masks, dropout, and changes of shape or type may be between the
-products."""
+"""Role of each operator in a chain of product, softmax and product. Operators with the role ``_BETWEEN`` may
+lie between the products."""
 _LAYER: Final = re.compile(r"linear|addmm|\bfc\b|gemm_epilogue", re.IGNORECASE)
-"""Name of an operator or layer that multiplies by weights. Such products are not part of attention."""
+"""Names of operators and layers that multiply by weights. Such products are not part of attention."""
 _SCORES: Final = 3
-"""Least number of dimensions of the scores of a batch."""
+"""Least number of dimensions of the softmax input in attention."""
 
 
 def find(facts: Facts) -> list[Candidate]:
@@ -75,7 +75,7 @@ def chain_rows(trace: Trace) -> tuple[arrays.IntArray, int]:
     order, canonical = operator_order(trace), trace.codes("op_name")
     role = canonical.lookup(np.array([_ROLES.get(name, _OTHER) for name in canonical.values], np.int64), _OTHER)
     role = role[order.row]
-    # products with weights, by the name of the operator or of its layer, are not part of a chain
+    # products with weights are not part of a chain; the name of the operator or its layer shows them
     weighted = matching(trace, "name", _LAYER.search)
     call = nesting.nearest_above(trace.ints("parent"), trace.rows("kind", FORWARD))[order.row]
     layers = weighted[order.row] | ((call >= 0) & weighted[call])
@@ -83,7 +83,7 @@ def chain_rows(trace: Trace) -> tuple[arrays.IntArray, int]:
     at = np.arange(len(role))
     dimensions = per_row(trace, order.row, lambda shapes: len(shapes[0]) if shapes and shapes[0] else _SCORES, _SCORES)
     softmax = np.flatnonzero((role == _SOFTMAX) & (dimensions >= _SCORES))
-    # positions of the nearest operators before and after each softmax that may not lie between the products
+    # from each softmax, go back and forward over all operators that may lie between the products
     closed = role != _BETWEEN
     before = np.append(-1, np.maximum.accumulate(np.where(closed, at, -1)))[softmax]
     following = np.minimum.accumulate(np.where(closed, at, len(role))[::-1])[::-1]

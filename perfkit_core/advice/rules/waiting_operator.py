@@ -1,6 +1,7 @@
-"""Rule 9, waiting-operator: an operator spends most of its time waiting, so its time is not its cost. The rule fires on
-operators whose longest call takes over ``waiting_ratio`` times as long as the shortest call, while a device does other
-work. There is no transform, because the awaited work is the cause, not the operator."""
+"""Rule 9, waiting-operator: an operator spends most of its time waiting, so its time is not its cost.
+Detected: operators whose longest call takes over ``waiting_ratio`` times as long as their shortest call. A device does
+other work during the long calls.
+Predicted: nothing, because the awaited work is the cause, not the operator."""
 
 from __future__ import annotations
 
@@ -17,19 +18,19 @@ from perfkit_core.model.schema import COMMUNICATION, DEVICE_WORK, OPERATOR, RUNT
 from perfkit_core.views.steps.activity import covered_ns
 
 _CLOCK_NS: Final = 1_000
-"""Resolution of the coarsest clocks in recordings. The duration of a shorter call may have been rounded to 0."""
+"""Resolution of the coarsest clocks in recordings. Shorter calls may have the recorded duration 0."""
 _LONG_PER_SHORTEST: Final = 10
 _BLOCKED: Final = 0.5
 """An operator waits in the device runtime if runtime calls take at least this share of its time."""
 
 
 def find(facts: Facts) -> list[Candidate]:
-    """Return a candidate for each operator with long calls that wait, the largest total time first."""
+    """Return a candidate for each operator whose long calls wait, the largest total time first."""
     facts.need_device()
     trace, limits = facts.trace, facts.thresholds
     rows = np.flatnonzero(operators(trace) & facts.in_steps)
     names, own_ns = trace.codes("name"), np.zeros(len(trace), np.int64)
-    # the time of each operator without the operators inside it; unlike the self time, it includes runtime calls
+    # own_ns: the time of each operator without operators inside it, but with its runtime calls
     nearest = nesting.nearest_on_path(trace.ints("parent"), trace.host & trace.rows("kind", OPERATOR, COMMUNICATION))
     inside = np.flatnonzero(trace.host & (nearest >= 0))
     np.add.at(own_ns, nearest[inside], np.maximum(trace.ints("self_ns")[inside], 0))
@@ -48,9 +49,10 @@ def find(facts: Facts) -> list[Candidate]:
 
 
 def _waiting(facts: Facts, calls: arrays.IntArray, own_ns: arrays.IntArray, shortest_ns: int) -> list[Candidate]:
-    """Return a candidate if the long calls of an operator wait. They wait if two conditions hold: a device does other
-    work during the calls, and the calls spend their time in the runtime. The second condition excludes operators that
-    compute on the host. It is ignored if no runtime calls were recorded."""
+    """Return a list with a candidate if the long calls of an operator wait, else an empty list.
+
+    Calls wait if a device does other work meanwhile and if they spend their time in runtime calls. If no runtime calls
+    were recorded, the first condition is enough. Operators that compute on the host do not meet the second one."""
     trace, dur = facts.trace, facts.trace.ints("dur_ns")
     start, end, names = trace.ints("start_ns"), trace.end_ns, trace.codes("name")
     inside, runtime = trace.host & within(trace, calls), trace.host & trace.rows("kind", RUNTIME, SYNC)

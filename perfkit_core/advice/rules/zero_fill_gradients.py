@@ -1,6 +1,6 @@
-"""Rule 18, zero-fill-gradients: gradients are filled with zeros one by one instead of being dropped. The rule fires if
-operators write zeros for ``optimizer_tensors`` or more tensors where an optimizer clears gradients. The transform
-removes the fills. It also replaces the first addition to each gradient: the new gradient is taken over instead."""
+"""Rule 18, zero-fill-gradients: gradients are filled with zeros one by one instead of being dropped.
+Detected: operators write zeros for ``optimizer_tensors`` or more tensors where an optimizer clears gradients.
+Predicted: the step time without the fills. The first addition to each gradient becomes an assignment."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ def find(facts: Facts) -> list[Candidate]:
     batched = np.append(matching(trace, "name", _FOREACH.search), False)[parent[fills]]
     changes: list[Transform] = [Remove(np.unique(np.where(batched, parent[fills], fills)))]
     if len(adds):
-        # first: the share of additions that follow a fill; the new gradient is taken over instead
+        # first: the share of additions that follow a fill; these additions become assignments
         first, average = min(len(fills) / len(adds), 1.0), max(float(dur[adds].mean()), 1.0)
         taken = (_TAKEN_NS.low, _TAKEN_NS.mid, _TAKEN_NS.high)
         low, mid, high = (1 - first * (1 - min(ns / average, 1.0)) for ns in taken)
