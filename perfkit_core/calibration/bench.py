@@ -39,19 +39,19 @@ class DeviceBench(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Bench:
-    """The calls to time. ``operators`` are calls of operators on the host, by canonical name and number of elements.
-    ``threads`` is the maximum number of threads that an operator uses."""
+    """The calls to time."""
 
+    # Canonical name and number of elements → call of this operator on the host.
     operators: Mapping[tuple[str, int], Call] = field(default_factory=dict)
     device: DeviceBench | None = None
-    threads: int | None = None
+    threads: int | None = None  # The maximum number of threads that an operator uses.
 
 
 SOURCE: Final = "calibrated on this machine"
 LAUNCH: Final = "launch"
 """Name of the host time to launch the smallest kernel."""
 KERNEL: Final = "kernel"
-"""Name of the time from one smallest kernel to the next, on a device with a full queue."""
+"""Name of the time per kernel on the device, if many of the smallest kernels are queued."""
 SYNCHRONIZE: Final = "synchronize"
 """Name of the time to wait for an idle device."""
 SMALL: Final = 4
@@ -140,9 +140,9 @@ def installed_version(*distributions: str) -> str | None:
 def small_operators(
     framework: Any, count: int, gather: Callable[[Any, Any], Call], cast: Callable[[Any], Call]
 ) -> dict[tuple[str, int], Call]:
-    """Return calls of operators for arithmetic and control flow on ``count`` numbers on the current device. The keys
-    are the canonical name and ``count``. Each call creates its result, as eager code does. ``gather`` returns a call
-    that gathers values by indices. ``cast`` returns a call that converts numbers to another type."""
+    """Return calls of small operators on ``count`` numbers on the current device, by canonical name and ``count``. Each
+    call creates its result, as eager code does. ``gather`` returns a call that gathers values by indices. ``cast``
+    returns a call that converts numbers to another type."""
     values, numbers = framework.ones([count]), framework.arange(count)
     condition = values > 0
     return {

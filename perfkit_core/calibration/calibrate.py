@@ -1,8 +1,8 @@
 """Measure the calls of a bench on this machine, and store the results in the cache folder.
 
-Each combination of framework version, processor and device has its own file. Operators on the host are called in turn,
-because repeated calls of one operator would find code and data in the caches, which is rare in training. Calls that
-only launch work are timed in groups of consecutive calls."""
+Each combination of framework version, processor and device has its own file. Operators on the host are called in turn.
+Repeated calls of one operator would find its code and data in the caches, which is rare in training. Calls that only
+launch work are timed in groups of consecutive calls."""
 
 from __future__ import annotations
 

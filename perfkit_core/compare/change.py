@@ -1,8 +1,8 @@
 """Comparison of two pairs of runs: how the difference between two runs has changed since an earlier pair.
 
-If both pairs share a run, the change is the difference between the two remaining runs, with the interval and the noise
-band of that difference. Otherwise the pairs are assumed to be independent. Then their intervals are combined by the
-method of variance estimates recovery (Zou and Donner 2008), and their noise bands by the root of the sum of squares.
+If the pairs share a run, the interval and the noise band of the change come from a comparison of the other two runs.
+Otherwise the pairs are assumed to be independent. Their intervals are combined by the method of variance estimates
+recovery (Zou and Donner 2008), and their noise bands by the root of the sum of squares.
 """
 
 from __future__ import annotations
@@ -56,20 +56,15 @@ _VERDICTS: Final = {
 
 @dataclass(frozen=True, slots=True)
 class Change:
-    """The change of a difference between two runs, in ns.
+    """The change of a difference between two runs, in ns. A difference is the median step of other minus the median
+    step of base. If there are too few steps, ``low``, ``high`` and ``noise`` are None."""
 
-    ``before`` and ``now`` are the differences between the median steps (other minus base) of the earlier pair and of
-    this pair. ``low`` to ``high`` is the 95 % interval of the change. ``noise`` is the largest change that chance may
-    cause. ``low``, ``high`` and ``noise`` are None if there are too few steps. ``verdict`` is a verdict of
-    :mod:`~perfkit_core.compare.statistics`: "slower" means that other became slower relative to base.
-    """
-
-    before: int
-    now: int
-    low: int | None
-    high: int | None
-    noise: int | None
-    verdict: str
+    before: int  # The difference of the earlier pair.
+    now: int  # The difference of this pair.
+    low: int | None  # Lower end of the 95 % interval of the change.
+    high: int | None  # Upper end of the 95 % interval of the change.
+    noise: int | None  # The largest change that chance may cause.
+    verdict: str  # For example "slower": other became slower relative to base.
 
     @property
     def change(self) -> int:
@@ -117,19 +112,19 @@ def _statistics(
 
 
 def new_causes(before: pd.DataFrame, now: pd.DataFrame) -> pd.DataFrame:
-    """Return a table of the changes between two trees of :func:`~perfkit_core.compare.attribute.attribute.attribute`,
-    with the largest changes first.
+    """Return the changes of each cause between two trees of
+    :func:`~perfkit_core.compare.attribute.attribute.attribute`, the largest first. The rows sum to the total change.
 
-    Columns: operator, category, place, phase, family; before_difference_ns and now_difference_ns, other minus base in
-    the earlier pair and in this pair; difference_ns, now minus before; explained_ratio, the cumulative share of the
-    total change. The rows sum to the change between the medians.
+    - operator, category, place, phase, family: the cause.
+    - before_difference_ns, now_difference_ns: other minus base, in the earlier pair and in this pair.
+    - difference_ns: now minus before. explained_ratio: cumulative share of the total change.
     """
     return _changed(causes(before), causes(now), CAUSE)
 
 
 def new_layers(before: pd.DataFrame, now: pd.DataFrame) -> pd.DataFrame:
-    """Return a table with one row per layer; empty unless all runs have layers. Columns: layer; before_difference_ns to
-    explained_ratio, as in :func:`new_causes`."""
+    """Return a table with one row per layer. It is empty unless all runs have layers. Columns: layer, and
+    before_difference_ns to explained_ratio as in :func:`new_causes`."""
     first, last = by_layer(before), by_layer(now)
     if first.empty or last.empty:
         first, last = first.head(0), last.head(0)
@@ -148,9 +143,8 @@ def _changed(before: pd.DataFrame, now: pd.DataFrame, keys: Sequence[str]) -> pd
 def against_report(sides: tuple[Side, Side], earlier: tuple[Side, Side], asked: Asked, names: Sequence[str]) -> Report:
     """Return the report on two runs, preceded by the changes since an earlier pair of runs.
 
-    The report of :func:`~perfkit_core.compare.report.comparison_report` gets the additional sections new_waterfall,
-    new_step_time, new_causes and new_layers. ``data["new"]`` holds the content of these sections. Raises UsageError for
-    options that do not apply to the runs.
+    Four sections are added to :func:`~perfkit_core.compare.report.comparison_report`: new_waterfall, new_step_time,
+    new_causes and new_layers. ``data["new"]`` holds the last three. Raises UsageError for options that do not apply.
     """
     now, before = pair(*sides, asked), pair(*earlier, replace(asked, conditions=()))
     why = reasons(now)

@@ -1,11 +1,11 @@
 """Step time, phases, kinds of events, operators and devices of two runs, side by side.
 
-The time of an operator includes nested calls. Operators are counted as in :mod:`~perfkit_core.compare.align.units`.
-Outermost operators without a canonical name keep their native name, so the rows sum to the operator time.
+Nested operators count for the outermost operator (:mod:`~perfkit_core.compare.align.units`). Operators without a
+canonical name keep their native name, so the rows sum to the operator time.
 
-Peak rates of devices are the dense rates (without structured sparsity) from the vendors' data sheets. They are only
-given for names that identify a product; "AMD Radeon Graphics", for example, is the name of many products. For a board
-that was made for one customer, only the rates that all variants of its chip share are given.
+Peak rates of devices are the dense rates (without structured sparsity) from the vendors' data sheets. They are given
+only if the device name identifies a product. "AMD Radeon Graphics", for example, is the name of many products. For a
+board that was made for one customer, only the rates that all variants of its chip share are given.
 """
 
 from __future__ import annotations
@@ -42,16 +42,15 @@ _STATISTICS: Final[Mapping[str, Callable[[IntArray], int]]] = {
 @dataclass(frozen=True, slots=True, repr=False)
 class Comparison:
     """Two runs side by side. A difference is other minus base. If ``per_step`` is true, times and calls are means per
-    step; otherwise they are sums over the whole recording. The properties are computed on each access. Columns:
+    step; otherwise they are sums over the whole recording. The properties are computed on each access.
 
-    - ``step_time``: statistic, base_ns, other_ns, difference_ns, change_ratio.
-    - ``phases`` (host time): phase, base_calls, other_calls, base_ns, other_ns, difference_ns, change_ratio.
-    - ``overview``: kind and place instead of phase, then the other columns of ``phases``.
-    - ``operators``: name; found ("both", "base only", …); base_calls and other_calls; ``{side}_cpu_ns`` and
-      ``{side}_device_ns`` for the sides base, other and difference.
-
-    ``matched_share`` maps side → "cpu" or "device" → share. The share is the part of the operator time of the side that
-    is spent in operators whose names occur in both runs. It is None without operator time.
+    - ``step_time``: one row per statistic. Columns: statistic, base_ns, other_ns, difference_ns, change_ratio.
+    - ``phases``: host time. Columns: phase, base_calls, other_calls, base_ns, other_ns, difference_ns, change_ratio.
+    - ``overview``: the columns of ``phases``, but kind and place instead of phase.
+    - ``operators``: name; found ("both", "base only", …); base_calls, other_calls; cpu_ns and device_ns with the
+      prefixes ``base_``, ``other_`` and ``difference_``.
+    - ``matched_share``: side → "cpu" or "device" → share of its operator time in operators that both runs have. It is
+      None without operator time.
     """
 
     base: Trace
@@ -162,8 +161,8 @@ def _joined(base: pd.DataFrame, other: pd.DataFrame, keys: list[str]) -> pd.Data
 
 
 def operator_time(trace: Trace, chosen: BoolArray) -> pd.DataFrame:
-    """Return the sums over the chosen operators by name. Columns: name (canonical, else native), named (whether the
-    name is canonical), calls, cpu_ns, device_ns."""
+    """Return the sums of calls, cpu_ns and device_ns over the chosen operators, by ``name``. The column ``named`` is
+    true for canonical names, and false for native names."""
     operators = units.units(trace)
     rows = np.flatnonzero(operators.own & chosen)
     names = np.array([*operators.name.values, ""], object)[operators.name.codes[rows]]
@@ -184,7 +183,7 @@ def with_difference(table: pd.DataFrame) -> pd.DataFrame:
 
 
 def known_device_times(table: pd.DataFrame, on_device: Mapping[str, bool]) -> pd.DataFrame:
-    """If a side has no device work, replace its device times and their differences by missing values."""
+    """If a side has no device work, replace its device times and the differences by missing values."""
     missing = [side for side, has_work in on_device.items() if not has_work]
     names = [f"{side}_device_ns" for side in (*missing, *(["difference"] if missing else []))]
     return table.assign(**{name: pd.array([pd.NA] * len(table), "Int64") for name in names if name in table.columns})
@@ -196,12 +195,11 @@ GIGA: Final = 10**9
 
 @dataclass(frozen=True, slots=True)
 class Peak:
-    """Peak rates of a product. A rate is None if it is uncertain. ``float32`` is FP32 without matrix units.
-    ``matrix16`` is FP16 and BF16 with matrix units."""
+    """Peak rates of a product. A rate is None if it is uncertain."""
 
     product: str
-    float32_flops_per_s: int | None
-    matrix16_flops_per_s: int | None
+    float32_flops_per_s: int | None  # FP32 without matrix units.
+    matrix16_flops_per_s: int | None  # FP16 and BF16 with matrix units.
     memory_bytes_per_s: int | None
     source: str | None
 
@@ -228,7 +226,7 @@ _UNKNOWN: Final = Peak("", None, None, None, None)
 def peak(device: Device) -> Peak | None:
     """Return the peak rates of a device, or None if its name does not identify a product."""
     name = device.name or ""
-    # Clouds offer a whole MI300X, with all its 304 compute units, as a virtual function.
+    # Clouds offer a whole MI300X (304 compute units) as a virtual function, whose name ends with VF.
     if device.properties.get("numSms") == 304:
         name = name.removesuffix(" VF")
     return PEAKS.get(name)
@@ -247,9 +245,8 @@ def different_devices(traces: Sequence[Trace]) -> bool:
 
 
 def device_table(sides: Sequence[tuple[str, Trace]]) -> pd.DataFrame:
-    """Return a table of the devices of each side. Columns: side; device; the peak rates float32_tflop_per_s,
-    matrix16_tflop_per_s (FP16 and BF16, dense) and memory_gb_per_s (decimal gigabytes), NA if uncertain;
-    device_memory_bytes (as recorded); source (the data sheet)."""
+    """Return a table of the devices of each side: their peak rates, their recorded memory size, and the data sheet of
+    the rates. Uncertain rates are NA. Memory rates are in decimal gigabytes per second."""
     rows = []
     for side, trace in sides:
         recorded = {device.name or device.id: device for device in trace.meta.devices}

@@ -44,18 +44,16 @@ _SHARES = mark(
 
 @dataclass(frozen=True, slots=True)
 class Explained:
-    """The explanation of a difference. ``attribution`` is the tree of
-    :func:`~perfkit_core.compare.attribute.attribute.attribute`. ``steps`` has one pair per side: the number of middle
-    steps and the number of all steps. It is empty if whole runs are compared."""
+    """The explanation of a difference. If whole runs are compared, ``steps`` is empty."""
 
-    attribution: pd.DataFrame
+    attribution: pd.DataFrame  # The tree of :func:`~perfkit_core.compare.attribute.attribute.attribute`.
     alignment: Alignment
-    steps: tuple[tuple[int, int], ...] = ()
+    steps: tuple[tuple[int, int], ...] = ()  # For each side, the number of middle steps and of all steps.
 
 
 def explained(base: Trace, other: Trace, medians: tuple[int, int] | None = None) -> Explained:
-    """Return the explanation of the difference between two runs. ``medians`` are the step times to explain. By default,
-    they are the medians of all steps."""
+    """Return the explanation of the difference between two runs. ``medians`` are the step times to explain, by default
+    the medians of all steps."""
     alignment = align(base, other)
     steps: tuple[tuple[int, int], ...] = ()
     if alignment.per_step:
@@ -80,8 +78,7 @@ def drawn(name: str, title: str, steps: pd.DataFrame) -> Section:
 
 
 def attribution_sections(why: Explained) -> Iterator[Section]:
-    """Yield the sections step_parts, causes, layers, families, kernels and attribution. If a side has no events, yield
-    only an empty section attribution."""
+    """Yield the sections on the causes of the difference. If a side has no events, yield only an empty section."""
     tree = why.attribution
     if tree.empty:
         empty = say("a side has no events to compare")

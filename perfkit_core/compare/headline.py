@@ -33,7 +33,7 @@ _UNMATCHED: Final = {
     ("other", "step"): mark("Unmatched in other: {share:ratio} of wall-clock time."),
 }
 _ENOUGH_CAPTURES: Final = 3
-"""Captures of each side that are enough to measure the noise between processes well."""
+"""Number of captures of each side that is enough to measure the noise between processes."""
 _COMPARABLE: Final = 0.5
 """Below this matched share of the operator time, two runs are barely comparable."""
 _NEARLY_ALL: Final = 0.9995
@@ -112,7 +112,7 @@ def step_sentence(steps: statistics.SampleStatistics) -> Message:
     if steps.noise is None:
         return message("{verdict}: the median step takes {change}{interval}.", **words)
     above = steps.verdict in (statistics.NO_DIFFERENCE, *statistics.PERHAPS) and abs(steps.difference) > steps.noise
-    if above and steps.quickest is not None:  # This is why a difference above the noise band is uncertain.
+    if above and steps.quickest is not None:  # The fastest steps differ too little for a sure verdict.
         quickest = message(", and the fastest steps differ by only {time:ns}", time=abs(steps.quickest))
     if steps.verdict in statistics.PERHAPS:
         few = min(steps.captures) < _ENOUGH_CAPTURES

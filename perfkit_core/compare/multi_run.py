@@ -1,5 +1,5 @@
-"""Comparison of more than two runs in tables with one column per run. The first run is the base of all others. As for
-two runs, the step partition explains the median step. Phases and operators are means over all steps."""
+"""Comparison of more than two runs in tables with one column per run. The first run is the base of all others. The step
+partition explains the median step. Phases and operators are means over all steps."""
 
 from __future__ import annotations
 
@@ -37,8 +37,8 @@ class Run:
 
 
 def multi_run_report(runs: Sequence[Run], asked: Asked) -> Report:
-    """Return the report on several runs. Sections: gate (if requested), runs, steps, step_parts, phases, operators,
-    operators_device. ``data`` has the key "runs". Raises UsageError for options that do not apply."""
+    """Return the report on several runs, with the key "runs" in ``data``. Raises UsageError for options that do not
+    apply."""
     pairs = []
     for index, run in enumerate(runs):
         amounts = (asked.amounts[0], asked.amounts[index]) if asked.amounts else ()
@@ -164,8 +164,8 @@ def _wide(times: Mapping[str, pd.Series[int]], keep_order: bool = False) -> pd.D
 
 
 def _parts(trace: Trace, median_ns: int | None) -> pd.Series[int]:
-    """Return the mean step partition of the middle steps. The difference between this mean and the median is an
-    additional part, so the parts sum to the median. If ``median_ns`` is None, the whole recording is used."""
+    """Return the mean time of the middle steps by category. The difference between mean and median is an additional
+    part, so the parts sum to the median. If ``median_ns`` is None, return the times of the whole recording."""
     if median_ns is None:
         table = partition.VIEW.table(trace, ViewRequest())
         return pd.Series(table["total_ns"].to_numpy(np.int64), table["category"].astype(str))

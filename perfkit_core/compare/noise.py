@@ -2,11 +2,10 @@
 
 The steps of one process are not independent, because the state of memory, clocks and other processes affects all of
 them. So the spread is measured between *groups* of steps. The groups are the captures of a side if there are several,
-else the quarters of a capture (the method of batch means). The mean of four quarters varies half as much as one
-quarter. The noise band is half the width of the 95 % interval of the difference between equal sides (by Student's t,
-with degrees of freedom that follow from the number of groups). If neither side has several captures, processes are
-assumed to differ in addition. Their standard deviation depends on where the step spends its time
-(:func:`between_runs`).
+else the quarters of its capture (the method of batch means).
+
+The noise band is half the width of the 95 % interval of the difference between equal sides, by Student's t. If neither
+side has several captures, an assumed spread between processes is added (:func:`between_runs`).
 
 The bootstrap draws captures with replacement, then steps from each drawn capture. The samples of a side seed its random
 numbers, so that swapping the sides negates the interval.
@@ -29,10 +28,10 @@ from perfkit_core.views.steps import activity, partition, step_rows
 
 QUARTERS: Final = 4
 ON_HOST: Final = 0.15
-"""Assumed relative standard deviation of the median step between equal processes, for time on a shared host. It lies in
-the range that benchmarks/false_alarms.py measured for two frameworks (docs/compare.md)."""
+"""Relative standard deviation of the median step that is assumed between equal processes, for time on a shared host.
+It lies in the range that benchmarks/false_alarms.py measured for two frameworks (docs/compare.md)."""
 ON_DEVICE: Final = 0.02
-"""As :data:`ON_HOST`, for time in which a device works that other processes do not use. It is assumed, not measured."""
+"""As :data:`ON_HOST`, but for time in which a device works that no other process uses. It is assumed, not measured."""
 MOMENT_NS: Final = 500_000_000
 """If the steps of a recording take less than this in total, processes are assumed to vary more. Disturbances (other
 processes, memory, clocks) last tenths of a second, so a short recording shows only one state of the machine."""
@@ -53,8 +52,8 @@ Statistic = Callable[..., Any]
 def noise_band(
     base: Samples, other: Samples, statistic: Statistic = np.median, between: float = ON_HOST
 ) -> float | None:
-    """Return the noise band in the unit of the samples; None if each side has fewer than two steps. ``between`` is the
-    relative standard deviation that is assumed between processes if each side has one capture."""
+    """Return the noise band in the unit of the samples, or None if each side has fewer than two steps. ``between`` is
+    the relative standard deviation that is assumed between processes if each side has one capture."""
     several = max(len(base), len(other)) > 1
     # Captures vary more than the quarters of a capture, so sides with several captures take precedence.
     sides = [list(side) for side in (base, other) if len(side) > 1] or [_quarters(side[0]) for side in (base, other)]
@@ -74,7 +73,7 @@ def noise_band(
     if min(levels) <= 0:
         return math.hypot(*(level * share for level, share in zip(levels, shares, strict=True)))
     # Equal runs differ by a factor. So the band is computed for the logarithm, and then converted to a difference.
-    # Otherwise it would grow in proportion to the slower side.
+    # A band without logarithms would grow in proportion to the slower side.
     return 2 * math.sqrt(levels[0] * levels[1]) * math.sinh(math.hypot(*shares) / 2)
 
 
@@ -83,10 +82,11 @@ def _quarters(steps: npt.NDArray[Any]) -> list[npt.NDArray[Any]]:
 
 
 def between_runs(traces: Sequence[Trace]) -> float:
-    """Return the relative standard deviation that is assumed between processes that run the same training. Of several
-    traces, the largest value counts. It lies between :data:`ON_HOST` and :data:`ON_DEVICE`, depending on the share of
-    step time in which a device works. For recordings shorter than :data:`MOMENT_NS`, a larger value replaces
-    :data:`ON_HOST`."""
+    """Return the relative standard deviation that is assumed between processes that run the same training.
+
+    It lies between :data:`ON_HOST` (no device works during the steps) and :data:`ON_DEVICE` (a device always works).
+    Recordings shorter than :data:`MOMENT_NS` have a larger value. Of several traces, the largest value counts.
+    """
     shares = []
     for trace in traces:
         steps = step_rows.step_rows(trace)
@@ -121,7 +121,7 @@ def interval(base: Samples, other: Samples, statistic: Statistic, level: float) 
     if min(map(count, (base, other))) < 2:
         return None, None
     differences = np.sort(_resampled(other, statistic) - _resampled(base, statistic))
-    # The ends are not interpolated, because swapping the sides would then not exactly negate them.
+    # The ends are not interpolated. With interpolation, swapping the sides would not exactly negate them.
     outside = int(len(differences) * (1 - level) / 2)
     return round(float(differences[outside])), round(float(differences[-1 - outside]))
 

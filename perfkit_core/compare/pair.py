@@ -32,7 +32,8 @@ RECORDED: Final[Mapping[str, tuple[str, ...]]] = {
 }
 """Metadata keys that give the work of a step. In torch, ``profiler.add_metadata_json("batch_size", "64")`` adds one."""
 QUANTITY: Final = {SAMPLE: 1, TOKEN: 1000, FLOP: 10**9}
-"""Unit of work → the amount to which normalised times refer. It is large enough for exact times in integer ns."""
+"""Unit of work → the amount to which times refer. For example, times are in ns per 1000 tokens, because integer ns per
+token would be imprecise."""
 NAMES: Final = {SAMPLE: "sample", TOKEN: "1000 tokens", FLOP: "GFLOP"}
 _HINTS: Final = {
     SAMPLE: "give the numbers with --samples A,B, or record shapes (record_shapes), from which they may be inferred",
@@ -40,7 +41,7 @@ _HINTS: Final = {
     FLOP: "record with with_flops=True, or with perfkit record --flops",
 }
 _BATCH_FIRST: Final = ("conv", "conv_transpose", "batch_norm", "group_norm", "layer_norm", "pool")
-"""Operators whose first input has the batch as its first axis, unless the model merges another axis into the first."""
+"""Operators whose first input usually has the batch as its first axis."""
 LONGEST: Final = 40
 """Maximum number of characters of a label. Labels are column headings."""
 _SUFFIXES: Final = (".gz", ".json", ".pb", ".trace", ".pt", ".parquet", ".perfkit")
@@ -49,9 +50,13 @@ _SUFFIXES: Final = (".gz", ".json", ".pb", ".trace", ".pt", ".parquet", ".perfki
 
 @dataclass(frozen=True, slots=True)
 class Asked:
-    """The options of a comparison. ``per`` is the unit of work for normalised times ("sample", "token" or "flop").
-    ``amounts`` are the work of a step of base and of other. ``conditions`` are the conditions of the gate. ``noise`` is
-    the relative standard deviation between equal runs, None if it is not given."""
+    """The options of a comparison.
+
+    - ``per``: the unit of work by which step times are divided ("sample", "token" or "flop").
+    - ``amounts``: the work of a step of base and of other.
+    - ``conditions``: the conditions of the gate.
+    - ``noise``: the relative standard deviation between equal runs, None if it is not given.
+    """
 
     per: str | None = None
     amounts: tuple[int, ...] = ()
@@ -70,14 +75,13 @@ class Work:
 
 @dataclass(frozen=True, slots=True)
 class Normalised:
-    """Step times for equal work. ``statistics`` are in ns per :data:`QUANTITY` of the unit. ``per_s`` are the units per
-    second of base and of other."""
+    """Step times for equal work."""
 
     unit: str
     base: Work
     other: Work
-    statistics: SampleStatistics
-    per_s: tuple[float, float]
+    statistics: SampleStatistics  # Times in ns per :data:`QUANTITY` of the unit.
+    per_s: tuple[float, float]  # Units of work per second, of base and of other.
 
     @property
     def name(self) -> str:
@@ -89,10 +93,12 @@ class Normalised:
 class Pair:
     """The comparison of two runs. Each tuple of two items holds base and other.
 
-    ``whole``: the traces with their captures pooled. ``steps``: the statistics of the steps; None if a side has no
-    steps. ``normalised``: the times for the requested unit of work. If no unit was requested, these are the times per
-    sample if both numbers of samples are known and differ, else None. ``between``: the relative standard deviation that
-    is assumed between single captures. ``twice``: the sources of recordings that both sides contain.
+    - ``whole``: the traces, with all captures of a side in one trace.
+    - ``steps``: the statistics of the steps; None if a side has no steps.
+    - ``normalised``: the times per requested unit of work. Without a request, these are the times per sample, but only
+      if both numbers of samples are known and differ.
+    - ``between``: the relative standard deviation that is assumed between single captures.
+    - ``twice``: the sources of recordings that both sides contain.
     """
 
     whole: tuple[Trace, Trace]
@@ -162,9 +168,8 @@ def normalised(
 
 
 def work_table(result: Normalised) -> pd.DataFrame:
-    """Return a table of one row. Columns: per; base_amount and other_amount, the work of a step; base_ns, other_ns and
-    difference_ns, the median step time per unit of work; low_ns and high_ns, the interval of the difference;
-    change_ratio; base_units_per_s; other_units_per_s; verdict."""
+    """Return a table of one row: the work of a step, the median step time per unit of work with the interval of its
+    difference, and the units of work per second."""
     steps = result.statistics
     row = {
         "per": result.name, "base_amount": float(result.base.amount), "other_amount": float(result.other.amount),
@@ -198,8 +203,8 @@ def work(trace: Trace, unit: str, given: int | None = None) -> Work | None:
 
 
 def batch_of_shapes(trace: Trace) -> int | None:
-    """Return the number of samples that a rank processes in one step, or None if it cannot be inferred. Forward
-    operators whose inputs begin with the batch are used: the number is the first dimension in most of their calls."""
+    """Return the number of samples that a rank processes in one step, or None if it cannot be inferred. It is the first
+    dimension in most calls of the forward operators whose inputs begin with the batch."""
     rows = trace.operators & trace.rows("op_name", *_BATCH_FIRST)
     rows &= ~trace.rows("phase", BACKWARD, OPTIMIZER, DATALOADER) & (trace.ints("step") >= 0)
     shapes = trace.codes("shapes")
@@ -218,7 +223,7 @@ def batch_of_shapes(trace: Trace) -> int | None:
 
 
 def _tensors(listed: Any) -> Sequence[Sequence[int]]:
-    """Return the shapes in the order of the arguments, from a list, a mapping by name, or nested lists."""
+    """Return the shapes of all arguments in order. ``listed`` is a list, nested lists, or a dict by argument name."""
     if isinstance(listed, dict):
         return [shape for value in listed.values() for shape in _tensors(value)]
     if not isinstance(listed, list) or not listed:
@@ -229,10 +234,10 @@ def _tensors(listed: Any) -> Sequence[Sequence[int]]:
 
 
 def distinguishing(paths: Sequence[PurePath]) -> list[str]:
-    """Return a distinct label for each path.
+    """Return a distinct label for each path: ``runs/a/trace.json`` and ``runs/b/trace.json`` become ``a`` and ``b``.
 
-    A label is the last folder or file name in which the paths differ. If these labels are not distinct, the first name
-    in which the paths differ is tried, and then several names. If labels are still equal, they are numbered.
+    A label is the last folder or file name in which the paths differ. If these labels are equal, other names and then
+    several names are tried. Labels that are still equal are numbered.
     """
     parts = _differing([list(path.parts) or [str(path)] for path in paths])  # Path(".") has no parts.
     for length in range(1, max(map(len, parts), default=0) + 1):

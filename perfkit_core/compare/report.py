@@ -111,13 +111,13 @@ def report_of(
 ) -> Report:
     """Return the report on a compared pair.
 
-    Sections: gate, waterfall, steps, step_time, statistics, normalised and devices (each only if it has content); the
-    sections of :mod:`~perfkit_core.compare.explanation`; phases, overview, operators, outliers.
+    Keys of ``data``:
 
-    Keys of ``data``: ``step_time`` (None without steps); ``matched_share`` (side → level → place → share);
-    ``attribution`` (rows that sum to the difference); ``attribution_tree`` (its rows without children sum to the
-    difference); ``operators`` (rows of an :class:`~perfkit_core.compare.align.align.Alignment`); ``normalised`` and
-    ``gate`` if they were requested.
+    - ``step_time``: the statistics of the steps; None without steps.
+    - ``matched_share``: side → level → measure → share.
+    - ``attribution``: the causes, whose rows sum to the difference. ``attribution_tree``: the tree of the causes.
+    - ``operators``: the rows of the :class:`~perfkit_core.compare.align.align.Alignment`.
+    - ``normalised`` and ``gate``, only if they were computed.
     """
     why = why or reasons(result)
     base, other = run_names = labels(sides, names)
@@ -208,11 +208,10 @@ def _sections(result: Pair, why: explanation.Explained) -> Iterator[Section]:
 
 
 def step_section(runs: Mapping[str, Sequence[Capture]], noise_ns: int | None) -> Iterator[Section]:
-    """Yield the section steps, unless no run has steps. ``noise_ns`` is the noise band of the first run.
+    """Yield the section steps, with one row per step. If no run has steps, yield nothing. ``noise_ns`` is the noise
+    band of the first run.
 
-    The table has one row per step. Columns: run, capture (number in the run, from 1), step, dur_ns (mean over the
-    ranks), median_ns (median step of the run), outlying (whether the step is much longer than the other steps of its
-    capture).
+    In the table, dur_ns is the mean over the ranks, and median_ns is the median step of the run.
     """
     parts = []
     for name, captures in runs.items():
@@ -232,7 +231,7 @@ def step_section(runs: Mapping[str, Sequence[Capture]], noise_ns: int | None) ->
         shown = worded(base, column(COLUMNS, "run"))
         legend += " " + say("The shaded band shows where the median of a run equal to {base} may lie.", base=shown)
     chart = Chart("distribution", "run", ("dur_ns", "median_ns"), band=band, note=legend)
-    # Rows alternate between the runs, so that the rows visible at first include every run.
+    # The rows of the runs alternate, so that the first rows show every run.
     place = table.groupby("run", sort=False).cumcount()
     table = table.loc[place.sort_values(kind="stable").index].reset_index(drop=True)
     if not (table["capture"] > 1).any():
@@ -283,8 +282,7 @@ def reasons(result: Pair) -> explanation.Explained:
 
 
 def source_of(captures: Sequence[Trace], side: str, name: str) -> Source:
-    """Return the source of a run. It has the facts of the first capture, the number of captures if there are several,
-    and the data-quality warnings of all captures."""
+    """Return the source of a run, with the facts of its first capture and the data-quality warnings of all captures."""
     sources = [source(trace) for trace in captures]
     findings = tuple(dict.fromkeys(finding for capture in sources for finding in capture.quality))
     several = {mark("Captures"): say("{count} captures", count=len(sources))} if sources[1:] else {}

@@ -2,19 +2,19 @@
 
 A comparison attributes the difference between the median steps. A median cannot be divided into parts, but a mean can.
 So the parts are means over the *middle steps*: the half of the steps (rounded up, at least two) that is nearest to the
-median. A single step would depend too much on chance. The difference between this mean and the median is an additional
-part. If a run has no steps, whole recordings are compared: each rank has one window, from its first to its last event.
+median. The difference between this mean and the median is an additional part. If a run has no steps, whole recordings
+are compared: each rank has one window, from its first to its last event.
 
 Categories and their precedence are those of the view ``partition``. Within a category, an instant belongs to one event:
 
 - on a device: the running kernel or copy that started first;
 - waiting for input: the innermost event of the data loader on the step thread (the thread that runs the steps);
-- on the host: the first of the following that exists. (1) The innermost event within an operator or runtime call on the
-  step thread. (2) The innermost such event of a forward, backward or optimizer pass on another thread (usually
-  autograd's). (3) The innermost other event on the step thread (Python, annotations). (4) The running event on another
-  thread that started last.
+- on the host: the innermost event of the first of these groups that has an event at this instant:
 
-A ``Timeline`` holds disjoint pieces in order of time, as int64 arrays of one shape: their starts, ends and rows.
+  1. operators, runtime calls and synchronisation on the step thread, with everything inside them;
+  2. the same on another thread (usually autograd's), in a forward, backward or optimizer pass;
+  3. all other events on the step thread, such as Python code and annotations;
+  4. all other events on other threads, operators and runtime calls first.
 """
 
 from __future__ import annotations
@@ -40,12 +40,12 @@ _FEWEST: Final = 2
 
 @dataclass(frozen=True, slots=True)
 class Windows:
-    """Windows [start, end) of ranks, shape (windows,). ``typical_ns`` is the median step, or the mean recording."""
+    """Windows [start, end) of ranks, usually steps. The arrays have the shape (windows,)."""
 
     rank: IntArray
     start_ns: IntArray
     end_ns: IntArray
-    typical_ns: int
+    typical_ns: int  # The median step, or the mean duration of a recording without steps.
 
     def __len__(self) -> int:
         return len(self.rank)
@@ -95,7 +95,7 @@ def whole_run(trace: Trace) -> Windows:
 
 
 def shared_out(total_ns: Iterable[int], count: int) -> IntArray:
-    """Divide sums over ``count`` windows by ``count``. The results are integers that sum to the rounded mean of the
+    """Divide sums over ``count`` windows by ``count``. The results are integers whose sum is the rounded mean of the
     total. Each result differs from its exact value by less than 1 ns."""
     passed = np.cumsum(np.array([0, *total_ns], np.int64))
     marks: IntArray = (2 * passed + count) // (2 * max(count, 1))
@@ -103,6 +103,7 @@ def shared_out(total_ns: Iterable[int], count: int) -> IntArray:
 
 
 Timeline = tuple[IntArray, IntArray, IntArray]
+"""Disjoint pieces in order of time: their starts, their ends, and the rows of their events."""
 
 
 def innermost(rows: IntArray, starts: IntArray, ends: IntArray) -> Timeline:
@@ -134,8 +135,8 @@ def under(upper: Timeline, lower: Timeline) -> Timeline:
 def cut(starts: IntArray, ends: IntArray, by: Timeline) -> tuple[IntArray, IntArray, IntArray, IntArray, IntArray]:
     """Cut windows [start, end) at the pieces of a timeline. Windows may overlap.
 
-    Return five arrays with one item per part: the index of its piece (-1 in a gap), its start, its end, the row of its
-    piece (-1 in a gap), and the index of its window. The parts are ordered by window, then by time.
+    Return five arrays with one item per part, ordered by window, then by time: index of the piece, start, end, row of
+    the piece, and index of the window. In a gap between pieces, index and row of the piece are -1.
     """
     counts = _parts(starts, ends, by[0], by[1])
     room = [np.empty(int(counts.sum()), np.int64) for _ in range(4)]
@@ -226,15 +227,14 @@ EXCLUSIVE: Final = ("device_compute", "exposed_communication", "exposed_copy")
 
 @dataclass(frozen=True, slots=True)
 class Slices:
-    """Disjoint pieces of windows, ordered by window and time, shape (pieces,). ``category`` is an index into
-    ``categories``. ``row`` is the row of the event to which the piece belongs, -1 if none."""
+    """Disjoint pieces of windows, ordered by window and time. The arrays have the shape (pieces,)."""
 
     categories: tuple[str, ...]
     window: IntArray
     start_ns: IntArray
     end_ns: IntArray
-    category: IntArray
-    row: IntArray
+    category: IntArray  # The category of the piece, as an index into ``categories``.
+    row: IntArray  # The row of the event to which the piece belongs, -1 if there is none.
 
     @property
     def dur_ns(self) -> IntArray:
@@ -268,7 +268,7 @@ def slices(trace: Trace, rank: IntArray, start_ns: IntArray, end_ns: IntArray) -
 
 
 def _events(trace: Trace, activity: Activities) -> Sequence[BoolArray]:
-    """Return a mask for each category except the last: the events to which time of the category can belong."""
+    """Return one mask per category except the last. It selects the events to which time of the category can belong."""
     loading = activity.host & _within(trace, activity.loading) & step_threads(trace)
     if activity.on_device:
         return activity.compute, activity.communication, activity.copy, loading, activity.host

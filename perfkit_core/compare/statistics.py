@@ -2,14 +2,19 @@
 
 A step of several ranks is one sample with a time for each rank, because ranks that wait for each other are not
 independent. The captures of a run (recordings of the same training by separate processes) are kept apart: their
-differences show how much equal runs differ. The verdicts:
+differences show how much equal runs differ.
 
-- faster, slower: the 95 % interval of the difference excludes 0, and two differences exceed the noise band. One is the
-  difference between the medians. The other is the difference between the fastest tenths of the steps, which other
-  processes on the machine did not disturb;
-- faster (slower), perhaps noise: these criteria do not hold, but the interval lies entirely beyond the noise within the
-  recordings. Only more recordings can decide;
-- no difference beyond noise: none of these criteria holds;
+The verdict is "faster" or "slower" if three criteria hold:
+
+- The 95 % interval of the difference excludes 0.
+- The difference between the medians exceeds the noise band.
+- The difference between the 10th percentiles exceeds it too. Other processes hardly disturb the fastest steps.
+
+The other verdicts:
+
+- faster (slower), perhaps noise: the interval lies entirely beyond the noise within the recordings, but one of the
+  three criteria does not hold. Only more recordings can decide.
+- no difference beyond noise: all other cases.
 - too few steps to tell: a side has only one step.
 """
 
@@ -48,11 +53,10 @@ GAP_NS: Final = 1_000_000_000
 
 @dataclass(frozen=True, slots=True)
 class Capture:
-    """The steps of one recording in order of time. ``step`` are their numbers, shape (steps,). ``step_ns`` are their
-    durations. The shape is (steps, ranks) if every rank recorded all steps, else (steps,)."""
+    """The steps of one recording in order of time."""
 
-    step: IntArray
-    step_ns: IntArray
+    step: IntArray  # The numbers of the steps, shape (steps,).
+    step_ns: IntArray  # The durations, shape (steps, ranks) if every rank recorded all steps, else (steps,).
 
     @property
     def of_ranks(self) -> bool:
@@ -115,8 +119,8 @@ def pooled(traces: Sequence[Trace]) -> Trace:
 
 
 def outliers(sides: Mapping[str, Sequence[Capture]]) -> pd.DataFrame:
-    """Return a table of the outlying steps in the order of the captures. Columns: run (the side), capture (its number,
-    from 1), step, dur_ns, median_ns (median step of the capture), longer_ratio (dur_ns / median_ns - 1)."""
+    """Return a table of the outlying steps. Captures are numbered from 1. ``median_ns`` is the median step of the
+    capture, and ``longer_ratio`` is dur_ns / median_ns - 1."""
     rows = []
     for side, captures in sides.items():
         for number, samples in enumerate(captures, 1):
@@ -131,11 +135,13 @@ def outliers(sides: Mapping[str, Sequence[Capture]]) -> pd.DataFrame:
 class SampleStatistics:
     """The difference between the samples of two sides, in the unit of the samples (ns for steps).
 
-    - ``base``, ``other``: the compared statistic of each side. ``difference``: other minus base.
+    - ``base``, ``other``: the compared statistic of each side, for example the median.
+    - ``difference``: other minus base.
     - ``low``, ``high``: the 95 % interval of the difference; None if there are too few samples.
     - ``change_ratio``: the difference divided by base; None if base is 0.
     - ``probability_slower``: the probability that a sample of other is larger than a sample of base (the common
-      language effect size). Ties count half. 0.5 means no effect. ``cliffs_delta`` is the same on a scale from -1 to 1.
+      language effect size). Ties count half, and 0.5 means no effect.
+    - ``cliffs_delta``: the same on a scale from -1 to 1.
     - ``noise``: the noise band, which is the largest difference that equal runs may show; None if unknown.
     - ``quickest``: the difference between the 10th percentiles; None if the verdict does not use it.
     """
@@ -165,12 +171,11 @@ def step_statistics(
     statistic: Statistic = np.median,
     between: float = ON_HOST,
 ) -> SampleStatistics:
-    """Compare the samples of two sides.
+    """Compare the samples of two sides. Raises ValueError for a side without samples.
 
     A side is an array, or one array per capture, in order of time. Arrays have the shape (samples,), or (samples,
     ranks) if the ranks are not independent. ``between`` is the relative standard deviation that is assumed between
-    single captures (:mod:`perfkit_core.compare.noise`). It is 0 for numbers that equal runs repeat exactly. Raises
-    ValueError for a side without samples.
+    single captures (:mod:`perfkit_core.compare.noise`). Give 0 for numbers that equal runs repeat exactly.
     """
     sides = _captures(base), _captures(other)
     pools = [pool(side) for side in sides]
@@ -182,7 +187,7 @@ def step_statistics(
     quickest = None
     if between > 0:
         fast = [float(np.quantile(samples, QUICKEST)) for samples in pools]
-        # If both quantiles are 0, many steps have no such time, so the fastest steps show nothing.
+        # If both quantiles are 0, many steps have the value 0. Then the fastest steps show no difference.
         quickest = fast[1] - fast[0] if any(fast) else None
     seen = noise_band(*sides, statistic, between=0.0)
     return SampleStatistics(

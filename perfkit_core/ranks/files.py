@@ -1,4 +1,5 @@
-"""Files of partials. A batch job writes the reduced ranks of one shard to a file; the files are merged later.
+"""Files of partials. A batch job reduces some ranks of a run (a shard) to tables, and writes the tables to a file. The
+files of all shards are merged later.
 
 A file contains MessagePack, with DataFrames as Arrow streams. Reading a file of unknown origin executes no code.
 """
@@ -33,18 +34,17 @@ _OBJECTS: Final = b"perfkit.objects"
 
 
 class Stored(msgspec.Struct, frozen=True):
-    """Content of a file of partials. ``source`` is the first source of the profile, which has ``ranks`` ranks.
-    ``share`` is (shard number, number of shards). ``left_out`` maps positions of unreadable ranks to the reasons."""
+    """Content of a file of partials."""
 
     format: str
     version: int
-    source: str
-    ranks: int
-    share: tuple[int, int]
+    source: str  # The first source of the run.
+    ranks: int  # The number of ranks of the whole run.
+    share: tuple[int, int]  # The number of this shard, from 1, and the number of all shards.
     job: Job
     findings: tuple[Finding, ...]
     partials: tuple[Partial, ...]
-    left_out: dict[int, str]
+    left_out: dict[int, str]  # Position of each unreadable rank → reason.
 
 
 def are_partials(sources: Sequence[PathLike]) -> bool:
@@ -103,8 +103,8 @@ def from_extension(code: int, data: memoryview) -> pd.DataFrame:
 
 
 def read_all(sources: Sequence[PathLike], partial: bool) -> Stored:
-    """Return the partials of several files as one. Raises SourceError if a file has another format, if the files differ
-    in request or profile, or if a shard is missing or given twice. With ``partial``, a missing shard is a finding."""
+    """Merge the partials of several files. Raises SourceError if the files are of different commands or runs, or if a
+    shard is missing or given twice. With ``partial``, a missing shard is only a data-quality warning."""
     stored = [_read(as_path(source)) for source in sources]
     first = stored[0]
     for other, source in zip(stored, sources, strict=True):

@@ -1,4 +1,4 @@
-"""The plan of a reduction: the ranks and their files, the job for each rank, and the result.
+"""The plan of a reduction: which files belong to which rank, what to compute for each rank, and the result.
 
 Objects of all classes except Plan are sent to other processes and written to files.
 """
@@ -24,36 +24,31 @@ from perfkit_core.system.paths import PathLike, exists, is_folder, reaching, rea
 
 
 class RankFiles(msgspec.Struct, frozen=True):
-    """The files of one rank. If the files record no rank, they belong to ``rank``. ``rank`` is None if all files belong
-    to one process that has no rank or several ranks."""
+    """The files of one rank, or all files if they belong to one process."""
 
     paths: tuple[str, ...]
-    rank: int | None = None
+    rank: int | None = None  # The rank, if the files record none. None for one process without a rank or with several.
 
 
 class Job(msgspec.Struct, frozen=True):
-    """The views to compute, and the request (steps, groupings, filters) of all of them. If ``own_steps`` is set and the
-    request names no steps, all steps of the rank are selected, and events outside steps are left out. If ``partial`` is
-    set, damaged files are read as far as possible."""
+    """The views to compute for each rank."""
 
     views: tuple[str, ...]
-    request: ViewRequest
-    own_steps: bool = False
-    partial: bool = False
+    request: ViewRequest  # The steps, groupings and filters of all views.
+    own_steps: bool = False  # If the request names no steps, select all steps of the rank, but no events outside them.
+    partial: bool = False  # Whether damaged files are read as far as possible.
 
 
 class Facts(msgspec.Struct, frozen=True):
-    """Facts about a rank besides its tables. ``told`` is set if the files record the rank. ``steps`` are the recorded
-    step numbers. ``recorded`` names the columns that have values in the events but no values in at least one table.
-    ``empty`` maps a view to the reason why its table has no rows."""
+    """Facts about a rank besides its tables."""
 
     meta: TraceMeta
     quality: tuple[Finding, ...]
-    told: bool
+    told: bool  # Whether the files record the rank.
     events: int
-    steps: tuple[int, ...]
-    recorded: tuple[str, ...] = ()
-    empty: dict[str, Text] = {}
+    steps: tuple[int, ...]  # The recorded step numbers.
+    recorded: tuple[str, ...] = ()  # The columns that have values in the events, but not in every table.
+    empty: dict[str, Text] = {}  # View → reason why its table has no rows.
 
 
 class Partial(msgspec.Struct, frozen=True):
@@ -85,9 +80,9 @@ class Plan:
 
 
 def plan(sources: Sequence[PathLike], partial: bool = False) -> Plan:
-    """Return the ranks of the sources. The rank of a file is taken from its content, or else from its name, or else
-    from the order of the files. Cycles of one recording belong to one rank. Only the beginning and the metadata of each
-    file are read. With ``partial``, files that are not profiles are left out. Raises SourceError."""
+    """Return the ranks of the sources. The rank of a file comes from its content, else from its name, else from the
+    order of the files. Cycles of one recording belong to one rank. Only the beginning and the metadata of each file are
+    read. With ``partial``, files that are not recordings are left out. Raises SourceError."""
     plugins = get_plugins()
     places, findings = load.files_of(sources, plugins, partial)
     files: list[Path] = []

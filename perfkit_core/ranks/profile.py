@@ -1,4 +1,4 @@
-"""Profiles, which compute the tables of views. A profile is a trace in memory, many ranks, or partials in files."""
+"""A profile computes the tables of views from a trace in memory, many ranks, or files of partials (reduced ranks)."""
 
 from __future__ import annotations
 
@@ -23,23 +23,21 @@ from perfkit_core.views.merging import reduction
 from perfkit_core.views.select import check_steps, step_numbers
 
 _UNPACKED: Final = {".gz": 10, ".parquet": 30}
-"""Estimated ratio of the size of the unpacked trace text to the size of the file, by suffix."""
+"""File suffix → estimated size of the unpacked trace, as a multiple of the file size."""
 
 
 @dataclass(frozen=True, slots=True)
 class Computed:
-    """The tables of views, by view name, and facts for a report. ``why_empty(view)`` returns why a table has no rows.
-    ``holds(column)`` returns whether the events have values in a column. ``steps`` are the recorded step numbers.
-    ``averaged`` is set if the tables count only events in steps, as averages per step require."""
+    """The tables of views, and facts for a report."""
 
     meta: TraceMeta
     quality: tuple[Finding, ...]
-    steps: tuple[int, ...]
+    steps: tuple[int, ...]  # The recorded step numbers.
     request: ViewRequest
-    averaged: bool
-    tables: Mapping[str, pd.DataFrame]
-    why_empty: Callable[[View], Text]
-    holds: Callable[[str], bool]
+    averaged: bool  # Whether the tables count only events in steps, as averages per step require.
+    tables: Mapping[str, pd.DataFrame]  # Name of a view → its table.
+    why_empty: Callable[[View], Text]  # Returns why the table of a view has no rows.
+    holds: Callable[[str], bool]  # Returns whether the events have values in a column.
 
 
 def of_ranks(ranks: Sequence[Trace], views: Sequence[View], job: Job) -> Computed:
@@ -85,8 +83,8 @@ def merge(partials: Sequence[Partial], views: Sequence[View], job: Job) -> Compu
 
 
 def check(facts: Sequence[Facts]) -> tuple[Finding, ...]:
-    """Return findings about ranks whose numbers were assigned by perfkit. Raises SourceError if the ranks cannot belong
-    to one job: frameworks differ, a rank occurs twice, or recordings without a rank are from different times."""
+    """Return warnings about ranks whose numbers perfkit assigned. Raises SourceError if the ranks cannot belong to one
+    run: frameworks differ, a rank occurs twice, or recordings without a rank are from different times."""
     if not facts:
         raise SourceError("no rank could be read", "omit --partial to see the first error")
     join_ranks.check_frameworks(fact.meta for fact in facts)
@@ -107,8 +105,8 @@ def check(facts: Sequence[Facts]) -> tuple[Finding, ...]:
 
 
 def _unknown_waits(tables: Mapping[str, pd.DataFrame], meta: TraceMeta, job: Job) -> tuple[Finding, ...]:
-    """Return a finding if the view ``stragglers`` has the waits of some ranks but not of all ranks. There is no finding
-    if the request selects only some collectives, because the others may show the waits."""
+    """Return a warning if the view ``stragglers`` lacks the waits of some ranks. If the request selects only some
+    collectives, there is no warning, because the others may show these waits."""
     table, request = tables.get("stragglers"), job.request
     restricted = job.own_steps or request.steps is not None or any((request.pattern, request.kind, request.device))
     if table is None or table.empty or "rank" not in table or restricted:
@@ -156,7 +154,7 @@ class Ranks:
 
 @dataclass(frozen=True, slots=True)
 class Reduced:
-    """Partials that were read from files. They contain some views for one request. Other views cannot be computed."""
+    """Partials (reduced ranks) that were read from files. Only the views that they contain can be computed."""
 
     stored: files.Stored
 
@@ -190,9 +188,9 @@ def opened(
     report: Callable[[str], None] = lambda text: None,
     together_bytes: int = 0,
 ) -> Profile:
-    """Return the profile of the sources: files and folders of one or more ranks, or files of partials. All ranks are
-    read as one trace if the unpacked files have at most ``together_bytes``, unless several ``workers`` or a
-    ``scheduler`` are used. Raises SourceError."""
+    """Return the profile of the sources: files and folders of one or more ranks, or files of partials. Raises
+    SourceError. If the unpacked files have at most ``together_bytes``, all ranks are read as one trace. Otherwise, or
+    with several ``workers`` or a ``scheduler``, each rank is read separately."""
     if scheduler is not None:  # the current folder of a Dask worker may differ
         sources = [absolute(source) for source in sources]
     if files.are_partials(sources):

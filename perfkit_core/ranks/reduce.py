@@ -24,7 +24,7 @@ from perfkit_core.views.merging import reduction
 from perfkit_core.views.select import step_numbers
 
 _LARGE_META: Final = ("extra", "thread_names")
-"""Fields of the metadata that are not kept in partials, as only the views of a single rank need them."""
+"""Fields of the metadata that are left out of partials, because only views of a single rank need them."""
 
 
 def understood(view: View, request: ViewRequest) -> ViewRequest:
@@ -54,8 +54,8 @@ def split(trace: Trace) -> list[Trace]:
 
 
 def reduce_rank(files: RankFiles, job: Job) -> tuple[Partial, ...] | Failed:
-    """Return one partial for each rank that the files contain, which is usually a single rank. A PerfkitError is
-    returned as Failed, so that the function can run in another process."""
+    """Return one partial for each rank in the files, usually one. A PerfkitError is returned as Failed, so that the
+    function can run in another process."""
     try:
         paths = [as_path(path) for path in files.paths]
         traces = [load.named(load.load_one(path, job.partial), path) for path in paths]
@@ -74,7 +74,7 @@ def reduce_trace(trace: Trace, job: Job, told: bool = True) -> Partial:
     views = get_plugins().views()
     steps = step_numbers(trace)
     wanted = job.request.steps
-    if wanted is not None:  # other ranks may have the other steps
+    if wanted is not None:  # the other steps may belong to other ranks
         wanted = tuple(step for step in wanted if step in set(steps))
     elif job.own_steps:
         wanted = steps

@@ -85,7 +85,7 @@ def executor(workers: int = 1, scheduler: str | None = None) -> Iterator[Executo
 
 def _connected(work: Callable[[], T], address: str) -> T:
     """Return the result of ``work``. Errors and timeouts become UsageError. The work runs in a thread with a time
-    limit, as Dask's time limits do not apply if a service with another protocol answers."""
+    limit, because Dask's own time limits do not apply if a service with another protocol answers."""
     future: Future[T] = Future()
 
     def settle() -> None:
@@ -117,9 +117,11 @@ def _in_one_line(error: Exception) -> str:
 def run(
     executor: Executor, plan: Plan, job: Job, report: Callable[[int], None] = lambda done: None
 ) -> tuple[list[Partial], dict[int, Failed]]:
-    """Return two values: the partials of all ranks in the order of the plan, and the failed ranks as a mapping from
-    their positions in the plan. ``report`` receives the number of finished ranks. With ``job.partial``, an unreadable
-    rank is left out; otherwise it raises SourceError. An invalid request raises UsageError."""
+    """Return the partials of all ranks in the order of the plan. Also return position in the plan → failure of a rank.
+
+    Without ``job.partial``, an unreadable rank raises SourceError. An invalid request raises UsageError. ``report`` is
+    called with the number of finished ranks.
+    """
     futures: list[Future[list[Answer]]] = []
 
     def ranks_in(answers: list[Answer]) -> int:

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 
 def info_line(steps: Steps, unit: str) -> str:
-    """Return averages over the steps, as ``reader_cost: 0.00012 s batch_cost: 0.01234 s ips: 2593.193 images/s``."""
+    """Return averages of the steps, such as ``reader_cost: 0.00012 s batch_cost: 0.01234 s ips: 2593.193 images/s``."""
     if not len(steps):
         return "no step has finished since the last call"
     named = {"reader_cost": steps.reader_ns, "batch_cost": steps.batch_ns}
@@ -54,7 +54,7 @@ class Costs:
 
 @dataclass(frozen=True, slots=True)
 class Rates:
-    """Statistics of samples (or steps) per second. ``avg_per_s`` is the total number divided by the total time; the
+    """Statistics of samples (or steps) per second. ``avg_per_s`` is the total number divided by the total time. The
     other numbers are statistics of single steps."""
 
     avg_per_s: float
@@ -69,14 +69,16 @@ class Rates:
 class ThroughputSummary:
     """The result of a benchmark. ``print`` shows it as a table. If no steps were measured, costs and rates are None.
 
-    - ``steps``: number of measured steps, without ``warmup_steps`` and ``unfinished_steps`` (still running on the
-      device).
+    - ``steps``: number of measured steps.
+    - ``warmup_steps``, ``unfinished_steps``: numbers of steps that are left out. The unfinished steps still run on the
+      device.
     - ``samples``: number of samples; None if ``step`` was never called with a number.
-    - ``steps_without_samples``: number of steps whose number of samples is unknown. ``ips`` leaves out these steps. If
-      all steps are of this kind, ``ips`` counts steps.
-    - ``timed_by``: the clock of the batch cost; ``unit``: what ``ips`` counts.
-    - ``reader_cost``: waits for input; None if no batch was read through a timed reader. ``reader_ratio`` is the reader
-      cost divided by the batch cost.
+    - ``steps_without_samples``: number of steps whose number of samples is unknown. ``ips`` leaves out these steps.
+    - ``timed_by``: the clock of the batch cost.
+    - ``ips``: samples per second, or steps per second if no number of samples is known.
+    - ``unit``: what ``ips`` counts, for example "images".
+    - ``reader_cost``: waits for input; None if no batch was read through a timed reader.
+    - ``reader_ratio``: the reader cost divided by the batch cost.
     """
 
     steps: int
@@ -122,8 +124,8 @@ class ThroughputSummary:
         return asdict(self)
 
     def to_pandas(self) -> pd.DataFrame:
-        """Return a DataFrame with one row per statistic (avg, min, max, p50, p90, p99) and the columns reader_cost_ns,
-        batch_cost_ns (Int64), and samples_per_s or steps_per_s (Float64)."""
+        """Return a DataFrame with one row per statistic (avg, min, max, p50, p90, p99). Columns: reader_cost_ns and
+        batch_cost_ns (Int64), samples_per_s or steps_per_s (Float64)."""
         import pandas as pd
 
         columns = {

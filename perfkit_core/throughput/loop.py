@@ -23,7 +23,7 @@ class Timing:
     """The timing of the steps on the device. If it fails, the error is logged, and all steps are timed by the host.
 
     ``find`` returns the clock of the device in use, or None. It is called at the start, and again after the first step,
-    because many loops use the device for the first time in a step. ``step`` is needed only while ``active`` is true.
+    because many loops first use the device in a step. ``step`` must be called only while ``active`` is true.
     """
 
     def __init__(self, log: step_log.StepLog, find: Callable[[], DeviceClock | None]) -> None:
@@ -80,8 +80,8 @@ Item = TypeVar("Item")
 class TimedReader(Generic[Item]):
     """A data loader whose waits are timed. It can be iterated as often as the loader, and has its attributes.
 
-    Waits count while the benchmark runs, and only on the thread that started it, because the loop does not wait for
-    prefetching on another thread. If readers are nested, only the outermost one is timed.
+    Waits count only while the benchmark runs, and only on the thread that started it. The loop does not wait for
+    prefetching on other threads. If readers are nested, only the outermost one is timed.
     """
 
     def __init__(self, log: step_log.StepLog, loader: Iterable[Item]) -> None:

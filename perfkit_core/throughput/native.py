@@ -1,8 +1,8 @@
-"""The summary that Paddle's ``Profiler(timer_only=True)`` computes from the same times, including its errors.
+"""The summary that Paddle's ``Profiler(timer_only=True)`` computes from the same times, including its errors:
 
-Paddle leaves out 10 steps, but its records begin with the tenth step. So of N steps, it divides the sum of N - 9
-batches by N - 10. A value that is a new maximum is never used as the minimum, so the minimum can remain infinite. Reads
-with a duration of 0 are ignored. With 10 steps or fewer, there is no summary.
+- The average of N steps is the sum of N - 9 batches, divided by N - 10.
+- A value that is a new maximum is never used as the minimum. So the minimum can remain infinite.
+- Reads with a duration of 0 are ignored. With 10 steps or fewer, there is no summary.
 """
 
 from __future__ import annotations
@@ -92,5 +92,5 @@ def _row(values: FloatArray, divisor: float) -> NativeRow:
 
 
 def _total(values: FloatArray) -> float:
-    """Return the sum with the rounding of a sequential addition, as in Paddle; ``numpy.sum`` adds in pairs."""
+    """Return the sum, added one by one as in Paddle. ``numpy.sum`` adds in pairs, so its rounding differs."""
     return float(np.cumsum(values)[-1]) if len(values) else 0.0

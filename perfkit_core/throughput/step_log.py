@@ -22,10 +22,11 @@ class StepLog:
     """The times of one loop on the host clock. The log is mutable. Only one thread writes it.
 
     - ``batch_ns``: for each step, the time from the end of the previous step (or the start of the loop) to its end.
-    - ``samples``: for each step, its number of samples. ``reads``: for each step, the number of batches read so far.
+    - ``samples``: for each step, its number of samples.
+    - ``reads``: for each step, the number of batches read until its end.
     - ``read_ns``: for each batch, the wait for it.
     - ``other_wait_ns``: waits that return no batch (for workers that start, or for the end of the loader).
-      ``other_wait_step``: the steps in which they occur.
+    - ``other_wait_step``: for each of these waits, the index of its step.
     - ``reading``: True while a reader waits, so that nested readers do not count a wait twice.
     """
 
@@ -61,20 +62,19 @@ IntArray = npt.NDArray[np.int64]
 
 @dataclass(frozen=True, slots=True)
 class Steps:
-    """The steps of a loop, as arrays of shape (steps,). ``reader_ns`` is None if no batch was read through a timed
-    reader. ``samples`` is -1 if unknown."""
+    """The steps of a loop, as arrays of shape (steps,)."""
 
     batch_ns: IntArray
-    reader_ns: IntArray | None
-    samples: IntArray
+    reader_ns: IntArray | None  # None if no batch was read through a timed reader.
+    samples: IntArray  # The number of samples, -1 if it is unknown.
 
     def __len__(self) -> int:
         return len(self.batch_ns)
 
     @property
     def rate_steps(self) -> tuple[IntArray, IntArray]:
-        """Two arrays: the numbers of samples and the durations of the steps whose number of samples is known. If it is
-        unknown for all steps, the arrays have all steps, each with the number 1."""
+        """Numbers of samples and durations, as two arrays. Steps without a known number of samples are left out. If no
+        step has a known number, all steps are included, each with the number 1."""
         with_samples = self.samples != UNKNOWN
         if not with_samples.any():
             return np.ones_like(self.batch_ns), self.batch_ns

@@ -24,10 +24,12 @@ Outcome = Literal["predicted", "verified", "refuted", "abstained"]
 class Record:
     """A prediction, a measurement, or both. Unknown fields are None.
 
-    Predicted times are in ns, and medians are in the unit of the metric (ns for ``step_time``). Savings and noise are
-    shares of the base. The predicted savings are the median, the 10th and the 90th percentile. Errors are (predicted −
-    measured) / |measured|. ``base_hash`` and ``change_hash`` distinguish commands with the same text that run different
-    versions of a script.
+    - ``base_hash``, ``change_hash``: hashes of the commands and their scripts. They differ if a script was changed.
+    - ``p10_ns`` … ``p90_ns``: percentiles of the predicted step time.
+    - ``saving_p10_ns``, ``saving_p90_ns``: percentiles of the predicted saving.
+    - ``base_median``, ``change_median``: in the unit of the metric (ns for ``step_time``).
+    - ``saving_ratio``, its interval, and ``noise_ratio``: measured, as shares of the base.
+    - ``saving_error``, ``step_error``: (predicted − measured) / |measured|.
     """
 
     date: str
@@ -85,24 +87,17 @@ class Record:
 
 @dataclass(frozen=True, slots=True)
 class Summary:
-    """Statistics of the records of a ledger. The number of ``records`` is the sum of ``judged`` (predictions with a
-    verdict), ``unpredicted`` (verdicts without a prediction), ``abstained`` and ``unmeasured``.
-
-    The other fields are about the judged records, and are None if no record is judged. ``sign_right``: number of
-    records whose predicted saving has the right sign. ``saving_error``: median absolute error of the verified savings.
-    ``step_error``: median absolute error of the step times. ``covered``: share of measured savings between the
-    predicted p10 and p90.
-    """
+    """Statistics of the records of a ledger. ``records`` is the sum of the next four numbers."""
 
     records: int
-    judged: int
-    unpredicted: int
-    abstained: int
-    unmeasured: int
-    sign_right: int
-    saving_error: float | None
-    step_error: float | None
-    covered: float | None
+    judged: int  # The number of predictions that were verified or refuted.
+    unpredicted: int  # The number of verdicts without a prediction.
+    abstained: int  # The number of measurements with the result "cannot tell".
+    unmeasured: int  # The number of predictions without a measurement.
+    sign_right: int  # The number of judged predictions whose saving has the right sign.
+    saving_error: float | None  # Median absolute error of the verified savings.
+    step_error: float | None  # Median absolute error of the predicted step times.
+    covered: float | None  # Share of the measured savings between the predicted p10 and p90.
 
 
 def append(path: Path, record: Record) -> None:

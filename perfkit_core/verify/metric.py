@@ -34,10 +34,10 @@ class Finished:
 @dataclass(frozen=True, slots=True)
 class Metric:
     """The metric of a verification. ``text`` is :data:`STEP_TIME`, a regular expression with one group, or the name
-    that is printed before the number. ``higher_is_better`` is true for rates, such as samples per second."""
+    that is printed before the number."""
 
     text: str = STEP_TIME
-    higher_is_better: bool = False
+    higher_is_better: bool = False  # True for rates, such as samples per second.
     warmup_steps: int = WARMUP_STEPS
 
     def __post_init__(self) -> None:
@@ -67,8 +67,10 @@ class Metric:
         return re.compile(rf"(?<![\w.]){re.escape(self.text.strip())}(?!\w)[^\w\n.+-]*{_NUMBER}")
 
     def printed(self, command: str, finished: Finished) -> float:
-        """Return the last number on stdout that the pattern matches, or else the last such number on stderr. Raises
-        CaptureError if neither has such a number, or if the number may be part of a longer number such as ``1,010``."""
+        """Return the last number on stdout that the pattern matches, or else the last one on stderr.
+
+        Raises CaptureError if there is no such number, or if it may be part of a longer number such as ``1,010``.
+        """
         pattern = self.pattern()
         matches = [*pattern.finditer(finished.out)] or [*pattern.finditer(finished.err)]
         if not matches:
@@ -76,7 +78,7 @@ class Metric:
             raise CaptureError(f"{command!r} printed nothing that matches --metric {self.text!r}", hint)
         match = matches[-1]
         text, line = match[1] or "", match.string
-        # A pattern that continues before (after) its group determines itself where the number begins (ends).
+        # Text before the pattern's group defines where the number begins, and text after it where the number ends.
         before = _BEFORE.search(line[: match.start(1)]) if match.start() == match.start(1) else None
         after = _AFTER.match(line, match.end(1)) if match.end() == match.end(1) and text[-1:].isdigit() else None
         if before or after:

@@ -1,12 +1,11 @@
 """The outcome of a verification: the verdict, the report, and the record for the ledger. The verdicts:
 
-- verified: the change is better. The interval of the saving excludes 0, and the saving is above the noise floor.
-- refuted: the change is worse by the same criteria, or a predicted saving was not measured. The latter means that the
-  change is neither better nor worse, and the lower end of the predicted saving is above both the noise floor and the
-  upper end of the measured interval.
+- verified: the change is better. The interval of the saving lies above 0, and the saving is above the noise floor.
+- refuted: the change is worse by the same criteria, or the predicted saving was not measured. It was not measured if
+  the lower end of the prediction is above the noise floor and above the measured interval.
 - cannot tell: all other outcomes. More rounds or a quieter machine may decide.
 
-The verdict does not depend on whether the size of the saving was predicted well (:class:`Fit`). Even if a prediction is
+The verdict does not depend on how well the size of the saving was predicted (:class:`Fit`). Even if a prediction is
 right, one saving in five lies outside its interval from p10 to p90.
 """
 

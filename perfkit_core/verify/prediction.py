@@ -29,10 +29,11 @@ _NS = ("base_ns", "p10_ns", "p50_ns", "p90_ns")
 class Predicted:
     """A prediction: the step time without the change (``base_ns``), and percentiles of the step time with the change.
 
-    ``advice``, ``rule`` and ``framework`` are the origin of the prediction. ``saving_p10_ns`` and ``saving_p90_ns`` are
-    percentiles of the saving. If they are None, savings are derived from the step times. Derived savings vary more,
-    because even equal steps differ. ``saving``, ``saving_low`` and ``saving_high`` are the median, the 10th and the
-    90th percentile of the saving. They are shares of the base, because profiled steps take longer than measured ones.
+    - ``advice``, ``rule``, ``framework``: the origin of the prediction.
+    - ``saving_p10_ns``, ``saving_p90_ns``: percentiles of the saving. If they are None, savings are derived from the
+      step times. Derived savings vary more, because even equal steps differ.
+    - ``saving``, ``saving_low``, ``saving_high``: the median, the 10th and the 90th percentile of the saving, as shares
+      of the base. Shares are comparable, although profiled steps take longer than measured ones.
     """
 
     base_ns: int

@@ -1,7 +1,7 @@
 """Run the commands of base and change alternately, each time as a new process, and return one number for each run.
 
-If a machine becomes slower (heat, other users), later runs take longer. So each round has the order base, change,
-change, base, or the order change, base, base, change, at random. This way a drift affects both sides equally.
+If a machine becomes slower (heat, other users), later runs take longer. So the order within a round is symmetric: base,
+change, change, base, or change, base, base, change, chosen at random. A drift then affects both sides equally.
 """
 
 from __future__ import annotations
@@ -162,8 +162,8 @@ def _exit_code(
 def _deferred_signals() -> Iterator[None]:
     """Delay signals until the end of the block.
 
-    If a handler raised an exception while ``Popen`` waits for its child to start, the child would keep running with an
-    unknown process id. The handlers are replaced. The signals are not blocked, because a child would inherit the block.
+    If a handler raised an exception while ``Popen`` starts a child, the child would keep running with an unknown
+    process id. The handlers are replaced, because the child would inherit blocked signals.
     """
     if threading.current_thread() is not threading.main_thread():  # handlers only run on the main thread
         yield

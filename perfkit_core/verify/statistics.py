@@ -71,9 +71,8 @@ def saving_interval(base: FloatArray, change: FloatArray) -> tuple[float, float]
 
 
 def noise_floor(base: FloatArray) -> float:
-    """Return the noise floor as a share of the median. The runs are split into halves in all possible ways, or in
-    ``SPLITS`` random ways if there are more. The noise floor is the 95th percentile of the difference between the
-    medians of the two halves."""
+    """Return the noise floor as a share of the median. It is the 95th percentile of the difference between the medians
+    of two halves of the runs. All ways to halve the runs are used, or ``SPLITS`` random ones if there are more."""
     half = len(base) // 2
     if math.comb(len(base), half) <= SPLITS:
         halves = [list(runs) for runs in itertools.combinations(range(len(base)), half)]

@@ -1,16 +1,17 @@
 """Alignment of two runs: which operators and which device work correspond to each other.
 
-Operators are matched in levels, from the same operator in the same layer to the same family. Biases are a special case.
-Some frameworks add the bias inside a matrix product or convolution. Others run an ``add`` right after the product
-(perhaps after a reshape of the bias), and an ``add_grad`` right before the gradient of the product. A single run does
-not show whether such an addition is a bias or a residual connection. So an addition is matched with a product of the
-other run only if nothing else in that run matches the addition.
+Operators are matched in levels, from the same operator in the same layer to the same family.
 
-The matched share of the step is computed from the exclusive partition of the middle steps
-(:mod:`perfkit_core.compare.slices`). The time of an operator counts on the level on which the operator was matched.
-Time outside operators (Python, annotations, the data loader, gaps) counts on the level ``layer`` if the other run has
-such time with the same category, layer and phase. Otherwise it counts on the level ``operator`` if the other run has
-such time with the same category and phase.
+Biases are a special case. Some frameworks add the bias inside a matrix product or convolution. Others run a separate
+``add`` right after the product. In a single run, such an ``add`` may also be a residual connection. So an addition is
+matched with a product of the other run only if nothing else in that run matches the addition.
+
+The matched share of the step is computed from the middle steps (:mod:`perfkit_core.compare.slices`). The time of an
+operator counts on the level on which the operator was matched. Time outside operators, such as Python code, counts on
+one of two levels:
+
+- ``layer``: the other run has such time in the same category, phase and layer.
+- ``operator``: the other run has such time only in the same category and phase.
 """
 
 from __future__ import annotations
@@ -37,8 +38,7 @@ from perfkit_core.views.tables import group
 
 KEYS: Final = ("layer", "operator", "shape", "dtype", "phase", "family")
 PRODUCT: Final = "product"
-"""An additional key. For a matrix product or convolution, the key is the name of the operator. For an addition that may
-be the bias of such an operator, the key is the name of that operator."""
+"""An additional key: the name of a matrix product or convolution. An addition that may be its bias has the same key."""
 MEASURES: Final = ("calls", "cpu_ns", "device_ns")
 UNMATCHED: Final = "unmatched"
 LEVELS: Final[dict[str, tuple[tuple[str, ...], ...]]] = {
@@ -48,19 +48,19 @@ LEVELS: Final[dict[str, tuple[tuple[str, ...], ...]]] = {
     "family_phase": (("family", "phase"),),
     "family": (("family",),),
 }
-"""Level → key sets in the order in which they are tried. Two items match if they have the same values for all keys of a
-set. Each set is tried on the items that are still unmatched."""
+"""Level → sets of keys. The sets are tried in this order, each on the items that are still unmatched. Two items match
+if they have the same value for every key of a set."""
 _WITH_MATCHED: Final = (("layer", "phase"), (PRODUCT, "phase"))
 """Key sets by which an unmatched item may also match an item that already has a match. With the other key sets, such a
-match would hide that one run has more work, for example one more layer."""
+match would hide additional work of one run, for example one more layer."""
 _OUTSIDE: Final = {"layer": ["category", "phase", "layer"], "operator": ["category", "phase"]}
-"""Level → keys that time outside operators must share."""
+"""Level → keys by which time outside operators is matched."""
 _HOST: Final = ("framework", "launch_and_host", "idle")
-"""Categories that are merged for matching, because only some frameworks record Python code between operators."""
+"""Step categories that are matched as one, because only some frameworks record Python code between operators."""
 _PRODUCTS: Final = ("matmul", "linear", "bmm", "conv", "conv_transpose")
 _ADD, _BETWEEN, _STORED = "add", "reshape", "accumulate_grad"
-"""Names of operators: one that may add a bias, one that may lie between the product and this addition, and one that is
-ignored because it only stores a gradient."""
+"""Names of operators. ``_ADD`` may add a bias, and ``_BETWEEN`` may lie between the product and this addition.
+``_STORED`` only stores a gradient and is ignored."""
 
 Shares = dict[str, dict[str, dict[str, float | None]]]
 
@@ -68,15 +68,15 @@ Shares = dict[str, dict[str, dict[str, float | None]]]
 @dataclass(frozen=True, slots=True)
 class Alignment:
     """The corresponding parts of two runs. If ``per_step`` is true, calls and times are means per step; otherwise they
-    are sums over the whole recording.
+    are sums over the whole recording. Columns of ``rows``:
 
-    Columns of ``rows``: ``level``, the first level on which the items match (layer, operator_shape, operator,
-    family_phase or family), or unmatched; ``layer``, ``operator``, ``shape``, ``dtype``, ``phase`` and ``family``,
-    missing if the level does not use them; for each side ``{side}_calls``, ``{side}_cpu_ns`` and ``{side}_device_ns``;
-    ``difference_cpu_ns`` and ``difference_device_ns``.
+    - ``level``: the first level on which the items match (a key of :data:`LEVELS`), or "unmatched".
+    - ``layer``, ``operator``, ``shape``, ``dtype``, ``phase``, ``family``: missing if the level does not use them.
+    - ``{side}_calls``, ``{side}_cpu_ns``, ``{side}_device_ns``: calls and times of base and of other.
+    - ``difference_cpu_ns``, ``difference_device_ns``: other minus base.
 
-    ``matched_share`` maps side → level → measure → share of the time that is matched on this level or an earlier one.
-    The measure is "cpu" (host operators), "device" (device work) or "step" (wall-clock time). The level unmatched has
+    ``matched_share``: side → level → measure → share of the time that is matched on this level or an earlier one. The
+    measures are "cpu" (host operators), "device" (device work) and "step" (wall-clock time). The level "unmatched" has
     the remaining share. A share is None if there is no time.
     """
 
@@ -137,20 +137,16 @@ def align(base: Trace, other: Trace) -> Alignment:
 
 @dataclass(frozen=True, slots=True)
 class Items:
-    """The items of a run that are matched. An item groups operators, or device work outside operators, with equal keys.
+    """The items of a run that are matched. An item is a group of operators with equal :data:`KEYS` (layer, name, shape
+    and so on). Device work outside operators is grouped in the same way."""
 
-    ``table`` has one row per item. Columns: the keys; ``product`` (missing if there is none); ``calls``, the calls in
-    all steps; ``cpu_ns`` and ``device_ns``, means per step. ``of_event`` is the item of each event (-1: none), shape
-    (rows,).
-    """
-
-    table: pd.DataFrame
-    of_event: IntArray
+    table: pd.DataFrame  # One row per item: its keys, its calls in all steps, and its mean times per step.
+    of_event: IntArray  # The item of each event, -1 if it has none, shape (rows,).
 
 
 def items(trace: Trace, chosen: BoolArray, steps: int, layers: Mapping[str, str]) -> Items:
-    """Return the items of the chosen events. The times of the items sum to the time of the outermost operators and of
-    all device work. ``layers`` maps the path of a layer to the name by which it is compared."""
+    """Return the items of the chosen events. Their host times sum to the time of the outermost operators, and their
+    device times to the time of all device work. ``layers``: path of a layer → name by which it is compared."""
     operators = units(trace)
     outside = trace.rows("kind", *DEVICE_WORK) & (operators.row == NO_ROW)
     rows = np.flatnonzero((operators.own | outside) & chosen)
@@ -200,7 +196,7 @@ def products(trace: Trace, operators: Units) -> np.ndarray:
     phase = trace.codes("phase").codes[rows].astype(np.int64)
     names = np.array([*operators.name.values, None], object)[operators.name.codes[rows]]
     product_names = np.full(len(trace), None, object)
-    # An addition follows its product (-1), but its gradient is computed before the gradient of the product (1).
+    # In the forward pass, the product is the operator before the addition (-1). In the backward pass, it is after (1).
     for suffix, step in (("", -1), (GRADIENT_SUFFIX, 1)):
         product = np.isin(names, [name + suffix for name in _PRODUCTS])
         near = _neighbour(thread, phase, np.arange(len(rows)), step)
@@ -213,7 +209,7 @@ def products(trace: Trace, operators: Units) -> np.ndarray:
 
 
 def _neighbour(thread: IntArray, phase: IntArray, at: IntArray, step: int) -> IntArray:
-    """Return ``at + step``, or -1 if this operator does not have the thread and the phase of the operator ``at``."""
+    """Return the index ``at + step`` of a neighbour, or -1 if it is on another thread or in another phase."""
     count = len(thread)
     near = at + step
     inside = (at >= 0) & (near >= 0) & (near < count)
@@ -224,12 +220,8 @@ def _neighbour(thread: IntArray, phase: IntArray, at: IntArray, step: int) -> In
 
 
 def meet(base: pd.DataFrame, other: pd.DataFrame) -> tuple[pd.DataFrame, tuple[np.ndarray, np.ndarray]]:
-    """Match the items of two runs, level by level.
-
-    Return two values. The first is a table of the matched and unmatched items. Columns: ``level`` ("unmatched" for
-    unmatched items); the keys; for each side ``{side}_calls``, ``{side}_cpu_ns`` and ``{side}_device_ns``. The second
-    value holds two arrays: the level of each item of base, and the level of each item of other, shape (items,).
-    """
+    """Match the items of two runs, level by level. Return a table of all items with their level, keys, calls and times.
+    Also return the level of each item of base, and of each item of other, as arrays of shape (items,)."""
     sides = (base, other)
     levels = (np.full(len(base), UNMATCHED, object), np.full(len(other), UNMATCHED, object))
     tables = []
@@ -268,7 +260,7 @@ def _sums(side: pd.DataFrame, keys: Sequence[str], name: str) -> pd.DataFrame:
 
 
 def _shaped(table: pd.DataFrame, level: str) -> pd.DataFrame:
-    """Add the missing columns of the table of :func:`meet`. Added keys are missing values, and added numbers are 0."""
+    """Return the table with all columns of :func:`meet`. In the added columns, keys are missing and numbers are 0."""
     columns: dict[str, object] = {"level": level}
     for key in KEYS:
         missing = pd.Series([pd.NA] * len(table), dtype=object)
@@ -282,7 +274,7 @@ def _shaped(table: pd.DataFrame, level: str) -> pd.DataFrame:
 def exclusive_times(
     trace: Trace, windows: Windows, items: Items, levels: np.ndarray, layers: Mapping[str, str]
 ) -> pd.DataFrame:
-    """Return exclusive time in the windows. Columns: level (missing outside operators), category, phase, layer, ns."""
+    """Return the time in the windows by level, category, phase and layer. Outside operators, the level is missing."""
     pieces = slices(trace, windows.rank, windows.start_ns, windows.end_ns)
     item = np.append(items.of_event, -1)[pieces.row]
     outside = (pieces.row == NO_ROW) | (units(trace).row[pieces.row] == NO_ROW) & (item < 0) if len(trace) else item < 0
@@ -303,8 +295,7 @@ def exclusive_times(
 
 
 def by_level(mine: pd.DataFrame, theirs: pd.DataFrame) -> dict[str, int]:
-    """Return the time of ``mine`` by level. The docstring of this module describes how time outside operators is
-    matched with the time of ``theirs``."""
+    """Return level → time of ``mine`` in ns. Time outside operators is matched with the time of ``theirs``."""
     level = mine["level"].astype(object)
     outside = theirs[theirs["level"].isna()]
     for name, keys in _OUTSIDE.items():

@@ -1,10 +1,10 @@
 """Matching of the layers of two runs.
 
 The models of both runs are walked from the top. Inside two matched layers, child layers of the same name match. The
-remaining child layers are aligned in their order, by their similarity. The similarity compares the names, the operator
-families inside the layers, and the numbers of child layers. Dynamic programming finds the alignment without crossings
-that has the largest sum of similarities. Pairs with a similarity below a minimum are never matched. Wrappers around the
-model in one of the runs (``module.``, ``model.``) are ignored if more layers match without them.
+remaining child layers keep their order and are aligned so that the sum of similarities is largest. The similarity of
+two layers depends on their names, on the operator families inside them, and on their numbers of child layers.
+
+Wrappers around the model of one run (``module.``, ``model.``) are ignored if more layers match without them.
 """
 
 from __future__ import annotations
@@ -27,14 +27,14 @@ from perfkit_core.model.trace import Trace
 from perfkit_core.runtime.compile import compiled
 
 LEAST_LIKENESS: Final = 0.35
-"""Minimum similarity of a pair, from 0 to 1. Less similar layers share neither half a name nor their operators."""
+"""Minimum similarity of a matched pair. Layers below it share neither half a name nor their operators."""
 _WRAPPERS: Final = 3
 """Maximum number of wrappers around a model that are ignored. In practice, models do not have more."""
 _TOO_MANY: Final = 250_000
-"""Maximum number of pairs of unmatched child layers that are aligned by similarity. With more pairs, the children are
-taken for lists of equal elements, and only children of the same name match."""
+"""Maximum number of pairs of child layers whose similarity is computed. With more pairs, only layers of the same name
+match, because such layers are probably lists of equal elements."""
 _NAME, _CONTENTS, _SIZE = 0.5, 0.3, 0.2
-"""Weights in the similarity: names say more than operators, and operators more than the number of child layers."""
+"""Weights in the similarity of two layers: of their names, of their operator families, of their numbers of children."""
 _NUMBERED: Final = re.compile(r"^(.*?)_?(\d+)$")
 
 Pairs = list[tuple[str, str]]
@@ -42,22 +42,22 @@ Pairs = list[tuple[str, str]]
 
 @dataclass(slots=True)
 class Layer:
-    """A layer with its child layers. ``first`` is the row of its first event, ``families`` the families inside it."""
+    """A layer with its child layers."""
 
     name: str
     path: str
-    first: int
-    families: set[str] = field(default_factory=set)
+    first: int  # Row of the first event in the layer.
+    families: set[str] = field(default_factory=set)  # Operator families inside the layer.
     children: dict[str, Layer] = field(default_factory=dict)
 
     def children_without(self, names: Mapping[str, Layer]) -> list[Layer]:
-        """Return the child layers with other names, in the order of their first events."""
+        """Return the child layers whose names are not in ``names``, in the order of their first events."""
         children = [layer for layer in self.children.values() if layer.name not in names]
         return sorted(children, key=lambda layer: (layer.first, layer.name))
 
     @property
     def stem(self) -> str:
-        """The name in lower case, without its number, punctuation and underscores."""
+        """The name in lower case, without number, punctuation and underscores: ``Conv_Block_12`` -> ``convblock``."""
         numbered = _NUMBERED.match(self.name)
         return re.sub(r"[^a-z0-9]+", "", (numbered[1] if numbered else self.name).lower())
 
@@ -90,8 +90,7 @@ def layer_tree(trace: Trace) -> Layer:
 
 
 def match_layers(base: Trace, other: Trace) -> tuple[dict[str, str], dict[str, str]]:
-    """Return one dict per run, from the path of a layer to the name by which the layer is compared. Matched layers have
-    the same name."""
+    """Return for each run: path of a layer → name by which it is compared. Matched layers have the same name."""
     trees = layer_tree(base), layer_tree(other)
     names = {}
     for pair in _matched(*trees):
@@ -109,8 +108,8 @@ def match_layers(base: Trace, other: Trace) -> tuple[dict[str, str], dict[str, s
 
 
 def _matched(base: Layer, other: Layer) -> Pairs:
-    """Return the pairs of paths of matched layers. The run whose paths come first in alphabetical order is walked
-    first, so that swapping the runs does not change the pairs."""
+    """Return the pairs of paths of matched layers. Swapping the runs does not change the pairs, because the run whose
+    paths come first in alphabetical order is always walked first."""
     if list(_paths(other)) < list(_paths(base)):
         return [(first, second) for second, first in _matched(other, base)]
     roots = [(base, root) for root in _wrapped(other)] + [(root, other) for root in _wrapped(base)[1:]]
@@ -165,8 +164,8 @@ def _name_likeness(a: str, b: str) -> float:
 
 
 def aligned(likeness: npt.NDArray[np.float64], least: float = LEAST_LIKENESS) -> list[tuple[int, int]]:
-    """Align two sequences and return the pairs (row, column) in ascending order. ``likeness`` holds the similarity of
-    each item of the first sequence (rows) to each item of the second (columns), from 0 to 1."""
+    """Align two sequences without crossings, and return the pairs of indices in ascending order. ``likeness[i, j]`` is
+    the similarity of item i of the first sequence to item j of the second, from 0 to 1."""
     if not likeness.size:
         return []
     rows, columns = _pairs(np.where(likeness >= least, likeness, -1.0))

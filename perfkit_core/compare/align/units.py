@@ -1,14 +1,15 @@
 """The operators that a comparison counts, and the phase of each piece of time.
 
 An event belongs to the outermost operator around it that has a canonical name. If there is none, the event belongs to
-the outermost operator of any name. Operators that only run other operators (a branch, a compiled region) count as
-operators without a canonical name. Device work belongs to the operator that launched it. All operators of the optimizer
-phase are counted as ``optimizer_update``, because frameworks divide the update differently.
+the outermost operator of any name.
 
-Time outside operators has the phase of the annotation around it. Without an annotation, it has the phase of the host
-work before and after it if both are equal. So Python code between two forward operators is forward, even if the
-framework did not mark the pass. Device time always has the phase of its launch, because a device runs work that was
-launched long before.
+- Operators that only run other operators (a branch, a compiled region) count as operators without a canonical name.
+- Device work belongs to the operator that launched it.
+- Operators of the optimizer phase count as ``optimizer_update``, because frameworks divide the update differently.
+
+Device time has the phase of its launch. Time outside operators has the phase of the annotation around it. Without an
+annotation, it has the phase of the host work before and after it, if both are equal. For example, Python code between
+two forward operators is forward.
 """
 
 from __future__ import annotations
@@ -33,17 +34,15 @@ OPTIMIZER_UPDATE: Final = "optimizer_update"
 
 @dataclass(frozen=True, slots=True)
 class Units:
-    """The operator to which each event belongs, shape (rows,). ``row`` is the row of the operator, -1 if none. ``name``
-    is its canonical name, else its native name, and null if there is no operator. ``family`` is the family of the
-    operator, else the family of the event."""
+    """The operator to which each event belongs. All fields have the shape (rows,)."""
 
-    row: IntArray
-    name: Codes
-    family: Codes
+    row: IntArray  # The row of the operator, -1 if there is none.
+    name: Codes  # The canonical name of the operator, else its native name, null if there is no operator.
+    family: Codes  # The family of the operator, else the family of the event.
 
     @property
     def own(self) -> BoolArray:
-        """Mask of the operators themselves, shape (rows,)."""
+        """Mask of the events that are such operators, shape (rows,)."""
         mask: BoolArray = self.row == np.arange(len(self.row))
         return mask
 
@@ -75,8 +74,8 @@ def units(trace: Trace) -> Units:
 
 
 def unit_times(trace: Trace) -> tuple[IntArray, IntArray]:
-    """Return two arrays of shape (rows,): the host time and the device time of each operator of :func:`units`. The
-    times of an operator exclude other operators of :func:`units` inside it. The values of other rows are undefined."""
+    """Return the host time and the device time of each operator of :func:`units`, as arrays of shape (rows,). Both
+    exclude other operators of :func:`units` inside it. The values of all other rows are undefined."""
     own, parent = units(trace).own, trace.ints("parent")
     cpu, device = trace.ints("dur_ns").copy(), attribution.total_device_ns(trace).copy()
     holder = nesting.nearest_above(parent, own)
@@ -87,8 +86,7 @@ def unit_times(trace: Trace) -> tuple[IntArray, IntArray]:
 
 
 def piece_phases(trace: Trace, pieces: Slices) -> IntArray:
-    """Return the code of the phase of each piece, shape (pieces,). The code of an unknown phase is the number of
-    phases."""
+    """Return the phase of each piece of time, as an index, shape (pieces,). The last index + 1 means "unknown"."""
     phase, unit = trace.codes("phase"), units(trace).row
     row = pieces.row
     holder = np.where(row == NO_ROW, NO_ROW, np.append(unit, NO_ROW)[row])
@@ -106,6 +104,6 @@ def piece_phases(trace: Trace, pieces: Slices) -> IntArray:
 
 
 def _last(mask: BoolArray, window: IntArray) -> IntArray:
-    """Return for each piece the index of the last masked piece at or before it in the same window, -1 if none."""
+    """For each piece, return the index of the last piece in ``mask`` up to it, -1 if its window has none."""
     index = np.maximum.accumulate(np.where(mask, np.arange(len(mask)), -1))
     return np.where((index >= 0) & (window[index] == window), index, -1)

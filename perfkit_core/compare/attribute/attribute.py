@@ -1,13 +1,15 @@
-"""The difference between two steps as a tree, in which the rows without children sum exactly to the difference.
+"""The difference between two steps as a tree. Its rows without children sum exactly to the difference.
 
-The exclusive partition assigns each nanosecond of a step to one event, and so to one category, phase, layer (if both
-runs have layers), family and operator. No time is counted twice or left out.
+Each nanosecond of a step counts for one event, and so for one category, phase, layer, family and operator. Layers are
+used only if both runs have them.
 
-A difference is due to more calls or to slower calls. Let c₀ and c₁ be the numbers of calls in base and other, and a₀
-and a₁ the times per call. Then c₁a₁ − c₀a₀ = (c₁ − c₀)(a₀ + a₁)/2 + (a₁ − a₀)(c₀ + c₁)/2. The first term is the count
-effect, the second the per-call effect. Swapping the sides only changes their signs. If only one side has calls, the
-entire difference is count effect. The count effect is computed in exact rational numbers and rounded once. The per-call
-effect is the rest of the difference.
+Each difference is the sum of two effects. c₀ and c₁ are the numbers of calls in base and other, and a₀ and a₁ are the
+times per call:
+
+- The count effect is due to more or fewer calls: (c₁ − c₀)(a₀ + a₁)/2. It is rounded once.
+- The per-call effect is due to slower or faster calls: (a₁ − a₀)(c₀ + c₁)/2. It is the rest of the difference.
+
+If only one side has calls, the entire difference is count effect. Swapping the sides only changes the signs.
 """
 
 from __future__ import annotations
@@ -36,23 +38,22 @@ COLUMNS: Final = (
     "count_effect_ns", "per_call_effect_ns", "explained_ratio",
 )  # fmt: skip
 _MOST_STEPS: Final = 100_000
-"""Maximum number of steps for which the exact numbers of calls and steps are recovered from calls per step (a float).
-"""
+"""Calls per step are floats. Up to this number of steps, they are converted to the exact fraction calls / steps."""
 
 
 def attribute(base: Trace, other: Trace, medians: tuple[int, int] | None = None) -> pd.DataFrame:
     """Attribute the difference between the median steps, other minus base.
 
     Return a tree in preorder, with the largest differences first. The rows without children sum to the first row. The
-    table is empty if a side has no events. ``medians`` are used instead of the medians of all steps. Columns:
+    table is empty if a side has no events. ``medians`` replace the medians of all steps. Columns:
 
-    - depth, level: the levels are step (or run if a side has no steps), category, phase, layer, family, operator, and
-      event (kernel on a device).
-    - name; place: device or host, missing at the top; parent: the row of the parent in this table, -1 at the top.
+    - depth; name; parent: the row of the parent in this table, -1 at the top.
+    - level: step (run if a side has no steps), category, phase, layer, family, operator, event (kernel on a device).
+    - place: device or host, missing at the top.
     - base_calls, other_calls: calls per step, missing above operators.
-    - base_ns, other_ns, difference_ns.
-    - count_effect_ns, per_call_effect_ns: they sum to the difference. Above operators, they are sums over operators.
-    - explained_ratio: the sum of the rows without children up to this row, divided by the total (missing if it is 0).
+    - base_ns, other_ns, difference_ns: time per step, or of the run.
+    - count_effect_ns, per_call_effect_ns: the parts of the difference. Above operators, they are sums over operators.
+    - explained_ratio: cumulative share of the total difference, missing if the total is 0.
     """
     traces = (base, other)
     stepped = all(len(step_rows.step_rows(trace)) for trace in traces)
@@ -88,20 +89,19 @@ def attribute(base: Trace, other: Trace, medians: tuple[int, int] | None = None)
 
 @dataclass(frozen=True, slots=True)
 class Tree:
-    """The nodes of a tree. Parents precede their children. ``parent`` is the position of the parent, -1 at the top.
-    ``numbers`` has one row per node."""
+    """The nodes of a tree. Parents precede their children."""
 
     level: np.ndarray
     name: np.ndarray
-    parent: IntArray
-    numbers: pd.DataFrame
+    parent: IntArray  # The position of the parent, -1 at the top.
+    numbers: pd.DataFrame  # Times, calls and count effect, one row per node.
 
 
 def _table(nodes: Tree, sides: list[Windows], on_device: bool) -> pd.DataFrame:
     numbers, parent = nodes.numbers, nodes.parent
     difference = (numbers["other_ns"] - numbers["base_ns"]).to_numpy(np.int64)
     depth = nesting.sum_down(parent, (parent != NO_ROW).astype(np.int64))
-    # The place depends only on the category, so all rows below a category have its place.
+    # All rows below a category have the place of the category.
     device = np.isin(nodes.name, EXCLUSIVE) & (nodes.level == CATEGORY) & on_device
     place = np.where(device, "device", "host").astype(object)
     place[(nodes.level != CATEGORY) | (nodes.name == BESIDE_MEDIAN)] = ""
@@ -118,7 +118,7 @@ def _table(nodes: Tree, sides: list[Windows], on_device: bool) -> pd.DataFrame:
     for side, windows in zip(SIDES, sides, strict=True):
         calls = numbers[f"{side}_calls"].to_numpy(np.int64)
         table[f"{side}_calls"] = pd.arrays.FloatingArray(calls / len(windows), calls < 0)
-    # Rows are in preorder, so the explained ratio of a row includes all rows up to its last descendant.
+    # The explained ratio of a row includes its descendants, which follow it in preorder.
     leaf = np.ones(len(parent), np.bool_)
     leaf[parent[parent != NO_ROW]] = False
     last = np.arange(len(parent)) + nesting.sum_up(parent, np.ones(len(parent), np.int64)) - 1
@@ -136,9 +136,8 @@ def _table(nodes: Tree, sides: list[Windows], on_device: bool) -> pd.DataFrame:
 
 
 def tree(base: Leaves, other: Leaves) -> Tree:
-    """Return the tree of the leaves of both sides, in preorder. Siblings are ordered by the size of their difference,
-    then by name. Columns of ``numbers``: for each side ``{side}_ns`` and ``{side}_calls`` (-1 above operators, or if
-    calls are not counted); ``count_effect_ns``."""
+    """Return the tree of the leaves of both sides, in preorder. The sibling with the largest difference comes first.
+    The calls in ``numbers`` are -1 above operators, and for events whose calls are not counted."""
     table = _merged(base, other)
     levels = [name for name in table.columns if not name.endswith(("_ns", "_calls"))]
     parts, parents, offset = [], np.full(len(table), NO_ROW, np.int64), 0
@@ -166,9 +165,8 @@ def tree(base: Leaves, other: Leaves) -> Tree:
 
 
 def _merged(base: Leaves, other: Leaves) -> pd.DataFrame:
-    """Return a table with one row per leaf of either side. Columns: ``category``; the levels; for each side
-    ``{side}_ns``, the mean time per window; ``{side}_calls``, the calls of the event in all windows;
-    ``{side}_operator_calls``, the calls of the operator in all windows (missing outside operators)."""
+    """Return one row per leaf of either side: the mean time per window, and the calls of the event and of its operator
+    in all windows. Outside operators, the calls of the operator are missing."""
     levels = [name for name in base.times.columns if name != "ns"]
     table = _joined(base.times, other.times, levels, "ns").sort_values(levels, kind="stable", ignore_index=True)
     for side, of_side in zip(SIDES, (base, other), strict=True):
@@ -213,8 +211,7 @@ def _numbers(
 
 
 def with_effects(table: pd.DataFrame) -> pd.DataFrame:
-    """Add the columns count_effect_ns and per_call_effect_ns. They are computed from the columns base_ns, other_ns,
-    base_calls and other_calls. Calls are per step, and missing if they are not counted."""
+    """Add the columns count_effect_ns and per_call_effect_ns, computed from the times and the calls per step."""
     effects = []
     calls = (table[f"{side}_calls"].fillna(0).tolist() for side in SIDES)
     for t0, t1, *of_step in zip(table["base_ns"].tolist(), table["other_ns"].tolist(), *calls, strict=True):
@@ -225,8 +222,8 @@ def with_effects(table: pd.DataFrame) -> pd.DataFrame:
 
 
 def count_effect(t0: int, t1: int, c0: int, c1: int, n0: int, n1: int) -> int:
-    """Return the count effect in ns. The arguments that end with 0 are for base, those with 1 for other: ``t`` is the
-    time per step in ns, and ``c`` is the number of calls in ``n`` steps."""
+    """Return the count effect in ns. ``t`` is the time per step in ns, and ``c`` is the number of calls in ``n`` steps.
+    The names end with 0 for base, and with 1 for other."""
     if not c0 or not c1:  # The entire difference is count effect, because 0 calls take no time.
         return t1 - t0 if c0 or c1 else 0
     # This is (c₁/n₁ − c₀/n₀) · (t₀n₀/c₀ + t₁n₁/c₁) / 2 with one denominator.

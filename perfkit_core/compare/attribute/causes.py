@@ -37,11 +37,10 @@ _PLACES: Final = {
 
 
 def causes(attribution: pd.DataFrame) -> pd.DataFrame:
-    """Return the causes of a difference, with the largest first. A cause is an operator of the tree of
-    :func:`~perfkit_core.compare.attribute.attribute.attribute`, summed over layers. The rows sum to the difference.
+    """Return the causes of a difference, the largest first. The rows sum to the difference.
 
-    Columns: operator, category, place, phase, family; base_calls and other_calls, calls per step (missing outside
-    operators); base_ns, other_ns, difference_ns, count_effect_ns, per_call_effect_ns; explained_ratio (cumulative).
+    A cause is an operator of :func:`~perfkit_core.compare.attribute.attribute.attribute`, summed over layers.
+    Columns: operator, category, place, phase, family, and the numbers of the tree (base_calls to explained_ratio).
     """
     keys = ["operator", "category", "place", "phase", "family"]
     if attribution.empty:
@@ -53,8 +52,8 @@ def causes(attribution: pd.DataFrame) -> pd.DataFrame:
 
 
 def by_layer(attribution: pd.DataFrame) -> pd.DataFrame:
-    """Return a table with one row per layer; empty unless both runs have layers. Columns: layer; base_ns to
-    explained_ratio, as in :func:`causes`."""
+    """Return a table with one row per layer. It is empty unless both runs have layers. Columns: layer, and base_ns to
+    explained_ratio as in :func:`causes`."""
     rows = attribution if attribution.empty else with_path(attribution)
     if rows.empty or rows["layer"].isin([NO_LAYER, ""]).all():
         return pd.DataFrame(columns=["layer", *SUMMED, "explained_ratio"])
@@ -63,8 +62,8 @@ def by_layer(attribution: pd.DataFrame) -> pd.DataFrame:
 
 
 def by_family(attribution: pd.DataFrame) -> pd.DataFrame:
-    """Return a table with one row per family on the device, and one per family on the host. Columns: family (the
-    category if there is no family), place; base_ns to explained_ratio, as in :func:`causes`."""
+    """Return a table with one row per family and place (device or host). Columns: family (the category if there is no
+    family), place, and base_ns to explained_ratio as in :func:`causes`."""
     if attribution.empty:
         return pd.DataFrame(columns=["family", "place", *SUMMED, "explained_ratio"])
     rows = causes(attribution)
@@ -73,8 +72,8 @@ def by_family(attribution: pd.DataFrame) -> pd.DataFrame:
 
 
 def by_kernel(attribution: pd.DataFrame) -> pd.DataFrame:
-    """Return a table with one row per kernel, memcpy or memset, summed over phases, layers and operators; empty without
-    device work. Columns: kernel, family, base_calls and other_calls (per step), base_ns, other_ns, difference_ns."""
+    """Return a table with one row per kernel, memcpy or memset. Without device work, the table is empty. Columns:
+    kernel, family, base_calls and other_calls (per step), base_ns, other_ns, difference_ns."""
     columns = ["kernel", "family", "base_calls", "other_calls", *TIMES]
     if attribution.empty or not (attribution["level"] == KERNEL).any():
         return pd.DataFrame(columns=columns)
@@ -84,15 +83,15 @@ def by_kernel(attribution: pd.DataFrame) -> pd.DataFrame:
 
 
 def with_path(attribution: pd.DataFrame, wanted: str = "operator") -> pd.DataFrame:
-    """Return the rows of the level ``wanted``. Added columns hold the name of the row's ancestor on each higher level,
-    "" if there is none. For the level operator, the rows of categories without children are also returned."""
+    """Return the rows of the level ``wanted``. Added columns hold the names of their ancestors, "" if there is none. If
+    ``wanted`` is "operator", categories without children are also returned."""
     parent, level = attribution["parent"].to_numpy(np.int64), attribution["level"].to_numpy(object)
     names, rows = attribution["name"].to_numpy(object), np.arange(len(level))
     inner = np.zeros(len(parent), np.bool_)
     inner[parent[parent >= 0]] = True
     chosen = (level == wanted) | ((level == "category") & ~inner & (wanted == "operator"))
-    # Rows are in preorder. So the ancestor of a row is the last row of the ancestor's level before it. There is no
-    # such ancestor if a new category begins in between.
+    # In preorder, the ancestor of a row on a level is the last row of this level before it. If a new category begins in
+    # between, the row has no ancestor on this level.
     top = np.maximum.accumulate(np.where(level == "category", rows, 0))
     columns = {}
     for part in _PARTS:
@@ -116,7 +115,7 @@ def largest_first(table: pd.DataFrame, keys: list[str]) -> pd.DataFrame:
 
 
 def explained(table: pd.DataFrame) -> pd.DataFrame:
-    """Add the column explained_ratio: the cumulative sum of difference_ns, divided by its total (missing if 0)."""
+    """Add the column explained_ratio: the cumulative sum of difference_ns, divided by the total (missing if 0)."""
     total = int(table["difference_ns"].sum())
     share = table["difference_ns"].cumsum().to_numpy(np.float64) / (total or 1)
     return table.assign(explained_ratio=pd.arrays.FloatingArray(share, np.full(len(table), total == 0)))
@@ -124,8 +123,9 @@ def explained(table: pd.DataFrame) -> pd.DataFrame:
 
 def waterfall(causes: pd.DataFrame, first: End, last: End, shown: int) -> pd.DataFrame:
     """Return the rows of a waterfall chart: the total ``first``, the ``shown`` largest causes, one row for all other
-    causes, and the total ``last``. A total is a name and a time in ns. The table is empty if nothing differs. Columns:
-    name; difference_ns (missing for the totals); time_so_far_ns, the first total plus the differences up to this row.
+    causes, and the total ``last``. A total is a name and a time in ns. If nothing differs, the table is empty.
+
+    Columns: name; difference_ns, missing for totals; time_so_far_ns, ``first`` plus the differences up to this row.
     """
     differing = causes[causes["difference_ns"] != 0]
     if differing.empty:

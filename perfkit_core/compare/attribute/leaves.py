@@ -1,7 +1,7 @@
 """The leaves of the attribution: exclusive time and calls by category, phase, layer, family, operator and event.
 
-An event in an operator has the phase and the layer of that operator. Time outside operators has names in parentheses,
-so that they differ from names of operators.
+An event in an operator has the phase and the layer of that operator. Time outside operators has a name in parentheses,
+such as ``(data loader)``.
 """
 
 from __future__ import annotations
@@ -41,10 +41,10 @@ _KINDS: Final[Mapping[str, str]] = {
     schema.OVERHEAD: mark("(the profiler itself)"),
     schema.OTHER: mark("(other host events)"),
 }
-"""Names of host time outside operators, by kind of event. All other kinds share one name, but differ by their phase."""
+"""Kind of event → name of host time outside operators. All other kinds have the name :data:`OUTSIDE`."""
 CATEGORY: Final = "category"
 LEVELS: Final = ("phase", "layer", "family", "operator", "event")
-"""Levels below the categories of the partition."""
+"""Levels of the tree below the category."""
 _LINE: Final = re.compile(r"\((\d+)\): ")
 _INSTALLED: Final = re.compile(r"^.*(?:site|dist)-packages/")
 
@@ -63,11 +63,10 @@ def bare(name: str) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Keys:
-    """The name of each event on each of :data:`LEVELS`. ``codes`` maps a level to indices of names, shape (rows,).
-    ``texts`` maps a level to the names."""
+    """The name of each event on each of :data:`LEVELS`."""
 
-    codes: dict[str, IntArray]
-    texts: dict[str, TextArray]
+    codes: dict[str, IntArray]  # Level → for each event, the index of its name in ``texts``, shape (rows,).
+    texts: dict[str, TextArray]  # Level → all names on this level.
 
     def of(self, level: str, rows: IntArray) -> TextArray:
         codes, texts = self.codes[level], self.texts[level]
@@ -77,8 +76,8 @@ class Keys:
 
 
 def keys(trace: Trace, layers: Mapping[str, str]) -> Keys:
-    """Return the keys of all events. ``layers`` maps the path of a layer to the name by which it is compared; if it is
-    empty, there is no level ``layer``."""
+    """Return the names of all events on all levels. ``layers``: path of a layer → name by which it is compared. If it
+    is empty, there is no level ``layer``."""
     operators, kinds, names = units(trace), trace.codes("kind"), trace.codes("name")
     is_outside = (operators.row == NO_ROW) & trace.host
     holder = np.where(operators.row != NO_ROW, operators.row, np.arange(len(trace)))
@@ -125,9 +124,9 @@ def _merged(codes: Codes, texts: list[str]) -> Codes:
 class Leaves:
     """Sums over the ``windows`` of one run, as three tables.
 
-    - ``times``: exclusive time, which sums to the windows. Columns: category, the levels of the keys, ns.
-    - ``events``: events that start in a window, even if other events hide all their time. Columns: the levels, calls.
-    - ``operators``: operators that start in a window. Columns: the levels except the last, calls.
+    - ``times``: time by category and level. The rows sum to the time of the windows. Columns: category, levels, ns.
+    - ``events``: calls of the events that start in a window. Columns: levels, calls.
+    - ``operators``: calls of the operators that start in a window. Columns: levels without the last, calls.
     """
 
     windows: Windows
@@ -169,8 +168,8 @@ def leaves(trace: Trace, windows: Windows, layers: Mapping[str, str]) -> Leaves:
 
 
 def _gaps(pieces: Slices, phase: IntArray, by_event: Keys) -> pd.DataFrame:
-    """Return the leaves of the pieces without an event. A leaf is named after the next operator or event. It has a
-    layer if the events before and after it have the same layer."""
+    """Return the leaves of the time in which nothing was recorded. A leaf is named after the next operator or event. It
+    has a layer only if the events before and after it have the same layer."""
     gaps = np.flatnonzero(pieces.row == NO_ROW)
     before, after = (_neighbours(pieces, gaps, offset) for offset in (-1, 1))
     columns = {
@@ -191,7 +190,7 @@ def _gaps(pieces: Slices, phase: IntArray, by_event: Keys) -> pd.DataFrame:
 
 
 def _neighbours(pieces: Slices, gaps: IntArray, offset: int) -> IntArray:
-    """Return the row of the piece before (``offset`` -1) or after (1) each gap in the same window, -1 if none."""
+    """Return the row of the piece right before (``offset`` -1) or after (1) each gap, -1 if its window has none."""
     if not len(pieces.row):
         return gaps
     at = gaps + offset

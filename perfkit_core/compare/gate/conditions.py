@@ -3,15 +3,19 @@
 A condition such as ``operators.self_cpu_ns[matmul] > +2ms`` has three parts: a number (``step_time``, ``VIEW.COLUMN``
 or ``VIEW.COLUMN[ROW]``), ``>`` or ``<``, and a limit. There are three kinds of limits:
 
-- ``> 3%``: other must not be more than 3 % above base; ``< -3%``: it must not be more than 3 % below base;
-- ``> +5ms``: other must not be more than 5 ms above base;
-- ``> 120ms``: other must not be above 120 ms, independent of base.
+- ``> 3%`` fails if other is more than 3 % above base, and ``< -3%`` if other is more than 3 % below base.
+- ``> +5ms`` fails if other is more than 5 ms above base.
+- ``> 120ms`` fails if other is above 120 ms, independent of base.
 
-If the number is within the limit, the outcome is "passed". If the limit is exceeded, the outcome is "failed" if the
-excess is beyond noise, "cannot tell" if there are too few samples to know the noise, and "within noise" otherwise. Only
-the outcome "failed" ends the command with an error. A sample is the value of the number in one step, or in one capture
-if the number has no value per step (:mod:`~perfkit_core.compare.gate.view_samples`). Step times are compared by their
-median. All other numbers are compared by their mean, because the median of events that occur in every tenth step is 0.
+A condition has one of four outcomes:
+
+- "passed": the number is within the limit.
+- "failed": the limit is exceeded, and the excess is beyond noise. Only this outcome ends the command with an error.
+- "within noise": the limit is exceeded, but the excess is not beyond noise.
+- "cannot tell": the limit is exceeded, but there are too few samples to know the noise.
+
+Step times are compared by their median. All other numbers are compared by their mean, because the median of events that
+occur only in every tenth step is 0.
 """
 
 from __future__ import annotations
@@ -52,24 +56,23 @@ _HINT: Final = (
     "write NUMBER > LIMIT, such as step_time > 3% or operators.self_cpu_ns[matmul] > +2ms (VIEW.COLUMN[ROW] > LIMIT)"
 )
 _FINE: Final = 2**40
-"""Numbers other than times are multiplied by this factor, because statistics are computed with integers. With a power
-of two, integers remain exact."""
+"""Numbers other than times are multiplied by this factor, because statistics are computed with integers. A power of two
+keeps all digits."""
 _DIGITS: Final = 9
-"""Decimal places to which numbers other than times are rounded after the division by this factor."""
+"""Decimal places to which numbers other than times are rounded."""
 
 
 @dataclass(frozen=True, slots=True)
 class Condition:
-    """A condition. ``column`` is None for the step time. If ``upward`` is true, the condition fails above the limit,
-    otherwise below it. ``limit`` is a share of base for the kind "change", else it has the unit of the column."""
+    """A condition of ``--fail-on``."""
 
     text: str
     view: str
-    column: str | None
+    column: str | None  # The column of the view; None for the step time.
     row: str | None
-    upward: bool
+    upward: bool  # Whether the condition fails above the limit (true) or below it (false).
     kind: Kind
-    limit: float
+    limit: float  # A share of base for the kind "change", otherwise in the unit of the column.
 
     @property
     def in_time(self) -> bool:
@@ -104,20 +107,18 @@ def parsed(text: str) -> Condition:
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """The outcome of a condition. Numbers are in the unit of the column (ns, bytes, or none). ``difference`` is other
-    minus base, ``low`` to ``high`` is its 95 % interval, and ``noise`` is the difference that equal runs may show.
-    ``of_capture`` is true if the samples are captures, not steps."""
+    """The outcome of a condition. Numbers are in the unit of the column (ns, bytes, or none)."""
 
     condition: Condition
     result: str
     base: float
     other: float
-    difference: float
+    difference: float  # The difference is other minus base.
     change_ratio: float | None
-    low: float | None
-    high: float | None
-    noise: float | None
-    of_capture: bool = False
+    low: float | None  # Lower end of the 95 % interval of the difference.
+    high: float | None  # Upper end of the 95 % interval of the difference.
+    noise: float | None  # The largest difference that equal runs may show.
+    of_capture: bool = False  # Whether the samples are captures, not steps.
 
 
 def outcomes(
@@ -127,11 +128,12 @@ def outcomes(
     between: float,
     of_device: float,
 ) -> tuple[Outcome, ...]:
-    """Return the outcome of every condition on the captures of base and other.
+    """Return the outcome of every condition. Raises UsageError for numbers that were not recorded.
 
-    ``steps`` are the statistics of the step times (per unit of work if requested). ``between`` is the relative standard
-    deviation that is assumed between single captures (:func:`perfkit_core.compare.noise.between_runs`). ``of_device``
-    is the same for device work. Raises UsageError for numbers that were not recorded.
+    - ``traces``: the captures of base and of other.
+    - ``steps``: the statistics of the step times, per unit of work if requested.
+    - ``between``: the relative standard deviation that is assumed between single captures.
+    - ``of_device``: the same for device work.
     """
     of_views = any(condition.column is not None for condition in conditions)
     captures = [[split(trace) for trace in side] if of_views else [] for side in traces]
@@ -188,8 +190,7 @@ def _judged(condition: Condition, statistics: SampleStatistics, scale: int) -> O
 
 
 def table(outcomes: Sequence[Outcome]) -> pd.DataFrame:
-    """Return a table with one row per condition. Columns: condition, result, base, other, difference, change_ratio,
-    noise (the difference that equal runs may show). Numbers are texts with units, because each row has its own unit."""
+    """Return a table with one row per condition. Numbers are texts with units, because each row has its own unit."""
     rows = [
         [
             outcome.condition.text, outcome.result, _words(outcome, outcome.base), _words(outcome, outcome.other),
@@ -219,8 +220,7 @@ def section(table: pd.DataFrame) -> model.Section:
 
 
 def data(outcomes: Sequence[Outcome]) -> list[dict[str, Any]]:
-    """Return the outcomes as plain data. ``unit`` is "ns", "bytes" or "", ``samples`` is "steps" or "captures", and
-    ``statistic`` is "median" or "mean"."""
+    """Return the outcomes as plain data."""
     return [
         {
             "condition": outcome.condition.text, "result": outcome.result,

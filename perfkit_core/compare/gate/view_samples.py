@@ -1,7 +1,9 @@
 """The samples of a condition. A sample is the value of the condition's number in one step of a capture.
 
-Two kinds of numbers have one value per capture instead: numbers of views that look beyond a step (leaks), and extremes.
-The peak of a capture, for example, occurs in a single step; a mean over steps, or a selection of steps, would miss it.
+Two kinds of numbers have one value per capture instead:
+
+- Numbers of views that look beyond a step (leaks).
+- Extremes, for example the memory peak. It occurs in a single step, so a mean over steps would hide it.
 """
 
 from __future__ import annotations
@@ -25,7 +27,7 @@ from perfkit_core.views.select import step_numbers
 from perfkit_core.views.tables import stacked
 
 MOST_STEPS: Final = 24
-"""Maximum number of evenly spread steps that are sampled per capture. A view is computed once per sampled step."""
+"""Maximum number of steps that are sampled per capture, evenly spread. A view is computed once per sampled step."""
 _CANONICAL: Final = "op_name"
 _LISTED_ROWS: Final = 8
 
@@ -58,7 +60,7 @@ class Number:
 
     @property
     def none_is_zero(self) -> bool:
-        """Whether a missing row means that the number is 0. For columns that do not add up, it means "unknown"."""
+        """Whether a missing row means 0. In columns that do not add up, a missing row means "unknown"."""
         return self.declared.sums or bool(self.row is not None and self.view.of_capture and self.declared.exact)
 
     def on_device(self, rows: pd.DataFrame) -> bool:
@@ -71,9 +73,9 @@ class Number:
 
 
 def samples(captures: Sequence[Ranks], number: Number) -> list[FloatArray]:
-    """Return the values of the number as one array per capture, shape (steps,). The shape is (1,) if the capture has no
-    steps or the number has no value per step. Steps without a value are left out. Raises UsageError if the view does
-    not have the column, or if the rows of the number cannot be summed."""
+    """Return one array per capture, with the value of the number in each sampled step. If the capture has no steps, or
+    the number has no value per step, the array has one value. Steps without a value are left out. Raises UsageError if
+    the view does not have the column, or if the rows of the number cannot be summed."""
     arrays = []
     for ranks in captures:
         requests, recorded = [ViewRequest()], number.view.of_capture is None or any(map(number.view.of_capture, ranks))
@@ -87,8 +89,8 @@ def samples(captures: Sequence[Ranks], number: Number) -> list[FloatArray]:
 
 
 def rows(captures: Sequence[Ranks], number: Number) -> pd.DataFrame:
-    """Return the rows of the number in all captures. The table is empty if the number names no row. It is also empty if
-    no row has the name, but a recorded event has it. Raises UsageError for an unknown row."""
+    """Return the rows of the number in all captures. The table is empty if the number names no row, or if only a
+    recorded event has the name, but no row. Raises UsageError for an unknown row."""
     if number.row is None:
         return pd.DataFrame()
     tables = [_table(ranks, number.view, ViewRequest()) for ranks in captures]
@@ -160,8 +162,8 @@ def _value(table: pd.DataFrame, number: Number) -> float | None:
 
 
 def _matching(table: pd.DataFrame, number: Number, row: str) -> pd.DataFrame:
-    """Return the rows whose name is ``row``. If there are none, interpret ``row`` as names separated by commas, and
-    return the rows that have each of these names in one of the key columns."""
+    """Return the rows with ``row`` in one of the key columns. If there are none, split ``row`` at its commas and return
+    the rows with each part in one of the key columns."""
     names = [*keys(number.view.columns, table), *([_CANONICAL] if _CANONICAL in table.columns else [])]
     texts = table[names].astype(object).where(table[names].notna(), "").astype(str)
     exact = (texts == row).any(axis=1)
