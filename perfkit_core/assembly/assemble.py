@@ -1,10 +1,8 @@
-"""Assembly of the event table: recorded events are sorted and get parents, launch links, steps, phases and modules.
+"""Assembly of the event table. Recorded events are sorted, and get parents, launches, steps, phases and layers.
 
-A source passes the columns that its file contains. All derived columns are computed here.
-
-The parent of an event is the nearest event of the same thread that encloses it. A launch and its device work have the
-same correlation id. One launch may start thousands of kernels, for example the launch of a CUDA graph. If no launch was
-recorded, the operator with the same external id is taken as the launch. Without either, device work is unlaunched.
+- The parent of an event is the nearest event of the same thread that encloses it.
+- The launch of device work is the host call with the same correlation id, or else the operator with the same external
+  id. One launch of a CUDA graph may start thousands of kernels. Work without a launch is called unlaunched.
 """
 
 from __future__ import annotations
@@ -38,7 +36,7 @@ def assemble(
     rank: int | None = None,
     operator_names: OperatorNames | None = None,
 ) -> Trace:
-    """Return the assembled trace. Findings about missing steps, launches and phases are added to ``quality``."""
+    """Return the assembled trace. Data-quality warnings about steps, launches and phases are added to ``quality``."""
     draft, parent = _draft(recorded, meta, rank)
     external = draft.ints(EXTERNAL)
     no_step = steps.empty_last_step(draft)
@@ -74,8 +72,7 @@ def _linked(
 
 
 def _draft(recorded: Recorded, meta: TraceMeta, rank: int | None) -> tuple[Trace, IntArray | None]:
-    """Return two values: a trace of the sorted events, and the recorded parents, or None. The trace has default values
-    for columns that were not recorded."""
+    """Return a trace of the sorted events, and the recorded parents or None. Missing columns have default values."""
     columns, parent = recorded.taken(), recorded.parent
     count = len(columns["start_ns"])
     order = by_time(*(to_int64(columns[name].chunks, count, 0) for name in ("start_ns", "dur_ns")))
@@ -103,9 +100,9 @@ def _op_names(trace: Trace, operator_names: OperatorNames | None) -> pa.ChunkedA
 
 
 def _nested(trace: Trace, recorded_parent: IntArray | None) -> tuple[IntArray, IntArray]:
-    """Return two values for each event: the row of its parent (-1 if none), and its self time in ns (-1 if it has
-    none). Only events that occupy a host thread have a self time. Memory events have a parent but no self time. If
-    ``recorded_parent`` is None, the parents are computed."""
+    """Return for each event the row of its parent (-1 if none) and its self time in ns (-1 if none). Only events that
+    occupy a host thread have a self time. Memory events have only a parent. If ``recorded_parent`` is None, parents are
+    computed from the times."""
     threaded = trace.ints("tid", NO_ROW) != NO_ROW
     occupies = trace.host & trace.rows("kind", *schema.NESTED_KINDS) & threaded
     inside = occupies | (trace.rows("kind", schema.MEMORY) & threaded)
@@ -119,9 +116,9 @@ def _nested(trace: Trace, recorded_parent: IntArray | None) -> tuple[IntArray, I
 
 
 def _launches(trace: Trace, external: IntArray) -> tuple[IntArray, tuple[Finding, ...]]:
-    """Return two values: the row of the host event that launched each event, shape (rows,), and findings. The row is -1
-    for host events, and for device events without a recorded launch. ``external`` contains the ids that operators share
-    with their launches; a negative id is unknown."""
+    """Return for each event the row of the host event that launched it, and data-quality warnings. The row is -1 for
+    host events, and for device work without a recorded launch. ``external`` has the ids that operators share with their
+    launches. A negative id is unknown."""
     work = trace.rows("kind", *schema.DEVICE_WORK)
     device = np.flatnonzero(~trace.host & (trace.ints("correlation") >= 0) | work)
     launched_by = filled(len(trace), NO_ROW)

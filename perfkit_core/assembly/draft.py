@@ -22,7 +22,7 @@ from perfkit_core.runtime import parallel
 EXTERNAL: Final = "external"
 """Name of the column with the id that an operator shares with its launches and device work."""
 LAYER: Final = "layer"
-"""Name of the column with the part that a layer's call appends to the path of the enclosing calls."""
+"""Name of the column with the last part of a layer's module path, for example ``Conv2d_3``."""
 RECORDED_TYPES: Final[Mapping[str, pa.DataType]] = {
     **{column.name: column.type for column in schema.COLUMNS},
     EXTERNAL: pa.int64(),
@@ -37,10 +37,9 @@ _SLICE: Final = 1 << 20
 class Recorded:
     """Recorded events in any order. Assembly removes the columns, so that memory holds only one copy of them.
 
-    ``columns`` contains the schema's columns that the source records: at least name, kind, start_ns, dur_ns and device.
-    Step events have a ``step``, and events that mark a phase have a ``phase``. The columns :data:`EXTERNAL` and
-    :data:`LAYER` are optional. ``parent`` has the recorded parent of each row (-1 if none). If ``parent`` is None,
-    parents are computed from the times.
+    - ``columns`` must contain name, kind, start_ns, dur_ns and device. Step events need a ``step``, and events that
+      mark a phase need a ``phase``. Other columns of RECORDED_TYPES are optional.
+    - ``parent`` has the row of each row's parent, or -1. If it is None, parents are computed from the times.
     """
 
     columns: pa.Table
@@ -55,8 +54,7 @@ class Recorded:
 
 @dataclass(frozen=True, slots=True)
 class DraftColumns(Columns):
-    """The columns ``held``. All other columns have defaults. The defaults are ``rank`` for the rank, -1 for row
-    references, and null otherwise."""
+    """The columns in ``held``, and defaults for all others: ``rank`` for the rank, -1 for row references, or null."""
 
     count: int
     held: Mapping[str, pa.ChunkedArray]
@@ -100,9 +98,8 @@ def by_time(start_ns: IntArray, dur_ns: IntArray) -> IntArray | None:
 def arranged(
     columns: dict[str, pa.ChunkedArray], types: Mapping[str, pa.DataType], order: IntArray | None
 ) -> dict[str, pa.ChunkedArray]:
-    """Return the columns, converted to the given ``types`` and sorted by ``order``. If ``order`` is None, the rows keep
-    their order. Only text columns may have several chunks. Columns are converted in parallel, because Arrow releases
-    Python's global lock. Each converted column is removed from ``columns``, so that its memory can be reused."""
+    """Return the columns, converted to ``types`` and sorted by ``order`` (None: not sorted). Only text columns may have
+    several chunks. Each column is removed from ``columns`` when it is converted, so that its memory can be reused."""
     rows = None if order is None else pa.array(order)
 
     def convert(name: str) -> pa.ChunkedArray:
@@ -120,7 +117,7 @@ def arranged(
 
     if len(types) < 2 or len(next(iter(columns.values()))) < parallel.WORTH_ROWS:
         return {name: convert(name) for name in types}
-    return dict(zip(types, parallel.in_order(convert, types), strict=True))
+    return dict(zip(types, parallel.in_order(convert, types), strict=True))  # Arrow releases Python's global lock
 
 
 def texts_taken(

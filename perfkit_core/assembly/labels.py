@@ -1,14 +1,16 @@
 """Labels and descriptions that adapters add to a recording, for layers and for collectives.
 
-Layers: ``annotate`` adds two kinds of events. An event named ``perfkit.module:layers.0:Linear`` spans a call of the
-layer. An event named ``perfkit.module:layers.0:Linear:backward`` marks the start of the layer's backward pass, and lies
-in its first backward node. If the framework does not link nodes to layers, the name of the mark ends with a list of the
-nodes that the call created (``:backward:MatmulGradNode,AddGradNode*2``). Special characters are quoted as in URLs.
+Layers: ``annotate`` adds two kinds of events. Special characters in their names are quoted as in URLs.
+
+- ``perfkit.module:layers.0:Linear`` spans a call of the layer ``layers.0`` of class ``Linear``.
+- ``perfkit.module:layers.0:Linear:backward`` marks the start of the layer's backward pass, in its first backward node.
+  If the framework does not link nodes to layers, the name ends with a list of the nodes that the call created, such as
+  ``:MatmulGradNode,AddGradNode*2``.
 
 Collectives: an adapter writes a :class:`Collective` into the ``args`` of an event under :data:`COLLECTIVE_KEY`, and the
-message size into the column ``bytes``. If the framework does not record a collective, the adapter adds an event whose
-name describes it, such as ``perfkit.collective:all_reduce:65536:float32:0:1c291ca3:2:host``. The fields are: name,
-number of elements, their type, group, members, group size, and ``host`` or ``device``. Unknown fields are empty.
+message size into the column ``bytes``. If the framework does not record a collective, the adapter adds an event with a
+name such as ``perfkit.collective:all_reduce:65536:float32:0:1c291ca3:2:host``. The fields are: name, number of
+elements, their type, group, members, group size, and ``host`` or ``device``. Unknown fields are empty.
 """
 
 from __future__ import annotations
@@ -40,17 +42,16 @@ _COLLECTIVE_PREFIX: Final = "perfkit.collective:"
 _COLLECTIVE_LABEL: Final = re.compile(_COLLECTIVE_PREFIX + r"(\w+):(\d*):(\w*):(\w*):(\w*):(\d*):(host|device)")
 _BITS: Final = re.compile(r"(?:u?int|b?float|complex)(\d+)")
 _FEW: Final = 64
-"""If fewer than one row in this many is replaced, unchanged slices are copied instead of applying a mask."""
+"""If fewer than one row in this many is replaced, the slices between them are copied, which is faster than a mask."""
 
 
 class ModuleLabel(NamedTuple):
-    """A label of a layer. ``path`` is the framework's name of the layer. For the model itself, it is "" or the model's
-    name and a dot. ``nodes`` are the names of the nodes that a backward label lists."""
+    """A label of a layer."""
 
-    path: str
+    path: str  # the framework's name of the layer; for the model itself, "" or the model's name and a dot
     class_name: str
     backward: bool = False
-    nodes: tuple[str, ...] = ()
+    nodes: tuple[str, ...] = ()  # names of the nodes that a backward label lists
 
     @property
     def module(self) -> str:
@@ -83,22 +84,16 @@ def parse_module_label(name: str) -> ModuleLabel | None:
 
 
 class Collective(msgspec.Struct, frozen=True, omit_defaults=True):
-    """Description of a collective. A field is None if the framework does not record it.
+    """Description of a collective. A field is None if the framework does not record it."""
 
-    ``name`` is canonical (all_reduce, …). ``group`` names the process group, and ``members`` distinguishes groups with
-    the same name. The message has ``elements`` elements of type ``dtype``. ``sequence`` numbers the collectives of a
-    group; all ranks of the group use the same numbers. ``on`` is ``host`` if the host event itself communicates, and
-    ``device`` if the device work that it launches communicates.
-    """
-
-    name: str
-    group: str | None = None
-    members: str | None = None
+    name: str  # canonical name, such as all_reduce
+    group: str | None = None  # name of the process group
+    members: str | None = None  # distinguishes groups with the same name
     group_size: int | None = None
-    elements: int | None = None
-    dtype: str | None = None
-    sequence: int | None = None
-    on: str = DEVICE
+    elements: int | None = None  # number of elements in the message
+    dtype: str | None = None  # type of the elements
+    sequence: int | None = None  # number of the collective in its group, the same on all ranks of the group
+    on: str = DEVICE  # what communicates: ``host`` for the host event itself, ``device`` for the work that it launches
 
 
 class _Args(msgspec.Struct):
@@ -120,8 +115,8 @@ def described(texts: Sequence[str | None]) -> list[Collective | None]:
 
 
 def with_description(text: str | None, collective: Collective | None) -> str | None:
-    """Return the ``args`` of an event with the description added. If there is no description, or if the ``args`` are
-    not a JSON object, they are returned unchanged."""
+    """Return the ``args`` of an event with the description added. If there is no description, or if ``args`` is not a
+    JSON object, return ``args`` unchanged."""
     if collective is None or (text is not None and not text.startswith("{")):
         return text
     added = msgspec.json.encode({COLLECTIVE_KEY: collective}).decode()
@@ -146,9 +141,8 @@ def parse_collective_label(name: str) -> Collective | None:
 
 
 def with_labels(recorded: Recorded) -> Recorded:
-    """Return the events after evaluating the labels of collectives. The name of a labelled event becomes the
-    collective's canonical name, and the description is added to ``args``. If ``bytes`` is null, it is set to the
-    message size."""
+    """Return the events after evaluating the labels of collectives. The name of a labelled event becomes the canonical
+    name of the collective. ``args`` gets the description. ``bytes`` gets the message size if it is null."""
     columns = recorded.columns
     names = joined(columns["name"])
     names = names if pa.types.is_dictionary(names.type) else names.dictionary_encode()

@@ -1,19 +1,22 @@
 """Assignment of events to the layers of the model.
 
-A call of a layer is a span. A span of ``annotate`` has the full path in its label (``layers.0.attention``). A span that
-the framework itself records has only the last part of the path; the full path is joined from the enclosing calls
-(``ResNet_0/Sequential_1/Conv2d_3``). A host event belongs to the nearest enclosing call. A backward node and all events
-in it belong to the layer whose forward pass created the node. Device work belongs to the layer of its launch.
+A call of a layer is a span. A span of ``annotate`` has the full path in its label (``layers.0.attention``). Spans of
+the framework have only the last part; the path is joined from the enclosing calls (``ResNet_0/Sequential_1/Conv2d_3``).
 
-A node is an operator that its adapter marked as backward, or an operator directly inside a recorded backward span. The
-layer of a node is the first of these that is known:
+- A host event belongs to the nearest enclosing call.
+- A backward node, and each event in it, belongs to the layer whose forward pass created the node.
+- Device work belongs to the layer of its launch.
 
-1. the layer of the first backward mark in the node,
-2. the layer of the forward operator with the same sequence number,
-3. the layer of a call whose mark lists the node's name,
-4. the layer of the previous node. This is used for gradient accumulation, for example, which no mark lists.
+A node is an operator that its adapter marked as backward, or an operator directly inside a recorded backward span.
+Marks are events of ``annotate`` at the start of a layer's backward pass. A mark may list the nodes that the call
+created. The layer of a node is the first of these that is known:
 
-If several calls list the name, the node is assigned to the call that has waited longest for a node, because engines
+1. the layer of the first mark in the node
+2. the layer of the forward operator with the same sequence number
+3. the layer of a call whose mark lists the node's name
+4. the layer of the previous node, for example for gradient accumulation, which no mark lists
+
+If several calls list the name, the node belongs to the call that has waited longest for a node, because engines
 traverse the graph breadth first. Of calls that began together, the inner call is used, because its mark comes first.
 """
 
@@ -41,22 +44,21 @@ UNKNOWN: Final = -2
 NONE: Final = -1
 """Path number of a node that is in no layer."""
 _NUMBERED: Final = re.compile(r"_\d+$")
-"""Matches the end of a path part that names a single layer instead of a class."""
+"""Matches a path part that names a single layer, such as ``Conv2d_3``. A class name has no number."""
 
 
 @dataclass(frozen=True, slots=True)
 class Calls:
-    """The calls of layers. ``path`` and ``mark`` have shape (rows,) and contain path numbers: indexes of ``paths``, or
-    -1. ``path`` is set for events that span a call, and ``mark`` for events that mark the start of a backward pass."""
+    """The calls of layers. Path numbers are indexes of ``paths``, or -1."""
 
     paths: list[str]
-    path: IntArray
-    mark: IntArray
+    path: IntArray  # for each event, the path number of the call that it spans
+    mark: IntArray  # for each event, the path number of the layer whose backward pass it marks
 
 
 def assign(trace: Trace) -> pa.ChunkedArray:
-    """Return the column ``module`` as a dictionary array, shape (rows,). If no calls of layers were recorded, return
-    the recorded column. ``trace`` must have the recorded phases, and may have a column ``layer``."""
+    """Return the column ``module`` as a dictionary array, shape (rows,). Without calls of layers, return the recorded
+    column. ``trace`` must have the recorded phases. It may have a column ``layer``."""
     calls = labelled(trace)
     if not calls.paths and trace.known(LAYER):
         calls = _nested_calls(trace)
@@ -98,8 +100,8 @@ def _nested_calls(trace: Trace) -> Calls:
     for node, above in enumerate(parent):
         if above != NO_ROW and _NUMBERED.search(parts[node]):
             below.setdefault(parts[node], []).append(node)
-    # Checkpointing calls layers again in the backward pass, outside all other layers. If only one path inside other
-    # layers ends with the same numbered layer, the call belongs to this path.
+    # Checkpointing calls layers again in the backward pass, where no other layer encloses them. Such a call belongs to
+    # the path that ends with the same numbered layer, if there is only one.
     plain = _joined(parent, parts, {})
     known = {
         node: plain[below[parts[node]][0]]
@@ -122,7 +124,7 @@ def _joined(parent: list[int], parts: list[str], known: dict[int, str]) -> list[
 
 
 def _assign_backward(trace: Trace, path: IntArray, mark: IntArray) -> IntArray:
-    """Return the path number of each backward node, shape (rows,): NONE for nodes in no layer and for other events."""
+    """Return the path number of each backward node, shape (rows,). Nodes in no layer, and other events, get NONE."""
     if not (mark >= 0).any() and not trace.known("sequence"):  # nothing links a node to a forward pass
         return np.broadcast_to(np.int64(NONE), len(trace))
     parent = trace.ints("parent")
@@ -146,8 +148,8 @@ def _assign_backward(trace: Trace, path: IntArray, mark: IntArray) -> IntArray:
 
 
 def _by_number(trace: Trace, path: IntArray, rows: IntArray, around: IntArray) -> IntArray:
-    """Return the path number of each node. It is the path number of the last forward operator that precedes the node
-    and has the same sequence number, or UNKNOWN if there is no such operator."""
+    """Return the path number of each node. Its layer is the layer of the last forward operator before the node with the
+    same sequence number. Without such an operator, the path number is UNKNOWN."""
     sequence, parent = trace.ints("sequence"), trace.ints("parent")
     # The sequence number of a node is recorded on the node itself, or on an event inside it. Use the first number.
     inner = np.flatnonzero((sequence >= 0) & (around >= 0))
@@ -175,9 +177,12 @@ def _by_number(trace: Trace, path: IntArray, rows: IntArray, around: IntArray) -
 def _by_marks(
     trace: Trace, mark: IntArray, rows: IntArray, around: IntArray, above: IntArray, known: IntArray
 ) -> IntArray:
-    """Return the path number of each node, or UNKNOWN if undecided, shape (len(rows),). ``rows`` are the nodes in the
-    order of the engine. For each node, ``above`` is the enclosing event, and ``known`` the path number so far. For each
-    event of the trace, ``mark`` is the path number of its mark, and ``around`` its enclosing node."""
+    """Return the path number of each node, shape (len(rows),), or UNKNOWN.
+
+    - ``rows``: the nodes, in the order in which the engine ran them
+    - ``above``, ``known``: for each node, the enclosing event and the path number so far
+    - ``mark``, ``around``: for each event, the path number of its mark and its enclosing node
+    """
     names = trace.codes("name")
     marks = np.flatnonzero((mark >= 0) & (around >= 0))
     position = np.full(len(trace), -1, np.int64)
@@ -186,7 +191,7 @@ def _by_marks(
     order = np.lexsort((marks, owner))
     marks, owner = marks[order], owner[order]
     first = np.searchsorted(owner, np.arange(len(rows) + 1))
-    # Each distinct event name has a list of node numbers. `listed` concatenates the lists, which begin at `start`.
+    # Each distinct event name has a list of node numbers. `listed` contains all lists, and `start` where they begin.
     lists = [label.nodes if (label := parse_module_label(name)) else () for name in names.values]
     number = {node: code for code, node in enumerate(dict.fromkeys(node for nodes in lists for node in nodes))}
     listed = np.array([number[node] for nodes in lists for node in nodes], np.int64)
@@ -200,17 +205,16 @@ def _by_marks(
     return layers
 
 
-@compiled(steps=ENOUGH_CELLS)  # quadratic time if listed nodes never occur, so compilation always pays off
+@compiled(steps=ENOUGH_CELLS)  # quadratic time if listed nodes never occur, so it is always compiled
 def _walk(fresh, first, mark, name, listed, start, wanted, known):  # type: ignore[no-untyped-def]
-    """Return the path number of each node. For each open call, ``left`` is the number of listed nodes that have not
-    occurred yet, and ``turn`` is the index of its last node. All listed nodes of calls before ``low`` have occurred."""
+    """Return the path number of each node. A call is open until all nodes that its mark lists have occurred."""
     count = len(wanted)
     found = np.empty(count, np.int64)
     path = np.empty(len(mark), np.int64)
     begin = np.empty(len(mark) + 1, np.int64)
-    turn = np.empty(len(mark), np.int64)
-    left = np.zeros(len(mark), np.int64)
-    low = high = 0
+    turn = np.empty(len(mark), np.int64)  # for each call, the index of its last node
+    left = np.zeros(len(mark), np.int64)  # for each call, the number of listed nodes that have not occurred yet
+    low = high = 0  # calls before ``low`` are complete, and calls from ``high`` on have not begun
     total = 0
     for m in range(len(mark)):
         total += start[name[m] + 1] - start[name[m]]
@@ -254,7 +258,7 @@ def _walk(fresh, first, mark, name, listed, start, wanted, known):  # type: igno
 
 @compiled
 def _longest_waiting(low, high, turn, begin, rest, node):  # type: ignore[no-untyped-def]
-    """Return two values: the open call that lists the node and has waited longest, and the node's position in ``rest``.
+    """Return two values: the open call that lists the node and has waited longest, and the node's index in ``rest``.
     Return -1, -1 if no open call lists the node."""
     best, slot = -1, -1
     for c in range(low, high):

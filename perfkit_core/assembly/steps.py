@@ -4,12 +4,12 @@ Steps are the events of kind ``step``. A host or memory event belongs to the ste
 the process. Device work belongs to the step and phase of its launch, even if it runs later.
 
 Phases are dataloader, forward, backward, optimizer and other. A recorded span of a phase, or an operator that its
-adapter marked, sets the phase of all events inside. If such spans are nested, the outermost span sets the phase. The
-only exception is the closure of an optimizer, which has its own phases.
+adapter marked, sets the phase of all events inside. If such spans are nested, the outermost span counts. There is one
+exception: the closure of an optimizer has its own phases.
 
-If no forward spans were recorded, the forward phase is inferred from sequence numbers, which link forward operators to
-backward nodes. In each sequence of operators outside all phases, every operator up to the last linked one is forward.
-Labels of layers do not count as forward spans.
+Without recorded forward spans, the forward phase is inferred. Sequence numbers link forward operators to backward
+nodes. In a series of operators outside all phases, all operators up to the last linked one are forward. Labels of
+layers do not count as forward spans.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from perfkit_core.model.trace import Trace
 
 PARTIAL: Final = "partial-step"
 EMPTY: Final = "empty-last-step"
-"""Codes of findings. EMPTY is harmless: a loop that calls step() after each iteration opens a step that never runs."""
+"""Codes of data-quality warnings. EMPTY is harmless: a call of step() after the last iteration opens an empty step."""
 
 PhaseArray = ByteArray
 """Indexes of schema.PHASES, or -1 for no phase. 8 bits save memory, because there is one index per event."""
@@ -39,7 +39,7 @@ _FORWARD, _BACKWARD, _OPTIMIZER, _OTHER = (
 
 
 def assign_steps(trace: Trace) -> tuple[IntArray, tuple[Finding, ...]]:
-    """Return two values: the step number of each event (-1 outside steps), shape (rows,), and findings."""
+    """Return the step number of each event (-1 outside steps), shape (rows,), and data-quality warnings."""
     rows = np.flatnonzero(trace.host & trace.rows("kind", schema.STEP))
     findings = _partial_steps(trace)
     if not len(rows):
@@ -77,8 +77,8 @@ def _step_at(time: IntArray, start: IntArray, end: IntArray, number: IntArray) -
 
 
 def empty_last_step(trace: Trace) -> IntArray:
-    """Return the row of the recording's last step, shape (1,), if nothing was computed in this step. Otherwise return
-    no row, shape (0,). A loop that calls step() after each iteration opens such a step, and may load data in it."""
+    """Return the row of the last step, shape (1,), if nothing was computed in it. Otherwise return no row, shape (0,).
+    A call of step() after the last iteration opens such a step. The step may load data."""
     rows = np.flatnonzero(trace.host & trace.rows("kind", schema.STEP))[-2:]
     worked = _worked_in(trace, rows)
     if len(rows) == 2 and not worked[0]:  # the steps of this recording only load data
@@ -87,7 +87,7 @@ def empty_last_step(trace: Trace) -> IntArray:
 
 
 def _worked_in(trace: Trace, rows: IntArray, loading: bool = False) -> BoolArray:
-    """Return the mask of the steps ``rows`` in which the host worked. ``loading`` includes work in data loaders."""
+    """Return for each step in ``rows`` whether the host worked in it. ``loading`` includes work in data loaders."""
     if not len(rows):
         return np.zeros(0, np.bool_)
     begin, end = trace.ints("start_ns")[rows], trace.end_ns[rows]
@@ -127,9 +127,8 @@ def _partial_steps(trace: Trace) -> tuple[Finding, ...]:
 
 
 def assign_phases(trace: Trace) -> tuple[pa.ChunkedArray, tuple[Finding, ...]]:
-    """Return two values: the column ``phase`` as a dictionary array, shape (rows,), and findings. An event outside all
-    phases is ``other`` if it has a self time or a launch, and else null. If no phases were recorded, the complete
-    column is null."""
+    """Return the column ``phase``, shape (rows,), and data-quality warnings. An event outside all phases gets ``other``
+    if it has a self time or a launch, and null otherwise. If no phase was recorded, all values are null."""
     codes = trace.codes("phase")
     indices = np.array([PHASES.index(value) if value in PHASES else -1 for value in codes.values], np.int8)
     phase = _without_closures(trace, codes.lookup(indices, -1))
@@ -163,9 +162,9 @@ def assign_phases(trace: Trace) -> tuple[pa.ChunkedArray, tuple[Finding, ...]]:
 def _without_closures(trace: Trace, phase: PhaseArray) -> PhaseArray:
     """Return the phases after taking closures out of optimizer spans.
 
-    Some training loops pass a whole step to the optimizer as a closure; LBFGS calls the closure several times. The
-    optimizer's span then overlaps backward work of its process, on its own thread or on a thread of autograd. Only
-    children of the span that start after the last backward work belong to the optimizer.
+    Some training loops pass a whole step to the optimizer as a closure, which LBFGS calls several times. The
+    optimizer's span then overlaps backward work of the same process. Only children of the span that start after the
+    last backward work belong to the optimizer.
     """
     spans = np.flatnonzero(trace.host & (phase == _OPTIMIZER))
     if len(spans):  # keep the spans that no other event with a phase encloses
@@ -184,7 +183,7 @@ def _without_closures(trace: Trace, phase: PhaseArray) -> PhaseArray:
 
 
 def _last_backward(trace: Trace, spans: IntArray, backward: IntArray) -> IntArray:
-    """Return for each span the latest end of the backward events of its process that start in the span, or -1."""
+    """Return for each span the latest end of backward events of its process that start in the span, or -1."""
     last = np.full(len(spans), -1, np.int64)
     start, end = trace.ints("start_ns"), trace.end_ns
     of_spans, of_backward = (
@@ -208,9 +207,8 @@ def _forward_roots(trace: Trace, phase: PhaseArray) -> IntArray:
     around = nesting.last_on_path(parent, phase)
     counts = operator | (phase >= 0)
     top = np.flatnonzero(counts & ~nesting.lies_in(parent, counts))
-    # A node was created by the last event of a thread that has the node's sequence number. Earlier events with this
-    # number need no gradient, and have the number of the next node. An event that already has a phase, such as a
-    # labelled layer, is no evidence.
+    # Events that need no gradient record the sequence number of the next node. Therefore only the last event of a
+    # thread with this number created the node. Events that already have a phase, such as labelled layers, are no proof.
     sequence = trace.ints("sequence")
     numbered = np.flatnonzero(sequence >= 0)
     number, node = sequence[numbered], around[numbered] == _BACKWARD
@@ -222,7 +220,7 @@ def _forward_roots(trace: Trace, phase: PhaseArray) -> IntArray:
     proof[makers[around[makers] < 0]] = True
     proof &= operator
     proof |= nesting.holds(parent, proof)
-    # a marked event, another thread or another step ends a run of operators
+    # a marked event, another thread or another step ends a series of operators
     thread, first = groupby.distinct(_thread_keys(trace, top), len(top))
     by_thread = groupby.stable_order(thread, len(first))
     order, thread = top[by_thread], thread[by_thread]

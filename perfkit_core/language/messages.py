@@ -5,10 +5,12 @@ when it is shown. It can be stored, pickled, compared and hashed::
 
     message("The host waits {wait:ns} of the {step:ns} step", wait=2_000_000, step=10_000_000)
 
-Format specs of numbers: ``ns`` (duration), ``bytes`` (size), ``ratio`` (percentage) and ``count``. The first three may
-have a sign, as in ``+ns``. Format specs of tuples: ``list`` (``a, b, c``), ``and`` (``a, b and c``) and ``parts``
-(``a; b``). ``plain`` or no spec leaves a value unchanged. Other specs are passed to the built-in ``format``. A value
-may be a message, which is then translated.
+These format specs are possible. A value may also be a message, which is then translated.
+
+- For numbers: ``ns`` (duration), ``bytes`` (size), ``ratio`` (percentage), ``count``, and with a sign ``+ns``,
+  ``+bytes``, ``+ratio``.
+- For tuples: ``list`` (``a, b, c``), ``and`` (``a, b and c``), ``parts`` (``a; b``).
+- No spec or ``plain`` leaves the value unchanged. Other specs are passed to the built-in ``format``.
 """
 
 from __future__ import annotations
@@ -100,8 +102,8 @@ def read(language: str) -> gettext.GNUTranslations:
 
 @dataclass(frozen=True, slots=True)
 class Message:
-    """A sentence that is not formatted yet. ``template`` is the key of the translations. If ``plural`` is set, the
-    count ``values["n"]`` decides between ``template`` and ``plural``."""
+    """A sentence that is not formatted yet. ``template`` is the key of the translations. If ``plural`` is set, it is
+    the template for counts ``values["n"]`` other than 1."""
 
     template: str
     values: dict[str, Value] = field(default_factory=dict)
@@ -133,7 +135,7 @@ class Sentence(str):
 
 
 Text: TypeAlias = Message | str
-"""A text for people. A ``str`` is shown unchanged: a name, a text of a plugin, or a finding of an old run."""
+"""A text for people. A ``str`` is shown unchanged: a name, a text of a plugin, or a warning of an old run."""
 
 
 def message(template: str, /, **values: Any) -> Message:
@@ -234,7 +236,7 @@ WORDS: Final = (
     "(allocated before the recording)", "(not explained by the events)", "(in a step, outside operators)",
     "(outside host events)",
 )  # fmt: skip
-"""Values of columns that are translated. The kinds and phases of the schema are translated as well."""
+"""Words in cells of tables that are translated. The kinds and phases of the schema are translated as well."""
 
 
 class _HasWords(Protocol):
@@ -243,8 +245,7 @@ class _HasWords(Protocol):
 
 
 def worded(value: str, column: _HasWords | None = None) -> str:
-    """Return a cell's text. It is translated if it is in parentheses, or if the column has fixed words
-    (``Column.words``)."""
+    """Return the text of a cell. Texts in parentheses and fixed words (``Column.words``) are translated."""
     if isinstance(value, Sentence):
         return render(value.message)
     words = column.words if column else False

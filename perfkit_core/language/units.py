@@ -26,29 +26,27 @@ _SMALL: Final = 0.1
 _LARGE: Final = 10_000.0
 """A unit suits a column if, in this unit, the median is at least ``_SMALL`` and the maximum is below ``_LARGE``."""
 _LOST: Final = 0.01
-"""A column gets a smaller unit than its group if, in the group's unit, its median is below ``_LOST`` and its maximum is
-below 1."""
+"""A column gets its own unit if its numbers are too small in the unit of its group: the median is below ``_LOST``, and
+the maximum is below 1."""
 _MAX_PLAIN_DECIMALS: Final = 6
 
 Values = Sequence[Any]
 
 
 class Unit(NamedTuple):
-    """A unit. ``size`` is its size in the base unit of the family. ``decimals`` is the maximum number of decimals. It
-    is 0 for ns, B and FLOP, because these quantities are recorded as integers."""
+    """A unit of a quantity, for example ms."""
 
     name: str
-    size: float
-    decimals: int
+    size: float  # size in the base unit, which for times is ns
+    decimals: int  # maximum number of decimals; 0 for ns, B and FLOP, which are recorded as integers
 
 
 class Family(NamedTuple):
-    """The units of one quantity, in ascending order. A column in the base unit has a name that ends with ``suffix``. If
-    the name is only the suffix, the column's heading is ``bare``."""
+    """The units of one quantity."""
 
-    suffix: str
-    units: tuple[Unit, ...]
-    bare: str
+    suffix: str  # suffix of the names of columns in the base unit, for example ``ns``
+    units: tuple[Unit, ...]  # units in ascending order
+    bare: str  # heading of a column whose name is only the suffix
 
 
 _BINARY: Final = (("B", 2**0, 0), ("KiB", 2**10, 3), ("MiB", 2**20, 6), ("GiB", 2**30, 9), ("TiB", 2**40, 12))
@@ -151,12 +149,11 @@ def unit_of(value: float, family: Family) -> Unit:
 
 @dataclass(frozen=True, slots=True)
 class ColumnFormat:
-    """The format of all numbers of a column. ``unit`` is None for plain numbers. If ``separated`` is set, thousands are
-    separated; this is not done for ids such as stream numbers."""
+    """The format of all numbers of a column."""
 
-    unit: Unit | None
+    unit: Unit | None  # None for plain numbers
     decimals: int
-    separated: bool = True
+    separated: bool = True  # whether thousands are separated; False for ids such as stream numbers
 
     def text(self, value: float) -> str:
         if not math.isfinite(value):
@@ -168,8 +165,8 @@ class ColumnFormat:
 def column_format(
     column: Iterable[Any], unit: Unit | None, most: int = DECIMALS, separated: bool = True
 ) -> ColumnFormat:
-    """Return the format of a column in a unit. The format uses the fewest decimals (at most ``most``) that give at
-    least three digits to three quarters of the numbers. Integers without a unit have no decimals."""
+    """Return the format of a column in a unit. Three quarters of the numbers should show at least three digits. The
+    format has the fewest decimals for this, but at most ``most``. Integers without a unit have no decimals."""
     sizes = sorted(magnitudes(column))
     if not sizes or (unit is None and all(size.is_integer() for size in sizes)):
         return ColumnFormat(unit, 0, separated)
@@ -180,11 +177,11 @@ def column_format(
 
 
 def column_units(groups: Sequence[Sequence[Values]], family: Family) -> list[list[Unit]]:
-    """Return a unit for each column of a table.
+    """Return a unit for each column of a table, whose columns are all of one family.
 
-    All columns are of one family. A group contains columns that readers compare, such as base, other and difference;
-    these have one unit. Groups share a unit if the unit suits the numbers of each group. If the numbers of a column
-    would be too small in the unit of its group (see ``_LOST``), the column gets another unit.
+    - A group contains columns that people compare, such as base, other and difference. These columns have one unit.
+    - Groups share a unit, except that a group for which this unit is not suitable has its own.
+    - A column whose numbers are too small in the unit of its group (see ``_LOST``) has its own unit.
     """
     middles = [middle for group in groups if (middle := _largest(group, statistics.median))]
     shared = _largest_within(statistics.median(middles or [0.0]), family)
@@ -203,8 +200,8 @@ def column_units(groups: Sequence[Sequence[Values]], family: Family) -> list[lis
 
 
 def group_unit(group: Iterable[Values], family: Family) -> Unit:
-    """Return one unit for columns that readers compare: the unit that suits the largest median. If a number would then
-    be ``_LARGE`` or more, return a larger unit."""
+    """Return one unit for columns that readers compare: the unit that suits the largest median. If a number would be
+    ``_LARGE`` or more in this unit, return a larger one."""
     group = list(group)
     unit, largest = _largest_within(_largest(group, statistics.median), family), _largest(group)
     larger = family.units[family.units.index(unit) :]
@@ -230,9 +227,9 @@ def _largest_within(size: float, family: Family) -> Unit:
 
 
 def parse_quantity(text: str, family: Family | None, needs_unit: bool = False) -> float:
-    """Return the value of a text such as ``20 ms``, ``5%`` or ``1.5 M``, in the base unit of a family. If ``family`` is
-    None, the text is a plain number. ``K``, ``M``, ``G`` and ``T`` multiply the base unit by powers of 1000. A number
-    without a unit is taken to be in the base unit; if ``needs_unit`` is set, it is an error. Raises UsageError."""
+    """Return the value of a text such as ``20 ms``, ``5%`` or ``1.5 M``, in the base unit of a family. ``K``, ``M``,
+    ``G`` and ``T`` multiply the base unit by powers of 1000. If ``family`` is None, the text is a plain number. A
+    number without a unit is in the base unit, or is an error if ``needs_unit`` is set. Raises UsageError."""
     match, sizes = _QUANTITY.fullmatch(text.strip()), writable_units(family) | _THOUSANDS
     if match is None or not (match["unit"] in sizes or (not match["unit"] and not needs_unit)):
         what, example = _EXAMPLES[family.suffix if family else ""]

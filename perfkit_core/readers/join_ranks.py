@@ -17,17 +17,22 @@ from perfkit_core.model.schema import STEP
 from perfkit_core.model.trace import Trace, concat_traces, with_rank
 
 _RANK: Final = re.compile(r"(?<![A-Za-z])(?:rank|worker)[-_]?(\d{1,6})(?!\d)", re.IGNORECASE)
-"""Matches the rank in a file name. Other numbers in file names are processes, hosts, devices and times."""
+"""Matches the rank in a file name, for example ``rank3``. Other numbers may be processes, hosts, devices or times."""
 
 BY_ORDER: Final = "ranks-by-order"
 BY_NAME: Final = "ranks-by-name"
 
 
 def one_job(traces: Sequence[Trace]) -> Trace:
-    """Join traces, each of which holds one or more ranks or cycles. If a trace does not state its rank, its rank is
-    taken from the file name or assigned in the given order, and a finding reports this. Raises SourceError if the
-    traces cannot belong to one job. This is the case if their frameworks differ, if two traces contain the same steps
-    or times of a rank, or if traces that do not state their rank were recorded at different times."""
+    """Join traces of the ranks and cycles of one job.
+
+    A trace without a rank gets the rank in its file name, or else the next free rank in the given order. A data-quality
+    warning reports this. Raises SourceError if the traces cannot belong to one job:
+
+    - their frameworks differ,
+    - two traces contain the same steps or times of a rank, or
+    - ranks had to be assigned in order, but the traces were recorded at different times.
+    """
     if len(traces) == 1:
         return traces[0]
     metas = [trace.meta for trace in traces]
@@ -57,9 +62,8 @@ def in_time(trace: Trace) -> tuple[tuple[int, int], int]:
 
 
 def numbered(sources: Sequence[str], stated: Iterable[int]) -> tuple[Mapping[str, int], tuple[Finding, ...]]:
-    """Return two values: the ranks of sources that do not state their rank, and a finding about these sources. Ranks
-    are taken from the file names if each name contains a rank that is not in ``stated``; otherwise free ranks are
-    assigned in order."""
+    """Return ranks for sources that do not state their rank, and a data-quality warning. If each file name contains a
+    rank that is not in ``stated``, these ranks are used. Otherwise free ranks are assigned in order."""
     if not sources:
         return {}, ()
     taken, names = set(stated), [rank_of_name(source) for source in sources]
@@ -83,9 +87,9 @@ def numbered(sources: Sequence[str], stated: Iterable[int]) -> tuple[Mapping[str
 def numbered_processes(
     recordings: Mapping[str, str | None], stated: Collection[int]
 ) -> tuple[Mapping[str, int], tuple[Finding, ...]]:
-    """Return the same as :func:`numbered`, with one rank for all cycles of a process. ``recordings`` maps each source
-    to the id of its recording, or None if the source is a recording by itself. The result is empty if there is a single
-    process and ``stated`` is empty."""
+    """Return ranks like :func:`numbered`, but the same rank for all cycles of a process. ``recordings`` maps each
+    source to the id of its recording, or to None if the source is a whole recording. If there is only one process and
+    ``stated`` is empty, return no ranks."""
     process = {source: recording or source for source, recording in recordings.items()}
     first = {name: source for source, name in reversed(process.items())}
     sources = [first[name] for name in dict.fromkeys(process.values())]
@@ -109,8 +113,8 @@ def check_frameworks(metas: Iterable[TraceMeta]) -> None:
 
 
 def check_one_time(metas: Iterable[TraceMeta]) -> None:
-    """Raise SourceError if recordings of unknown rank were made at different times, and are therefore not ranks of one
-    job. Only epoch clocks can be compared. The error names the two recordings that are farthest apart."""
+    """Raise SourceError if two recordings without a rank do not overlap in time, as ranks of one job would. Only
+    recordings with an epoch clock are compared. The error names the two recordings that are farthest apart."""
     timed = [(meta.window_ns, meta) for meta in metas if meta.clock == "epoch" and meta.window_ns]
     if not timed:
         return
@@ -125,7 +129,7 @@ def check_one_time(metas: Iterable[TraceMeta]) -> None:
 
 
 def check_apart(traces: Iterable[Trace]) -> None:
-    """Raise SourceError if two traces contain the same steps or times of one rank, or the same cycle of one recording.
+    """Raise SourceError if two traces contain the same cycle of a recording, or the same steps or times of a rank.
     Different cycles of a recording may have equal step numbers."""
     cycles: dict[object, TraceMeta] = {}
     by_rank: dict[int, list[Trace]] = {}
@@ -137,7 +141,7 @@ def check_apart(traces: Iterable[Trace]) -> None:
             by_rank.setdefault(rank, []).append(trace)
     for rank, of_rank in by_rank.items():
         if all(_other_cycle(of_rank[0].meta, trace.meta) for trace in of_rank[1:]):
-            continue  # the steps of stored files need not be read
+            continue  # so the steps of stored files need not be read
         steps: dict[object, TraceMeta] = {}
         for trace in of_rank:
             for step in set(trace.ints("step")[trace.rows("kind", STEP)].tolist()):

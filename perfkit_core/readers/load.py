@@ -29,10 +29,10 @@ def load(
 ) -> Trace:
     """Read one source, or one source for each rank, as one Trace.
 
-    A source is a trace file, a run folder or a folder of trace files. It is given as a path, or as a URL of a store
-    that fsspec supports (``s3://…``, ``gs://…``, ``https://…``). With ``partial``, the readable parts of damaged files
-    are kept, and a finding reports the loss. ``plugins`` (default: the installed plugins) provide the readers. Raises
-    SourceError.
+    A source is a trace file, a run folder or a folder of trace files. It is a path, or a URL that fsspec supports
+    (``s3://…``, ``gs://…``, ``https://…``). If ``partial`` is set, the readable parts of damaged files are kept, and a
+    data-quality warning reports the loss. ``plugins`` provides the readers; the default is all installed plugins.
+    Raises SourceError.
     """
     given = list(sources) if isinstance(sources, Sequence) and not isinstance(sources, str) else [sources]
     files, findings = files_of(given, plugins or get_plugins(), partial)
@@ -56,8 +56,8 @@ def load(
 def files_of(
     sources: Sequence[paths.PathLike], plugins: Plugins, partial: bool = False
 ) -> tuple[list[Path], tuple[Finding, ...]]:
-    """Return the files and run folders to read, and findings. Folders of trace files are expanded. Raises
-    SourceError."""
+    """Return the files and run folders to read, and data-quality warnings. A folder of trace files is replaced by its
+    files. Raises SourceError."""
     places = [paths.as_path(source) for source in sources]
     if not places:
         raise SourceError("no source given", "give a run folder or a trace file")
@@ -95,7 +95,7 @@ def load_one(path: Path, partial: bool = False, plugins: Plugins | None = None) 
 
 
 def named(trace: Trace, path: Path) -> Trace:
-    """Return the trace with the path as its source, in printable form and without the secrets of a web address."""
+    """Return the trace with the path as its source. Secrets in a web address are removed."""
     return trace.with_meta(source=paths.without_secrets(path))
 
 
@@ -115,7 +115,7 @@ def naming(path: Path) -> Iterator[None]:
 
 
 def reader(path: Path, start: bytes, plugins: Plugins) -> Source:
-    """Return the best reader for a path, judged by its name and its first bytes ``start``. Raises SourceError."""
+    """Return the reader that suits a path best, by its name and its first bytes ``start``. Raises SourceError."""
     rated = [(source.sniff(path, start), source) for source in plugins.sources()]
     best = max((rating for rating, _ in rated), default=0)
     if best:
@@ -139,9 +139,9 @@ def stream(
 ) -> int:
     """Write the events of a trace file to a Parquet file while the trace file is read. Return the number of events.
 
-    The events are never all in memory. The properties that depend on all events (nesting, launches, steps, phases) are
-    computed when the Parquet file is loaded. Raises SourceError if the trace file cannot be read, and UsageError if its
-    format cannot be streamed or the target cannot be written.
+    The events are never all in memory. What depends on all events (parents, launches, steps, phases) is computed when
+    the Parquet file is loaded. Raises SourceError if the trace file cannot be read. Raises UsageError if its format
+    cannot be streamed, or the target cannot be written.
     """
     path, target = paths.as_path(source), paths.as_path(to)
     check_rereadable(path)

@@ -1,7 +1,9 @@
-"""Reader of run folders, which the handlers write, and of single files in them. A folder may hold recordings of several
-processes. Recordings made at the same time are ranks of one job. If they do not state their rank, they are numbered in
-order. Recordings made one after the other are also ranks of one job if they state different ranks and the same world
-size. Otherwise only the latest recording is read, and a finding reports the older ones."""
+"""Reader of run folders and of single files in them. A folder may hold recordings of several processes.
+
+- Recordings made at the same time are ranks of one job. Recordings without a rank are numbered in order.
+- Recordings made at different times are ranks of one job if their ranks differ and their world sizes are equal.
+- Of recordings that do not belong together, only the latest is read. A data-quality warning reports the older ones.
+"""
 
 from __future__ import annotations
 
@@ -23,7 +25,7 @@ TRACE_SUFFIXES = (".json", ".json.gz", ".pb", ".pb.gz")
 
 
 def sniff(path: Path, start: bytes) -> int:
-    """Return 2 for a folder with recorded cycles or a Parquet file, 1 for any other folder, 0 for any other file."""
+    """Return the fit of this reader: 2 for a Parquet file or a folder of cycles, 1 for another folder, 0 otherwise."""
     if start or not is_folder(path):
         return 2 if start.startswith(stored_file.PARQUET_MAGIC) else 0
     return 2 if any(path.glob(f"*{store.SUFFIX}")) else 1
@@ -44,13 +46,13 @@ def peek(path: Path) -> int | None:
 
 
 def recording(path: Path) -> str | None:
-    """Return the id of the recording of a stored file, or None if the file has no id or is not a stored file."""
+    """Return the recording id in a stored file. Return None for other files, and for stored files without an id."""
     return _meta(path).recording if bytestream.head(path).startswith(stored_file.PARQUET_MAGIC) else None
 
 
 def cycles(path: Path) -> tuple[list[Path], tuple[Finding, ...]]:
-    """Return two values: the files of a folder's run, ordered by rank and cycle, and findings about the folder. Only
-    the metadata of the files is read. Raises SourceError."""
+    """Return the files of the run in a folder, sorted by rank and cycle, and data-quality warnings. Reads only the
+    metadata of the files. Raises SourceError."""
     files, lost, mark = sorted(path.glob(f"*{store.SUFFIX}")), [], path / store.INCOMPLETE_MARK
     if mark.exists():
         lost = mark.read_text(encoding="utf-8", errors="replace").splitlines()
@@ -101,7 +103,7 @@ def _meta(file: Path) -> TraceMeta:
 
 
 def numbered(metas: Mapping[str, TraceMeta]) -> tuple[Mapping[str, int], tuple[Finding, ...]]:
-    """Return two values: the ranks of the files that do not state their rank, and a finding about them."""
+    """Return ranks for the files that do not state their rank, and data-quality warnings about these files."""
     stated = {rank for meta in metas.values() for rank in meta.ranks}
     return numbered_processes({file: meta.recording for file, meta in metas.items() if not meta.ranks}, stated)
 
@@ -112,7 +114,7 @@ def _latest(metas: Mapping[Path, TraceMeta]) -> tuple[list[Path], list[Finding]]
     for file, meta in metas.items():
         recordings.setdefault(meta.recording or file.name, []).append(meta)
         files.setdefault(meta.recording or file.name, []).append(file)
-    # The end and the start of each recording, or 0 if its files do not state them. Recordings are sorted by their ends.
+    # (end, start) of each recording, or (0, 0) if its files do not state them. Recordings are sorted by end.
     spans: dict[str, tuple[int, int]] = {}
     for name, cycles in recordings.items():
         windows = [meta.window_ns or (meta.recorded_at_ns or 0,) * 2 for meta in cycles]

@@ -21,9 +21,9 @@ _EXACT_FIRST: Final = (".pb", ".pb.gz", ".json", ".json.gz")
 
 
 def expanded(path: Path, readers: Sequence[Source], partial: bool = False) -> tuple[list[Path], list[Finding]]:
-    """Return two values: the trace files of a folder, and findings about the files that are left out. A file, a run
-    folder or a folder without trace files is returned unchanged. Unless ``partial`` is set, a file that is named like a
-    rank but is not a profile raises SourceError."""
+    """Return the trace files in a folder, and data-quality warnings about files that are left out. A file, a run
+    folder, or a folder without trace files is returned unchanged. Raises SourceError if a file is named like a rank but
+    is not a profile, unless ``partial`` is set."""
     if not is_folder(path) or any(path.glob(f"*{store.SUFFIX}")):
         return [path], []
     named = (file for file in path.iterdir() if file.name.lower().endswith(run_folder.TRACE_SUFFIXES) and is_file(file))
@@ -63,7 +63,7 @@ def expanded(path: Path, readers: Sequence[Source], partial: bool = False) -> tu
 
 
 def once(files: Iterable[Path]) -> list[Path]:
-    """Return one file of each recording: the most exact of the files whose names differ only in the format."""
+    """Return one file for each recording. If the same recording was saved in several formats, return the most exact."""
     best: dict[str, Path] = {}
     for file in files:
         stem, suffix = _parts(file)
@@ -80,7 +80,7 @@ def _parts(file: Path) -> tuple[str, str]:
 
 
 def _check_missing(others: Iterable[Path], profiles: Iterable[Path]) -> None:
-    """Raise SourceError if one of ``others`` is named like a rank or cycle for which there is no profile."""
+    """Raise SourceError if a file in ``others`` is named like a rank or a cycle that has no profile."""
     stems = {_parts(file)[0] for file in profiles}
     ranks, series = {join_ranks.rank_of_name(stem) for stem in stems}, set(map(_series, stems))
     for file in others:

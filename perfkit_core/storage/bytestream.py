@@ -20,8 +20,8 @@ DAMAGED: Final = (EOFError, OSError, zlib.error, cast("type[Exception]", igzip_l
 
 
 class Gunzip(io.RawIOBase):
-    """Decompresses gzip with isal. Unlike isal's reader, it returns all data that precedes damage before it raises one
-    of DAMAGED."""
+    """Decompresses gzip with isal. It first returns all data before a damaged place, and then raises one of DAMAGED.
+    isal's own reader does not return this data."""
 
     def __init__(self, file: BinaryIO) -> None:
         self._file = file
@@ -30,8 +30,8 @@ class Gunzip(io.RawIOBase):
         self._member: Any = None
 
     def read(self, count: int = -1) -> bytes:
-        """Return ``count`` bytes, or fewer at the end of the file or before a damaged place. Return all bytes if
-        ``count`` is negative; a damaged place then raises immediately."""
+        """Return ``count`` bytes, or fewer at the end of the file or before a damaged place. A negative ``count`` means
+        all bytes. In this case, a damaged place raises immediately."""
         if self._damage:
             raise self._damage
         pieces: list[bytes] = []
@@ -86,7 +86,7 @@ def open_bytes(path: Path) -> BinaryIO:
 
 
 def head(path: Path, count: int = 4096) -> bytes:
-    """Return the first ``count`` decompressed bytes: fewer if the file is shorter, none if it is damaged."""
+    """Return the first ``count`` decompressed bytes, or fewer if the file is shorter. Return b"" if it is damaged."""
     try:
         with open_bytes(path) as file:
             return file.read(count)
@@ -95,17 +95,15 @@ def head(path: Path, count: int = 4096) -> bytes:
 
 
 class Window:
-    """A buffer that slides over a file. ``data`` holds the bytes that have been read and not yet dropped, and ``base``
-    is their offset in the decompressed file. ``finished`` is True after the last byte. ``damage`` describes the damage
-    that ends the compressed data, or "" if there is none. ``sparing`` asks readers to use little memory."""
+    """A buffer that slides over a file."""
 
     def __init__(self, path: Path, sparing: bool = False) -> None:
         self.path = path
-        self.sparing = sparing
-        self.data = b""
-        self.base = 0
-        self.finished = False
-        self.damage = ""
+        self.sparing = sparing  # asks readers to use little memory
+        self.data = b""  # bytes that have been read and not yet dropped
+        self.base = 0  # offset of ``data`` in the decompressed file
+        self.finished = False  # whether the end of the file has been reached
+        self.damage = ""  # describes the damage that ends the compressed data; "" if there is none
         self._read = 0
         self._file = open_bytes(path)
 

@@ -1,7 +1,6 @@
-"""Recorded events in a Parquet file, which is written while a source is read, so that the source may be larger than the
-memory. The file has the stage "recorded": its rows are in the order of the source, and it has only the columns that a
-source can record. The footer holds the metadata, the rank and the origin of the clock, which are known only at the end.
-``read_stored`` assembles the events into a Trace."""
+"""Parquet files of recorded events that are not yet assembled (stage "recorded"). A file is written while its source is
+read, so the source may be larger than the memory. The rows are in the order of the source. The footer holds metadata
+that is known only at the end, such as the rank. ``read_stored`` assembles the events into a Trace."""
 
 from __future__ import annotations
 
@@ -37,9 +36,12 @@ SCHEMA: Final = pa.schema(
     + [pa.field("external", pa.int64()), pa.field("layer", schema.SCHEMA.field("name").type)]
     + [pa.field("parent", pa.int64()), pa.field("node", pa.int64()), pa.field("offset_ns", pa.int64())]
 )
-"""Columns of a recorded file. ``parent`` is the row of the recorded parent. If ``node`` is not empty, ``parent`` is the
-number of the parent in ``node`` instead. ``parent`` is null in all rows if the source records no tree. ``offset_ns`` is
-the time on another, finer clock of the source. See :class:`perfkit_core.assembly.draft.Recorded`."""
+"""Columns of a recorded file. These three columns are not in other files, or have another meaning there:
+
+- ``parent``: row of the recorded parent; null in all rows if the source records no tree
+- ``node``: number of the event in the source's tree; if this column is not empty, ``parent`` has such numbers
+- ``offset_ns``: time on another, finer clock of the source
+"""
 ROW_GROUP: Final = 1 << 14
 _PAGE_BYTES: Final = 1 << 16
 
@@ -81,7 +83,7 @@ class RecordedWriter:
         self, meta: TraceMeta, quality: tuple[Finding, ...] = (), rank: int | None = None, base_ns: int = 0
     ) -> None:
         """Complete the file. ``base_ns`` is added to every start when the file is read. Raises OSError. Raises
-        SourceError if the sum of ``base_ns`` and a start or an end does not fit 64 bits."""
+        SourceError if a start or an end with ``base_ns`` added does not fit 64 bits."""
         decimals.check_fits(base_ns + time for time in self._span_ns)
         self._flush()
         self._wait()
@@ -130,8 +132,8 @@ class RecordedWriter:
 def read_recorded(
     path: Path, stored: Stored, operator_names: OperatorNames | None, complete: Complete | None = None
 ) -> Trace:
-    """Assemble the events of a recorded file into a Trace, after ``complete`` has completed them. Raises SourceError if
-    columns are missing. Raises OSError and pyarrow.ArrowException if the file cannot be read."""
+    """Assemble the events of a recorded file into a Trace. ``complete`` completes the events first. Raises SourceError
+    if columns are missing. Raises OSError and pyarrow.ArrowException if the file cannot be read."""
     with arrow_input(path) as file:
         table = pq.ParquetFile(file).read().unify_dictionaries()
     missing = [name for name in SCHEMA.names if name not in table.column_names]

@@ -1,7 +1,6 @@
 """Run folders. A run folder contains one Parquet file for each cycle of each process. A file gets its name only when it
-is complete. The files use zstd and dictionaries, and can be read by pandas, polars and duckdb. perfkit's metadata is in
-the footer, as JSON under the key ``perfkit``. If a cycle could not be saved, the folder contains a file that says
-so."""
+is complete. pandas, polars and duckdb can read the files. perfkit's metadata is in the footer, as JSON under the key
+``perfkit``. If a cycle could not be saved, a file in the folder says so."""
 
 from __future__ import annotations
 
@@ -34,8 +33,8 @@ _BACKGROUND_WRITER: Final = "perfkit_core.recording.background"
 
 
 def write_trace(trace: Trace, path: Path) -> Path:
-    """Write a trace to one file, atomically. Raises OSError. If a store refuses the file, it is kept on this machine,
-    and the error names its path."""
+    """Write a trace to one file, atomically. Raises OSError. If a remote store refuses the file, the file is kept on
+    this machine, and the error names its path."""
     with paths.replacing(path, keep=True) as temporary, temporary.open("wb") as file:
         write_table(trace, file)
     return path
@@ -71,9 +70,8 @@ def new_recording() -> str:
 
 
 def read_stored(path: Path) -> Trace:
-    """Read a file that :func:`write_trace` or a ``RecordedWriter`` wrote. For a trace, only the footer is read
-    immediately, and columns are read on demand. Recorded events are read and assembled immediately. Raises SourceError
-    for any other file."""
+    """Read a file of :func:`write_trace` or of a ``RecordedWriter``. The columns of a trace are read on demand.
+    Recorded events are read and assembled immediately. Raises SourceError for other files."""
     try:
         with paths.arrow_input(path) as file:
             footer = pq.read_metadata(file)
@@ -96,10 +94,9 @@ def read_stored(path: Path) -> Trace:
 
 
 def flush(path: Path | None = None, timeout: float | None = None) -> bool:
-    """Wait until the cycles that have been taken so far are on disk. If ``path`` is given, only the cycles for this
-    path and for folders above and below it are considered. ``timeout`` is in seconds; None means no limit. Return False
-    on timeout. In a process that has recorded nothing, the function returns True without importing the writer."""
-    background = sys.modules.get(_BACKGROUND_WRITER)
+    """Wait until all cycles that have been recorded so far are on disk. Return False after ``timeout`` seconds; None
+    means no limit. If ``path`` is given, wait only for cycles in this path and in folders above and below it."""
+    background = sys.modules.get(_BACKGROUND_WRITER)  # None in a process that has recorded nothing
     return True if background is None else bool(background.shared().flush(path, timeout))
 
 

@@ -27,18 +27,16 @@ PARQUET_MAGIC: Final = b"PAR1"
 
 
 class Stored(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """perfkit's metadata in the footer. A file of stage "recorded" holds events that are not yet assembled. ``rank`` is
-    the rank of these events, ``base_ns`` is added to their starts, and ``reader`` names the source that completes them,
-    or "" if they are complete. ``empty`` names the columns that contain only nulls, or is None if unknown."""
+    """perfkit's metadata in the footer of a Parquet file."""
 
     schema_version: int
     meta: TraceMeta
     quality: tuple[StoredFinding, ...]
-    stage: Literal["trace", "recorded"] = "trace"
-    rank: int | None = None
-    base_ns: int = 0
-    reader: str = ""
-    empty: tuple[str, ...] | None = None
+    stage: Literal["trace", "recorded"] = "trace"  # recorded events are not yet assembled
+    rank: int | None = None  # rank of recorded events
+    base_ns: int = 0  # time that is added to the starts of recorded events
+    reader: str = ""  # source that completes the recorded events; "" if they are complete
+    empty: tuple[str, ...] | None = None  # columns that contain only nulls; None if unknown
 
     def json(self) -> bytes:
         return msgspec.json.encode(self)
@@ -50,8 +48,7 @@ def is_ours(footer: pa.Schema | pq.FileMetaData) -> bool:
 
 def read_metadata(footer: pa.Schema | pq.FileMetaData, path: Path) -> Stored:
     """Return perfkit's metadata of a Parquet file. Raises SourceError if the file has none, or was written by a newer
-    perfkit. For a file that may have the stage "recorded", ``footer`` must be a FileMetaData, because the schema lacks
-    the metadata that was written last."""
+    perfkit. For recorded events, ``footer`` must be a FileMetaData, because a schema lacks their metadata."""
     raw = (footer.metadata or {}).get(KEY)
     if raw is None:
         raise SourceError(f"{path}: the Parquet file was not written by perfkit", "give a run folder or a trace file")
@@ -70,17 +67,14 @@ _AHEAD: Final = 2
 
 @dataclass(frozen=True, slots=True)
 class StoredColumns(Columns):
-    """The columns of a stored file. A column that cannot be read raises SourceError. ``position`` maps the names of
-    columns to their positions in the file. ``empty`` names the columns that contain only nulls, or None if this is not
-    recorded. ``stamp`` is the size and the modification time of the file when its footer was read. ``content`` holds
-    all bytes of a file in a store, because every read would be a request. ``content`` is None for a local file."""
+    """The columns of a stored file. A column that cannot be read raises SourceError."""
 
     path: Path
     footer: pq.FileMetaData
-    position: dict[str, int]
-    empty: tuple[str, ...] | None
-    stamp: tuple[int, int]
-    content: pa.Buffer | None = None
+    position: dict[str, int]  # positions of the columns in the file, by name
+    empty: tuple[str, ...] | None  # columns that contain only nulls; None if unknown
+    stamp: tuple[int, int]  # size and modification time of the file when its footer was read
+    content: pa.Buffer | None = None  # all bytes of a file in a remote store, where every read would be a request
 
     @property
     def num_rows(self) -> int:

@@ -1,12 +1,14 @@
 """Writing of Parquet files whose row groups are encoded on several cores. Arrow's own writer uses one core.
 
-Each row group is encoded as a file in memory. Its pages are appended to the output, and its footer is merged into the
-output's footer after the offsets in it have been changed. The output is the same as Arrow's, byte for byte. Arrow
-before version 18 repeats parts of the footer between the pages. The offsets in these copies cannot be changed, so
-Arrow's own writer is used.
+1. Each row group is encoded as a Parquet file in memory.
+2. Its pages are appended to the output.
+3. The file offsets in its footer are changed, and the footer is merged into the output's footer.
+
+The output is the same as Arrow's, byte for byte. Arrow before version 18 also writes offsets between the pages, where
+they cannot be changed. With these versions, Arrow's own writer is used.
 
 Footers use Thrift's compact protocol with the definitions of Apache Parquet (parquet.thrift). Integers have a variable
-length, and structures do not state their length, so that integers can be replaced without other changes.
+length, and structures do not state their length. Integers can therefore be replaced without other changes.
 """
 
 from __future__ import annotations
@@ -27,18 +29,16 @@ _BATCH_VALUES: Final = 1 << 16
 
 
 def encoding(columns: pa.Schema) -> dict[str, Any]:
-    """Return options for ``pyarrow.parquet.write_table`` and ``ParquetWriter`` that make small files quickly. Integers
-    are stored as differences, because times, row references and ids mostly ascend. Repeated texts are stored as
-    dictionaries, and other texts without encoding. Statistics are written for integers only, because statistics of
-    texts are not used and would take a quarter of the writing time."""
+    """Return options for ``pyarrow.parquet.write_table`` and ``ParquetWriter`` that make small files quickly."""
     integers = [field.name for field in columns if pa.types.is_integer(field.type)]
     repeated = [field.name for field in columns if pa.types.is_dictionary(field.type)]
     options = {
         "compression": "zstd",
         "compression_level": 1,
         "use_dictionary": [*repeated, *(name for name in integers if name in _FEW_VALUES)],
+        # Differences are small, because times, row references and ids mostly ascend.
         "column_encoding": {name: "DELTA_BINARY_PACKED" for name in integers if name not in _FEW_VALUES},
-        "write_statistics": integers,
+        "write_statistics": integers,  # statistics of texts are not used, and would take a quarter of the writing time
         "write_batch_size": _BATCH_VALUES,
         "write_page_index": False,  # row groups with an index could not be merged
     }
@@ -51,19 +51,19 @@ def encoding(columns: pa.Schema) -> dict[str, Any]:
 _Path = tuple[int, ...]
 
 _GROUP: Final = (4,)
-"""Path of the row groups, which are the list in field 4 of FileMetaData. A path consists of field numbers."""
+"""Path of the row groups in the footer: field 4 of FileMetaData. A path consists of the numbers of Thrift fields."""
 _CHUNK: Final = (*_GROUP, 1)
 _ORDINAL: Final = (*_GROUP, 7)
 _OFFSETS: Final = frozenset({(*_GROUP, 5), (*_CHUNK, 2), (*_CHUNK, 3, 9), (*_CHUNK, 3, 10), (*_CHUNK, 3, 11)})
 """Paths of the file offsets of a row group, a column chunk, and its data, index and dictionary pages."""
 _UNSUPPORTED: Final = frozenset({(*_CHUNK, 3, 14), (*_CHUNK, 4), (*_CHUNK, 6)})
-"""Paths of the file offsets of bloom filters and page indexes, which come after all row groups and contain offsets."""
+"""Paths of the offsets of bloom filters and page indexes, which lie after all row groups and contain offsets."""
 _STOP, _TRUE, _FALSE, _BYTE, _DOUBLE, _BINARY, _LIST, _SET, _MAP, _STRUCT = 0, 1, 2, 3, 7, 8, 9, 10, 11, 12
 _INTEGERS: Final = frozenset({4, 5, 6})
 
 
 def relocated(footer: bytes, by: int, ordinal: int) -> bytes:
-    """Return a copy of the footer (FileMetaData) of a single row group, for a file in which the row group begins ``by``
+    """Return the footer (FileMetaData) of a single row group, changed for a file in which the row group begins ``by``
     bytes later and has the number ``ordinal``. Offsets of 0 mean "not present" and stay 0. Raises ValueError if the
     footer is malformed, or has a page index or a bloom filter."""
     pieces: list[bytes] = []
@@ -166,7 +166,7 @@ def write(table: pa.Table, file: BinaryIO, rows: int, options: Mapping[str, Any]
     file.write(magic)
     footer: pq.FileMetaData | None = None
     before = 0
-    # With ``ahead``, at most two more encoded groups than threads are in memory.
+    # ``ahead`` limits the encoded groups in memory to the number of threads and two more.
     groups = parallel.in_order(encode, range(0, len(table), rows), ahead=parallel.threads())
     for number, data in enumerate(groups):
         end = len(data) - len(magic) - 4

@@ -1,5 +1,5 @@
-"""Base class of dialects. A dialect is the part of a Chrome-trace reader that an adapter provides. It assigns kinds,
-phases and devices to recorded events, for files and for live captures alike."""
+"""Base class of dialects. A dialect is the part of the Chrome-trace reader that depends on the framework. It assigns
+kinds, phases and devices to the events of trace files and of live captures."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from perfkit_core.model import schema
 
 
 class ChromeEvent(msgspec.Struct, gc=False):
-    """One event as the reference reader decodes it. ``ts`` and ``dur`` remain text, so that no digit is lost."""
+    """One event of a trace file. ``ts`` and ``dur`` remain text, so that no digit is lost."""
 
     ph: Any = None
     name: Any = None
@@ -36,8 +36,8 @@ UNDECODABLE: Final = (msgspec.DecodeError, UnicodeDecodeError, RecursionError)
 
 
 def timed_events(events: Sequence[ChromeEvent], partial: bool) -> tuple[list[int], tuple[IntArray, IntArray]]:
-    """Return two values: the indexes of the events with valid times, and the :func:`event_times` of these events.
-    Unless ``partial`` is set, an invalid time raises SourceError."""
+    """Return the indexes of the events with valid times, and the starts and durations of these events in ns. Raises
+    SourceError for an invalid time, unless ``partial`` is set."""
     timed = list(range(len(events)))
     try:
         return timed, event_times(events)
@@ -53,8 +53,8 @@ def timed_events(events: Sequence[ChromeEvent], partial: bool) -> tuple[list[int
 
 
 def event_times(events: Sequence[ChromeEvent]) -> tuple[IntArray, IntArray]:
-    """Return the starts and the durations in ns, each of shape (events,). If an event has no start, its start is 0.
-    Raises SourceError for an invalid time; the error names the event."""
+    """Return the starts and the durations in ns, each of shape (events,). An event without a start gets the start 0.
+    Raises SourceError for an invalid time. The error names the event."""
     starts, durations = [bytes(event.ts) or None for event in events], [bytes(event.dur) for event in events]
 
     def place(field: str, at: int) -> str:
@@ -67,43 +67,37 @@ _DIGITS: Final = re.compile(r"-?\d{1,18}")
 
 
 class Label(NamedTuple):
-    """The meaning of an event's category and name. ``phase`` applies to the event and all its descendants. ``step`` is
-    the number of a step. ``backend`` is the device type, or None for the host. ``layer`` is the part that the event
-    appends to the module path of the enclosing event."""
+    """The meaning of an event's category and name."""
 
     kind: str
-    phase: str | None = None
-    step: int | None = None
-    backend: str | None = None
+    phase: str | None = None  # phase of the event and of all events inside it
+    step: int | None = None  # number of the step
+    backend: str | None = None  # type of the device, or None for the host
     copy_kind: str | None = None
-    layer: str | None = None
+    layer: str | None = None  # last part of the event's module path, for example ``Conv2d_3``
 
 
 @dataclass(frozen=True, slots=True)
 class ScanRules:
-    """Properties of an adapter's files that let the scanner read events without calling the dialect for each event.
+    """What the scanner must know about an adapter's files. The scanner is compiled code that reads most events without
+    calling the dialect. The reference reader calls the dialect for each event.
 
-    If a dialect has rules, the results of its ``label`` and ``device`` must depend only on their arguments. Its
-    ``keeps`` and ``refine`` may affect only the following events, because the scanner leaves these events to the
-    reference reader:
+    If a dialect has rules, its ``label`` and ``device`` must depend only on their arguments. Its ``keeps`` and
+    ``refine`` may affect only these events, which the scanner leaves to the reference reader:
 
-    - events for which ``needs_reference(category, name)`` is true;
-    - if ``glued_durations`` is set: spans whose name does not end with their duration;
-    - events that have some of the arguments ``dropped_if_empty``, unless all these arguments are present and empty;
-    - events in which an argument of ``not_negative`` is negative.
-
-    The scanner ignores the arguments ``dropped``, and the arguments ``dropped_if_empty`` if all are present and empty.
-    ``device`` may use only the ``device_arguments``, of which there are at most three. ``offset_argument`` names the
-    argument for the column ``offset_ns``; its value is a text such as ``"12.345 us"``.
+    - events for which ``needs_reference(category, name)`` is true
+    - spans whose name does not end with a duration, if ``glued_durations`` is set
+    - events with arguments of ``dropped_if_empty``, unless the event has all of them and all are empty
+    - events with a negative value in an argument of ``not_negative``
     """
 
     needs_reference: Callable[[str, str], bool] | None = None
-    glued_durations: bool = False
-    dropped: frozenset[str] = frozenset()
-    dropped_if_empty: frozenset[str] = frozenset()
-    not_negative: frozenset[str] = frozenset()
-    device_arguments: tuple[str, ...] = ()
-    offset_argument: str | None = None
+    glued_durations: bool = False  # whether names end with a duration, as in ``matmul[12.345 us]``
+    dropped: frozenset[str] = frozenset()  # arguments that the scanner ignores
+    dropped_if_empty: frozenset[str] = frozenset()  # arguments that the scanner ignores if all are present and empty
+    not_negative: frozenset[str] = frozenset()  # arguments that are usually not negative
+    device_arguments: tuple[str, ...] = ()  # arguments that ``device`` may use, at most three
+    offset_argument: str | None = None  # argument for ``offset_ns``, with values such as ``"12.345 us"``
 
 
 class Dialect:
@@ -111,20 +105,20 @@ class Dialect:
 
     framework: ClassVar[str] = ""
     arguments: ClassVar[Mapping[str, str]] = {}
-    """Maps arguments of events to columns, or to ``external``: an id that an operator shares with its launches."""
+    """Maps event arguments to columns. The column ``external`` has an id that an operator shares with its launches."""
     scan_rules: ClassVar[ScanRules | None] = None
-    """If set, the scanner reads files and live captures where possible. If None, the reference reader reads them."""
+    """Rules for the scanner, the fast reader. If None, the reference reader reads all events."""
 
     def label(self, category: str, name: str) -> Label:
-        """Return the meaning of a category and a name from :meth:`clean_name`. Called once for each distinct pair."""
+        """Return the meaning of a category and a cleaned name (:meth:`clean_name`). Called once per distinct pair."""
         return Label(schema.OTHER)
 
     def refine(self, label: Label, args: Mapping[str, Any]) -> Label:
-        """Return the label of one event, if its arguments change the meaning of its name."""
+        """Return the label of one event. Override this method if the arguments can change what the name means."""
         return label
 
     def keeps(self, event: ChromeEvent) -> bool:
-        """Return False if the event describes the recording instead of the run. The dialect may store its content."""
+        """Return False to leave the event out. Override this method for events that describe the recording itself."""
         return True
 
     def clean_name(self, name: str) -> str:
@@ -141,15 +135,14 @@ class Dialect:
         return f"{label.backend or schema.CPU}:{0 if index is None else index}" if label.backend else schema.CPU
 
     def communicates(self, name: str, kind: str) -> bool:
-        """Return whether events of this name and kind may be collectives. Only these are passed to
-        :meth:`described`."""
+        """Return whether events of this name and kind may be collectives. :meth:`described` is called for these."""
         return False
 
     def described(
         self, name: str, args: str | None, shapes: str | None, dtypes: str | None
     ) -> tuple[Collective | None, int]:
-        """Return two values: the collective that an event belongs to (None if none), and the size of its message in
-        bytes (-1 if unknown). The arguments are the event's values in the columns with these names."""
+        """Return the collective of an event (None if none), and the size of its message in bytes (-1 if unknown).
+        ``args``, ``shapes`` and ``dtypes`` are the event's values in these columns."""
         return None, -1
 
 

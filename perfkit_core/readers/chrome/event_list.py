@@ -1,6 +1,9 @@
-"""Reading of the list of events of a Chrome trace in batches, by the scanner or the reference reader. The reference
-reader takes about 1 MB of text, up to a place where an event seems to end, and decodes this text in one msgspec call. A
-wrong cut is always detected: ``[`` + text + ``]`` is valid JSON only if the text ends between two events."""
+"""Reading of the list of events of a Chrome trace in batches, by the scanner or the reference reader.
+
+The scanner is compiled code for the usual events. The reference reader can read all events. It cuts off about 1 MB of
+text at a place where an event seems to end, and decodes this text with msgspec. A wrong cut is always detected: ``[`` +
+text + ``]`` is valid JSON only if the text ends between two events.
+"""
 
 from __future__ import annotations
 
@@ -28,10 +31,15 @@ _AFTER_EVENT: Final = re.compile(rb"\s*(?:,\s*\{|\]|,\s*\])")
 
 
 class EventList:
-    """Reader of the lists of events in a file. ``repaired`` counts the repaired events, which were not valid JSON.
-    ``skipped`` counts the events that could not be repaired or are nested too deep. ``strays`` counts the places where
-    other text lies between events. Unless ``partial`` is set, damage that cannot be repaired raises SourceError. With
-    ``sparing``, less memory is used. ``position`` is the index of the next byte in ``window.data``."""
+    """Reader of the lists of events in a file.
+
+    - ``repaired``: number of events that were not valid JSON and have been repaired
+    - ``skipped``: number of events that could not be repaired, or are nested too deep
+    - ``strays``: number of places where other text lies between events
+    - ``position``: index of the next byte in ``window.data``
+
+    Damage that cannot be repaired raises SourceError, unless ``partial`` is set. With ``sparing``, less memory is used.
+    """
 
     def __init__(self, path: Path, partial: bool = False, sparing: bool = False) -> None:
         self.path, self.partial = path, partial
@@ -40,7 +48,7 @@ class EventList:
         self.position = 0
 
     def events(self, dialect: Dialect | None) -> Iterator[list[ChromeEvent] | Portion]:
-        """Yield the events of the list that is open at the position. Move the position to the end of the list."""
+        """Yield the events of the list that is open at the position, and move the position past the list."""
         turns = Turns(self.window, dialect) if dialect is not None and dialect.scan_rules else None
         while True:
             self.drop()
@@ -160,17 +168,17 @@ class EventList:
 
 
 _MIN_SCAN_BYTES: Final = 1 << 16
-"""Smaller files are always read by the reference reader."""
+"""Files below this size are always read by the reference reader."""
 _LONG_SCAN_BYTES: Final = 16 << 20
 _MAX_BATCHES: Final = 64
 
 
 class Turns:
-    """Decides whether the scanner or the reference reader reads next. After a scan of at least _LONG_SCAN_BYTES, the
-    reference reader reads one batch. After a shorter scan, it reads up to twice as many batches as in its last turn."""
+    """Decides which reader reads next: the scanner, or the reference reader. After a scan of at least _LONG_SCAN_BYTES,
+    the reference reader reads one batch. After a shorter scan, it reads up to twice as many batches as last time."""
 
     small_bytes = 0
-    """Number of bytes that this process has read from files for which the compiled code was not loaded."""
+    """Total size of the files that this process has read without the scanner because they were small."""
 
     def __init__(self, window: Window, dialect: Dialect) -> None:
         self._window, self._dialect = window, dialect

@@ -1,5 +1,5 @@
-"""Reader of Chrome-trace JSON files. Events are read in batches. The format is Google's "Trace Event Format": the top
-level is the list of events, or an object that contains the list as ``traceEvents``. The other members of the object are
+"""Reader of Chrome-trace JSON files, in batches of events. The format is Google's "Trace Event Format". The top level
+of a file is the list of events, or an object with the list as ``traceEvents``. The other members of this object are
 called the header."""
 
 from __future__ import annotations
@@ -32,13 +32,11 @@ _KEY: Final = re.compile(rb'\s*,?\s*"((?:[^"\\]|\\.)*)"\s*:\s*')
 
 
 class ChromeFile(EventList):
-    """One pass over a file. ``header`` and the counters are complete after an iteration over :meth:`batches` or
-    :meth:`portions`. ``truncated_at`` is the byte offset at which the file is cut off, or None. ``more_at`` is the byte
-    offset at which other text follows the document, or None."""
+    """One pass over a file. ``header`` and the counters are complete after all batches or portions have been read."""
 
     header: dict[str, Any]
-    truncated_at: int | None = None
-    more_at: int | None = None
+    truncated_at: int | None = None  # byte offset at which the file is cut off
+    more_at: int | None = None  # byte offset at which other text follows the document
 
     def batches(self) -> Iterator[list[ChromeEvent]]:
         """Yield all events in file order, in lists of about 1 MB."""
@@ -91,7 +89,7 @@ class ChromeFile(EventList):
             )
 
     def _check_end(self) -> None:
-        """Check that no text follows the document. If more events follow, the list was closed by damage."""
+        """Check that no text follows the document. If more events follow, damage has closed the list of events."""
         self.skip(_SPACE)
         if not self.peek():
             return

@@ -37,18 +37,16 @@ _FLOWS: Final = frozenset("stf")
 class Recorder:
     """Collects the events of one file or capture, in order. :meth:`recorded` returns the input of ``assemble``.
 
-    ``thread_names`` are read from metadata events. ``unknown`` maps each unsupported ``ph`` to its number of events.
-    ``untimed`` counts events without a start, and ``mistimed`` counts events whose start or duration is not a time.
-    Unknown, untimed and mistimed events are left out. ``reversed`` counts events with a negative duration, which is set
-    to 0. Unless ``partial`` is set, a mistimed event raises SourceError.
+    Events with an unsupported type, without a start, or with an invalid time are counted and left out. Unless
+    ``partial`` is set, an invalid time raises SourceError.
     """
 
     def __init__(self, dialect: Dialect, partial: bool = False) -> None:
-        self.thread_names: dict[str, str] = {}
-        self.unknown: dict[str, int] = {}
-        self.untimed = 0
-        self.mistimed = 0
-        self.reversed = 0
+        self.thread_names: dict[str, str] = {}  # names of threads, by ``pid:tid``
+        self.unknown: dict[str, int] = {}  # number of events of each unsupported type (``ph``)
+        self.untimed = 0  # number of events without a start
+        self.mistimed = 0  # number of events whose start or duration is not a time
+        self.reversed = 0  # number of events with a negative duration, which is set to 0
         self._dialect, self._partial = dialect, partial
         self._labels: dict[tuple[str, str], Label] = {}
         self._origins = Origins()
@@ -74,8 +72,8 @@ class Recorder:
             self._gather(lists.rows(start_ns, dur_ns, self._origins, self._vocabularies))
 
     def add_text(self, text: bytes, times: tuple[IntArray, IntArray]) -> None:
-        """Add events from the text between the brackets of a JSON array. ``times`` are their starts and durations in
-        ns. If the text is not valid or has another number of events, no event is added and ValueError is raised."""
+        """Add the events in ``text``, which is a JSON array without its brackets. ``times`` are their starts and
+        durations in ns. If the text is not valid or has another number of events, raise ValueError and add nothing."""
         self._text_bytes += len(text)
         # Loading the compiled code takes as long as the reference reader takes for the first few megabytes.
         loaded = self._text_bytes >= SCAN_FROM_BYTES or "perfkit_core.readers.scanner.scanner" in sys.modules
@@ -172,8 +170,8 @@ class Recorder:
     def _one_by_one(
         self, events: Sequence[ChromeEvent], times: tuple[IntArray, IntArray] | None = None
     ) -> tuple[reference_rows.RowLists, tuple[IntArray, IntArray], list[int]]:
-        """Return three values for the events that become rows: their cells, their times, and their positions in
-        ``events``. This is the only Python loop over events."""
+        """Return the cells, the times and the positions in ``events`` of the events that become rows. This is the only
+        Python loop over events."""
         kept = [i for i, event in enumerate(events) if self._is_row(event)]
         if times is not None:
             start_ns, dur_ns = times[0][kept], times[1][kept]
@@ -188,7 +186,7 @@ class Recorder:
         return lists, (start_ns, dur_ns), kept
 
     def _is_row(self, event: ChromeEvent) -> bool:
-        """Return whether the event becomes a row. Of other events, collect metadata and count unsupported types."""
+        """Return whether the event becomes a row. Store the names of threads, and count events of unsupported types."""
         ph = event.ph if isinstance(event.ph, str) or event.ph is None else repr(event.ph)
         if ph in _TIMED:
             return self._dialect.keeps(event)

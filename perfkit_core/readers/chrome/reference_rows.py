@@ -88,7 +88,7 @@ def of_label(label: Label, category: str, name: str, device: str, pid: int | Non
 
 
 def as_text(value: Any) -> str | None:
-    """Return a value as the cell of a text column: a string unchanged, any other value as JSON, None if it is empty."""
+    """Return a value as a cell of a text column. A string stays the same, "" becomes None, other values become JSON."""
     if value is None or value == "" or isinstance(value, str):
         return value or None
     return msgspec.json.encode(value).decode()

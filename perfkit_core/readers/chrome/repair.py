@@ -1,7 +1,12 @@
-"""Repair of events that a profiler wrote as invalid JSON. Kineto and Paddle do not escape quotes, backslashes and line
-breaks in names. Such a name ends where the event's next key begins. Its end is therefore known, and the name can be
-escaped. Numbers that JSON does not allow (``inf``, ``nan``) become text. Other damage is not repaired. Therefore a
-repaired name must not contain a key of an event, and a repaired event must not extend into the next event."""
+"""Repair of events that a profiler wrote as invalid JSON.
+
+- Kineto and Paddle do not escape quotes, backslashes and line breaks in names. A name ends where the event's next key
+  begins. The text up to there is escaped.
+- Numbers that JSON does not allow (``inf``, ``nan``) become text.
+
+Other damage is not repaired. A repaired name must not contain a key of an event, and a repaired event must not extend
+into the next event.
+"""
 
 from __future__ import annotations
 
@@ -38,14 +43,13 @@ _OPEN_STRING = re.compile(rb'"(?:[^"\\\x00-\x1f]|\\.)*\\?')
 _CLOSED_BY: Final = {b"{": b"}", b"[": b"]"}
 _END = re.compile(rb"\}(?=\s*(?:,\s*\{|,?\s*\]))")
 _BEGINNING = re.compile(rb'[^\s\[:]\s*(\{\s*"(?:ph|cat|name|pid|tid|ts|dur)"\s*:)')
-"""Matches an object that is neither the value of a key nor the first item of a list within an event."""
+"""Matches the beginning of an event. Objects inside an event do not match, because they follow a ``:`` or a ``[``."""
 _END_OF_LIST = re.compile(rb'[^\s\w"]\s*(\])\s*(?:,\s*"[^"\\]*"\s*:|\}?\s*\Z)')
 
 
 def next_event(data: bytes, start: int, last: bool) -> tuple[bytes, int, bool] | None:
-    """Return three values for the event that begins at ``start``: its text, its end, and whether the text was repaired.
-    If the event cannot be repaired, the text reaches up to the next event. Return None if no event ends in ``data``.
-    ``last`` is set if the file ends with ``data``."""
+    """Return (text, end, repaired) for the event that begins at ``start``, or None if no event ends in ``data``. If the
+    event cannot be repaired, its text reaches up to the next event. ``last`` is set if the file ends with ``data``."""
     if data[start : start + 1] != b"{":
         return None
     ends = [match.end() for match in itertools.islice(_END.finditer(data, start), _ENDS_TRIED)]
@@ -64,8 +68,8 @@ def next_event(data: bytes, start: int, last: bool) -> tuple[bytes, int, bool] |
 
 
 def next_beginning(data: bytes, start: int, last: bool) -> int | None:
-    """Return the beginning of the next event after stray text, or None if ``data`` contains none. If ``last`` is set,
-    the file ends with ``data``, and the end of the list is returned if no event follows."""
+    """Return where the next event after stray text begins, or None if ``data`` contains no event. ``last`` is set if
+    the file ends with ``data``. In this case, return the end of the list if no event follows."""
     beginning = _BEGINNING.search(data, start)
     if beginning:
         return beginning.start(1)
@@ -74,8 +78,8 @@ def next_beginning(data: bytes, start: int, last: bool) -> int | None:
 
 
 def value_end(data: bytes) -> int | None:
-    """Return the end of the JSON value at the beginning of ``data``, or None if there is no complete value. The value
-    may contain numbers that JSON does not allow."""
+    """Return the end of the JSON value at the beginning of ``data``, or None if the value is not complete. Numbers that
+    JSON does not allow are accepted."""
     if data[:1] in (b"{", b"["):
         return _closing(data, 0) or None
     scalar = _STRING_OR_NUMBER.match(data)
@@ -83,8 +87,9 @@ def value_end(data: bytes) -> int | None:
 
 
 def _unusual_event(data: bytes, start: int, ends: list[int]) -> tuple[bytes, int, bool] | None:
-    """Return the same as :func:`next_event` for an event that is damaged, has the name as its last key, or has many
-    inner objects. ``ends`` are possible ends of the event up to the next event, or empty if no next event was found."""
+    """Return the same as :func:`next_event`, which calls this function if simple cuts do not work. An example is an
+    event whose last key is the name. ``ends`` are the possible ends of the event before the next event. It is empty if
+    no next event was found."""
     closing = _closing(data, start)
     if closing is None:
         return None
@@ -104,7 +109,7 @@ def _unusual_event(data: bytes, start: int, ends: list[int]) -> tuple[bytes, int
             return repaired, end, True
     if not ends:
         return None
-    # If the closing brace of this event is missing, the text from a later "{" to the same end is a valid event.
+    # If the closing brace of this event is missing, a valid event begins at a later "{" and has the same end.
     for gap in _BETWEEN.finditer(data, start, ends[-1]):
         events = _decoded(data[gap.end() : ends[-1]])
         if events and all(event.ph is not None for event in events):
@@ -113,8 +118,8 @@ def _unusual_event(data: bytes, start: int, ends: list[int]) -> tuple[bytes, int
 
 
 def _event_follows(data: bytes, start: int, end: int) -> bool:
-    """Return whether the text after ``end`` begins with the same key as the event at ``start``, or is a valid event. An
-    inner object of an event is not a valid event."""
+    """Return whether an event begins after ``end``. An event is an object that has the same first key as the event at
+    ``start``, or has the key ``ph``. Inner objects of events have no ``ph``."""
     first_key, gap = _FIRST_KEY.match(data, start), _BETWEEN.match(data, end)
     if gap is None:
         return False
@@ -153,7 +158,7 @@ def _decoded(text: bytes) -> list[ChromeEvent] | None:
 
 
 def _repaired(text: bytes, after_name: re.Pattern[bytes]) -> bytes | None:
-    """Return the text with its name escaped and its values mended, or None if it is still not valid JSON."""
+    """Escape the name and mend the values of an event. Return None if the text is still not valid JSON."""
     repaired = text
     opening = _NAME.search(text, 0, _MAX_NAME_BYTES)
     if opening and not _SOUND_NAME.match(text, opening.end()):
@@ -167,8 +172,8 @@ def _repaired(text: bytes, after_name: re.Pattern[bytes]) -> bytes | None:
 
 
 def values_mended(text: bytes) -> bytes:
-    """Return the text after converting numbers that JSON does not allow to strings. Bytes that are not UTF-8 and
-    escaped lone surrogates become the replacement character (U+FFFD)."""
+    """Return the text with numbers that JSON does not allow, such as ``nan``, as strings. Bytes that are not UTF-8, and
+    escaped lone surrogates, become the replacement character (U+FFFD)."""
     text = text.decode("utf-8", "replace").encode()
     text = _ESCAPE.sub(lambda escape: b"\\ufffd" if escape[1] else escape[0], text)
     return _STRING_OR_NUMBER.sub(_as_string, text)

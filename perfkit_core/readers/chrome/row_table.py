@@ -95,7 +95,7 @@ class RowTable:
         return None if values is None else _nullable(values)
 
     def _ordered(self, values: npt.NDArray[Any]) -> npt.NDArray[Any]:
-        """Return values in the order of the table. Sorts in place, because a first write to new memory is slow."""
+        """Sort ``values`` in place like the table, and return them. A first write to new memory would be slow."""
         if self._order is None:
             return values
         if not hasattr(self._scratch, "cells"):
@@ -117,7 +117,7 @@ def _nullable(values: arrays.IntArray) -> pa.Array | None:
 
 
 _MIN_LARGE_BYTES: Final = 1 << 26
-"""Smallest allocation for a column that exceeds SMALL_BYTES."""
+"""Minimum size of an allocation for a column that is larger than SMALL_BYTES."""
 _NO_TEXT: Final = -1
 
 
@@ -203,7 +203,8 @@ def _cells(args: pa.Array) -> tuple[npt.NDArray[np.uint8], npt.NDArray[np.int32]
 
 
 def _strings(text: npt.NDArray[np.uint8], lengths: npt.NDArray[np.int32]) -> pa.ChunkedArray:
-    """Return texts that share the memory of ``text``, in as many chunks as Arrow needs. Overwrites ``lengths``."""
+    """Return the texts as an Arrow array that shares the memory of ``text``. The array has several chunks if the text
+    is too long for one. Overwrites ``lengths``."""
     mask = lengths != _NO_TEXT
     np.maximum(lengths, 0, out=lengths)
     pieces: list[pa.Array] = []

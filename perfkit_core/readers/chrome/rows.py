@@ -15,7 +15,7 @@ import pyarrow.compute as pc
 from perfkit_core.algorithms.arrays import BLOCK, BoolArray, IntArray, spread
 
 NULL: Final = -(2**63)
-"""Stands for null in integer columns. No recorded integer has this value, because at most 18 digits are read."""
+"""Stands for null in integer columns. An argument with this value is stored in ``args``, not in its column."""
 
 ARGUMENT_INTEGERS: Final = (
     "correlation", "external", "stream", "sequence", "bytes", "address", "total_bytes", "flops",
@@ -48,8 +48,8 @@ class Vocabulary:
         return self._array
 
     def compact(self, codes: Codes, counted: BoolArray | None = None) -> tuple[pa.Array, Codes]:
-        """Return two values: the texts that occur in ``codes``, and new codes that index these texts. If the mask
-        ``counted`` is given, codes outside the mask are ignored, and their new codes are undefined."""
+        """Return the texts that occur in ``codes``, and new codes, which index these texts. If a mask ``counted`` is
+        given, only the codes in the mask count. The other new codes are undefined."""
         occurs = np.zeros(len(self._numbers) + 1, np.bool_)
         occurs[codes if counted is None else codes[counted]] = True
         occurs[-1] = False
@@ -126,15 +126,15 @@ class Origins:
         return number
 
     def used(self, origin: npt.NDArray[Any]) -> BoolArray:
-        """Return the mask of origins that occur in ``origin``, shape (origins,)."""
+        """Return which origins occur in the numbers ``origin``, as a mask of shape (origins,)."""
         used = np.zeros(len(self.distinct), np.bool_)
         for begin in range(0, len(origin), BLOCK):
             used[origin[begin : begin + BLOCK]] = True
         return used
 
     def texts(self, column: str, origin: npt.NDArray[Any], used: BoolArray | None) -> pa.DictionaryArray | None:
-        """Return ``column``, one of ORIGIN_TEXTS, for events with these origins, or None if it is empty. If the mask
-        ``used`` is given, the dictionary contains only texts of origins in the mask."""
+        """Return a column of ORIGIN_TEXTS for events with these origins, or None if the column is empty. If a mask
+        ``used`` is given, the dictionary contains only the texts of the origins in the mask."""
         vocabulary, codes = self._vocabularies[column], self._texts[column].array()
         values = vocabulary.texts()
         if used is not None:
@@ -142,31 +142,28 @@ class Origins:
         return encoded(spread(codes, origin), values) if len(values) else None
 
     def integers(self, column: str, origin: npt.NDArray[Any]) -> IntArray | None:
-        """Return ``column``, one of ORIGIN_INTEGERS, for these origins, or None if it is empty. Missing values are
-        NULL."""
+        """Return a column of ORIGIN_INTEGERS for events with these origins. NULL stands for missing values. Return None
+        if the column is empty."""
         values = self._integers[column].array()
         return spread(values, origin) if (values != NULL).any() else None
 
 
 _ROWS_PER_REPLACEMENT: Final = 32
-"""If at most one row in this many is replaced, they are stored separately instead of copying all arguments."""
+"""If at most one row in this many has replaced arguments, only these are stored. Otherwise all arguments are copied."""
 _MAX_PARTS: Final = 16
-"""Rows that would be divided into more parts than this are copied instead, because a copy costs less."""
+"""Maximum number of parts into which rows are divided without a copy. For more parts, one copy costs less."""
 
 
 @dataclass(slots=True)
 class Rows:
-    """Events in the order of the source. ``origin`` holds the number of each event's origin. ``integers`` and ``texts``
-    map the names of columns that are not empty to arrays of shape (count,). The arrays in ``texts`` hold numbers of a
-    vocabulary. ``args`` contains strings, or is None if no event has arguments. It is chunked only if one array cannot
-    hold the text. ``replaced`` maps rows to texts that replace the texts in ``args``."""
+    """Events in the order of the source. Empty columns are not in ``integers`` and ``texts``."""
 
     count: int
-    origin: Codes
-    integers: dict[str, IntArray]
-    texts: dict[str, Codes]
-    args: pa.Array | pa.ChunkedArray | None
-    replaced: dict[int, str | None] = field(default_factory=dict)
+    origin: Codes  # number of each event's origin
+    integers: dict[str, IntArray]  # arrays of shape (count,), by column
+    texts: dict[str, Codes]  # numbers of a vocabulary, of shape (count,), by column
+    args: pa.Array | pa.ChunkedArray | None  # None if no event has arguments; chunked if too long for one array
+    replaced: dict[int, str | None] = field(default_factory=dict)  # for some rows, the text that replaces ``args``
 
     def put(self, at: IntArray, other: Rows) -> None:
         """Write the rows of ``other`` at the positions ``at``, shape (other.count,)."""
@@ -191,8 +188,8 @@ class Rows:
             self._settle()
 
     def without(self, rows: IntArray) -> list[Rows]:
-        """Return all rows except ``rows``, which must be ascending. The result is a list of the parts between ``rows``.
-        The parts share memory. If there would be more than _MAX_PARTS parts, the result is a single copy."""
+        """Leave out ``rows``, which must be ascending, and return the remaining parts. The parts share memory. If there
+        would be more than _MAX_PARTS parts, return a single copy."""
         if not len(rows):
             return [self]
         first, end = np.append(0, rows + 1), np.append(rows, self.count)

@@ -1,4 +1,5 @@
-"""Scanned events. The scanner returns stretches of rows, which are translated into rows of the recording."""
+"""Events that the scanner read, and their conversion to rows of the recording. Each thread has a scanner, which numbers
+names and other texts by itself. The conversion replaces these numbers by the numbers of the recording."""
 
 from __future__ import annotations
 
@@ -16,40 +17,37 @@ from perfkit_core.readers.chrome.reference_rows import RowLists, as_text, of_lab
 from perfkit_core.readers.chrome.rows import ARGUMENT_INTEGERS, ARGUMENT_TEXTS, Codes, Origin, Origins, Rows, Vocabulary
 
 START, DURATION, FIRST_INTEGER = 0, 1, 2
-"""Indexes of ``Stretch.numbers``. The last item of ``numbers`` is the offset."""
+"""Indexes of ``Stretch.numbers``. Its last item is the column ``offset_ns``."""
 ORIGIN, FIRST_TEXT = 0, 1
 """Indexes of ``Stretch.codes``."""
 
 
 @dataclass(slots=True)
 class Words:
-    """The meanings of the numbers that one scanner assigned. The lists grow while the scanner reads."""
+    """The values that one scanner has numbered: number i is item i of a list. The lists grow during the scan."""
 
     categories: list[str] = field(default_factory=list)
     names: list[str] = field(default_factory=list)
-    tokens: list[Any] = field(default_factory=list)
-    texts: list[Any] = field(default_factory=list)
-    pairs: list[tuple[str, str, Label]] = field(default_factory=list)
-    places: list[str] = field(default_factory=list)
+    tokens: list[Any] = field(default_factory=list)  # process and thread ids, and arguments that identify devices
+    texts: list[Any] = field(default_factory=list)  # values of text columns, such as shapes
+    pairs: list[tuple[str, str, Label]] = field(default_factory=list)  # distinct pairs of category and name
+    places: list[str] = field(default_factory=list)  # devices
     origins: list[tuple[int, int, int, int]] = field(default_factory=list)
-    """For each origin the index of its pair, of its process and its thread (in ``tokens``), and of its place."""
+    """Each origin has four indexes: its pair, its process and its thread (both in ``tokens``), and its place."""
 
 
 @dataclass(frozen=True, slots=True)
 class Stretch:
-    """Consecutive scanned rows. ``numbers`` and ``codes`` hold columns of shape (rows,), or None if a column is empty.
-    Codes index the lists of ``words``. ``rest`` is the text of the arguments without a column. ``recoded`` maps rows to
-    texts that replace the texts in ``rest``. ``slow`` lists the events for the reference reader, each as (row,
-    position, text)."""
+    """Consecutive rows that the scanner read."""
 
     words: Words
     rows: int
-    numbers: tuple[npt.NDArray[np.int64] | None, ...]
-    codes: tuple[npt.NDArray[np.int32] | None, ...]
-    rest: npt.NDArray[np.uint8]
-    rest_ends: npt.NDArray[np.int32]
-    slow: tuple[tuple[int, int, bytes], ...]
-    recoded: dict[int, str]
+    numbers: tuple[npt.NDArray[np.int64] | None, ...]  # integer columns of shape (rows,), or None if empty
+    codes: tuple[npt.NDArray[np.int32] | None, ...]  # columns of indexes of the lists in ``words``, or None if empty
+    rest: npt.NDArray[np.uint8]  # text of all arguments without a column
+    rest_ends: npt.NDArray[np.int32]  # row i has the text ``rest[rest_ends[i]:rest_ends[i + 1]]``
+    slow: tuple[tuple[int, int, bytes], ...]  # (row, position, text) of events for the reference reader
+    recoded: dict[int, str]  # for some rows, the text that replaces the text in ``rest``
 
     def first(self, rows: int, slow: int) -> Stretch:
         ends = self.rest_ends[: rows + 1]
@@ -61,7 +59,7 @@ class Stretch:
 
 @dataclass(frozen=True, slots=True)
 class Portion:
-    """Stretches in file order, and for each stretch the events that the reference reader has to read."""
+    """Stretches in file order. For each stretch, ``slow`` has the events that the reference reader has to read."""
 
     stretches: tuple[Stretch, ...]
     slow: tuple[list[ChromeEvent], ...]
@@ -73,20 +71,19 @@ _ORIGIN: Final = "origin"
 
 class Translation:
     """Translates the numbers of one scanner into numbers of the recording. The numbers of the recording are assigned in
-    the order of the rows. They do not depend on the number of threads, and equal the numbers of the reference
-    reader."""
+    row order, as by the reference reader. They do not depend on the number of threads."""
 
     def __init__(
         self, words: Words, dialect: Dialect, origins: Origins, vocabularies: Mapping[str, Vocabulary]
     ) -> None:
         self._words, self._dialect = words, dialect
         self._numbered: dict[str, Any] = {_ORIGIN: origins, **vocabularies}
-        # For each column, an array from numbers of the scanner to numbers of the recording, with _UNSEEN for numbers
-        # that no row has used yet. The last item is for -1, a missing text.
+        # Each array maps numbers of the scanner to numbers of the recording. _UNSEEN means that no row has used the
+        # number yet. The last item is for -1, a missing text.
         self._numbers = {column: np.array([-1], np.int32) for column in self._numbered}
 
     def rows(self, stretch: Stretch, lists: RowLists, at: IntArray) -> Rows:
-        """Return the rows of a stretch. The rows ``at`` of slow events are undefined. ``lists`` has the slow events."""
+        """Return the rows of a stretch. ``lists`` has the events in the rows ``at``, which the caller has to fill."""
         origin, start_ns, dur_ns = stretch.codes[ORIGIN], stretch.numbers[START], stretch.numbers[DURATION]
         assert origin is not None  # these three columns are never empty
         assert start_ns is not None
@@ -113,8 +110,8 @@ class Translation:
     def _translated(
         self, column: str, codes: Codes, stretch: Stretch, slow: Mapping[int, Origin | str | None]
     ) -> Codes:
-        """Return the recording's numbers for the scanner's ``codes``. The numbers are undefined in the rows of slow
-        events. ``slow`` maps these rows to their values. All values are numbered in the order of the rows."""
+        """Return the recording's numbers for the scanner's ``codes``. ``slow`` maps the rows that the reference reader
+        read to their values. These values get numbers too, but the result is undefined in these rows."""
         numbers, words = self._numbers[column], self._words
         more = len(words.origins if column == _ORIGIN else words.texts) + 1 - len(numbers)
         if more:

@@ -1,7 +1,9 @@
-"""Scanning of a file in several threads, ahead of the consumer. The file is cut into chunks at places where an event
-seems to begin. A chunk is accepted if the scanner reads it from the beginning of an event to the comma and white space
-at its end. The next chunk must then begin with an event, so no event is read twice or left out. If a chunk cannot be
-read to its end, the reference reader takes over, and the next chunks are discarded."""
+"""Scanning of a file in several threads. The file is cut into chunks at places where an event seems to begin.
+
+A chunk is accepted if the scanner reads its events up to the comma at its end. The next chunk then begins with an
+event, so no event is lost or read twice. If a chunk cannot be read to its end, the reference reader takes over there,
+and the next chunks are discarded.
+"""
 
 from __future__ import annotations
 
@@ -32,19 +34,18 @@ SPARING_BYTES: Final = 1 << 19
 """Size of a chunk if memory is more important than time."""
 _TAIL_BYTES: Final = (1 << 12, 1 << 16)
 _MAX_GROWTH: Final = 16
-"""Factor by which a chunk without a likely end may grow before it is left to the reference reader."""
+"""A chunk in which no event seems to end grows up to this factor. Then the reference reader reads it."""
 _FIRST_KEY: Final = re.compile(rb'\{\s*("(?:[^"\\]|\\.)*")')
 
 
 @dataclass(slots=True)
 class Chunk:
-    """A part of a file. ``buffer[:size]`` holds the bytes from ``offset`` on, followed by PAD zero bytes. ``last``
-    means that the file ends with this chunk."""
+    """A part of a file."""
 
-    buffer: npt.NDArray[np.uint8]
-    size: int
-    offset: int
-    last: bool
+    buffer: npt.NDArray[np.uint8]  # the bytes of the chunk, followed by PAD zero bytes
+    size: int  # number of bytes without the zero bytes
+    offset: int  # offset of the chunk in the file
+    last: bool  # whether the file ends with this chunk
 
     def rest(self, position: int) -> bytes:
         return self.buffer[position : self.size].tobytes()
@@ -66,7 +67,7 @@ class Chunks:
         self._free.append(chunk.buffer)
 
     def stop(self, unread: bytes, offset: int) -> None:
-        """Return unread text to the window. ``unread`` is the text from ``offset`` in the file to the next chunk."""
+        """Give unread text back to the window. ``unread`` is the text of the file from ``offset`` to the next chunk."""
         self._window.data, self._window.base = unread + self._carried, offset
         self._carried = b""
 
@@ -162,8 +163,8 @@ class ScanAhead:
 
 
 def accepted(scanned: Scanned) -> tuple[Portion, Scanned]:
-    """Return two values: the scanned rows with their slow events decoded, and the scan with its status and position. If
-    a slow event is not JSON, both end before this event."""
+    """Decode the events that the scanner left to the reference reader. Return the scanned rows with these events, and
+    the scan. If one of these events is not JSON, both results end before it."""
     stretches: list[Stretch] = []
     slow: list[list[ChromeEvent]] = []
     for stretch in scanned.stretches:

@@ -1,5 +1,5 @@
-"""The scanner's compiled loop, which reads events from a padded buffer into columns. The category, name, process,
-thread and device of an event are packed into one number, the origin, because many events have all of them in common."""
+"""The scanner's compiled loop. It reads events from a padded buffer into columns. Many events have the same category,
+name, process, thread and device. Each distinct combination has a number, which is called the origin."""
 
 from __future__ import annotations
 
@@ -21,8 +21,8 @@ _MASK: Final = (1 << _BITS) - 1
 
 @inlined
 def origin(memory, pair, process, thread, place):  # type: ignore[no-untyped-def]
-    """Return ``(number, odd)`` for an origin. ``number`` is its index in the dictionary of origins, or negative if a
-    dictionary is full. ``odd`` is true if the parts of the origin are too large to be packed into one number."""
+    """Return (number, odd) for an origin. The number is negative if a dictionary is full. ``odd`` is true if the parts
+    of the origin are too large to be packed into one integer."""
     odd = process > _MASK or thread > _MASK or place > _MASK
     lane = number_of(memory.lanes, np.int64(0) if odd else (process << (2 * _BITS)) | (thread << _BITS) | place)
     return lane if lane < 0 else number_of(memory.origins, (pair << 32) | lane), odd
@@ -38,8 +38,8 @@ _CLASS_BITS, _PID_BITS, _AUX_BITS = 10, 14, 12
 
 @by_address
 def place(memory, label, process):  # type: ignore[no-untyped-def]
-    """Return ``(number, odd)`` for a place. A place is the label, the process and up to AUX arguments that identify a
-    device. ``number`` is its index among the places, or FULL. ``odd`` is true if its parts are too large to pack."""
+    """Return (number, odd) for a place, which is a device. It is identified by a label, a process and up to AUX
+    arguments. The number is FULL if there is no room. ``odd`` is true if the parts are too large for one integer."""
     key, shift = label | (process << _CLASS_BITS), _CLASS_BITS + _PID_BITS
     odd = label >= 1 << _CLASS_BITS or process >= 1 << _PID_BITS
     for i in range(AUX):
@@ -57,9 +57,15 @@ def place_parts(key: int) -> tuple[int, int, list[int]]:
 
 
 CLEAN, CLOSED, BROKEN, ROWS_FULL, GROW, NEW_PAIR = range(6)
-"""Reasons why a scan stops. CLEAN: the input ends after a comma. CLOSED: the list of events ends. BROKEN: the reference
-reader has to read on. ROWS_FULL: no row is left. GROW: a dictionary is full. NEW_PAIR: the dialect has to label a pair
-of category and name first."""
+"""Reasons why a scan stops.
+
+- CLEAN: the input ends after a comma
+- CLOSED: the list of events ends
+- BROKEN: the reference reader has to read on
+- ROWS_FULL: no row is left
+- GROW: a dictionary is full
+- NEW_PAIR: the dialect first has to label a pair of category and name
+"""
 
 _COMMA, _OPEN, _CLOSE, _CLOSE_LIST = 0x2C, 0x7B, 0x7D, 0x5D
 
@@ -129,7 +135,7 @@ def _clear(memory, columns):  # type: ignore[no-untyped-def]
 
 @by_address
 def _event(buffer, at, memory, columns):  # type: ignore[no-untyped-def]
-    """Return (end, kind) for the event at ``at``. A negative end is a code of :mod:`state`."""
+    """Return (end, kind) for the event at ``at``. A negative end is an error code of :mod:`state`."""
     _clear(memory, columns)
     event, number = memory.event, np.int64(-1)
     at = past_space(buffer, at + 1)

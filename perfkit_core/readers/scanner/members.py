@@ -1,5 +1,5 @@
 """Compiled code that reads the members and arguments of an event. Arguments without a column are collected as text.
-``odd`` means that the reference reader has to read the event. A negative end is a code of :mod:`state`."""
+``odd`` means that the reference reader has to read the event. A negative end is an error code of :mod:`state`."""
 
 from __future__ import annotations
 
@@ -28,10 +28,9 @@ _OPEN, _CLOSE, _OPEN_LIST = 0x7B, 0x7D, 0x5B
 
 @inlined
 def key(buffer, at, interner, following, context, room):  # type: ignore[no-untyped-def]
-    """Return (start of the value, end of the name, number of the name, odd) for the member whose name begins at ``at``.
-    The start is NO_ROOM if a new name has no room. Most events have the same names in the same order. Therefore
-    ``following`` holds, for each context, the number of the name that came last time, or -1. This name is tried
-    first."""
+    """Read the name of the member at ``at``. Return (start of the value, end of the name, number of the name, odd). The
+    start is negative after an error. Most events have the same names in the same order. Therefore the name that came
+    last time in this context (``following[context]``) is tried first."""
     if byte(buffer, at) != _QUOTE:
         return np.int64(state.BROKEN_TEXT), at, np.int64(0), True
     odd, number = False, int64(following, context)
@@ -61,7 +60,7 @@ def context_of(number, kind):  # type: ignore[no-untyped-def]
 @by_address
 def arguments(buffer, at, memory, columns, on_device, kind):  # type: ignore[no-untyped-def]
     """Read the arguments in the object at ``at``. Return (end, end of the row's text, odd). ``kind`` is the number of
-    the event's kind. Events of one kind usually have the same arguments."""
+    the event's category. Events of one category usually have the same arguments."""
     odd, begin, to, number = False, columns.text, columns.text, np.int64(-1)
     at = past_space(buffer, at + 1)
     if byte(buffer, at) == _CLOSE:
@@ -143,7 +142,7 @@ def _argument(buffer, name, name_end, start, memory, columns, key_number, to, fi
 
 @by_address
 def _text(buffer, start, memory, out, to):  # type: ignore[no-untyped-def]
-    """Return (end, code) for the value of a text column. The reference reader decodes each distinct value once."""
+    """Return (end, code) for the value of a text column. Equal values have equal codes and are decoded once."""
     end, _, _ = value(buffer, start, out, to)
     if end < 0:
         return np.int64(state.BROKEN_TEXT), np.int64(0)
@@ -191,8 +190,7 @@ def _offset(buffer, start, out, to):  # type: ignore[no-untyped-def]
 
 @by_address
 def before_duration(buffer, start, end):  # type: ignore[no-untyped-def]
-    """Return the end of the name in a text such as ``matmul[12.345 us]`` (ns, us, ms, s), or -1 if it has no
-    duration."""
+    """Return the end of the name in a text such as ``matmul[12.345 us]``, or -1 if the text has no duration."""
     at = end - 1
     if at <= start or byte(buffer, at) != 0x5D or byte(buffer, at - 1) != 0x73:  # "s]"
         return -1
@@ -223,7 +221,7 @@ def _digits_before(buffer, start, end):  # type: ignore[no-untyped-def]
 
 @inlined
 def member(buffer, start, number, memory, columns):  # type: ignore[no-untyped-def]
-    """Read the value of the member with this number. Return its end."""
+    """Read the value of a member. ``number`` is the number of its key. Return the end of the value."""
     event, lead = memory.event, byte(buffer, start)
     if number in (state.TS, state.DUR):
         return _time(buffer, start, number, event, columns)

@@ -1,5 +1,5 @@
-"""The scanner, which reads buffers of text into stretches of columns. It owns and enlarges the memory of the compiled
-code, and calls the dialect once for each distinct pair of category and name and for each distinct device."""
+"""The scanner. It reads text into columns with compiled code, whose memory it owns and enlarges. It calls the dialect
+once for each distinct pair of category and name, and once for each distinct device."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from perfkit_core.readers.scanner.tokens import PAD
 
 _MIN_ROWS: Final = 1 << 13
 _MAX_ROWS: Final = 1 << 15
-"""Largest number of rows of a stretch. Longer stretches do not fit the caches, shorter ones need more calls."""
+"""Maximum number of rows that are read together. More rows do not fit the caches. Fewer rows need more calls."""
 _ROW_BYTES: Final = 192
 """Few events are shorter than this, so a buffer rarely needs more than one row for this many bytes."""
 
@@ -51,7 +51,7 @@ class ScannerMemory:
                 self._per_key[1, number] = rules.device_arguments.index(key)
 
     def set_pair(self, number: int, flags: int, device_class: int) -> None:
-        """Set the flags and the label number of a pair of category and name. The label number is -1 for host events."""
+        """Set the flags of a pair of category and name, and its label number (-1 if its events have no device)."""
         self._per_pair[:, number] = flags, device_class
 
     def grow(self) -> None:
@@ -141,7 +141,7 @@ class ScannerColumns:
 
 
 def _moved(columns: npt.NDArray[Any], first_optional: int, missing: int) -> tuple[npt.NDArray[Any] | None, ...]:
-    """Return a copy of each column, but None for an optional column that is empty. Clear the optional columns."""
+    """Return copies of the columns, or None for optional columns that are empty. Clear the optional columns."""
     copies: list[npt.NDArray[Any] | None] = []
     for number, column in enumerate(columns):
         filled = number < first_optional or bool((column != missing).any())
@@ -194,7 +194,7 @@ class Scanner:
         return Scanned(status, at, tuple(stretches))
 
     def _forget(self) -> None:
-        """Discard the dictionaries, as one contains text that is not JSON. Earlier stretches keep their words."""
+        """Discard all dictionaries, because one contains text that is not JSON. Earlier results remain valid."""
         self.__init__(self._dialect)  # type: ignore[misc]
 
     def _label_new_pairs(self) -> bool:
@@ -238,7 +238,7 @@ class Scanner:
 
 
 def _recoded(stretch: Stretch) -> Stretch:
-    """Return the stretch with odd arguments written as the reference reader writes them. Raises one of UNDECODABLE."""
+    """Write the arguments of the rows in ``recoded`` again as the reference reader does. Raises one of UNDECODABLE."""
     if not stretch.recoded:
         return stretch
     ends, rest = stretch.rest_ends, stretch.rest

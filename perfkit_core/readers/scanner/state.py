@@ -24,15 +24,23 @@ from perfkit_core.readers.scanner.tokens import PAD, equal, hashed
 FULL: Final = -1
 """Result of :func:`intern` and :func:`number_of` if there is no room for a new item."""
 BROKEN_TEXT, NO_ROOM, NO_PAIR = -1, -2, -3
-"""Codes that are returned instead of a position. BROKEN_TEXT: the reference reader has to read on, as the text may not
-be JSON. NO_ROOM: a dictionary is full. NO_PAIR: the dialect has not labelled this pair of category and name yet."""
+"""Codes that are returned instead of a position.
 
-INTERNER: Final = np.dtype(
-    [(name, np.int64) for name in ("slots", "hashes", "ends", "bytes", "mask", "capacity", "arena", "count", "wanted")]
-)
-"""A dictionary of byte slices. The first four fields are addresses. Slice i is ``bytes[ends[i]:ends[i + 1]]``.
-``slots`` is a hash table of slice numbers with open addressing. ``wanted`` is the length of a slice that did not fit,
-or 0."""
+- BROKEN_TEXT: the text may not be JSON, so the reference reader has to read on
+- NO_ROOM: a dictionary is full
+- NO_PAIR: the dialect has not labelled this pair of category and name yet
+"""
+
+INTERNER: Final = np.dtype([(name, np.int64) for name in (
+    "slots",  # address of a hash table of slice numbers with open addressing
+    "hashes",  # address of the hashes of all slices
+    "ends", "bytes",  # addresses of arrays in which slice i is ``bytes[ends[i]:ends[i + 1]]``
+    "mask",  # number of slots less 1
+    "capacity", "arena",  # room for slices, and room for their bytes
+    "count",  # number of slices
+    "wanted",  # length of a slice that did not fit, or 0
+)])  # fmt: skip
+"""A dictionary that numbers distinct byte slices."""
 
 
 class Interner:
@@ -85,7 +93,7 @@ class Interner:
 
 @by_address
 def intern(interner, buffer, start, end, key):  # type: ignore[no-untyped-def]
-    """Return the number of the slice with hash ``key``. A new slice is added, but if there is no room, return FULL."""
+    """Return the number of the slice with hash ``key``. Add the slice if it is new. Return FULL if there is no room."""
     length = end - start
     slot = np.int64(key >> np.uint64(32)) & interner.mask
     number = np.int64(int32(interner.slots, slot))
@@ -101,7 +109,7 @@ def intern(interner, buffer, start, end, key):  # type: ignore[no-untyped-def]
 
 @inlined
 def slice_end(interner, number, buffer, start):  # type: ignore[no-untyped-def]
-    """Return the end of slice ``number`` in the text at ``start``, or -1 if the text does not begin with this slice."""
+    """Return the end of slice ``number`` if the text at ``start`` begins with this slice, or else -1."""
     begin = int64(interner.ends, number)
     length = int64(interner.ends, number + 1) - begin
     return start + length if equal(interner.bytes, begin, buffer, start, length) else np.int64(-1)
@@ -133,74 +141,77 @@ def _fill(interner):  # type: ignore[no-untyped-def]
 TOP_KEYS: Final = (b"ph", b"cat", b"name", b"pid", b"tid", b"ts", b"dur", b"args")
 PH, CAT, NAME, PID, TID, TS, DUR, ARGS = range(8)
 
-# The action for an argument is chosen by its key. INTEGER + i stores the value in integer column i. NOT_NEGATIVE + i
-# does the same, but leaves negative numbers to the reference reader. TEXT + i stores the value in text column i.
+# Actions for the arguments of events. INTEGER + i stores the value in integer column i. NOT_NEGATIVE + i does the same,
+# but leaves negative numbers to the reference reader. TEXT + i stores the value in text column i.
 REST, DROPPED, DROPPED_IF_EMPTY, OFFSET, STREAM_OF_DEVICE = 0, 1, 2, 3, 4
 INTEGER, NOT_NEGATIVE, TEXT = 16, 40, 64
 
 ON_DEVICE, SLOW_PAIR, UNKNOWN_PAIR = 1, 2, 128
-"""Flags of a pair of category and name. ON_DEVICE: its events are device work. SLOW_PAIR: the reference reader has to
-read its events. UNKNOWN_PAIR: the dialect has not labelled the pair yet."""
+"""Flags of a pair of category and name: its events are device work, the reference reader has to read its events, or the
+dialect has not labelled the pair yet."""
 
 CONTEXTS: Final = 16
-"""Number of kinds of events for which the order of keys is stored separately."""
+"""Number of kinds of events whose usual order of keys is stored."""
 
 AUX: Final = 3
 """Largest number of arguments that may identify the device of an event."""
 
-COLUMNS: Final = np.dtype(
-    [(name, np.int64) for name in ("numbers", "codes", "rest", "rest_ends", "slow", "capacity", "number_rows",
-                                   "code_rows", "rows", "text", "slow_rows", "recoded_rows", "recoded",
-                                   "serial", "odd_text", "empty", "used")]
-)  # fmt: skip
-"""The rows of a stretch. The fields up to ``slow``, and ``recoded``, are addresses of arrays:
-
-- ``numbers[c, row]`` (int64) and ``codes[c, row]`` (int32) are the columns;
-- ``rest[rest_ends[row]:rest_ends[row + 1]]`` is the text of a row's arguments without a column;
-- ``slow[i]`` is (row, start, end) of an event that the reference reader has to read; its row is left empty;
-- ``recoded[i]`` is a row whose arguments the reference reader has to write again.
-
-``rows``, ``text``, ``slow_rows`` and ``recoded_rows`` are the used sizes of these arrays. ``serial`` is the number of
-the current event. ``odd_text`` is set if its arguments have to be written again, and ``empty`` counts its empty
-DROPPED_IF_EMPTY arguments. Optional cells after the used rows are empty. If ``used`` is set, the first unused row
-may be filled.
-"""
+COLUMNS: Final = np.dtype([(name, np.int64) for name in (
+    "numbers",  # address of the integer columns, int64[column, row]
+    "codes",  # address of the text columns, int32[column, row]
+    "rest",  # address of the text of all arguments without a column
+    "rest_ends",  # address of offsets: row i has the text ``rest[rest_ends[i]:rest_ends[i + 1]]``
+    "slow",  # address of (row, start, end) for each event that the reference reader has to read
+    "capacity",  # number of rows for which there is room
+    "number_rows", "code_rows",  # number of integer columns, and number of text columns
+    "rows",  # number of rows in use
+    "text",  # number of bytes of ``rest`` in use
+    "slow_rows",  # number of items of ``slow`` in use
+    "recoded_rows",  # number of items of ``recoded`` in use
+    "recoded",  # address of the rows whose arguments the reference reader has to write again
+    "serial",  # serial number of the current event
+    "odd_text",  # whether the reference reader has to write the current event's arguments again
+    "empty",  # number of empty DROPPED_IF_EMPTY arguments of the current event
+    "used",  # whether the first unused row may contain values; all other unused rows are empty
+)])  # fmt: skip
+"""The columns that the scanner fills."""
 
 KEYS: Final = np.dtype([(name, np.int64) for name in ("slots", "keys", "mask", "capacity", "count")])
 
 NO_PHASE, SPAN, FLOW, OTHER, INSTANT = range(5)
 """Kinds of events, according to their ``ph``."""
 
-EVENT: Final = np.dtype(
-    [(name, np.int64) for name in ("category", "name", "process", "thread", "pair", "kind", "text", "odd", "bare",
-                                   "coded")]
-)  # fmt: skip
-"""The current event. ``category`` to ``pair`` are numbers in dictionaries. ``text`` is the end of the row's text.
-``odd`` is set if the reference reader has to read the event, ``bare`` if the name does not end with the duration, and
-``coded`` if Python has to decode the name."""
+EVENT: Final = np.dtype([(name, np.int64) for name in (
+    "category", "name", "process", "thread", "pair",  # numbers in dictionaries
+    "kind",  # SPAN, FLOW, OTHER, INSTANT or NO_PHASE
+    "text",  # end of the event's arguments in ``rest``
+    "odd",  # whether the reference reader has to read the event
+    "bare",  # whether the name does not end with a duration
+    "coded",  # whether the name has escapes or bytes that are not ASCII
+)])  # fmt: skip
+"""The current event."""
 
 MEMORY: Final = np.dtype(
     [(name, INTERNER) for name in ("tops", "arguments", "categories", "names", "tokens", "texts")]
+    # A pair is a category and a name. A place is a device. A lane is a process, a thread and a place. An origin is a
+    # pair and a lane.
     + [(name, KEYS) for name in ("pairs", "places", "lanes", "origins")]
     + [("event", EVENT)]
-    + [(name, np.int64) for name in ("actions", "aux_of", "seen_tops", "seen_arguments", "next_tops",
-                                     "next_arguments", "flags", "device_class", "aux",
-                                     "keys", "pairs_known", "glued", "stream", "empty_keys",
-                                     "last_category", "last_process", "last_thread")]
+    + [(name, np.int64) for name in (
+        "actions",  # address of the action of each argument key
+        "aux_of",  # address of the index in ``aux`` of each argument key, or -1
+        "seen_tops", "seen_arguments",  # addresses of the serial number of the last event with each key
+        "next_tops", "next_arguments",  # addresses of the key that last followed each key, CONTEXTS items per key
+        "flags", "device_class",  # addresses of the flags and the label number of each pair
+        "aux",  # address of the current event's arguments that identify its device
+        "keys", "pairs_known",  # number of keys and number of pairs for which there is room
+        "glued",  # whether names end with a duration
+        "stream",  # number of the integer column of streams
+        "empty_keys",  # number of DROPPED_IF_EMPTY keys
+        "last_category", "last_process", "last_thread",  # values of the previous event, because most events repeat them
+    )]
 )  # fmt: skip
-"""All memory of a scanner: the dictionaries, the current event, and the following fields.
-
-- Addresses of int64 arrays with ``keys`` items: ``actions`` has the action of each argument, ``aux_of`` its index in
-  ``aux`` or -1, and ``seen_…`` the serial number of the last event with this key.
-- Addresses of int64 arrays with CONTEXTS items per key: ``next_…`` has the key that came next the last time.
-- Addresses of int64 arrays with ``pairs_known`` items: ``flags`` and ``device_class`` of each pair.
-- ``aux`` is the address of the current event's arguments that identify its device.
-- ``glued`` is set if names end with their duration. ``stream`` is the integer column of streams. ``empty_keys`` is the
-  number of DROPPED_IF_EMPTY keys.
-- ``last_…`` are the values of the previous event, because most events have the same values.
-
-The items of ``lanes`` combine a process, a thread and a place; the items of ``origins`` combine a pair and a lane.
-"""
+"""All memory of a scanner: dictionaries of texts, dictionaries of integers, the current event, and other fields."""
 
 
 class Keys:
@@ -237,7 +248,7 @@ class Keys:
 
 
 def interners(memory: Any) -> dict[str, Interner]:
-    """Return the dictionaries of a MEMORY record. Number 0 of categories, tokens and texts is a missing value."""
+    """Return the text dictionaries of a MEMORY record. In categories, tokens and texts, 0 means a missing value."""
     first = {"tops": TOP_KEYS, "categories": (b"",), "tokens": (b"null",), "texts": (b"null",)}
     return {
         name: Interner(memory[name], *first.get(name, ()))
@@ -247,7 +258,7 @@ def interners(memory: Any) -> dict[str, Interner]:
 
 @inlined
 def number_of(table, key):  # type: ignore[no-untyped-def]
-    """Return the number of an integer. A new integer is added. Return FULL if there is no room for it."""
+    """Return the number of an integer. Add the integer if it is new. Return FULL if there is no room."""
     slot = np.int64((np.uint64(key) * np.uint64(0x9E3779B97F4A7C15)) >> np.uint64(32)) & table.mask
     number = np.int64(int32(table.slots, slot))
     while number >= 0:

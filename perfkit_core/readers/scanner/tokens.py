@@ -1,12 +1,12 @@
-"""JSON tokens in a padded buffer: their ends, their values, and copies as the reference reader writes them.
+"""Compiled functions that read JSON tokens and copy them in the form of the reference reader.
 
-Compiled code takes addresses and records instead of arrays. Arrays are passed by value with their shape and strides,
-and passing 40 arrays would cost more than the scan. Every buffer ends with :data:`PAD` zero bytes. A zero byte ends
-every token, so loops need no bound, and a load of a word that begins inside the buffer ends inside the padding.
+The functions take addresses instead of arrays. Arrays would be passed by value with their shape and strides, and
+passing 40 arrays would cost more than the scan. Every buffer ends with :data:`PAD` zero bytes. A zero byte ends every
+token, so loops need no bounds. Loads of 8 bytes may reach into the zero bytes.
 
-An end is the position of the byte after the token, or -1 if the text is not JSON and is left to the reference reader.
-``odd`` means that the reference reader may write the text differently. This concerns escapes, bytes that are not ASCII,
-long decimals, and objects with several members, which may repeat a name.
+- An "end" is the position of the byte after the token. It is -1 if the text is not JSON.
+- "odd" means that the reference reader may write the text differently. Examples are escapes, bytes that are not ASCII,
+  long decimals, and objects with several members, which may repeat a name.
 """
 
 from __future__ import annotations
@@ -52,8 +52,8 @@ def trailing_zeros(typing: Any, word: Any) -> Any:
 
 @inlined
 def special(word):  # type: ignore[no-untyped-def]
-    """Return a word in which the high bit of a byte is set if the same byte of ``word`` is a quote, a backslash, a
-    control character or not ASCII. Only the lowest of these bits is reliable."""
+    """Mark the bytes of ``word`` that are a quote, a backslash, a control character or not ASCII. The mark of a byte is
+    its high bit in the result. Only the lowest mark is reliable."""
     # (x - _ONES) & ~x sets the high bit of zero bytes. Borrows may also set the high bits of bytes above them.
     quotes, slashes = word ^ _QUOTES, word ^ _BACKSLASHES
     marks = ((quotes - _ONES) & ~quotes) | ((slashes - _ONES) & ~slashes) | ((word - _SPACES) & ~word) | word
@@ -68,7 +68,7 @@ def mixed(state, word):  # type: ignore[no-untyped-def]
 
 @inlined
 def leading_digits(word):  # type: ignore[no-untyped-def]
-    """Return (count, value) of the decimal digits at the beginning of a word, which are converted in parallel."""
+    """Return (count, value) of the decimal digits at the beginning of a word. All digits are converted in parallel."""
     digits = word ^ _ZEROS
     others = ((digits + _ABOVE_NINE) | digits) & _HIGHS  # marks the bytes that are not digits; the lowest is reliable
     count = np.int64(8) if others == 0 else trailing_zeros(others) >> 3
@@ -125,7 +125,7 @@ _MAX_MICROSECONDS: Final = 9 * 10**15
 @inlined
 def microseconds(buffer, at):  # type: ignore[no-untyped-def]
     """Return (end, nanoseconds) for a JSON number of microseconds, rounded half to even. The end is -1 if the number is
-    too large or has an exponent; such numbers are left to the reference reader."""
+    too large or has an exponent. The reference reader reads such numbers."""
     negative = byte(buffer, at) == _MINUS
     at += negative
     first, total, count = at, np.int64(0), np.int64(8)
@@ -150,7 +150,7 @@ def decimals(buffer, at, total):  # type: ignore[no-untyped-def]
     if byte(buffer, at) != _POINT:
         return at, total * 1000
     at += 1
-    first, rest = at, 0  # rest is 0 if the part below 1 ns is zero, 1 if it is less than half, 2 if half, 3 if more
+    first, rest = at, 0  # rest: the part below 1 ns is zero (0), below half (1), half (2) or above (3)
     while _ZERO <= byte(buffer, at) <= _NINE:
         digit = np.int64(byte(buffer, at) - _ZERO)
         if at - first < 3:
@@ -217,7 +217,7 @@ def string(buffer, at):  # type: ignore[no-untyped-def]
 
 @inlined
 def number(buffer, at, out, to):  # type: ignore[no-untyped-def]
-    """Copy a number to ``out`` as the reference reader writes it, or unchanged if it is odd. Return (end, end in
+    """Copy a number to ``out`` in the form of the reference reader, or unchanged if it is odd. Return (end, end in
     ``out``, odd, whether it is an integer, integer part)."""
     start, negative = at, byte(buffer, at) == _MINUS
     at += negative
@@ -278,7 +278,7 @@ def _literal(buffer, at):  # type: ignore[no-untyped-def]
 
 @inlined
 def scalar(buffer, at, out, to):  # type: ignore[no-untyped-def]
-    """Copy a string, number or literal to ``out`` as the reference reader writes it. Return (end, end in ``out``,
+    """Copy a string, number or literal to ``out`` in the form of the reference reader. Return (end, end in ``out``,
     odd)."""
     lead = byte(buffer, at)
     if lead == _MINUS or _ZERO <= lead <= _NINE:
