@@ -1,1 +1,1 @@
-"""perfkit_core.algorithms"""
+"""Algorithms on arrays: grouping, intervals, nesting, trees and statistics."""

@@ -20,10 +20,10 @@ from perfkit_core.runtime import compile
 WORD: Final = 8
 
 by_address = functools.partial(compile.compiled_at_once, error_model="numpy", _nrt=False)
-"""Compile a function that allocates no memory, without reference counting."""
+"""Compile a function without reference counting. The function must not allocate memory."""
 inlined = functools.partial(by_address, forceinline=True)
 """Compile a function without reference counting, and inline it. Used for small functions and for functions with a
-single caller, because numba returns tuples through memory unless the function is inlined."""
+single caller. Without inlining, numba returns tuples through memory."""
 
 
 def _loader(bits: int, result: Any) -> Any:
@@ -58,8 +58,8 @@ def _pointer(builder: Any, args: Any, bits: int) -> Any:
 
 
 byte, put_byte = _loader(8, types.uint8), _storer(8, types.uint8)
-"""``byte(address, index)`` returns the item with this index of an array of bytes at ``address``, and
-``put_byte(address, index, value)`` sets it. The functions below do the same for arrays of larger items."""
+"""``byte(address, index)`` returns one item of the array of bytes at ``address``. ``put_byte(address, index, value)``
+sets an item. The functions below do the same for arrays of larger items."""
 int32, put_int32 = _loader(32, types.int32), _storer(32, types.int32)
 int64, put_int64 = _loader(64, types.int64), _storer(64, types.int64)
 uint64, put_uint64 = _loader(64, types.uint64), _storer(64, types.uint64)
@@ -73,7 +73,7 @@ def load8(address, index):  # type: ignore[no-untyped-def]
 
 @inlined
 def put_bytes(out, to, buffer, start, end):  # type: ignore[no-untyped-def]
-    """Copy the slice ``buffer[start:end]`` to ``out[to:]`` in words. Up to seven bytes after the end are copied too."""
+    """Copy ``buffer[start:end]`` to ``out[to:]`` in words of 8 bytes. Up to 7 bytes after the end are copied, too."""
     while start < end:
         put_uint64(out + to, 0, load8(buffer, start))
         to += WORD
@@ -131,8 +131,8 @@ def _copy(
 
 @inlined
 def _put(out: Any, to: Any, text: Any, size: Any, first: Any, last: Any) -> Any:
-    """Copy one string, and return the position after it. Bytes that are copied past its end are overwritten by the next
-    string, or lie in the spare word at the end of ``out``."""
+    """Copy one string, and return the position after it. Up to 7 bytes too many are copied. The next string overwrites
+    them; ``out`` has a spare word at its end."""
     if last + WORD <= size:
         put_bytes(out, to, text, first, last)
     else:

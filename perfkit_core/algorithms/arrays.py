@@ -56,12 +56,13 @@ SMALL_BYTES: Final = 1 << 20
 
 
 def allocate(count: int, kind: Any) -> npt.NDArray[Any]:
-    """Return an uninitialised array of shape (count,). Pages that are never written take no memory.
+    """Return an uninitialised array of shape (count,). Pages that are never written take no memory. Raises MemoryError.
 
-    Large arrays bypass malloc, so that their memory returns to the system when the last array that uses it is freed.
-    They also avoid huge pages. Reading a large recording spends most of its time on the first write to each page. Numpy
-    requests huge pages for arrays from 4 MB on, and on virtual machines that return free memory to their host the first
-    write then takes up to five times as long (docs/decisions/0010). Raises MemoryError.
+    Large arrays are allocated with ``mmap`` instead of malloc, for two reasons (docs/decisions/0010):
+
+    - Their memory returns to the system when the last array that uses it is freed.
+    - They avoid huge pages, which numpy requests from 4 MB on. With these, the first write to a page can take five
+      times as long on virtual machines. Reading a large recording spends most of its time on such first writes.
     """
     size = count * np.dtype(kind).itemsize
     if size <= SMALL_BYTES:
@@ -81,7 +82,7 @@ def filled(count: int, value: int, kind: Any = np.int64) -> npt.NDArray[Any]:
 
 
 def joined(column: pa.ChunkedArray) -> pa.Array:
-    """Return a column as one array. It shares the column's memory if at most one chunk has rows."""
+    """Return a column as one array. The array shares the column's memory if at most one chunk has rows."""
     pieces = [chunk for chunk in column.chunks if len(chunk)] or column.chunks[:1]
     if len(pieces) == 1:
         return pieces[0]
@@ -201,8 +202,8 @@ def to_codes(chunks: Iterable[pa.Array], count: int) -> tuple[np.ndarray[Any, np
 
 
 def matches(values: Sequence[str | None], pattern: str) -> BoolArray:
-    """Return the mask of texts that contain a match of ``pattern``; False for null. Raises UsageError. RE2 takes linear
-    time and bounded memory, so that no user's pattern can hang."""
+    """Return the mask of texts that contain a match of ``pattern``; False for null. Raises UsageError. The pattern is
+    in RE2 syntax. RE2 takes linear time and bounded memory, so that no user's pattern can hang."""
     if len(pattern) > LONGEST_PATTERN:
         text = f"the regular expression has {len(pattern)} characters"
         raise UsageError(text, f"at most {LONGEST_PATTERN} are allowed")

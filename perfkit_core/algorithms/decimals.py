@@ -1,4 +1,5 @@
-"""Exact conversion of decimal text to integer nanoseconds. A float64 of an epoch time in µs is off by up to 253 ns."""
+"""Exact conversion of decimal text to integer nanoseconds. With float64, a time in µs since 1970 is off by up to 253
+ns."""
 
 from __future__ import annotations
 
@@ -17,10 +18,9 @@ _LONG = decimal.Context(prec=80, rounding=decimal.ROUND_HALF_EVEN)
 
 
 def to_ns(texts: Sequence[bytes | str | None], place: Callable[[int], str] = lambda at: "") -> IntArray:
-    """Convert decimal texts in µs (``b"1419247332500.684"``, also in quotes) to ns, rounded half to even; None becomes
-    0. Raises SourceError if a text is not a number or does not fit 64 bits. For this error, ``place(index)`` returns
-       the location of a text in the source.
-    """
+    """Convert decimal texts in µs, such as ``b"1419247332500.684"``, to integer ns, rounded half to even. Quotes around
+    a number are ignored. None becomes 0. Raises SourceError if a text is not a number or does not fit 64 bits. The
+    error contains ``place(index)``, the location of the text in the source."""
     try:
         return _integers(texts)
     except pa.ArrowInvalid:
@@ -35,7 +35,7 @@ def to_ns(texts: Sequence[bytes | str | None], place: Callable[[int], str] = lam
 
 
 def span_ns(start_ns: IntArray, dur_ns: IntArray) -> tuple[int, int]:
-    """Return the first start and the last end of events as Python integers, because the end may not fit 64 bits."""
+    """Return the first start and the last end of events, in ns, as Python integers. The end may not fit 64 bits."""
     first, last = int(start_ns.min()), int(start_ns.max())
     for begin in range(0, len(start_ns), BLOCK):
         start, duration = start_ns[begin : begin + BLOCK], dur_ns[begin : begin + BLOCK]

@@ -14,9 +14,9 @@ from perfkit_core.runtime.compile import compiled
 
 
 def distinct(columns: Iterable[Any], rows: int) -> tuple[IntArray, IntArray]:
-    """Return two values: the group of each row, shape (rows,), and the first row of each group. Groups are numbered by
-    first appearance. Columns may be integer, boolean, float or object arrays, categoricals or nullable integers. A
-    missing value counts as a value."""
+    """Group rows with equal values in all columns. Return the group of each row, shape (rows,), and the first row of
+    each group. Groups are numbered by first appearance. Columns may be integer, boolean, float or object arrays,
+    categoricals or nullable integers. A missing value counts as a value."""
     key, width = np.zeros(rows, np.int64), 1
     for column in columns:
         code, count = _codes(column)
@@ -33,8 +33,8 @@ def distinct(columns: Iterable[Any], rows: int) -> tuple[IntArray, IntArray]:
 
 
 def by_appearance(key: IntArray, width: int) -> tuple[IntArray, IntArray]:
-    """Return two values: the new numbers of the keys 0 ≤ k < width, by first appearance, shape (rows,), and the first
-    row of each new number. Negative keys are allowed if ``width`` :func:`is_dense`; they become -1."""
+    """Renumber the keys 0 ≤ k < width by first appearance: [7, 3, 7] becomes [0, 1, 0]. Return the new numbers, shape
+    (rows,), and the first row of each. If ``width`` :func:`is_dense`, keys may be negative and become -1."""
     if not is_dense(width, len(key)):
         code = pd.factorize(key)[0].astype(np.int64, copy=False)
         return code, np.flatnonzero(np.diff(np.maximum.accumulate(code), prepend=-1))
@@ -44,7 +44,7 @@ def by_appearance(key: IntArray, width: int) -> tuple[IntArray, IntArray]:
 
 
 def sums(code: npt.NDArray[Any], width: int, values: npt.NDArray[Any]) -> IntArray:
-    """Return the sum of the values of each code 0 ≤ c < width, shape (width,). Negative codes are ignored."""
+    """Return the sum of ``values`` for each code 0 ≤ c < width, shape (width,). Negative codes are ignored."""
     total = np.zeros(width, np.int64)
     _add(code, values, total)
     return total
@@ -52,7 +52,7 @@ def sums(code: npt.NDArray[Any], width: int, values: npt.NDArray[Any]) -> IntArr
 
 def extremes(code: npt.NDArray[Any], width: int, values: IntArray) -> tuple[IntArray, IntArray]:
     """Return the least and the greatest value of each code 0 ≤ c < width, each of shape (width,). For a code without
-    rows, the first is the greatest int64, and the second the least int64. Rows with a negative code are ignored."""
+    rows, they are the greatest and the least int64. Rows with a negative code are ignored."""
     limits = np.iinfo(np.int64)
     least, most = np.full(width, limits.max), np.full(width, limits.min)
     _limit(code, values, least, most)
@@ -60,14 +60,14 @@ def extremes(code: npt.NDArray[Any], width: int, values: IntArray) -> tuple[IntA
 
 
 def first_rows(key: IntArray, width: int) -> IntArray:
-    """Return the first row of each key 0 ≤ k < width, shape (width,). It is ``len(key)`` if a key has no rows."""
+    """Return the first row of each key 0 ≤ k < width, shape (width,), or ``len(key)`` for a key without rows."""
     first = np.full(width, len(key), np.int64)
     first[key[::-1]] = np.arange(len(key) - 1, -1, -1)  # written from the last row to the first, so the first row stays
     return first
 
 
 def is_dense(width: int, rows: int) -> bool:
-    """Return whether a table of ``width`` items is small enough for this number of rows. Otherwise keys are hashed."""
+    """Return whether a table of ``width`` items is small enough to group this number of rows. Otherwise, hash keys."""
     return width <= max(4 * rows, 1 << 16)
 
 
@@ -91,8 +91,7 @@ def parts(key: IntArray, width: int) -> list[IntArray]:
 
 
 def ranked(key: IntArray, width: int) -> tuple[IntArray, IntArray]:
-    """Return two values: the distinct keys 0 ≤ k < width, ascending, and the position of each row's key in this
-    order."""
+    """Return the distinct keys 0 ≤ k < width in ascending order, and for each row the position of its key in them."""
     if not is_dense(width, len(key)):
         distinct_keys, position = np.unique(key, return_inverse=True)
         return distinct_keys, position.astype(np.int64, copy=False)

@@ -5,8 +5,8 @@ event that started last. Events that overlap without nesting are siblings. The s
 minus the union of its direct children, so it is never negative.
 
 A tree is an array that holds the row of each row's parent, or -1 for roots. The path of a row leads from the root to
-the row itself. All functions after :func:`self_times_in_order` require that every parent precedes its children, and
-return arrays of shape (rows,).
+the row itself. The functions after :func:`self_times_in_order` return arrays of shape (rows,). They require that every
+parent precedes its children.
 """
 
 from __future__ import annotations
@@ -42,9 +42,9 @@ def nest(thread: IntArray, start_ns: IntArray, end_ns: IntArray) -> IntArray:
 def nest_in_order(
     inside: BoolArray, process: IntArray, thread: IntArray, start_ns: IntArray, end_ns: IntArray
 ) -> IntArray:
-    """Return the same parents as :func:`nest` for the rows in the mask ``inside``, and -1 for other rows. The table
-    must be sorted by start, then longest first. ``process`` and ``thread`` together identify a thread and may be any
-    integers. Takes O(n) time, because threads are looked up in a hash table."""
+    """Return the same parents as :func:`nest` for the rows in the mask ``inside``, and -1 for other rows, in O(n). The
+    table must be sorted by start, then longest first. ``process`` and ``thread`` together identify a thread and may be
+    any integers."""
     parent, slots = filled(len(inside), -1), _INITIAL_SLOTS
     while not _nest_in_order(inside, process, thread, start_ns, end_ns, parent, np.full((3, slots), -1, np.int64)):
         slots = min(_INITIAL_SLOTS * slots, 2 << len(inside).bit_length())  # there are at most as many threads as rows
@@ -52,8 +52,8 @@ def nest_in_order(
 
 
 def renumbered(parent: IntArray, order: IntArray) -> IntArray:
-    """Return the parents of the rows ``order``, as positions in ``order``, or -1 if a parent does not precede its
-    child."""
+    """Return the tree for the rows in the given ``order``. Each parent becomes a position in ``order``, or -1 if it
+    does not precede its child."""
     row, parents = allocate(len(order), np.int64), allocate(len(order), np.int64)
     _renumbered(parent, order, row, parents)
     return parents
@@ -90,21 +90,21 @@ def sum_down(parent: IntArray, values: npt.NDArray[Any]) -> IntArray:
 
 
 def first_on_path(parent: IntArray, own: npt.NDArray[N]) -> npt.NDArray[N]:
-    """Return the value ≥ 0 nearest to the root on each row's path, or -1 if there is none. Keeps the dtype."""
+    """Return, for each row, the first value ≥ 0 on the path from the root to the row, or -1. Keeps the dtype."""
     values = own.copy()
     _first_on_path(parent, values)
     return values
 
 
 def last_on_path(parent: IntArray, own: npt.NDArray[N]) -> npt.NDArray[N]:
-    """Return for each row the nearest value ≥ 0 on its path, which includes the row itself, or -1 if there is none."""
+    """Return, for each row, the last value ≥ 0 on the path from the root to the row, or -1 if there is none."""
     values = own.copy()
     _last_on_path(parent, values)
     return values
 
 
 def nearest_on_path(parent: IntArray, wanted: BoolArray) -> IntArray:
-    """Return for each row the nearest row of the mask ``wanted`` on its path, which includes the row, or -1."""
+    """Return, for each row, the last row of the mask ``wanted`` on the path from the root to the row, or -1."""
     rows = np.empty(len(parent), np.int64)
     _nearest_on_path(parent, wanted, rows)
     return rows
@@ -118,7 +118,7 @@ def nearest_above(parent: IntArray, wanted: BoolArray) -> IntArray:
 
 
 def outermost(parent: IntArray, wanted: BoolArray) -> IntArray:
-    """Return the row of the mask ``wanted`` that is nearest to the root on each row's path, or -1 if there is none."""
+    """Return, for each row, the first row of the mask ``wanted`` on the path from the root to the row, or -1."""
     rows = np.empty(len(parent), np.int64)
     _outermost(parent, wanted, rows)
     return rows
@@ -156,8 +156,8 @@ def is_own(rows: IntArray) -> BoolArray:
 
 @compiled
 def _nest_in_order(inside, process, thread, start, end, parent, table):  # type: ignore[no-untyped-def]
-    """Set ``parent``. Return False if ``table`` has too few slots. Its three rows hold the process, the thread, and the
-    thread's last event (-1 in a free slot)."""
+    """Set ``parent``. Return False if the hash table ``table`` has too few slots. Its three rows hold the process, the
+    thread, and the thread's last event (-1 in a free slot)."""
     last, free = table.shape[1] - 1, table.shape[1] // 2
     for i in range(len(inside)):
         if not inside[i]:

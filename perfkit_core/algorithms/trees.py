@@ -16,12 +16,11 @@ from perfkit_core.runtime.compile import compiled
 
 @dataclass(frozen=True, slots=True)
 class Tree:
-    """A tree of merged events. ``parent`` and ``key`` have shape (nodes,); the parent is -1 for roots. ``node`` has
-    shape (events,) and holds the node of each event, or -1 if there is none."""
+    """A tree of merged events."""
 
-    parent: IntArray
-    key: IntArray
-    node: IntArray
+    parent: IntArray  # parent of each node, -1 for roots, shape (nodes,)
+    key: IntArray  # key of each node, shape (nodes,)
+    node: IntArray  # node of each event, -1 if none, shape (events,)
 
     def __len__(self) -> int:
         return len(self.parent)
@@ -39,9 +38,9 @@ class Tree:
 
 
 def merge(parent: IntArray, key: IntArray, member: BoolArray) -> Tree:
-    """Return the tree of the events in the mask ``member``. Events are one node if the keys (≥ 0) on their paths from
-    the root are equal; events outside the mask are skipped on these paths. Every parent must precede its children.
-    Nodes are numbered by depth, then parent, then key, so their numbers do not depend on the order of the events."""
+    """Return the tree of the events in the mask ``member``. Events become one node if the keys on their paths from the
+    root are equal. Events outside the mask are skipped on these paths. Keys must be ≥ 0, and every parent must precede
+    its children. The numbers of the nodes do not depend on the order of the events."""
     node = np.empty(len(parent), np.int64)
     above, keys = _merge_paths(parent, key, member, node)
     level = nesting.sum_down(above, (above != NO_ROW).astype(np.int64))
@@ -59,8 +58,8 @@ def merge(parent: IntArray, key: IntArray, member: BoolArray) -> Tree:
 
 @compiled(steps=5)
 def _merge_paths(parent, key, member, node):  # type: ignore[no-untyped-def]
-    """Number the distinct paths of the members. Set ``node`` to the path of each member, and for other events to the
-    path of the nearest member above. Return two values: the parent and the key of each path. Uses a hash table."""
+    """Number the distinct paths of the members, with a hash table. Return the parent and the key of each path. Set
+    ``node`` to the path of each event. An event that is no member has the path of the nearest member above it."""
     slots = np.full(1024, -1, np.int64)
     above, keys, count = np.empty(512, np.int64), np.empty(512, np.int64), 0
     for i in range(len(parent)):
@@ -126,8 +125,8 @@ def preorder(parent: IntArray, weight: IntArray) -> IntArray:
 
 
 def heaviest_first(names: Iterable[object], *weights: IntArray) -> IntArray:
-    """Return the weight of each node for :func:`preorder`. Nodes are compared by the first of ``weights``, then the
-    next, then by name, so that their order does not depend on how they are numbered."""
+    """Return the weight of each node for :func:`preorder`. Nodes are ordered by the first of ``weights``, then by the
+    next, and finally by name. The order does not depend on the numbers of the nodes."""
     place = np.unique(np.array([str(name) for name in names], object), return_inverse=True)[1]
     rank = np.empty(len(place), np.int64)
     rank[np.lexsort((-place, *weights[::-1]))] = np.arange(len(place))

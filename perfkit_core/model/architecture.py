@@ -43,8 +43,8 @@ class Flops(NamedTuple):
 
 
 def products(call: Signature, weights: int, activations: int = 0) -> Flops:
-    """Return the FLOPs of a call that computes matrix products. ``weights`` is the FLOPs of the forward products of
-    inputs with weights. ``activations`` is the FLOPs of the forward products of inputs with inputs. The backward pass
+    """Return the FLOPs of a call that computes matrix products. ``weights`` is the forward FLOPs of products of inputs
+    and weights. ``activations`` is the forward FLOPs of products of two inputs, as in attention. The backward pass
     repeats each product once for each factor that has a gradient."""
     inner = call.input_gradient or call.weight_gradient
     backward = weights * (call.input_gradient + call.weight_gradient) + 2 * activations * inner
@@ -92,17 +92,15 @@ class Parameter(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Layer(msgspec.Struct, frozen=True, kw_only=True):
-    """A layer without its children. ``path`` is the layer's path as written in labels. The path of a model is "", or
-    the model's name and a dot. ``inputs`` and ``outputs`` describe the last recorded call. FLOPs are sums over all
-    recorded calls, None if unknown. ``calls`` is the number of these calls."""
+    """A layer without its children. FLOPs are sums over all recorded calls, None if unknown."""
 
-    path: str
+    path: str  # path of the layer as in labels; a model itself has the path "", or its name and a dot
     class_name: str
     parameters: tuple[Parameter, ...] = ()
     device: str | None = None
-    calls: int | None = None
-    inputs: tuple[TensorSpec, ...] = ()
-    outputs: tuple[TensorSpec, ...] = ()
+    calls: int | None = None  # number of recorded calls
+    inputs: tuple[TensorSpec, ...] = ()  # input tensors of the last recorded call
+    outputs: tuple[TensorSpec, ...] = ()  # output tensors of the last recorded call
     flops: int | None = None
     backward_flops: int | None = None
 
@@ -135,8 +133,9 @@ class Architecture:
 
 
 def path_parents(paths: Sequence[str]) -> IntArray:
-    """Return the position of each path's parent in ``paths`` (-1 if none), shape (paths,). The parent is the longest
-    other path that is a prefix of the path. "" is the root of all paths that do not begin with a model's name."""
+    """Return the position of each path's parent in ``paths`` (-1 if none), shape (paths,). For example, the parent of
+    ``encoder.0.linear`` is ``encoder.0``, or ``encoder`` if ``paths`` does not contain ``encoder.0``. The last choice
+    is "", the path of a model without a name."""
     position = {path: number for number, path in enumerate(paths)} | {
         path.removesuffix(SEPARATOR): number for number, path in enumerate(paths) if path.endswith(SEPARATOR)
     }

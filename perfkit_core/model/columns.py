@@ -1,7 +1,7 @@
 """Declarations of the columns of tables: heading, unit, meaning, and the rule that merges a column over ranks.
 
-Each view declares its columns once, as data. For a column that a plugin's view does not declare, :func:`named` makes a
-declaration.
+Each view declares its columns as data. If a plugin's view does not declare a column, :func:`named` makes a declaration
+from the name.
 """
 
 from __future__ import annotations
@@ -43,20 +43,20 @@ FIRST: Final = "first"
 
 @dataclass(frozen=True, slots=True)
 class Average:
-    """The merged value is the column ``of`` divided by the calls, to the nearest integer."""
+    """Rule that merges averages: the merged column ``of`` divided by the calls, to the nearest integer."""
 
     of: str
 
 
 @dataclass(frozen=True, slots=True)
 class Share:
-    """The merged value is the column ``part`` divided by a denominator. By default the denominator is the sum of
-    ``part`` over all rows, or over the roots of a tree. Other denominators are:
+    """Rule that merges shares: the merged column ``part`` divided by a denominator. By default the denominator is the
+    sum of ``part`` over all rows, or over the roots of a tree. Other denominators are:
 
-    - ``of``: the sum of another column,
-    - ``above``: the value of ``part`` in the parent row,
-    - ``whole``: a function that returns the denominator of one rank. Its arguments are the trace, the request and the
-      rank's table. The results are summed over ranks. If the function returns None, the default is used.
+    - ``of``: the sum of another column.
+    - ``above``: the value of ``part`` in the parent row.
+    - ``whole``: the sum over ranks of a function of the trace, the request and the rank's table. If the function
+      returns None, the default is used.
     - ``column``: a column of the same row. ``part`` may be omitted if the ratio times this column is an integer.
     """
 
@@ -79,13 +79,13 @@ class Column:
     - ``per_step``: values are sums over the chosen steps. A table per step divides them by the number of steps.
     - ``adds_up``: rows may be summed. Needed only for columns without ``per_step``.
     - ``of_capture``: values are extremes over the complete capture.
-    - ``place``: where the measured work runs: HOST or DEVICE, "" if the column does not determine it.
-    - ``own``: if this column's values include child rows, the name of the column that excludes them.
+    - ``place``: where the measured work runs: HOST, DEVICE, or "" for either.
+    - ``own``: the name of the column that excludes child rows, if this column includes them.
     - ``by``: the groupings that add the column. If it is empty, the column is always present.
-    - ``words``: values are perfkit's own words or sentences, which are translated. A tuple lists the translated ones.
+    - ``words``: values are words or sentences of perfkit, which are translated. A tuple lists the translated values.
     - ``device_values``: a row with one of these values contains only device work.
     - ``quantity``: columns with the same quantity are shown in the same unit. The default follows from the name.
-    - ``noun``: for sizes, the noun that follows the heading in a sentence.
+    - ``noun``: the noun that follows the heading of a size in a sentence.
     """
 
     name: str
@@ -159,8 +159,10 @@ def column(columns: Iterable[Column], name: str) -> Column:
 
 def keys(columns: Iterable[Column], table: pd.DataFrame, by: Sequence[str] = ()) -> list[str]:
     """Return the columns that identify the rows of a table, in table order. ``by`` has the requested groupings, with
-    their arguments. Undeclared columns before the first measure identify rows, except descriptions in a table with a
-    column ``name``. Undeclared columns with the name of a grouping always do."""
+    their arguments. An undeclared column identifies rows if one of these conditions holds:
+
+    - It has the name of a requested grouping.
+    - It comes before the first measure. Descriptions in a table with a column ``name`` are excepted."""
     declared, groupings = by_name(columns), {item.partition("=")[0] for item in by}
     names: list[str] = []
     measured = False
@@ -274,7 +276,7 @@ def named(name: str) -> Column:
     """Return a declaration for an undeclared column, derived from its name:
 
     - The suffix is the unit (``_ns``, ``_bytes``, ``_bytes_per_s``, ``_ratio``, ``_flops``; see :data:`Unit`).
-    - A name in VOCABULARY gets the declaration given there. Columns with a unit are measures.
+    - A column with a unit is a measure. A name in VOCABULARY gets the declaration given there.
     - ``min_…`` and ``max_…`` merge as extremes over ranks. ``avg_x`` is ``total_x`` divided by the calls.
     - ``cpu`` and ``device`` set the place. ``min``, ``max`` and ``peak`` mark an extreme over the complete capture.
     - The words of the name form the heading.

@@ -14,7 +14,7 @@ from perfkit_core.language.messages import Message, Text, Value, english, messag
 _MOST_MESSAGES: Final = 3
 """If a code has more different messages than this over all ranks, only messages of the first rank are shown."""
 EDGES: Final = 0.05
-"""Up to this share of incomplete collectives is normal: recordings do not begin and end at the same moment."""
+"""Share of incomplete collectives that is normal, because the ranks do not begin and end recording simultaneously."""
 _ABSENCES: Final = frozenset({"no-steps", "no-phases", "no-device-events"})
 """Codes of missing data. They are dropped if another cycle of the rank has the data."""
 
@@ -31,7 +31,7 @@ class Finding(msgspec.Struct, frozen=True):
 
 
 class StoredFinding(msgspec.Struct, frozen=True, omit_defaults=True):
-    """A finding in a file: the English message, its template and the template's values (missing in older files)."""
+    """A finding as stored in a file. Older files have only the code and the English message."""
 
     code: str
     message: str
@@ -63,10 +63,12 @@ class Device(msgspec.Struct, frozen=True):
 class TraceMeta(msgspec.Struct, frozen=True, kw_only=True):
     """Metadata of a run. A field is None or empty if the source does not record it.
 
-    ``clock`` is "epoch" (ns since 1970) or "relative" (unknown origin). ``window_ns`` is the start and end of the
-    recording; if it is not recorded, the range of the events is used. ``thread_names`` maps "rank:pid:tid" to a name.
-    ``cpu_utilisation`` maps a scope (process, system) to a ratio. ``recording`` is equal for all cycles of one process.
-    ``worlds`` has a pair (rank, world size) for each part of a joined trace, as recorded.
+    - ``clock``: "epoch" (ns since 1970) or "relative" (unknown origin).
+    - ``window_ns``: start and end of the recording. If it is None, the range of the events is used.
+    - ``recording``: a text that is equal for all cycles of one process.
+    - ``thread_names``: names of threads by "rank:pid:tid".
+    - ``cpu_utilisation``: ratios of the scopes "process" and "system".
+    - ``worlds``: a pair (rank, world size) for each part of a joined trace, as recorded.
     """
 
     source: str
@@ -171,8 +173,8 @@ def left_out(failed: Mapping[int, Text], count: int, files: bool = False) -> tup
 
 
 def about_job(meta: TraceMeta) -> tuple[Finding, ...]:
-    """Return findings about missing ranks and about a mixture of several jobs. ``meta`` must describe the complete
-    profile, because a rank that is missing in one part may be in another part."""
+    """Return findings about missing ranks and about a mixture of several jobs. ``meta`` must describe all parts of a
+    run, because a rank that is missing in one part may be in another part."""
     findings = []
     absent = set(range(meta.world_size or 0)) - set(meta.ranks)
     if len(meta.ranks) > 1 and absent:
@@ -199,9 +201,10 @@ def about_job(meta: TraceMeta) -> tuple[Finding, ...]:
 
 
 def waits_not_known(unknown: Collection[int], count: int, incomplete: float = 0.0) -> tuple[Finding, ...]:
-    """Return findings about waits in collectives. ``unknown`` are the ranks whose waits are unknown although waits of
-    other ranks are known. ``incomplete`` is the share of collectives in which a rank of the group cannot be compared.
-    The waits in these collectives are lower bounds."""
+    """Return findings about waits in collectives that are unknown or may be too low.
+
+    - ``unknown``: the ranks whose waits are unknown, of ``count`` ranks.
+    - ``incomplete``: the share of collectives in which some rank was not read or cannot be compared."""
     findings = []
     if unknown:
         text = message(

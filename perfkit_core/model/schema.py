@@ -41,7 +41,7 @@ KINDS: Final = (
 )  # fmt: skip
 
 PHASES: Final = (DATALOADER, FORWARD, BACKWARD, OPTIMIZER, OTHER)
-"""Values of the column ``phase``. A span whose kind is one of the first four sets the phase of all events in it."""
+"""Values of the column ``phase``. An event of one of the first four kinds sets the phase of all events inside it."""
 NESTED_KINDS: Final = frozenset(
     {STEP, DATALOADER, FORWARD, BACKWARD, OPTIMIZER, OPERATOR, OPERATOR_DETAIL, PYTHON, ANNOTATION, RUNTIME, SYNC,
      COMMUNICATION}

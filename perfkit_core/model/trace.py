@@ -1,4 +1,4 @@
-"""A profile in memory: the event table, the metadata of the run, and findings about the data.
+"""A trace in memory: the event table, the metadata of the run, and data-quality warnings.
 
 An event table comes from a table in memory, from other traces, or from a file. A file is read on demand, column by
 column. Results that several views need are cached with the trace. They are read-only.
@@ -143,9 +143,9 @@ _OF_COLUMN: Final = ("known", "ints", "codes", "rows")
 
 @dataclass(frozen=True, slots=True, repr=False, init=False)
 class Trace:
-    """Events sorted by start, with the columns of :data:`perfkit_core.model.schema.SCHEMA`, metadata, and data-quality
-    warnings. A stored trace reads its file on demand: :meth:`ints`, :meth:`codes` and :meth:`column` read one column,
-    ``events`` reads all."""
+    """Events sorted by start, with metadata and data-quality warnings. The columns are those of
+    :data:`perfkit_core.model.schema.SCHEMA`. A stored trace reads its file on demand: :meth:`ints`, :meth:`codes` and
+    :meth:`column` read one column, ``events`` reads all."""
 
     _columns: Columns
     meta: TraceMeta
@@ -293,8 +293,8 @@ R = TypeVar("R")
 
 
 def once(make: Callable[Concatenate[Trace, P], R]) -> Callable[Concatenate[Trace, P], R]:
-    """Cache the results of a function with the trace that is its first argument. Other arguments must be hashable.
-    Arrays in the result become read-only, as several views share them."""
+    """Decorate a function so that its results are cached with its first argument, a trace. Other arguments must be
+    hashable. Arrays in the result become read-only, because several views share them."""
     name = f"{make.__module__}.{make.__qualname__}"
 
     @wraps(make)

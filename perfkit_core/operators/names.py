@@ -4,9 +4,11 @@ A canonical name describes what an operator computes, in any framework: ``aten::
 ``matmul``, and their gradients are ``matmul_grad``. Adapters map native names to canonical names with the hook
 ``perfkit_operator_names``. An operator without a mapping has no canonical name and is reported as unmatched.
 
-The family of a kernel is determined by its name and ``kernel_families.toml``. In the name of a generic template of ATen
-or Paddle, the function inside the template decides. In other names, the operators that TorchInductor fused decide. If
-the name lists none, words in the name decide.
+The family of a kernel follows from its name, with the patterns of ``kernel_families.toml``. What decides is:
+
+- in a generic template of ATen or Paddle, the function inside the template,
+- in a kernel of TorchInductor, the fused operators that its name lists,
+- in all other kernels, words in the name.
 """
 
 from __future__ import annotations
@@ -98,8 +100,8 @@ class _NamesFile(msgspec.Struct, forbid_unknown_fields=True):
 
 @dataclass(frozen=True, slots=True)
 class NativeNames:
-    """Operator names of a framework. ``names`` maps native names to canonical names. ``patterns`` apply to native names
-    that ``names`` does not contain."""
+    """Operator names of a framework. ``names`` maps native names to canonical names. For native names that it does not
+    contain, ``patterns`` apply."""
 
     names: Mapping[str, str]
     patterns: Mapping[str, NamePatterns]
@@ -107,8 +109,8 @@ class NativeNames:
 
 @functools.cache
 def native_names(package: str) -> NativeNames:
-    """Return the content of ``operator_names.toml`` in an adapter's package. Raises ValueError if the file does not
-    have the fields of ``_NamesFile`` or lists a native name twice."""
+    """Return the content of ``operator_names.toml`` in an adapter's package. Raises ValueError if the file has wrong
+    fields or lists a native name twice."""
     where = f"{package}/operator_names.toml"
     file = convert(read_toml(package, "operator_names.toml"), _NamesFile, where)
     patterns = {kind: compile_patterns(entries) for kind, entries in file.patterns.items()}
@@ -124,13 +126,12 @@ class _RulesFile(msgspec.Struct, forbid_unknown_fields=True):
 
 @dataclass(frozen=True, slots=True)
 class KernelRules:
-    """Patterns of kernel names, from ``kernel_families.toml``. The names in ``functions`` and ``words`` are families,
-    and the names in ``fused`` are canonical operators."""
+    """Patterns of kernel names, from ``kernel_families.toml``."""
 
     templates: re.Pattern[str]
-    functions: NamePatterns
-    fused: NamePatterns
-    words: NamePatterns
+    functions: NamePatterns  # families by the function inside a template
+    fused: NamePatterns  # canonical operators by the names in a fused kernel
+    words: NamePatterns  # families by words in the name
 
 
 @functools.cache

@@ -1,7 +1,7 @@
-"""Annotated models. While a profiler records, each layer of such a model has hooks, which label the calls of the layer.
+"""Annotated models. While a profiler records, each layer of such a model has hooks that label the calls of the layer.
 
-The adapter's LayerFramework implements the hooks. An error in a hook does not reach the training: it is logged, and the
-call has no label.
+Each framework implements the hooks in a LayerFramework. An error in a hook is logged and does not reach the training.
+The call then has no label.
 """
 
 from __future__ import annotations
@@ -88,9 +88,10 @@ class Annotation(Generic[Model]):
 
 
 def annotate(framework: LayerFramework, model: Model, name: str | None) -> Annotation[Model]:
-    """Return the annotation of a model, and create it if there is none. The paths of the layers begin with ``name``. If
-    ``name`` is None, the first model without a name has no prefix, and the paths of others begin with the class of the
-    model. Raises UsageError if another model has this name."""
+    """Return the annotation of a model. Create it if there is none.
+
+    The paths of the layers begin with ``name``. If ``name`` is None, they begin with the class of the model, such as
+    ``ResNet``. Only the first model without a name has no prefix. Raises UsageError if another model has this name."""
     active = framework.active
     annotation: Annotation[Model] | None = next((other for other in active if other.model is model), None)
     if annotation is not None:
@@ -113,8 +114,8 @@ def annotate(framework: LayerFramework, model: Model, name: str | None) -> Annot
 
 
 def extra(framework: LayerFramework) -> dict[str, Any]:
-    """Return the entry of ``TraceMeta.extra`` that describes the annotated models. It contains their calls since the
-    last call of this function. Never raises."""
+    """Return the entry of ``TraceMeta.extra`` that describes the annotated models, and the calls of their layers since
+    this function was last called. Never raises."""
     architectures = []
     for annotation in list(framework.active):
         try:

@@ -1,8 +1,8 @@
-"""The thread that assembles and writes cycles while the training continues. A process has at most one such thread.
+"""The thread that writes recorded cycles while the training continues. A process has at most one such thread.
 
 The thread exists only while there is work, because an idle thread would appear in the Python stacks of the next
-recording. It is not a daemon thread, so a process, or a child of ``multiprocessing``, ends only after the thread.
-Unwritten cycles are kept in memory. If there are LIMIT unwritten cycles, the training waits. No cycle is dropped.
+recording. It is not a daemon thread, so a process ends only after its cycles are written. Unwritten cycles are kept in
+memory. If there are LIMIT unwritten cycles, the training waits. No cycle is dropped.
 """
 
 from __future__ import annotations
@@ -47,9 +47,9 @@ class Background:
         self._thread: threading.Thread | None = None
 
     def submit(self, folder: Path, work: Callable[[], None]) -> None:
-        """Queue ``work``, which writes into ``folder``. If there are already LIMIT jobs, first wait for one to end. If
-        an interrupt occurs during this wait, ``work`` is queued first, and then the interrupt is raised. If the process
-        is ending, or if no thread can be started, ``work`` runs in the calling thread."""
+        """Queue ``work``, which writes into ``folder``. If there are already LIMIT jobs, first wait for one to end. An
+        interrupt during this wait is raised after ``work`` is queued. If no thread can be started, for example because
+        the process is ending, ``work`` runs in the calling thread."""
         started = threading.main_thread().is_alive()
         if started:
             with self._changed:
@@ -105,10 +105,10 @@ def shared() -> Background:
     atexit.register(_end_by_interrupt)
     atexit.register(background.flush)
     with contextlib.suppress(RuntimeError):  # raised if the process is ending; submit() then runs the jobs itself
-        # Drivers of remote stores need the threads of concurrent.futures. Importing its module registers a function
-        # that ends these threads. Functions run in reverse order, so flush, registered later, still has the threads.
         import concurrent.futures.thread  # noqa: F401
 
+        # Drivers of remote stores use threads of concurrent.futures, which ends them at the exit of the process. Exit
+        # functions run in reverse order. flush is registered after the import, so it runs before the threads end.
         register = getattr(threading, "_register_atexit", None)
         if register is not None:
             register(background.flush)
@@ -119,7 +119,7 @@ def shared() -> Background:
 
 def _end_by_interrupt() -> None:
     """If KeyboardInterrupt ended the program, end the process by SIGINT, so that the parent process sees the signal.
-    Python itself does this only if no module is executed after the interrupt, but the thread may import modules."""
+    Python itself does not do this if a module was imported after the interrupt, as the writer thread may do."""
     if getattr(sys, "last_type", None) is KeyboardInterrupt and not hasattr(sys, "ps1"):
         with contextlib.suppress(KeyboardInterrupt):
             exec("raise KeyboardInterrupt")

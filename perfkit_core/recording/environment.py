@@ -36,8 +36,8 @@ class Place:
 
 def environment_place(*first: tuple[str, str]) -> Place:
     """Return rank and world size from the environment variables of a launcher. Launchers can be nested, so both values
-    must come from the same launcher. Launchers that set both variables are preferred to launchers that set only the
-    rank. Among equal launchers, those in ``first`` are preferred."""
+    come from the same launcher. A launcher that sets both variables is preferred to one that sets only the rank. Among
+    equals, the pairs of variables in ``first`` are preferred."""
     places = [Place(_integer(rank), _integer(size)) for rank, size in (*first, *_LAUNCHERS)]
     ranked = [place for place in places if place.rank is not None]
     return next((place for place in ranked if place.world_size is not None), next(iter(ranked), Place(None, None)))

@@ -49,8 +49,7 @@ class LayerFramework(ABC):
 
     @abstractmethod
     def watch(self) -> None:
-        """From now on, call :meth:`install` whenever a profiler starts recording, and :meth:`uninstall` when it
-        stops."""
+        """From now on, call :meth:`install` when a profiler starts recording, and :meth:`uninstall` when it stops."""
 
     @abstractmethod
     def unwatch(self) -> None:
@@ -75,8 +74,8 @@ class LayerFramework(ABC):
     @abstractmethod
     def after_call(self, layer: Any, hook: Callable[..., None], always: bool = False) -> Any:
         """Register a hook that is called with the layer, its arguments and its output. Return a handle with
-        ``remove()``. If ``always`` is set and the framework supports it, the hook is also called when the layer raises.
-        The output is then None."""
+        ``remove()``. With ``always``, the hook is also called when the layer raises, with None as output. Not every
+        framework supports this."""
 
     @abstractmethod
     def evaluation(self, model: Any) -> AbstractContextManager[Any]:
@@ -140,7 +139,7 @@ class LayerFramework(ABC):
         return Flops(0, 0) if type(layer).__module__.startswith(self.built_in) else Flops(None, None)
 
     def seen(self, layer: Any, calls: Counter[Signature]) -> dict[str, Any]:
-        """Return the fields of a :class:`Layer` that its calls determine. ``calls`` must not be empty."""
+        """Return the fields of a :class:`Layer` that follow from its calls. ``calls`` must not be empty."""
         per_signature: list[list[int | None]] = []
         for signature, count in calls.items():
             try:
@@ -161,7 +160,7 @@ class LayerFramework(ABC):
         }
 
     def described(self, layers: Sequence[Named], called: Mapping[str, Mapping[str, Any]]) -> Iterator[Layer]:
-        """Yield the description of each layer. ``called`` maps paths to fields that the layer's calls determine."""
+        """Yield the description of each layer. ``called`` maps a path to the fields that :meth:`seen` returns."""
         owners: dict[int, str] = {}  # id of a tensor → name of the first parameter that uses the tensor
         for path, layer in layers:
             tensors = {name: tensor for name, tensor in layer._parameters.items() if tensor is not None}
@@ -190,7 +189,7 @@ class LayerFramework(ABC):
     def run(
         self, model: Any, layers: Sequence[Named], args: Sequence[Any], kwargs: Mapping[str, Any]
     ) -> dict[str, dict[str, Any]]:
-        """Run a model once, in eval mode without gradients. Return the fields that the calls determine, by path."""
+        """Run a model once, in eval mode without gradients. Return the fields of :meth:`seen` for each path."""
         log = CallLog()
 
         def counting(path: str) -> Callable[..., None]:
@@ -250,7 +249,7 @@ class LayerHooks(ABC):
 
     @abstractmethod
     def mark(self, outputs: list[Any], origins: Any) -> None:
-        """If the call has a backward pass, register a mark at the start of its backward pass."""
+        """If the call has a backward pass, register a :class:`BackwardMark` for its start."""
 
     def __deepcopy__(self, memo: dict[int, Any]) -> LayerHooks:
         return self
@@ -293,7 +292,8 @@ class LayerHooks(ABC):
 
 
 class BackwardMark:
-    """Hook on the graph nodes or tensors at which a call's backward pass may begin. It records the mark only once."""
+    """Hook that labels the start of a call's backward pass. It is registered at all places where the pass may begin,
+    and labels only the first."""
 
     def __init__(self, framework: LayerFramework, label: str) -> None:
         self._framework = framework
@@ -326,9 +326,10 @@ def bilinear(first_shape: Sequence[int], second_features: int, outputs: int) -> 
 
 
 def convolution(positions: Sequence[int], channels: int, kernel: Sequence[int]) -> int:
-    """Return the FLOPs of a convolution. ``positions`` is the shape of the output, ``channels`` the input channels per
-    group. For a transposed convolution, ``positions`` is the shape of the input, ``channels`` the output channels per
-    group."""
+    """Return the FLOPs of a convolution.
+
+    - ``positions``: shape of the output. For a transposed convolution: shape of the input.
+    - ``channels``: input channels per group. For a transposed convolution: output channels per group."""
     return 2 * math.prod(positions) * channels * math.prod(kernel)
 
 

@@ -1,10 +1,11 @@
 """Two events that end a recording early: SIGTERM, and a profiler that the recorded script starts.
 
 With Python's default handler, SIGTERM would lose the running cycle and all unwritten cycles. perfkit therefore replaces
-the default handler, but never a handler that the script has set. perfkit's handler ends the process like
-``sys.exit(143)``: ``with`` blocks are left, the profiler delivers its cycle, and all cycles are written. A running
-method of the profiler is completed first, because interrupting it crashes torch. A second SIGTERM ends the process
-immediately. Forked children have Python's default handler.
+the default handler, but never a handler that the script has set.
+
+perfkit's handler ends the process like ``sys.exit(143)``: ``with`` blocks are left, the profiler delivers its cycle,
+and all cycles are written. A running method of the profiler is completed first, because interrupting it crashes torch.
+A second SIGTERM ends the process immediately. Forked children have Python's default handler.
 
 A process can have only one profiler. If the script starts a profiler, perfkit's profiler therefore ends first.
 """
@@ -42,8 +43,8 @@ class _Termination:
 
     @contextlib.contextmanager
     def held(self, profiler: object) -> Iterator[None]:
-        """Delay SIGTERM during the ``with`` block. If SIGTERM arrives in the block, the process ends when the method of
-        ``profiler`` that contains the block returns."""
+        """Delay SIGTERM during the ``with`` block. If SIGTERM arrives in the block, the process ends when the running
+        method of ``profiler`` returns."""
         main = threading.current_thread() is threading.main_thread()
         self._profilers.add(type(profiler))
         self._held += main
@@ -56,8 +57,8 @@ class _Termination:
                 self._end(sys._getframe())
 
     def _end(self, frame: FrameType | None) -> None:
-        """End the process now. If methods of a profiler are on the stack, end the process when the outermost method
-        returns. ``frame`` is the innermost frame of the stack."""
+        """End the process now, or after the running method of a profiler. If such methods are nested, the outermost one
+        is completed. ``frame`` is the innermost frame of the stack."""
         method = None
         while frame is not None:
             if "self" in frame.f_locals and type(frame.f_locals["self"]) in self._profilers:
@@ -76,7 +77,7 @@ class _Termination:
             return traced
 
         method.f_trace = traced
-        sys.settrace(lambda frame, event, arg: None)  # f_trace is called only if a trace function in Python is set
+        sys.settrace(lambda frame, event, arg: None)  # f_trace is called only while sys has a trace function, too
 
     def _exit(self) -> None:
         if self._asked:
@@ -106,8 +107,8 @@ def install() -> None:
 
 
 class OtherProfilerPatch:
-    """Patch of the method ``name`` of the class ``profiler``. perfkit's own profiler must have called the method
-    before. When another profiler calls it for the first time, ``end`` is called first. ``end`` must not raise."""
+    """Patch of the method ``name`` of the class ``profiler``, installed after perfkit's own profiler has called this
+    method. The next call therefore comes from another profiler. It first runs ``end``, which must not raise."""
 
     def __init__(self, profiler: type, name: str, end: Callable[[], None]) -> None:
         original = vars(profiler)[name]

@@ -39,17 +39,14 @@ class Action(enum.Enum):
 
 @dataclass(frozen=True, slots=True)
 class StepWindow:
-    """The selected steps, in cycles. A cycle consists of ``wait`` steps without the profiler, ``warmup`` steps in which
-    the profiler warms up, and ``active`` recorded steps. ``repeat`` is the number of cycles; 0 means no limit. The
-    first cycle begins ``skip_first`` steps after the step ``origin``. If ``origin`` is None, the origin is the
-    training's first step. In a resumed training, the number of this step is not 0."""
+    """The selected steps, in cycles of ``wait``, then ``warmup``, then ``active`` steps."""
 
-    wait: int = 1
-    warmup: int = DEFAULT_WARMUP
-    active: int = 5
-    repeat: int = 1
-    skip_first: int = 0
-    origin: int | None = None
+    wait: int = 1  # steps of a cycle without the profiler
+    warmup: int = DEFAULT_WARMUP  # steps of a cycle in which the profiler warms up
+    active: int = 5  # recorded steps of a cycle
+    repeat: int = 1  # number of cycles; 0 means no limit
+    skip_first: int = 0  # number of steps from ``origin`` to the first cycle
+    origin: int | None = None  # number of a step; None: the training's first step, which is not 0 if it was resumed
 
     def __post_init__(self) -> None:
         if min(self.wait, self.warmup, self.repeat, self.skip_first) < 0 or self.active < 1:
@@ -155,7 +152,7 @@ class StepProfiler(Protocol):
 
 
 def _guarded(method: Callable[Concatenate[StepRecording, P], None]) -> Callable[Concatenate[StepRecording, P], None]:
-    """Decorate a method so that it never raises: an error is logged, ends the recording, and marks the run as
+    """Decorate a method so that it never raises. An error is logged, ends the recording, and marks the run as
     incomplete."""
 
     @functools.wraps(method)
@@ -268,13 +265,14 @@ class StepRecording:
 
 
 class CallbackRecording(StepRecording, ABC):
-    """Recording of a range of steps in each training. The arguments are those of the callbacks.
+    """Recording of selected steps of each training, for callbacks. There are two ways to select the steps:
 
-    There are two ways to select steps. ``steps`` gives the numbers of the first and the last recorded step. Or three
-    numbers of steps describe a cycle: ``wait`` (default 1), ``warmup`` (1) and ``active`` (5). ``warmup`` may also be
-    given with ``steps``. ``repeat`` (1) is the number of cycles. The first cycle begins after ``skip_first`` (0) steps
-    of the training. ``also`` contains further callbacks, which are called with the profiler after each cycle.
-    ``options`` are passed to the framework's profiler. Raises UsageError for invalid arguments. Methods never raise.
+    - ``steps=(first, last)``: the numbers of the first and the last recorded step. ``warmup`` may be added.
+    - A cycle of ``wait`` (default 1), ``warmup`` (1) and ``active`` (5) steps. ``repeat`` (1) is the number of cycles.
+      The first cycle begins after ``skip_first`` (0) steps of the training.
+
+    ``also`` contains further callbacks, which are called with the profiler after each cycle. ``options`` are passed to
+    the framework's profiler. Raises UsageError for invalid arguments. Methods never raise.
     """
 
     def __init__(

@@ -1,8 +1,9 @@
-"""The part of a trace handler that all frameworks share. It takes cycles from the profiler, numbers them, and writes
-them in the background.
+"""The part of a trace handler that all frameworks share. It takes cycles (the active windows of the schedule) from the
+profiler, numbers them, and writes them in the background.
 
-A handler never raises. It logs an error, keeps the files on disk, and marks the run as incomplete. If the folder is not
-writable, this is logged when the handler is created. The training waits only while a cycle is taken.
+A handler never raises. If an error occurs, it is logged, and the run is marked as incomplete. The files on disk are
+kept. A folder that is not writable is reported when the handler is created. The training waits only while a cycle is
+taken.
 """
 
 from __future__ import annotations
@@ -32,7 +33,7 @@ Profiler = TypeVar("Profiler")
 @dataclass(frozen=True, slots=True)
 class Taken:
     """A cycle that no longer needs its profiler. ``finish()`` returns the Trace, and may be called only once. If
-    ``background`` is set, it may run in another thread while the training continues."""
+    ``background`` is set, another thread may call ``finish()`` while the training continues."""
 
     finish: Callable[[], Trace]
     background: bool = True
@@ -48,13 +49,14 @@ of the Place becomes the rank of the events."""
 
 
 class CycleWriter(Generic[Profiler]):
-    """Trace handler that writes all cycles of a process into ``run_dir``. It also installs the handler of SIGTERM
-    (:mod:`perfkit_core.recording.signals`).
+    """Trace handler that writes all cycles of a process into ``run_dir``. It also installs the handler of SIGTERM.
 
-    ``take`` is the function of the adapter. Cycles are written in the background if the adapter allows it. Three things
-    wait until the cycles are written: :meth:`flush`, readers of the folder in this process, and the end of the process.
-    ``also`` contains further callbacks, which are called with the profiler after the cycle was taken; their errors are
-    logged. If ``warn_uncalled`` is set, a warning is logged if the profiler never ends a cycle.
+    Cycles are written in the background if the adapter allows it. :meth:`flush`, readers of the folder in this process,
+    and the end of the process wait until all cycles are written.
+
+    - ``take``: the adapter's function that takes a cycle from the profiler.
+    - ``also``: callbacks that are called with the profiler after each cycle. Their errors are logged.
+    - ``warn_uncalled``: whether to log a warning if the profiler never ends a cycle.
     """
 
     def __init__(

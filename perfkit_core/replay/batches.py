@@ -1,8 +1,8 @@
 """Waits of the training for batches that worker processes or a reading thread make in advance.
 
-Workers work at their own pace, so a batch does not arrive earlier if the training asks for it earlier. If the training
-waited for a batch, it continues no sooner than the recorded arrival of the batch. If the training did not wait, the
-batch was ready. Batches that the training itself makes are ordinary work."""
+The replay keeps the recorded time that the workers took to make a batch. If the training asks for the batch earlier, it
+waits longer. If the recorded training did not wait for a batch, the batch was ready. Batches that the training itself
+makes are ordinary work."""
 
 from __future__ import annotations
 
@@ -20,23 +20,23 @@ from perfkit_core.replay.host_segments import Segments, matching
 
 _LONG: Final = 0.5
 _LONGEST: Final = 0.9
-"""A wait is long if it takes at least ``_LONG`` of the quantile ``_LONGEST`` of all waits."""
+"""A wait is long if it takes at least half as long as the 90th percentile of all waits."""
 _EQUAL: Final = 3
-"""Long waits recur if at least this many distances between them are equal, or if there are only two, which are
-equal."""
+"""Minimum number of equal distances between long waits. If there are only two distances, both must be equal."""
 _MANY: Final = 2
-"""The mean distance is used only if the number of distances is at least this multiple of the mean distance."""
+"""The mean distance is used only with enough distances. For example, a mean of 4 calls needs 2 × 4 distances."""
 _MOST: Final = 64
-"""Maximum distance, in calls, between the waits for workers that take turns."""
+"""Maximum distance between recurring long waits, in calls."""
 
 
 def period(waited_ns: IntArray, begins: BoolArray) -> int:
-    """Return the distance between long waits, in calls; 1 if long waits do not recur. If there are too few workers and
-    they finish their batches at the same time, the distance is their number.
+    """Return the distance between long waits, in calls. The result is 1 if long waits do not recur.
 
-    ``waited_ns`` is the wait of each call or step (0 if none). ``begins`` is the mask of the calls in which an epoch
-    begins. Both have shape (n,). The result is the median distance if most distances equal the median. Otherwise, it is
-    the mean distance if there are many distances."""
+    For example, 4 slow workers finish their batches at the same time. Then every 4th call waits long, and the result is
+    4. If the distances differ, the result is their median or their mean.
+
+    - ``waited_ns``: wait of each call or step, 0 if none, shape (n,).
+    - ``begins``: mask of the calls in which an epoch begins, shape (n,)."""
     waits = waited_ns > 0
     if not waits.any():
         return 1
@@ -56,23 +56,22 @@ _IN_WORKERS: Final = re.compile(r"multi[-_ ]?process", re.IGNORECASE)
 _IN_THREAD: Final = re.compile(r"DataLoaderIterSingleProcess")
 """Paddle's loader with this name makes batches in a thread that runs in parallel to the training."""
 _BEGINS: Final = re.compile(r"(^|::)random_$")
-"""The operator that draws the seed of the workers when the iteration over a loader begins. No other operator encloses
-it."""
+"""Name of the outermost operator that draws the seed of the workers when the iteration over a loader begins."""
 _ENTERED_NS: Final = 50_000
-"""Operators that begin within this time after the beginning of a call belong to the profiler's label of the call.
-Operators that rebuild a batch begin later."""
+"""Operators that begin within this time after the start of a loader call belong to the profiler, which labels the call.
+Later operators rebuild the batch."""
 _HANDED_OVER_NS: Final = 2_000_000
-"""Maximum time to unpickle and pin a batch that is ready, without operators that rebuild the batch."""
+"""Maximum time to unpickle and pin a ready batch. Operators that rebuild the batch take additional time."""
 _HANDED_OVER: Final = 0.1
-"""Calls whose wait is up to this quantile of all waits get a ready batch. Their waits show how long that takes."""
+"""Quantile of the waits of all calls that counts as the time to get a ready batch."""
 _WORKERS: Final = 2
+"""Number of workers that is assumed if long waits do not recur."""
 _AHEAD: Final = 2
-"""Number of batches that each worker makes in advance. The number of workers follows from recurring waits. If no waits
-recur, ``_WORKERS`` workers are assumed."""
+"""Number of batches that each worker makes in advance."""
 _LEAST_NS: Final = 500_000
 _LEAST_SHARE: Final = 0.05
-"""A call waits if it takes longer than a call that gets a ready batch. The difference must be at least ``_LEAST_NS``,
-and at least the share ``_LEAST_SHARE`` of the median step. Smaller differences are variation."""
+"""A call waited for its batch if it took longer than a call that gets a ready batch. The difference must exceed
+``_LEAST_NS``, and the share ``_LEAST_SHARE`` of the median step time. Smaller differences are variation."""
 
 
 def loads(trace: Trace) -> IntArray:
@@ -92,8 +91,8 @@ def in_thread(trace: Trace, rows: IntArray) -> BoolArray:
 
 
 def begins_epoch(trace: Trace, rows: IntArray) -> BoolArray:
-    """Return a mask of ``rows``, which are all calls of the loader. It selects the calls in steps in which an epoch
-    begins. A step in which an epoch begins has one more call than other steps, or begins an iteration."""
+    """Return the mask of the loader calls ``rows`` that lie in a step in which an epoch begins. Such a step has more
+    loader calls than usual, or begins an iteration over a loader."""
     mask = np.zeros(len(rows), np.bool_)
     rank, step = trace.ints("rank"), trace.ints("step")
     in_steps = np.flatnonzero(step[rows] >= 0)
@@ -113,9 +112,11 @@ def begins_epoch(trace: Trace, rows: IntArray) -> BoolArray:
 
 
 def batch_waits(trace: Trace, segments: Segments, leads: BoolArray) -> tuple[IntArray, IntArray, Edges]:
-    """Return three values: the segments that wait for a batch, the time of each of these segments if its batch is
-    ready, and the edges that delay the following segments until the batches arrive. ``leads`` is the mask of the
-    threads that run the steps."""
+    """Return the waits for batches. ``leads`` is the mask of the threads that run the steps. The three results are:
+
+    - the segments that wait for a batch,
+    - the time in ns that each of these segments takes if its batch is ready,
+    - the edges that delay the following segments until the batches arrive."""
     rows = loads(trace)
     begins = begins_epoch(trace, rows)
     kept = segments.first[rows] >= 0
@@ -146,8 +147,8 @@ def batch_waits(trace: Trace, segments: Segments, leads: BoolArray) -> tuple[Int
 
 
 def waited(graph: Graph) -> tuple[IntArray, IntArray]:
-    """Return two values: the nodes of a recording that wait for a batch, and the time of each wait in ns. The time to
-    get a ready batch does not count."""
+    """Return the nodes that wait for a batch, and the time of each wait in ns, without the time to get a ready
+    batch."""
     links = graph.edges
     until = links.dst[links.cause == BATCH]
     node = until - 1
@@ -155,9 +156,8 @@ def waited(graph: Graph) -> tuple[IntArray, IntArray]:
 
 
 def _idle_calls(trace: Trace, segments: Segments, rows: IntArray) -> IntArray:
-    """Return, for each segment, the position in ``rows`` of the call that may wait for a batch in this segment; -1 if
-    none."""
-    call = np.full(len(trace) + 1, -1, np.int64)  # index -1, for segments without an event, is the last item
+    """Return the loader call that may wait for a batch in each segment, as a position in ``rows``; -1 if none."""
+    call = np.full(len(trace) + 1, -1, np.int64)  # the row -1 of a segment without an event selects the last item
     call[rows] = np.arange(len(rows))
     call[:-1] = nesting.first_on_path(trace.ints("parent"), call[:-1])
     start = trace.ints("start_ns")
@@ -174,22 +174,20 @@ def _idle_calls(trace: Trace, segments: Segments, rows: IntArray) -> IntArray:
 def _since(
     segments: Segments, rows: IntArray, begins: BoolArray, node: IntArray, call: IntArray, waited_ns: IntArray
 ) -> IntArray:
-    """Return, for each wait, the segment with which the making of the batch begins. A wait is the segment ``node`` in
-    the call ``call``. The result is the latest of four segments: the first segment of the thread; the first call of the
-    epoch, which starts the workers; the segment after the call that requested the batch; and the segment after the
-    previous wait, because the workers were late."""
+    """Return, for each wait, the segment in which a worker begins to make the batch. The first wait happens in the
+    segment ``node[0]`` of the loader call ``call[0]``."""
     thread = segments.thread[segments.first[rows]]
-    since = np.searchsorted(segments.thread, thread)
+    since = np.searchsorted(segments.thread, thread)  # no earlier than the first segment of the thread
     waits = np.zeros(len(rows), np.int64)
     np.add.at(waits, call, waited_ns)
     for number in np.unique(thread):
         own = np.flatnonzero(thread == number)
         own = own[np.argsort(segments.first[rows[own]], kind="stable")]
         starts = begins[own] & ~np.append(False, begins[own][:-1])
-        latest = np.maximum.accumulate(np.where(starts, segments.first[rows[own]], -1))
-        asked = _AHEAD * max(period(waits[own], starts), _WORKERS)
+        latest = np.maximum.accumulate(np.where(starts, segments.first[rows[own]], -1))  # the epoch starts the workers
+        asked = _AHEAD * max(period(waits[own], starts), _WORKERS)  # the batch was requested this many calls earlier
         latest[asked:] = np.maximum(latest[asked:], segments.after[rows[own[:-asked]]])
         since[own] = np.maximum(since[own], latest)
-    before = np.append(0, node[:-1] + 1)[: len(node)]
+    before = np.append(0, node[:-1] + 1)[: len(node)]  # no earlier than the end of the previous wait
     same = np.append(False, segments.thread[node[1:]] == segments.thread[node[:-1]])[: len(node)]
     return np.maximum(since[call], np.where(same, before, 0))

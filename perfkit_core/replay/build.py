@@ -1,12 +1,14 @@
 """Build the graph of a trace. The nodes are segments of host threads and device work. The edges are waits between them.
 
-If a thread begins to work inside one segment of another thread, the other thread woke it. If the woken thread finishes
-shortly before this segment ends, the other thread waited for it. For example, the thread that called ``backward`` waits
-while the threads of autograd work. If the woken thread continues to work after the segment, it runs in parallel, and
-nothing waits for it. See ``handoffs``.
+Recordings do not show which thread waits for which. ``handoffs`` infers it: if thread B begins to work during a segment
+of thread A, then A woke B.
 
-A thread may also wait for a collective that runs on another host thread. The waiting segment is the one in which the
-collective ends. The step must continue shortly after this end, and no operator may run in the segment."""
+- If B finishes shortly before the segment ends, A waited for B. For example, the thread that called ``backward`` waits
+  for the threads of autograd.
+- If B continues to work after the segment, B runs in parallel, and A did not wait.
+
+``joined`` infers waits for collectives of other host threads. A thread waits for such a collective if it runs no
+operator while the collective ends, and continues shortly after this end."""
 
 from __future__ import annotations
 
@@ -27,18 +29,19 @@ from perfkit_core.replay.waits import stream_waits, sync_records, waits
 from perfkit_core.views.communication.instances import communication
 
 RETURN_NS: Final = 200_000
-"""A thread waited for another thread if it continues at most this time, or the share ``RETURN_SHARE`` of the wait,
-after the other thread has finished."""
 RETURN_SHARE: Final = 0.05
+"""A thread that waited for another thread continues soon after the other has finished: within ``RETURN_NS``, or within
+the share ``RETURN_SHARE`` of the wait if that is longer."""
 
 
 @dataclass(frozen=True, slots=True)
 class Handoffs:
-    """Bursts of work of one thread inside a segment of another thread, arrays of shape (bursts,).
+    """Bursts of work that one thread does during a segment of another thread, the waiter. Arrays of shape (bursts,).
 
-    ``waiter`` is the segment of the other thread. ``first`` and ``last`` are the first and last segment of the burst.
-    ``idle`` is the segment before the burst, in which the thread of the burst had nothing to do (-1 if none). These
-    four are indices into Segments. ``returns`` is true if the waiter continues when the burst ends."""
+    - ``waiter``: the segment of the waiter.
+    - ``first``, ``last``: the first and the last segment of the burst.
+    - ``idle``: the idle segment before the burst, -1 if none.
+    - ``returns``: whether the waiter continues when the burst ends."""
 
     waiter: IntArray
     first: IntArray
@@ -51,10 +54,11 @@ class Handoffs:
 
 
 def handoffs(segments: Segments, leaders: BoolArray, rank: IntArray, batches: IntArray) -> Handoffs:
-    """Return the bursts of other threads inside segments of the ``leaders``, sorted by waiter and time. ``leaders`` is
-    the mask of the threads that run the steps. ``rank`` is the rank of each thread. A burst and its segment belong to
-    the same rank. ``batches`` are the segments that wait for a batch. They have no bursts, because the wait does not
-    cause the batch to be made."""
+    """Return the bursts of other threads during segments of the ``leaders``, sorted by waiter and time.
+
+    - ``leaders``: mask of the threads that run the steps.
+    - ``rank``: rank of each thread. A burst and its waiter belong to the same rank.
+    - ``batches``: segments that wait for a batch. They wake no other thread, so they have no bursts."""
     parts = [
         _bursts(segments, leader, other)
         for leader in np.flatnonzero(leaders).tolist()
@@ -68,8 +72,8 @@ def handoffs(segments: Segments, leaders: BoolArray, rank: IntArray, batches: In
 
 
 def _bursts(segments: Segments, leader: int, other: int) -> IntArray:
-    """Return the fields of Handoffs for the bursts of the thread ``other`` in the segments of the thread ``leader``,
-    shape (5, bursts)."""
+    """Return the bursts of the thread ``other`` during segments of the thread ``leader``. The result has one row for
+    each field of Handoffs, shape (5, bursts)."""
     theirs, own = (np.searchsorted(segments.thread, [thread, thread + 1]) for thread in (leader, other))
     low, high = int(own[0]), int(own[1]) - 1  # without the empty segment at the end
     at = np.arange(low, high)
@@ -85,7 +89,7 @@ def _bursts(segments: Segments, leader: int, other: int) -> IntArray:
     woken = within & (idle_since <= segments.start_ns[np.maximum(waiter, 0)])
     begins, waiter = begins[woken], waiter[woken]
     until = segments.end_ns[waiter]
-    # a burst ends with the last segment with work that ends within the waiter
+    # the last segment of a burst contains work and ends before the waiter ends
     latest = np.maximum.accumulate(np.where(segments.row[low:high] >= 0, at, -1))
     last = np.searchsorted(segments.end_ns[low:high], until, side="right") - 1
     last = np.maximum(latest[np.maximum(last, 0)], begins)
@@ -98,9 +102,9 @@ def _bursts(segments: Segments, leader: int, other: int) -> IntArray:
 
 
 def host_graph(segments: Segments, busy_ns: IntArray, bursts: Handoffs) -> Graph:
-    """Return a graph of the segments, followed by one node for each burst. Segments keep their numbers. The node of a
-    burst holds the part of the waiting segment that follows the burst. ``busy_ns`` is the time of each segment,
-    excluding waits for a device, shape (segments,)."""
+    """Return the graph of the host threads. Its nodes are the segments, followed by one node for each burst. The node
+    of a burst is the part of the waiting segment after the burst. ``busy_ns`` is the time of each segment without waits
+    for a device, shape (segments,)."""
     count, extra = len(segments), np.arange(len(segments), len(segments) + len(bursts))
     begin, end = segments.start_ns[bursts.first], segments.end_ns[bursts.last]
     same = bursts.waiter[1:] == bursts.waiter[:-1]
@@ -116,7 +120,7 @@ def host_graph(segments: Segments, busy_ns: IntArray, bursts: Handoffs) -> Graph
     dur[bursts.waiter[is_first]] = (begin - segments.start_ns[bursts.waiter])[is_first]
     dur[bursts.idle[bursts.idle >= 0]] = 0
     woken_by = np.where(is_first, bursts.waiter, extra - 1)
-    source = np.arange(count)  # the nodes after a waiter start after its remaining time
+    source = np.arange(count)  # the node after a waiter follows the last part of the waiter
     source[bursts.waiter[is_last]] = extra[is_last]
     follows = np.flatnonzero(segments.thread[1:] == segments.thread[:-1])
     chain = edges(CHAIN, source[follows], follows + 1)
@@ -130,9 +134,9 @@ def host_graph(segments: Segments, busy_ns: IntArray, bursts: Handoffs) -> Graph
 
 
 def joined(trace: Trace, graph: Graph, leads: BoolArray, after: IntArray) -> Graph:
-    """Return the graph in which the threads that run the steps (``leads``, shape (threads,)) wait for collectives of
-    other host threads. The waiting node is cut where the collective ends, and its first part takes no time. ``after``:
-    see :class:`perfkit_core.replay.graph.Replay`."""
+    """Return the graph with waits for collectives of other host threads. ``leads`` is the mask of the threads that may
+    wait: those that run the steps. A waiting node is cut where the collective ends, and its first part takes no time.
+    ``after`` is the field of :class:`perfkit_core.replay.graph.Replay`."""
     calls = np.flatnonzero(communication(trace).host & (after >= 0))
     calls = calls[~leads[graph.lane[after[calls]]]]
     rank, at_work = trace.ints("rank"), trace.rows("kind", OPERATOR, RUNTIME, SYNC)
@@ -165,7 +169,7 @@ def joined(trace: Trace, graph: Graph, leads: BoolArray, after: IntArray) -> Gra
 
 
 def build(trace: Trace) -> Replay:
-    """Return the graph of a trace. If it has several ranks, they wait for each other in their collectives."""
+    """Return the graph of a trace. Several ranks wait for each other in their collectives."""
     segments = host_segments(trace)
     rank = _ranks(trace, segments.row, segments.thread, segments.threads)
     leads = leaders(trace, segments, rank)
@@ -198,8 +202,8 @@ def build(trace: Trace) -> Replay:
 
 
 def leaders(trace: Trace, segments: Segments, rank: IntArray) -> BoolArray:
-    """Return the mask of the threads that run the steps, shape (threads,). For a rank without steps, this is the thread
-    with the most events. ``rank`` is the rank of each thread."""
+    """Return the mask of the threads that run the steps, shape (threads,). In a rank without steps, the thread with the
+    most events is selected. ``rank`` is the rank of each thread."""
     leads = np.zeros(segments.threads, np.bool_)
     rows = np.flatnonzero(trace.rows("kind", STEP) & (segments.first >= 0))
     leads[segments.thread[segments.first[rows]]] = True

@@ -1,13 +1,13 @@
-"""Edges that end at device work. They begin at its launch, at the previous work of its stream, or at work of another
-stream.
+"""Edges of the replay that end at device work.
 
-The edge that best explains the recorded start of the work has the entire recorded lag, so that the unchanged graph
-repeats the recording. Each other edge has the usual lag of its cause, or the recorded lag if that is smaller. If work
-starts more than ``UNEXPLAINED_NS`` late, and work on another stream of the device has just ended, the late work is
-assumed to have waited for the other work.
+Device work waits for its launch and for the previous work of its stream. One of these two best explains the recorded
+start. Its edge has the recorded lag, so that the unchanged graph repeats the recording. The other edge has the usual
+lag, or the recorded lag if that is smaller.
 
-A stream holds a limited number of launches that have not begun. The next launch blocks its caller
-(``queue_limits``)."""
+Work that starts more than ``UNEXPLAINED_NS`` late may have waited for another stream. This is assumed if work of
+another stream of the device ended just before. The edge from this other work then has the recorded lag.
+
+A launch into a full stream blocks its caller (``queue_limits``)."""
 
 from __future__ import annotations
 
@@ -25,9 +25,9 @@ from perfkit_core.replay.graph import EVENT, LAUNCH, QUEUE, STREAM, Edges, Waits
 from perfkit_core.replay.host_segments import Segments
 
 UNEXPLAINED_NS: Final = 20_000
-"""If work starts later than usual by more than this time, its start has another cause."""
+"""Device work that starts more than this time later than usual waited for something else."""
 _USUAL: Final = 0.1
-"""Quantile of the recorded lags that counts as usual. Work with a longer lag also waited for something else."""
+"""Quantile of the recorded lags that counts as the usual lag."""
 _LAUNCH_NS, _GAP_NS = 5_000, 1_000
 """Lags that are assumed if the recording shows none. The values are typical of CUDA devices."""
 _NEVER: Final = np.iinfo(np.int64).max // 4
@@ -35,21 +35,19 @@ _NEVER: Final = np.iinfo(np.int64).max // 4
 
 @dataclass(frozen=True, slots=True)
 class DeviceWork:
-    """Device work, sorted by stream and time, arrays of shape (work,). ``row`` is the event. ``lane`` is the number of
-    the stream, counted from 0. ``before`` is the previous work of the stream (-1 if none). ``lanes`` is the number of
-    streams."""
+    """Device work, sorted by stream and time, arrays of shape (work,)."""
 
-    row: IntArray
-    lane: IntArray
-    before: IntArray
-    lanes: int
+    row: IntArray  # row of the event
+    lane: IntArray  # number of the stream, counted from 0 over all devices
+    before: IntArray  # position of the previous work of the stream, -1 if none
+    lanes: int  # number of streams
 
     def __len__(self) -> int:
         return len(self.row)
 
 
 def device_work(trace: Trace) -> DeviceWork:
-    """Return all device work of a trace. Device numbers that are equal on two ranks stand for two devices."""
+    """Return all device work of a trace. Equal device numbers of two ranks stand for two devices."""
     rows = np.flatnonzero(~trace.host & trace.rows("kind", *DEVICE_WORK))
     keys = [trace.ints("rank")[rows], trace.codes("device").codes[rows].astype(np.int64), trace.ints("stream")[rows]]
     lane, first = groupby.sorted_codes(keys, len(rows))
@@ -61,9 +59,9 @@ def device_work(trace: Trace) -> DeviceWork:
 
 
 def work_edges(trace: Trace, work: DeviceWork, launch_node: IntArray, nodes: IntArray, events: Edges) -> Edges:
-    """Return the edges that end at device work. ``launch_node`` is the node that begins with the launch of each piece
-    of work (-1 if none), and ``nodes`` is the node of each piece. ``events`` are edges of recorded waits between
-    streams; the result includes them."""
+    """Return the edges that end at device work, including ``events``, the edges of recorded waits between streams.
+    ``nodes`` is the node of each piece of work. ``launch_node`` is the node that begins with its launch (-1 if
+    none)."""
     start, end = trace.ints("start_ns")[work.row], trace.end_ns[work.row]
     launched = launch_node >= 0
     call = np.where(launched, trace.ints("start_ns")[trace.ints("launched_by")[work.row]], -_NEVER)
@@ -93,8 +91,8 @@ def _usual(lags: IntArray, otherwise: int) -> int:
 
 
 def _other_stream(trace: Trace, work: DeviceWork, start: IntArray, end: IntArray, late: IntArray) -> IntArray:
-    """Return, for each piece of work that starts late, the work of another stream of the same device that ends just
-    before, shape (work,). The value is -1 if there is no such work, or if the work does not start late."""
+    """Return, for each piece of work, the work of another stream for which it probably waited, shape (work,). This is
+    the work of the same device that ended just before a late start. The value is -1 if there is none."""
     other = np.full(len(work), -1, np.int64)
     open_work: BoolArray = late > UNEXPLAINED_NS
     if work.lanes < 2 or not open_work.any():
@@ -114,15 +112,16 @@ def _other_stream(trace: Trace, work: DeviceWork, start: IntArray, end: IntArray
 
 
 DEPTH: Final = 1021
-"""Number of launches that a CUDA stream holds in addition to the running work. The next launch blocks until the running
-work ends and the next work begins. On a V100, 1,132 of 1,139 blocked launches had exactly this many launches ahead."""
+"""Number of launches that a CUDA stream holds in addition to the running work. A further launch blocks until the next
+work begins. On a V100, 1,132 of 1,139 blocked launches had exactly this many launches ahead."""
 _BLOCKED: Final = 4
-"""A launch was blocked if it takes this many times the usual time, and if its stream got room meanwhile."""
+"""A launch was blocked if it took more than this many times the usual time, and its stream got room meanwhile."""
 
 
 def queue_limits(trace: Trace, work: DeviceWork, segments: Segments, nodes: IntArray) -> Waits:
-    """Return the launches that waited for room in a full stream, with edges that limit all launches into full streams.
-    An edge begins at the work that made room. ``nodes`` are the nodes of the work."""
+    """Return the launches that waited for room in a full stream. The edges of the result also limit launches that did
+    not wait: no launch returns before the work that makes room for it has begun. ``nodes`` are the nodes of the
+    work."""
     made_room = np.arange(-DEPTH, len(work) - DEPTH)
     first = np.searchsorted(work.lane, work.lane)
     launched_by = trace.ints("launched_by")[work.row]
@@ -143,8 +142,7 @@ def queue_limits(trace: Trace, work: DeviceWork, segments: Segments, nodes: IntA
 
 
 class Queued:
-    """The device work of each stream in the order of its launches. Work is identified by its position in
-    :class:`DeviceWork`."""
+    """The device work of each stream in the order of its launches, as positions in :class:`DeviceWork`."""
 
     def __init__(self, trace: Trace, work: DeviceWork) -> None:
         launched_by, start = trace.ints("launched_by")[work.row], trace.ints("start_ns")
@@ -163,8 +161,8 @@ class Queued:
             self._latest.append(order[np.maximum.accumulate(np.where(is_latest, np.arange(len(order)), 0))])
 
     def ends_last(self, lane: int, before_ns: IntArray) -> IntArray:
-        """Return, for each time in ``before_ns``, the work that ends last of all work launched on the stream before
-        this time; -1 if none."""
+        """Return, for each time, the work that ends last among all work launched on the stream before this time; -1 if
+        there is none."""
         at = np.searchsorted(self._times[lane], before_ns) - 1
         return np.where(at >= 0, self._latest[lane][np.maximum(at, 0)], -1)
 

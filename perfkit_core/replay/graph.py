@@ -28,15 +28,14 @@ BATCH: Final = 8  # a thread waits for a batch of the data loader
 @dataclass(frozen=True, slots=True)
 class Edges:
     """Edges of a graph, arrays of shape (edges,). Node ``dst`` starts no earlier than ``lag_ns`` after the end of node
-    ``src``, or after the start of ``src`` if ``from_start`` is set. ``owner`` is the row of the event that causes the
-    edge (-1 if none). The edge is removed with this event."""
+    ``src``."""
 
     src: IntArray
     dst: IntArray
     lag_ns: IntArray
-    from_start: BoolArray
-    cause: ByteArray
-    owner: IntArray
+    from_start: BoolArray  # whether the lag counts from the start of ``src`` instead of its end
+    cause: ByteArray  # one of the causes above
+    owner: IntArray  # row of the event that causes the edge, -1 if none
 
     def __len__(self) -> int:
         return len(self.src)
@@ -64,27 +63,22 @@ def all_edges(parts: Sequence[Edges]) -> Edges:
 
 @dataclass(frozen=True, slots=True)
 class Waits:
-    """Calls that wait, arrays of shape (calls,). ``row`` is the call, and ``busy_ns`` the time of the call without
-    waiting. ``edges`` delay the nodes after the calls until the waits end."""
+    """Host calls that wait, arrays of shape (calls,)."""
 
-    row: IntArray
-    busy_ns: IntArray
-    edges: Edges
+    row: IntArray  # row of the call
+    busy_ns: IntArray  # time of the call without the wait
+    edges: Edges  # edges that delay the node after a call until the wait ends
 
 
 @dataclass(frozen=True, slots=True)
 class Graph:
-    """Nodes as arrays of shape (nodes,), and the edges between the nodes.
+    """Nodes as arrays of shape (nodes,), and the edges between the nodes."""
 
-    ``dur_ns`` is the time that a node takes once it has started. ``row`` is the event that this time belongs to (-1 if
-    none). ``lane`` is the thread or stream: lanes below ``threads`` are host threads, the other lanes are streams.
-    ``start_ns`` is the recorded start, which is used only for nodes without edges into them."""
-
-    dur_ns: IntArray
-    row: IntArray
-    lane: IntArray
-    start_ns: IntArray
-    threads: int
+    dur_ns: IntArray  # time that the node takes once it has started
+    row: IntArray  # row of the event that the time of the node belongs to, -1 if none
+    lane: IntArray  # number of the thread or stream of the node; threads have the lowest numbers
+    start_ns: IntArray  # recorded start; the replay uses it only for nodes without edges into them
+    threads: int  # number of host threads
     edges: Edges
 
     def __len__(self) -> int:
@@ -104,8 +98,8 @@ class Graph:
         )  # fmt: skip
 
     def continued(self, node: IntArray, rest: IntArray) -> Graph:
-        """Return the graph in which the nodes ``node`` take no time. Edges that began at the ends of these nodes begin
-        at the ends of the nodes ``rest`` instead. The caller adds the nodes ``rest``."""
+        """Return the graph in which the nodes ``node`` take no time. Edges from the end of ``node[i]`` begin at the end
+        of ``rest[i]`` instead. The caller adds the nodes ``rest``."""
         ends_with, dur = np.arange(len(self)), self.dur_ns.copy()
         ends_with[node], dur[node] = rest, 0
         links = self.edges
@@ -115,27 +109,17 @@ class Graph:
 
 @dataclass(frozen=True, slots=True)
 class Replay:
-    """A trace as a graph, and the nodes of its events.
-
-    Three fields are arrays of shape (rows,) with nodes, -1 if an event has no such node. ``first`` is the node that
-    begins with each host event, ``after`` the node that begins with the end of the event, and ``work`` the node of each
-    piece of device work.
-
-    Two fields are arrays of shape (lanes,). ``rank`` is the rank of each thread and stream. ``ahead_ns`` is the time by
-    which the clock of this rank is ahead of the common clock of the graph.
-
-    ``tied`` is the number of collectives that are replayed with waits for other ranks. ``apart`` is the number of
-    collectives that are replayed as recorded. Both count a collective once for each rank. Both are 0 for one rank."""
+    """A trace as a graph, and the nodes of its events. The ranks of the trace share one clock in the graph."""
 
     trace: Trace
     graph: Graph
-    first: IntArray
-    after: IntArray
-    work: IntArray
-    tied: int
-    apart: int
-    rank: IntArray
-    ahead_ns: IntArray
+    first: IntArray  # node that begins with each host event, -1 for other events, shape (rows,)
+    after: IntArray  # node that begins with the end of each host event, -1 for other events, shape (rows,)
+    work: IntArray  # node of each piece of device work, -1 for other events, shape (rows,)
+    tied: int  # number of collectives replayed with waits for other ranks, counted once for each rank
+    apart: int  # number of collectives replayed as recorded, counted once for each rank; 0 if there is one rank
+    rank: IntArray  # rank of each thread and stream, shape (lanes,)
+    ahead_ns: IntArray  # time by which the rank's clock is ahead of the graph's clock, shape (lanes,)
 
     def recorded_ns(self, nodes: IntArray) -> IntArray:
         """Return the recorded start of the nodes in ns on the clock of the trace, shape (len(nodes),)."""
@@ -146,7 +130,7 @@ class Replay:
 
 
 class CyclicGraphError(PerfkitError):
-    """Nodes wait for each other, because a transform put a node before a node that it depends on."""
+    """Nodes wait for each other in a cycle, for example because a transform moved work before what it depends on."""
 
 
 def play(graph: Graph) -> IntArray:
@@ -169,8 +153,8 @@ def play(graph: Graph) -> IntArray:
 
 @compiled
 def _play(first, dst, lag, from_start, dur, waits_for, start):  # type: ignore[no-untyped-def]
-    """Fill ``start`` and return the number of nodes that could start. ``waits_for`` is, for each node, the number of
-    edges into it whose source has not started."""
+    """Fill ``start`` and return the number of nodes that could start. ``waits_for`` counts, for each node, the edges
+    into it whose source has not started."""
     count = len(dur)
     ready = np.empty(count, np.int64)
     ready_count = 0

@@ -1,4 +1,4 @@
-"""The time of host threads, cut into segments where the innermost event changes.
+"""The time of host threads, cut into segments. Within a segment, the innermost event of the thread stays the same.
 
 The segments of a thread follow each other without gaps. Time outside all events is a segment, too. If two events
 overlap without nesting, the time that they share belongs to the event that began last."""
@@ -20,19 +20,16 @@ from perfkit_core.views.select import threads
 
 @dataclass(frozen=True, slots=True)
 class Segments:
-    """Segments, sorted by thread and time, arrays of shape (segments,). ``row`` is the innermost event (-1 if none).
-    The last segment of each thread is empty and represents the end of the thread.
-
-    ``first`` and ``after`` have shape (rows,). ``first`` is the segment that begins with each event, and ``after`` the
-    segment that begins with the end of the event; -1 for events that are not on a host thread."""
+    """Segments, sorted by thread and time, arrays of shape (segments,). The last segment of each thread is empty and
+    represents the end of the thread."""
 
     start_ns: IntArray
     end_ns: IntArray
-    row: IntArray
+    row: IntArray  # row of the innermost event, -1 if none
     thread: IntArray
-    threads: int
-    first: IntArray
-    after: IntArray
+    threads: int  # number of threads
+    first: IntArray  # segment that begins with each event, -1 for events on no host thread, shape (rows,)
+    after: IntArray  # segment that begins with the end of each event, -1 for events on no host thread, shape (rows,)
 
     def __len__(self) -> int:
         return len(self.row)
@@ -84,8 +81,8 @@ def _cut(rows, code, start_ns, end_ns, start, end, owner, thread, first, after):
 
 @compiled
 def _close(stack, least, depth, now, until, end_ns, code, count, start, end, owner, thread, after):  # type: ignore[no-untyped-def]
-    """Close the events that end by ``until``. ``least`` is, for each event on the stack, the earliest end of this event
-    and of the events below it on the stack."""
+    """Close the open events that end by ``until``. ``stack`` holds the open events. ``least`` holds, for each of them,
+    the earliest end of this event and of the events below it on the stack."""
     while depth and least[depth - 1] <= until:
         over = least[depth - 1]
         if over > now:

@@ -1,14 +1,13 @@
-"""Joint replay of several ranks on one clock: a collective transfers once its last rank has arrived.
+"""Joint replay of several ranks on one clock. Ranks wait for each other in synchronous collectives.
 
-No rank leaves a synchronous collective (``clock_model.SYNCHRONOUS``) before the last rank has arrived. Such a
-collective is cut in two on each rank: the arrival, which takes no time, and the transfer, which takes the recorded time
-after the last arrival. Other collectives, unmatched collectives, and collectives of ranks with an unknown clock are
+No rank leaves a synchronous collective, for example an all-reduce, before the last rank has arrived. The replay cuts
+such a collective in two on each rank. The arrival takes no time. The transfer begins after the last arrival and takes
+the recorded time from there. Collectives that are not synchronous, not matched, or of a rank with an unknown clock are
 replayed as recorded.
 
-A wait between a collective and work of another stream is recognised only on ranks where it delayed something. The last
-rank to arrive never waits, so its recording does not show the wait. But all ranks run the same program, so the wait is
-taken from another rank. Work on two ranks corresponds if it has the same name and the same position in its stream,
-counted from the launch of the collective. Work that began before the collective ended did not wait."""
+On each rank, device work of other streams may wait for a collective, or a collective for this work. The recording of a
+rank shows such a wait only if it delayed something. But all ranks run the same program, so ``shown_elsewhere`` adds the
+waits that other ranks show."""
 
 from __future__ import annotations
 
@@ -30,9 +29,13 @@ from perfkit_core.views.select import ranks
 def shown_elsewhere(
     trace: Trace, steps_graph: graph.Graph, work: DeviceWork, nodes: IntArray, node: IntArray, match: IntArray
 ) -> graph.Edges:
-    """Return edges for waits between collectives and other work. If the recording of one rank shows a wait, all ranks
-    get its edge where the same work exists and can have waited. ``nodes`` are the nodes of the work. ``node`` and
-    ``match`` are the node and the number of each collective."""
+    """Return edges between collectives and work of other streams. If one rank shows a wait, all ranks get its edge.
+
+    Work of two ranks corresponds if it has the same name, and the same position in its stream after the launch of the
+    collective. An edge is added only if the awaited work ended before the waiting work began.
+
+    - ``nodes``: node of each piece of ``work``.
+    - ``node``, ``match``: node and number of each collective, once for each rank."""
     position = np.full(len(steps_graph), -1, np.int64)
     position[nodes] = np.arange(len(work))
     on_device = position[node] >= 0
@@ -65,8 +68,8 @@ def shown_elsewhere(
 
 
 class _Places:
-    """Positions of work in its streams, arrays of shape (work,). ``first`` is the first work of each lane. Its last
-    item is the number of all pieces of work."""
+    """Times, rank, stream and name of device work, arrays of shape (work,). ``first`` is the position of the first work
+    of each stream, followed by the number of all work."""
 
     def __init__(self, trace: Trace, work: DeviceWork) -> None:
         launched_by, start = trace.ints("launched_by")[work.row], trace.ints("start_ns")
@@ -80,7 +83,7 @@ class _Places:
         self._lanes = self._lanes[~self._lanes.index.duplicated(keep=False)]
 
     def lane_of(self, rank: IntArray, stream: IntArray) -> IntArray:
-        """Return the lane of each stream. Return -1 if the rank has no stream of this number, or several."""
+        """Return the number of each stream over all ranks; -1 if the rank has no stream, or several, with this id."""
         wanted = pd.MultiIndex.from_arrays([rank, stream])
         return self._lanes.reindex(wanted).fillna(-1).to_numpy(np.int64)
 
@@ -95,22 +98,22 @@ class _Places:
 
 @dataclass(frozen=True, slots=True)
 class _Members:
-    """Collectives that wait for each other, one member per rank and collective, arrays of shape (members,). ``node`` is
-    the node of the member, and ``match`` the number of its collective, counted from 0."""
+    """Members of collectives, arrays of shape (members,). A member is the part of one rank in one collective. Members
+    of the same collective wait for each other."""
 
-    node: IntArray
-    match: IntArray
+    node: IntArray  # node of the member in the graph
+    match: IntArray  # number of the collective, counted from 0
 
     def only(self, mask: BoolArray) -> _Members:
-        """Return the members of the mask. Collectives with a single remaining member are left out."""
+        """Return the members of the mask, without collectives that have a single member left."""
         match, node = self.match[mask], self.node[mask]
         several = np.bincount(match)[match] > 1 if len(match) else np.empty(0, np.bool_)
         return _Members(node[several], np.unique(match[several], return_inverse=True)[1].astype(np.int64))
 
 
 def meet(replay: graph.Replay, work: DeviceWork, leads: BoolArray) -> graph.Replay:
-    """Return the replay with all ranks on one clock, and with edges between ranks that wait for each other. ``leads``
-    is the mask of the threads that run the steps, shape (threads,)."""
+    """Return the replay with all ranks on one clock, and with edges between ranks that wait for each other.
+    ``leads``: mask of the threads that run the steps, shape (threads,)."""
     trace, steps_graph = replay.trace, replay.graph
     if len(ranks(trace)) < 2:
         return replay
@@ -119,7 +122,7 @@ def meet(replay: graph.Replay, work: DeviceWork, leads: BoolArray) -> graph.Repl
     offsets = clocks["constant_ns"]  # without drift, which would change the durations of nodes
     ahead_ns = np.asarray(offsets.reindex(replay.rank).fillna(0), np.int64)
     steps_graph = replace(steps_graph, start_ns=steps_graph.start_ns - ahead_ns[steps_graph.lane])
-    # a collective waits in its device work, else in the longest segment of its call
+    # a collective waits in its device work, or without device work in the longest segment of its call
     rows = collectives["row"].to_numpy(np.int64)
     node = replay.work[rows].copy()
     for at in np.flatnonzero((node < 0) & (replay.first[rows] >= 0)).tolist():
@@ -130,7 +133,7 @@ def meet(replay: graph.Replay, work: DeviceWork, leads: BoolArray) -> graph.Repl
     members = _members(steps_graph, node, np.asarray(meeting, np.int64), usable.to_numpy(np.bool_), leads)
     shown = shown_elsewhere(trace, steps_graph, work, replay.work[work.row], members.node, members.match)
     steps_graph = replace(steps_graph, edges=graph.all_edges([steps_graph.edges, shown]))
-    # if the members form a cycle, keep only members that do not go back in time: these cannot form a cycle
+    # without collectives that end on one rank before the last rank arrives, the graph has no cycle
     early = _early_ns(steps_graph, members) > 0
     for those in (members, members.only(~np.isin(members.match, members.match[early]))):
         tied = _tied(steps_graph, those)
@@ -170,9 +173,9 @@ def _early_ns(steps_graph: graph.Graph, members: _Members) -> IntArray:
 
 
 def _tied(steps_graph: graph.Graph, members: _Members) -> graph.Graph:
-    """Return the graph with new nodes: one for the meeting of each collective, and one for the transfer of each member.
-    Edges lead from the arrivals to the meeting, and from the meeting to the transfers. Edges that began at the end of a
-    member begin at the end of its transfer instead."""
+    """Return the graph in which the members of each collective wait for each other. Each collective gets a node for its
+    meeting, which waits for all members. Each member gets a node for its transfer, which waits for the meeting. Edges
+    from the end of a member begin at the end of its transfer instead."""
     node, count = members.node, len(members.node)
     arrival, early = _arrival_ns(steps_graph, members), _early_ns(steps_graph, members)
     meeting = len(steps_graph) + members.match

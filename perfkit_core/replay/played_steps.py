@@ -18,15 +18,14 @@ from perfkit_core.views.communication.instances import communication
 
 @dataclass(frozen=True, slots=True)
 class Steps:
-    """Steps of a recording, arrays of shape (steps,). ``number`` and ``rank`` identify the step. ``first`` is the node
-    that begins with the step, and ``after`` the node that begins with its end. ``recorded_ns`` is its time. A recording
-    without steps has one step with the number -1: the time of the thread with the most events."""
+    """Steps of a recording, arrays of shape (steps,). If no steps were recorded, the time of the thread with the most
+    events counts as one step with the number -1."""
 
     number: IntArray
     rank: IntArray
-    first: IntArray
-    after: IntArray
-    recorded_ns: IntArray
+    first: IntArray  # node that begins with the step
+    after: IntArray  # node that begins with the end of the step
+    recorded_ns: IntArray  # recorded time of the step
 
     def __len__(self) -> int:
         return len(self.number)
@@ -39,10 +38,13 @@ class Steps:
         return start_ns[self.after] - start_ns[self.first]
 
     def lasting_ns(self, replay: Replay, graph: Graph, start_ns: IntArray, period: int = 1) -> IntArray:
-        """Return the time of each step in a long training, in ns. In a long training, the host is at most a few steps
-        ahead of its device. A step therefore takes at least the time of its work on the busiest stream, or the recorded
-        time if that is shorter. If the host waits for its device only once in ``period`` steps, this wait covers the
-        work of the entire period. The result is then the mean of each period (see :meth:`of_periods`)."""
+        """Return the time of each step in a long training, in ns.
+
+        In a long training, the host is at most a few steps ahead of its device. A step therefore takes at least the
+        time of its work on the busiest stream, or the recorded time if that is shorter.
+
+        If the host waits for its device only once in ``period`` steps, the result is the mean of each period
+        (:meth:`of_periods`)."""
         played, stream, recorded = (
             self.of_periods(times, period)
             for times in (self.played_ns(start_ns), self._stream_ns(replay, graph), self.recorded_ns)
@@ -66,8 +68,8 @@ class Steps:
         """Return the time of each step's work on its busiest stream, in ns. Communication is left out, because it may
         wait for other ranks.
 
-        Work without a recorded launch belongs to the step in which it ran. Work before the first recorded launch on its
-        stream belongs to no step, because it was launched before the recording."""
+        Work without a recorded launch belongs to the step in which it ran. It belongs to no step if it ran before all
+        work of its stream with a recorded launch, because it was launched before the recording."""
         trace = replay.trace
         work = np.flatnonzero(~graph.on_host & (graph.row >= 0))
         work = work[~communication(trace).device[graph.row[work]]]
@@ -120,16 +122,16 @@ def steps(replay: Replay) -> Steps:
 
 
 _USUAL: Final = 0.1
-"""Quantile of the lags of a cause that counts as usual."""
+"""Quantile of the recorded lags of a cause that counts as the usual lag."""
 _TYPICAL_NS: Final = 5_000
-"""This lag is added to the recorded lags, so that a single long lag does not count as usual."""
+"""An additional lag among the recorded lags of a cause, so that a single long lag does not count as usual."""
 
 
 def unexplained_ratio(replay: Replay) -> float | None:
-    """Return the share of device work, by time, whose start no recorded event explains; None without device work. Such
-    work waits for nothing, or starts more than ``UNEXPLAINED_NS`` later than usual after the last node it waits for.
+    """Return the unexplained share of device work, by time; None without device work.
 
-    The graph keeps the recorded lag of such a start after every transform."""
+    Work is unexplained if it waits for nothing, or starts more than ``UNEXPLAINED_NS`` later than usual after
+    everything it waits for. Transforms do not change the recorded lag of such work."""
     graph, links = replay.graph, replay.graph.edges
     work = np.flatnonzero(~graph.on_host)
     total = int(graph.dur_ns[work].sum())

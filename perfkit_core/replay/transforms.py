@@ -31,14 +31,12 @@ class Case(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Quantity:
-    """An uncertain value, as three percentiles and their source. The value is a time in ns, a factor or a count.
-    ``low`` is the percentile with the shortest steps. The source is "recorded", "calibrated on this machine", or a
-    citation."""
+    """An uncertain time in ns, factor or count, as three percentiles."""
 
-    low: float
+    low: float  # value with the shortest steps
     mid: float
-    high: float
-    source: Text
+    high: float  # value with the longest steps
+    source: Text  # "recorded", "calibrated on this machine", or a citation
 
 
 Number = int | float | Quantity
@@ -111,15 +109,14 @@ def inclusive_ns(replay: Replay, graph: Graph, rows: IntArray, inside: BoolArray
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Scale:
-    """Events take ``factor`` times as long on the host, on the device, or on both. ``most_ns`` limits the time of each
-    row after the change, shape (rows,) (None: no limit)."""
+    """Events take ``factor`` times as long on the host, on the device, or on both."""
 
     rows: IntArray
     factor: Number
     below: bool = True
     host: bool = True
     device: bool = True
-    most_ns: IntArray | None = None
+    most_ns: IntArray | None = None  # maximum time of each row after the change; None: no maximum
 
     def apply(self, replay: Replay, graph: Graph, case: Case) -> Graph:
         chosen = nodes_of(replay, graph, self.rows, self.below)
@@ -150,10 +147,10 @@ class Insert:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Shorten:
-    """The time of host threads within ``gaps`` is multiplied by ``factor``. ``gaps`` maps a rank to disjoint intervals
-    on the clock of this rank in the trace. Other threads of the rank must not work within its gaps."""
+    """The time of host threads within ``gaps`` is multiplied by ``factor``. No thread of a rank may work within the
+    gaps of this rank."""
 
-    gaps: Mapping[int, intervals.Intervals]
+    gaps: Mapping[int, intervals.Intervals]  # disjoint intervals of each rank, on the clock of this rank
     factor: Number
 
     def apply(self, replay: Replay, graph: Graph, case: Case) -> Graph:
@@ -193,10 +190,10 @@ class Remove:
 @dataclass(frozen=True, slots=True, eq=False)
 class Unblock:
     """Calls no longer wait for device work. An example is a copy from pinned memory with ``non_blocking``. Each call
-    takes its recorded time without the wait, or ``most_ns`` if that is shorter and not None."""
+    takes its recorded time without the wait."""
 
     rows: IntArray
-    most_ns: Number | None = None
+    most_ns: Number | None = None  # maximum time of each call after the change; None: no maximum
 
     def apply(self, replay: Replay, graph: Graph, case: Case) -> Graph:
         calls = chosen_rows(replay, self.rows, False)
@@ -217,18 +214,16 @@ LAUNCH_NS = 5_000
 class Move:
     """Operators run on the host instead of a device (``to_host``), or on a device instead of the host.
 
-    On the host, each operator takes ``host_ns``, and its device work is removed. On a device, each operator takes
-    ``host_ns`` on the host for its launch. Its device work takes ``device_ns`` on the busiest stream of the rank, after
-    the work that is queued there. ``copies_gone`` are the calls of copies and synchronisations that become unnecessary.
-    ``copies_added`` is the number of new copies before each operator. Each new copy blocks the host for ``copy_ns``."""
+    The recorded times and device work of the operators are removed. On a device, each operator gets new work on the
+    busiest stream of its rank, after the work that is queued there."""
 
     rows: IntArray
     to_host: bool
-    host_ns: Number
-    device_ns: Number = 0
-    copies_gone: IntArray | None = None
-    copies_added: int = 0
-    copy_ns: Number = 0
+    host_ns: Number  # time of each operator on the host; on a device, the time of its launch
+    device_ns: Number = 0  # time of the new device work of each operator
+    copies_gone: IntArray | None = None  # calls of copies and synchronisations that become unnecessary
+    copies_added: int = 0  # number of new copies before each operator
+    copy_ns: Number = 0  # time for which each new copy blocks the host
 
     def apply(self, replay: Replay, graph: Graph, case: Case) -> Graph:
         graph = Remove(self.rows).apply(replay, graph, case)
@@ -260,16 +255,13 @@ class Move:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Batch:
-    """Several launches become one launch, such as a captured graph or a fused kernel. The host events ``rows`` take
-    ``host_ns`` in total, when the first of them begins. Gaps in their device work become at most ``gap_ns``.
+    """Several launches become one launch, for example a captured graph or a fused kernel. The new launch takes place
+    when the first of its ``rows`` begins."""
 
-    ``group`` has a value for each row. Rows with equal values become one launch, such as the launches of each step. If
-    ``group`` is None, all rows become one launch."""
-
-    rows: IntArray
-    host_ns: Number
-    gap_ns: Number = 1000
-    group: IntArray | None = None
+    rows: IntArray  # host events that contain the old launches
+    host_ns: Number  # host time of each new launch
+    gap_ns: Number = 1000  # maximum gap between pieces of its device work
+    group: IntArray | None = None  # number for each row: equal numbers become one launch; None: all rows become one
 
     def apply(self, replay: Replay, graph: Graph, case: Case) -> Graph:
         inside = nodes_of(replay, graph, self.rows, True)
@@ -288,12 +280,11 @@ class Batch:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Overlap:
-    """Another thread runs the host events ``rows``. Each event starts when its original thread reaches it, and the
-    original thread continues at once. ``until`` contains, for each of the rows, the event that waits for its end, or -1
-    if no event waits."""
+    """Another thread runs the host events ``rows``. Each event starts when its original thread reaches it. The original
+    thread continues immediately."""
 
     rows: IntArray
-    until: IntArray
+    until: IntArray  # for each row, the event that waits for the end of the row, -1 if none
     factor: Number = 1.0
 
     def apply(self, replay: Replay, graph: Graph, case: Case) -> Graph:
@@ -310,20 +301,18 @@ class Overlap:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Load:
-    """Batches come from ``workers`` processes of each rank.
+    """Batches come from ``workers`` processes of each rank, which replace the recorded source of batches.
 
-    ``rows`` are the events in which the training gets its batches, sorted by time within each rank. Getting a batch
-    takes ``handover_ns``. Making a batch takes ``batch_ns``. If ``batch_ns`` is None, the recorded batches were made in
-    the training's own process, and making a batch takes the recorded time. Otherwise, other processes or threads made
-    the batches. Getting a batch then takes the recorded time without the wait, plus at most ``handover_ns``.
+    Together, the workers deliver a batch every ``batch_ns`` ÷ ``workers``. Each worker is at most ``ahead`` batches
+    ahead of the training. The first batch is ready, as in a loader that has been running.
 
-    Recorded waits are dropped, because the workers replace the recorded source of batches. Together, the workers
-    deliver a batch every ``batch_ns`` ÷ ``workers``. Each worker is at most ``ahead`` batches ahead of the training.
-    The first batch is ready, as in a loader that has been running."""
+    If ``batch_ns`` is None, the training made the recorded batches itself. Getting a batch then takes ``handover_ns``.
+    Otherwise, other processes or threads made the recorded batches. Getting a batch then takes the recorded time
+    without the wait, plus at most ``handover_ns``."""
 
-    rows: IntArray
+    rows: IntArray  # events in which the training gets its batches, sorted by time within each rank
     workers: Number
-    batch_ns: Number | None = None
+    batch_ns: Number | None = None  # time to make a batch; None: the recorded time
     handover_ns: Number = 0
     ahead: int = 2
 

@@ -1,13 +1,13 @@
 """Waits for devices: host calls that wait for device work, and streams that wait for other streams.
 
-A call that waits ends just after work that was launched before it. The name of the call shows whether it waits for a
-device, a stream or an event (``sync_calls``). Records on the device show which stream and event (``sync_records``).
-Without a record, a call is assumed to wait for the work that ends last within the call. A copy blocks its caller if its
-work ends within the call, as is usual for pageable memory.
+Two sources show what a call waits for:
 
-CUPTI writes one record for each call that synchronises (``cuda_sync`` in Chrome traces). The record is an event on the
-device that is linked to its call. It contains the stream. If the wait is for a CUDA event, the record also contains the
-awaited stream and the call that recorded the CUDA event."""
+- The name of the call shows whether it waits for a device, a stream or a CUDA event (``sync_calls``).
+- Records of CUPTI, the tracing library of CUDA, show which stream or event (``sync_records``). In Chrome traces, these
+  are the events ``cuda_sync`` on the device.
+
+Without a record, a call is assumed to wait for the work that ends last within the call. A copy blocks its caller if the
+copy ends within the call, as is usual for pageable memory."""
 
 from __future__ import annotations
 
@@ -30,22 +30,19 @@ _STREAM: Final = "wait_on_stream"
 _RECORDED_BY: Final = "wait_on_cuda_event_record_corr_id"
 _WAITS_ON_DEVICE: Final = "Stream Wait Event"
 _NO_STREAM: Final = 0xFFFFFFFF
-"""In traces of a profiler of 2023, this number stands for the stream -1."""
+"""The stream -1 as an unsigned number, in traces of a profiler of 2023."""
 
 
 @dataclass(frozen=True, slots=True)
 class SyncRecords:
-    """Records of synchronisations, arrays of shape (records,). ``call`` is the row of the host call, ``device`` the
-    code of the device, and ``stream`` the stream of the record. ``of_stream`` is the awaited stream, and
-    ``recorded_by`` the row of the call that recorded the awaited event (-1 if not recorded). ``on_device`` is true if a
-    stream waits, and false if the host waits."""
+    """Records of synchronisations, arrays of shape (records,)."""
 
-    call: IntArray
-    device: IntArray
-    stream: IntArray
-    of_stream: IntArray
-    recorded_by: IntArray
-    on_device: BoolArray
+    call: IntArray  # row of the host call
+    device: IntArray  # code of the device
+    stream: IntArray  # stream of the record
+    of_stream: IntArray  # awaited stream, -1 if unknown
+    recorded_by: IntArray  # row of the call that recorded the awaited CUDA event, -1 if unknown
+    on_device: BoolArray  # whether a stream waits; otherwise the host waits
 
 
 def sync_records(trace: Trace) -> SyncRecords:
@@ -79,8 +76,9 @@ def _number(args: dict[str, Any], key: str) -> int:
 
 
 def stream_waits(trace: Trace, work: DeviceWork, nodes: IntArray, records: SyncRecords) -> graph.Edges:
-    """Return the edges of streams that wait for a CUDA event. An edge begins at the last work launched before the event
-    was recorded. It ends at the first work launched after the call that lets the stream wait."""
+    """Return the edges of streams that wait for a CUDA event of another stream. An edge begins at the last work of the
+    other stream before the event. It ends at the first work of the waiting stream after the call that makes it
+    wait."""
     complete = np.flatnonzero(records.on_device & (records.of_stream >= 0) & (records.recorded_by >= 0))
     if not len(complete) or not len(work):
         return graph.all_edges([])
@@ -109,8 +107,8 @@ _STREAM_WAITS: Final = re.compile(r"Stream_?Wait_?Event", re.IGNORECASE)
 
 
 def waits_for_unrecorded_events(trace: Trace) -> int:
-    """Return the number of calls that make a stream wait for an event. Calls of a rank count only if the rank has work
-    on several streams and no device records of such waits."""
+    """Return the number of calls that make a stream wait for an event, on ranks whose recording does not show which
+    event. Ranks with a single stream do not count."""
     rank, calls = trace.ints("rank"), np.flatnonzero(trace.host & matching(trace, "name", _STREAM_WAITS.search))
     if not len(calls):
         return 0
@@ -144,7 +142,7 @@ def sync_calls(trace: Trace) -> tuple[IntArray, ByteArray]:
 BUSY_NS: Final = 2_000
 """Maximum time of a call that waits for a device, not counting the wait."""
 RETURN_NS: Final = 5_000
-"""Maximum time from the end of the work to the return of a call that did not wait for this work."""
+"""Maximum time from the end of work to the return of the waiting call, if the call also waits for later work."""
 
 
 def waits(trace: Trace, work: DeviceWork, segments: Segments, nodes: IntArray, records: SyncRecords) -> graph.Waits:
@@ -173,8 +171,8 @@ _ASYNC: Final = re.compile("async", re.IGNORECASE)
 
 
 def _copies(trace: Trace, work: DeviceWork, segments: Segments) -> tuple[IntArray, IntArray, IntArray]:
-    """Return three values: the calls that return after their copy, the positions of their copies, and the time that
-    each call takes before its copy can begin. The wait for earlier work of the stream does not count."""
+    """Return the calls that return after their copy, the positions of these copies, and the time that each call takes
+    before its copy begins. The time does not include the wait for earlier work of the stream."""
     call = trace.ints("launched_by")[work.row]
     at = np.flatnonzero(trace.rows("kind", MEMCPY)[work.row] & (call >= 0))
     at = at[segments.after[call[at]] >= 0]
@@ -235,8 +233,8 @@ def _synchronised(
 
 
 def _last_within(trace: Trace, queued: Queued, calls: IntArray) -> tuple[IntArray, IntArray]:
-    """Return two values for waits for an event without a record: the calls that wait, and the work that each call waits
-    for, which is the last work that ends within the call and was launched before it."""
+    """Return the calls that wait for an event without a record, and the work that each of them waits for. This is the
+    last work that ends within the call, if it was launched before the call."""
     last = np.full(len(calls), -1, np.int64)
     rank = trace.ints("rank")[calls]
     for number in np.unique(rank):

@@ -1,6 +1,7 @@
-"""Functions that numba compiles once a process has enough work for them (docs/decisions/0011). Loading numba takes a
-third of a second. Therefore each process first runs these functions in Python. After ENOUGH_CELLS array cells, the
-process loads numba, and runs compiled functions from then on. The results are the same either way."""
+"""Functions that numba compiles once a process has enough work for them (docs/decisions/0011).
+
+Loading numba takes a third of a second. Therefore each process first runs these functions in Python. After ENOUGH_CELLS
+array cells, the process loads numba and runs the compiled functions. The results are the same either way."""
 
 from __future__ import annotations
 
@@ -14,22 +15,23 @@ from typing import Any, Final
 import numpy as np
 
 ENOUGH_CELLS: Final = 2_000_000
-"""Number of array cells for which Python takes as long as loading numba takes, at 0.1 to 0.2 µs per cell."""
+"""Number of array cells after which numba is loaded. Python needs 0.1 to 0.2 µs per cell, so it handles these cells in
+about the time of loading numba."""
 
 _PACKAGE_PREFIX: Final = __name__.partition(".")[0] + "."
 _listeners: list[Callable[[bool], None]] = []
 
 
 class Interpreted:
-    """Counts the array cells that were handled in Python. The count is at least ENOUGH_CELLS once numba is loaded."""
+    """Number of array cells that were handled in Python. It is at least ENOUGH_CELLS once numba is loaded."""
 
     cells = 0
 
 
 @contextmanager
 def watched(listener: Callable[[bool], None]) -> Iterator[None]:
-    """Report compilations within the block, for a progress display. ``listener`` is called, in any thread, with True
-    when the first of simultaneous compilations begins, and with False when the last ends."""
+    """Report compilations within the block, for a progress display. ``listener(True)`` is called when a compilation
+    begins, ``listener(False)`` when it ends. Simultaneous compilations count as one. The calls come from any thread."""
     _listeners.append(listener)
     try:
         yield
@@ -65,17 +67,17 @@ def listen() -> None:
 def compiled(function: Any = None, *, steps: int = 1) -> Any:
     """Decorate a function that is compiled once numba is worth loading.
 
-    The function must be defined at module level, take positional arguments, and do work in proportion to the number of
-    cells of its arrays. It may call other ``compiled`` functions, but not itself. Integers wrap around in Python as in
-    compiled code. Each cell counts ``steps`` times; ``steps`` is above 1 for functions that search or hash.
+    The function must be defined at module level and take positional arguments. Its run time must be proportional to the
+    number of cells of its arrays. It may call other ``compiled`` functions, but not itself. Integers wrap around in
+    Python as in compiled code. Each cell counts ``steps`` times, which is above 1 for functions that search or hash.
     """
     return functools.partial(_Function, steps=steps) if function is None else _Function(function, steps)
 
 
 def compiled_at_once(function: Any, **options: Any) -> Any:
-    """Compile a function at its first call, to run without Python's lock, with options of ``numba.njit``. numba caches
-    the code next to the module, in the user's cache folder, or in ``NUMBA_CACHE_DIR``. If none of these is writable,
-    for instance in a container without a home folder, every process compiles the function again."""
+    """Compile a function at its first call. It then runs without Python's lock. ``options`` are those of
+    ``numba.njit``. numba caches the code next to the module, in the user's cache folder, or in ``NUMBA_CACHE_DIR``. If
+    none of these is writable, every process compiles the function again."""
     from numba import njit
 
     Interpreted.cells = ENOUGH_CELLS
@@ -96,8 +98,8 @@ def _cache_file(dispatcher: Any) -> Any:
 
 
 def _digest(function: Any) -> str:
-    """Return a digest of perfkit's constants and compiled functions that a function uses. It is part of the cache's
-    stamp, because numba only notices changes in the text of the function's own module."""
+    """Return a digest of the constants and compiled functions of perfkit that a function uses. numba itself notices
+    only changes in the function's own file, so the digest is added to the stamp of its cache."""
     names = function.__code__.co_names
     used = [function.__globals__[name] for name in names if name in function.__globals__]
     modules = [
@@ -129,8 +131,8 @@ class _Function:
 
     @functools.cached_property
     def _interpreted(self) -> Any:
-        """Return the function in Python form. It calls other compiled functions in Python too; their cells are not
-        counted."""
+        """Return the function in Python form. It also calls other compiled functions in Python form, without counting
+        their cells."""
         code, names = self._function.__code__, self._function.__globals__
         called = {name: names[name] for name in code.co_names if isinstance(names.get(name), _Function)}
         own = names | {name: function._interpreted for name, function in called.items()}

@@ -26,10 +26,12 @@ def threads() -> int:
 def in_order(
     make: Callable[[_Item], _Made], items: Collection[_Item], count: int | None = None, ahead: int | None = None
 ) -> Iterator[_Made]:
-    """Yield ``make(item)`` for each item, in order. The results are made by ``count`` threads (default:
-    :func:`threads`), one of which is the calling thread. At most ``ahead`` finished results wait while the consumer
-    uses another result; None means no limit. An error of ``make`` is raised when its result is due. During the
-    interpreter's shutdown no thread can be started, so the calling thread makes all results."""
+    """Yield ``make(item)`` for each item, in order. An error of ``make`` is raised when its result is due.
+
+    - ``count``: number of threads, including the calling thread. The default is :func:`threads`.
+    - ``ahead``: maximum number of results that are made in advance; None means no limit.
+
+    If no thread can be started, as during the interpreter's shutdown, the calling thread makes all results."""
     count = min(count or threads(), len(items))
     if count < 2:
         for item in items:
@@ -39,8 +41,8 @@ def in_order(
     pool = ThreadPoolExecutor(count - 1, thread_name_prefix="perfkit-parallel")
     try:
         for item in items:
-            # The first thread that claims this future runs the task. The pool's future cannot be claimed: the pool
-            # keeps tasks for which it could not start a thread.
+            # The first thread that claims this future runs the task. The pool's own future cannot be claimed: if no
+            # thread can be started, pool.submit raises, but the pool keeps the task.
             future: Future[_Made] = Future()
             with contextlib.suppress(RuntimeError):  # no thread can be started
                 pool.submit(_run_if_unclaimed, future, make, item)

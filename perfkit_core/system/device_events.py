@@ -1,6 +1,6 @@
 """Step times measured on a device without waiting for the device. The host often launches the work of several steps
-before the device has finished the first. Therefore an event is queued on the device after the work of each step, and
-the step time is the time between two events that the device has passed."""
+before the device has finished the first. Therefore a timing event is queued on the device after the work of each step.
+The step time is the time between two of these events."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ class DeviceClock(Protocol):
 
 class EventClock:
     """A :class:`DeviceClock` for frameworks with timing events. The events are queued on the stream that is current
-    when the clock is created. ``device`` is the framework's module that provides ``Event`` and ``current_stream``."""
+    when the clock is created. ``device`` is a module with ``Event`` and ``current_stream``, such as ``torch.cuda``."""
 
     def __init__(self, name: str, device: Any) -> None:
         self.name = name
@@ -53,8 +53,8 @@ class EventClock:
 
 
 class DeviceSteps:
-    """Collects the times of the steps that a device has finished in ``finished_ns``. ``earlier`` are the times, in ns
-    by the host's clock, of the steps before the device was first used."""
+    """Collects the times of finished steps in ``finished_ns``, measured on the device. ``earlier`` contains the times
+    of the steps before the device was first used, measured on the host, in ns."""
 
     def __init__(self, clock: DeviceClock, earlier: array[int]) -> None:
         self.clock = clock

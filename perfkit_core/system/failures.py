@@ -30,7 +30,7 @@ def tell(text: str, level: int = logging.ERROR, error: BaseException | None = No
 
 def why_unwritable(folder: Path) -> str | None:
     """Return the reason why no file can be written in a folder, or None if one can be written. The folder need not
-    exist. In a store, an empty file is uploaded and removed."""
+    exist. A remote store is tested with an empty file, which is then removed."""
     if is_remote(folder):
         return why_unwritable_store(folder)
     try:

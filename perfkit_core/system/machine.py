@@ -14,12 +14,11 @@ THREADS: Final = ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS", 
 
 @dataclass(frozen=True, slots=True)
 class Machine:
-    """``cpu`` is the model name of the processor, ``cpus`` holds the numbers of the usable logical processors, and
-    ``threads`` the values of the environment variables in :data:`THREADS`."""
+    """The machine of this process, as far as it influences measurements."""
 
-    cpu: str
-    cpus: tuple[int, ...]
-    threads: Mapping[str, str]
+    cpu: str  # model name of the processor
+    cpus: tuple[int, ...]  # numbers of the usable logical processors
+    threads: Mapping[str, str]  # values of the environment variables in THREADS
 
 
 def this_machine() -> Machine:
@@ -36,7 +35,7 @@ def cpu_model() -> str:
 
 
 def usable_cpus() -> tuple[int, ...]:
-    """Return the numbers of the logical processors that this process may use, or of all if this is unknown."""
+    """Return the numbers of the logical processors that this process may use; all processors if this is unknown."""
     if hasattr(os, "sched_getaffinity"):
         return tuple(sorted(os.sched_getaffinity(0)))
     return tuple(range(os.cpu_count() or 1))

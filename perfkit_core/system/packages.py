@@ -24,8 +24,8 @@ def later(module: str, name: str) -> Callable[..., Any]:
 
 
 def exported(package: str, name: str, homes: Mapping[str, str], extra: str) -> Any:
-    """Return the object ``name`` of the module ``homes[name]`` in ``package``. Raises AttributeError for an unknown
-    name. Raises ImportError if the framework is missing; the error names the ``extra`` of perfkit to install."""
+    """Import the module ``homes[name]`` of ``package`` and return its object ``name``. Raises AttributeError for an
+    unknown name. Raises ImportError if a module is missing, with the ``extra`` of perfkit that installs it."""
     if name not in homes:
         raise AttributeError(f"module {package!r} has no attribute {name!r}")
     try:
@@ -91,8 +91,8 @@ def read_toml(package: str, name: str) -> dict[str, Any]:
 
 
 def convert(value: object, to: type[T], where: str) -> T:
-    """Convert a part of a TOML file to the type ``to``. Raises ValueError if the part does not fit; the error text
-    begins with ``where``."""
+    """Convert a part of a TOML file to the type ``to``. Raises ValueError if the part does not fit. The text of the
+    error begins with ``where``."""
     import msgspec
 
     try:

@@ -1,6 +1,6 @@
 """Local files (pathlib) and files in the stores that fsspec supports (``s3://``, ``https://``, …). A URL becomes a path
-of universal-pathlib. This path has the methods of pathlib, so that readers need not distinguish the two. Users install
-the drivers of their stores (s3fs, gcsfs, aiohttp, …) themselves."""
+of universal-pathlib, which has the methods of pathlib. Users install the drivers of their stores (s3fs, gcsfs, aiohttp,
+…) themselves."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ _MAX_REASON_CHARACTERS: Final = 200
 """Limit for the reason in an error message, because some drivers list every path where they looked for a library."""
 
 _PROGRAMMING_ERRORS: Final = (TypeError, AttributeError, NameError, LookupError, AssertionError, ArithmeticError)
-"""Errors that are not reported as failures of a store. Each driver has its own classes for such failures."""
+"""Errors in code. All other errors of a driver are reported as failures of its store."""
 
 
 def as_path(place: PathLike) -> Path:
@@ -120,8 +120,8 @@ def open_binary(path: Path) -> io.BufferedReader:
 
 
 def arrow_input(path: Path) -> pa.NativeFile:
-    """Open a file for random access by Arrow. A local file is mapped, a web file is downloaded completely, and other
-    files are read by byte ranges. Raises OSError. Opening and reading raise SourceError if a store fails."""
+    """Open a file for random access by Arrow. A local file is mapped into memory. A web file is downloaded completely.
+    Other files are read by byte ranges. Raises OSError. Opening and reading raise SourceError if a store fails."""
     import pyarrow as pa
 
     if not is_remote(path):
@@ -251,12 +251,12 @@ class _StoreFile(io.RawIOBase):
 
 @contextlib.contextmanager
 def replacing(path: Path, keep: bool = False) -> Iterator[Path]:
-    """Yield the path of a local file to write. It replaces ``path`` when the block ends, so that readers never see a
-    part of the file.
+    """Yield the path of a temporary local file to write. The file replaces ``path`` when the block ends, so that
+    readers never see a part of it. It is deleted if the block fails.
 
-    The file is deleted if the block fails. The folder of ``path`` is created. A file in a store is uploaded in a single
-    operation. Pipes and terminals cannot be replaced and are written directly. Raises OSError. If a store refuses the
-    file and ``keep`` is set, the file is kept on this machine, and the error names its path.
+    The folder of ``path`` is created. A file in a store is uploaded in a single operation. Pipes and terminals cannot
+    be replaced and are written directly. Raises OSError. If a store refuses the file and ``keep`` is set, the file is
+    kept on this machine, and the error names its path.
     """
     import tempfile
     import uuid
