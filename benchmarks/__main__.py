@@ -1,8 +1,8 @@
 """Run the benchmarks: ``python -m benchmarks [--quick] [--only NAME] [--write docs/performance.md]``
 
-The command prints the results of every benchmark and compares them with the targets. It saves the results, with the
-date and the machine, in ``results.json`` in the benchmark folder ($PERFKIT_BENCH_DIR). Running a benchmark again
-replaces only that benchmark's saved results, so ``--write`` can combine several runs into one page.
+The command prints the results and compares them with the targets. It saves the results, with date and machine, in
+``results.json`` in the benchmark folder ($PERFKIT_BENCH_DIR). A new run of a benchmark replaces only its own saved
+results, so ``--write`` can combine several runs into one page.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from benchmarks.suites import SUITES, Options
 
 
 def main() -> str | None:
-    """Run the selected benchmarks. Return a line with the names of the failed benchmarks, or None if all succeeded."""
+    """Run the selected benchmarks. Return a line with the names of those that failed, or None if all succeeded."""
     options = _parser().parse_args()
     chosen = options.only or list(SUITES)
     here = machine()

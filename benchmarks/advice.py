@@ -1,8 +1,8 @@
 """Measure the time and memory that advice on a trace takes: ``python -m benchmarks.advice``
 
-The measured work is the replay graph, all rules, the predictions and the combined saving. The events of a real training
-are repeated in memory, as one long recording of one rank. Each size runs in a separate process. Functions are compiled
-before the measurement, and the trace has no computed columns. The numbers are medians of the rounds.
+The measured work is the replay graph, all rules, the predictions and the combined saving. The trace is one long
+recording of one rank: a real training, repeated in memory. It has no computed columns. Each size runs in a separate
+process. Functions are compiled before the measurement. The numbers are medians of the rounds.
 """
 
 from __future__ import annotations
@@ -25,8 +25,8 @@ SECONDS, MEGABYTES = 10.0, 1_000.0
 
 
 def once(events: int, rounds: int) -> dict[str, float]:
-    """Return the measurements by name. ``seconds`` and ``cpu_seconds`` are times from the trace to the advice.
-    ``found`` is the number of advice items. ``peak_bytes`` is the peak memory on top of the trace."""
+    """Return the measurements by name. The times run from the trace to the advice. ``found`` is the number of advice
+    items. ``peak_bytes`` is the peak memory on top of the trace."""
     from benchmarks.views import repeated
     from perfkit_core.advice.engine import advise
     from perfkit_core.readers.load import load

@@ -1,9 +1,8 @@
-"""Measure the time and memory of all views for one and ten million events: ``python -m benchmarks.all_views [--events
-N]``
+"""Measure the time and memory of all views: ``python -m benchmarks.all_views [--events N]``
 
-The events of a real trace are repeated in memory, as one long recording of one rank. Each size runs in a separate
-process. The views run one after the other on a trace without computed columns. Data that several views need is computed
-once, as in a report. The numbers are medians of the rounds.
+The trace is one long recording of one rank: the events of a real trace, repeated in memory. It has no computed columns.
+Each size runs in a separate process. The views run one after the other. Data that several views need is computed once,
+as in a report. The numbers are medians of the rounds.
 """
 
 from __future__ import annotations
@@ -24,8 +23,8 @@ _SHOWN = 12
 
 
 def once(events: int, rounds: int) -> dict[str, float]:
-    """Return the measurements by name. ``seconds`` and ``cpu_seconds`` are total times of all views. Each view's name
-    has the seconds of this view. ``peak_bytes`` is the peak memory on top of the trace."""
+    """Return the measurements by name. ``seconds`` and ``cpu_seconds`` are totals of all views. The name of a view has
+    its seconds. ``peak_bytes`` is the peak memory on top of the trace."""
     from benchmarks.views import one_after_the_other, repeated
     from perfkit_core.plugins.manager import get_plugins
     from perfkit_core.readers.load import load
@@ -44,8 +43,7 @@ def once(events: int, rounds: int) -> dict[str, float]:
 
 
 def section(sizes: Sequence[int], rounds: int, say: Callable[[str], None]) -> Section:
-    """Return a table of the results for each size, checked against the targets, and a table of the slowest views per
-    size."""
+    """Return the results for each size, with checks of the targets, and the slowest views for each size."""
     asked = [(f"{size:,} events", ["-m", "benchmarks.all_views", "--one", str(size), str(rounds)], 1) for size in sizes]
     results = take_turns(asked, 1, say)
     checks = tuple(_check(size, result) for size, result in zip(sizes, results, strict=True) if size in TARGETS_S)

@@ -1,10 +1,10 @@
-"""Measure how much ``annotate`` slows down training: the step time with an annotated model divided by the step time
-without.
+"""Measure how much ``annotate`` slows down training: the step time of an annotated model, divided by the step time
+without annotation.
 
     python benchmarks/annotate.py [torch|paddle] [ROUNDS]
 
-Runs with and without annotation alternate. One ratio is measured without a profiler. It should be 1, because no hooks
-are installed then. Another ratio is measured while a profiler records. The numbers are medians.
+The ratio is measured twice. Without a profiler, it should be 1, because no hooks are installed. The other ratio is
+measured while a profiler records. Runs with and without annotation alternate, and the numbers are medians.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from contextlib import contextmanager
 from typing import Any
 
 LAYERS, WIDTH, STEPS = 60, 32, 20
-"""The model has many small layers, because the cost of a call is largest relative to the work of a small layer."""
+"""Many small layers. The smaller a layer, the larger is the share of its label in the time of a call."""
 
 
 def torch_step() -> tuple[Any, Callable[[], None]]:
@@ -75,7 +75,7 @@ def step_ns(step: Callable[[], None], profiler: Callable[[], Any]) -> float:
 
 
 def ratio(framework: Any, make: Any, profiler: Callable[[], Any], rounds: int) -> tuple[float, float]:
-    """Return two values: the median over the rounds of annotated ÷ plain step time, and the plain step time in µs."""
+    """Return the median ratio annotated ÷ plain step time, and the plain step time in µs."""
     model, step = make()
     plain, annotated = [], []
     for number in range(2 * rounds):

@@ -1,7 +1,7 @@
 """Measure the time and memory of perfkit commands: ``python -m benchmarks.command [--rounds N]``
 
-The time runs from the start of the process to its end, including all imports. Byte code, compiled functions and files
-are cached. The commands alternate, and the numbers are medians.
+The time is that of the whole process, including all imports. Byte code, compiled functions and files are cached. The
+commands alternate, and the numbers are medians.
 """
 
 from __future__ import annotations

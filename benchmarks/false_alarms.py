@@ -1,10 +1,12 @@
-"""Measure how often the gate fails although nothing changed: ``python -m benchmarks.false_alarms [--runs N] [--limit
-%]``.
+"""Measure how often the gate fails although nothing changed: ``python -m benchmarks.false_alarms [--runs N]``
 
-A small training is recorded N times for each installed framework, each time in a new process. The gate ``step_time >
-3%`` then compares equal runs in two ways. Single captures: each run is compared with the previous run. Pooled captures:
-three runs are compared with the next three runs. The benchmark also prints how much the median steps of equal processes
-differ.
+A small training is recorded N times for each installed framework, each time in a new process. The gate
+``step_time > 3%`` then compares equal runs:
+
+- single captures: each run with the previous run
+- pooled captures: three runs with the next three runs
+
+The benchmark also prints how much the median steps of equal processes differ.
 """
 
 from __future__ import annotations

@@ -1,10 +1,9 @@
 """Compare perfkit with other tools that read the same trace file: ``python -m benchmarks.ingest [FILE ...]``
 
-Each measurement is a new process, and the file is in the page cache. The time runs from the file to the result. It
-excludes imports, and compiled functions come from the cache. The tools alternate, and the numbers are medians. "Again"
-is the second read in the same process. "× stored run" is the time divided by the time that perfkit takes from the file
-to a stored run. "of simdjson" is the time of simdjson divided by the time of the tool. simdjson is the fastest
-available parser, and keeps no result.
+The time runs from the file to the result, without imports. Each measurement is a new process. The file is in the page
+cache, and compiled functions are cached. The tools alternate, and the numbers are medians. "Again" is the second read
+in the same process. "× stored run" is the time divided by perfkit's time to a stored run. "Of simdjson" is the time of
+simdjson divided by the time of the tool. simdjson is the fastest available parser, and keeps no result.
 """
 
 from __future__ import annotations
@@ -44,8 +43,7 @@ def measure(file: Path, readers: Sequence[Reader], rounds: int, say: Callable[[s
 
 
 def table(file: Path, results: Sequence[Result]) -> Table:
-    """Return a table with one row per reader: time, speed, memory, and the time divided by perfkit's time to a stored
-    run."""
+    """Return a table with one row per reader: time, speed, memory, and time relative to perfkit's stored run."""
     by_name = {result.name: result for result in results}
     rows = tuple(_row(result, file.stat().st_size, by_name) for result in results)
     title = f"{file.name}, {file.stat().st_size / _MB:,.0f} MB"

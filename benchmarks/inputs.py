@@ -1,8 +1,8 @@
 """Create large traces for benchmarks: the events of a real trace, repeated one after the other in time.
 
-``python benchmarks/inputs.py TRACE OUT SIZE_MB`` writes a Chrome trace of about SIZE_MB. Each copy has different times,
-correlation ids, flow ids, sequence numbers and step numbers, like one long recording. Each input is created once, in
-$PERFKIT_BENCH_DIR or, if that is not set, in the folder for temporary files.
+``python benchmarks/inputs.py TRACE OUT SIZE_MB`` writes a Chrome trace of about SIZE_MB, like one long recording. All
+ids and numbers differ between the copies: times, correlation ids, flow ids, sequence numbers and step numbers. Each
+input is created once, in $PERFKIT_BENCH_DIR or, if that is not set, in the folder for temporary files.
 """
 
 from __future__ import annotations
@@ -23,8 +23,7 @@ _NUMBER = re.compile(
 _ROOT = Path(__file__).resolve().parent.parent
 TRACES = Path(os.environ.get("PERFKIT_TRACES", _ROOT.parent / "shared" / "traces"))
 REAL, SMALL = TRACES / "torch" / "v100-ns-resolution.json.gz", _ROOT / "tests" / "data" / "torch-mlp.json.gz"
-"""The traces that are repeated. REAL is a training on a V100 with nanosecond times. SMALL is the recording of a small
-model on a CPU, and is used if REAL is missing."""
+"""The repeated traces. REAL is a training on a V100. If it is missing, SMALL is used: a small model on a CPU."""
 MEGABYTE = TRACES / "torch" / "h100-bert-small.json.gz"
 """A real trace of 1 MB."""
 
@@ -32,8 +31,8 @@ _TIME, _LINK, _INDEX, _STEP = range(4)
 
 
 class Template:
-    """A trace whose text is split at the numbers that differ between copies. Number i of ``numbers`` follows text i of
-    ``texts``, and ``kinds`` has its kind. One more text ends the events."""
+    """A trace whose text is split at the numbers that differ between copies. ``numbers[i]`` follows ``texts[i]``. Its
+    kind, such as time or step, is ``kinds[i]``. One more text ends the events."""
 
     def __init__(self, data: bytes) -> None:
         begin = data.index(b"[", data.index(b'"traceEvents"')) + 1
@@ -91,7 +90,7 @@ def make(source: Path, out: Path, size_mb: int) -> Path:
 
 
 def folder() -> Path:
-    """Return the folder for inputs and results of benchmarks. The folder is created if it does not exist."""
+    """Return the folder for inputs and results of benchmarks. Create it if it does not exist."""
     chosen = os.environ.get("PERFKIT_BENCH_DIR")
     found = Path(chosen) if chosen else Path(tempfile.gettempdir()) / "perfkit-bench"
     found.mkdir(parents=True, exist_ok=True)
@@ -99,7 +98,7 @@ def folder() -> Path:
 
 
 def large(size_mb: int) -> Path:
-    """Return a trace of about ``size_mb``. It is created from a real trace if it does not exist."""
+    """Return a trace of about ``size_mb``. Create it from a real trace if it does not exist."""
     return _made(REAL if REAL.exists() else SMALL, size_mb)
 
 

@@ -2,8 +2,8 @@
 
 A real job of eight ranks is repeated, with different clocks and numbers for each rank. Every rank is reduced
 separately, and the results are merged. This is done in four ways: in one process, with two threads, with two processes,
-and on a Dask cluster of two workers. The four ways alternate. The benchmark fails unless all of them return equal
-tables. Caches are warm, as on a permanent cluster, and the numbers are medians.
+and on a Dask cluster of two workers. All four must return equal tables. They alternate, and the numbers are medians.
+Caches are warm, as on a permanent cluster.
 """
 
 from __future__ import annotations

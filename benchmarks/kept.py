@@ -18,8 +18,8 @@ class Kept(msgspec.Struct):
 
 
 def keep(folder: Path, name: str, section: Section, machine: Machine) -> bool:
-    """Save a section. It replaces the earlier section of the same benchmark. Return False, and save nothing, if the
-    section has targets but none of them could be measured."""
+    """Save a section, which replaces the earlier section of the same benchmark. If it has targets but none could be
+    measured, save nothing and return False."""
     if section.checks and all(check.holds is None for check in section.checks):
         return False
     file = folder / "results.json"

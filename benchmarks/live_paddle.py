@@ -1,12 +1,11 @@
 """Measure the time from a recorded Paddle training to a result: ``python -m benchmarks.live_paddle [--events N]``.
 
-perfkit's handler is compared with Paddle's own methods. Each measurement is a new process that trains a small model on
+perfkit's handler is compared with Paddle's own methods. Each measurement is a new process. It trains a small model on
 the CPU and records it with Paddle's profiler, once without options and once with ``profile_memory=True``. The time runs
 from the profiler's callback to the result. The result is a stored run, the printed tables of ``summary()``, or a JSON
 file that is written but not read. "Held" is the time that the training waits. Memory is the memory on top of the
 finished profiler. The methods alternate, and the numbers are medians. The table of parts lists the CPU time of each
-part of perfkit's handler: Paddle's ``save`` into memory, the scan of the protobuf, the creation of its columns, the
-assembly of the event table, and the Parquet file.
+part of perfkit's handler, from Paddle's ``save`` into memory to the Parquet file.
 """
 
 from __future__ import annotations
@@ -43,7 +42,6 @@ def measure(events: int, memory: bool, rounds: int, say: Callable[[str], None]) 
 
 
 def section(events: int, rounds: int, say: Callable[[str], None]) -> Section:
-    """Return the benchmark as a section of the page."""
     tables: list[Table] = []
     checks: tuple[Check, ...] = ()
     numbers = {}
@@ -101,7 +99,6 @@ def _checks(results: dict[str, Result], told: str) -> tuple[Check, ...]:
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
-    """Print the section."""
     parser = argparse.ArgumentParser(
         prog="python -m benchmarks.live_paddle",
         description=__doc__,

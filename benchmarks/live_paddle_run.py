@@ -1,10 +1,14 @@
 """Measure one recorded Paddle training: ``python -m benchmarks.live_paddle_run WAY EVENTS [memory]``.
 
-The program trains a small model on the CPU until about EVENTS events are recorded. It uses Paddle's profiler without
-options, or with ``profile_memory``. It then does the work of a user's ``on_trace_ready`` and prints one line of JSON.
-Keys: ``seconds`` until the result exists; ``held_seconds`` until training can continue; ``cpu_seconds``; and
-``peak_bytes``, the peak memory on top of the memory before the callback. With the way ``parts``, the program instead
-prints the CPU seconds of each part of perfkit's handler.
+The program trains a small model on the CPU until Paddle's profiler has recorded about EVENTS events. It then does the
+work of a user's ``on_trace_ready`` and prints one line of JSON:
+
+- ``seconds``: time until the result exists.
+- ``held_seconds``: time until training can continue.
+- ``cpu_seconds``: CPU time.
+- ``peak_bytes``: peak memory on top of the memory before the callback.
+
+With the way ``parts``, it prints the CPU seconds of each part of perfkit's handler.
 """
 
 from __future__ import annotations
@@ -24,7 +28,7 @@ from typing import Any, Final
 from benchmarks import process
 
 Way = Callable[[Any, Path], Callable[[], object]]
-"""A function that takes the profiler and a folder, and returns a function that waits until the result exists."""
+"""A function of the profiler and a folder. It returns a function that waits until the result exists."""
 
 _EVENTS_A_STEP: Final = {False: 312, True: 410}
 """Events per step, without and with memory events."""
@@ -57,8 +61,7 @@ BY_NAME: Final[dict[str, Way]] = {way.__name__: way for way in (perfkit, summary
 
 
 def profiled(steps: int, memory: bool) -> Any:
-    """Return a stopped profiler that has recorded this number of steps, including memory events if ``memory`` is
-    set."""
+    """Return a stopped profiler with this number of steps. If ``memory`` is set, it recorded memory events too."""
     import paddle
     from paddle import nn
 
@@ -84,8 +87,7 @@ def profiled(steps: int, memory: bool) -> Any:
 
 
 def measure(way: Way, events: int, memory: bool) -> dict[str, float]:
-    """Return the numbers that the module's docstring lists. A small recording is made first, so that imports and
-    compilation are not measured."""
+    """Return the numbers to print. A small recording comes first, so that imports and compilation are not measured."""
     with tempfile.TemporaryDirectory() as folder:
         way(profiled(2, memory), Path(folder))()
     with tempfile.TemporaryDirectory() as folder:
@@ -109,7 +111,7 @@ def measure(way: Way, events: int, memory: bool) -> dict[str, float]:
 
 
 def parts(events: int, memory: bool) -> dict[str, float]:
-    """Return the CPU seconds of each part of perfkit's handler. A small recording is made first and is not counted."""
+    """Return the CPU seconds of each part of perfkit's handler. A small recording comes first and is not measured."""
     _parts(profiled(2, memory))
     return _parts(_recorded(events, memory))
 

@@ -1,6 +1,6 @@
 """Measure the time from a recorded torch training to a result: ``python -m benchmarks.live_torch [--events N]``.
 
-perfkit's handler is compared with torch's own methods. Each measurement is a new process that trains a small model on
+perfkit's handler is compared with torch's own methods. Each measurement is a new process. It trains a small model on
 the CPU and records shapes and memory. The time runs from the profiler's callback to the result. The result is a stored
 run, the printed table of ``key_averages()``, or the file of ``export_chrome_trace()``, which is written but not read.
 "Held" is the time that the training waits. Memory is the memory on top of the finished profiler. The methods alternate,
@@ -29,8 +29,7 @@ _COLUMNS = ("", "events", "s", "CPU s", "CPU µs per event", "held, s", "memory,
 
 
 def measure(events: int, rounds: int, say: Callable[[str], None]) -> list[Result]:
-    """Return the results of all methods. The methods alternate. ``key_averages()`` takes minutes, so it runs only in
-    the first round."""
+    """Return the results of all methods. ``key_averages()`` takes minutes and runs only in the first round."""
     contenders = [
         (way, ["-m", "benchmarks.live_torch_run", way, str(events)], 1 if way == "key_averages" else rounds)
         for way in WAYS
@@ -39,7 +38,6 @@ def measure(events: int, rounds: int, say: Callable[[str], None]) -> list[Result
 
 
 def section(events: int, rounds: int, say: Callable[[str], None]) -> Section:
-    """Return the benchmark as a section of the page."""
     results = {result.name: result for result in measure(events, rounds, say)}
     rows = tuple(_row(result, results[OURS]) for result in results.values())
     numbers = {result.name: result.samples or result.reason for result in results.values()}
@@ -80,7 +78,6 @@ def _checks(results: dict[str, Result]) -> tuple[Check, ...]:
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
-    """Print the section."""
     parser = argparse.ArgumentParser(
         prog="python -m benchmarks.live_torch",
         description=__doc__,

@@ -1,9 +1,12 @@
 """Measure one recorded torch training: ``python -m benchmarks.live_torch_run WAY EVENTS``.
 
-The program trains a small model on the CPU, with shapes and memory recorded, until about EVENTS events are recorded. It
-then does the work of a user's ``on_trace_ready`` and prints one line of JSON. Keys: ``seconds`` until the result
-exists; ``held_seconds`` until training can continue; ``cpu_seconds``; and ``peak_bytes``, the peak memory on top of the
-memory before the callback.
+The program trains a small model on the CPU until torch's profiler has recorded about EVENTS events, with shapes and
+memory. It then does the work of a user's ``on_trace_ready`` and prints one line of JSON:
+
+- ``seconds``: time until the result exists.
+- ``held_seconds``: time until training can continue.
+- ``cpu_seconds``: CPU time.
+- ``peak_bytes``: peak memory on top of the memory before the callback.
 """
 
 from __future__ import annotations
@@ -22,7 +25,7 @@ import torch
 from benchmarks import process
 
 Way = Callable[[Any, Path], Callable[[], object]]
-"""A function that takes the profiler and a folder, and returns a function that waits until the result exists."""
+"""A function of the profiler and a folder. It returns a function that waits until the result exists."""
 
 _EVENTS_A_STEP: Final = 1500
 
@@ -52,8 +55,7 @@ BY_NAME: Final[dict[str, Way]] = {way.__name__: way for way in (perfkit, key_ave
 
 
 def profiled(steps: int) -> Any:
-    """Return a stopped profiler that has recorded this number of steps with shapes and memory. A step has about 1,500
-    events."""
+    """Return a stopped profiler with this number of steps, shapes and memory. A step has about 1,500 events."""
     torch.manual_seed(0)
     layer = torch.nn.TransformerEncoderLayer(32, 4, 64, batch_first=True)
     net = torch.nn.Sequential(layer, torch.nn.Linear(32, 8))
@@ -72,8 +74,7 @@ def profiled(steps: int) -> Any:
 
 
 def measure(way: Way, events: int) -> dict[str, float]:
-    """Return the numbers that the module's docstring lists. A small recording is made first, so that imports and
-    compilation are not measured."""
+    """Return the numbers to print. A small recording comes first, so that imports and compilation are not measured."""
     with tempfile.TemporaryDirectory() as folder:
         way(profiled(2), Path(folder))()
     with tempfile.TemporaryDirectory() as folder:

@@ -17,8 +17,7 @@ LIBRARIES = (
 
 @dataclass(frozen=True, slots=True)
 class Machine:
-    """The machine and date of a measurement. ``load`` is the one-minute load average before the benchmarks began, or
-    None if unknown."""
+    """The machine and date of a measurement. ``load`` is the one-minute load average before the benchmarks, or None."""
 
     date: str
     cpu: str

@@ -1,10 +1,9 @@
 """Measure the time per rank for a job of many ranks, with one process and with several workers.
 
-``python -m benchmarks.many_ranks [RANKS] [ROUNDS] [VIEW,VIEW,…]`` writes the files of the ranks. They are copies of
-real ranks with different clocks and numbers. The program then reduces and merges the ranks in four ways: in one
-process, with two threads, with two processes, and on a Dask cluster of two workers. The four ways alternate. The
-program prints the median of each way and its ratio to one process. The workers have already imported all modules, as on
-a permanent cluster.
+``python -m benchmarks.many_ranks [RANKS] [ROUNDS] [VIEW,VIEW,…]`` writes copies of real ranks with different clocks and
+numbers. It then reduces and merges the ranks in four ways: in one process, with two threads, with two processes, and on
+a Dask cluster of two workers. The ways alternate. The program prints the median of each way and its ratio to one
+process. The workers have already imported all modules, as on a permanent cluster.
 """
 
 from __future__ import annotations
@@ -72,7 +71,6 @@ def check_equal(tables: dict[str, dict[str, pd.DataFrame]]) -> None:
 
 
 def report(seconds: dict[str, list[float]], count: int) -> None:
-    """Print one line per executor."""
     medians = {name: statistics.median(times) for name, times in seconds.items()}
     serial = medians["this process"]
     for name, median in medians.items():

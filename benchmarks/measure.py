@@ -1,8 +1,8 @@
 """Measure one reader on one file in this process: ``python -m benchmarks.measure READER FILE`` prints one line of JSON.
 
-``seconds`` and ``cpu_seconds`` are the times from the file to the result, without imports. ``peak_bytes`` is the peak
-memory on top of the interpreter and the imports. ``again_seconds`` is the time of a second read in the same process,
-when compiled functions are already loaded.
+- ``seconds``, ``cpu_seconds``: from the file to the result, without imports.
+- ``peak_bytes``: peak memory on top of the interpreter and the imports.
+- ``again_seconds``: a second read in the same process, with compiled functions already loaded.
 """
 
 from __future__ import annotations

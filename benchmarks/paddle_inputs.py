@@ -1,7 +1,7 @@
 """Create large Paddle recordings for benchmarks: the events of a real recording, repeated, as JSON and as protobuf.
 
-All copies have the same times, because only the time to read the file is measured. The files are created once and kept
-in the same folder as those of ``inputs``.
+All copies have the same times, because only the time to read the file is measured. Each file is created once, in the
+folder of ``inputs``.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from perfkit_paddle.pb_source import Pieces
 _DATA: Final = Path(__file__).resolve().parent.parent / "tests" / "data"
 _REAL: Final = TRACES / "paddle" / "cpu-3.3.1" / "mlp_medium"
 _LAST: Final = re.compile(rb",\s*\{\}\s*$|,\s*$")
-"""The empty event with which Paddle ends its list of events."""
+"""Paddle ends its list of events with this empty event."""
 
 
 def large_json(size_mb: int) -> Path:

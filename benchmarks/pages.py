@@ -1,9 +1,9 @@
 """Measure the HTML page: ``python -m benchmarks --only pages``
 
-A recording of about 100,000 events is read, its report is created, and Chromium opens the page in a new window. The
-benchmark measures two times after the page is opened: the seconds until the browser's ``first-contentful-paint``, and
-the seconds until all scripts are loaded. The environment variable ``CHROMIUM`` selects the browser. If it is not set,
-the first browser that starts is used (see tools/browser.py).
+A recording of about 100,000 events is read, its report is created, and Chromium opens the page in a new window. Two
+times are measured from the opening: until the browser's ``first-contentful-paint``, and until all scripts are loaded.
+The environment variable ``CHROMIUM`` selects the browser. Without it, the first browser that starts is used (see
+tools/browser.py).
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ Numbers = dict[str, list[float]]
 
 
 def section(size_mb: int, rounds: int, say: Callable[[str], None]) -> Section:
-    """Return the results for one recording: the time to create its page, and the time to open the page."""
+    """Return the time to create the page of a recording, and the time to open the page."""
     trace = perfkit_core.load(large(size_mb))
     say(f"{len(trace):,} events")
     with tempfile.TemporaryDirectory() as folder:

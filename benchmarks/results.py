@@ -18,8 +18,7 @@ class Table:
 
 @dataclass(frozen=True, slots=True)
 class Check:
-    """A target and the measured value. ``holds`` says whether the target is met. It is None if the value could not be
-    measured."""
+    """A target and the measured value. ``holds`` says whether the target is met, or is None if nothing was measured."""
 
     what: str
     target: str
@@ -29,8 +28,7 @@ class Check:
 
 @dataclass(frozen=True, slots=True)
 class Section:
-    """The results of a benchmark. ``about`` describes the measurement. ``numbers`` are the unrounded numbers for
-    scripts."""
+    """The results of a benchmark. ``about`` describes the measurement. ``numbers`` are unrounded, for scripts."""
 
     title: str
     about: str

@@ -18,12 +18,12 @@ from benchmarks.results import number
 
 ROOT = Path(__file__).resolve().parent.parent
 LONGEST_S = 1800
-"""Time limit of a process in seconds. A process that exceeds the limit is ended, and the table says so."""
+"""Time limit of a process, in seconds. A process that exceeds it is ended, and the table says so."""
 
 
 @dataclass(frozen=True, slots=True)
 class Result:
-    """The result of one measured program: a dict of numbers for each round, or the reason why there are none."""
+    """The result of one program: a dict of numbers for each round, or the reason why there are none."""
 
     name: str
     samples: dict[int, dict[str, float]]
@@ -35,7 +35,7 @@ class Result:
         return statistics.median(values) if values else None
 
     def ratio(self, other: Result, key: str = "seconds") -> float | None:
-        """Return the median over the common rounds of the ratio ``self`` / ``other``."""
+        """Return the ratio ``self`` / ``other``: the median over the rounds that both have."""
         common = self.samples.keys() & other.samples.keys()
         ratios = [self.samples[at][key] / other.samples[at][key] for at in common if other.samples[at][key]]
         return statistics.median(ratios) if ratios else None
@@ -54,7 +54,7 @@ def costs(result: Result) -> tuple[str, ...]:
 
 
 def reasons(results: Sequence[Result]) -> str:
-    """Return the reasons why programs have no numbers, or "" if all have numbers."""
+    """Return why programs have no numbers, or "" if all have numbers."""
     return "; ".join(f"{result.name}: {result.reason}" for result in results if result.reason)
 
 
@@ -77,8 +77,7 @@ def take_turns(contenders: Sequence[Contender], rounds: int, say: Callable[[str]
 
 
 def run(arguments: Sequence[str]) -> Any:
-    """Run a Python process, and return the JSON that it prints on its last line. If the process fails, return the
-    reason as text."""
+    """Run a Python process. Return the JSON on its last line of output. If it fails, return the reason as text."""
     command = [sys.executable, *arguments]
     environment = {name: value for name, value in os.environ.items() if name != "PYTHONDONTWRITEBYTECODE"}
     try:

@@ -1,9 +1,8 @@
 """Create large stored runs for benchmarks: the events of a stored trace, repeated one after the other in time.
 
 ``python benchmarks/stored_runs.py TRACE OUT EVENTS`` writes a run folder OUT with one file of at least EVENTS events.
-TRACE is any file or folder that perfkit reads. Each copy has different times, steps, correlation ids and sequence
-numbers. Columns that contain row numbers, such as ``parent``, refer to rows of the same copy. The program needs memory
-for one copy.
+TRACE is any file or folder that perfkit reads. The copies have different times, steps, correlation ids and sequence
+numbers. Row numbers, such as ``parent``, refer to rows of the same copy. The program needs memory for one copy.
 """
 
 from __future__ import annotations
@@ -43,7 +42,7 @@ def copies(trace: Trace, count: int) -> Iterator[pa.Table]:
 
 
 def _shifted(values: IntArray, by: int) -> IntArray:
-    """Add ``by`` to the values. Negative values mean "none" and are unchanged."""
+    """Add ``by`` to the values. Negative values mean "none" and stay unchanged."""
     return np.where(values >= 0, values + by, -1)
 
 

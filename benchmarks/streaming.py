@@ -1,8 +1,8 @@
 """Measure the memory for streaming files of different sizes: ``python -m benchmarks.streaming [--huge]``
 
 ``perfkit export FILE -o x.perfkit.parquet --stream`` writes the events of a trace file while reading them. It never
-holds the entire file or table in memory. Each size runs in a separate process. The benchmark measures the memory on top
-of the interpreter with its modules and compiled functions. The numbers are medians of the rounds.
+holds the entire file or table in memory. The memory on top of the interpreter with its modules and compiled functions
+is measured. Each size runs in a separate process. The numbers are medians of the rounds.
 """
 
 from __future__ import annotations
@@ -28,8 +28,7 @@ SIZES_MB, HUGE_MB = (100, 500), 2000
 
 
 def streamed(file: Path, folder: Path) -> dict[str, float]:
-    """Stream a file. Return the measurements by name: ``seconds``, ``cpu_seconds``, ``peak_bytes`` and ``more_bytes``.
-    ``more_bytes`` is the peak memory minus the memory before streaming."""
+    """Stream a file and return the measurements by name. ``more_bytes`` is the peak memory minus the memory before."""
     import pyarrow as pa
 
     from perfkit_core.readers.load import stream
@@ -62,7 +61,7 @@ def _load_code(file: Path, folder: Path) -> None:
 
 
 def section(sizes_mb: Sequence[int], rounds: int, say: Callable[[str], None]) -> Section:
-    """Return the results for torch files of each size, and for one Paddle file in each of Paddle's formats."""
+    """Return the results for torch files of each size, and for one JSON and one protobuf file of Paddle."""
     files = [*_of_paddle(sizes_mb), *(large(size) for size in sizes_mb)]
     contenders = [(file.name, ["-m", "benchmarks.streaming", "--one", str(file)], rounds) for file in files]
     results = take_turns(contenders, rounds, say)
@@ -78,7 +77,7 @@ def section(sizes_mb: Sequence[int], rounds: int, say: Callable[[str], None]) ->
 
 
 def _of_paddle(sizes_mb: Sequence[int]) -> list[Path]:
-    """Return a JSON file and a protobuf file of the largest size that is not HUGE_MB."""
+    """Return a JSON file and a protobuf file of Paddle, of the largest size except HUGE_MB."""
     size = min(max(sizes_mb), SIZES_MB[-1])
     return [large_json(size), large_protobuf(size)]
 

@@ -1,9 +1,9 @@
 """Measure the time that ``Throughput`` takes per step: ``python benchmarks/throughput.py [--steps N] [--rounds N]``
 
-The benchmark measures the ns per step of a loop over a list, minus the ns per step of an empty loop. It compares
-perfkit's ``Throughput``, with and without a reader, for each installed framework. It also measures Paddle's
-``timer_only`` timer, with the calls that Paddle's DataLoader makes. The loops alternate in every round, and the numbers
-are medians over the rounds. The recording of device events is not measured, because it needs a device.
+The number is the ns per step of a loop over a list, minus the ns per step of an empty loop. perfkit's ``Throughput`` is
+measured with and without a reader, for each installed framework. Paddle's ``timer_only`` timer is measured with the
+calls of Paddle's DataLoader. Device events are not measured, because they need a device. The loops alternate in every
+round, and the numbers are medians.
 """
 
 from __future__ import annotations

@@ -1,9 +1,8 @@
 """Measure each view: ``python benchmarks/views.py SOURCE [SOURCE ...] [--events N] [--rounds N] [--view NAME]``
 
-The program prints two times for each view: alone on a new trace, and after all previous views, when shared data is
-already computed. The times are medians of the rounds. It also prints the total time of the views divided by the loading
-time, and the peak memory. With ``--events``, the events of the sources are repeated in memory until there are N events,
-as one long recording of one rank.
+The program prints two times for each view, as medians of the rounds: alone on a new trace, and after all previous
+views, with shared data already computed. It also prints the peak memory, and the total time of the views divided by the
+loading time. ``--events`` repeats the events in memory, as one long recording of one rank.
 """
 
 from __future__ import annotations
@@ -32,8 +31,7 @@ REFERENCES = ("parent", "launched_by")
 
 
 def repeated(trace: Trace, count: int) -> Trace:
-    """Return the first ``count`` events of a trace that is repeated. Each copy begins when the previous copy ends.
-    Copies have different correlation ids, sequence numbers and steps."""
+    """Return ``count`` events: copies of a trace in turn. Their ids, sequence numbers and steps differ."""
     shifts = {name: int(trace.ints(name).max()) + 1 for name in NUMBERED} | dict.fromkeys(REFERENCES, len(trace))
     shifts["start_ns"] = int(trace.end_ns.max() - trace.ints("start_ns").min()) + 1
     events = trace.events.unify_dictionaries().combine_chunks()
@@ -47,13 +45,13 @@ def repeated(trace: Trace, count: int) -> Trace:
 
 def _column(values: pa.ChunkedArray, shift: int, copies: int) -> pa.ChunkedArray:
     chunks = [chunk for copy in range(copies) for chunk in _later(values, copy * shift).chunks]
-    if pa.types.is_string(values.type):  # a text column of more than 2 GiB cannot be a single chunk
+    if pa.types.is_string(values.type):  # a chunk of a text column cannot exceed 2 GiB
         return pa.chunked_array(chunks, values.type)
     return pa.chunked_array([pa.concat_arrays(chunks)], values.type)
 
 
 def _later(values: pa.ChunkedArray, shift: int) -> pa.ChunkedArray:
-    """Add ``shift`` to the values, except to unknown values and -1."""
+    """Add ``shift`` to the values. Unknown values and -1 stay unchanged."""
     return pc.if_else(pc.less(values, 0), values, pc.add(values, shift)) if shift else values
 
 

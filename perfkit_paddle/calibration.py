@@ -18,8 +18,7 @@ def version() -> str | None:
 
 
 def machine_bench() -> bench.Bench:
-    """Return the calls to time on the host and, if the current device is not the host, on this device. Raises
-    CaptureError if Paddle cannot be imported."""
+    """Return the calls to time on the host and on the current device. Raises CaptureError if Paddle is missing."""
     paddle = framework.paddle()
     device = str(paddle.device.get_device())
     operators: dict[tuple[str, int], bench.Call] = {}

@@ -1,7 +1,6 @@
-"""``annotate_collectives`` labels the collectives of ``paddle.distributed`` while a profiler records. Paddle itself
-records only the kernels of a collective, or nothing if gloo executes it. The label contains the name of the collective,
-its group and its message size.
-"""
+"""``annotate_collectives`` labels the collectives of ``paddle.distributed`` while a profiler records. The label
+contains the name of the collective, its group and its message size. Paddle itself records only the kernels of a
+collective. If gloo executes the collective, Paddle records nothing."""
 
 from __future__ import annotations
 
@@ -30,10 +29,14 @@ _ON_HOST: Final = "GLOO"
 
 @contextmanager
 def annotate_collectives() -> Iterator[None]:
-    """Label the collectives that the ``with`` block calls as ``paddle.distributed.NAME`` while a profiler records.
-    Calls from C++ are not labelled, such as those for the gradients of ``DataParallel``. Calls of a function that was
-    imported by name before the block are not labelled either. Errors while labelling are logged. Raises CaptureError if
-    Paddle cannot be imported."""
+    """Label the collectives that are called as ``paddle.distributed.NAME`` in the ``with`` block, while a profiler
+    records. Errors while labelling are logged. Raises CaptureError if Paddle cannot be imported.
+
+    These calls are not labelled:
+
+    - Calls from C++, such as those for the gradients of ``DataParallel``.
+    - Calls of a function that was imported by name before the block.
+    """
     distributed = framework.paddle().distributed
     originals = {name: getattr(distributed, name) for name in _FUNCTIONS if hasattr(distributed, name)}
     for name, original in originals.items():

@@ -33,7 +33,7 @@ def unknown_types(counts: Mapping[str, int]) -> Finding:
 
 
 def unlabelled(count: int) -> Finding:
-    """Report names without the duration that Paddle appends. A quote in such a name ended the JSON text too early."""
+    """Report names without the duration that Paddle appends. A quote in a name may have cut it off."""
     text = message(
         "{count} names lack the duration that Paddle appends: a quote may have cut off the name or hidden events",
         count=count,
@@ -42,8 +42,8 @@ def unlabelled(count: int) -> Finding:
 
 
 def rounded(start_error_ns: int, duration_error_ns: int, memory_error_ns: int) -> Finding:
-    """Report the rounding of times in Paddle's JSON. Starts of memory events have larger errors, because they are
-    stored in whole µs. ``memory_error_ns`` is 0 if there are no memory events."""
+    """Report the rounding of times in Paddle's JSON. Memory events have larger errors, because their starts are stored
+    in whole µs. ``memory_error_ns`` is 0 without memory events."""
     text = message(
         "Paddle's JSON rounds times: starts may be off by {start} ns, durations by {duration} ns. "
         "The .pb file of export_protobuf and perfkit's trace_handler are exact",
@@ -79,7 +79,7 @@ def partial_step(number: int) -> Finding:
 
 
 def save_failed(reason: str) -> Finding:
-    """Report that Paddle could not save the cycle. Its tree of Python objects was read instead."""
+    """Report that Paddle could not save the cycle, so that its tree of Python objects was read."""
     text = message(
         "Paddle could not write its protobuf ({reason}): copy kinds and operator inputs are missing", reason=reason
     )
@@ -92,7 +92,7 @@ def overflowed_bytes(count: int) -> Finding:
 
 
 def devices(events: pa.Table, described: tuple[Device, ...]) -> tuple[Finding, ...]:
-    """Return a warning if device work ran on a device without recorded properties. Otherwise return ()."""
+    """Return a warning if device work ran on a device without recorded properties, else ()."""
     described_ids = {CPU, *(device.id for device in described)}
     if described_ids.issuperset(events["device"].unique().to_pylist()):
         return ()
@@ -103,8 +103,8 @@ def devices(events: pa.Table, described: tuple[Device, ...]) -> tuple[Finding, .
 
 
 def device(properties: Mapping[str, Any], name: object) -> Device:
-    """Return a device from its properties, whose names are those in Paddle's JSON."""
-    # Other profilers record smCount as numSms.
+    """Return a device. ``properties`` has the keys of Paddle's JSON."""
+    # Paddle's JSON has smCount where other profilers have numSms.
     named = {"numSms" if key == "smCount" else key: value for key, value in properties.items()}
     rest = {key: value for key, value in named.items() if key not in ("id", "totalGlobalMem", "name")}
     memory = properties.get("totalGlobalMem")
@@ -117,10 +117,10 @@ def device(properties: Mapping[str, Any], name: object) -> Device:
 
 
 def make_meta(processes: Mapping[int, int], extra_info: Mapping[str, str], rank: int | None, **facts: Any) -> TraceMeta:
-    """Return the metadata of a cycle. ``processes`` maps the id of each thread with events to the id of its process.
-    ``extra_info`` is Paddle's table of thread names by thread id. It also contains two CPU utilisations, as ratios."""
+    """Return the metadata of a cycle. ``processes`` maps thread ids to process ids. ``extra_info`` is Paddle's table of
+    thread names by thread id. It also contains two CPU utilisations, as ratios."""
     pids = set(processes.values())
-    fallback = pids.pop() if len(pids) == 1 else None  # used as the process of threads without events
+    fallback = pids.pop() if len(pids) == 1 else None  # the process of threads without events
     thread_names = {}
     for key, name in extra_info.items():
         pid = processes.get(int(key), fallback) if key.isdecimal() else None

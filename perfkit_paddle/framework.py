@@ -27,9 +27,9 @@ def profiler() -> Any:
 
 
 class Updates:
-    """Wrappers around ``step()`` and ``minimize()`` of optimizers, because Paddle offers no hooks. They call ``after``
-    once per update. They observe only one optimizer, the first one of the process that makes an update. In a static
-    graph, ``minimize()`` only adds operators to the graph, so ``after`` is not called."""
+    """Calls ``after`` once per update of one optimizer: the first of the process that makes an update. Paddle offers no
+    hooks, so ``step()`` and ``minimize()`` of all optimizers are wrapped. A static graph is not observed, because
+    ``minimize()`` only adds operators to it."""
 
     def __init__(self, after: Callable[[], None]) -> None:
         self._after = after
@@ -41,7 +41,7 @@ class Updates:
 
         @functools.wraps(original)
         def init(optimizer: Any, *args: Any, **kwargs: Any) -> None:
-            for cls in type(optimizer).__mro__:  # the script may have defined this class after the loop below
+            for cls in type(optimizer).__mro__:  # classes that the script defines later are not in the loop below
                 if issubclass(cls, base):
                     self._wrap(cls)
             original(optimizer, *args, **kwargs)

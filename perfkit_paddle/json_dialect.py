@@ -1,8 +1,12 @@
 """The Paddle dialect of Chrome JSON, as Paddle 2.3 to 3.3 writes it (``schemaVersion`` 1.0.x).
 
-Each event records its start twice. ``ts`` is the time since 1970, truncated to whole µs. ``start_time`` is the time
-since the first host event in µs, as a float32 number. Its error grows with time: less than 1 ns in the first 8 ms, 4 ns
-at 0.1 s, 30 ns at 1 s, and 0.5 µs at 10 s. perfkit combines both times, so that the error of a start is at most 1 µs.
+Each event records its start twice:
+
+- ``ts``: the time since 1970, truncated to whole µs.
+- ``start_time``: the µs since the first host event, as float32. The error grows with time: it is below 1 ns in the
+  first 8 ms, 4 ns at 0.1 s, 30 ns at 1 s, and 0.5 µs at 10 s.
+
+perfkit combines both times, so the error of a start is at most 1 µs.
 """
 
 from __future__ import annotations
@@ -21,29 +25,29 @@ from perfkit_paddle import names
 
 _START_TIME: Final = re.compile(r"(\d{1,12}(?:\.\d{1,9})?) us", re.ASCII)
 _FLOAT32_STEPS: Final = 2.0**-23
-"""Largest relative error of a number that was rounded to float32, then divided, and then rounded to float32 again."""
+"""Largest relative error of a time in ns that was rounded to float32, divided by 1000, and rounded to float32 again."""
 _MICROSECOND_NS: Final = 1000
 
 
 def float_error(ns: IntArray) -> IntArray:
-    """Return the largest error in ns of times that were written as float32 µs with three decimals."""
+    """Return the largest error, in ns, of times that were written as float32 µs with three decimals."""
     return np.asarray(np.floor(ns * _FLOAT32_STEPS + 0.75), np.int64)
 
 
 def offset(text: object) -> int | None:
-    """Return a ``start_time`` such as "12.345 us" in ns, rounded half to even, or None if the text has another form."""
+    """Return a ``start_time`` such as "12.345 us" in ns, rounded half to even. Return None for other texts."""
     match = _START_TIME.fullmatch(text) if isinstance(text, str) else None
     return round(Decimal(match[1]) * _MICROSECOND_NS) if match else None
 
 
 def refine(whole_us_ns: IntArray, offset_ns: IntArray) -> tuple[IntArray, IntArray]:
-    """Combine starts that are truncated to whole µs with the offsets from the first event. All times are in ns. A
-    negative offset means that the offset is unknown. Return each event's start and largest error."""
+    """Return each event's start and its largest error. ``whole_us_ns`` are the starts, truncated to whole µs.
+    ``offset_ns`` are the offsets from the first event. They are negative if unknown. All values are in ns."""
     has_offset = offset_ns >= 0
     error, last = float_error(offset_ns), _MICROSECOND_NS - 1
     if not has_offset.any():
         return whole_us_ns, np.full_like(offset_ns, last)
-    # Each event gives a lower and an upper bound for the time at offset 0.
+    # Each event limits the time at offset 0 to a range. The origin is the middle of the common range.
     low = int((whole_us_ns - offset_ns - error)[has_offset].max())
     high = int((whole_us_ns + last - offset_ns + error)[has_offset].min())
     origin, origin_error = (low + high) // 2, max((high - low + 1) // 2, 0)
@@ -103,7 +107,7 @@ class PaddleDialect(Dialect):
         return f"{label.backend}:{0 if index is None else index}"
 
     def keeps(self, event: ChromeEvent) -> bool:
-        """Return True, so that every event is kept. Also convert the event's arguments, and count its problems."""
+        """Convert the event's arguments, and count its problems. Return True, because every event is kept."""
         args: dict[str, Any] = event.args if isinstance(event.args, dict) else {}
         args.pop("end_time", None)
         args.pop("device", None)
@@ -123,8 +127,7 @@ class PaddleDialect(Dialect):
 
 
 def _inputs(args: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the arguments for an operator's inputs in the form that the protobuf gives: the shapes in the order of the
-    input slots, the stack, the number of inputs per slot, and the data types."""
+    """Return the inputs of an operator under the keys of the protobuf. Shapes are in the order of the input slots."""
     shapes, types = (
         {slot: items for slot, items in value.items() if isinstance(items, list)} if isinstance(value, dict) else {}
         for value in (args.get("input_shapes"), args.get("input_dtypes"))

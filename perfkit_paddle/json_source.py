@@ -1,8 +1,12 @@
 """Reader of Paddle's Chrome JSON.
 
-The file does not record parents, and the rounded times alone do not determine them. The order of the events helps.
-Paddle writes the tree of each thread breadth first. The runtime calls and memory events of a host event directly follow
-it. An event's parent never comes before the previous event's parent. The times only decide between neighbours.
+The file does not record parents. They follow from the order of the events, because Paddle writes the tree of each
+thread breadth first. Two rules hold in this order:
+
+- An event's parent does not come before the previous event's parent.
+- The runtime calls and memory events of a host event directly follow this event.
+
+The times are rounded. They only decide which of the possible parents is right.
 """
 
 from __future__ import annotations
@@ -32,12 +36,13 @@ from perfkit_paddle.findings import make_meta, processes
 def parents(
     thread: IntArray, host: BoolArray, attached: BoolArray, start: IntArray, end: IntArray, slack: IntArray
 ) -> tuple[IntArray, int]:
-    """Return two values: the row of each row's parent (-1 if it has none), and the number of threads whose events are
-    in an unexpected order. In such a thread, only the times determine the parents.
+    """Return each event's parent row (-1 without a parent), and the number of threads whose events are in an unexpected
+    order. In such a thread, only the times determine the parents. All arrays have the shape (rows,), in the order of
+    the file.
 
-    All arrays have the shape (rows,), in the order of the file. ``host`` is the mask of the host events, which form the
-    tree. ``attached`` is the mask of the runtime calls and memory events, which belong to the host event before them.
-    ``slack`` is the largest error of the times.
+    - ``host``: mask of the host events, which form the tree.
+    - ``attached``: mask of runtime calls and memory events. They belong to the host event before them.
+    - ``slack``: the largest error of the times.
     """
     parent = np.full(len(thread), NO_ROW, np.int64)
     nodes = np.flatnonzero(host | attached)
@@ -54,10 +59,10 @@ def parents(
 
 @compiled
 def _level_by_level(host, start, end, slack):  # type: ignore[no-untyped-def]
-    """Return the parents within one thread, and whether each event lies in one of its possible parents."""
+    """Return the parents within one thread. Also return False if some event lies in none of its possible parents."""
     count = len(host)
     parent = np.full(count, -1, np.int64)
-    node = -1  # the last host event, to which the following runtime calls and memory events belong
+    node = -1  # the last host event; runtime calls and memory events after it belong to it
     current = -1  # the parent of the last host event, -1 for the root
     for i in range(count):
         if not host[i]:
@@ -70,7 +75,7 @@ def _level_by_level(host, start, end, slack):  # type: ignore[no-untyped-def]
             continue
         candidate = _next_parent(host, current, i, start, end, slack)
         if candidate < 0 and current >= 0 and _misfit(current, i, start, end) <= slack[current] + slack[i]:
-            candidate = current  # the event overlaps its sibling; Paddle does not sort overlapping events
+            candidate = current  # Paddle does not sort siblings that overlap
         if candidate < 0:
             return parent, False
         current = candidate
@@ -85,7 +90,7 @@ def _misfit(outer, inner, start, end):  # type: ignore[no-untyped-def]
 
 @compiled
 def _follows(current, before, i, start, end, slack):  # type: ignore[no-untyped-def]
-    """Return whether event ``i`` can be the sibling that follows ``before`` under the parent ``current``."""
+    """Return whether event ``i`` can be the next sibling of ``before``, under the parent ``current``."""
     if start[i] + slack[i] + slack[before] < end[before]:
         return False
     return current < 0 or _misfit(current, i, start, end) <= slack[current] + slack[i]
@@ -110,7 +115,7 @@ def _next_parent(host, current, i, start, end, slack):  # type: ignore[no-untype
 FORMAT: Final = "paddle-json"
 _HEADER: Final = ("schemaVersion", "span_index", "span_indx")
 _DEEPEST: Final = 64
-"""Maximum number of tree levels in which :func:`_inside_parents` moves starts."""
+"""Maximum number of tree levels that :func:`_inside_parents` corrects."""
 
 
 def read_json(path: Path, partial: bool = False) -> Trace:
@@ -166,8 +171,7 @@ class _Reading(Reading[json_dialect.PaddleDialect]):
 
 
 def complete(recorded: draft.Recorded, meta: TraceMeta) -> tuple[draft.Recorded, tuple[Finding, ...]]:
-    """Add finer times and parents to all events of a file. The events are given in the order of the file. Also return
-    the data-quality warnings about the times, the parents and the devices."""
+    """Add finer times and parents to all events of a file, in their order in the file. Also return warnings."""
     events, parent = recorded.columns, recorded.parent
     quality: tuple[Finding, ...] = ()
     if events.num_rows:
@@ -202,11 +206,10 @@ def _text(events: pa.Table, column: str) -> Any:
 
 
 def _inside_parents(parent: IntArray, start: IntArray, dur: IntArray) -> tuple[IntArray, IntArray]:
-    """Move starts so that no event begins before its parent. A start moves by at most its rounding error. If an event
-    begins at the same time as its parent and is longer than the parent, the event is shortened, so that its parent
-    precedes it."""
+    """Move starts so that no event begins before its parent, by at most the rounding error of the start. If both begin
+    together, shorten the event to the parent's duration. The parent then comes first in the event table."""
     start, dur = start.copy(), dur.copy()
-    for _ in range(_DEEPEST):  # each pass corrects one more level of the tree
+    for _ in range(_DEEPEST):  # each pass corrects one level of the tree
         above = np.where(parent == NO_ROW, np.arange(len(parent)), parent)
         early = start < start[above]
         longer = (start == start[above]) & (dur > dur[above])

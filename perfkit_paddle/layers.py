@@ -1,8 +1,8 @@
 """``annotate`` labels the layers of a Paddle model while a profiler records. ``describe`` returns a table of layers.
 
-A RecordEvent labels each forward call. Gradient hooks on the tensors that the call returned mark its backward pass. The
-mark lists the names of the call's graph nodes, because Paddle numbers neither operators nor nodes. A RecordEvent cannot
-cover the whole backward pass, because RecordEvents must nest, but the nodes of different layers interleave.
+A RecordEvent labels each forward call. It cannot label the backward pass, because RecordEvents must nest and the graph
+nodes of different layers interleave. Gradient hooks on the outputs of the call mark its backward pass instead. The mark
+lists the names of the call's graph nodes, because Paddle numbers neither operators nor nodes.
 """
 
 from __future__ import annotations
@@ -43,12 +43,12 @@ def _bilinear(layer: Any, call: Signature) -> Flops:
 
 def _convolution(layer: Any, call: Signature) -> Flops:
     positions = call.inputs[0] if isinstance(layer, _TRANSPOSED) else call.outputs[0]
-    channels, *kernel = layer.weight.shape[1:]  # channels per group and kernel, also for a transposed convolution
+    channels, *kernel = layer.weight.shape[1:]  # channels per group, kernel sizes
     return products(call, layer_framework.convolution(positions.shape, channels, kernel))
 
 
 def _attention(layer: Any, call: Signature) -> Flops:
-    """Return the FLOPs of the scores and of the weighted sum. The projections are counted as separate layers."""
+    """Return the FLOPs of attention without its projections, which are separate layers."""
     query, key = call.inputs[0].shape, call.inputs[min(1, len(call.inputs) - 1)].shape
     keys = key[1] if len(key) == 3 else query[1]
     forward = layer_framework.attention((*query[:2], layer.embed_dim), keys)
@@ -63,25 +63,25 @@ def _recurrent(layer: Any, call: Signature) -> Flops:
 
 
 _ACCUMULATION: Final = "GradNodeAccumulation"
-"""Name of the graph node that adds up a parameter's gradient. The node belongs to the parameter, not to a call."""
+"""Name of the graph node that adds up a parameter's gradient. This node does not belong to a call."""
 
 
 class Nodes:
-    """Nodes of the backward graph that the calls inside one outermost call made. The nodes of a call lie between its
-    outputs and its inputs. They exclude the nodes of inner calls."""
+    """Nodes of the backward graph, by the call that made them. The nodes of a call lie between its outputs and its
+    inputs. The nodes of inner calls are not among them."""
 
     def __init__(self) -> None:
         self._inputs: dict[int, list[Any]] = {}
-        """Maps the address of a node to the nodes of its call's inputs, where the search continues."""
+        """Address of a node → nodes of its call's inputs, where the search continues."""
         self.kept: list[Any] = []
-        """All visited nodes. They are kept alive, because their addresses identify them."""
+        """All visited nodes. They are kept alive, because addresses identify them."""
 
     def of(self, tensors: Iterable[Any]) -> frozenset[int]:
         return frozenset(self._address(node) for tensor in tensors if (node := tensor.grad_fn) is not None)
 
     def claim(self, returned: list[Any], inputs: frozenset[int]) -> tuple[list[str], list[Any]]:
-        """Return two lists for a call: the names of the nodes that the call made outside inner calls, and the
-        ``returned`` tensors that the call itself made."""
+        """Return the names of the nodes that a call made, without those of inner calls. Also return the tensors among
+        ``returned`` that the call made."""
         made = [(tensor, node, self._address(node)) for tensor in returned if (node := tensor.grad_fn) is not None]
         made = [entry for entry in made if entry[2] not in inputs and entry[1].name() != _ACCUMULATION]
         ends: list[Any] = []  # nodes of the call's inputs
@@ -121,7 +121,7 @@ _encoded_mark: Final = functools.lru_cache(maxsize=4096)(backward_label)
 
 
 class PaddleHooks(layer_framework.LayerHooks):
-    """The hooks of one layer. The origin of a tensor is the address of the graph node that made the tensor."""
+    """The hooks of one layer. ``origins`` are the addresses of the graph nodes that made the inputs of a call."""
 
     calls = _calls
 
@@ -145,7 +145,7 @@ _RECORDS: Final = (ProfilerState.RECORD, ProfilerState.RECORD_AND_RETURN)
 
 
 class PaddleLayers(layer_framework.LayerFramework):
-    """The layers of a Paddle model. Their paths are as in ``named_sublayers()``, without an outer DataParallel."""
+    """The layers of a Paddle model. Their paths are those of ``named_sublayers()``, without an outer DataParallel."""
 
     name = "paddle"
     tensor = paddle.Tensor
@@ -199,8 +199,7 @@ class PaddleLayers(layer_framework.LayerFramework):
             del Profiler._perfkit_original
 
     def recording(self) -> bool:
-        """Return whether the profiler records events now. The result is False in a static graph, and while the
-        profiler's schedule waits."""
+        """Return whether the profiler records events now: not in a static graph, or while its schedule waits."""
         running = self._running
         return bool(running) and running[-1].current_state in _RECORDS and paddle.in_dynamic_mode()
 
@@ -237,8 +236,7 @@ class PaddleLayers(layer_framework.LayerFramework):
 
 
 def _options(method: Any, *wanted: str) -> dict[str, bool]:
-    """Return the options in ``wanted`` that the hook method of this Paddle version supports. Paddle 2.6 supports
-    none."""
+    """Return the options in ``wanted`` that this version of Paddle supports. Paddle 2.6 supports none."""
     return dict.fromkeys({"with_kwargs", *wanted} & set(inspect.signature(method).parameters), True)
 
 
@@ -249,11 +247,14 @@ PaddleHooks.framework = FRAMEWORK
 def annotate(model: nn.Layer, name: str | None = None) -> annotation.Annotation[nn.Layer]:
     """Label every call of every layer of ``model``, forward and backward, in the events of Paddle's profiler.
 
-    The hooks are installed only while a profiler runs, and they never raise. The label of a layer contains its path in
-    ``named_sublayers()``. The path begins with ``name``, if given. Otherwise the path has no prefix; but if another
-    unnamed model is annotated, it begins with the name of the class. A second call for the same model returns the same
-    object. ``remove()``, or the end of the object's ``with`` block, removes the labels. A ``trace_handler`` stores the
-    parameters, shapes and FLOPs of the layers in the recording. Raises UsageError if another model has this name.
+    The label of a layer contains its path in ``named_sublayers()``, for example ``encoder.0.fc``. If ``name`` is given,
+    the path begins with it. Without a name, a path has no prefix. If several models have no name, the paths of all but
+    the first begin with the class of the model.
+
+    The labels end with ``remove()``, or with the ``with`` block of the returned object. A second call for the same
+    model returns the same object. The hooks are installed only while a profiler runs, and they never raise. A
+    ``trace_handler`` stores the parameters, shapes and FLOPs of the layers in the recording. Raises UsageError if
+    another model has this name.
     """
     return annotation.annotate(FRAMEWORK, model, name)
 
@@ -261,9 +262,9 @@ def annotate(model: nn.Layer, name: str | None = None) -> annotation.Annotation[
 def describe(model: nn.Layer, *example_inputs: Any, **example_keywords: Any) -> PrintedArchitecture:
     """Return the tree of layers with parameters, shapes and devices.
 
-    If example inputs are given, the tree also contains calls, tensors and FLOPs. The model then runs once, in eval mode
-    without gradients. Afterwards, the mode of each layer is restored. FLOPs follow from formulas for Paddle's own
-    layers, and are unknown for user-defined layers. ``print()`` shows the tree; ``to_pandas()`` returns it as a table.
+    If example inputs are given, the model runs once, in eval mode without gradients. The tree then also contains calls,
+    tensors and FLOPs. The FLOPs of Paddle's own layers follow from formulas. Those of user-defined layers are unknown.
+    The mode of each layer is restored. ``print()`` shows the tree; ``to_pandas()`` returns it as a table.
     """
     from perfkit_core.pages.architecture import PrintedArchitecture  # imports pandas, only needed here
 

@@ -1,6 +1,5 @@
 """Mapping of Paddle's event types and names to perfkit's kinds, phases, layers and steps. Event types are identified by
-their names in ``TracerEventType``, because their numbers changed between versions of Paddle.
-"""
+their names in ``TracerEventType``. Their numbers differ between versions of Paddle."""
 
 from __future__ import annotations
 
@@ -24,14 +23,14 @@ EVENT_TYPES: Final = (
     "OperatorInner", "Forward", "Backward", "Optimization", "Communication", "PythonOp", "PythonUserDefined",
     "DygraphKernelLaunch", "StaticKernelLaunch",
 )  # fmt: skip
-"""Event types in the order of their numbers in the protobuf. In Paddle 2.x, 15 was the runtime call MluRuntime. But the
-protobuf stores runtime calls without a type, so a host event of type 15 is always a DygraphKernelLaunch."""
+"""Event types in the order of their numbers in the protobuf. Number 15 is DygraphKernelLaunch. In Paddle 2.x it was
+also the runtime call MluRuntime, but the protobuf stores runtime calls without a type."""
 
 MEMORY_TYPES: Final = ("Allocate", "Free", "ReservedAllocate", "ReservedFree")
 MEMORY_NAME: Final = "[memory]"
 ROOT_NAME: Final = "root node"
 DEVICE_BACKEND: Final = "cuda"
-"""Device type of all device work. Paddle traces device work with CUPTI and records only the number of the device."""
+"""Device type of all device work. Paddle traces it with CUPTI and records only the number of the device."""
 
 _PHASE_KINDS: Final = {
     "Dataloader": schema.DATALOADER,
@@ -67,8 +66,8 @@ def is_known(category: str) -> bool:
 
 
 def label(category: str, name: str) -> Label:
-    """Return the kind, phase, layer and step of an event with this type and name. A layer call is an event of type
-    Forward whose name is the layer's class."""
+    """Return the kind, phase, layer and step of an event with this type and name. An event of type Forward is a call of
+    a layer, and its name is the class of the layer."""
     if category in _PHASE_KINDS:
         layer = name if category == "Forward" else None
         return Label(_PHASE_KINDS[category], phase=_PHASE_KINDS[category], layer=layer)
@@ -87,8 +86,8 @@ def label(category: str, name: str) -> Label:
 
 
 def copy_kind(name: str, *kinds: str | None) -> str | None:
-    """Return the copy kind, such as "HtoD" or "DtoH pageable", or None if the direction is unknown. The kind follows
-    from the name of a copy and the recorded memory kinds."""
+    """Return the copy kind, such as "HtoD" or "DtoH pageable". Return None if neither the name nor ``kinds`` contain a
+    direction. ``kinds`` are the recorded kinds of the copy and of its source and target."""
     texts = [name, *(kind for kind in kinds if kind)]
     direction = next((match[0] for text in texts if (match := _DIRECTION.search(text))), None)
     host = next((text.lower() for text in texts if text.lower() in ("pageable", "pinned")), None)
@@ -104,8 +103,8 @@ def place_device(place: str) -> str:
 
 
 def stack_text(text: str) -> str | None:
-    """Return a traceback as frames "file:line function", joined by ";", with the innermost frame first. Return None if
-    the text has no frames. Paddle's own order is innermost last."""
+    """Return the frames of a traceback as "file:line function", joined by ";", or None without frames. The innermost
+    frame comes first; in Paddle's text, it comes last."""
     frames = [f"{match[1]}:{match[2]} {match[3].strip()}" for match in _FRAME.finditer(text)]
     return ";".join(reversed(frames)) or None
 
@@ -114,8 +113,7 @@ Columns = dict[str, pa.Array]
 
 
 def labelled(name: pa.DictionaryArray, types: IntArray) -> Columns:
-    """Return six columns of events with these names and type numbers: ``name``, ``kind``, ``category``, ``phase``,
-    ``layer`` and ``step``."""
+    """Return the columns of events that follow from their names and type numbers."""
     numbers, type_code = _distinct(types)
     pairs, row = _distinct(name.indices.to_numpy() * len(numbers) + type_code)
     texts = name.dictionary.to_pylist()
@@ -149,13 +147,13 @@ def _category(number: int, types: Sequence[str]) -> str:
 
 
 def _distinct(values: IntArray) -> tuple[IntArray, npt.NDArray[np.int32]]:
-    """Return the distinct integers in order of appearance, and for each row the index of its integer among them."""
+    """Return the distinct integers, and the index of each row's integer among them."""
     encoded = pa.array(values).dictionary_encode()
     return encoded.dictionary.to_numpy(), encoded.indices.to_numpy()
 
 
 def spread(values: Sequence[str | None], row: npt.NDArray[Any]) -> pa.DictionaryArray:
-    """Return a text column whose row ``i`` is ``values[row[i]]``. ``values`` may contain duplicates."""
+    """Return a text column whose row ``i`` is ``values[row[i]]``."""
     number = {value: n for n, value in enumerate(dict.fromkeys(value for value in values if value is not None))}
     codes = np.array([-1 if value is None else number[value] for value in values], np.int32)
     return encoded(arrays.spread(codes, row), pa.array(number, pa.string()))

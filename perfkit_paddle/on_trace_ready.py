@@ -1,7 +1,6 @@
 """``trace_handler``, the ``on_trace_ready`` callback for ``paddle.profiler.Profiler``. Paddle saves a finished cycle as
-a protobuf (in memory, if the system supports that), and perfkit reads the protobuf. If Paddle cannot save the cycle,
-perfkit reads the profiler's tree of Python objects instead.
-"""
+a protobuf, in memory if possible, and perfkit reads the protobuf. If Paddle cannot save the cycle, perfkit reads the
+profiler's tree of Python objects."""
 
 from __future__ import annotations
 
@@ -31,18 +30,19 @@ _LAUNCHER: Final = ("PADDLE_TRAINER_ID", "PADDLE_TRAINERS_NUM")
 def trace_handler(run_dir: str | os.PathLike[str], also: Iterable[Callable[[Any], Any]] = ()) -> CycleWriter[Any]:
     """Return a callback that writes each recorded cycle into ``run_dir``, one Parquet file per cycle and process.
 
-    ``also`` contains further callbacks, which are called with the profiler afterwards. The handler never raises; it
-    logs errors to the logger ``perfkit`` and marks the run as incomplete. The training waits while Paddle saves the
-    cycle, which takes 1 to 1.5 µs per event. Then a thread assembles and writes the cycle while the training continues.
-    ``flush()`` waits until all cycles are written. Paddle logs a line to stderr for each cycle, unless the environment
-    variable ``GLOG_minloglevel`` is 1 when paddle is imported.
+    The handler then calls the callbacks in ``also`` with the profiler. It never raises; it logs errors to the logger
+    ``perfkit`` and marks the run as incomplete. The training waits while Paddle saves the cycle, for 1 to 1.5 µs per
+    event. Then a thread writes the cycle while the training continues. ``flush()`` waits until all cycles are written.
+
+    For each cycle, Paddle logs a line to stderr. To avoid it, set the environment variable ``GLOG_minloglevel`` to 1
+    before paddle is imported.
     """
     return CycleWriter(run_dir, take, also, place, warn_uncalled=True)
 
 
 def take(profiler: Any, place: environment.Place, no_steps: frozenset[int] = frozenset()) -> Taken:
-    """Take the cycle that a profiler has just finished. ``no_steps`` contains the numbers of recorded steps that are
-    not complete iterations. Raises CaptureError if the profiler recorded no cycle."""
+    """Take the cycle that a profiler has just finished. ``no_steps`` are the numbers of recorded steps that are not
+    complete iterations. Raises CaptureError if there is no cycle."""
     result = getattr(profiler, "profiler_result", None)
     if result is None:
         raise CaptureError("the profiler has recorded nothing", "timer_only=True records no events")
@@ -59,7 +59,7 @@ def take(profiler: Any, place: environment.Place, no_steps: frozenset[int] = fro
     running = getattr(profiler, "step_num", None)
 
     def with_partial_step(trace: Trace) -> Trace:
-        """Report a partial step if a step is still running during the callback. Then stop() ends it, not step()."""
+        """Report the step that is still running as partial, because stop() ended it instead of step()."""
         steps = trace.ints("step")[trace.rows("kind", "step")]
         if running is None or not len(steps) or int(steps.max()) != running:
             return trace
@@ -82,8 +82,8 @@ def take(profiler: Any, place: environment.Place, no_steps: frozenset[int] = fro
 
 
 def saved(result: Any) -> memoryview:
-    """Return the bytes that ``result.save`` writes, or no bytes if it fails. Meanwhile, Paddle holds the GIL for 1.2 µs
-    per event. In another thread, saving would block the training for the same time, but within a step."""
+    """Return the bytes that ``result.save`` writes, or no bytes if it fails. Saving holds the GIL for 1.2 µs per event.
+    Another thread would therefore block the training just as long, but within a step."""
     if not hasattr(os, "memfd_create"):
         with tempfile.TemporaryDirectory(prefix="perfkit-") as folder:
             path = Path(folder) / "cycle.pb"
@@ -100,14 +100,14 @@ def saved(result: Any) -> memoryview:
 
 
 def _from_tree(result: Any, live: pb_source.Live, error: Exception) -> Trace:
-    """Return the Trace from Paddle's tree of Python objects. This takes 10 µs per event; the protobuf takes 2 µs."""
+    """Return the Trace from Paddle's tree of Python objects. This takes 10 µs per event, the protobuf only 2 µs."""
     failures.tell(f"Paddle's protobuf cannot be read ({error}): its tree of objects is read instead", logging.WARNING)
     tables = walk(result.get_data(), result.get_extra_info())
     return pb_source.finish(tables, rows(tables), SOURCE, live=live).with_findings(findings.save_failed(str(error)))
 
 
 def place() -> environment.Place:
-    """Return rank and world size from the environment variables of Paddle's launcher, or of another launcher."""
+    """Return rank and world size from the environment variables of the launcher, which may be Paddle's or another."""
     return environment.environment_place(_LAUNCHER)
 
 
@@ -131,7 +131,7 @@ _MEMORY: Final = {
 
 
 def walk(trees: Mapping[int, Any], extra_info: Mapping[str, str]) -> dict[str, pb_table.Table]:
-    """Return the same tables as a scan of the protobuf, from ``result.get_data()`` and ``result.get_extra_info()``."""
+    """Return the tables of a scan of the protobuf, but from Paddle's Python objects."""
     tables = _Tables()
     for thread, root in trees.items():
         owner = tables.add("thread", 0, thread_id=thread)
@@ -152,7 +152,7 @@ def walk(trees: Mapping[int, Any], extra_info: Mapping[str, str]) -> dict[str, p
 
 
 def _breadth_first(root: Any) -> Iterator[tuple[Any, int]]:
-    """Yield each node and the number of its parent, or -1 for the root. Nodes are numbered in this order from 0."""
+    """Yield each node and the number of its parent, or -1 for the root. The nodes are numbered as they are yielded."""
     level, parents, count = [root], [-1], 0
     while level:
         below, below_parents = [], []
@@ -201,7 +201,7 @@ class _Tables:
         return {column: offset, f"{column}.length": length}
 
     def add(self, table: str, owner: int, **cells: int) -> int:
-        """Add a row and return its number. Unsigned integers become int64 with the same bits, as in the protobuf."""
+        """Add a row and return its number. Integers of 2⁶³ or more become negative, as in tables of the protobuf."""
         cells[pb_table.OWNER] = owner
         values = [cells.get(column, pb_table.MISSING) for column in self._columns[table]]
         self._rows[table].append([value - _UINT64 if value >= 1 << 63 else value for value in values])

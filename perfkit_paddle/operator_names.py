@@ -1,9 +1,13 @@
 """Mapping of Paddle's operator names to canonical names. Rules remove prefixes and suffixes from a name, and the table
 ``operator_names.toml`` maps the remaining name.
 
-Paddle has many names for one operator. A convolution is ``conv2d dygraph`` in eager mode, ``pd_op.conv2d`` in a PIR
-program, ``conv2d`` in an old static graph, and ``sparse_conv2d`` or ``conv2d_coo`` on sparse tensors. Its gradient is
-``Global_Conv2dGradNodeFinal`` (3.x), ``Conv2dGradNodeFinal`` (2.6), ``pd_op.conv2d_grad`` or ``conv2d_grad``.
+Paddle has many names for one operator. These are names of a convolution:
+
+- eager mode: ``conv2d dygraph``
+- PIR program: ``pd_op.conv2d``
+- old static graph: ``conv2d``
+- sparse tensors: ``sparse_conv2d``, ``conv2d_coo``
+- gradient: ``Global_Conv2dGradNodeFinal`` (3.x), ``Conv2dGradNodeFinal`` (2.6), ``pd_op.conv2d_grad``, ``conv2d_grad``
 """
 
 from __future__ import annotations

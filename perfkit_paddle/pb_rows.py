@@ -1,7 +1,7 @@
-"""Conversion of the tables of a profile protobuf into one table of recorded events, with the parents that Paddle
-recorded. Its rows are in this order: host events, runtime calls, device work, memory events. The artificial root node
-of each thread is dropped, so its children have no parent. Arguments have the same keys as in Paddle's JSON, so that
-both formats give the same result.
+"""Converts the tables of a profile protobuf into one table of recorded events, with the parents that Paddle recorded.
+
+The rows are in this order: host events, runtime calls, device work, memory events. The artificial root of each thread
+is dropped, so its children have no parent. Arguments have the keys of Paddle's JSON.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ REQUIRED: Final = {
     "device": (*_SPAN, "type", "device", "stream", "correlation"),
     "memory": ("start_ns", "type", "address", "pid", "tid", "bytes"),
 }
-"""Columns that an event must have. All versions of Paddle write these columns."""
+"""Columns that every event must have. All versions of Paddle write them."""
 _MOST_NODES: Final = 1 << 40
 """Upper bound for the number of nodes in a tree."""
 _OPERATOR: Final = names.EVENT_TYPES.index("Operator")
@@ -48,13 +48,17 @@ _INTEGERS: Final = {"context": "context", "registers": "registers per thread", "
 _FLOATS: Final = {"blocks_per_sm": "blocks per SM", "warps_per_sm": "warps per SM"}
 _SHAPES: Final = ("block_x", "block_y", "block_z", "grid_x", "grid_y", "grid_z", "static_shared", "occupancy")
 _STAMPS: Final = ("queued_ns", "submitted_ns")
-"""Columns with times that are 0 if they were not requested from CUPTI."""
+"""Columns with times. They are 0 if CUPTI did not record the times."""
 
 
 @dataclass(frozen=True, slots=True)
 class Doubtful:
-    """Numbers of doubtful events. ``incomplete`` events lack a required column. ``reversed`` events end before they
-    start. ``unknown`` maps each unknown type to the number of its events."""
+    """Numbers of doubtful events.
+
+    - ``incomplete``: events that lack a required column.
+    - ``reversed``: events that end before they start.
+    - ``unknown``: number of events by unknown type.
+    """
 
     incomplete: int = 0
     reversed: int = 0
@@ -87,9 +91,8 @@ def rows(tables: dict[str, Table]) -> Rows:
 
 
 def of_piece(tables: dict[str, Table], thread: int) -> Rows:
-    """Return the events of some nodes of one tree. ``thread`` is the index of the tree in the file. The column ``node``
-    contains a number for each node, which is unique in the file. The column ``parent`` contains the parent's number,
-    not its row. Inputs stay at the operator detail that recorded them."""
+    """Return the events of some nodes of one tree. ``thread`` is the index of the tree in the file. The columns
+    ``node`` and ``parent`` contain numbers of nodes, which are unique in the file."""
     kept = _Kept(tables)
     ids = tables["host"]["id"], tables["host"]["parent_id"]
     used = [(number >= 0) & (number < _MOST_NODES) for number in ids]  # Paddle numbers nodes from 0
@@ -107,7 +110,7 @@ def of_piece(tables: dict[str, Table], thread: int) -> Rows:
 
 
 class _Kept:
-    """The usable rows of the tables. ``node`` is the mask of the usable rows of the table ``host``."""
+    """The complete rows of the tables. ``node`` is the mask of the rows of ``host`` that become events."""
 
     def __init__(self, tables: dict[str, Table]) -> None:
         complete = {}
@@ -117,7 +120,7 @@ class _Kept:
                 complete[name] &= tables[name].present(column)
         self._incomplete = sum(int((~mask).sum()) for mask in complete.values())
         host = tables["host"]
-        # The artificial root of a thread lasts from 0 to the largest uint64, which becomes -1 as int64.
+        # The artificial root of a thread begins at 0 and ends at the largest uint64, which is -1 as int64.
         endless = np.flatnonzero((host["end_ns"] == -1) & (host["start_ns"] == 0))
         texts = host.take(endless).texts("name").to_pylist()
         self.node = complete["host"]
@@ -128,14 +131,13 @@ class _Kept:
         )
 
     def parents(self, of_host: IntArray, of_owner: IntArray) -> IntArray:
-        """Return the parents of all rows. ``of_host`` contains the parents of the host events. ``of_owner[r]`` is the
-        parent of the runtime calls and memory events that belong to row ``r`` of the table ``host``."""
+        """Return the parents of all events. ``of_host`` are the parents of the host events. ``of_owner[r]`` is the
+        parent of the runtime calls and memory events of row ``r`` of the table ``host``."""
         none = np.full(len(self._device), NO_ROW, np.int64)
         others = [of_owner[self._runtime[OWNER]], none, of_owner[self._memory[OWNER]]]
         return np.concatenate([of_host, *others]) if any(map(len, others)) else of_host
 
     def parts(self) -> list[Columns]:
-        """Return four sets of columns: of host events, runtime calls, device work and memory events."""
         host, runtime = self._host, self._runtime
         types = np.full(len(runtime), _RUNTIME, np.int64)
         columns = {
@@ -150,7 +152,6 @@ class _Kept:
         ]
 
     def rows(self, parts: list[Columns], supplements: Columns, parent: IntArray) -> Rows:
-        """Return the events in the order of ``parts``. ``supplements`` contains further columns of the host events."""
         parts = [parts[0] | supplements, *parts[1:]]
         types = {name: column.type for part in parts for name, column in part.items()}
         columns = {}
@@ -158,7 +159,7 @@ class _Kept:
             chunks: list[pa.Array] = []
             for part in parts:
                 count = len(part["start_ns"])
-                if count:  # adds nulls for a missing column; the concatenation of pyarrow would allocate memory
+                if count:  # adds nulls for a missing column without allocating memory, unlike pyarrow.concat_tables
                     chunks += [part[name]] if name in part else arrays.constant(None, kind, count).chunks
             columns[name] = pa.chunked_array(chunks, kind)
         unknown: Counter[int] = Counter()
@@ -188,8 +189,7 @@ def _thread(table: Table) -> Columns:
 
 
 def _device_columns(table: Table) -> Columns:
-    """Return the columns of device work. For speed, equal contents are converted only once to arguments and copy
-    kind."""
+    """Return the columns of device work. Equal contents are converted only once, for speed."""
     texts = {column: table.texts(column) for column in (*_COPY_TEXTS, "name")}
     codes = {column: text.indices.fill_null(-1).to_numpy() for column, text in texts.items()}
     codes["name"] = np.where(table.present("bytes"), codes["name"], -1)  # a kernel's name does not affect its arguments
@@ -211,8 +211,7 @@ def _device_columns(table: Table) -> Columns:
 
 
 def _device_arguments(cell: dict[str, int], texts: dict[str, pa.DictionaryArray]) -> tuple[str | None, str | None]:
-    """Return the arguments, as JSON, and the copy kind of device work with these cells. A text's cell is its index in
-    ``texts`` for the column, or -1 without a text."""
+    """Return arguments (as JSON) and copy kind of device work. A text in ``cell`` is an index into ``texts``, or -1."""
     text = {column: texts[column].dictionary[cell[column]].as_py() for column in texts if cell[column] >= 0}
     args: dict[str, Any] = {
         key: cell[column]
@@ -265,7 +264,8 @@ def _memory_columns(table: Table) -> Columns:
 
 
 def _json_objects(count: int, columns: Mapping[str, pa.Array]) -> pa.Array:
-    """Return a column of JSON objects. ``columns`` maps keys to encoded values. A row with a null value is null."""
+    """Return JSON objects, one per row. ``columns`` are their keys and encoded values. A null value makes the row
+    null."""
     if not count:
         return pa.array([], pa.string())
     pieces: list[Any] = []
@@ -275,9 +275,8 @@ def _json_objects(count: int, columns: Mapping[str, pa.Array]) -> pa.Array:
 
 
 def _supplements(tables: dict[str, Table], row: IntArray, parent: IntArray) -> Columns:
-    """Return the columns ``shapes``, ``stack`` and ``args`` of host events. Row ``r`` of the table ``host`` becomes row
-    ``row[r]``. Paddle records an operator's inputs at its operator detail ``infer_shape``; they are moved to the
-    operator."""
+    """Return the columns of host events that contain the inputs of operators. Paddle records the inputs at the operator
+    detail ``infer_shape``; they are moved to its operator. Row ``r`` of the table ``host`` becomes row ``row[r]``."""
     table, types = tables["supplement"], tables["host"]["type"]
     if not len(table):
         return {}
@@ -286,7 +285,7 @@ def _supplements(tables: dict[str, Table], row: IntArray, parent: IntArray) -> C
     at = row[owner]
     count = int(row.max(initial=-1)) + 1
     columns: dict[str, list[str | None]] = {name: [None] * count for name in ("shapes", "stack", "args")}
-    for index in np.flatnonzero(at != NO_ROW)[::-1]:  # backwards, so that the first of several inputs remains
+    for index in np.flatnonzero(at != NO_ROW)[::-1]:  # backwards, so that the first of several inputs is kept
         for name, value in operator_inputs(table, int(index)).items():
             columns[name][int(at[index])] = value
     return {name: pa.array(values, pa.string()).dictionary_encode() for name, values in columns.items()} | {
@@ -295,15 +294,15 @@ def _supplements(tables: dict[str, Table], row: IntArray, parent: IntArray) -> C
 
 
 def _new_rows(node: BoolArray, above: IntArray) -> tuple[IntArray, IntArray]:
-    """Return two arrays: the new row of each row of the table ``host`` (NO_ROW if it is dropped), and the parent of
-    each new row. The first array has an additional last item, which maps NO_ROW to itself."""
+    """Return two arrays: the new row of each row of ``host`` (NO_ROW if dropped), and the parent of each new row. The
+    first array ends with NO_ROW, so that the index NO_ROW (-1) gives NO_ROW."""
     row, parent = np.empty(len(node) + 1, np.int64), np.empty(int(node.sum()), np.int64)
     _renumber(node, above, row, parent)
     return row, parent
 
 
 def _parent_rows(host: Table) -> IntArray:
-    """Return the row of each host event's parent, or NO_ROW if no earlier row of the thread has the parent's number."""
+    """Return the row of each host event's parent, or NO_ROW if the parent is not an earlier row of the thread."""
     thread, node, wanted = host[OWNER], host["id"], host["parent_id"]
     count = len(host)
     above = np.empty(count, np.int64)
@@ -318,7 +317,7 @@ def _parent_rows(host: Table) -> IntArray:
 
 @compiled_at_once
 def _place(thread, node, wanted, above):  # type: ignore[no-untyped-def]
-    """If the nodes of each thread are numbered from 0, set ``above`` to the parents' rows. Otherwise return False."""
+    """Set ``above`` to the parents' rows. Return False if the nodes of a thread are not numbered from 0."""
     begin = 0
     for i in range(len(node)):
         if i > 0 and thread[i] != thread[i - 1]:
@@ -342,7 +341,7 @@ def _renumber(kept, above, row, parent):  # type: ignore[no-untyped-def]
 
 
 def without_steps(recorded: Recorded, numbers: frozenset[int]) -> Recorded:
-    """Return the events. Steps with these numbers get the kind ``other`` and no step number."""
+    """Turn the steps with these numbers into events of the kind ``other`` without a step number."""
     if not numbers:
         return recorded
     events = recorded.columns

@@ -1,9 +1,8 @@
 """Reader of Paddle's profile protobuf (``.pb``, or compressed with gzip), which has exact times and parents.
 
-A file is read into memory or streamed. Both ways give the same Trace. A file is one message. It consists mostly of the
-threads' trees, which are written node after node. Streaming reads a group of complete nodes at a time, so that memory
-never holds an entire file or tree. When the streamed events are loaded, :func:`complete` sorts them and moves inputs to
-their operators.
+A file is one message. Most of it is the threads' trees, written node after node. A file can be read into memory or
+streamed; both give the same Trace. Streaming reads a group of complete nodes at a time, so that memory never holds an
+entire tree. :func:`complete` sorts the streamed events when they are loaded.
 """
 
 from __future__ import annotations
@@ -37,7 +36,7 @@ FORMAT: Final = "paddle-pb"
 HINT: Final = "the file is truncated or damaged: record it again, or read the intact part with --partial"
 PIECE_BYTES: Final = 768 << 10
 _THREAD: Final = 3 << 3 | 2
-"""Protobuf tag of the field that holds the tree of a thread."""
+"""Protobuf tag of the field with the tree of a thread."""
 _VARINT, _EIGHT, _TEXT, _FOUR = 0, 1, 2, 5
 _FIELD_HEAD: Final = 20
 """Maximum number of bytes of a field's tag and length."""
@@ -47,8 +46,12 @@ _INPUTS: Final = ("shapes", "stack", "args")
 
 @dataclass(frozen=True, slots=True)
 class Live:
-    """Facts that the recording process knows and the protobuf lacks. ``no_steps`` contains the numbers of steps that
-    are not complete iterations, ``facts`` fields of TraceMeta, and ``extra`` entries of ``TraceMeta.extra``."""
+    """Facts that the recording process knows and the protobuf lacks.
+
+    - ``no_steps``: numbers of the steps that are not complete iterations.
+    - ``facts``: fields of TraceMeta.
+    - ``extra``: entries of ``TraceMeta.extra``.
+    """
 
     rank: int | None = None
     no_steps: frozenset[int] = frozenset()
@@ -78,7 +81,7 @@ def read_pb(path: Path, partial: bool = False) -> Trace:
 def trace_of(
     content: bytes | memoryview, source: str, partial: bool = False, broken: bool = False, live: Live = NOT_LIVE
 ) -> Trace:
-    """Return the Trace of a file's content. ``broken`` says that the end of the file is missing. Raises SourceError."""
+    """Return the Trace of a file's content. ``broken``: the end of the file is missing. Raises SourceError."""
     scanned, events = read_rows(content, source, partial)
     return finish(scanned.tables, events, source, broken or bool(scanned.problem), live)
 
@@ -148,8 +151,12 @@ def _doubts(doubtful: Doubtful, cut: bool) -> tuple[Finding, ...]:
 
 @dataclass(frozen=True, slots=True)
 class Piece:
-    """Some nodes of a tree, as a complete protobuf message. ``thread`` is the index of the tree. Byte ``i`` of
-    ``content`` is byte ``at + i`` of the file. ``cut`` says that the file ends within these nodes."""
+    """Some nodes of a tree, as a complete protobuf message.
+
+    - ``thread``: index of the tree.
+    - ``at``: byte ``i`` of ``content`` is byte ``at + i`` of the file.
+    - ``cut``: whether the file ends within these nodes.
+    """
 
     thread: int
     content: bytes
@@ -158,9 +165,8 @@ class Piece:
 
 
 class Pieces:
-    """Iterator over the pieces of a file, which may be truncated if ``partial`` is set. After the iteration, ``rest``
-    is a message with all fields except the trees, and ``cut`` says whether the file is truncated. Raises
-    SourceError."""
+    """Iterator over the pieces of a file. A truncated file raises SourceError, unless ``partial`` is set. After the
+    iteration, ``rest`` is a message with all fields except the trees. ``cut`` says whether the file is truncated."""
 
     def __init__(self, path: Path, partial: bool) -> None:
         self.rest = b""
@@ -195,7 +201,7 @@ class Pieces:
             self._has(min(wanted, length))
             held = self._window.data[:length]
             end = len(held) if len(held) == length else int(_whole(np.frombuffer(held, np.uint8)))
-            if end == 0 and self._has(len(held) + 1):  # the next node may be larger than the bytes read
+            if end == 0 and self._has(len(held) + 1):  # the next node does not fit in the bytes read
                 wanted *= 2
                 continue
             cut = end == 0
@@ -209,8 +215,8 @@ class Pieces:
             self._broken(PROBLEMS[2])
 
     def _field(self) -> tuple[int, int, int]:
-        """Return three values: the tag of the next field, the size of its value in bytes, and the start of its value.
-        The start is 0 if the bytes are not a field."""
+        """Return tag, size in bytes and start of the next field's value. The start is 0 if the bytes are not a
+        field."""
         self._has(_FIELD_HEAD)
         data = np.frombuffer(self._window.data[:_FIELD_HEAD], np.uint8)
         tag, start = map(int, read_number(data, 0, len(data)))
@@ -294,8 +300,7 @@ def stream(path: Path, partial: bool, writer: RecordedWriter) -> None:
 
 
 def complete(recorded: draft.Recorded, meta: TraceMeta) -> tuple[draft.Recorded, tuple[Finding, ...]]:
-    """Sort streamed events as if the file had been read into memory, and move inputs to their operators. Also return
-    the data-quality warnings about devices."""
+    """Sort streamed events as in a file read into memory, and move inputs to their operators. Also return warnings."""
     order = np.argsort(_part(recorded.columns), kind="stable")
     row = np.append(np.empty(len(order), np.int64), arrays.NO_ROW)
     row[order] = np.arange(len(order))
@@ -311,7 +316,7 @@ def _part(columns: pa.Table) -> arrays.IntArray:
 
 
 def _inputs_at_operators(recorded: draft.Recorded) -> draft.Recorded:
-    """Move inputs from operator details to their operators. If an operator gets several inputs, the first remain."""
+    """Move inputs from operator details to their operators. An operator keeps only its first inputs."""
     columns = recorded.columns
     has_inputs = np.logical_or.reduce([~columns[name].is_null().to_numpy() for name in _INPUTS])
     holders = np.flatnonzero(has_inputs & (_part(columns) == _HOST))

@@ -1,6 +1,5 @@
-"""Tables of a scanned protobuf. All columns are integers. A text has two columns, its position and its length in the
-bytes of the file. Texts are decoded on demand. Equal texts are decoded once, without a Python object per row.
-"""
+"""Tables of a scanned protobuf. All columns are integers. A text has two columns: its position in the file and its
+length. Texts are decoded on demand, and equal texts only once."""
 
 from __future__ import annotations
 
@@ -19,15 +18,15 @@ from perfkit_core.runtime.compile import compiled_at_once
 from perfkit_paddle.names import stack_text
 
 OWNER: Final = "owner"
-"""First column of every table: the row of the enclosing message in the table of that message."""
+"""First column of every table: the row of the enclosing message in its own table."""
 MISSING: Final = -(2**63)
 """Value of a cell if the file does not contain the field."""
 
 
 @compiled_at_once
 def intern(data, offset, length, present):  # type: ignore[no-untyped-def]
-    """Number the distinct texts. Return two arrays: the number of each row's text, and the first row of each distinct
-    text. A row whose text is not ``present`` has the number 0. ``data`` is the address of the texts' bytes."""
+    """Number the distinct texts. Return the number of each row's text, and the first row of each distinct text. Rows
+    without a text (not ``present``) get the number 0. ``data`` is the address of the texts' bytes."""
     size = 16
     while size < 2 * len(offset):
         size *= 2
@@ -70,7 +69,7 @@ def _hash(data, length):  # type: ignore[no-untyped-def]
 
 @inlined
 def _mixed(value, word):  # type: ignore[no-untyped-def]
-    value = (value ^ word) * np.uint64(0x9E3779B97F4A7C15)  # 2⁶⁴ ÷ the golden ratio
+    value = (value ^ word) * np.uint64(0x9E3779B97F4A7C15)  # 2⁶⁴ ÷ golden ratio
     return value ^ (value >> np.uint64(29))
 
 
@@ -89,8 +88,7 @@ def _equal(first, second, length):  # type: ignore[no-untyped-def]
 
 @dataclass(frozen=True, slots=True)
 class Table:
-    """The rows of a table. ``data`` contains the bytes of the file. ``cells`` has the shape (columns, rows). A cell is
-    MISSING if the file does not contain the field."""
+    """The rows of a table. ``data`` is the file. ``cells`` has shape (columns, rows); absent fields are MISSING."""
 
     data: npt.NDArray[np.uint8]
     cells: IntArray
@@ -104,8 +102,7 @@ class Table:
         return values
 
     def take(self, rows: npt.NDArray[Any]) -> Table:
-        """Return a table with some of the rows. ``rows`` contains row numbers or is a mask. If a mask selects adjacent
-        rows, their cells are not copied."""
+        """Return a table with the given rows: their numbers, or a mask. A mask of adjacent rows copies no cells."""
         if rows.dtype == np.bool_ and rows.any():
             first, last = int(rows.argmax()), len(rows) - int(rows[::-1].argmax())
             if rows[first:last].all():
@@ -135,9 +132,8 @@ class Table:
 
 
 def operator_inputs(table: Table, row: int) -> dict[str, str | None]:
-    """Return the values of ``shapes``, ``stack`` and ``args`` for a row of operator inputs, or None for missing ones.
-    ``args`` contains the slots and the data types. Paddle records inputs only for old static graphs. Damaged content is
-    skipped."""
+    """Return the inputs of an operator as ``shapes``, ``stack`` and ``args``, or None for missing ones. Paddle records
+    them only for old static graphs. Damaged content is skipped."""
 
     def shape(raw: bytes) -> list[int]:
         return [value for number, value in _fields(raw) if number == 1 and isinstance(value, int)]
@@ -155,7 +151,7 @@ def operator_inputs(table: Table, row: int) -> dict[str, str | None]:
 
 
 def _by_slot(raw: bytes, read: Any) -> dict[str, list[Any]]:
-    """Decode a mapping. Field 1 of the message contains the keys, and field 2 contains each key's list of items."""
+    """Decode a mapping of slots to lists. Field 1 contains the slots, and field 2 the list of each slot."""
     fields = [(number, value) for number, value in _fields(raw) if isinstance(value, bytes)]
     keys = [value.decode("utf-8", "replace") for number, value in fields if number == 1]
     lists = [value for number, value in fields if number == 2]
@@ -164,7 +160,7 @@ def _by_slot(raw: bytes, read: Any) -> dict[str, list[Any]]:
 
 
 def _fields(raw: bytes) -> Iterator[tuple[int, int | bytes]]:
-    """Yield number and value of each field, up to the first that is truncated or neither an integer nor a text."""
+    """Yield the number and value of each field. Stop at a truncated field, or one that is neither integer nor text."""
     position = 0
     while position < len(raw):
         tag, position = _number(raw, position)

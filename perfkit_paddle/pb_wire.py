@@ -1,11 +1,15 @@
 """Schema of Paddle's profile protobuf, and the scanner that reads the protobuf into integer tables.
 
-The schema maps fields of messages to columns of tables. It follows the file
-``paddle/fluid/platform/profiler/dump/nodetree.proto`` (proto2), whose field numbers are the same in Paddle 2.3 to 3.3.
-A message with a ``table`` begins a new row in that table. A message without a table writes into the row of the
-enclosing message. The scanner walks through the file twice. First it counts the rows and sets marks at equal distances.
-Then it fills the rows; several threads do this in parallel, each from a mark. Every length is checked against the end
-of the enclosing message, so that no read leaves the buffer.
+The schema follows the file ``paddle/fluid/platform/profiler/dump/nodetree.proto`` (proto2). Its field numbers are the
+same in Paddle 2.3 to 3.3. A message with a ``table`` begins a new row in that table. A message without a table writes
+into the row of the enclosing message.
+
+The scanner walks through the file twice:
+
+- The first walk counts the rows and sets marks at equal distances.
+- The second walk fills the rows. Several threads do this in parallel, each from a mark.
+
+Every length is checked against the end of the enclosing message, so no read leaves the buffer.
 """
 
 from __future__ import annotations
@@ -27,21 +31,25 @@ PROBLEMS: Final = ("", "a number is truncated", "a message is longer than the en
 _OK, _OPEN_NUMBER, _TOO_LONG, _NO_FIELD, _WRONG_TYPE = range(5)
 _DEPTH: Final = 16
 _POSITION, _CLIPPED, _END, _MESSAGE, _ROW, _COUNTS = range(6)
-"""Indices into a mark, which is an array of numbers: the mark's position in the file; 1 if the message around the mark
-is truncated, else 0; the end, the kind and the row of this message; and, from ``_COUNTS`` on, the number of rows of
-each table before the mark."""
+"""Indices into a mark, which is an array:
+
+- ``_POSITION``: the position of the mark in the file.
+- ``_CLIPPED``: 1 if the message around the mark is truncated, else 0.
+- ``_END``, ``_MESSAGE``, ``_ROW``: the end, the kind and the row of this message.
+- ``_COUNTS`` and above: the number of rows of each table before the mark.
+"""
 _PARALLEL_BYTES: Final = 1 << 20
-"""Size in bytes of the smallest file that is read by several threads."""
+"""Files below this size, in bytes, are read by one thread, others by several."""
 
 SKIP, INTEGER, FLOAT, TEXT, MESSAGE = range(5)
 FIELDS: Final = 18
-"""Upper bound of the schema's field numbers: all are smaller."""
+"""All field numbers of the schema are smaller than this number."""
 
 
 @dataclass(frozen=True, slots=True)
 class Message:
-    """The fields of a message in the order of their numbers, from 1. ``name`` is an integer, ``name:text`` a text,
-    ``name:float`` a float, and ``>message`` a nested message."""
+    """The fields of a message, in the order of their numbers from 1. An integer is written as ``name``, a text as
+    ``name:text``, a float as ``name:float``, and a nested message as ``>message``."""
 
     table: str | None
     fields: tuple[str, ...]
@@ -86,15 +94,20 @@ MESSAGES: Final = {
          "sharedMemPerMultiprocessor", "numSms", "sharedMemPerBlockOptin"),
     ),
 }  # fmt: skip
-"""Name → message. The first message is the file."""
+"""Name → message. The first message is the whole file."""
 
 
 @dataclass(frozen=True, slots=True)
 class Layout:
-    """The schema as arrays for the scanner. ``actions`` and ``targets`` have the shape (messages, field numbers). A
-    field's target is its column, or the inner message if the action is MESSAGE. ``table_of`` is the table in which a
-    message begins a row, or -1. ``holds_rows`` is True if the message or a message inside it begins a row. ``columns``
-    contains the column names of each table. A text has two columns: ``name`` (offset) and ``name.length``."""
+    """The schema as arrays for the scanner. The row of ``actions`` and ``targets`` is the message, and the column is
+    the field number.
+
+    - ``actions``: what to do with the field: SKIP, INTEGER, FLOAT, TEXT or MESSAGE.
+    - ``targets``: the column to write to. For the action MESSAGE, the inner message.
+    - ``table_of``: the table in which a message begins a row, or -1.
+    - ``holds_rows``: whether the message, or one inside it, begins a row.
+    - ``columns``: the column names of each table. A text has two: ``name`` (its offset) and ``name.length``.
+    """
 
     actions: npt.NDArray[np.int64]
     targets: npt.NDArray[np.int64]
@@ -163,7 +176,7 @@ def scan(content: bytes | memoryview, clip: bool = False) -> Scan:
     counts, _, _ = _walk(data, *schema, none, none, np.empty(0, np.int64), clip, marks[0], len(data), marks)
     bases = np.concatenate([np.zeros(1, np.int64), np.cumsum(counts * widths)])
     cells = allocate(int(bases[-1]), np.int64)
-    # Several walks may fill the same row of the file, or of a message directly in it, so MISSING is set here.
+    # Set MISSING here in rows that several walks may fill: those of the file and of messages directly in it.
     for number in {int(plan.table_of[0]), *plan.table_of[plan.targets[0, plan.actions[0] == MESSAGE]].tolist()}:
         cells[bases[number] : bases[number + 1]] = MISSING
 
@@ -186,8 +199,7 @@ def scan(content: bytes | memoryview, clip: bool = False) -> Scan:
 
 @compiled_at_once
 def read_number(data, position, end):  # type: ignore[no-untyped-def]
-    """Return a base-128 number and the position after it. The position is -1 if the number does not end before ``end``
-    or is longer than 10 bytes."""
+    """Return a base-128 number and the position after it, or -1 if it does not end before ``end`` or in 10 bytes."""
     value = np.uint64(0)
     shift = np.uint64(0)
     while position < end and shift < np.uint64(70):
@@ -210,13 +222,16 @@ def _fixed(data, position):  # type: ignore[no-untyped-def]
 
 @compiled_at_once
 def _walk(data, actions, targets, table_of, holds_rows, widths, bases, room, cells, clip, mark, stop, marks):  # type: ignore[no-untyped-def]
-    """Walk through all messages from ``mark`` to byte ``stop``, without recursion. A mark of zeros is the beginning.
-    Return three values: the number of rows of each table, the problem, and the byte at which the walk ended.
+    """Count or write the rows of all messages from ``mark`` to byte ``stop``. A mark of zeros is the beginning of the
+    file. Return the number of rows of each table, the problem, and the byte at which the walk ended.
 
-    If ``cells`` is empty, the rows are only counted, and messages without rows are skipped. Otherwise ``cells`` is
-    filled. The columns of table ``t`` are contiguous from ``bases[t]``, and each has room for ``room[t]`` rows. Missing
-    values become MISSING. The caller must first set MISSING in the rows of the file and of the messages directly in the
-    file. ``marks`` are set at equal distances, each between two fields of a message directly in the file.
+    - ``cells``: the values to fill. If it is empty, rows are only counted.
+    - ``bases``: the columns of table ``t`` begin at ``bases[t]`` and follow each other.
+    - ``room``: each column of table ``t`` has room for ``room[t]`` rows.
+    - ``marks``: marks to set. Each lies between two fields of a message directly in the file.
+
+    Cells without a value become MISSING. The caller sets MISSING in the rows of the file and of messages directly in
+    the file, because several walks may fill these rows.
     """
     fill = len(cells) > 0
     counts = mark[_COUNTS:].copy()

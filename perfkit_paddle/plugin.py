@@ -1,5 +1,5 @@
-"""The plugin hooks of perfkit_paddle. Loading the plugin must be quick and must not import paddle. Each hook therefore
-imports what it needs when it is called."""
+"""The plugin hooks of perfkit_paddle. Each hook imports what it needs when it is called. Loading the plugin is
+therefore quick and does not import paddle."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def sniff_json(path: Path, head: bytes) -> int:
 
 
 def sniff_pb(path: Path, head: bytes) -> int:
-    """Return 2 for Paddle's protobuf, else 0. It begins with a version text, followed by another field of the file."""
+    """Return 2 for Paddle's protobuf, else 0. The file begins with a version text, followed by another field."""
     match = _PB_HEADER.match(head)
     return 2 if match and head[1] == len(match[1]) else 0
 

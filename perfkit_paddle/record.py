@@ -17,8 +17,8 @@ from perfkit_paddle import findings, framework
 from perfkit_paddle.on_trace_ready import place, take, trace_handler
 
 _OPTIONS: Final = {"shapes": "record_shapes", "memory": "profile_memory"}
-"""Option of ``perfkit record`` → argument of Paddle's profiler. Stacks are not an option, because Paddle always records
-the stacks of static programs. FLOPs are not an option, because ``with_flops`` of Paddle's profiler has no effect."""
+"""Option of ``perfkit record`` → argument of Paddle's profiler. Stacks are not an option: Paddle always records them,
+but only for static programs. FLOPs are not an option: ``with_flops`` of Paddle's profiler has no effect."""
 _NO_START: Final = "paddle.profiler cannot start: another Profiler exists in this process"
 
 
@@ -51,8 +51,7 @@ class ScriptRecording:
         self._updates = framework.Updates(self._updated)
 
     def finish(self) -> int:
-        """End the recording if it is still running, and remove the wrappers around optimizers. Return the number of
-        written files. Raises CaptureError if the script started another profiler."""
+        """End the recording and return the number of written files. Raises CaptureError if it ended early."""
         self._stop()
         self._updates.end()
         written = len(self._writer.written)
@@ -68,7 +67,7 @@ class ScriptRecording:
             self._profiler.stop()
         except Exception as error:
             failures.log("Paddle's profiler could not be stopped; the files written before remain", error)
-        self._profiler.profiler = None  # while this is set, Paddle cannot create another profiler
+        self._profiler.profiler = None  # Paddle cannot create another profiler while this is set
 
     def _updated(self) -> None:
         if not self._running:
@@ -85,13 +84,12 @@ class ScriptRecording:
 
 
 def _take_iterations(profiler: Any, place: environment.Place) -> writer.Taken:
-    """Take the cycle. The steps before the first and after the last update are not complete iterations."""
+    """Take the cycle. Its first and last steps are not complete iterations."""
     return take(profiler, place, no_steps=frozenset({0, int(profiler.step_num)}))
 
 
 class PaddleRecording(CallbackRecording):
-    """The :class:`perfkit_core.recording.step_recording.CallbackRecording` of Paddle. ``options`` are arguments of
-    paddle.profiler.Profiler."""
+    """The CallbackRecording of Paddle. ``options`` are arguments of paddle.profiler.Profiler."""
 
     def profiler_class(self) -> Callable[..., Any]:
         profiler: Callable[..., Any] = framework.profiler().Profiler
@@ -102,9 +100,8 @@ class PaddleRecording(CallbackRecording):
 
 
 class PaddleStepProfiler:
-    """The :class:`perfkit_core.recording.step_recording.StepProfiler` of Paddle. Each cycle has a new Profiler, whose
-    scheduler returns the state that this class requests. Paddle allows only one Profiler per process, so the previous
-    Profiler must be freed first."""
+    """The StepProfiler of Paddle. Each cycle has a new Profiler. Paddle allows only one per process, so the previous
+    one must be freed first."""
 
     def __init__(self, recording: PaddleRecording) -> None:
         self.writer: writer.CycleWriter[Any] = writer.CycleWriter(recording.run_dir, self._take, recording.also, place)
@@ -134,12 +131,12 @@ class PaddleStepProfiler:
         running = self._profiler.step_num
         self._ending = ending
         self._cut_off = frozenset() if ending is Ending.ENDED else frozenset({running})
-        self._profiler.step_num = running + 1  # when the cycle is taken, no step counts as running
+        self._profiler.step_num = running + 1  # so that the cycle has no running step when it is taken
         self._keep = True
         self._stop()
 
     def cancel(self) -> None:
-        """Stop without writing. Paddle warns if its warm-up ends without recording; this warning is suppressed."""
+        """Stop without writing. Suppress Paddle's warning about a warm-up without recording."""
         self._keep = False
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", UserWarning)

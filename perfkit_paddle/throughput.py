@@ -1,7 +1,6 @@
 """``Throughput`` for Paddle: step times, rates and costs of a training loop. The benchmark hooks of ``paddle.profiler``
-time the waits for Paddle's DataLoader. If there is a device, an event marks the end of each step on it, in the stream
-that was current at ``start()``. The events are queried later, so the loop never waits for the device.
-"""
+time the waits for Paddle's DataLoader. On a device, an event marks the end of each step. The event is recorded in the
+stream that was current at ``start()``, and queried later. The loop therefore never waits for the device."""
 
 from __future__ import annotations
 
@@ -19,10 +18,15 @@ __all__ = ["Throughput"]
 
 
 class Throughput(_Throughput):
-    """Timer for the steps of a training loop and for its waits for input. Write ``with Throughput() as throughput``
-    around the loop. The waits for Paddle's DataLoader are timed automatically. ``throughput.reader(loader)`` times the
-    waits for another loader. ``throughput.step(num_samples)`` ends a step. ``throughput.summary()`` returns rates and
-    costs. See :class:`perfkit_core.throughput.Throughput`.
+    """Timer for the steps of a training loop and for its waits for input. Waits for Paddle's DataLoader are timed
+    automatically.
+
+    - ``with Throughput() as throughput:`` encloses the loop.
+    - ``throughput.reader(loader)`` times the waits for another loader.
+    - ``throughput.step(num_samples)`` ends a step.
+    - ``throughput.summary()`` returns rates and costs.
+
+    See :class:`perfkit_core.throughput.Throughput`.
     """
 
     def _device_clock(self) -> DeviceClock | None:
@@ -46,7 +50,7 @@ class Throughput(_Throughput):
 
 
 class _ReaderHook:
-    """Hook that Paddle calls before and after it reads a batch, for all loaders and threads of this process."""
+    """Hook that Paddle calls before and after any loader of this process reads a batch, in any thread."""
 
     def __init__(self, log: StepLog) -> None:
         self._log = log
@@ -57,7 +61,7 @@ class _ReaderHook:
             self._start_ns = self._log.clock()
 
     def after_reader(self, benchmark: Any) -> None:
-        """Note the time of the batch, unless ``throughput.reader`` already times it or another thread read it."""
+        """Note the time of the batch. Skip batches that ``throughput.reader`` times or that another thread read."""
         log = self._log
         if not log.reading and threading.get_ident() == log.thread:
             log.read_ns.append(log.clock() - self._start_ns)

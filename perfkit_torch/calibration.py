@@ -15,8 +15,7 @@ def version() -> str | None:
 
 
 def machine_bench() -> bench.Bench:
-    """Return the calls to time on the host and, if there is a GPU, on the current GPU. Raises CaptureError if torch
-    cannot be imported."""
+    """Return the calls to time on the host and on the current GPU, if any. Raises CaptureError if torch is missing."""
     torch = framework.torch()
     operators: dict[tuple[str, int], bench.Call] = {}
     for count in bench.ELEMENTS:

@@ -1,10 +1,11 @@
 """Kind, group and message size of the collectives in torch's events.
 
-torch records the number of elements, the data type and the group in its ``record_param_comms`` events. Since torch 2.2,
-it also records them in the kernels of the communication library. Older recordings lack these fields. If they were made
-with ``record_shapes``, the size follows from the tensors of the ``c10d::`` operators and of the ``nccl:`` and ``gloo:``
-labels. The message size is the number of bytes that a rank sends or receives, whichever is larger, as in nccl-tests
-(doc/PERFORMANCE.md).
+The message size is the number of bytes that a rank sends or receives, whichever is larger. nccl-tests defines it in the
+same way (doc/PERFORMANCE.md). The size follows from one of these:
+
+- The fields of ``record_param_comms`` events. Since torch 2.2, the kernels of a collective have these fields too.
+- The shapes of the tensors of ``c10d::`` operators and of ``nccl:`` and ``gloo:`` labels. Older recordings contain them
+  if they were made with ``record_shapes``.
 """
 
 from __future__ import annotations
@@ -46,8 +47,7 @@ def communicates(name: str, kind: str) -> bool:
 
 
 def described(name: str, args: str | None, shapes: str | None, dtypes: str | None) -> tuple[Collective | None, int]:
-    """Return two values: the collective that an event describes, and its message size in bytes. The collective is None
-    if the event describes none. The size is -1 if it is unknown."""
+    """Return the collective that an event describes, or None, and its message size in bytes, or -1 if unknown."""
     fields, label = _decoded(args, dict) or {}, _LABEL.match(name)
     native = fields.get("Collective name")
     kind = canonical(native if isinstance(native, str) else label[2] if label else "")
@@ -80,7 +80,7 @@ def described(name: str, args: str | None, shapes: str | None, dtypes: str | Non
 
 
 def canonical(native: str) -> str | None:
-    """Return the name of the collective (all_gather for ``_allgather_base``), or None for calls such as wait."""
+    """Return the name of a collective, or None for calls such as wait: all_gather for ``_allgather_base``."""
     return next((name for name, pattern in _PATTERNS.items() if pattern.search(native)), None)
 
 

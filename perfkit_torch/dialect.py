@@ -1,7 +1,5 @@
-"""The torch dialect of Chrome traces: the meaning of event names, categories and arguments. Kineto renamed its
-categories in 2022: Operator, Runtime and Kernel became cpu_op, cuda_runtime and kernel. Both the old and the new names
-are read.
-"""
+"""The torch dialect of Chrome traces: the meaning of event names, categories and arguments. Old and new category names
+are read. For example, Kineto renamed the category Operator to cpu_op in 2022."""
 
 from __future__ import annotations
 
@@ -63,7 +61,7 @@ OPTIONS: Final = ("record_shapes", "profile_memory", "with_stack", "with_flops",
 _RECORDING: Final = "Trace"
 """Category of the event that spans the recording."""
 _RECORDING_MARKS: Final = ("Iteration Start: PyTorch Profiler", "Record Window End")
-"""Name prefixes of events that describe the recording."""
+"""Events with these name prefixes describe the recording."""
 MEMORY_EVENT: Final = "[memory]"
 _MODULE: Final = "nn.Module: "
 _STEP: Final = re.compile(r"ProfilerStep#(\d+)")
@@ -101,7 +99,7 @@ def _named_label(category: str, name: str) -> Label:
 
 
 def copy_kind(name: str) -> str | None:
-    """Return the copy kind ("HtoD pinned" for ``Memcpy HtoD (Pinned -> Device)``), or None without a direction."""
+    """Return the copy kind, or None without a direction. ``Memcpy HtoD (Pinned -> Device)`` is "HtoD pinned"."""
     match = _COPY.search(name)
     if not match:
         return None
@@ -110,8 +108,8 @@ def copy_kind(name: str) -> str | None:
 
 
 def needs_reference(category: str, name: str) -> bool:
-    """Return whether the reference reader must read an event. This applies to events that describe the recording, and
-    to events whose meaning depends on their arguments."""
+    """Return whether an event must be read in Python, because the compiled scanner cannot interpret it. Such events
+    describe the recording, or their meaning depends on their arguments."""
     return category == _RECORDING or name.startswith(_RECORDING_MARKS) or _STEP.fullmatch(name) is not None
 
 
@@ -139,7 +137,7 @@ class TorchDialect(Dialect):
 
     def __init__(self) -> None:
         self.window: tuple[msgspec.Raw, msgspec.Raw] | None = None
-        """Fields ``ts`` and ``dur`` of the event that spans the recording, or None before this event was read."""
+        """Start and duration, as text, of the event that spans the recording. None until this event is read."""
 
     def label(self, category: str, name: str) -> Label:
         if name == MEMORY_EVENT:

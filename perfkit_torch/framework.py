@@ -18,8 +18,7 @@ def torch() -> Any:
 
 
 class Updates:
-    """Hooks on ``optimizer.step()``, which call ``before`` and ``after``. The hooks observe only one optimizer, the
-    first one of the process that takes a step."""
+    """Calls ``before`` and ``after`` around each step of one optimizer: the first that steps in this process."""
 
     def __init__(self, after: Callable[[], None], before: Callable[[], None] = lambda: None) -> None:
         from torch.optim import optimizer

@@ -1,8 +1,8 @@
 """``annotate`` labels the layers of a torch model while a profiler records. ``describe`` returns a table of layers.
 
-While recording, a label takes 0.6 µs if this version of torch has a fast record function. Otherwise the public
-``record_function`` is used, and a label takes 5 µs. A hook on the last graph node of a call labels the backward pass.
-Unlike ``register_full_backward_hook``, it does not change the graph or the set of allowed in-place operations.
+A label takes 0.6 µs with torch's fast record function. In versions without this function, the public
+``record_function`` takes 5 µs. A hook on the last graph node of a call labels the backward pass. Unlike
+``register_full_backward_hook``, this hook does not change the graph and forbids no in-place operation.
 """
 
 from __future__ import annotations
@@ -63,18 +63,18 @@ def _recurrent(module: Any, call: Signature) -> Flops:
 
 
 _WRAPPERS: Final = frozenset({"_orig_mod", "_fsdp_wrapped_module", "_checkpoint_wrapped_module"})
-"""Names in a module path that torch adds when it wraps a module."""
+"""Parts of a module path that torch adds when it wraps a module."""
 _PARALLEL: Final = ("DataParallel", "DistributedDataParallel")
 _ORIGINALS: Final = "_perfkit_originals"
-"""Attribute of ``torch.autograd.profiler`` that holds the two original functions that :meth:`TorchLayers.watch`
-replaces. torch calls them when a profiler starts and stops recording."""
+"""Name of the attribute of ``torch.autograd.profiler`` that keeps torch's original start and stop functions.
+:meth:`TorchLayers.watch` replaces these functions."""
 _Label: Callable[[str], AbstractContextManager[Any]] = getattr(
     torch._C._profiler, "_RecordFunctionFast", torch.profiler.record_function
 )
 
 
 class TorchHooks(layer_framework.LayerHooks):
-    """The hooks of one module. The origin of a tensor is the graph node that made it."""
+    """The hooks of one module. ``origins`` are the graph nodes that made the inputs of a call."""
 
     calls = layer_framework.OpenCalls()
 
@@ -86,8 +86,8 @@ class TorchHooks(layer_framework.LayerHooks):
         return [tensor.grad_fn for tensor in inputs]
 
     def mark(self, outputs: list[Any], origins: list[Any]) -> None:
-        """Hook the last node that the call made, because the backward pass executes it first. Also hook the nodes
-        directly before it, because an in-place change of a view may replace the last node."""
+        """Hook the last node of the call, because the backward pass executes it first. An in-place change of a view may
+        replace this node later. Therefore the nodes directly before it are also hooked."""
         made = [tensor.grad_fn for tensor in outputs if tensor.grad_fn is not None]
         made = [node for node in made if node not in origins]
         if made and torch.autograd._profiler_enabled():
@@ -100,7 +100,7 @@ class TorchHooks(layer_framework.LayerHooks):
 
 
 class TorchLayers(layer_framework.LayerFramework):
-    """The modules of a torch model. Their paths are the paths of ``named_modules()`` without the names of wrappers."""
+    """The modules of a torch model. Paths omit wrappers: ``_orig_mod.fc`` in ``named_modules()`` becomes ``fc``."""
 
     name = "torch"
     tensor = torch.Tensor
@@ -126,7 +126,7 @@ class TorchLayers(layer_framework.LayerFramework):
     def watch(self) -> None:
         profiler = torch.autograd.profiler
         if not hasattr(profiler, "_run_on_profiler_start"):
-            self.install()  # this torch does not report starts: the hooks stay, and each call checks for a profiler
+            self.install()  # no callback at the start of a profiler: the hooks stay, and each call checks for one
             return
         if not hasattr(profiler, _ORIGINALS):
             on_start, on_stop = profiler._run_on_profiler_start, profiler._run_on_profiler_stop
@@ -167,8 +167,7 @@ class TorchLayers(layer_framework.LayerFramework):
 
     @contextmanager
     def evaluation(self, model: nn.Module) -> Iterator[None]:
-        """Return the same context manager as the base class. In addition, attention runs as matrix products, because
-        torch's FLOP counter counts only these."""
+        """Run in eval mode without gradients. torch's FLOP counter needs attention as matrix products."""
         training = [(module, module.training) for module in model.modules()]
         backend = getattr(torch.backends, "mha", None)
         fast = backend.get_fastpath_enabled() if backend else None
@@ -205,7 +204,7 @@ class TorchLayers(layer_framework.LayerFramework):
         counts, model_name = counter.get_flop_counts(), type(model).__name__
         paths = [names[id(module)] for _, module in layers]
         total = [int(sum(counts.get(f"{model_name}.{path}" if path else model_name, {}).values())) for path in paths]
-        # The counter's number for a layer includes its children. In the list, children come after their parents.
+        # The counter's number for a layer includes its children. Children come after their parents in ``layers``.
         parents = path_parents([path for path, _ in layers]).tolist()
         exclusive = [0] * len(total)
         for child in reversed(range(len(total))):
@@ -224,11 +223,14 @@ TorchHooks.framework = FRAMEWORK
 def annotate(model: nn.Module, name: str | None = None) -> annotation.Annotation[nn.Module]:
     """Label every call of every layer of ``model``, forward and backward, in the events of torch's profiler.
 
-    The hooks are installed only while a profiler records, and they never raise. The label of a layer contains its path
-    in ``named_modules()``. The path begins with ``name``, if given. Otherwise the path has no prefix; but if another
-    unnamed model is annotated, it begins with the name of the class. A second call for the same model returns the same
-    object. ``remove()``, or the end of the object's ``with`` block, removes the labels. A ``trace_handler`` stores the
-    parameters, shapes and FLOPs of the layers in the recording. Raises UsageError if another model has this name.
+    The label of a layer contains its path in ``named_modules()``, for example ``encoder.0.fc``. If ``name`` is given,
+    the path begins with it. Without a name, a path has no prefix. If several models have no name, the paths of all but
+    the first begin with the class of the model.
+
+    The labels end with ``remove()``, or with the ``with`` block of the returned object. A second call for the same
+    model returns the same object. The hooks are installed only while a profiler records, and they never raise. A
+    ``trace_handler`` stores the parameters, shapes and FLOPs of the layers in the recording. Raises UsageError if
+    another model has this name.
     """
     return annotation.annotate(FRAMEWORK, model, name)
 
@@ -236,9 +238,9 @@ def annotate(model: nn.Module, name: str | None = None) -> annotation.Annotation
 def describe(model: nn.Module, *example_inputs: Any, **example_keywords: Any) -> PrintedArchitecture:
     """Return the tree of layers with parameters, shapes and devices.
 
-    If example inputs are given, the tree also contains calls, tensors and FLOPs. The model then runs once, in eval mode
-    without gradients, and torch's FlopCounterMode counts the FLOPs. Afterwards, the mode of each layer is restored.
-    ``print()`` shows the tree, and ``to_pandas()`` returns it as a table.
+    If example inputs are given, the model runs once, in eval mode without gradients. The tree then also contains calls,
+    tensors and FLOPs. torch's FlopCounterMode counts the FLOPs. The mode of each layer is restored. ``print()`` shows
+    the tree, and ``to_pandas()`` returns it as a table.
     """
     from perfkit_core.pages.architecture import PrintedArchitecture  # imports pandas, only needed here
 

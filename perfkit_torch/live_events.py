@@ -1,9 +1,8 @@
 """Events of a finished torch profiler, in batches of Chrome events.
 
-torch can export a trace only once, so the export is left to the user. This module reads
-``kineto_results.trace_activities()``, which has exact times in ns and the original names. Versions of torch that lack
-this method are read through ``events()``. Batches are read column by column, so that most of the time goes into torch's
-own calls.
+torch can export a trace only once, and the user may need this export. Therefore perfkit reads
+``kineto_results.trace_activities()``, which has exact times in ns and the original names. If torch lacks this method,
+perfkit reads ``events()``. Batches are read column by column, for speed.
 """
 
 from __future__ import annotations
@@ -33,9 +32,12 @@ _RUNTIME_PREFIXES: Final = ("cuda", "hip", "cuLaunch", "cuMem", "cuStream", "cuE
 
 @dataclass(frozen=True, slots=True)
 class LiveBatch:
-    """Columns of a batch of events, each of shape (events,). ``metadata`` contains the arguments of each event as the
-    inside of a JSON object: ``"a": 1, "b": 2``. ``times`` contains start and duration in ns. ``ids`` returns further
-    arguments, such as the correlation id, in the same form."""
+    """Columns of a batch of events, each of shape (events,).
+
+    - ``metadata``: the arguments of each event, as the inside of a JSON object: ``"a": 1, "b": 2``.
+    - ``times``: start and duration, in ns.
+    - ``ids``: a function of ``metadata`` that returns further arguments, such as the correlation id, in the same form.
+    """
 
     categories: list[str]
     names: list[str]
@@ -46,7 +48,7 @@ class LiveBatch:
     ids: Callable[[list[str]], list[str]] | None = None
 
     def text(self) -> bytes:
-        """Return the inside of a JSON array of Chrome events. It is valid if ``metadata`` is; see :meth:`mended`."""
+        """Return the inside of a JSON array of Chrome events. If ``metadata`` is invalid JSON, so is the result."""
         keys = [*zip(self.categories, self.names, self.pids, self.tids, strict=True)]
         openings = {}  # the text before the arguments, which many events share
         for key in set(keys):
@@ -65,8 +67,8 @@ class LiveBatch:
         return "".join(pieces)[:-1].encode()
 
     def mended(self) -> LiveBatch:
-        """Return the batch with valid metadata. Numbers such as ``inf`` are repaired in the same way as in files. If
-        the metadata of an event cannot be repaired, it becomes the text of the argument ``metadata_json``."""
+        """Return the batch with valid metadata. Numbers such as ``inf`` are repaired in the same way as in files.
+        Metadata that cannot be repaired becomes the text of the argument ``metadata_json``."""
         metadata = []
         for members in self.metadata:
             if _valid(members):
@@ -90,9 +92,8 @@ def _valid(metadata: str) -> bool:
 
 
 def texts(read: Callable[[Any], str], events: Sequence[Any]) -> list[str]:
-    """Call ``read`` for each event, and return the texts. Bytes that are not UTF-8 become escapes such as ``\\xe8``.
-    torch may free the function of a Python frame with line 0 before its name is read; the name is then arbitrary
-    bytes."""
+    """Return ``read(event)`` of each event. Bytes that are not UTF-8 become escapes such as ``\\xe8``. They occur in
+    the names of Python frames with line 0, because torch may free the function before its name is read."""
     try:
         return [*map(read, events)]
     except UnicodeDecodeError:
@@ -118,12 +119,12 @@ def has_activities(kineto_results: Any) -> bool:
 def _parts(objects: list[Any]) -> Iterator[list[Any]]:
     for i in range(0, len(objects), _BATCH):
         part = objects[i : i + _BATCH]
-        objects[i : i + _BATCH] = repeat(None, len(part))  # frees torch's objects after they were read
+        objects[i : i + _BATCH] = repeat(None, len(part))  # frees the torch objects that were read
         yield part
 
 
 def from_activities(kineto_results: Any, with_flops: bool) -> Iterator[LiveBatch]:
-    """Read ``trace_activities()``. If ``with_flops`` is set, also read ``events()`` for the FLOPs: 3 µs per event."""
+    """Read ``trace_activities()``. FLOPs need ``with_flops``: they come from ``events()`` and take 3 µs per event."""
     flops: dict[int, int] = {}  # correlation id of the operator → FLOPs
     events = kineto_results.events() if with_flops else []
     if events:
@@ -133,7 +134,7 @@ def from_activities(kineto_results: Any, with_flops: bool) -> Iterator[LiveBatch
         kind, count, names = type(part[0]), len(part), texts(type(part[0]).name, part)
         start_ns = np.fromiter(map(kind.timestamp, part), np.int64, count)
         dur_ns = np.fromiter(map(kind.duration, part), np.int64, count)
-        # The duration of a memory event is uninitialised memory.
+        # torch does not initialise the duration of memory events.
         dur_ns[np.fromiter(map(MEMORY_EVENT.__eq__, names), np.bool_, count)] = 0
         categories = [*map(kind.type, part)]
         correlations, linked = ([*map(read, part)] for read in (kind.correlation_id, kind.linked_correlation_id))
@@ -174,9 +175,9 @@ def _activity_id(category: str, metadata: str, correlation: int, linked: int) ->
 
 
 def from_events(kineto_results: Any) -> Iterator[LiveBatch]:
-    """Read ``events()``, which every version of torch has. The category of an event follows from its device, its flags
-    and its name. Device work has the device and the stream instead of process and thread ids. Other events have the
-    process id and the system's thread id, or torch's own thread number if the system's is unknown."""
+    """Read ``events()``, which every version of torch has. The categories of events follow from device, flags and name.
+    The process and thread columns of device work contain the device and the stream. Other events have the thread id of
+    the system, or torch's own thread number if the id is unknown."""
     pid = os.getpid()
     for part in _parts(kineto_results.events()):
         kind, count, names = type(part[0]), len(part), texts(type(part[0]).name, part)
@@ -215,8 +216,6 @@ def from_events(kineto_results: Any) -> Iterator[LiveBatch]:
 
 
 def _column(events: list[Any], name: str, default: Any) -> Iterable[Any]:
-    """Call a method of each event, and return the results. If this version of torch lacks the method, return
-    ``default`` for each event."""
     read = getattr(type(events[0]), name, None)
     return repeat(default, len(events)) if read is None else map(read, events)
 

@@ -25,18 +25,17 @@ def trace_handler(
 ) -> writer.CycleWriter[torch.profiler.profile]:
     """Return a callback that writes each profiler cycle into ``run_dir``, one Parquet file per cycle and rank.
 
-    ``also`` contains further callbacks, which are called with the profiler afterwards. The handler never raises; it
-    logs errors to the logger ``perfkit``. The training waits while the events are read. A thread then assembles and
-    writes the cycle during the training, unless the profiler records stacks (``with_stack``). ``flush()`` waits for
-    that thread.
+    The handler then calls the callbacks in ``also`` with the profiler. It never raises; it logs errors to the logger
+    ``perfkit``. The training waits while the events are read. A thread then writes the cycle while the training
+    continues. If the profiler records stacks (``with_stack``), the training also waits for the writing. ``flush()``
+    waits for the thread.
     """
     return writer.CycleWriter(run_dir, take, also, place, warn_uncalled=True)
 
 
 def take(profiler: Any, place: environment.Place) -> writer.Taken:
-    """Take the last cycle from the profiler. The events are read here, because reading holds the GIL. The cycle may be
-    assembled in another thread, but not if the profiler records Python stacks, because the next cycle would then record
-    the assembling thread too."""
+    """Take the last cycle from the profiler. The events are read here, because reading holds the GIL. Another thread
+    assembles the cycle, except with Python stacks: the next cycle would contain the stacks of that thread."""
     inner = getattr(profiler, "profiler", profiler)  # torch.autograd.profiler.profile has no inner profiler
     results = getattr(inner, "kineto_results", None)
     if results is None:
@@ -57,7 +56,7 @@ def take(profiler: Any, place: environment.Place) -> writer.Taken:
     )
 
     def finish() -> Trace:
-        # No variable keeps the popped events, so their memory is freed as soon as the Trace does not need it.
+        # The events are popped without a variable, so that their memory is freed as early as possible.
         return assemble(held.pop().recorded(), meta, rank=place.rank, operator_names=operator_names.operator_name)
 
     return writer.Taken(finish, background=not getattr(profiler, "with_stack", False))
@@ -95,8 +94,7 @@ def _thread_names(rank: int | None) -> dict[str, str]:
 
 
 def place() -> environment.Place:
-    """Return rank and world size. They come from torch.distributed if it is initialised, otherwise from the launcher's
-    environment variables."""
+    """Return rank and world size from torch.distributed if initialised, else from the launcher's environment."""
     distributed = framework.torch().distributed
     if distributed.is_available() and distributed.is_initialized():
         return environment.Place(distributed.get_rank(), distributed.get_world_size())

@@ -1,6 +1,5 @@
-"""Mapping of PyTorch's operator names to canonical names. Rules remove prefixes and suffixes from a name, such as the
-namespace or the mark of a gradient. The table ``operator_names.toml`` maps the remaining name.
-"""
+"""Mapping of PyTorch's operator names to canonical names. Rules remove prefixes and suffixes, such as the namespace:
+``aten::mm`` becomes ``mm``. The table ``operator_names.toml`` maps the remaining name."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
-"""The plugin hooks of perfkit_torch. Loading the plugin must be quick and must not import torch. Each hook therefore
-imports what it needs when it is called."""
+"""The plugin hooks of perfkit_torch. Each hook imports what it needs when it is called. Loading the plugin is therefore
+quick and does not import torch."""
 
 from __future__ import annotations
 

@@ -26,7 +26,7 @@ _FAILED: Final = "recording failed, the script continues"
 
 class ScriptRecording:
     """The profiler of an unmodified script. A step ends when ``step()`` of the first optimizer returns. Events before
-    the end of the first iteration, and events after the last ``step()``, belong to no step. Raises CaptureError if
+    the end of the first iteration belong to no step, nor do events after the last ``step()``. Raises CaptureError if
     torch cannot be imported, and UsageError for options that torch cannot record."""
 
     def __init__(self, run_dir: Path, steps: int | None, options: Mapping[str, Any]) -> None:
@@ -46,7 +46,7 @@ class ScriptRecording:
 
     def _before_update(self) -> None:
         if self._wanted is not None and self._ended >= self._wanted:
-            self._stop_safely()  # not at the end of the last step, which would then include the time of stopping
+            self._stop_safely()  # stopping at the end of the last step would count as part of that step
 
     def _after_update(self) -> None:
         if not self._running:
@@ -76,8 +76,7 @@ class ScriptRecording:
             self._updates.end()
 
     def finish(self) -> int:
-        """End the recording if it still runs. Return the number of written files. Raises CaptureError if the script
-        started another profiler."""
+        """End the recording and return the number of written files. Raises CaptureError if it ended early."""
         self._stop()
         written = len(self._handler.written)
         self._other.check()
@@ -85,8 +84,7 @@ class ScriptRecording:
 
 
 class TorchRecording(CallbackRecording):
-    """The :class:`perfkit_core.recording.step_recording.CallbackRecording` of torch. ``options`` are arguments of
-    torch.profiler.profile."""
+    """The CallbackRecording of torch. ``options`` are arguments of torch.profiler.profile."""
 
     def profiler_class(self) -> Callable[..., Any]:
         profile: Callable[..., Any] = framework.torch().profiler.profile
@@ -97,9 +95,9 @@ class TorchRecording(CallbackRecording):
 
 
 class TorchStepProfiler:
-    """The :class:`perfkit_core.recording.step_recording.StepProfiler` of torch. It starts and stops the profiler itself
-    and labels the steps. The schedule of torch.profiler cannot do this, because it counts steps from 0, and a resumed
-    training begins with a later step."""
+    """Starts and stops torch's profiler, and labels the steps: the
+    :class:`perfkit_core.recording.step_recording.StepProfiler` of torch. The schedule of torch.profiler is not used,
+    because it counts steps from 0. A resumed training begins with a later step."""
 
     def __init__(self, recording: TorchRecording) -> None:
         self.writer: writer.CycleWriter[Any] = writer.CycleWriter(recording.run_dir, self._take, recording.also, place)
@@ -111,8 +109,7 @@ class TorchStepProfiler:
         self._ending = Ending.ENDED
 
     def warm_up(self, step: int) -> None:
-        """Start the tracing of the device, which is slow the first time. Raises CaptureError if another profiler of
-        torch is running."""
+        """Start tracing the device, which is slow the first time. Raises CaptureError if another profiler runs."""
         if self._torch.autograd._profiler_enabled():
             raise CaptureError("another torch profiler is running, and a second one would end it", "use only one")
         self._profiler = self._torch.profiler.profile(**self._options)
@@ -130,14 +127,14 @@ class TorchStepProfiler:
         self._open(step)
 
     def stop(self, ending: Ending) -> None:
-        """Write the cycle. If the last step did not end, its label stays open, so that torch records a partial step."""
+        """Write the cycle. If the last step has not ended, its label stays open. torch then records a partial step."""
         if ending is Ending.ENDED:
             self._close()
         self._ending = ending
         self.writer(self._stop())
 
     def cancel(self) -> None:
-        """Stop without writing. During its warm-up, torch cannot stop before it has started to record."""
+        """Stop without writing. A profiler in its warm-up is first started, because torch cannot stop it otherwise."""
         if not self._recording:
             self._profiler.start_trace()
         self._stop()
@@ -175,8 +172,7 @@ SAMPLES: Final = 1024
 
 
 def demo(run_dir: Path, report: Callable[[str], None]) -> None:
-    """Train a small convolutional network for a few steps and record them with torch.profiler. ``perfkit_paddle`` has
-    the same demo."""
+    """Train a small convolutional network for a few steps and record them with torch.profiler."""
     torch = framework.torch()
     report(f"torch {torch.__version__}: training the demo model")
     device = "cuda" if torch.cuda.is_available() else "cpu"

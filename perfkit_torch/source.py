@@ -24,20 +24,19 @@ from perfkit_torch import dialect, operator_names
 _HEADER_MARKS: Final = (b'"deviceProperties"', b'"baseTimeNanoseconds"', b'"distributedInfo"', b'"with_stack"',
                         b'"torch_profiler_kwargs"')  # fmt: skip
 _EVENT_MARKS: Final = (b"aten::", b'"cpu_op"', b'"Ev Idx"')
-"""Texts that occur in torch's events. They count only if the file contains Chrome events, because other files about a
-torch run, such as flame graphs, may contain operator names."""
+"""Texts that occur in torch's events. They count only in files with Chrome events. Other files about a torch run, such
+as flame graphs, may also contain operator names."""
 _EVENT: Final = re.compile(rb'"ph"\s*:\s*"')
 _KINETO_VERSION: Final = re.compile(rb'"schemaVersion"\s*:\s*1\b(?!\.)')
 _DECODED_KEYS: Final = frozenset(
     {"schemaVersion", "deviceProperties", "distributedInfo", "displayTimeUnit", "baseTimeNanoseconds"}
 ).union(dialect.OPTIONS)
 _HEAD_BYTES: Final = 1 << 16
-"""Number of bytes in which the rank is searched. The rank follows the device properties, which take 4 KiB for eight
-devices."""
+"""The rank is searched in this number of bytes. Device properties come before the rank: 4 KiB for eight devices."""
 _RANK: Final = re.compile(rb'"distributedInfo"\s*:\s*\{(?:[^{}]|\{[^{}]*\})*?"rank"\s*:\s*(\d{1,9})\b')
 _FEW: Final = 1 << 12
 _EPOCH_FROM_NS: Final = 946_684_800 * 10**9
-"""The start of the year 2000 in ns since 1970. Smaller times are assumed to count from another moment than 1970."""
+"""The start of the year 2000, in ns since 1970. Smaller times are assumed not to count from 1970."""
 
 
 def sniff(path: Path, head: bytes) -> int:
@@ -50,7 +49,7 @@ def sniff(path: Path, head: bytes) -> int:
 
 
 def peek(path: Path) -> int | None:
-    """Return the rank from the beginning of a trace file, or None if it contains no rank."""
+    """Return the rank at the beginning of a trace file, or None if there is none."""
     match = _RANK.search(bytestream.head(path, _HEAD_BYTES))
     return int(match[1]) if match else None
 
@@ -79,13 +78,12 @@ class _Reading(Reading[dialect.TorchDialect]):
         self._below_1us: set[int] = set()
 
     def see(self, events: pa.Table, base_ns: int = 0) -> None:
-        """Note two facts about the times in the file: the earliest time, and the digits below 1 µs. ``base_ns`` is
-        subtracted from the events' times, because the times in the file do not include it."""
+        """Note the earliest time and the digits below 1 µs, without ``base_ns``, which the file does not include."""
         start_ns = events["start_ns"].to_numpy()
         if not len(start_ns):
             return
         self._first_ns.append(int(start_ns.min()) - base_ns)
-        for part in (start_ns[:_FEW], start_ns):  # if the first events have equal digits, all are compared
+        for part in (start_ns[:_FEW], start_ns):  # compare all events only if the first ones have equal digits
             below = (part - base_ns) % 1000
             other = int(np.argmax(below != below[0]))
             self._below_1us.update({int(below[0]), int(below[other])})

@@ -1,7 +1,6 @@
-"""``Throughput`` for PyTorch: step times, rates and costs of a training loop. On CUDA and ROCm, an event marks the end
-of each step on the device, in the stream that was current at ``start()``. The events are queried later, so the loop
-never waits for the device.
-"""
+"""``Throughput`` for PyTorch: step times, rates and costs of a training loop. On CUDA and ROCm, an event on the device
+marks the end of each step. The event is recorded in the stream that was current at ``start()``, and queried later. The
+loop therefore never waits for the device."""
 
 from __future__ import annotations
 
@@ -17,9 +16,14 @@ __all__ = ["Throughput"]
 
 
 class Throughput(_Throughput):
-    """Timer for the steps of a training loop and for its waits for input. Write ``with Throughput() as throughput``
-    around the loop. ``throughput.reader(loader)`` times the waits for a loader. ``throughput.step(num_samples)`` ends a
-    step. ``throughput.summary()`` returns rates and costs. See :class:`perfkit_core.throughput.Throughput`.
+    """Timer for the steps of a training loop and for its waits for input.
+
+    - ``with Throughput() as throughput:`` encloses the loop.
+    - ``throughput.reader(loader)`` times the waits for a loader.
+    - ``throughput.step(num_samples)`` ends a step.
+    - ``throughput.summary()`` returns rates and costs.
+
+    See :class:`perfkit_core.throughput.Throughput`.
     """
 
     def _device_clock(self) -> DeviceClock | None:
@@ -34,7 +38,7 @@ def cuda_clock(torch: Any) -> DeviceClock:
 
 
 def start() -> OptimizerSteps:
-    """Start timing the updates of one optimizer, the first one of this process that takes a step."""
+    """Start timing the updates of one optimizer: the first that takes a step in this process."""
     steps = OptimizerSteps(Throughput(warmup=0))
     Updates(steps.updated)
     return steps

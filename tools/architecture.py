@@ -25,7 +25,7 @@ STYLE = """
 
 @dataclass(frozen=True)
 class Box:
-    """A box of the data flow, with its style, the position of its upper left corner, its name and a note."""
+    """A box of the data flow. ``x`` and ``y`` are its upper left corner."""
 
     style: str
     x: int
@@ -106,8 +106,7 @@ def _box(box: Box) -> str:
 
 
 def _arrow(start: Box, end: Box) -> str:
-    """Return a curve from the right side of one box to the left side of another. Boxes of one column get a straight
-    line."""
+    """Return a curve from the right side of a box to the left side of another, straight within a column."""
     if start.x == end.x:
         down = start.y < end.y
         x, y1, y2 = start.x + start.width // 2, start.y + start.height * down, end.y + end.height * (not down)

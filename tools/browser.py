@@ -32,7 +32,7 @@ def launch(playwright: Playwright) -> Browser:
 
 
 def _candidates() -> list[str | None]:
-    """Return the paths of browsers to try. None stands for the browser that playwright has downloaded."""
+    """Return the paths of browsers to try. None is the browser that playwright downloaded."""
     named = os.environ.get("CHROMIUM")
     if named:
         return [named]
@@ -54,7 +54,7 @@ def _version() -> str | None:
 
 
 def _download() -> None:
-    """Download playwright's own browser. It only works if the system already has the libraries that a browser needs."""
+    """Download playwright's browser. It works only if the system already has the libraries of a browser."""
     timeout = {"PLAYWRIGHT_DOWNLOAD_CONNECTION_TIMEOUT": str(_CONNECTION_MILLISECONDS)}
     _run([sys.executable, "-m", "playwright", "install", "--only-shell", "chromium"], timeout)
 
@@ -69,7 +69,7 @@ def _install_package() -> None:
 
 
 def _run(command: list[str], environment: dict[str, str]) -> None:
-    """Run and print the command. If it fails, print the last line of its output."""
+    """Run and print a command. If it fails, print the last line of its output."""
     print(f"browser: {' '.join(command)}", flush=True)
     try:
         done = subprocess.run(

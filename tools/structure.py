@@ -7,24 +7,21 @@ product lines, files
 median, longest file
     Numbers of lines.
 private functions used once
-    Functions at module level and methods that are private and have one reference. Private means that the name begins
-    with one underscore. References are uses in the function's own file (names, attributes and imported names, also
-    recursive calls) and imports ``from its.module import _name`` in other files. The share is relative to all
-    functions, including nested ones.
+    Functions at module level and methods whose name begins with one underscore, with exactly one reference.
+    References are uses in the same file, including recursive calls, and imports in other files. The share is relative
+    to all functions, including nested ones.
 import lines
-    Lines of ``import`` statements anywhere in a file, including continuation lines. The share is relative to all lines.
+    Lines of ``import`` statements, also inside functions. The share is relative to all lines.
 own-line comments
     Comments that have no code before them on their line.
 basenames in more than two packages
-    File names that occur in more than two folders, except ``__init__`` and ``__main__``. The two adapters repeat each
-    other's file names on purpose, so a folder that exists in both adapters counts once.
+    File names that occur in more than two folders, except ``__init__`` and ``__main__``. A folder that exists in both
+    adapters counts once, because the adapters have the same file names on purpose.
 package circles, file circles
-    Groups of packages or files that import each other, directly or indirectly: the strongly connected components with
-    more than one member. Only imports that run when a module is imported count, so imports inside functions and under
-    ``if TYPE_CHECKING`` are ignored. Packages are the first-level children of ``perfkit_core``, including the files at
-    its root. Files are all files of the product code.
+    Packages or files that import each other, directly or indirectly. Imports inside functions and under
+    ``if TYPE_CHECKING`` are ignored. Packages are the children of ``perfkit_core``, including the files at its root.
 file circles, all imports
-    File circles if imports inside functions and under ``if TYPE_CHECKING`` also count, as in import-linter.
+    File circles with imports inside functions and under ``if TYPE_CHECKING``, as in import-linter.
 root files
     Files at the root of ``perfkit_core`` other than ``__init__.py``, ``api.py`` and ``errors.py``.
 """
@@ -58,7 +55,7 @@ LIMITS: Mapping[str, float] = {
     "file circles, all imports": 0,
     "root files": 0,
 }
-"""The maximum values that ``--check`` accepts. Shares are fractions."""
+"""The maximum values that ``--check`` accepts. Shares are between 0 and 1."""
 
 Function = ast.FunctionDef | ast.AsyncFunctionDef
 Graph = Mapping[str, set[str]]
@@ -66,7 +63,7 @@ Graph = Mapping[str, set[str]]
 
 @dataclass(frozen=True)
 class Module:
-    """A product file: its path below the root, its dotted name, its text and its syntax tree."""
+    """A product file. ``path`` is relative to the root, and ``name`` is the dotted name."""
 
     path: Path
     name: str
@@ -80,8 +77,7 @@ class Module:
 
 @dataclass(frozen=True)
 class Measure:
-    """A row of the table. If ``of`` is 0, ``value`` is shown as a number, otherwise as a share of ``of``. ``examples``
-    lists the counted items if they are few."""
+    """A row of the table. ``value`` is shown as a share of ``of``, or as a number if ``of`` is 0."""
 
     name: str
     value: int
@@ -199,8 +195,7 @@ def own_line_comments(text: str) -> int:
 
 
 def repeated_basenames(paths: Iterable[Path]) -> list[str]:
-    """Return the basenames that occur in more than two folders. Each item is the basename and the number of its
-    folders."""
+    """Return the basenames that occur in more than two folders, each with the number of its folders."""
     folders: dict[str, set[tuple[str, ...]]] = defaultdict(set)
     for path in paths:
         if path.stem not in {"__init__", "__main__"}:
@@ -211,7 +206,7 @@ def repeated_basenames(paths: Iterable[Path]) -> list[str]:
 
 
 def import_graph(modules: Sequence[Module], top_level: bool = True) -> dict[str, set[str]]:
-    """Return the product modules that each module imports. ``top_level`` leaves out imports inside functions."""
+    """Return the product modules that each module imports. If ``top_level`` is set, ignore imports inside functions."""
     known = {module.name for module in modules}
     graph = {}
     for module in modules:
@@ -223,7 +218,7 @@ def import_graph(modules: Sequence[Module], top_level: bool = True) -> dict[str,
                 source = _absolute(node, module)
                 members = {f"{source}.{alias.name}" for alias in node.names}
                 targets |= members & known
-                # a member that is not a module is a name in the package's own file
+                # not a module, so a name in the package's own file
                 targets |= {source} if members - known else set()
         graph[module.name] = targets & known - {module.name}
     return graph
@@ -251,7 +246,7 @@ def _absolute(node: ast.ImportFrom, module: Module) -> str:
 
 
 def package_graph(imports: Graph) -> dict[str, set[str]]:
-    """Return for each first-level child of the core the children that it imports."""
+    """Return the packages of the core that each package of the core imports."""
 
     def child(name: str) -> str:
         return name.split(".")[1] if "." in name else "__init__"

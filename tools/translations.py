@@ -1,9 +1,8 @@
 """Update the translation catalogues from the code: ``python tools/translations.py``.
 
-The program writes ``perfkit_core/language/messages.pot``, a list of all texts with the files that contain them. This
-file is not committed. Each ``.po`` file keeps its translations, gets an empty translation for each new text, and loses
-texts that are no longer used. The texts in a ``.po`` file are sorted and have no file names, so moving code does not
-change the file.
+The program writes ``perfkit_core/language/messages.pot``: all texts, with the files that contain them. This file is not
+committed. In each ``.po`` file, existing translations stay. New texts get an empty translation, and unused texts are
+removed. The texts are sorted and have no file names, so moving code does not change a ``.po`` file.
 """
 
 from __future__ import annotations
@@ -28,13 +27,12 @@ _FORMATS: Final = [("**.py", "python"), ("**.j2", "jinja2"), ("**.js", "javascri
 _KEYWORDS: Final = {"say": None, "mark": None, "message": None, "plural": (1, 2)}
 _PACKAGES: Final = ("perfkit_core", "perfkit_torch", "perfkit_paddle")
 _OF_LISTS: Final = (", ", "; ", "{names} and {last}")
-"""Separators between list items, which the formatter of messages uses."""
+"""Separators between list items, used by the formatter of messages."""
 
 Id = str | tuple[str, ...]
 
 
 def main() -> None:
-    """Write all catalogues."""
     extracted = messages()
     with TEMPLATE.open("wb") as file:
         write_po(file, extracted, width=120, omit_header=True, include_lineno=False)
@@ -46,7 +44,6 @@ def main() -> None:
 
 
 def read(path: Path) -> Catalog:
-    """Return a catalogue of translations."""
     with path.open("rb") as file:
         return read_po(file, locale=path.stem, charset="utf-8")
 

@@ -8,12 +8,12 @@ from pathlib import Path
 from typing import Any, Literal
 
 COLUMNS = ("name", "cat", "ph", "ts", "dur", "pid", "tid", "args")
-"""The columns that a reader should return for each event. If a reader leaves some out, its ``does`` says so."""
+"""Each reader should return these columns of an event. If some are missing, ``does`` of the reader says so."""
 
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """The result of a reader: the number of rows, the size of the result in memory or on disk, and the result."""
+    """What a reader returned: the number of rows, the size in memory or on disk, and the result itself."""
 
     rows: int
     bytes: int
@@ -24,10 +24,11 @@ class Outcome:
 class Reader:
     """A reader of trace files.
 
-    ``read(file, folder)`` reads ``file`` and may write into the empty ``folder``. The modules in ``modules`` are
-    imported before the measurement. ``does`` describes the result in one line. A reader that is ``slow`` does not read
-    a second time in the same process. Files larger than ``most_mb`` are skipped, because the reader would need too much
-    memory.
+    - ``read(file, folder)`` reads ``file`` and may write into the empty ``folder``.
+    - ``modules``: modules to import before the measurement.
+    - ``does``: what the reader does, in one line.
+    - ``slow``: whether to leave out the second read in the same process.
+    - ``most_mb``: larger files are skipped, because the reader would need too much memory.
     """
 
     name: str

@@ -1,7 +1,7 @@
 """Table engines that read JSON: duckdb, polars and Arrow.
 
-These engines are made for files with one event per line. A trace is a single object with a long list, which they read
-slowly. So the file is first rewritten with one event per line, and the time for this is included.
+These engines are made for files with one event per line. A trace is one object with a long list, which they read
+slowly. Therefore the file is first rewritten with one event per line. The measured time includes this.
 """
 
 from __future__ import annotations
@@ -14,11 +14,11 @@ from benchmarks.readers.contract import COLUMNS, Outcome, Reader
 _STRUCT = "name VARCHAR, cat VARCHAR, ph VARCHAR, ts DOUBLE, dur DOUBLE, pid VARCHAR, tid VARCHAR, args JSON"
 _INTEGERS = ("External id", "correlation", "stream", "device", "Sequence number", "Fwd thread id", "bytes")
 _TEXTS = ("Input Dims", "Input type")
-"""Arguments that become columns, because an analysis of launches, steps and shapes needs them."""
+"""Arguments that become columns. An analysis of launches, steps and shapes needs them."""
 
 
 def lines(file: Path, folder: Path) -> Path:
-    """Write the events of a trace to a file with one event per line. Return the path of this file."""
+    """Write the events of a trace to a file with one event per line. Return its path."""
     import msgspec
 
     trace = msgspec.defstruct("File", [("traceEvents", list[msgspec.Raw])])
@@ -49,9 +49,8 @@ def _duckdb_stored(file: Path, folder: Path) -> Outcome:
 
 
 def cells(column: str, path: str) -> tuple[str, str]:
-    """Return SQL that turns arguments into columns, in two parts. The first part extracts all arguments of a row into a
-    list ``found``. The second part selects the columns from this list. A single extraction is faster than one per
-    argument."""
+    """Return two parts of SQL: one extracts all arguments into a list ``found``, and the other makes columns of the
+    list. This is faster than one extraction per argument."""
     keys = ", ".join(f"""'{path}"{key}"'""" for key in (*_INTEGERS, *_TEXTS))
     columns = [f'found[{n}]::BIGINT AS "{key}"' for n, key in enumerate(_INTEGERS, 1)]
     columns += [f'found[{n}] AS "{key}"' for n, key in enumerate(_TEXTS, len(_INTEGERS) + 1)]

@@ -1,9 +1,9 @@
 """A reader that uses duckdb to create the contents of perfkit's stored run: exact times in order, launches, parents,
 self times and steps. The other duckdb readers only create a table of the file's contents.
 
-duckdb's JSON reader converts every number to float64, which is too imprecise for the times of a trace: for µs since
-1970, the resolution of a float64 is a quarter of a microsecond. So the query extracts the times from the text of each
-line. The query requires that the events of a thread nest. perfkit does not require this.
+duckdb's JSON reader converts every number to float64. For times in µs since 1970, its resolution is only a quarter of a
+microsecond. The query therefore extracts the times from the text of each line. Unlike perfkit, it requires that the
+events of a thread nest.
 """
 
 from __future__ import annotations
@@ -73,8 +73,7 @@ COPY (
 
 
 def written(file: Path, folder: Path) -> Path:
-    """Write the events of a trace to Parquet. These columns are computed: ``row``, ``start_ns`` (relative to the base
-    of the file), ``dur_ns``, ``self_ns``, ``launched_by``, ``parent`` and ``step``."""
+    """Write the events of a trace to Parquet. ``start_ns`` is relative to the base of the file."""
     import duckdb
 
     found, columns = cells("event", "$.args.")

@@ -1,6 +1,5 @@
-"""Exporters write a trace in the format of another tool. Each module has a function
-``write(trace, file, options) -> str`` for one format. The function returns a text about what the file lacks, or "".
-"""
+"""Exporters write a trace in the format of another tool. Each module has a function ``write(trace, file, options)`` for
+one format. It returns a text about what the file lacks, or ""."""
 
 from __future__ import annotations
 
@@ -26,8 +25,7 @@ CHROME_FORMAT: Final = "perfkit-chrome"
 
 
 def sniff_chrome(path: Path, head: bytes) -> int:
-    """Return 3 for a timeline that perfkit exported, else 0. The frameworks' readers also recognise these files, but
-    return less than 3."""
+    """Return 3 for a timeline that perfkit exported, else 0. The frameworks' readers rate such a file lower."""
     mark = f'"format":"{CHROME_FORMAT}"'.encode()
     return 3 if head.lstrip()[:1] == b"{" and mark in b"".join(head[:200].split()) else 0
 

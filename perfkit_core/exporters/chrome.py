@@ -1,10 +1,12 @@
 """Chrome-trace JSON (Google's "Trace Event Format") for Perfetto, chrome://tracing and perfkit's own reader.
 
-Times are in µs since ``baseTimeNanoseconds``, with three decimals. The ``args`` of an event contain the columns of the
-event table. In ``args``, ``row``, ``parent`` and ``launched_by`` are row numbers of the exported table, and
-``recorded`` contains the framework's own arguments. Viewers need unique process and thread numbers. The header maps
-these numbers to the recorded ones. Arrows, memory curves and step marks are added for viewers. Their categories begin
-with ``perfkit.``, and perfkit's reader skips them.
+- Times are in µs since ``baseTimeNanoseconds``, with three decimals.
+- ``args`` contains the columns of the event table. ``row``, ``parent`` and ``launched_by`` are row numbers of the
+  exported table. ``recorded`` contains the framework's own arguments.
+- Process and thread numbers are unique over all ranks, because viewers need this. The header maps them to the recorded
+  numbers.
+- Arrows, memory curves and step marks are added for viewers. Their categories begin with ``perfkit.``. perfkit's reader
+  skips them.
 """
 
 from __future__ import annotations
@@ -82,7 +84,7 @@ def _pieces(trace: Trace, timeline: Lanes, base: int) -> Iterator[bytes]:
             some = np.arange(*np.searchsorted(extra.position, (begin, end)))
             lines.append(extra.lines(some))
             at.append(extra.position[some])
-        # The sort is stable, so an event comes before the events that were added at its position.
+        # The sort is stable: an event comes before the events that were added to it.
         in_order = pa.array(np.argsort(np.concatenate(at), kind="stable"))
         yield as_bytes(pa.concat_arrays(lines).take(in_order), ",\n")
 
@@ -151,8 +153,8 @@ def _as_json(args: pa.Array) -> pa.Array:
 
 @dataclass(frozen=True, slots=True)
 class Extra:
-    """Added events of one kind. Each belongs to a row of the table. ``position`` contains the positions of these rows
-    in the file, in ascending order. ``lines`` returns the JSON of the added events with the given indices."""
+    """Events of one kind that are added for viewers, each at a row of the table. ``position`` contains the positions
+    of these rows in the file, ascending. ``lines`` returns the JSON of the added events with the given indices."""
 
     position: IntArray
     lines: Callable[[IntArray], pa.Array]
@@ -172,9 +174,9 @@ def extras(trace: Trace, timeline: Lanes, base: int, position: IntArray) -> list
 
 
 def gradients(trace: Trace) -> tuple[IntArray, IntArray]:
-    """Return two arrays of equal length: rows of backward nodes, and rows of their forward operators. A node and its
-    operator have the same sequence number. If several operators of a process have this number, the last and innermost
-    one is used. Sequence numbers that several threads used in the forward pass are left out."""
+    """Return two arrays of equal length: the rows of backward nodes, and the rows of their forward operators. A node
+    and its operator have the same sequence number. If several operators have this number, the last and innermost one is
+    used. A number that several threads used in the forward pass is ambiguous and left out."""
     sequence, backward = trace.ints("sequence"), trace.rows("phase", schema.BACKWARD)
     rows = np.flatnonzero(trace.host & (sequence >= 0) & trace.rows("kind", *schema.OPERATOR_KINDS))
     _, key = np.unique(
@@ -200,7 +202,7 @@ class _Drawing:
         self._thread = np.array([lane.thread for lane in timeline.lanes], np.int64)
 
     def arrows(self, name: str, tail: IntArray, tip: IntArray, number: IntArray) -> list[Extra]:
-        """Return the start and end events of arrows. Arrows that point back in time (clock errors) are left out."""
+        """Return the events that draw arrows. Leave out arrows that point back in time because of clock errors."""
         forward = self._position[tip] > self._position[tail]
         tail, tip, number = tail[forward], tip[forward], number[forward]
         label = f'"name":{quoted(name)},"cat":{quoted(OWN_CATEGORY + name)}'
@@ -209,7 +211,7 @@ class _Drawing:
                 for rows, constant in kinds]  # fmt: skip
 
     def memory(self) -> Extra:
-        """Return counter events with the allocated bytes of a device, one for each memory event with a total."""
+        """Return counter events with the allocated bytes of each device. Only memory events with a total are used."""
         total, device = self._trace.ints("total_bytes", _UNKNOWN), self._trace.codes("device")
         rows = np.flatnonzero(self._trace.rows("kind", schema.MEMORY) & (total != _UNKNOWN))
         text = TextMember("name", Codes(device.codes, [f"memory {value}" for value in device.values]))
@@ -250,7 +252,7 @@ def quoted(text: str) -> str:
 
 
 def joined(parts: Sequence[Any], separator: str = "") -> pa.Array:
-    """Join the texts of columns row by row. A part is an array, or a constant for all rows. Nulls are skipped."""
+    """Join texts row by row. A part is an array, or one text for all rows. Nulls are skipped."""
     return pc.binary_join_element_wise(*parts, separator, null_handling="skip")
 
 

@@ -1,8 +1,5 @@
-"""Reader of timelines that ``perfkit export --to chrome`` wrote.
-
-The reader restores every row and every column of the exported table as it was. It skips the events that the exporter
-added for viewers.
-"""
+"""Reader of timelines that ``perfkit export --to chrome`` wrote. It restores all rows and columns of the exported
+table, and skips the events that the exporter added for viewers."""
 
 from __future__ import annotations
 
@@ -64,8 +61,8 @@ def read(path: Path, partial: bool = False) -> Trace:
 
 
 class _Rows:
-    """The columns of the events that were read. ``mistimed`` is the number of events with an invalid start or duration.
-    If ``partial`` is set, these events are left out; otherwise they raise SourceError."""
+    """The columns of the events that were read. ``mistimed`` counts events with an invalid start or duration. Such
+    events are left out if ``partial`` is set; otherwise they raise SourceError."""
 
     def __init__(self, partial: bool) -> None:
         self.mistimed = 0
@@ -114,11 +111,11 @@ class _Rows:
         check_fits(base_ns + time for time in span_ns(events["start_ns"].to_numpy(), events["dur_ns"].to_numpy()))
         columns = {name: events[name] for name in events.column_names}
         columns["start_ns"] = pa.array(events["start_ns"].to_numpy() + base_ns)
-        for name in _REFERENCES:  # exported row numbers become rows of this table, or -1 if the row is not in the file
+        for name in _REFERENCES:  # exported row numbers become rows of this table, or -1 for missing rows
             wanted = events[name].fill_null(NO_ROW).to_numpy()
             at = np.minimum(np.searchsorted(row, wanted), len(row) - 1)
             columns[name] = pa.array(np.where((row[at] == wanted) & (wanted >= 0), at, NO_ROW))
-        # The rank, process, thread, stream and device of an event come from its lane, unless the event names a device.
+        # Rank, process, thread, stream and device follow from the lane. Some events name another device.
         number = {(lane.process, lane.thread): index for index, lane in enumerate(lanes)}
         distinct, code = np.unique(np.concatenate(self._place)[order], axis=0, return_inverse=True)
         of_distinct = np.array([number.get((p, t), -1) for p, t in distinct.tolist()], np.int64)

@@ -41,11 +41,14 @@ def export(
 ) -> str:
     """Write a trace to a file. If the file lacks something, return a text about it, otherwise "".
 
-    ``path`` is a local path or the address of a store (``s3://…``). With the suffix ``.gz``, the file is compressed.
-    ``to`` is the format; None selects it by the suffix of ``path``. ``weight`` is the weight of stacks: "cpu",
-    "device", "calls" or "bytes". ``steps`` are the step numbers to export; None exports all events. Device work that
-    runs during these steps is also exported. ``align`` aligns the clocks of ranks with common collectives. Raises
-    UsageError if the format, the weight or a step is unknown, or if the file cannot be written.
+    - ``path``: local path, or address in a store (``s3://…``). With the suffix ``.gz``, the file is compressed.
+    - ``to``: format, or None to select it by the suffix of ``path``.
+    - ``weight``: weight of stacks: "cpu", "device", "calls" or "bytes".
+    - ``steps``: step numbers to export, or None for all events. Device work that runs during these steps is also
+      exported.
+    - ``align``: whether to align the clocks of ranks with common collectives.
+
+    Raises UsageError if the format, the weight or a step is unknown, or if the file cannot be written.
     """
     target = as_path(path)
     chosen, options = choose(to, target), ExportOptions(weight)
@@ -60,8 +63,7 @@ def export(
 
 
 def choose(name: str | None, path: Path | None = None) -> Exporter:
-    """Return the exporter ``name``. If ``name`` is None, the suffix of ``path`` selects the exporter; if several
-    suffixes match, the longest one does. Raises UsageError."""
+    """Return the exporter ``name``, or by default that of the longest matching suffix. Raises UsageError."""
     known = get_plugins().exporters()
     if name is not None:
         if name not in known:
@@ -109,9 +111,8 @@ def _compressed(exporter: Exporter, path: Path, file: BinaryIO) -> Iterator[Bina
 
 
 def only_steps(trace: Trace, steps: tuple[int, ...] | None) -> Trace:
-    """Return the events of the given steps, or all events if ``steps`` is None. Device work of other steps is also
-    returned if it runs during the given steps. Such device work then has no launch, step, phase or module. Raises
-    UsageError for a step that was not recorded."""
+    """Return the events of the given steps, or all events if ``steps`` is None. Device work of other steps that runs
+    during these steps is added without launch, step, phase and module. Raises UsageError for an unknown step."""
     if steps is None:
         return trace
     chosen, rank = in_steps(trace, ViewRequest(steps=steps)), trace.ints("rank")
@@ -135,8 +136,7 @@ def only_steps(trace: Trace, steps: tuple[int, ...] | None) -> Trace:
 
 
 def only_rows(trace: Trace, keep: arrays.BoolArray) -> Trace:
-    """Return the rows where ``keep`` is true. If the parent of an event is dropped, the nearest kept ancestor becomes
-    the parent."""
+    """Return the rows where ``keep`` is true. The parent of an event becomes its nearest ancestor among these rows."""
     parent, launched_by = trace.ints("parent"), trace.ints("launched_by")
     nearest = nesting.nearest_on_path(parent, keep)
     above = np.where(parent == arrays.NO_ROW, arrays.NO_ROW, nearest[parent])

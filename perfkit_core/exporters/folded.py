@@ -24,8 +24,8 @@ _UNSAFE: Final = str.maketrans({";": ":", "\n": " ", "\r": " "})
 
 
 def write(trace: Trace, file: BinaryIO, options: ExportOptions) -> str:
-    """Write the stacks with the weight ``options.weight``, which is in ns, bytes or calls. If there are no stacks,
-    return the reason. If device time is used because there is no host time, return a note. Otherwise return ""."""
+    """Write the stacks with the weight ``options.weight``, in ns, bytes or calls. Return the reason if there are no
+    stacks. Return a note if device time replaces missing host time. Otherwise return ""."""
     weight = options.weight or default(trace)
     tree, labels = call_paths(trace)
     lines = _lines(tree, labels, tree.own(weigh(trace, weight)))

@@ -1,8 +1,9 @@
 """Lanes: the rows of a timeline in a viewer.
 
-Each thread and each stream has a row. On request, a thread has two rows: one for Python and one for C++. Labels of
-device work have separate rows. Events that overlap without nesting are placed in different rows, because viewers draw a
-row as a stack of boxes and would truncate or drop such events.
+- Each thread has a row. On request, it has two: one for Python and one for C++.
+- Each stream has a row, and another one for the labels of its device work.
+- Events that overlap without nesting get additional rows. Viewers draw a row as a stack of boxes, and would truncate or
+  drop such events.
 """
 
 from __future__ import annotations
@@ -18,16 +19,16 @@ from perfkit_core.model.trace import Trace
 from perfkit_core.runtime.compile import compiled
 
 THREAD, PYTHON, CPP, STREAM, LABELS = range(5)
-"""Groups of rows: threads, the Python part of threads, the C++ part of threads, streams, and labels of device work."""
+"""Groups of rows: threads, their Python part, their C++ part, streams, and labels of device work."""
 
 _SUFFIX: Final = {THREAD: "", PYTHON: " (Python)", CPP: " (C++)", STREAM: "", LABELS: " (annotations)"}
 
 PYTHON_KINDS: Final = (schema.STEP, schema.DATALOADER, schema.FORWARD, schema.BACKWARD, schema.OPTIMIZER, schema.PYTHON,
                        schema.ANNOTATION)  # fmt: skip
-"""Kinds of events of the Python part of a thread. All other kinds belong to the C++ part."""
+"""Kinds of events in the Python part of a thread. All other kinds are in the C++ part."""
 
 INSTANT_KINDS: Final = (schema.MEMORY, schema.COUNTER)
-"""Kinds whose events are instants if their duration is 0. Instants share a row with the events around them."""
+"""Events of these kinds are instants if their duration is 0. An instant needs no row of its own."""
 
 
 class Lane(msgspec.Struct, frozen=True):
@@ -50,21 +51,21 @@ class Lane(msgspec.Struct, frozen=True):
 
 
 class Lanes(msgspec.Struct, frozen=True):
-    """All lanes of a trace. ``lane`` has the shape (rows,) and contains each event's index into ``lanes``."""
+    """All lanes of a trace. ``lane`` contains each event's index into ``lanes``, shape (rows,)."""
 
     lane: IntArray
     lanes: list[Lane]
 
 
 def lanes(trace: Trace, apart: bool, spread: bool = True) -> Lanes:
-    """Return the lanes of a trace. ``apart`` gives the Python part and the C++ part of a thread separate rows.
-    ``spread`` adds rows for events that overlap without nesting."""
+    """Return the lanes of a trace. If ``apart`` is set, Python and C++ have separate rows. If ``spread`` is set, events
+    that overlap without nesting get additional rows."""
     label = trace.rows("kind", *PYTHON_KINDS)
     thread = trace.host | (trace.ints("tid", NO_ROW) != NO_ROW)  # memory events of a device also have a thread
     host = np.where(label, PYTHON, CPP) if apart else np.full(len(trace), THREAD)
     group = np.where(thread, host, np.where(label, LABELS, STREAM)).astype(np.int64)
 
-    # ``place`` numbers the distinct combinations of values of these columns. The first column sorts first.
+    # ``place`` numbers the distinct rows of these columns, sorted by the first column, then by the second, and so on.
     names = trace.codes("device")
     rank_in_name = np.argsort(np.argsort(np.array(names.values, dtype=object))).astype(np.int64)
     device = np.where(thread, -1, names.lookup(rank_in_name, -1))
@@ -74,7 +75,7 @@ def lanes(trace: Trace, apart: bool, spread: bool = True) -> Lanes:
         values, code = np.unique(column, return_inverse=True)
         place, first = _numbered(place * max(len(values), 1) + code)
 
-    level = np.zeros(len(trace), np.int64)  # number of the row within the place; 0 is the first row
+    level = np.zeros(len(trace), np.int64)  # number of the lane within its place, from 0
     if spread:
         spans = np.flatnonzero(~instants(trace))
         start, end = trace.ints("start_ns")[spans], trace.end_ns[spans]
@@ -95,7 +96,7 @@ def _first_that_nests(place, start, end):  # type: ignore[no-untyped-def]
     count = len(place)
     level = np.zeros(count, np.int64)
     below = np.full(count, -1, np.int64)  # the enclosing event in the same row
-    top = np.full(max(count, 1), -1, np.int64)  # the innermost event of each row that has not ended
+    top = np.full(max(count, 1), -1, np.int64)  # per row, the innermost event that has not ended
     used = 0
     for i in range(count):
         if i and place[i] != place[i - 1]:
@@ -116,8 +117,8 @@ def _first_that_nests(place, start, end):  # type: ignore[no-untyped-def]
 
 
 def described(trace: Trace, rows: IntArray, group: IntArray, level: IntArray) -> list[Lane]:
-    """Return the lanes. ``rows`` contains the first event of each lane, ``group`` the group of each event of the trace,
-    and ``level`` the number of each lane within its place."""
+    """Return the lanes. ``rows`` and ``level`` have an item per lane: the row of its first event, and its number within
+    its place. ``group`` is the group of each event of the trace."""
     several, thread_names = len(trace.meta.ranks) > 1, trace.meta.thread_names
     products = {device.id: device.name for device in trace.meta.devices}
     processes: dict[Any, int] = {}

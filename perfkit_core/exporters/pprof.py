@@ -1,9 +1,8 @@
 """Gzipped pprof profiles: distinct stacks with calls, host time, device time and allocated bytes.
 
-pprof merges functions whose names and system names are equal, even if their files differ. The system name therefore
-contains the file. Each sample has the thread as a label; if there are several ranks, the label also contains the rank.
-``-tagroot=thread`` turns the label into a frame. The messages are declared at run time. Their field numbers are those
-in proto/profile.proto of github.com/google/pprof (package perftools.profiles).
+pprof merges functions with equal names and system names, even from different files. The system name therefore contains
+the file. The thread is a label of each sample, with the rank if there are several. ``-tagroot=thread`` turns the label
+into a frame. Fields have the numbers of proto/profile.proto in github.com/google/pprof.
 """
 
 from __future__ import annotations
@@ -74,7 +73,7 @@ SAMPLE_TYPES: Final = ((CALLS, "calls", "count"), (BYTES, "allocated", "bytes"),
 
 def write(trace: Trace, file: BinaryIO, options: ExportOptions) -> str:
     """Write the stacks. Return a reason if there are none, else "". Raises UsageError if protobuf is not installed."""
-    # A Python event has the line where its function begins. Other frames have the line of the call.
+    # A Python event has the line where its function begins; other frames have the line of the call.
     names = trace.codes("name")
     begins = {names.values[code] for code in np.unique(names.codes[trace.rows("kind", PYTHON)]).tolist()}
     builder = _Builder(profile_class()(), begins)
@@ -88,8 +87,8 @@ def write(trace: Trace, file: BinaryIO, options: ExportOptions) -> str:
 
 
 class _Builder:
-    """Builder of a Profile message. Each distinct text, function and location is stored once. ``begins`` contains the
-    frames whose line is the first line of their function."""
+    """Builder of a Profile message. Each distinct text, function and location is stored once. ``begins`` contains
+    the names of Python events. The line of such an event is the first line of its function."""
 
     def __init__(self, profile: Any, begins: set[str]) -> None:
         self.profile = profile
@@ -119,7 +118,7 @@ class _Builder:
                 while parent[node] >= 0:
                     sample.location_id.extend(labels[label[node]])
                     node = parent[node]
-                # The thread is left out, unless no frame would remain, because pprof drops samples without frames.
+                # Leave out the thread, unless it is the only frame: pprof drops samples without frames.
                 inside = labels[label[node]][:-1]
                 sample.location_id.extend(inside if inside or sample.location_id else labels[label[node]])
                 sample.label.add(key=self._text("thread"), str=self._text(paths[label[node]][0]))

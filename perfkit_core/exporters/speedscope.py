@@ -38,7 +38,7 @@ def write(trace: Trace, file: BinaryIO, options: ExportOptions) -> str:
     lane = timeline.lane[spans]
     used, counts = np.unique(lane, return_counts=True)
     shown = [timeline.lanes[index] for index in used]
-    if shown:  # speedscope opens the thread with the most events, or a stream if there are no threads
+    if shown:  # speedscope shows this profile first: the thread with the most events, else a stream
         head["activeProfileIndex"] = max(range(len(shown)), key=lambda at: (shown[at].host, counts[at]))
     file.write(msgspec.json.encode(head)[:-1] + b',"profiles":[')
     for nth, index in enumerate(used):
@@ -70,7 +70,7 @@ def _events(trace: Trace, rows: IntArray, base: int) -> Iterator[bytes]:
 @compiled
 def _open_and_close(start, end):  # type: ignore[no-untyped-def]
     """Return three arrays with an item per speedscope event: its time, its type (0 opens a frame, 1 closes it) and its
-    row. The rows must nest and must be sorted by start, with the outermost row first."""
+    row. The rows must nest. They must be sorted by start, with outer rows first."""
     count = len(start)
     at, closes, which = np.empty(2 * count, np.int64), np.empty(2 * count, np.int8), np.empty(2 * count, np.int64)
     stack = np.empty(count, np.int64)

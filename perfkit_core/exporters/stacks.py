@@ -1,8 +1,8 @@
 """The distinct stacks of a trace as a tree, with their weights: host time, device time, calls or bytes.
 
-The stack of an event begins with its thread, followed by the host events that enclose it, including Python frames. If a
-Python stack was recorded (column ``stack``), it follows the thread and is inserted only once. Device work is placed
-below the host event that launched it. Memory events belong to the enclosing host event. All steps have the same name.
+The stack of an event begins with its thread. The host events that enclose the event follow, including Python frames. A
+recorded Python stack (column ``stack``) is inserted once, after the thread. Device work lies in the host event that
+launched it, and a memory event in the host event around it. All steps have the same name.
 """
 
 from __future__ import annotations
@@ -26,14 +26,14 @@ STEP: Final = "step"
 
 
 def call_paths(trace: Trace) -> tuple[trees.Tree, list[tuple[str, ...]]]:
-    """Return two values: the tree of the stacks of host events, device work and memory events, and the labels of its
-    keys. A label holds the frames of a node, outermost first. The first frame of a root is the thread."""
+    """Return a tree of stacks, and the labels of its keys. A label is the frames of a node, outermost first. The first
+    frame of a root is the thread."""
     work, memory = trace.rows("kind", *schema.DEVICE_WORK), trace.rows("kind", schema.MEMORY)
     nested = trace.ints("self_ns") >= 0
     above = np.where(work, owners(trace), trace.ints("parent"))
     label, labels = _labels(trace, above == arrays.NO_ROW)
-    within = memory & (above != arrays.NO_ROW)  # a memory event is not a frame; it belongs to its parent
-    # Device work is merged last, so that it follows its owner even if the host and device clocks differ.
+    within = memory & (above != arrays.NO_ROW)  # A memory event is not a frame. It belongs to its parent.
+    # Merge device work last, so that it follows its owner even if the clocks of host and device differ.
     order = np.argsort(work, kind="stable")
     position = np.full(len(order) + 1, arrays.NO_ROW, np.int64)
     position[order] = np.arange(len(order))
@@ -44,8 +44,8 @@ def call_paths(trace: Trace) -> tuple[trees.Tree, list[tuple[str, ...]]]:
 
 
 def _labels(trace: Trace, top: arrays.BoolArray) -> tuple[arrays.IntArray, list[tuple[str, ...]]]:
-    """Return two values: the index of each event's label, and the labels. A label consists of the thread (where ``top``
-    is true), the recorded stack and the name of the event."""
+    """Return the index of each event's label, and the labels. A label consists of three parts: the thread (where
+    ``top`` is true), the recorded stack, and the name of the event."""
     names, stacks, parent = trace.codes("name"), trace.codes("stack"), trace.ints("parent")
     spelled = [*((value,) for value in names.values), (STEP,), ()]
     name = np.where(trace.rows("kind", schema.STEP), len(names.values), names.codes)
@@ -90,8 +90,7 @@ class Frame(NamedTuple):
 
 
 def frame(text: str) -> Frame:
-    """Parse a frame. ``train.py(12): step`` has the name step, the file train.py and the line 12. If no pattern
-    matches, the name is the entire text."""
+    """Parse a frame. ``train.py(12): step`` has name, file and line. Other texts have only a name."""
     for pattern in _PATTERNS:
         match = pattern.fullmatch(text)
         if match:
@@ -105,7 +104,7 @@ LACKING: Final = {
     CALLS: "no host events or device work were recorded, so no stack has calls",
     BYTES: "no memory events were recorded, so no stack has bytes; set profile_memory when recording",
 }
-"""Weight → reason why the weight of all stacks is 0."""
+"""Weight → reason why no stack has this weight."""
 
 
 def default(trace: Trace) -> str:
@@ -114,9 +113,13 @@ def default(trace: Trace) -> str:
 
 
 def weigh(trace: Trace, weight: str) -> arrays.IntArray:
-    """Return the weight of each event, shape (rows,). The weights are: "cpu", the self time of host events in ns;
-    "device", the duration of device work in ns; "calls", 1 per call; "bytes", the allocated bytes without memory that
-    the allocator reserves."""
+    """Return the weight of each event, shape (rows,).
+
+    - "cpu": self time of host events, in ns.
+    - "device": duration of device work, in ns.
+    - "calls": 1 per call.
+    - "bytes": allocated bytes, without memory that the allocator reserves.
+    """
     if weight == CPU:
         return trace.ints("self_ns", 0)
     work = trace.rows("kind", *schema.DEVICE_WORK)

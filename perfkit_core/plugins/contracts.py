@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from perfkit_core.model.columns import Column
     from perfkit_core.model.trace import Trace
 
-# These types are Any, because their packages (storage, report, advice, calibration) import this package.
+# Any, because the packages of these types (storage, report, advice, calibration) import this package.
 RecordedWriter: TypeAlias = Any
 Complete: TypeAlias = Callable[..., Any]
 Report: TypeAlias = Any
@@ -28,17 +28,17 @@ Bench: TypeAlias = Any
 class Source:
     """A reader of one format.
 
-    - ``sniff(path, head)`` returns how well the reader supports a file, judged by its name and its first 4 KiB
-      (decompressed): 0 if it cannot read the file, 1 for a known container format, 2 for the dialect of its framework,
-      3 for a file of its own package. The reader with the highest number is used.
-    - ``read(path, partial)`` returns the Trace or raises SourceError. With ``partial`` it keeps the readable part of a
-      damaged file and adds a finding.
-    - ``peek(path)`` returns the rank of a file without reading the events, or None if unknown. Ranks are assigned
-      before files are read. If ``peek`` is None, ranks are taken from the file names or the order of the files.
-    - ``stream(path, partial, writer)`` reads the events in parts, passes them to the writer, and closes it. It is None
-      if the format needs all events in memory.
-    - ``complete(recorded, meta)`` runs when a streamed file is loaded. It adds data that depends on all events, and
-      returns the events and findings. It is None if nothing is to be added.
+    - ``sniff(path, head)`` returns 0 (cannot read the file), 1 (known container, such as any folder), 2 (known
+      content), or 3 (file of its own package). ``head`` is the first 4 KiB, decompressed. The reader with the highest
+      number is used.
+    - ``read(path, partial)`` returns the Trace or raises SourceError. If ``partial`` is set, a damaged file raises no
+      error: its readable part is returned with a finding.
+    - ``peek(path)`` returns the rank of a file, or None if unknown, without reading the events. Ranks are assigned
+      before files are read. Without ``peek``, ranks come from the file names or the order of the files.
+    - ``stream(path, partial, writer)`` passes the events to the writer in parts and closes it. It is None if the format
+      needs all events in memory.
+    - ``complete(recorded, meta)`` adds data that depends on all events, when a streamed file is loaded. It returns the
+      events and findings. It is None if nothing is to be added.
     """
 
     name: str
@@ -51,8 +51,8 @@ class Source:
 
 
 class Recording(Protocol):
-    """A running capture of an unmodified script. ``finish`` ends the capture and returns the number of files written.
-    It raises CaptureError if the capture ended early, for example because the script started another profiler."""
+    """A running capture of an unmodified script. ``finish`` ends the capture and returns the number of written files.
+    It raises CaptureError if the script ended the capture early, for example by starting another profiler."""
 
     def finish(self) -> int: ...
 
@@ -61,12 +61,11 @@ class Recording(Protocol):
 class Recorder:
     """Live capture for ``perfkit record`` and ``perfkit demo``.
 
-    ``framework`` is the name of a module. A script that imports this module is recorded by this recorder.
-    ``start(run_dir, steps, options)`` begins to record this process. The recording ends after ``steps`` optimizer
-    steps. If ``steps`` is None, the recording ends with the process. ``options`` are flags for data besides times:
-    ``shapes``, ``memory``, ``stacks``, ``flops``. A flag that the framework does not support raises UsageError
-    (:func:`perfkit_core.recording.step_recording.asked`). ``demo(run_dir, report)`` trains the small demo model with
-    the framework's profiler and perfkit's handler, and reports progress by ``report(text)``.
+    - ``framework``: name of the module that a script must import to be recorded by this recorder.
+    - ``start(run_dir, steps, options)`` begins to record this process. The recording ends after ``steps`` optimizer
+      steps, or with the process if ``steps`` is None. ``options`` are the flags ``shapes``, ``memory``, ``stacks`` and
+      ``flops``. A flag that the framework does not support raises UsageError.
+    - ``demo(run_dir, report)`` trains and records a small model. It reports progress by ``report(text)``.
     """
 
     framework: str
@@ -76,12 +75,13 @@ class Recorder:
 
 @dataclass(frozen=True, slots=True)
 class ViewRequest:
-    """A user's request to a view.
+    """A user's request to a view. Events that match all filters are selected.
 
-    ``by`` lists the groupings. A grouping may have an argument ("stack=5"). Events are filtered by ``steps`` (step
-    numbers) and by RE2 patterns: ``pattern`` on the name, ``kind`` on kind or category, ``device`` on the device. A
-    filter that is None selects all events. ``native`` asks for the framework's own numbers if they differ from
-    perfkit's (docs/semantics). ``sort`` is the column to sort rows by, or None for the order of the view.
+    - ``by``: groupings, which may have an argument ("stack=5").
+    - ``steps``: filter by step numbers, or None for all steps.
+    - ``pattern``, ``kind``, ``device``: filters by RE2 patterns, or None. ``kind`` matches the kind or the category.
+    - ``native``: return the framework's own numbers if they differ from perfkit's (docs/semantics).
+    - ``sort``: column to sort rows by, or None for the order of the view.
     """
 
     by: tuple[str, ...] = ()
@@ -94,7 +94,7 @@ class ViewRequest:
 
 
 def split_grouping(item: str) -> tuple[str, str | None]:
-    """Return the name and the argument of a grouping: ("stack", "5") for "stack=5". The argument may be None."""
+    """Return the name and the argument of a grouping: ("stack", "5") for "stack=5", ("stack", None) for "stack"."""
     name, separator, argument = item.partition("=")
     return name, argument if separator else None
 
@@ -103,11 +103,12 @@ def split_grouping(item: str) -> tuple[str, str | None]:
 class Reduction:
     """Functions that compute a view of many ranks, one rank at a time.
 
-    ``reduce(trace, request)`` reduces the trace of one rank to a small partial, which can be stored and sent to another
-    process. A partial consists of DataFrames and plain values (None, bool, int, float, str, lists, and mappings with
-    str keys). ``merge(partials, request)`` merges the partials of all ranks, in rank order, into the view's table. The
-    table equals ``table(trace, request)`` of a trace of all ranks. ``explain(partials)`` returns why the table has no
-    rows. If ``explain`` is None, ``explain_empty`` of the first rank without rows is used.
+    - ``reduce(trace, request)`` reduces the trace of one rank to a small partial. A partial can be stored or sent to
+      another process. It consists of DataFrames, None, bool, int, float, str, lists, and mappings with str keys.
+    - ``merge(partials, request)`` merges the partials of all ranks, in rank order, into the table of the view. The
+      table equals ``table(trace, request)`` of a trace with all ranks.
+    - ``explain(partials)`` returns why the table has no rows. If it is None, ``explain_empty`` of the view is called
+      for the first rank without rows.
     """
 
     reduce: Callable[[Trace, ViewRequest], Any]
@@ -117,13 +118,14 @@ class Reduction:
 
 @dataclass(frozen=True, slots=True)
 class MergedRows:
-    """Rules that merge the tables of many ranks. Rows with equal keys become one row, rows of a tree are merged by
-    their paths, and each column is merged as declared.
+    """Rules that merge the tables of many ranks. Rows with equal keys become one row. Rows of a tree are merged by
+    their paths. Each column is merged as its declaration says.
 
-    ``weight`` names the columns that order the siblings of a tree, descending. ``finish(table, request)`` completes the
-    merged table. ``partial(trace, request)`` returns the table of a rank to be merged, if it differs from the view's
-    table. ``columns`` declares the additional columns of this table. With ``together_only``, rows are merged only if
-    the request has no grouping; otherwise the rows of all ranks are listed.
+    - ``weight``: columns by which the siblings of a tree are sorted, in descending order.
+    - ``finish(table, request)`` completes the merged table.
+    - ``partial(trace, request)`` returns the table of a rank, if it differs from the view's table. ``columns`` declares
+      its additional columns.
+    - ``together_only``: if the request has groupings, list the rows of all ranks instead of merging them.
     """
 
     weight: tuple[str, ...] = ()
@@ -137,21 +139,20 @@ class MergedRows:
 class View:
     """A table of a trace that answers one question.
 
-    - ``table(trace, request)`` returns a DataFrame. Times are integers in ns, sizes are integers in bytes, and column
+    - ``table(trace, request)`` returns a DataFrame. Times are integers in ns, and sizes are integers in bytes. Column
       names end with the unit. A column with unknown values has a nullable type of pandas. A table with a column
       ``depth`` is a tree: its rows are in preorder, and roots have depth 0.
-    - ``columns`` declares all columns that a request may add. Other columns are interpreted by name
+    - ``columns``: declarations of all columns that a request may add. Other columns are interpreted by name
       (:func:`perfkit_core.model.columns.named`).
-    - ``groupings`` are the accepted values of ``request.by``.
-    - ``order`` is the column by which rows (in a tree, siblings) are sorted in descending order. None keeps their
-      order.
+    - ``groupings``: accepted values of ``request.by``.
+    - ``order``: column to sort rows by, descending. In a tree, it sorts siblings. None keeps the rows as they are.
     - ``explain_empty(trace)`` returns why the table has no rows.
-    - ``group`` names a report of several views, shown by ``--view GROUP``.
-    - ``native`` is set if the view supports ``request.native``.
-    - ``page`` is set if the report page of a run shows the view. Long tables for scripts are left out.
+    - ``group``: name of a report of several views (``--view GROUP``).
+    - ``native``: whether the view supports ``request.native``.
+    - ``page``: whether the report page of a run shows the view. Long tables for scripts are not shown.
     - ``reduction`` merges the tables of many ranks. If it is None, the rows of all ranks are listed.
-    - ``of_capture`` is set if the view's numbers describe the complete capture (peaks, leaks) instead of single steps.
-      ``of_capture(trace)`` returns whether the recording has the data. If so, a gate counts a missing row as 0.
+    - ``of_capture`` is set if the numbers describe the complete capture instead of single steps, such as peaks and
+      leaks. ``of_capture(trace)`` returns whether the recording has the data. If so, a gate counts a missing row as 0.
     """
 
     name: str
@@ -169,8 +170,8 @@ class View:
     of_capture: Callable[[Trace], bool] | None = None
 
     def column(self, name: str) -> Column:
-        """Return the declaration of a column. If there is none, interpret the name."""
-        from perfkit_core.model.columns import column  # imports pandas, which would slow down the registration of views
+        """Return the declaration of a column. If there is none, derive one from the name."""
+        from perfkit_core.model.columns import column  # imports pandas, which is slow
 
         return column(self.columns, name)
 
@@ -181,7 +182,7 @@ class View:
 
     @property
     def summed(self) -> dict[str, str]:
-        """A mapping from each column of a tree that includes all descendants to the column that excludes them."""
+        """Maps a column of a tree that includes all descendants to the column that excludes them."""
         return {column.name: column.own for column in self.columns if column.own}
 
 
@@ -204,10 +205,11 @@ class ExportOptions:
 class Exporter:
     """A writer of traces in the format of another tool.
 
-    ``write(trace, file, options)`` writes to a binary file without seeking. It returns a sentence about missing data,
-    or "". perfkit makes the file visible when it is complete, and compresses it if its name ends in ``.gz`` and the
-    format's suffix does not. ``suffixes`` are the file name extensions of the format; the first is the default.
-    ``weights`` are the accepted values of ``options.weight``.
+    - ``write(trace, file, options)`` writes to a binary file without seeking. It returns a sentence about missing data,
+      or "". perfkit shows the file under its name when it is complete.
+    - ``suffixes``: file name extensions. The first is the default. perfkit compresses files whose name ends in ``.gz``,
+      except if the extension of the format already ends in ``.gz``.
+    - ``weights``: accepted values of ``options.weight``.
     """
 
     name: str
@@ -221,11 +223,12 @@ class Exporter:
 class Rule:
     """A pattern that costs time, and how to detect it.
 
-    ``id`` is the rule's name in commands, and ``number`` its position in docs/advice. ``version`` increases when the
-    predictions change. ``find(facts)`` returns the candidates, or an empty sequence if the rule does not apply. If the
-    recording lacks data, it raises :class:`perfkit_core.advice.facts.NotEvaluableError`, which names these data.
-    ``what_if(facts, value)`` returns the candidate for ``--what-if ID=VALUE``, even if the rule does not apply. It is
-    None if the rule has no value.
+    - ``id``: name of the rule in commands. ``number``: its position in docs/advice.
+    - ``version``: number that increases when the predictions change.
+    - ``find(facts)`` returns the candidates, or an empty sequence if the rule does not apply. If the recording lacks
+      data, it raises :class:`perfkit_core.advice.facts.NotEvaluableError`, which names these data.
+    - ``what_if(facts, value)`` returns the candidate for ``--what-if ID=VALUE``, even if the rule does not apply. It is
+      None if the rule has no value.
     """
 
     id: str
@@ -242,13 +245,17 @@ VERIFY: Final = "--base 'python train.py' --change 'python train_changed.py'"
 
 @dataclass(frozen=True, slots=True)
 class Remedy:
-    """Code that removes the pattern of the rule ``rule`` in one framework.
+    """Code that removes the pattern of a rule in one framework.
 
-    ``mode`` is "eager", "static" or "any". ``code``, ``api``, ``note`` and ``verify`` may have placeholders in braces,
-    which are filled from the rule and the recording (:func:`perfkit_core.advice.remedies.recorded_words`). ``api`` is
-    the function to call. ``since`` is the first version of the framework that has the function, or "" for all versions.
-    ``verify`` has arguments of ``perfkit verify``. ``when`` restricts the remedy: it maps a placeholder to the accepted
-    values. The first remedy that matches is used, so specific remedies come first.
+    - ``rule``: id of the rule.
+    - ``api``: function to call. ``since``: first version of the framework with this function, or "" for all versions.
+    - ``mode``: "eager", "static" or "any". Remedies for the recorded mode are preferred, then those for any mode.
+    - ``verify``: arguments of ``perfkit verify``.
+    - ``when``: placeholder → accepted values. The remedy is used only for these values. If several remedies fit, the
+      first is used, so specific remedies come first.
+
+    ``code``, ``api``, ``note`` and ``verify`` may have placeholders in braces. The rule and the recording fill them in
+    (:func:`perfkit_core.advice.remedies.recorded_words`).
     """
 
     rule: str
@@ -263,10 +270,11 @@ class Remedy:
 
 @dataclass(frozen=True, slots=True)
 class Calibrator:
-    """Measurements of the cost of tiny operators, launches and copies on a machine, for predictions.
+    """Measures what tiny operators, launches and copies cost on a machine. Predictions use these costs.
 
-    ``version()`` returns the version of ``framework`` without importing it, or None if it is not installed. ``bench()``
-    returns the operations that :func:`perfkit_core.calibration.calibrate.measured` times, or raises CaptureError.
+    - ``version()`` returns the version of ``framework``, or None if not installed, without importing it.
+    - ``bench()`` returns the operations that :func:`perfkit_core.calibration.calibrate.measured` times, or raises
+      CaptureError.
     """
 
     framework: str
@@ -275,11 +283,8 @@ class Calibrator:
 
 
 class StepTimer(Protocol):
-    """A timer of the steps of a process that runs without a profiler. A step lasts from one update by the first
-    optimizer to the next.
-
-    ``updated`` is called after each update. ``times`` returns the durations in ns and the name of the clock.
-    """
+    """A timer of the steps of a process without a profiler. A step lasts from one update by the first optimizer to the
+    next. ``updated`` is called after each update. ``times`` returns the durations in ns and the name of the clock."""
 
     def updated(self) -> None: ...
 
@@ -287,4 +292,4 @@ class StepTimer(Protocol):
 
 
 OperatorNames = Mapping[str, Callable[[str], str | None]]
-"""Maps a framework to a function, which returns the canonical name of a native operator name, or None if unknown."""
+"""Framework → function. The function maps a native operator name to the canonical name, or None if unknown."""

@@ -1,7 +1,7 @@
 """The hooks of perfkit. A plugin implements a hook with the decorator ``@perfkit_core.plugins.hookimpl``.
 
-A plugin is a module (or object) that an entry point of the group ``perfkit`` names. Importing a plugin must not import
-a framework, as perfkit also reads files on machines where no framework is installed.
+A plugin is a module (or object) that an entry point of the group ``perfkit`` names. Importing it must not import a
+framework. perfkit also reads files on machines without any framework.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from perfkit_core.plugins import contracts
 
 PROJECT: Final = "perfkit"
-"""Name of the pluggy project and of the entry-point group of plugins."""
+"""Name of the pluggy project. The entry-point group of plugins has the same name."""
 
 hookspec = pluggy.HookspecMarker(PROJECT)
 hookimpl = pluggy.HookimplMarker(PROJECT)
@@ -40,12 +40,12 @@ def perfkit_analyses() -> Sequence[contracts.View]:  # type: ignore[empty-body]
 
 @hookspec
 def perfkit_rules() -> Sequence[contracts.Rule]:  # type: ignore[empty-body]
-    """Rules of ``perfkit advise``. A rule detects a pattern that costs time, and has the transform that removes it."""
+    """Rules of ``perfkit advise``. A rule detects a pattern that costs time, and says how to predict the saving."""
 
 
 @hookspec
 def perfkit_remedies() -> Mapping[str, Sequence[contracts.Remedy]]:  # type: ignore[empty-body]
-    """Code that removes the pattern of a rule, by framework (``meta.framework`` of a trace).
+    """Code that removes the pattern of a rule. The keys are frameworks, as in ``meta.framework`` of a trace.
 
     An adapter may keep its remedies in ``remedies.toml`` (:func:`perfkit_core.advice.remedies.read_remedies`).
     """
@@ -53,9 +53,8 @@ def perfkit_remedies() -> Mapping[str, Sequence[contracts.Remedy]]:  # type: ign
 
 @hookspec
 def perfkit_step_timers() -> Mapping[str, Callable[[], contracts.StepTimer]]:  # type: ignore[empty-body]
-    """Step timers for ``perfkit verify``, by the name of the framework's module. Importing this module starts the
-    timer, which times a training without a profiler. ``StepTimer.updated`` is called after each update of the first
-    optimizer."""
+    """Step timers for ``perfkit verify``. The keys are modules of frameworks, such as ``torch``. Importing this module
+    starts the timer. ``StepTimer.updated`` is called after each update of the first optimizer."""
 
 
 @hookspec
@@ -65,13 +64,13 @@ def perfkit_calibrations() -> Sequence[contracts.Calibrator]:  # type: ignore[em
 
 @hookspec
 def perfkit_operator_names() -> contracts.OperatorNames:  # type: ignore[empty-body]
-    """Functions that return the canonical name of a native operator name, by framework. They fill the column
-    ``op_name`` of every trace.
+    """Functions that return the canonical name of a native operator name, or None for an unknown name. The keys are
+    frameworks. The names fill the column ``op_name`` of every trace.
 
-    ``perfkit_core/operators/families.toml`` lists the canonical names. The name of a gradient ends with ``_grad``. The
-    result is None for an unknown name. An operator that only runs other operators is named ``control_flow``,
-    ``compiled_region`` or ``custom_function``. An adapter may keep its names in a file ``operator_names.toml``, which
-    :func:`perfkit_core.operators.names.native_names` reads.
+    ``perfkit_core/operators/families.toml`` lists the canonical names. The name of a gradient ends with ``_grad``. An
+    operator that only runs other operators is named ``control_flow``, ``compiled_region`` or ``custom_function``.
+
+    An adapter may keep its names in ``operator_names.toml`` (:func:`perfkit_core.operators.names.native_names`).
     """
 
 

@@ -14,12 +14,12 @@ from perfkit_core.plugins import contracts, hookspecs
 from perfkit_core.plugins.hookspecs import PROJECT
 
 BUILTIN: Final = "perfkit_core.cli.builtin"
-"""Module of the built-ins. It is loaded by name, like every plugin."""
+"""Module with perfkit's own plugin, which is loaded by name, like every plugin."""
 
 
 @dataclass(slots=True)
 class Plugin:
-    """An installed plugin. ``error`` is the reason if the plugin does not fully work, else None."""
+    """An installed plugin. ``error`` says why the plugin does not fully work. It is None if the plugin works."""
 
     name: str
     origin: str
@@ -29,7 +29,7 @@ class Plugin:
 
 @dataclass(slots=True)
 class Plugins:
-    """The hooks of all loaded plugins. An error in a hook is stored with its plugin."""
+    """The hooks of all loaded plugins. ``listed`` contains the plugins by name, with their errors."""
 
     manager: pluggy.PluginManager
     listed: dict[str, Plugin] = field(default_factory=dict)
@@ -64,7 +64,7 @@ class Plugins:
         return sorted({name for by_framework in self._results("perfkit_remedies", dict) for name in by_framework})
 
     def step_timers(self) -> dict[str, Callable[[], contracts.StepTimer]]:
-        """Return the constructor of each step timer, by the name of the framework's module."""
+        """Return the functions that start step timers, by the module name of the framework."""
         results = self._results("perfkit_step_timers", dict)
         return {name: start for by_framework in results for name, start in by_framework.items()}
 

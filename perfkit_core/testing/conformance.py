@@ -106,8 +106,8 @@ print(json.dumps(sorted(sys.modules)))
 
 
 def check_plugin(module: ModuleType, frameworks: Sequence[str] = ()) -> None:
-    """Check the module of an entry point. Importing it and calling its hooks must not import any of ``frameworks``, nor
-    a framework for which the module has operator names or a recorder."""
+    """Check the module of an entry point. Importing it and calling its hooks must import no framework: none of
+    ``frameworks``, and none for which the module has operator names or a recorder."""
     name = module.__name__
     plugins = load([EntryPoint("under-test", name, PROJECT)])
     listed = plugins.listed["under-test"]
@@ -141,7 +141,7 @@ def check_plugin(module: ModuleType, frameworks: Sequence[str] = ()) -> None:
 
 
 def check_operator_name(plugins: Plugins, framework: str, native: str, canonical: str) -> None:
-    """Check that ``canonical`` is a canonical name, and that the framework's operator ``native`` has this name."""
+    """Check that ``canonical`` exists, and that it is the canonical name of the framework's operator ``native``."""
     function = plugins.operator_names(framework)
     if function is None:
         raise AssertionError(f"no plugin has operator names for {framework}")

@@ -1,5 +1,4 @@
-"""Checks of an event table, and of a Trace that is stored and read again. A failed check raises AssertionError, even
-under ``python -O``."""
+"""Checks of an event table and of a stored Trace. A failed check raises AssertionError, even with ``python -O``."""
 
 from __future__ import annotations
 
@@ -28,8 +27,7 @@ def require(condition: bool, message: str) -> None:
 
 
 def require_rows(trace: Trace, good: BoolArray, message: str) -> None:
-    """Raise AssertionError if ``good`` is False in any row. The error shows the number of bad rows and the first
-    one."""
+    """Raise AssertionError if ``good`` is False in any row. The error shows the first bad row and their number."""
     bad = np.flatnonzero(~np.asarray(good, np.bool_))
     if len(bad):
         values = trace.events.slice(int(bad[0]), 1).to_pylist()[0]
@@ -45,8 +43,8 @@ _INTEGER_COLUMNS: Final = tuple(c.name for c in schema.COLUMNS if pa.types.is_in
 
 
 def check_trace(trace: Trace, *, own_tree: bool = False) -> None:
-    """Run all checks of a Trace. Set ``own_tree`` if the source recorded the parents. Recorded parents need not enclose
-    their children in time."""
+    """Run all checks. If the source recorded the parents (``own_tree``), they need not enclose their children in
+    time."""
     check_schema(trace)
     check_meta(trace)
     check_missing(trace)
@@ -96,7 +94,7 @@ def check_meta(trace: Trace) -> None:
 
 
 def check_missing(trace: Trace) -> None:
-    """Check that missing values are null, and not an empty text, a word such as "None", or 0 in all rows."""
+    """Check that missing values are null. They must not be an empty text, a word such as "None", or 0 in all rows."""
     for name in _TEXT_COLUMNS:
         empty = _NOTHING.intersection(_used_values(trace, name))
         allowed = {""} if name == "name" else set()
@@ -112,7 +110,7 @@ def check_missing(trace: Trace) -> None:
 
 
 def check_places(trace: Trace) -> None:
-    """Check that host events have no stream, and that device work has no process, no thread and no self time."""
+    """Check that host events have no stream, and device work no process, thread and self time."""
     host = trace.host
     nulls = {name: trace.events[name].is_null().to_numpy() for name in ("pid", "tid", "stream", "self_ns")}
     require_rows(trace, ~host | nulls["stream"], "host events have a stream")
@@ -142,8 +140,8 @@ def _json(text: str) -> Any:
 
 
 def check_tree(trace: Trace, own_tree: bool) -> None:
-    """Check that a parent is a host event of the same process and thread, that it precedes its child, and that it
-    encloses its child in time. If ``own_tree`` is set, thread and time are not checked."""
+    """Check that a parent is a host event of the same process that precedes its child. Unless ``own_tree`` is set, it
+    must also be in the same thread and enclose its child in time."""
     parent, rows = trace.ints("parent"), np.arange(len(trace))
     require_rows(trace, (parent >= NO_ROW) & (parent < rows), "parent is not an earlier row")
     child = np.flatnonzero(parent != NO_ROW)
@@ -161,7 +159,7 @@ def check_tree(trace: Trace, own_tree: bool) -> None:
 
 
 def check_self_times(trace: Trace) -> None:
-    """Check that self time is not negative, and that it is the duration less the union of the direct children."""
+    """Check that self time is the duration less the union of the direct children, and not negative."""
     parent, own, duration = trace.ints("parent"), trace.ints("self_ns"), trace.ints("dur_ns")
     nests = ~trace.events["self_ns"].is_null().to_numpy()
     require_rows(trace, ~nests | ((own >= 0) & (own <= duration)), "self_ns is not between 0 and dur_ns")
@@ -174,8 +172,8 @@ def check_self_times(trace: Trace) -> None:
 
 
 def check_launches(trace: Trace) -> None:
-    """Check that only device events have a launch, and that the launch is a host event of the same rank. If the launch
-    is a runtime call, both must have the same correlation id."""
+    """Check that a launch is a host event of the same rank, and that only device events have one. A launch that is a
+    runtime call must have the correlation id of the device work."""
     launched_by, rows = trace.ints("launched_by"), len(trace)
     require_rows(trace, (launched_by >= NO_ROW) & (launched_by < rows), "launched_by is not a row")
     launched = np.flatnonzero(launched_by != NO_ROW)
@@ -192,8 +190,8 @@ def check_launches(trace: Trace) -> None:
 
 
 def check_steps(trace: Trace) -> None:
-    """Check that the step of each event was recorded, that host events start within their step, and that device work
-    has the same step as its launch."""
+    """Check that the step of each event was recorded. A host event must start within its step. Device work must have
+    the step of its launch."""
     step, rank, start = trace.ints("step"), trace.ints("rank"), trace.ints("start_ns")
     steps = trace.rows("kind", schema.STEP) & trace.host
     require_rows(trace, ~steps | (step >= 0), "a step has no number")
@@ -207,7 +205,7 @@ def check_steps(trace: Trace) -> None:
 
 
 def check_phases(trace: Trace) -> None:
-    """Check that the phase of a span applies to all events inside the span, and to the device work launched there."""
+    """Check that all events in a span have the phase of the span, and that device work has the phase of its launch."""
     phases = trace.codes("phase")
     phase = phases.lookup(np.array([schema.PHASES.index(value) for value in phases.values], int), -1)
     other = schema.PHASES.index(schema.OTHER)
@@ -239,8 +237,7 @@ def check_operator_names(trace: Trace) -> None:
 
 
 def check_round_trip(trace: Trace, tmp_path: Path) -> None:
-    """Check that a trace is unchanged after it was stored and read. The check also reads the Parquet file with pandas,
-    polars and duckdb, which must be installed."""
+    """Check that a trace is unchanged after storing. pandas, polars and duckdb must read the same Parquet file."""
     path = write_trace(trace, tmp_path / f"round-trip{SUFFIX}")
     again = read_stored(path)
     require(again.meta == trace.meta, f"meta changed:\n{trace.meta}\n{again.meta}")
@@ -267,7 +264,7 @@ def check_round_trip(trace: Trace, tmp_path: Path) -> None:
 
 
 def plain(table: pa.Table, column: str) -> pa.Array:
-    """Return a column in one chunk and without a dictionary, so that it equals every column with the same values."""
+    """Return a column in one chunk and without a dictionary, so that columns with equal values are equal."""
     values = table[column]
     decoded = values.cast(pa.string()) if pa.types.is_dictionary(values.type) else values
     return pa.chunked_array(decoded.chunks, decoded.type).combine_chunks()

@@ -17,8 +17,10 @@ else:
 
 class PerfkitCallback(_Callback):  # type: ignore[misc]
     """Callback that records the selected steps into a run folder. The arguments are those of
-    :class:`perfkit_paddle.record.PaddleRecording`. A step is a training batch. Steps are numbered from 0 over all
-    epochs of one call of ``fit``. Evaluation is not recorded.
+    :class:`perfkit_paddle.record.PaddleRecording`.
+
+    A step is a training batch. Steps are numbered from 0 over all epochs of one call of ``fit``. Evaluation is not
+    recorded.
 
     ``fit`` does not tell its callbacks about exceptions. An interrupted recording is therefore written at the next
     ``fit``, at :meth:`close`, or when the process ends.
@@ -29,7 +31,7 @@ class PerfkitCallback(_Callback):  # type: ignore[misc]
         self._recording = record.PaddleRecording(*args, **kwargs)
 
     def close(self) -> None:
-        """Write the recording of a training that an exception ended, if there is one."""
+        """Write the recording of a training that ended with an exception, if there is one."""
         self._recording.abort()
 
     def on_train_begin(self, logs: Any = None) -> None:

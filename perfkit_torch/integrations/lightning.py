@@ -16,7 +16,7 @@ _PACKAGES: Final = ("lightning.pytorch", "pytorch_lightning")
 
 if TYPE_CHECKING:
     from lightning.pytorch import Callback as _Callback
-else:  # the class of an imported package, else of an installed one: the trainers of both packages accept either class
+else:  # Prefer the package that is already imported. The trainers of both packages accept either class.
     reasons = []
     for package in sorted(_PACKAGES, key=lambda name: name not in sys.modules):
         try:
@@ -30,9 +30,11 @@ else:  # the class of an imported package, else of an installed one: the trainer
 
 class PerfkitCallback(_Callback):  # type: ignore[misc]
     """Callback that records the selected steps into a run folder. The arguments are those of
-    :class:`perfkit_torch.record.TorchRecording`. A step is a training batch. Its number is
-    ``trainer.fit_loop.total_batch_idx``, which counts from 0 over all epochs and continues after a checkpoint is
-    resumed. Validation is not recorded. Each rank writes its own files."""
+    :class:`perfkit_torch.record.TorchRecording`. Each rank writes its own files.
+
+    A step is a training batch. Its number is ``trainer.fit_loop.total_batch_idx``. This number counts from 0 over all
+    epochs, and a resumed training continues it. Validation is not recorded.
+    """
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__()

@@ -17,8 +17,10 @@ except ImportError as error:
 
 class PerfkitCallback(TrainerCallback):  # type: ignore[misc]
     """Callback that records the selected steps into a run folder. The arguments are those of
-    :class:`perfkit_torch.record.TorchRecording`. A step is one update of the weights, with all the batches whose
-    gradients are accumulated for it. Its number is ``state.global_step`` at its start. Evaluation is not recorded.
+    :class:`perfkit_torch.record.TorchRecording`.
+
+    A step is one update of the weights. It includes all batches whose gradients are accumulated for the update. Its
+    number is ``state.global_step`` at the start of the step. Evaluation is not recorded.
 
     The Trainer does not tell its callbacks about exceptions. An interrupted recording is therefore written at the next
     ``train()``, at :meth:`close`, or when the process ends.
@@ -28,7 +30,7 @@ class PerfkitCallback(TrainerCallback):  # type: ignore[misc]
         self._recording = TorchRecording(*args, **kwargs)
 
     def close(self) -> None:
-        """Write the recording of a training that an exception ended, if there is one."""
+        """Write the recording of a training that ended with an exception, if there is one."""
         self._recording.abort()
 
     def on_train_begin(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
