@@ -24,14 +24,16 @@ A handler writes one file `rank…-cycle….perfkit.parquet` for each cycle of e
 columns: `pandas.read_parquet`, `polars.read_parquet` and duckdb open it. Row references count within the file. The
 metadata of the run and the data-quality findings are JSON under the key `perfkit` of the Parquet footer.
 
-perfkit reads a column of such a file when a view first needs it, a row group at a time: a view of a few columns costs
-those columns, however many events and arguments there are. Columns in which nothing was recorded take no memory. The
-files must not change while a loaded trace is in use; a file that was changed or removed meanwhile is refused.
+perfkit reads a column of such a file when a view first needs it. So a view of a few columns reads only these columns,
+one row group at a time. Columns in which nothing was recorded take no memory. Do not change the files while a loaded
+trace is in use: perfkit refuses a file that was changed or removed.
 
-A file whose metadata contain `"stage": "recorded"` holds events as a source read them, row by row in its order, without
-what follows from all events: no `self_ns`, `launched_by`, `op_name`, and `step` for steps only. It has two more
-columns, `external` (an id that an operator shares with its launches) and `layer` (part of a layer path). Such files are
-written in the memory of two row groups; perfkit assembles them when it reads them.
+Some files have `"stage": "recorded"` in their metadata. They hold the events in the order in which a source read them.
+perfkit writes such files with the memory of two row groups, and computes the missing columns when it reads them:
+
+- `self_ns`, `launched_by` and `op_name` are missing. `step` has values for steps only.
+- There are two more columns: `external`, an id that an operator shares with its launches, and `layer`, part of a layer
+  path.
 """
 
 
@@ -142,10 +144,12 @@ def _thresholds() -> Iterator[str]:
 
 
 OPERATORS = """\
-Frameworks call the same thing `aten::addmm`, `AddmmBackward0`, `matmul dygraph`, `pd_op.matmul` or
-`Global_MatmulGradNodeFinal`. perfkit gives each operator a **canonical name** by what it computes (the column
-`op_name`); the gradient of `matmul` is `matmul_grad`. Canonical names are grouped into **families**, so that an
-operator without a counterpart by name in another run may have one by family.
+Frameworks use different names for the same operation: `aten::addmm`, `AddmmBackward0`, `matmul dygraph`, `pd_op.matmul`
+or `Global_MatmulGradNodeFinal`. perfkit gives each operator a **canonical name** by what it computes (the column
+`op_name`). For example, the gradient of `matmul` is `matmul_grad`.
+
+Canonical names are grouped into **families**. If another run has no operator of the same name, a comparison looks for
+one of the same family.
 
 ```
 perfkit summary RUN --view families                  # host and device time of each family
@@ -155,30 +159,40 @@ perfkit summary RUN --view operator_kinds            # by canonical name
 
 ## Operators
 
-An adapter maps its framework's names by the hook `perfkit_operator_names`. A canonical name does not contain how an
-operator is written: namespace, overload, in place, back end (cuDNN, MKLDNN, MIOpen), functional copy of a view, eager
-or static, old or new IR, dense or sparse storage. Operators over lists of tensors (`aten::_foreach_add_`) are
-`optimizer_update`, because optimizers are made of them. Operators of extension libraries (fbgemm, vLLM, torchvision, …)
-have canonical names, too.
+An adapter maps its framework's names to canonical names by the hook `perfkit_operator_names`. Operators of extension
+libraries (fbgemm, vLLM, torchvision, …) have canonical names, too. Operators over lists of tensors
+(`aten::_foreach_add_`) are `optimizer_update`, because optimizers call them.
 
-An operator that only runs others (families `control_flow`, `compiled_region`, `custom_function`) never stands for what
-is inside: a branch, a region of a compiler and a function of your own keep only the time that no operator inside takes.
+A canonical name contains only what is computed. It leaves out
 
-An operator without a canonical name counts for the nearest one above that has one. Where there is none it has no
-family; it appears as `(no family)`, and as unmatched in a comparison. There is no family for the rest.
+- namespace, overload, in-place variants, and functional copies of views;
+- the back end (cuDNN, MKLDNN, MIOpen);
+- eager or static, old or new IR, dense or sparse storage.
+
+Some operators only run other operators: a branch, a compiled region, a function of your own (families `control_flow`,
+`compiled_region`, `custom_function`). They keep only the time that no operator inside them takes.
+
+An operator without a canonical name counts for the nearest operator above it that has one. If there is none, it is in
+`(no family)`, and unmatched in a comparison.
 
 ## Kernels
 
-A kernel has the family that its own name gives: of the library (cuBLAS, cuDNN, CUTLASS, hipBLASLt, MIOpen, Composable
-Kernel, NCCL, RCCL, CUB, flash attention, …), of the function inside a template of ATen or Paddle
-(`vectorized_elementwise_kernel<4, FillFunctor<float>>` fills), or of the heaviest operator that TorchInductor fused
-(`triton_red_fused_add_mean_mul_0` reduces). A memcpy is `copy`, a memset `creation`.
+A kernel has the family that its own name gives. The name may contain
 
-Where the name gives no family, the operator that launched the kernel does. The operator also decides for kernels with
-several uses: a matrix product that a convolution, an attention or a recurrent layer launches belongs to these, an
-elementwise kernel that an activation launches is the activation, and a kernel that copies inside a cast is the cast.
-The program of a device that runs a compiled model as one kernel (MTIA) is a `compiled_region`: nothing inside it is
-recorded.
+- a library: cuBLAS, cuDNN, CUTLASS, hipBLASLt, MIOpen, Composable Kernel, NCCL, RCCL, CUB, flash attention, …;
+- a function inside a template of ATen or Paddle: `vectorized_elementwise_kernel<4, FillFunctor<float>>` fills;
+- operators that TorchInductor fused, of which the heaviest counts: `triton_red_fused_add_mean_mul_0` reduces.
+
+A memcpy is `copy`, a memset `creation`.
+
+If the name gives no family, the operator that launched the kernel decides. It also decides for kernels with several
+uses:
+
+- a matrix product that a convolution, an attention or a recurrent layer launches belongs to these;
+- an elementwise kernel that an activation launches is an activation;
+- a copy kernel that a cast launches is a cast.
+
+Some devices (MTIA) run a compiled model as one kernel. It is a `compiled_region`; nothing inside it is recorded.
 
 ## Families
 
