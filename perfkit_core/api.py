@@ -30,17 +30,18 @@ def summarize(
     scheduler: str | None = None,
     **display: Any,
 ) -> pd.DataFrame:
-    """Return the table of a view.
+    """Return the table of a view. Times are integers in ns, sizes are integers in bytes, and unknown values are NA.
 
-    ``profile`` is a Trace, or one or more sources as for :func:`perfkit_core.load`. Sources are read rank by rank.
-    ``by`` contains groupings of the view, and ``steps`` the numbers of the steps to count. ``pattern``, ``kind`` and
-    ``device`` are RE2 patterns that select the events to count. If ``native`` is set, the table has the numbers of the
-    framework's own profiler where they differ (docs/semantics.md). ``limit`` is the maximum number of rows. ``workers``
-    is the number of processes that read ranks. ``scheduler`` is the address of a Dask cluster that reads them instead.
-    ``display`` contains fields of :class:`perfkit_core.report.display.Display`: ``sort``, ``ascending``, ``show``,
-    ``hide``, ``minimums``, ``columns`` and ``average``, and for trees also ``start``, ``trim``, ``depth`` and
-    ``displayed_only``. Times are integers in ns, and sizes are integers in bytes. Unknown values are NA. Raises
-    UsageError and SourceError.
+    - ``profile``: a Trace, or one or more sources as for :func:`perfkit_core.load`, which are read rank by rank
+    - ``by``: groupings of the view
+    - ``steps``: numbers of the steps to count
+    - ``pattern``, ``kind``, ``device``: RE2 patterns that select the events to count
+    - ``native``: use the numbers of the framework's own profiler where they differ (docs/semantics.md)
+    - ``limit``: maximum number of rows
+    - ``workers``: number of processes that read ranks; ``scheduler``: address of a Dask cluster that reads them instead
+    - ``display``: other fields of :class:`perfkit_core.report.display.Display`, such as ``sort`` or ``hide``
+
+    Raises UsageError and SourceError.
     """
     (chosen,) = choose_views([view], single=True)
     if isinstance(profile, Trace):

@@ -26,10 +26,10 @@ FAILED: Final = 1
 """Exit code if the comparison meets a condition of ``--fail-on``."""
 _COMMENT: Final = ("gate", "runs", "new_step_time", "new_causes", "new_layers", "step_time", "normalised", "devices",
                    "causes", "step_parts")  # fmt: skip
-"""Tables in Markdown output, which must be short enough for a comment. ``--view`` selects other tables."""
+"""Tables in Markdown output, unless ``--view`` selects others. They must be short enough for a pull request comment."""
 _COMMENT_ROWS: Final = 10
 _UNLIMITED: Final = ("gate", "runs", "new_waterfall", "new_step_time", "waterfall", "step_time", "step_parts")
-"""Tables that ``--limit`` does not shorten: all conditions must be visible, and a sum must show all of its rows."""
+"""Tables that ``--limit`` does not shorten. A gate must show all conditions, and a sum must show all of its rows."""
 
 
 @click.command(epilog="Example: perfkit compare runs/main runs/change --fail-on 'step_time > 3%' --format markdown")
@@ -73,11 +73,12 @@ def compare(
 ) -> int:
     """Compare runs with the first run, or with --baseline.
 
-    A RUN is a run folder or a trace file. A RUN can also be several captures of the same training, separated by commas
-    or given as a quoted pattern ('runs/main-*'); their steps are pooled. For two runs, the tables show where the
-    difference comes from. For more runs, the tables have one column per run. Operators are matched by canonical name,
-    so the runs may come from different frameworks. Runs of different frameworks differ a lot; use --against with an
-    earlier pair to see only new differences.
+    A RUN is a run folder or a trace file. For several captures of the same training, separate them by commas or write a
+    quoted pattern ('runs/main-*'). The steps of all captures of a run are pooled. For two runs, the tables show where
+    the difference comes from. For more runs, the tables have one column per run.
+
+    Operators are matched by canonical name, so the runs may come from different frameworks. Such runs differ a lot. To
+    see only new differences, use --against with an earlier pair.
 
     Exit codes: 0 if the comparison succeeds, 1 if a condition of --fail-on holds, 2 if a run or an option is invalid.
     """
@@ -121,7 +122,7 @@ def compare(
 
 
 def asked(given: Mapping[str, Any], runs: int) -> Asked:
-    """Return the request that follows from --per, --samples, --tokens, --fail-on and --noise. Raises UsageError."""
+    """Parse the values of --per, --samples, --tokens, --fail-on and --noise. Raises UsageError."""
     from perfkit_core.compare.gate.conditions import parsed
     from perfkit_core.compare.pair import Asked
 
@@ -154,8 +155,8 @@ def asked(given: Mapping[str, Any], runs: int) -> Asked:
 def named_runs(given: Sequence[str], baseline: Sequence[str]) -> list[tuple[str, tuple[Path, ...]]]:
     """Return the short name and the captures of each run. The run of ``--baseline`` is first.
 
-    An argument may name several captures, separated by commas or as a glob pattern. If there are more than two runs,
-    files that are not profiles (HTML pages, CSV tables) are skipped, and stderr lists them. Raises UsageError and
+    An argument may name several captures, separated by commas or as a glob pattern. If more than two runs are given,
+    files that are not profiles (such as HTML pages) are skipped. They are listed on stderr. Raises UsageError and
     SourceError.
     """
     from perfkit_core.compare.pair import distinguishing

@@ -17,8 +17,7 @@ from perfkit_core.errors import CaptureError
 from perfkit_core.plugins.manager import get_plugins
 
 CHILD: Final = "_demo-run"
-"""Hidden command that trains and records in a separate process, because two frameworks in one process would
-conflict."""
+"""Hidden command that trains and records one framework. Two frameworks in the same process would conflict."""
 
 
 @click.command()

@@ -1,6 +1,6 @@
 """The ``perfkit`` command. It collects the commands of the plugins and prints every error in one line.
 
-It also sets up the process: it opens closed standard streams and reduces garbage collection.
+It also replaces closed standard streams, and makes garbage collections rare.
 """
 
 from __future__ import annotations
@@ -61,8 +61,8 @@ def perfkit(ctx: click.Context) -> None:
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Run the command line and return its exit code. If ``arguments`` is None, they are read from ``sys.argv``, and the
-    process must exit after the call."""
+    """Run the command line and return its exit code. If ``arguments`` is None, they are read from ``sys.argv``. In this
+    case, the process must exit after the call."""
     _open_outputs()
     for stream in (sys.stdout, sys.stderr):
         if hasattr(stream, "reconfigure"):  # characters that the terminal cannot encode are escaped

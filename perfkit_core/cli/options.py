@@ -32,7 +32,7 @@ LARGEST_RANGE: Final = 1_000_000
 """Maximum number of steps in ``--step N-M``. A larger range is a typing error."""
 
 LOCATION: Final = as_path
-"""Option type: a local path or the address of a store such as ``s3://…``, which ``click.Path`` would not accept."""
+"""Option type: a local path, or the address of a store such as ``s3://…``. ``click.Path`` accepts only local paths."""
 
 
 class Whole(_Number):
@@ -114,8 +114,7 @@ def names(values: Iterable[str]) -> list[str]:
 
 
 def steps(values: Iterable[str]) -> tuple[int, ...] | None:
-    """Return the step numbers of the values ``N`` and ``N-M`` (M included), or None without values. Raises
-    UsageError."""
+    """Return the step numbers: ("5", "7-9") gives (5, 7, 8, 9). Without values, return None. Raises UsageError."""
     numbers: dict[int, None] = {}
     for value in names(values):
         match = re.fullmatch(r"(\d+)(?:-(\d+))?", value)
@@ -135,8 +134,8 @@ def profile(
 ) -> Iterator[Profile]:
     """Open the profile of the sources and show the progress with a spinner.
 
-    Ranks with a total size of at most ``together_bytes`` are read as one trace, unless --workers or --scheduler is
-    used. Raises SourceError and UsageError.
+    If the files have at most ``together_bytes`` in total, several ranks are read as one trace. This does not apply to
+    --workers and --scheduler. Raises SourceError and UsageError.
     """
     from perfkit_core.ranks.profile import opened
 
@@ -147,7 +146,7 @@ def profile(
 
 
 def views_of_partials(profile: Profile) -> tuple[str, ...]:
-    """Return the names of the views in the partials of a profile, or () if the profile was not read from partials."""
+    """Return the names of the views in a profile of partial results. Return () for any other profile."""
     from perfkit_core.ranks.profile import Reduced
 
     return profile.stored.job.views if isinstance(profile, Reduced) else ()
@@ -162,7 +161,7 @@ def write_shard(
     keep: bool,
     average: bool = False,
 ) -> None:
-    """Reduce shard ``I/N`` of the ranks, and write its partials to ``output``. Raises UsageError and SourceError."""
+    """Write the partial results of shard ``I/N`` of the ranks to ``output``. Raises UsageError and SourceError."""
     from perfkit_core.ranks import files, plan, run
     from perfkit_core.report.summary import check_average
 

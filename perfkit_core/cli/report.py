@@ -13,7 +13,7 @@ from perfkit_core.errors import UsageError
 
 _SUFFIXES: Final = ("", ".html", ".htm")
 _TOGETHER_BYTES: Final = 64 << 20
-"""Ranks whose files have at most this total size are read as one trace, so that the page has a timeline and advice."""
+"""Files of several ranks are read as one trace up to this total size. Only then has the page a timeline and advice."""
 
 
 @click.command(epilog="Example: perfkit report runs/baseline -o baseline.html")
@@ -29,9 +29,10 @@ def report(
     """Write one self-contained HTML page that works offline.
 
     A SOURCE is a run folder, a trace file or a folder of trace files. Several sources (one or more per rank) are read
-    as one profile. The ranks are read one by one if their files together exceed 64 MiB, or if --workers, --scheduler or
-    --shard is used. The page then has no timeline, no memory curve and no advice. If the SOURCEs are partial results
-    that --shard wrote, they are merged.
+    as one profile. If the SOURCEs are partial results that --shard wrote, they are merged.
+
+    Ranks are read one by one if their files together exceed 64 MiB, or if --workers, --scheduler or --shard is used.
+    The page then has no timeline, no memory curve and no advice.
     """
     from perfkit_core.pages.profile import REQUEST, page_views, run_report
     from perfkit_core.report.summary import read_from

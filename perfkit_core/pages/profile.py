@@ -87,8 +87,8 @@ def run_report(profile: Profile | Trace) -> Report:
 
 
 def glance(sections: Sequence[Section]) -> Iterator[Section]:
-    """Yield the sections at the top of the page: the step partition, and the advice with the largest savings. The last
-    row of the advice is the combined saving, which has no id. The page shows these sections without tables."""
+    """Yield the sections at the top of the page: the step partition, and the advice with the largest savings. The page
+    draws them without tables. The last row of the advice is the combined saving; this row has no id."""
     by_name = {section.name: section for section in sections}
     partition, advice = by_name.get("partition"), by_name.get("advice")
     if partition is not None and not partition.table.empty:
@@ -103,8 +103,8 @@ def glance(sections: Sequence[Section]) -> Iterator[Section]:
 
 
 def _shortened(section: Section, view: View) -> Section:
-    """Return the section. A long table is shortened to its largest rows, or to its first rows if the view has no order.
-    A tree remains connected, because parents are at least as large as their children."""
+    """Shorten a long table to its largest rows, or to its first rows if the view has no order. A tree remains
+    connected, because parents are at least as large as their children."""
     if len(section.table) <= LONGEST:
         return section
     text = mark("The table shows the first {shown} of {count} rows. perfkit summary --view {view} shows all.")
@@ -117,8 +117,8 @@ def _shortened(section: Section, view: View) -> Section:
 
 
 def _step_time(section: Section) -> Section:
-    """Return the section steps with a chart. The chart shows the phases and the remaining time of each step. If the
-    phases are unknown or overlap, it shows only the duration of the steps."""
+    """Add a chart of the steps to their section. Each bar shows the phases and the remaining time of a step. If the
+    phases are unknown or overlap, a bar shows only the duration of the step."""
     if section.table.empty:
         return replace(section, title=say("Step time"))
     table, x = section.table.copy(), "step"

@@ -1,6 +1,6 @@
-"""Cells of tables as text for people and as plain Python values, and the shortening of long names.
+"""Convert the cells of tables to text for people or to plain Python values, and shorten long names.
 
-Plain values are exact: integers are integers even if pandas stores the column as floats because of missing values.
+Plain values are exact. For example, pandas stores integers with missing values as floats; here they become integers.
 """
 
 from __future__ import annotations
@@ -29,8 +29,7 @@ def text(value: Any, column: Column | None = None) -> str:
 
 
 def visible(text: Text) -> str:
-    """Return the text with control, bidirectional and line-separating characters escaped. Otherwise a name in a trace
-    could control a terminal or a page."""
+    """Return the text with unprintable characters escaped. Control characters in a name could control a terminal."""
     shown = render(text)
     if shown.isprintable():
         return shown
@@ -85,12 +84,14 @@ _AROUND: Final = (
 
 
 def cut(text: str, length: int) -> str:
-    """Return ``text`` shortened to ``length`` characters. The indent is kept, and at least half of the characters are
-    for the name.
+    """Return ``text`` shortened to ``length`` characters. The indent is kept, and the name gets at least half of them.
 
-    First, text in angle brackets and parentheses is replaced by …, beginning with the innermost brackets. If there is
-    room, the beginning of this text is kept, because kernels of one template differ there. Next, the text around the
-    function's name is removed. Finally, the middle of the name is removed.
+    These steps are taken until the name fits, for example for ``void at::native::gemm<float, 128>(float*, int)``:
+
+    1. Replace text in brackets by …, in the innermost brackets first: ``void at::native::gemm<float, …>(…)``. Its
+       beginning is kept if there is room, because kernels of one template differ there.
+    2. Remove the text around the function's name: ``…::gemm``.
+    3. Remove the middle of the name.
     """
     if len(text) <= length:
         return text
@@ -115,8 +116,7 @@ def _cut(name: str, length: int) -> str:
 
 
 def _emptied(name: str, lists: list[tuple[int, int]], length: int) -> str:
-    """Replace the text in brackets by …, but keep as much of the first texts as ``length`` allows. ``lists`` holds
-    (start, end) of each text."""
+    """Replace each text in ``lists`` (start, end) by …, but keep as much of the first texts as ``length`` allows."""
     long = sorted((start, end) for start, end in lists if end - start > _SHORT)
     room = length - len(name) + sum(end - start - 1 for start, end in long)
     parts, done = [], 0

@@ -1,4 +1,4 @@
-"""Parts of the formats for people: left-out rows, columns without values, facts and findings."""
+"""Parts that text, Markdown and HTML share: left-out rows, columns without values, facts and findings."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def shown(section: Section) -> pd.DataFrame:
 
 
 def more(section: Section, hint: str = "") -> str:
-    """Return a text with the number of rows that ``shown`` leaves out, followed by ``hint``; "" if it is 0."""
+    """Return ``… 5 more rows`` and ``hint`` if ``shown`` leaves out 5 rows, and "" if it leaves out none."""
     left = len(section.table) - len(shown(section))
     if not left:
         return ""
@@ -35,7 +35,7 @@ def more(section: Section, hint: str = "") -> str:
 
 
 def unknown(section: Section, rows: pd.DataFrame) -> Iterator[str]:
-    """Yield one sentence with the columns that were not recorded, and one with the other columns without values."""
+    """Yield two sentences on columns without values: those that were not recorded, and those empty in these rows."""
     names = [str(name) for name in section.table.columns] if len(rows) else []
     empty = [name for name in names if name not in rows.columns or rows[name].isna().all()]
     others = [section.column(name) for name in names if name not in empty]

@@ -1,7 +1,7 @@
-"""Headings, units and number formats of the columns of a table for people, from the declarations of the columns.
+"""Headings, units and number formats of the columns of a table, in the formats text, Markdown and HTML.
 
-Columns that readers compare have the same unit. Such columns are total, average, minimum and maximum; base, other and
-difference; and the columns of several runs. The unit is chosen such that the largest column stays below 10,000.
+Columns that readers compare have the same unit, such as base, other and difference, or the columns of several runs. The
+unit suits the largest of these columns: its numbers stay below 10,000.
 """
 
 from __future__ import annotations
@@ -33,10 +33,11 @@ def heading(column: Column) -> str:
 def without_units(columns: Sequence[Column], others: Iterable[Column]) -> list[str]:
     """Return the headings of ``columns`` for a sentence, without duplicates.
 
-    In a table, the unit distinguishes columns with equal headings. In a sentence, the quantity distinguishes them: a
-    heading that a column of ``others`` also has is followed by its quantity, as in "Total (time)". A share is followed
-    by "(%)", unless ``columns`` also has another quantity with the same heading. Headings of sizes end with "memory":
-    "Allocated memory".
+    A sentence shows no units. So columns with equal headings are distinguished by other words:
+
+    - "Total (time)": ``others`` also has a column with the heading Total.
+    - "Total (%)": a share. Without (%) if ``columns`` also has another quantity with this heading.
+    - "Allocated memory": a size.
     """
     taken = {declared.title for declared in others}
     quantities = {declared.title for declared in columns if declared.unit != "ratio"}
@@ -58,8 +59,8 @@ def without_units(columns: Sequence[Column], others: Iterable[Column]) -> list[s
 
 
 def scales(columns: Iterable[tuple[Column, units.Values]], fixed: str | None = None) -> dict[str, units.Unit]:
-    """Return the unit of each column that has one, as a dict with the names of the columns as keys. ``fixed`` ("ns",
-    "us", "ms" or "s") is the unit of all times."""
+    """Return name of column → unit. Columns without a unit are left out. ``fixed`` (such as "ms") sets the unit of all
+    times."""
     unit_of: dict[str, units.Unit] = {}
     columns = tuple(columns)
     for family in units.FAMILIES:
@@ -89,18 +90,14 @@ _UNITS_WITH_BARS: Final = ("ns", "bytes")
 
 @dataclass(frozen=True, slots=True)
 class ShownColumn:
-    """A formatted column. ``cells`` has one text per row.
-
-    ``shares`` are the lengths of bars from 0 to 1, or None for a column without bars. ``order`` has the exact numbers
-    as texts for sorting, "" if unknown. For a column of text, ``order`` is empty.
-    """
+    """A formatted column."""
 
     declared: Column
     label: str
     numeric: bool
-    cells: tuple[str, ...]
-    shares: tuple[float | None, ...] | None = None
-    order: tuple[str, ...] = ()
+    cells: tuple[str, ...]  # one text per row
+    shares: tuple[float | None, ...] | None = None  # lengths of bars from 0 to 1; None for a column without bars
+    order: tuple[str, ...] = ()  # exact numbers as texts for sorting, "" if unknown; empty for a column of text
 
     @property
     def name(self) -> str:
@@ -116,8 +113,8 @@ def columns(
 ) -> list[ShownColumn]:
     """Return the formatted columns of a table. Columns without values are left out, unless the table has no rows.
 
-    Units are chosen for the ``first`` rows, which are shown at first. None means all rows. ``unit`` is used for all
-    times. A table with a column ``depth`` is a tree. Its first column has indented names, and the depth is left out.
+    Units are chosen for the ``first`` rows (None: all rows). If ``unit`` is set, all times have this unit. A table with
+    a column ``depth`` is a tree: its first column has indented names, and the column ``depth`` is left out.
     """
     declarations = tuple(declared)
     pairs = [(column(declarations, str(name)), values(table[name])) for name in table.columns]
@@ -141,8 +138,8 @@ def values(column: pd.Series) -> list[Any]:
 
 
 def _formats(columns: Sequence[tuple[Column, units.Values]], fixed: str | None) -> dict[str, units.ColumnFormat]:
-    """Return the format of each column by name. Columns with the same unit have the same number of decimals if they are
-    the terms of a difference or the columns of several runs. ``fixed`` is as in :func:`scales`."""
+    """Return name of column → format. Base, other and difference have the same number of decimals, and so do the
+    columns of several runs. ``fixed`` is as in :func:`scales`."""
     unit_of = scales(columns, fixed)
     values_of_group: dict[object, list[Any]] = {}
     groups: dict[str, object] = {}
@@ -181,8 +178,8 @@ def _shown(declared: Column, values: Sequence[Any], form: units.ColumnFormat) ->
 
 
 def _with_bars(shown: list[ShownColumn]) -> list[ShownColumn]:
-    """If no column has shares, add bars to the first column of times, or to the first column of sizes if there are no
-    times. The largest value has a bar of length 1."""
+    """Add bars to the first column of times or else of sizes, unless a column of shares already has bars. The largest
+    value has a bar of length 1."""
     if any(column.shares for column in shown):
         return shown
     candidates = []

@@ -1,6 +1,6 @@
 """Plain text with aligned tables, for a terminal, a pipe or a log.
 
-Long names are shortened (see ``cells.cut``). Numbers are not, but columns that do not fit the terminal are left out.
+Long names are shortened (see ``cells.cut``), numbers never. Columns that do not fit the terminal are left out.
 """
 
 from __future__ import annotations
@@ -24,9 +24,9 @@ _SHORT_TEXT_WIDTH: Final = 8
 
 
 def fitting(shown: Sequence[ShownColumn], width: int | None) -> tuple[list[ShownColumn], list[ShownColumn]]:
-    """Return two lists: the columns that fit the terminal if long names are shortened, and the columns that do not fit.
+    """Return two lists: the columns that fit the terminal, and the columns that are left out.
 
-    At least two columns are kept. Long text columns except the first one are left out before other columns.
+    At least two columns are kept. Long text columns are left out first, except the first long text column.
     """
     if width is None:
         return list(shown), []
@@ -48,7 +48,7 @@ def fitting(shown: Sequence[ShownColumn], width: int | None) -> tuple[list[Shown
 
 
 def name_width(shown: Sequence[ShownColumn], width: int | None) -> int:
-    """Return the maximum width of a text column. The text columns share the width that the numbers leave."""
+    """Return the maximum width of a text column. The columns of numbers take their width first."""
     if width is None:
         return _MAX_TEXT_WIDTH
     names = sorted(full_width(column) for column in shown if not column.numeric)

@@ -1,8 +1,7 @@
-"""Display options: which rows and columns of a view are shown, and in which order. The options follow TensorFlow's
-tfprof.
+"""Display options: which rows and columns of a view are shown, and in which order, as in TensorFlow's tfprof.
 
-The filters of a :class:`~perfkit_core.plugins.contracts.ViewRequest`, in contrast, select the events that are counted.
-A tree is a table in preorder with a column ``depth``.
+A :class:`~perfkit_core.plugins.contracts.ViewRequest`, in contrast, selects the events that are counted. A tree is a
+table with a column ``depth``, in which children follow their parent.
 """
 
 from __future__ import annotations
@@ -26,16 +25,17 @@ DEPTH = "depth"
 class Display:
     """Display options. In ``sort``, ``minimums`` and ``columns``, a grouping such as ``shape`` stands for its columns.
 
-    - ``sort``: the column to sort by, in descending order unless ``ascending`` is true.
+    - ``sort``: column to sort by, in descending order unless ``ascending`` is true
     - ``show``, ``hide``: patterns of rows to show or hide. In a tree they match names, otherwise all texts of a row.
-    - ``start``: show only the rows of a tree with matching names and the rows below them. ``trim``: hide the rows of a
-      tree with matching names and the rows below them. ``depth``: the deepest level to show.
-    - ``minimums``: column → smallest value to show. ``columns``: the columns to show after those that identify a row;
-      empty means all.
-    - ``displayed_only``: exclude hidden rows from the sums of a tree, if the view supports this.
-    - ``limit``: the maximum number of rows in formats for people; None means no limit.
-    - ``average``: count only events in steps, and divide sums by the number of steps.
-    - ``unit`` ("ns", "us", "ms" or "s"): the unit of all times in formats for people.
+    - ``start``: show only rows of a tree with matching names, and the rows below them
+    - ``trim``: hide rows of a tree with matching names, and the rows below them
+    - ``depth``: deepest level of a tree to show
+    - ``minimums``: column → smallest value to show
+    - ``columns``: columns to show after the columns that identify a row; empty means all
+    - ``displayed_only``: exclude hidden rows from the sums of a tree, if the view supports this
+    - ``limit``: maximum number of rows in text, Markdown and HTML; None means no limit
+    - ``average``: count only events in steps, and divide sums by the number of steps
+    - ``unit``: unit of all times in text, Markdown and HTML ("ns", "us", "ms" or "s")
     """
 
     sort: str | None = None
@@ -135,7 +135,7 @@ def _cut_tree(table: pd.DataFrame, view: View, display: Display) -> pd.DataFrame
 
 
 def topmost(parent: IntArray, wanted: BoolArray) -> IntArray:
-    """Return for each row the topmost ``wanted`` row on the path from the root to this row, -1 if there is none."""
+    """Return, for each row, its topmost ancestor (or the row itself) that is ``wanted``; -1 if there is none."""
     return nesting.first_on_path(parent, np.where(wanted, np.arange(len(parent)), -1))
 
 
@@ -158,8 +158,8 @@ def sorted_siblings(table: pd.DataFrame, column: str, ascending: bool) -> pd.Dat
 def without(table: pd.DataFrame, parent: IntArray, gone: BoolArray, summed: Mapping[str, str]) -> pd.DataFrame:
     """Return the tree after subtracting the values of the rows in ``gone`` from the sums of their ancestors.
 
-    ``summed`` maps a column with the sum of a row and its descendants to the column with the value of the row alone.
-    Results below 0 become 0, because the times of dropped rows may overlap.
+    ``summed`` maps columns with sums to columns with the row's own values: ``total_cpu_ns`` → ``self_cpu_ns``. Results
+    below 0 become 0, because the times of dropped rows may overlap.
     """
     result = table.copy()
     for total, alone in summed.items():

@@ -22,8 +22,7 @@ def source(trace: Trace) -> Source:
 def described(
     meta: TraceMeta, quality: Sequence[Finding], steps: Sequence[int], chosen: Sequence[int] | None = None
 ) -> Source:
-    """Return the source of a report for metadata and findings. ``steps`` are the recorded step numbers. ``chosen`` are
-    the requested step numbers, None for all."""
+    """Return the source of a report. ``steps`` are the recorded step numbers, ``chosen`` the requested (None: all)."""
     known = facts(meta)
     count = len(steps)
     if count and chosen is not None:
@@ -48,8 +47,8 @@ def described(
 
 
 def facts(meta: TraceMeta) -> dict[str, str]:
-    """Return the facts Framework, Devices, Ranks and Recorded, as far as they are known. Each text is understandable
-    without the name of its fact."""
+    """Return the facts Framework, Devices, Ranks and Recorded. Unknown facts are left out. Each text is clear without
+    the name of its fact, for example "ranks 0–7"."""
     ranks = ""
     if meta.ranks:
         text = _numbers_or_range(meta.ranks)

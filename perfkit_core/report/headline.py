@@ -102,11 +102,11 @@ def alive_at_peak(peak: pd.DataFrame) -> Iterator[Message]:
 
 
 MATTERS: Final = 0.01
-"""Minimum share of waiting in the step time of all ranks. Below this share no rank is called a straggler."""
+"""No rank is called a straggler if waiting takes less than this share of the step time of all ranks."""
 SLOWER: Final = 0.05
-"""Minimum excess of a slow rank over the median rank, as a share of the median time outside communication."""
+"""A slow rank exceeds the median time outside communication by at least this share."""
 OUTLYING: Final = 5
-"""Minimum excess of a slow rank over the median rank, as a multiple of the median absolute deviation of all ranks."""
+"""A slow rank exceeds the median time outside communication by at least this many median absolute deviations."""
 NAMED_RANKS: Final = 3
 """Maximum number of ranks with a sentence."""
 
@@ -119,18 +119,18 @@ class Stragglers(NamedTuple):
 
 
 def stragglers(ranks: pd.DataFrame, waiting: pd.DataFrame) -> Stragglers:
-    """Return the stragglers, computed from the tables of the views ranks and stragglers. Without waiting times, return
-    the ranks that are much slower than the median rank.
+    """Return the stragglers from the tables of the views ranks and stragglers.
 
-    A straggler causes at least a quarter of all waiting. If there are N < 6 ranks, it causes at least 1.5 / N of all
-    waiting. There is no straggler if all waiting is below a hundredth of the step time. A rank is not counted as a
-    straggler if clock errors could explain more than half of the waiting that it causes. Ranks whose clocks cannot be
-    compared are left out, and a sentence names them. If ranks are missing in collectives, the measured waiting is a
-    lower bound, so the absence of stragglers is not reported.
+    - A straggler causes at least a quarter of all waiting (if there are N < 6 ranks, at least 1.5 / N).
+    - If all waiting takes less than 1% of the step time, there is no straggler.
+    - A rank is no straggler if clock errors could explain more than half of the waiting that it causes.
+    - Ranks whose clocks cannot be compared are left out. A sentence names them.
+    - If ranks are missing in collectives, the waiting is a lower bound. Then the absence of stragglers is not reported.
+    - Without any waiting times, the ranks that are much slower than the median rank are returned.
     """
     if ranks.empty:
         return Stragglers((), ())
-    # For each rank: its mean time outside communication per step (ns), and the excess over the median rank (a ratio).
+    # rank → mean time outside communication per step (ns), and its excess over the median rank (ratio)
     average = ranks.groupby("rank")["own_time_ns"].mean().astype("float64")
     middle = float(average.sort_values().iloc[(len(average) - 1) // 2]) or 1.0
     own = {int(rank): (time, time / middle - 1) for rank, time in zip(average.index, average.tolist(), strict=True)}

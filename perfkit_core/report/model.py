@@ -34,26 +34,20 @@ class Row(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Timeline:
-    """The events of a timeline, drawn as boxes. Each array has shape (boxes,). Boxes are sorted by row, depth and
-    start.
-
-    ``start_ns`` is in ns since the start of the timeline. ``name``, ``kind`` and ``row`` are indices into ``names``,
-    ``kinds`` and ``rows``. ``cause`` is the index of the box that launched a box, -1 if none. ``first`` is the index of
-    the part that the page shows first.
-    """
+    """The events of a timeline, drawn as boxes. Each array has one item per box, sorted by row, depth and start."""
 
     parts: tuple[Part, ...]
     rows: tuple[Row, ...]
     names: tuple[str, ...]
     kinds: tuple[str, ...]
-    start_ns: IntArray
+    start_ns: IntArray  # since the start of the timeline
     dur_ns: IntArray
-    name: IntArray
-    kind: IntArray
-    row: IntArray
+    name: IntArray  # index into ``names``
+    kind: IntArray  # index into ``kinds``
+    row: IntArray  # index into ``rows``
     depth: IntArray
-    cause: IntArray
-    first: int = 0
+    cause: IntArray  # index of the box that launched this box, -1 if none
+    first: int = 0  # index of the part that the page shows first
 
     def __len__(self) -> int:
         return len(self.start_ns)
@@ -63,20 +57,18 @@ class Timeline:
 class Chart:
     """A chart of the table of a section. ``x`` and ``y`` are names of columns.
 
-    - ``bar`` stacks the columns ``y``. ``line`` draws a line per column ``y``. ``ranking`` shows the rows with the
-      largest values of the first ``y``. ``share`` is a single bar with a part per row.
-    - ``icicle``, ``sunburst`` and ``opening`` (bars that can be expanded) show trees. The user chooses the column ``y``
-      of the sizes.
-    - ``heatmap`` has a row per value of ``by`` and a column per value of ``x``. The user chooses the column ``y``. If
-      ``x`` is empty, the heat map has a column per ``y``. The rows ``marked`` are highlighted.
-    - ``waterfall`` leads from one total to another. The columns ``y`` are the differences (missing for totals) and the
-      totals so far.
-    - ``distribution`` has a lane per value of ``x``. The columns ``y`` are the values and the median of the lane. The
-      column ``step`` names a value, and the column ``outlying`` marks values. ``band`` is a range of values to shade.
-    - ``intervals`` draws a line per row. ``y`` has three columns for each of ``names``: low end, middle and high end.
-      For a number without an interval, the three columns are the same. The renderer translates ``names``.
-
-    ``note`` explains the chart and is shown only together with the chart.
+    - ``bar``: stacked bars of the columns ``y``
+    - ``line``: a line per column ``y``
+    - ``ranking``: the rows with the largest values of the first ``y``
+    - ``share``: a single bar with a part per row
+    - ``icicle``, ``sunburst``, ``opening`` (bars that can be expanded): a tree. The user chooses ``y``, the sizes.
+    - ``heatmap``: a row per value of ``by`` and a column per value of ``x``. The user chooses the ``y`` of the colours.
+      If ``x`` is empty, the heat map has a column per ``y``.
+    - ``waterfall``: bars from one total to another. ``y`` are the differences (missing for totals) and totals so far.
+    - ``distribution``: a lane per value of ``x``. ``y`` are the values and the median of their lane. The table also has
+      the columns ``step`` (the name of a value) and ``outlying`` (whether to mark a value).
+    - ``intervals``: a line per row. ``y`` has three columns for each of ``names``: low end, middle and high end. A
+      number without an interval has the same column three times.
     """
 
     kind: Literal[
@@ -85,43 +77,35 @@ class Chart:
     ]  # fmt: skip
     x: str
     y: tuple[str, ...]
-    band: tuple[int, int] | None = None
-    names: tuple[str, ...] = ()
+    band: tuple[int, int] | None = None  # range of values that a distribution shades
+    names: tuple[str, ...] = ()  # names of intervals, which the renderer translates
     by: str = ""
-    marked: tuple[object, ...] = ()
-    note: str = ""
+    marked: tuple[object, ...] = ()  # rows that a heat map highlights
+    note: str = ""  # explains the chart; shown only together with the chart
 
 
 @dataclass(frozen=True, slots=True)
 class Section:
-    """One table with its heading. A table with a column ``depth`` is a tree in preorder.
+    """One table with its heading. A table with a column ``depth`` is a tree, in which children follow their parent.
 
-    ``note`` explains the numbers. ``lines`` are sentences below the note. ``empty`` is the reason why the table has no
-    rows. ``code`` is text to copy. If a section has only texts, its table has no columns. ``limit`` is the maximum
-    number of rows in formats for people (None means no limit). ``unit`` ("ns", "us", "ms" or "s") is the unit of all
-    times in formats for people (None chooses suitable units). ``unknown`` are the columns without data in the profile,
-    which are listed in a sentence. None means the columns that are empty in the table. ``timeline`` is drawn above the
-    table.
-
-    ``within`` is the name of the section that contains this section. If a section is about one row of a table, its name
-    is the name of the table's section, a hyphen and the row's ``id``, so that the row can link to it. A ``folded``
-    section starts collapsed.
+    If a section has only texts, its table has no columns. A section about one row of a table is named after the table
+    and the row's ``id``. For example, the row ``r1`` of the section ``advice`` links to the section ``advice-r1``.
     """
 
     name: str
     title: str
     table: pd.DataFrame
-    note: str = ""
-    empty: Text = ""
-    limit: int | None = None
+    note: str = ""  # explains the numbers
+    empty: Text = ""  # reason why the table has no rows
+    limit: int | None = None  # maximum number of rows in text, Markdown and HTML; None means no limit
     chart: Chart | None = None
-    unit: str | None = None
-    unknown: tuple[str, ...] | None = None
-    lines: tuple[Text, ...] = ()
-    code: str = ""
-    timeline: Timeline | None = None
-    within: str = ""
-    folded: bool = False
+    unit: str | None = None  # unit of all times in text, Markdown and HTML, such as "ms"; None chooses suitable units
+    unknown: tuple[str, ...] | None = None  # columns without data in the profile; None means all empty columns
+    lines: tuple[Text, ...] = ()  # sentences below the note
+    code: str = ""  # text that the reader can copy
+    timeline: Timeline | None = None  # drawn above the table
+    within: str = ""  # name of the section that contains this section
+    folded: bool = False  # whether the section starts collapsed
     columns: tuple[Column, ...] = ()
 
     def column(self, name: str) -> Column:
@@ -149,16 +133,12 @@ class Source:
 
 @dataclass(frozen=True, slots=True)
 class Report:
-    """A report. The sections are in reading order.
-
-    ``headline`` are summary sentences. ``warnings`` state what limits the conclusions. ``glance`` are excerpts of
-    sections, with the same names, for the pictures at the head of a page. ``data`` is content for machine formats only.
-    """
+    """A report. The sections are in reading order."""
 
     title: str
     sources: tuple[Source, ...]
     sections: tuple[Section, ...]
-    headline: tuple[Text, ...] = ()
-    warnings: tuple[Text, ...] = ()
-    glance: tuple[Section, ...] = ()
-    data: Mapping[str, Any] = field(default_factory=dict)
+    headline: tuple[Text, ...] = ()  # summary sentences
+    warnings: tuple[Text, ...] = ()  # sentences on what limits the conclusions
+    glance: tuple[Section, ...] = ()  # excerpts of sections with the same names, drawn at the head of a page
+    data: Mapping[str, Any] = field(default_factory=dict)  # content for machine formats only

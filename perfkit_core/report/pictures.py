@@ -23,11 +23,11 @@ STRETCHES: Final = 400
 
 
 def memory_section(trace: Trace) -> Section:
-    """Return the section with the curve of memory over time.
+    """Return the section with the curve of memory over time. Each row of its table is a time interval.
 
-    The column time_ns is the end of an interval, in ns since the first memory event. Each device of each rank has a
-    column. A cell is the highest level in the interval, so that no peak is lost. The level is the recorded number of
-    allocated bytes. If this number was not recorded, the level is the growth since the first memory event.
+    - ``time_ns``: end of the interval, in ns since the first memory event
+    - one column per device and rank: highest number of allocated bytes in the interval, so that no peak is lost. If
+      allocated bytes were not recorded, the column has the growth since the first memory event instead.
     """
     table = memory_curve.table(trace, ViewRequest())
     last = int(table["time_ns"].max()) if len(table) else 0
@@ -65,8 +65,8 @@ _FIRST_PART_COLUMN: Final = 6
 def with_ranks(section: Section, tables: Mapping[str, pd.DataFrame]) -> Section:
     """Return the section of the view ranks with sentences and a heat map.
 
-    The heat map has a row per rank and a column per step, or a column per part of the step if there is only one step.
-    Steps are averaged if the heat map would have too many cells.
+    The heat map has a row per rank and a column per step. If only one step was recorded, it has a column per part of
+    the step. If there are too many steps, each column is the average of several steps.
     """
     if section.table.empty:
         return section
@@ -87,10 +87,10 @@ def worst_rank(sections: Iterable[Section]) -> tuple[Text, ...]:
 
 
 def fitting(table: pd.DataFrame) -> tuple[pd.DataFrame, str]:
-    """Return two values: the table of the view ranks with at most ``MOST_CELLS`` rows, and a note on the shortening.
+    """Return the table of the view ranks with at most ``MOST_CELLS`` rows, and a note that says how it was shortened.
 
-    In a shortened table, a row is the mean over a range of steps (``8–15``), rounded to ns. NA is left out of the mean.
-    If the table is not shortened, the note is "".
+    In a shortened table, a row is the mean over several steps (such as ``8–15``), rounded to ns. The mean leaves out
+    unknown values. If the table is not shortened, the note is "".
     """
     if len(table) <= MOST_CELLS:
         return table, ""

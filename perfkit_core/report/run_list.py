@@ -47,7 +47,7 @@ COLUMNS: Final[tuple[Column, ...]] = (
 
 RUN: Final = "run"
 _RECOGNISED: Final = 2
-"""Smallest result of ``sniff`` if the reader recognises the profiler. Other JSON files have a smaller result."""
+"""If a reader recognises its profiler in a file, ``sniff`` returns at least this number. Otherwise it returns less."""
 _COUNTS: Final = ("ranks", "cycles", "steps", "median_step_ns", "events", "file_bytes", "findings")
 
 
@@ -64,7 +64,8 @@ def list_runs(folder: str | os.PathLike[str], *, read_files: bool = False) -> pd
 
     - path: the path, with non-UTF-8 parts escaped
     - format: the name of the reader
-    - framework, devices: names and versions
+    - framework: name and version
+    - devices: product names, such as ``8 × NVIDIA H100``
     - ranks, cycles, events: numbers of ranks, cycles and events
     - steps: the number of distinct step numbers
     - median_step_ns: the median duration of all steps of all ranks
@@ -73,8 +74,8 @@ def list_runs(folder: str | os.PathLike[str], *, read_files: bool = False) -> pd
     - findings: the number of data-quality warnings
     - error: the reason why the run cannot be read
 
-    Unknown values are NA. For trace files, the columns framework to median_step_ns, events and findings are NA unless
-    ``read_files`` is set. ``folder`` may be the address of a store. Raises SourceError if it does not exist.
+    Unknown values are NA. Trace files are read only if ``read_files`` is set; otherwise most of their values are NA.
+    ``folder`` may be the address of a store. Raises SourceError if it does not exist.
     """
     root = paths.as_path(folder)
     store.flush(root)
@@ -123,7 +124,7 @@ def _places(root: Path) -> Iterator[Path]:
 
 
 def _run(path: Path, read_files: bool) -> Run | None:
-    """Return the columns of a path, or None if it is not a profile. They include the error if it cannot be read."""
+    """Return the columns of one path, or None if it is not a profile. ``error`` says why it cannot be read."""
     run: Run = {"path": paths.readable(path), "format": RUN}
     folder, source = paths.is_folder(path), None
     if not folder:

@@ -24,8 +24,8 @@ from perfkit_core.views.tables import rounded_division
 
 
 def per_step(table: pd.DataFrame, view: View, steps: int) -> pd.DataFrame:
-    """Return the table of an average step. The columns ``view.per_step`` are divided by the number of steps. Then
-    times, sizes and FLOPs are rounded to integers; counts are not rounded."""
+    """Return the table of an average step: the columns ``view.per_step`` are divided by the number of steps. Times,
+    sizes and FLOPs are rounded to integers. Counts are not rounded."""
     result = table.copy()
     for name in view.per_step:
         if name not in result.columns:
@@ -41,11 +41,11 @@ def per_step(table: pd.DataFrame, view: View, steps: int) -> pd.DataFrame:
 def not_recorded(
     holds: Callable[[str], bool], quality: Iterable[meta.Finding], whole: pd.DataFrame, request: ViewRequest
 ) -> tuple[str, ...]:
-    """Return the names of the columns for which the recording has no data.
+    """Return the names of the columns of the table ``whole`` that were not recorded. These are:
 
-    A column counts as not recorded if the request covers all events and the table ``whole`` has no values for it. If
-    the event table has a column with this name, that column must also be empty (``holds(column)`` is false). If the
-    recording has no device work, device columns that are empty or always 0 also count as not recorded.
+    - columns without values, if the request covers all events and the events have no values under this name either
+      (``holds(name)`` is false)
+    - columns of devices that are empty or always 0, if no device work was recorded
     """
     no_devices = any(finding.code == "no-device-events" for finding in quality)
     names = []
@@ -76,8 +76,8 @@ COMPARED: Final = {"phases": "model", "step_parts": "partition", "layers": "modu
 def summary_report(
     profile: Profile | Trace, views: Sequence[View], request: ViewRequest, display: Display = DEFAULT
 ) -> model.Report:
-    """Return a report with one section per view. Groupings, sorting and filters apply to the views that support them.
-    Raises UsageError if no view supports one of them."""
+    """Return a report with one section per view. A grouping, order or filter applies to the views that support it.
+    Raises UsageError if no view supports it."""
     known = list(dict.fromkeys(name for view in views for name in view.groupings))
     for item in request.by:
         name = split_grouping(item)[0]

@@ -53,12 +53,12 @@ def timeline_section(trace: Trace, most: int = MOST_BOXES) -> Section:
 
 
 def timeline(trace: Trace, most: int = MOST_BOXES) -> tuple[Timeline, int]:
-    """Return two values: the timeline of complete steps of the first rank, and the number of events that are left out.
+    """Return the timeline, and the number of events that it leaves out. It has at most ``most`` events.
 
-    At most ``most`` events are kept. Steps are chosen in this order: the step of median duration, the longest step,
-    then the other steps in order of time. If the first chosen step has more than ``most`` events, its longest events
-    are kept. Without steps, the timeline covers the entire recording. A step of several ranks lasts from the first
-    start to the last end of the overlapping steps with the same number. Times are not rounded.
+    - Steps are added if all of their events fit: the step of median duration, the longest step, then all others.
+    - If the first of these steps alone has too many events, only its longest events are kept.
+    - Without steps, the timeline covers the entire recording.
+    - A step of several ranks lasts from the first start to the last end of the overlapping steps with the same number.
     """
     boxes, every = np.flatnonzero(~instants(trace)), step_rows(trace)
     start, end, number = trace.ints("start_ns"), trace.end_ns, trace.ints("step")

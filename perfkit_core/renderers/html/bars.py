@@ -28,15 +28,13 @@ class Mark(NamedTuple):
 
 
 class Row(NamedTuple):
-    """One row of a chart of intervals. ``marks`` has an item per interval, None if it is unknown. ``joined`` is (left,
-    width) of the line that joins the middles of the first two intervals. ``key`` is the ``id`` of the row, "" if it has
-    none. ``said`` is the text with the numbers."""
+    """One row of a chart of intervals."""
 
     label: str
-    key: str
-    marks: tuple[Mark | None, ...]
-    joined: tuple[float, float] | None
-    said: str
+    key: str  # ``id`` of the row, "" if it has none
+    marks: tuple[Mark | None, ...]  # one item per interval, None if the interval is unknown
+    joined: tuple[float, float] | None  # left end and width of the line that joins the first two intervals
+    said: str  # the numbers of the row as text
 
 
 class Spans(NamedTuple):
@@ -144,7 +142,7 @@ class Part(NamedTuple):
 
 
 def parts(section: Section) -> tuple[Part, ...]:
-    """Return the parts of the bar of a section, without empty parts. The result is empty if there is no such chart."""
+    """Return the nonempty parts of the bar of a section. A section without a chart ``share`` has no parts."""
     chart, table = section.chart, section.table
     if chart is None or chart.kind != "share" or table.empty:
         return ()

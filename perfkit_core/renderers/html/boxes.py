@@ -28,13 +28,7 @@ Numbers = npt.NDArray[np.float64]
 
 
 def hierarchy(section: model.Section, chart: model.Chart) -> dict[str, Any] | None:
-    """Return the data of a tree, or None if all sizes are 0.
-
-    The keys are kind, height (pixels), labels, short (names of bars, empty for icicles), parents (index of the parent,
-    -1 for roots), left_out (number of rows that are not drawn), unit, and weights. A weight has the keys name, sizes
-    and values. ``values`` are the values of the table. ``sizes`` are the drawn sizes. A drawn size is at least the sum
-    of the children. If there are too many rows, only the largest rows are drawn.
-    """
+    """Return the data of a tree, or None if all sizes are 0. Of too many rows, only the largest are drawn."""
     table = section.table
     above = trees.parents(table["depth"].to_numpy(np.int64))
     weights: dict[str, Numbers] = {
@@ -54,17 +48,17 @@ def hierarchy(section: model.Section, chart: model.Chart) -> dict[str, Any] | No
     labels = [visible(worded(str(plain(name)))) for name in table[chart.x][kept].to_list()]
     return {
         "kind": chart.kind,
-        "height": min(max(_LEVEL_PIXELS * levels, 160), 900) if chart.kind == "icicle" else 420,
+        "height": min(max(_LEVEL_PIXELS * levels, 160), 900) if chart.kind == "icicle" else 420,  # pixels
         "labels": labels,
-        "short": [] if chart.kind == "icicle" else [cut(name, SHORT) for name in labels],
-        "parents": np.where(above[kept] < 0, -1, number[above[kept]]).tolist(),
-        "left_out": int((~kept).sum()),
+        "short": [] if chart.kind == "icicle" else [cut(name, SHORT) for name in labels],  # names of bars
+        "parents": np.where(above[kept] < 0, -1, number[above[kept]]).tolist(),  # indices of parents, -1 for roots
+        "left_out": int((~kept).sum()),  # number of rows that are not drawn
         "unit": unit.name if unit else "",
         "weights": [
             {
                 "name": heading(section.column(name)),
-                "sizes": (drawn[kept] / size).tolist(),
-                "values": (weights[name][kept] / size).tolist(),
+                "sizes": (drawn[kept] / size).tolist(),  # a drawn size is at least the sum of the children
+                "values": (weights[name][kept] / size).tolist(),  # as in the table
             }
             for name, drawn in sizes.items()
         ],
@@ -72,8 +66,8 @@ def hierarchy(section: model.Section, chart: model.Chart) -> dict[str, Any] | No
 
 
 def _enclosing(above: npt.NDArray[np.int64], sizes: Numbers) -> Numbers:
-    """Return the sizes. If a size is smaller than the sum of its children, it is replaced by this sum. The sum is
-    larger if children run in several threads."""
+    """Return the sizes. If the children are larger in total than their parent, the parent gets their total size. This
+    happens if the children run in several threads."""
     drawn, inside = sizes.copy(), np.zeros(len(sizes))
     for row in range(len(sizes) - 1, -1, -1):  # Children are stored after their parent.
         drawn[row] = max(drawn[row], inside[row])
@@ -90,9 +84,8 @@ _TALLEST: Final = 900
 def heatmap(section: model.Section, chart: model.Chart) -> dict[str, Any] | None:
     """Return the data of a heat map, or None if there is no data.
 
-    The keys are kind, height (pixels), rows and columns (labels), row_title, column_title, marked (indices of
-    highlighted rows), and weights. A weight has the keys name, unit, and values (rows × columns, None if unknown). If
-    several table rows belong to a cell, the first row is drawn.
+    ``weights`` are the numbers that the reader can choose to see. The values of a weight have shape (rows, columns);
+    unknown values are None. If several table rows belong to one cell, the first row is drawn.
     """
     table = section.table
     names = [name for name in chart.y if name in table.columns and table[name].notna().any()]
@@ -100,7 +93,7 @@ def heatmap(section: model.Section, chart: model.Chart) -> dict[str, Any] | None
         return None
     rows = list(dict.fromkeys(values(table[chart.by])))
     weights = []
-    if chart.x:  # The heat map has a column per value of x and a weight per name.
+    if chart.x:  # a column per value of x; the reader chooses one of the names
         across = list(dict.fromkeys(values(table[chart.x])))
         columns, column_title = escaped(across), heading(section.column(chart.x))
         places = list(zip(values(table[chart.by]), values(table[chart.x]), strict=True))
@@ -109,7 +102,7 @@ def heatmap(section: model.Section, chart: model.Chart) -> dict[str, Any] | None
             cells = dict(zip(reversed(places), reversed(scaled(table[name], unit)), strict=True))
             matrix = [[cells.get((row, column)) for column in across] for row in rows]
             weights.append({"name": heading(section.column(name)), "unit": unit.name if unit else "", "values": matrix})
-    else:  # The heat map has a column per name. All columns have the same unit.
+    else:  # a column per name; all columns have the same unit
         columns, column_title = [heading(section.column(name)) for name in names], ""
         first = table.drop_duplicates(chart.by)
         unit = common_unit(section.column(names[0]), [values(first[name]) for name in names])
@@ -117,10 +110,10 @@ def heatmap(section: model.Section, chart: model.Chart) -> dict[str, Any] | None
         weights.append({"name": say("Time"), "unit": unit.name if unit else "", "values": matrix})
     return {
         "kind": chart.kind,
-        "height": min(AROUND + _ROW_PIXELS * max(len(rows), 3), _TALLEST),
+        "height": min(AROUND + _ROW_PIXELS * max(len(rows), 3), _TALLEST),  # pixels
         "rows": escaped(rows),
         "row_title": heading(section.column(chart.by)),
-        "marked": [position for position, row in enumerate(rows) if row in chart.marked],
+        "marked": [position for position, row in enumerate(rows) if row in chart.marked],  # highlighted rows
         "columns": columns,
         "column_title": column_title,
         "weights": weights,

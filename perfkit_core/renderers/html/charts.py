@@ -1,5 +1,4 @@
-"""Chart data for the scripts of the page: series, rankings, waterfalls and distributions. The module ``boxes`` returns
-the data of trees and heat maps."""
+"""Chart data for the scripts of the page. The data of trees and heat maps are made in the module ``boxes``."""
 
 from __future__ import annotations
 
@@ -17,14 +16,13 @@ from perfkit_core.renderers.table_columns import common_unit, heading, values
 from perfkit_core.report.model import Chart, Section
 
 NAMED: Final = 5
-"""Maximum number of marked values in a lane for which the chart shows names."""
+"""If a lane has at most this many marked values, the chart shows their names."""
 _LANE_PIXELS: Final = 76
 _LANE_NAME_CHARACTERS: Final = 24
 
 
 def distribution(section: Section, chart: Chart) -> dict[str, Any]:
-    """Return the data of a distribution. The keys are kind, height (pixels), unit, title (of the axis), band
-    ([low, high] or None), and lanes with name, short, values, labels, marked, named, median and median_text."""
+    """Return the data of a distribution, which has a lane of values per value of ``chart.x``."""
     table, (value, median_column) = section.table, chart.y
     unit = common_unit(section.column(value), [values(table[name]) for name in chart.y])
     of_lanes = section.column(chart.x)
@@ -40,16 +38,16 @@ def distribution(section: Section, chart: Chart) -> dict[str, Any]:
             "values": scaled(group[value], unit),
             "labels": [visible(str(plain(step))) for step in group["step"]],
             "marked": marked,
-            "named": sum(marked) <= NAMED,
+            "named": sum(marked) <= NAMED,  # whether the names of marked values are shown
             "median": median / size,
             "median_text": with_unit(format_in(median, unit), unit),
         })  # fmt: skip
     return {
         "kind": chart.kind,
-        "height": AROUND + _LANE_PIXELS * len(lanes),
+        "height": AROUND + _LANE_PIXELS * len(lanes),  # pixels
         "unit": unit.name if unit else "",
-        "title": heading(section.column(value)),
-        "band": [edge / size for edge in chart.band] if chart.band else None,
+        "title": heading(section.column(value)),  # of the axis
+        "band": [edge / size for edge in chart.band] if chart.band else None,  # range of values to shade
         "lanes": lanes,
     }
 
@@ -59,8 +57,7 @@ _AROUND_WATERFALLS: Final = 60
 
 
 def waterfall(section: Section, chart: Chart) -> dict[str, Any]:
-    """Return the data of a waterfall. The keys are kind, height (pixels), names, short, unit, title (of the axis),
-    differences (None for a total), reached (totals so far), and texts (of the bars)."""
+    """Return the data of a waterfall: bars that lead from one total to another."""
     table, (difference, reached) = section.table, chart.y
     unit = common_unit(section.column(difference), [values(table[name]) for name in chart.y])
     names = [visible(worded(str(plain(name)), section.column(chart.x))) for name in table[chart.x].to_list()]
@@ -72,14 +69,14 @@ def waterfall(section: Section, chart: Chart) -> dict[str, Any]:
             texts.append(f"{'+' if change > 0 else ''}{format_in(change, unit)}")
     return {
         "kind": chart.kind,
-        "height": _AROUND_WATERFALLS + _BAR_PIXELS * len(table),
+        "height": _AROUND_WATERFALLS + _BAR_PIXELS * len(table),  # pixels
         "names": names,
         "short": [cut(name, SHORT) for name in names],
         "unit": unit.name if unit else "",
-        "title": heading(section.column(reached)),
-        "differences": scaled(table[difference], unit),
-        "reached": scaled(table[reached], unit),
-        "texts": texts,
+        "title": heading(section.column(reached)),  # of the axis
+        "differences": scaled(table[difference], unit),  # None for a total
+        "reached": scaled(table[reached], unit),  # totals so far
+        "texts": texts,  # next to the bars
     }
 
 
@@ -104,9 +101,8 @@ _TOOLTIP_LINES: Final = 12
 def figure(section: Section) -> dict[str, Any] | None:
     """Return the data of the chart of a section, or None if there is no data.
 
-    Trees, heat maps, waterfalls and distributions have the keys that their functions return. Other charts have the keys
-    kind, height (pixels), x, short and full (names of a ranking), unit, and series with name and values. All series
-    have the unit of the largest series, so that stacked values add up.
+    Trees, heat maps, waterfalls and distributions have functions of their own. All other charts show series of numbers.
+    All series have the unit of the largest series, so that stacked values add up.
     """
     chart, table = section.chart, section.table
     if chart is None or chart.kind == "intervals" or table.empty:
@@ -138,7 +134,7 @@ def figure(section: Section) -> dict[str, Any] | None:
         axis = {"title": heading(across), "values": labels, "continuous": False}
     return {
         "kind": chart.kind,
-        "height": HEIGHTS.get(chart.kind, 300),
+        "height": HEIGHTS.get(chart.kind, 300),  # pixels
         "x": axis,
         **(_names(section, chart) if chart.kind == "ranking" else {}),
         "unit": unit.name if unit else "",
@@ -159,8 +155,8 @@ def scripts(kinds: Collection[str]) -> Iterator[str]:
 
 
 def _names(section: Section, chart: Chart) -> dict[str, list[str]]:
-    """Return two lists: short names and full names of the rows. If names are equal, the text of another column is added
-    to all names."""
+    """Return the short and the full names of the rows. If two names are equal, each name gets the text of another
+    column appended: ``gemm · stream 7``."""
     table, column = section.table, section.column(chart.x)
     names = [visible(worded(str(plain(value)), column)) for value in table[chart.x].to_list()]
     short = [cut(name, SHORT) for name in names]

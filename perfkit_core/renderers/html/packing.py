@@ -24,8 +24,8 @@ def packed(data: bytes | str) -> str:
 
 @functools.cache
 def library(name: str) -> str:
-    """Return the packed source of a JavaScript library. "plotting" is plotly. "tables" is the script of DataTables with
-    extensions, and "table-style" is its style sheet; itables bundles both."""
+    """Return the packed source of "plotting" (plotly), "tables" (DataTables) or "table-style" (its style sheet). The
+    package itables contains both files of DataTables."""
     if name == "plotting":
         from plotly.offline import get_plotlyjs
 
@@ -40,13 +40,12 @@ def library(name: str) -> str:
 
 _COLUMNS: Final = (("start_ns", "<f8"), ("dur_ns", "<f8"), ("cause", "<i4"), ("name", "<i4"), ("row", "<i4"),
                    ("depth", "<i4"), ("kind", "<u2"))  # fmt: skip
-"""Columns of a timeline and their types. The widest types come first, so that all columns are aligned. A float64 holds
-times up to 104 days exactly in ns."""
+"""Columns of a timeline and their types. The widest types come first, so that all columns are aligned in memory. Times
+are in ns; a float64 holds times up to 104 days exactly."""
 
 
 def timeline(data: Timeline) -> dict[str, Any]:
-    """Return the data of a timeline. The keys are count, columns ([name, type] of each column), data (packed columns),
-    names, kinds (ids), kinds_said (translated kinds), rows, first and parts. Times are in ns."""
+    """Return the data of a timeline for the scripts of the page. Times are in ns."""
     columns = [np.asarray(getattr(data, name)).astype(kind).tobytes() for name, kind in _COLUMNS]
     return {
         "count": len(data),
@@ -54,8 +53,8 @@ def timeline(data: Timeline) -> dict[str, Any]:
         "data": packed(b"".join(columns)),
         "names": [visible(name) for name in data.names],
         "kinds": list(data.kinds),
-        "kinds_said": [say(kind) for kind in data.kinds],
+        "kinds_said": [say(kind) for kind in data.kinds],  # in the language of the page
         "rows": [[visible(row.group), visible(row.name)] for row in data.rows],
-        "first": data.first,
+        "first": data.first,  # index of the part that the page shows first
         "parts": [[visible(part.name), part.start_ns, part.end_ns] for part in data.parts],
     }
