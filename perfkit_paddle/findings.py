@@ -35,7 +35,7 @@ def unknown_types(counts: Mapping[str, int]) -> Finding:
 def unlabelled(count: int) -> Finding:
     """Report names without the duration that Paddle appends. A quote in a name may have cut it off."""
     text = message(
-        "{count} names lack the duration that Paddle appends: a quote may have cut off the name or hidden events",
+        "{count} names lack the duration that Paddle appends: a quote in a name can cut it off and hide events",
         count=count,
     )
     return Finding("names-cut-short", text)
@@ -66,8 +66,8 @@ def parents_rebuilt(odd_threads: int) -> Finding:
     text = message("parents are inferred from the order of the events and from rounded times")
     if odd_threads:
         text = message(
-            "parents are inferred from the order of the events and from rounded times. In {count} threads the events "
-            "are not in Paddle's usual order: there, parents follow from the rounded times only",
+            "parents are inferred from the order of the events and from rounded times. In {count} threads, events are "
+            "not in Paddle's usual order, so parents are inferred from rounded times only",
             count=odd_threads,
         )
     return Finding("rebuilt-parents", text)

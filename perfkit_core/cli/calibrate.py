@@ -31,9 +31,9 @@ def calibrate(
 ) -> None:
     """Measure the cost of tiny operators, launches and copies.
 
-    perfkit advise uses these times to predict the cost of moving an operator to another device, unless the recording
-    itself shows this cost. The measurement takes some seconds. The times are saved in the cache folder, separately for
-    each version of a framework.
+    perfkit advise uses these times to predict the cost of moving an operator to another device. Costs that the
+    recording itself shows have precedence. The measurement takes some seconds. The times are saved in the cache folder,
+    separately for each version of a framework.
     """
     import msgspec
     import pandas as pd

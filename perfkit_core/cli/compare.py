@@ -50,13 +50,13 @@ _UNLIMITED: Final = ("gate", "runs", "new_waterfall", "new_step_time", "waterfal
 @click.option(
     "--tokens", metavar="A,B", help="Number of tokens per step in each run, for runs that do not record this number."
 )
-@click.option("--noise", metavar="SHARE%", help="If each side has a single capture, assume this standard deviation "
-              "of the step time between equal runs, for example 2% on a dedicated machine.  [default: 15% of host "
-              "time, 2% of device time]")  # fmt: skip
+@click.option("--noise", metavar="SHARE%", help="Standard deviation of the step time between equal runs, for example "
+              "2% on a dedicated machine. Used if each side has a single capture.  [default: 15% of host time, 2% of "
+              "device time]")  # fmt: skip
 @click.option("--view", "views", multiple=True, metavar="NAME", help="Show only this table of the comparison; 'all' "
               "shows every table. Repeat the option or use commas for several tables.")  # fmt: skip
 @options.limit_option("set for each table; no limit in json and csv")
-@options.format_option(f"{options.SUMMARY_FORMATS}, or html; markdown contains only the verdict and ten rows")
+@options.format_option(f"{options.SUMMARY_FORMATS}, or html; markdown shows ten rows of the main tables")
 @options.output
 @options.language
 @options.partial

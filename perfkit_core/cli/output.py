@@ -33,8 +33,8 @@ _SUFFIXES: Final = {
 
 
 def renderer(name: str | None, output: Path | None = None, without: tuple[str, ...] = ()) -> Renderer:
-    """Return the renderer ``name``. Without a name, the suffix of ``output`` selects the renderer. Without both, it is
-    text. ``without`` lists formats that the command does not support. Raises UsageError."""
+    """Return the renderer ``name``. Without a name, the suffix of ``output`` selects the renderer. Without both, the
+    format is text. ``without`` lists formats that the command does not support. Raises UsageError."""
     known = {key: value for key, value in get_plugins().renderers().items() if key not in without}
     elsewhere = "; use perfkit report for HTML" if without else ""
     if name is None:

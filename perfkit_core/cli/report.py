@@ -13,7 +13,7 @@ from perfkit_core.errors import UsageError
 
 _SUFFIXES: Final = ("", ".html", ".htm")
 _TOGETHER_BYTES: Final = 64 << 20
-"""Files of several ranks are read as one trace up to this total size. Only then has the page a timeline and advice."""
+"""Files of several ranks are read as one trace up to this total size. The page then has a timeline and advice."""
 
 
 @click.command(epilog="Example: perfkit report runs/baseline -o baseline.html")

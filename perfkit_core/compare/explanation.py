@@ -37,8 +37,8 @@ PER_STEP: Final = mark("All numbers are means per step.")
 PER_RUN: Final = mark("All numbers are of the whole recording, because at least one run has no steps.")
 _ALONE = mark("Operators, and device work outside operators, that only one run has.")
 _SHARES = mark(
-    "Cumulative share of the time that has a counterpart on this level or an earlier one. CPU: host operators. Device: "
-    "device work. Step: wall-clock time of the middle steps, or of the whole recording if a run has no steps."
+    "Share of the time that has a counterpart in the other run, on this or an earlier level. CPU: host operators. "
+    "Device: device work. Step: wall-clock time of the middle steps, or of the recording if a run has no steps."
 )
 
 

@@ -217,8 +217,8 @@ def waits_not_known(unknown: Collection[int], count: int, incomplete: float = 0.
         findings.append(Finding("waits-not-known", text))
     if incomplete > EDGES:
         text = message(
-            "in {share:ratio} of the collectives, a rank of the group cannot be compared or was not read: the "
-            "reported waits are lower bounds, and the missing rank may be the last to arrive",
+            "{share:ratio} of the collectives lack a rank that cannot be compared or was not read: the reported waits "
+            "are lower bounds, and the missing rank may be the last to arrive",
             share=incomplete,
         )
         findings.append(Finding("waits-not-known", text))

@@ -95,7 +95,7 @@ def displayed(table: pd.DataFrame, view: View, display: Display, by: Sequence[st
                 order, ascending=display.ascending, kind="stable", na_position="last", ignore_index=True
             )
     chosen = [column for name in display.columns for column in called(view.columns, name, table.columns)]
-    if not chosen:  # Only other views have the requested columns.
+    if not chosen:  # no columns were requested, or only other views have them
         return table
     front = [DEPTH, "name"] if tree else []
     identity = [name for name in keys(view.columns, table, by) if name not in chosen]

@@ -181,14 +181,14 @@ def _late(late: pd.DataFrame, whole: int, at_least: bool) -> Iterator[Message]:
     for rank, last, collectives, caused in late.head(NAMED_RANKS)[columns].itertuples(index=False):
         values = {"rank": rank, "last": last, "collectives": collectives, "time": caused, "share": caused / whole}
         text = mark(
-            "Rank {rank} keeps the other ranks waiting: it was the last rank in {last} of {collectives} collectives, "
-            "and the other ranks waited {time:ns} for it, which is {share:ratio} of all waiting."
+            "Rank {rank} keeps the other ranks waiting: it was the last rank in {last} of {collectives} collectives. "
+            "The other ranks waited {time:ns} for it, which is {share:ratio} of all waiting."
         )
         if at_least:
             text = mark(
                 "Among the ranks that can be compared, rank {rank} keeps the other ranks waiting: it was the last rank "
-                "in {last} of {collectives} collectives, and the other ranks waited at least {time:ns} for it, which "
-                "is {share:ratio} of all known waiting."
+                "in {last} of {collectives} collectives. The other ranks waited at least {time:ns} for it, which is "
+                "{share:ratio} of all known waiting."
             )
         yield message(text, **values)
 

@@ -43,8 +43,8 @@ def not_recorded(
 ) -> tuple[str, ...]:
     """Return the names of the columns of the table ``whole`` that were not recorded. These are:
 
-    - columns without values, if the request covers all events and the events have no values under this name either
-      (``holds(name)`` is false)
+    - columns without values, if the request covers all events. A column of the event table with the same name must be
+      empty too (``holds(name)`` is false).
     - columns of devices that are empty or always 0, if no device work was recorded
     """
     no_devices = any(finding.code == "no-device-events" for finding in quality)

@@ -98,7 +98,7 @@ def test_with_missing_ranks_waits_are_lower_bounds() -> None:
     assert named.ranks == (1,)
     assert rendered(named.lines)[0] == (
         "Among the ranks that can be compared, rank 1 keeps the other ranks waiting: it was the last rank in 5 of 10 "
-        "collectives, and the other ranks waited at least 900 ns for it, which is 100% of all known waiting."
+        "collectives. The other ranks waited at least 900 ns for it, which is 100% of all known waiting."
     )
     edge = rendered(stragglers(steps([500] * 4), waiting([10, 10, 10, 10], incomplete=1)).lines)
     assert edge[0].startswith("No single rank is the straggler")

@@ -163,8 +163,8 @@ def _findings(clocks: pd.DataFrame, known: pd.DataFrame, common: pd.DataFrame) -
         yield Finding("clocks-not-aligned", text)
     if elsewhere:
         text = message(
-            "the clocks of {elsewhere} of {count} ranks were not aligned ({ranks}): collectives connect them with "
-            "other ranks, but not with rank {reference} (see reference_rank in --view clocks)",
+            "the clocks of {elsewhere} of {count} ranks were not aligned ({ranks}): no shared collectives connect "
+            "them with rank {reference} (see reference_rank in --view clocks)",
             elsewhere=len(elsewhere), count=len(clocks), ranks=_listed(elsewhere), reference=reference,
         )  # fmt: skip
         yield Finding("clocks-not-aligned", text)

@@ -102,7 +102,7 @@ VIEW = View(
     title="Memory leaks",
     description=(
         "memory that steps allocated and later steps did not free, by the outermost operator that allocated it; a leak "
-        "recurs in every step, while memory that is allocated once (optimizer state) does not"
+        "recurs in every step, but optimizer state is allocated only once"
     ),
     table=table,
     columns=COLUMNS,

@@ -64,10 +64,7 @@ COLUMNS = (
 VIEW = View(
     name="memory_places",
     title="Memory of each device",
-    description=(
-        "memory allocated on each device at the start, the peak and the end of the recording; growth is the sum of the "
-        "recorded changes; the process peak is the peak since the process began"
-    ),
+    description="memory allocated on each device at the start, at the peak and at the end of the recording",
     table=table,
     columns=COLUMNS,
     explain_empty=memory.explain_empty,

@@ -76,8 +76,8 @@ VIEW = View(
     name="memory_steps",
     title="Memory of each step",
     description=(
-        "memory that each step allocated and that is still allocated at the end of the step, of the next step and of "
-        "the last consecutive step; also the total at the end of the step and its growth"
+        "memory that each step allocated, and how much of it remains at the end of the step, of the next step and of "
+        "the last consecutive step"
     ),
     table=table,
     columns=COLUMNS,

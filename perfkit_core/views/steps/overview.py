@@ -143,8 +143,8 @@ COLUMNS: Final = (
 VIEW = View(
     name="overview",
     title="Overview by kind of event",
-    description="calls and covered time of each kind of event; the share is the part of the step time during which at "
-    "least one event of the kind runs; with --step, calls and time count the device work that the steps launched",
+    description="calls and time of each kind of event (overlapping time counts once); the share is the part of the "
+    "step time in which such events run; with --step, calls and time count the device work that the steps launched",
     table=table,
     columns=COLUMNS,
     groupings=GROUPINGS,
