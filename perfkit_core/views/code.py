@@ -2,9 +2,10 @@
 
 There are two kinds of recordings:
 
-- Frames are events. The line is the first line of the function, and the time is the duration. If a frame was already
-  running when the recording began, torch records the line that was running instead.
-- Only operators have stacks. The line is the line of the call, and the time is that of the operators in the frame.
+- Each call of a Python function was recorded as an event. The line is the first line of the function. The time is the
+  duration of the call. If a call began before the recording, torch records the line that was running instead.
+- Only operators were recorded, with their stacks. The line is the line of the call, and the time of a frame is the time
+  of the operators called in it.
 
 Device work belongs to the frame that launched it. Work of a backward pass belongs to the frame that runs the pass.
 """
@@ -37,13 +38,13 @@ _NUMBER: Final = re.compile(r"\(\d+\)(?=: )")
 
 @dataclass(frozen=True, slots=True)
 class Frames:
-    """The frames of a trace as a tree of calls. Only selected events count. The total of a frame without selected
-    events is the total of the selected frames below it."""
+    """The frames of a trace as a tree of calls. Only selected events count. A frame that is not selected has 0 calls.
+    Its total is the total of the selected frames that it calls."""
 
-    tree: Tree  # keys are indexes into `names`; `tree.node` is the innermost frame around each host event
+    tree: Tree  # `tree.key`: index into `names`; `tree.node`: innermost frame around each host event
     names: list[str]
     calls: IntArray  # shape (nodes,)
-    total_ns: IntArray  # includes the frames below, shape (nodes,)
+    total_ns: IntArray  # with the frames below, shape (nodes,)
     self_ns: IntArray  # shape (nodes,)
 
 
@@ -76,12 +77,12 @@ def tree_of_frames(trace: Trace, counted: BoolArray) -> Frames:
     start, end = trace.ints("start_ns")[rows], trace.end_ns[rows]
     above = nesting.nest(threads(trace).code[rows], start, end)
     parent = trace.ints("parent").copy()
-    parent[rows] = np.append(rows, NO_ROW)[above]  # the nearest frame, as labels may overlap frames instead of nesting
+    parent[rows] = np.append(rows, NO_ROW)[above]  # the nearest frame; labels may partly overlap frames
     tree = merge(parent, recorded.lookup(code, 0), frame)
     self_ns = np.zeros(len(trace), np.int64)
     self_ns[rows] = nesting.self_times(above, start, end)
-    # `rest` is the part of a counted frame's duration that lies in no counted frame below it. The sum over a subtree is
-    # the duration of its root. If the root is not counted, the sum is the duration of the topmost counted frames.
+    # `rest`: duration of a counted frame less the durations of the nearest counted frames below it. The sum of `rest`
+    # over a subtree is therefore the duration of the topmost counted frames in the subtree.
     mine = frame & counted
     rest = np.where(mine, trace.ints("dur_ns"), 0)
     around = nesting.nearest_above(parent, mine)
@@ -112,7 +113,7 @@ def tree_of_stacks(trace: Trace, counted: BoolArray) -> Frames:
 
 
 def _spread(trace: Trace, tree: Tree, has_node: BoolArray) -> Tree:
-    """Give each host event without a node the node of its nearest ancestor that has one. Return the new tree."""
+    """Return the tree after giving each host event without a node the node of its nearest ancestor with a node."""
     nearest = nesting.nearest_on_path(trace.ints("parent"), has_node)
     return Tree(tree.parent, tree.key, np.append(tree.node, NO_ROW)[nearest])
 
@@ -129,9 +130,9 @@ def split_names(names: list[str]) -> dict[str, pd.Series]:
 
 
 def running_before(trace: Trace) -> BoolArray:
-    """Return the mask of the frames that were already running when their recording began, shape (rows,). A recording
-    begins at a frame that starts while no other frame of its process runs. The mask has the frames that start before
-    any frame of the recording has ended."""
+    """Return the mask of the frames that were already running when their recording began, shape (rows,). These frames
+    are not marked, so they are inferred: they start before the first frame of the recording ends. A new recording is
+    taken to begin when a frame starts while no other frame of the process runs."""
     rows = np.flatnonzero(grouping.is_frame(trace))
     mask = np.zeros(len(trace), np.bool_)
     process, _ = groupby.distinct([trace.ints("rank")[rows], trace.ints("pid")[rows]], len(rows))
@@ -145,7 +146,7 @@ def running_before(trace: Trace) -> BoolArray:
 
 
 def frame_names(trace: Trace) -> Codes:
-    """Return the names of all events. Names of frames that were :func:`running_before` have no line."""
+    """Return the names of all events. Frames that began before the recording have names without a line."""
     names = trace.codes("name")
     code = names.codes + np.where(running_before(trace), len(names.values), 0).astype(np.int32)
     return Codes(code, [*names.values, *(_NUMBER.sub("", name) for name in names.values)])

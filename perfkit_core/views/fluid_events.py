@@ -66,11 +66,11 @@ def table(trace: Trace, request: ViewRequest) -> pd.DataFrame:
 def _labels(
     trace: Trace, member: arrays.BoolArray, copy_calls: arrays.BoolArray, by_thread: bool, by_instance: bool
 ) -> tuple[arrays.IntArray, list[str]]:
-    """Return ``(key, names)``. ``key`` has the index into ``names`` for each event of the mask ``member``, else -1.
+    """Return the index of each event's name in a list of names (-1 outside the mask ``member``), and this list.
     Names look like ``thread0::conv2d`` by thread, and like ``conv2d_0`` by instance (outermost events only)."""
     rows = np.flatnonzero(member)
     name, kind = trace.codes("name"), trace.codes("copy_kind")
-    # the name of a call that copies ends with the direction; `plain` marks all other events
+    # the names of calls that copy memory end with the direction; all other events have the code `plain`
     plain = len(kind.values) + 1
     copied = np.full(len(trace), plain, np.int64)
     copies = launches(trace, schema.MEMCPY)

@@ -121,8 +121,8 @@ def _launched(trace: Trace, root: IntArray) -> IntArray:
 
 
 def _covered(trace: Trace, root: IntArray, rows: IntArray, around: IntArray | None = None) -> int:
-    """Return the time that the events ``rows`` cover, summed over threads. An event counts only while its operator
-    (``root``) and its event in ``around`` run."""
+    """Return the time that the events ``rows`` cover, summed over threads. The time of event i is cut to the time
+    of its operator ``root[i]`` and of the event ``around[i]``."""
     start, end, thread = (np.empty(len(rows), np.int64) for _ in range(3))
     outer = root if around is None else around
     _cut(rows, trace.ints("start_ns"), trace.end_ns, thread_numbers(trace)[0], root, outer, start, end, thread)
@@ -152,11 +152,11 @@ def computing(trace: Trace) -> BoolArray:
 
     Other host events dispatch, infer shapes or prepare data. These events compute:
 
-    - details of operators with names such as ``conv2d compute`` and ``conv2d kernel launch``,
+    - operator details with names such as ``conv2d compute`` and ``conv2d kernel launch``,
     - leaves: operators that contain no operators and no details,
-    - operators that do arithmetic, such as ``aten::addmm``, with the allocations and copies inside. If they are nested,
-      only the innermost computes. Operators that contain details do not. Operators without a canonical name count as
-      arithmetic, except leaves.
+    - operators that do arithmetic, such as ``aten::addmm``, but contain no details and no other operator that does. The
+      allocations and copies inside are included. An operator that has no canonical name and is no leaf is taken to do
+      arithmetic.
     """
     parent, operators = trace.ints("parent"), trace.operators
     details = trace.host & trace.rows("kind", OPERATOR_DETAIL)

@@ -33,8 +33,8 @@ def keys(
     known: Sequence[str],
     own: Mapping[str, tuple[str, Key]] | None = None,
 ) -> dict[str, Any]:
-    """Return the key columns of ``rows`` for the requested groupings, by column name. ``own`` maps each grouping that
-    the view itself defines to a column name and a key function. Raises UsageError for a grouping not in ``known``."""
+    """Return the key columns of ``rows`` for the requested groupings, by column name. ``own`` defines the
+    view's own groupings: a column name and a key function each. Raises UsageError for a grouping not in ``known``."""
     columns, meaning = {}, {**_KEYS, **(_NATIVE_KEYS if request.native else {}), **(own or {})}
     check_groupings("this view", request, [name for name in known if name in meaning])
     for name, argument in map(split_grouping, request.by):
@@ -85,9 +85,9 @@ def around(trace: Trace, rows: IntArray, member: BoolArray, outermost_first: boo
 
 
 def forward_stacks(trace: Trace, rows: IntArray) -> pd.Categorical:
-    """Return Python stacks as in torch's tables. Rows in a backward node get the stack of the forward operator (null if
-    there is none). The forward operator is the first event outside backward nodes with the node's sequence number.
-    Other rows get the stack of :func:`as_recorded`."""
+    """Return Python stacks as in torch's tables. Rows in a backward node get the stack of its forward operator (null if
+    unknown): the first event with the same sequence number that is not in a backward node. Other rows get their own
+    stack (:func:`as_recorded`)."""
     parent, names, sequence = trace.ints("parent"), trace.codes("name"), trace.ints("sequence")
     # The parent of a backward node XBackward has a longer name that ends with it: evaluate_function: XBackward
     backward = np.flatnonzero(trace.host & trace.rows("phase", BACKWARD) & (parent != NO_ROW))

@@ -21,13 +21,13 @@ from perfkit_core.plugins.contracts import MergedRows, Reduction, View, ViewRequ
 from perfkit_core.views.tables import Groups, group, integers, ratio, rounded_division, stacked
 
 _DEPTH: Final = "depth"
-# Keys of a rank's partial: its table, and the denominators of the table's shares by column.
+# Keys of the dictionary with one rank's results: its table, and the denominator of each column of shares.
 _TABLE: Final = "table"
 _WHOLES: Final = "wholes"
 
 
 def reduction(view: View) -> Reduction:
-    """Return the functions that compute a view rank by rank. If none are declared, list the rows of all ranks."""
+    """Return the functions that compute a view rank by rank. If none are declared, they list the rows of all ranks."""
     if isinstance(view.reduction, Reduction):
         return view.reduction
     listed = _listed(view.table)
@@ -69,7 +69,7 @@ def _merged(view: View, how: MergedRows) -> Reduction:
 
 
 def _listed(table: Callable[[Trace, ViewRequest], pd.DataFrame]) -> Reduction:
-    """Return the reduction that lists the rows of all ranks, with a first column ``rank`` if there is none."""
+    """Return functions that list the rows of all ranks in one table. A first column ``rank`` is added if missing."""
 
     def reduce(trace: Trace, request: ViewRequest) -> pd.DataFrame:
         rows = table(trace, request)
@@ -88,9 +88,9 @@ def merge_tables(
     weight: Sequence[str] = (),
     wholes: Mapping[str, int] | None = None,
 ) -> pd.DataFrame:
-    """Return one table, with one row per key in the order in which keys first occur. In a tree, there is one row per
-    path, and siblings are sorted by the columns ``weight``. ``wholes`` maps columns of shares to their denominators,
-    summed over the ranks."""
+    """Merge the tables of several ranks into one. The result has one row per key, sorted by first occurrence.
+    A tree has one row per path, and siblings are sorted by the columns ``weight``. ``wholes`` has the denominator of
+    each column of shares, summed over the ranks."""
     rows = stacked(tables)
     if rows.empty:
         return rows
@@ -120,7 +120,7 @@ def merge_tables(
 def _merged_numbers(rows: pd.DataFrame, name: str, rule: Any, groups: Groups) -> Any:
     """Return the merged values of a column (sum, average or extreme, by its ``rule``), NA if no rank has a value."""
     calls, known_calls = _numbers(rows["calls"] if "calls" in rows else pd.Series(1, index=rows.index))
-    # a row without a number of calls counts as one call: its total is also its average and its extremes
+    # without a number of calls, there is one call: its total is also the average, minimum and maximum
     single = groups.sum(known_calls) == 0
     numbers, known = _numbers(rows[name])
     if rule == SUM:

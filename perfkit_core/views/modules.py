@@ -65,13 +65,13 @@ class ModuleTree:
         return column.lookup(np.array([position.get(value, NO_ROW) for value in column.values], np.int64), NO_ROW)
 
     def stored(self) -> list[architecture.Layer | None]:
-        """Return the stored Layer of each layer, or None. The list ends with a None for events in no layer."""
+        """Return the Layer in the stored models for each layer of the tree, or None. The extra last item is None."""
         layers = {layer.path: layer for model in self.architectures for layer in model.layers}
         return [*(layers.get(path) for path in self.path), None]
 
 
 def module_tree(trace: Trace) -> ModuleTree:
-    """Return the layers in labels and stored models. If no event has a label, use the column ``module`` instead."""
+    """Return the layers that labels and stored models name. Without labels, the column ``module`` names the layers."""
     labels = [label for name in trace.codes("name").values if (label := parse_module_label(name))]
     if labels:
         models = architecture.from_meta(trace.meta)
@@ -97,22 +97,22 @@ def module_tree(trace: Trace) -> ModuleTree:
 
 @dataclass(frozen=True, slots=True)
 class Counts:
-    """What each event adds to its layer. Arrays have shape (rows,)."""
+    """The amount of each quantity (such as host time) that each event adds to its layer. Arrays have shape (rows,)."""
 
     node: IntArray  # index of the event's layer, -1 if none
-    counted: BoolArray  # whether the event adds anything
+    counted: BoolArray  # whether any amount of the event is not 0
     values: dict[str, IntArray]  # amounts by quantity, for example `cpu_ns`
     recorded: frozenset[str]  # quantities that were recorded
 
 
 def event_counts(trace: Trace, request: ViewRequest, tree: ModuleTree) -> Counts:
-    """Return what the selected events add to their layers. Raises UsageError."""
+    """Return the amounts that the selected events add to their layers. Raises UsageError."""
     node, parent = tree.nodes(trace), trace.ints("parent")
     in_request, in_device = in_steps(trace, request), on_device(trace, request.device)
     operator = selected(trace, replace(request, device=None)) & in_device
     operator &= trace.host & trace.rows("kind", *schema.OPERATOR_KINDS)
     inside = nesting.nearest_on_path(parent, operator) != NO_ROW
-    inside_or_none = np.append(inside, False)  # the last item is for the row reference -1
+    inside_or_none = np.append(inside, False)  # the last item is for NO_ROW (-1)
 
     of_layer = in_request & trace.host & (node != NO_ROW)
     labels = labelled(trace)
@@ -159,8 +159,8 @@ def event_counts(trace: Trace, request: ViewRequest, tree: ModuleTree) -> Counts
 
 
 def _flops_of_calls(tree: ModuleTree) -> tuple[IntArray, IntArray, BoolArray]:
-    """Return ``(forward, backward, known)``, one item per layer and a last item for no layer. ``forward`` and
-    ``backward`` are the stored FLOPs of one call without the layers below. Both are 0 if not ``known``."""
+    """Return three arrays: the stored FLOPs of one forward call and of one backward call (0 if unknown), and whether
+    they are known. Layers below do not count. Arrays have one item per layer, and a last item for no layer."""
     layers = tree.stored()
     calls = np.array([layer.calls or 0 if layer else 0 for layer in layers], np.int64)
     forward = np.array([layer.flops or 0 if layer else 0 for layer in layers], np.int64)

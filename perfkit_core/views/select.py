@@ -94,8 +94,7 @@ def threads(trace: Trace) -> Threads:
 
 
 def rank_codes(trace: Trace) -> tuple[IntArray, int]:
-    """Return the index of each event's rank among the sorted ranks, and the number of ranks. Unknown ranks count as
-    one."""
+    """Return the index of each event's rank in the sorted ranks, and how many ranks there are. -1 (unknown) is one."""
     code, distinct = _ranks(trace)
     return code, len(distinct)
 
@@ -150,7 +149,7 @@ def span(trace: Trace, chosen: BoolArray) -> intervals.Intervals:
 
 
 def spans(trace: Trace, chosen: BoolArray) -> tuple[IntArray, IntArray, IntArray]:
-    """Return rank index, start and end of each interval. The union of a rank's intervals is its :func:`span`."""
+    """Return the intervals that make up the :func:`span` of each rank, as three arrays: rank index, start, end."""
     rank, count = rank_codes(trace)
     rows = np.flatnonzero(chosen & trace.rows("kind", STEP) & trace.host)
     without = np.ones(count, np.bool_)

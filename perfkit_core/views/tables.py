@@ -79,7 +79,7 @@ def ratio(part: npt.ArrayLike, whole: npt.ArrayLike) -> npt.NDArray[np.float64]:
 
 
 def texts(codes: Codes, rows: npt.NDArray[Any]) -> pd.Categorical:
-    """Return the texts of ``rows`` as a categorical that shares the distinct values. Null becomes NaN."""
+    """Return the texts of ``rows`` as a pandas categorical whose categories are all values. Null becomes NaN."""
     return pd.Categorical.from_codes(codes.codes[rows], categories=pd.Index(codes.values, dtype=object))
 
 
@@ -116,7 +116,7 @@ def stacked(tables: Sequence[pd.DataFrame]) -> pd.DataFrame:
     parts = [table for table in tables if len(table)] or list(tables[:1])
     if not parts:
         return pd.DataFrame()
-    types: dict[Any, Any] = {}  # the common type of each column, nullable if one table has a nullable type
+    types: dict[Any, Any] = {}  # type of each column that fits all tables
     for table in parts:
         for name, kind in table.dtypes.items():
             both = (types.setdefault(name, kind), kind)

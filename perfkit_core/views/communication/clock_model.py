@@ -35,11 +35,11 @@ _LEAST_SPAN_NS: Final = 10**9
 """Minimum time between the first and the last third of the collectives to measure a drift. Over a shorter time, the
 ends scatter more than clocks drift."""
 _CLEAR: Final = 10
-"""A drift is clear if it moves the clock, over the recording, by this many times the scatter of the ends."""
+"""A drift is clear if it changes the offset over the recording by this many times the scatter of collective ends."""
 _LEAST_SCATTER_NS: Final = 1000
-"""The scatter of the ends is taken to be at least this, because some profilers round times to a microsecond."""
+"""Minimum for the scatter of the ends of collectives. Some profilers round times to a microsecond."""
 _MOST_ROUNDS: Final = 32
-"""Maximum number of rounds in :func:`clock_offsets`. Jobs have few bad clocks, so few rounds are needed."""
+"""Maximum number of rounds in :func:`clock_offsets`. Only ranks whose clocks contradict others need another round."""
 COLUMNS: Final = {
     "reference_rank": "Int64", "offset_ns": "Int64", "earliest_ns": "Int64", "latest_ns": "Int64", "matched": "int64",
     "residual_ns": "Int64", "max_residual_ns": "Int64", "drift_ppm": "Float64", "rate": "float64",
@@ -81,8 +81,8 @@ def clock_offsets(collectives: pd.DataFrame, ranks: Iterable[int] = ()) -> pd.Da
     rows: _Rows = {}
     alone: set[int] = set()
     left = _several(usable)
-    # Each round aligns the ranks that agree with their reference. The other ranks go to the next round, in which the
-    # lowest of them is the reference. A reference with which no rank agrees is never a reference again.
+    # Each round aligns the ranks whose clocks agree with their reference. The next round aligns the other ranks, with
+    # the lowest of them as reference. A reference with which no clock agrees never becomes a reference again.
     for _ in range(_MOST_ROUNDS):
         references = _references(left, alone)
         if not references:
@@ -111,8 +111,8 @@ def _several(usable: pd.DataFrame) -> pd.DataFrame:
 
 
 def _references(usable: pd.DataFrame, alone: Collection[int]) -> dict[int, int]:
-    """Map each rank to its reference: the lowest connected rank that is not in ``alone``. Ranks without a reference are
-    left out."""
+    """Map each rank to its reference: of the ranks connected with it, the lowest that is not in ``alone``. The map has
+    no ranks without a reference."""
     tied = usable.assign(first=usable.groupby("match")["rank"].transform("min"))[["rank", "first"]].drop_duplicates()
     above: dict[int, int] = {rank: rank for rank in tied["rank"].tolist()}
 
@@ -131,7 +131,7 @@ def _references(usable: pd.DataFrame, alone: Collection[int]) -> dict[int, int]:
 
 
 def _spread(usable: pd.DataFrame, references: Mapping[int, int]) -> _Rows:
-    """Return the rows of :func:`clock_offsets` for the references and for all ranks connected with them."""
+    """Return one row of :func:`clock_offsets` for each of the ``references`` and for each rank connected with them."""
     begun = usable["rank"].isin(set(references.values()))
     shared = usable["rank"][begun].value_counts()
     rows: _Rows = {
@@ -178,11 +178,11 @@ class _Fit:
 
 
 def clock(mine: pd.DataFrame) -> dict[str, object]:
-    """Return a rank's row of :func:`clock_offsets`. ``mine`` has one row per collective shared with aligned ranks:
+    """Return a rank's row of :func:`clock_offsets`. ``mine`` has a row per collective shared with aligned ranks:
 
-    - ``start``, ``end``: times of the rank, on its own clock.
-    - ``reference``, ``first_end``, ``latest_start``: median end, first end and last start of the aligned ranks, on the
-      reference's clock.
+    - ``start``, ``end``: the start and the end on this rank, on its own clock.
+    - ``reference``, ``first_end``, ``latest_start``: the median of the ends on the aligned ranks, the first end and the
+      last start, on the clock of the reference.
     """
     ends, time = mine["end"].to_numpy(), mine["reference"].to_numpy()
     difference, moment = ends - time, int(ends.min())
@@ -198,8 +198,8 @@ def clock(mine: pd.DataFrame) -> dict[str, object]:
     if drift is not None and abs(drift) * 1e6 <= _FASTEST_DRIFT_PPM:
         own = drift / (1 + drift)  # relative to the rank's clock
         without = _fit(mine, own, moment)
-        # A drift is real if it clearly exceeds the scatter, or if the bounds contradict each other until it is
-        # corrected.
+        # A drift is real if it clearly exceeds the scatter, or if the lower bound of the offset exceeds the upper bound
+        # without the correction, but not with it.
         scatter = max(median(without.residuals), _LEAST_SCATTER_NS)
         clear = abs(drift) * int(np.ptp(time)) >= _CLEAR * scatter and without.crossing_ns <= constant.crossing_ns
         even = clear or without.crossing_ns <= MOST_CROSSING_NS < constant.crossing_ns
@@ -235,7 +235,7 @@ def _fit(mine: pd.DataFrame, rate: float, moment: int) -> _Fit:
 
 
 def gained_ns(rate: float, moment_ns: int, time: IntArray) -> IntArray:
-    """Return how much a clock has gained since ``moment_ns``, at each ``time`` on this clock. At rate 0, this is 0."""
+    """Return how much the offset of a clock grows from ``moment_ns`` to each ``time``. Both are times of this clock."""
     gained: IntArray = np.rint(rate * (time - moment_ns)).astype(np.int64)
     return gained
 
@@ -263,9 +263,9 @@ def crossing_ns(clocks: pd.DataFrame) -> pd.Series[int]:
 
 
 def meetings(collectives: pd.DataFrame, clocks: pd.DataFrame) -> pd.Series[int]:
-    """Return the number of the meeting to which each row of ``collectives`` belongs, without rows in no meeting. A
-    meeting is a matched synchronous collective on several ranks with a common reference. ``clocks`` is a table of
-    :func:`clock_offsets`."""
+    """Number the meetings. A meeting is one synchronous collective, matched on several ranks with a common reference.
+    Return the number of the meeting of each row of ``collectives``. Rows in no meeting are left out. ``clocks`` is a
+    table of :func:`clock_offsets`."""
     reference = collectives["rank"].map(clocks["reference_rank"].where(clocks["offset_ns"].notna()))
     synchronous = collectives["collective"].isin(SYNCHRONOUS) & (collectives["match"] != UNMATCHED)
     usable = synchronous & reference.notna()

@@ -86,7 +86,7 @@ COLUMNS: Final = (
     Column("drift_ppm", "Drift ppm"),
     count("matched", "Matched", description="collectives that the offset is computed from"),
     count("unmatched", "Unmatched", description="collectives that no other rank recorded"),
-    duration("residual_ns", "Residual", description="median difference between the ends after alignment"),
+    duration("residual_ns", "Residual", description="median difference of the ends of collectives after alignment"),
     duration("max_residual_ns", "Max residual", merge=MAX, of_capture=True),
     text("note", "Note", description="why the offset is unknown, or what limits it"),
 )
@@ -119,7 +119,7 @@ def aligned(trace: Trace) -> Trace:
         text = message("nothing to align: no collectives of several ranks were recorded")
         return trace.with_findings(Finding("clocks-not-aligned", text))
     ranks, size = np.unique(known["reference_rank"].to_numpy(np.int64), return_counts=True)
-    # argmax returns the first maximum: of equally large groups, the group with the lowest reference
+    # If several references have equally many ranks, argmax returns the lowest reference.
     common = known[known["reference_rank"] == ranks[size.argmax()]]
 
     rank, recorded, dur = trace.ints("rank"), trace.ints("start_ns"), trace.ints("dur_ns")

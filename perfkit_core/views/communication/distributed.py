@@ -136,8 +136,8 @@ def _named(trace: Trace, words: tuple[str, ...]) -> BoolArray:
 
 
 def _native(trace: Trace, request: ViewRequest) -> Iterator[dict[str, Any]]:
-    """Yield the dictionaries of :func:`reduce` as Paddle counts: communication calls with equal start and end count
-    once."""
+    """Yield a dictionary per rank like those of :func:`reduce`, with Paddle's numbers. Communication calls with
+    the same start and the same end count as one call."""
     chosen, rank = selected(trace, request), trace.ints("rank")
     on_host, on_device, computation = native_communication(trace)
     steps = native_steps(trace, in_steps(trace, request))

@@ -107,7 +107,7 @@ def instances(trace: Trace) -> pd.DataFrame:
     launched = np.flatnonzero(talk.device & (talk.call != NO_ROW))
     np.maximum.at(last_end, talk.call[launched], trace.end_ns[launched])
     shared = shared[~np.isin(talk.call[shared], talk.call[single])]
-    shared = shared[np.unique(talk.call[shared], return_index=True)[1]]  # the first kernel represents its call
+    shared = shared[np.unique(talk.call[shared], return_index=True)[1]]  # keep the first kernel of each call
     on_host = descriptions.index.to_numpy(np.int64)[(descriptions["on"] == HOST).to_numpy(np.bool_)]
     if descriptions.empty:
         on_host = np.flatnonzero(talk.host & trace.rows("op_name", *COLLECTIVES))
@@ -247,18 +247,18 @@ def matched(collectives: pd.DataFrame, world_size: int | None) -> pd.DataFrame:
 
 
 Partial = dict[str, Any]
-"""The partial of one rank: ``rank`` (-1 if unknown), ``world_size``, and the tables ``collectives`` (as
-:func:`instances`) and ``steps`` (as :func:`step_frame`). In both, the column ``chosen`` marks the selected rows."""
+"""The data of one rank that a merge of ranks needs: ``rank`` (-1 if unknown), ``world_size``, and the tables
+``collectives`` (:func:`instances`) and ``steps`` (:func:`step_frame`). Their column ``chosen`` marks selected rows."""
 
 
 def reduce(trace: Trace, request: ViewRequest) -> Partial:
-    """Return the partial of a trace with one rank. The partial also contains collectives that the request does not
-    select, because matching and the alignment of clocks need them."""
+    """Return the data of a trace with one rank, to be merged with other ranks. Collectives that the request does not
+    select are included, because matching and the alignment of clocks need them."""
     return reduce_each(trace, request)[0]
 
 
 def reduce_each(trace: Trace, request: ViewRequest) -> list[Partial]:
-    """Return the partial (:func:`reduce`) of each rank of a trace, in rank order. There is at least one partial."""
+    """Return the result of :func:`reduce` for each rank of a trace, in rank order. The list has at least one item."""
     chosen, collectives = selected(trace, request), instances(trace)
     collectives = collectives.drop(columns="row").assign(chosen=chosen[collectives["row"].to_numpy()])
     rows = step_rows(trace)
@@ -290,5 +290,5 @@ def together(partials: Sequence[Partial], name: str) -> pd.DataFrame:
 
 
 def needs_several_ranks(count: int, otherwise: Text) -> Text:
-    """Return why a view of several ranks is empty: only one rank was recorded, or else the reason ``otherwise``."""
+    """Return why a view of several ranks is empty: only one rank was recorded, or else the text ``otherwise``."""
     return message("only one rank was recorded: give the recordings of several ranks") if count < 2 else otherwise

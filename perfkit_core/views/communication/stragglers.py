@@ -115,9 +115,9 @@ def arrivals(partials: Sequence[instances.Partial]) -> pd.DataFrame:
     latest = met[met["start"] == last].sort_values("rank").drop_duplicates("meeting")
     wait = (last - met["start"]).clip(upper=dur)
 
-    # The error of a wait is the largest of three numbers: the uncertainty of this rank's clock, that of the last rank's
-    # clock (`crossing`), and `ends`. `ends` is the difference between the ends of both ranks, plus the time that the
-    # last rank took longer than the fastest rank.
+    # The error of a wait is the largest of three numbers: the clock uncertainty (`crossing`) of this rank, that of the
+    # last rank, and `ends`. With exact clocks, this rank and the last rank end together, and the last rank takes the
+    # shortest time. `ends` is the sum of the deviations from both.
     took, crossing = met["end"] - met["start"], clock_model.crossing_ns(clocks)
     of_last = latest.set_index("meeting")
     itself = of_last["end"] - of_last["start"] - took.groupby(met["meeting"]).min()
@@ -128,7 +128,7 @@ def arrivals(partials: Sequence[instances.Partial]) -> pd.DataFrame:
     times = (met["start"] - first, wait, wait.clip(upper=error), last - first, met["meeting"])
     columns = {name: each.reindex(collectives.index).astype("Int64") for name, each in zip(_TIMES, times, strict=True)}
 
-    # If the group size is unknown, expect the ranks that recorded the collective and all ranks that were not read.
+    # If the group size is unknown, assume that all ranks whose recordings were not read belong to the group.
     present = by_meeting["start"].transform("size").reindex(collectives.index, fill_value=0)
     world = max((partial["world_size"] or 0 for partial in partials), default=0)
     unread = max(world - len(instances.all_ranks(partials)), 0)

@@ -70,7 +70,7 @@ def counted_bytes(events: MemoryEvents) -> IntArray:
 def arguments(trace: Trace, rows: IntArray, keys: Sequence[Sequence[str]]) -> list[IntArray]:
     """Return the integer values of recorded arguments. Each item of ``keys`` lists the alternative names of one
     argument and results in one array of shape (len(rows),). A row without the argument has MISSING."""
-    if not len(rows):  # take() would concatenate the column's chunks even without rows
+    if not len(rows):  # avoid take(), which would concatenate all chunks of the column
         return [np.empty(0, np.int64) for _ in keys]
     texts = trace.pick("args", rows)
     result = []
@@ -100,7 +100,7 @@ def pool_columns(trace: Trace, events: MemoryEvents, pool: IntArray) -> dict[str
 
 
 def pool_table(trace: Trace, events: MemoryEvents, pool: IntArray, columns: Mapping[str, IntArray]) -> pd.DataFrame:
-    """Return one row per item of ``pool``. Columns: rank, device and ``columns``. MISSING becomes NA."""
+    """Return one row per item of ``pool``: its rank, its device and the given ``columns``. MISSING becomes NA."""
     table = pool_columns(trace, events, pool)
     for name, values in columns.items():
         unknown = values == MISSING
@@ -120,7 +120,7 @@ class Levels:
     start: IntArray  # total before the first event, shape (pools,)
 
     def best(self, at: IntArray) -> IntArray:
-        """Return the recorded total after the events at these positions, or the growth if the total is unknown."""
+        """Return the total after the events at the positions ``at``: as recorded, else the growth by the events."""
         return np.where(self.allocated[at] == MISSING, self.growth[at], self.allocated[at])
 
 
@@ -222,10 +222,10 @@ def explain_no_blocks(trace: Trace) -> Text:
 
 @dataclass(frozen=True, slots=True)
 class StepEnds:
-    """The steps of each pool. All arrays have one item for each pool and each step of the pool's rank.
+    """The steps of each memory pool. All arrays have one item per combination of a pool and a step of the pool's rank.
 
-    A *run* is a series of consecutively recorded steps. Frees between two runs (cycles of a profiler) are not recorded,
-    so a block is followed only to the end of its run.
+    A *run* is a series of consecutively recorded steps, such as one cycle of the profiler. Frees between two runs are
+    not recorded, so a block is followed only to the end of its run.
     """
 
     pool: IntArray
@@ -236,14 +236,14 @@ class StepEnds:
     run_last: IntArray  # index of the last step of the run
 
     def of(self, position: IntArray) -> IntArray:
-        """Return the index of the step of each memory event (-1 if none), in the shape of ``position``."""
+        """Return the index of the step in which each memory event lies (-1 if none), shape (len(position),)."""
         row = np.searchsorted(self.last, position)
         known = row < len(self.last)
         inside = known & (np.append(self.first, NEVER)[row] <= position)
         return np.where(inside, row, -1)
 
     def run_begin(self) -> IntArray:
-        """Return the position of the first memory event in each step's run."""
+        """Return, for each step, the position of the first memory event in the run of the step."""
         starts = np.flatnonzero(np.append(True, self.follower[:-1] < 0)[: len(self.step)])
         return self.first[starts[np.searchsorted(starts, np.arange(len(self.step)), side="right") - 1]]
 

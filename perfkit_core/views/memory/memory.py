@@ -64,7 +64,7 @@ def table(trace: Trace, request: ViewRequest) -> pd.DataFrame:
 
 
 def _native_owners(trace: Trace, events: MemoryEvents) -> tuple[IntArray, IntArray]:
-    """Return two arrays: a memory event (position) and a host event (row) that counts it in Paddle's summary.
+    """Return pairs of a memory event (position) and a host event (row) that counts it in Paddle's summary.
 
     A host event counts the memory events directly in it. Exception: an ``OperatorInner`` counts none. An ``Operator``
     also counts the memory events directly in its children, so a memory event can be in two pairs."""
@@ -120,15 +120,15 @@ def keys(trace: Trace, request: ViewRequest, rows: IntArray, owner: IntArray, kn
         if name == "module":  # the nearest ancestor that has a module
             nearest = nesting.nearest_on_path(parent, trace.codes("module").codes >= 0)[rows]
             source = np.where(nearest == NO_ROW, rows, nearest)
-        elif name == "phase":  # the nearest host event: memory events lack inferred phases
+        elif name == "phase":  # memory events have no inferred phase: use the host event
             source = np.where(parent[rows] == NO_ROW, rows, parent[rows])
         columns |= grouping.keys(trace, replace(request, by=(item,)), source, known, _CATEGORY)
     return columns
 
 
 def chosen(trace: Trace, request: ViewRequest, rows: IntArray, name: pd.Categorical) -> BoolArray:
-    """Return the mask of the memory events that the request selects. The name pattern applies to ``name``, the names of
-    the owners."""
+    """Return the mask of the memory events that the request selects. A name pattern applies to
+    ``name``, the name of each event's owner."""
     mask = select.selected(trace, replace(request, pattern=None))[rows]
     if request.pattern is not None:
         mask = mask & matches(list(name.categories), request.pattern)[name.codes]

@@ -47,7 +47,7 @@ def table(trace: Trace, request: ViewRequest) -> pd.DataFrame:
 
 
 def _staying(trace: Trace, ends: StepEnds) -> tuple[IntArray, IntArray]:
-    """Return two arrays about the listed blocks: the positions of their allocations, and the indexes of their steps."""
+    """Return the blocks that the view lists, as two arrays: positions of their allocations, indexes of their steps."""
     change, made = memory.memory_events(trace).change, memory.blocks(trace)
     run_last = np.append(ends.run_last, -1)
     step = ends.of(made.allocation)
@@ -55,7 +55,7 @@ def _staying(trace: Trace, ends: StepEnds) -> tuple[IntArray, IntArray]:
     alive = (step >= 0) & made.alive(np.append(ends.last, -1)[run])
     event, step, run = made.allocation[alive], step[alive], run[alive]
 
-    # frees, within a run, of blocks that were allocated before the run
+    # sizes of the blocks that were allocated before a run and freed in it
     freed = made.end != NEVER
     free = np.concatenate([made.end[freed], made.unmatched])
     allocation = np.concatenate([made.allocation[freed], np.full(len(made.unmatched), -1)])
@@ -64,7 +64,7 @@ def _staying(trace: Trace, ends: StepEnds) -> tuple[IntArray, IntArray]:
     old = (step_of_free >= 0) & (allocation < np.append(ends.run_begin(), 0)[run_of_free]) & (change[free] < 0)
     old_frees = pd.DataFrame({"run": run_of_free[old], "size": -change[free[old]]})
 
-    # each of these frees cancels one block of the same size, the newest first
+    # for each such free, leave out the newest remaining block of the same size
     newest_first = pd.DataFrame({"run": run, "size": change[event]})[::-1]
     newer = newest_first.groupby(["run", "size"]).cumcount().to_numpy()
     frees = old_frees.groupby(["run", "size"]).size().rename("freed").reset_index()
@@ -91,10 +91,10 @@ COLUMNS: Final = (
     DEVICE_NAME,
     *added_by(GROUPINGS),
     count("steps", "Steps", exact=True, description="steps that left memory allocated"),
-    count("of_steps", "Of steps", exact=True, description="steps that another step follows"),
+    count("of_steps", "Of steps", exact=True, description="number of steps that have a next step"),
     count("blocks", "Blocks", exact=True, adds_up=True),
     size("bytes", "Size", adds_up=True),
-    size("avg_step_bytes", "Avg step", adds_up=True, description="average over steps that another step follows"),
+    size("avg_step_bytes", "Avg step", adds_up=True, description="average over the steps that have a next step"),
 )
 
 VIEW = View(

@@ -71,7 +71,7 @@ def survivors(trace: Trace) -> IntArray:
 
 @once
 def is_call(trace: Trace) -> BoolArray:
-    """Return the mask of the events that are not the only child of an event of the same name, shape (rows,)."""
+    """Return a mask, shape (rows,). It is False for re-dispatches: only children of a parent with the same name."""
     nested, parent, name = is_nested(trace), trace.ints("parent"), operator_names(trace).codes
     has_one_child = groupby.sums(parent, len(trace), nested) == 1
     mask: BoolArray = ~(nested & (parent != NO_ROW) & has_one_child[parent] & (name == name[parent]))
@@ -84,7 +84,7 @@ def is_nested(trace: Trace) -> BoolArray:
 
 
 def gathered(trace: Trace, values: IntArray) -> IntArray:
-    """Move the values of inner re-dispatches and of details to the operators they are part of. Shape (rows,)."""
+    """Move the values of re-dispatched operators and of details to the operator of their call. Shape (rows,)."""
     total = values.astype(np.int64)
     rows, operators = _parts(trace)
     np.subtract.at(total, rows, values[rows])
@@ -94,7 +94,7 @@ def gathered(trace: Trace, values: IntArray) -> IntArray:
 
 @once
 def _parts(trace: Trace) -> tuple[IntArray, IntArray]:
-    """Return the rows of inner re-dispatches and details, and for each the row of the operator that it is part of."""
+    """Return the rows of re-dispatched operators and details, and for each the row of the operator of its call."""
     detail = trace.host & trace.rows("kind", OPERATOR_DETAIL)
     rows = np.flatnonzero(detail | ~is_call(trace))
     around = rows.copy()

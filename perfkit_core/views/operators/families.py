@@ -3,8 +3,8 @@
 - The canonical name of an operator determines its family. Other host events, and operators without a family, have the
   family of the nearest enclosing operator that has one.
 - The name of device work determines its family. If the name shows none, the launching operator determines the family.
-- The operator also determines the family of kernels that several families use. For example, a matrix product in a
-  convolution belongs to ``conv``.
+- Operators of several families launch the same kernels, such as matrix products. The operator then determines the
+  family: a matrix product launched by a convolution belongs to ``conv``.
 
 Host time is the self time of operators. Device time is the time of kernels, memcpy and memset.
 """
@@ -98,13 +98,13 @@ _GENERIC: Final = {
     "matmul": ("conv", "attention", "rnn", "mixture_of_experts", "linear_algebra"),
     "elementwise": ("activation", "dropout", "loss"),
 }
-"""Kernels of these families get the family of the operator that launched them, if it is one of those listed. For
-example, a matmul kernel of a convolution gets the family conv."""
+"""Families of kernels, each with families of operators. A kernel launched by an operator of one of these families gets
+the family of the operator. For example, a matmul kernel of a convolution gets the family conv."""
 
 
 @once
 def event_families(trace: Trace) -> Codes:
-    """Return the family of each event as codes into all families, -1 if the event has no family. Shape (rows,)."""
+    """Return the family of each event, shape (rows,). Codes are indexes into all families, -1 if an event has none."""
     parent, op_names = trace.ints("parent"), trace.codes("op_name")
     by_op_name = op_names.lookup(np.array([_number(family(name)) for name in op_names.values], np.int64), -1)
     nearest = nesting.nearest_on_path(parent, by_op_name >= 0)
@@ -116,7 +116,7 @@ def event_families(trace: Trace) -> Codes:
     for code in np.unique(names.codes[kernels]):
         by_name[code] = _number(kernel_family(names.values[code]))
     by_work = np.where(by_kind >= 0, by_kind, np.where(kernels, names.lookup(by_name, -1), -1))
-    inherits = np.zeros((len(FAMILIES) + 1, len(FAMILIES) + 1), np.bool_)  # indexes: kernel's and operator's family
+    inherits = np.zeros((len(FAMILIES) + 1, len(FAMILIES) + 1), np.bool_)  # [family of kernel, family of operator]
     for of_kernel, of_operators in _GENERIC.items():
         inherits[_NUMBER[of_kernel], [_NUMBER[name] for name in of_operators]] = True
     device = np.flatnonzero(trace.rows("kind", *schema.DEVICE_WORK))

@@ -39,7 +39,7 @@ def table(trace: Trace, request: ViewRequest) -> pd.DataFrame:
     first = step_numbers(trace)[:1]
     chosen = selected(trace, request if request.steps is not None or not first else replace(request, steps=first))
     rows = np.flatnonzero(chosen & nesting.is_own(outermost(trace)))
-    number = np.full(len(trace) + 1, NO_ROW, np.int64)  # node number of each row; the last item is for row -1
+    number = np.full(len(trace) + 1, NO_ROW, np.int64)  # node of each event row; the last item is for NO_ROW (-1)
     number[rows] = np.arange(len(rows))
     if not request.by:
         return _nodes(trace, rows, number)
@@ -156,7 +156,7 @@ def forward_of(trace: Trace, rows: IntArray) -> tuple[IntArray, BoolArray]:
 def _forward_by_sequence(trace: Trace, rows: IntArray) -> IntArray:
     """Return the row of each backward operator's forward operator, -1 if unknown, shape (len(rows),). Both have the
     same sequence number. The forward operator is the last operator that began with this number, because the backward
-    node gets the number that is current when it is created."""
+    node gets the number that is current at its creation."""
     sequence, root = trace.ints("sequence"), outermost(trace)
     is_backward = trace.rows("phase", schema.BACKWARD)
     numbered = (sequence >= 0) & (root != NO_ROW)
@@ -167,7 +167,7 @@ def _forward_by_sequence(trace: Trace, rows: IntArray) -> IntArray:
     both = np.append(backward, forward)
     key, first = groupby.distinct([trace.ints("rank")[both], sequence[both]], len(both))
     last = np.full(len(first), NO_ROW, np.int64)
-    last[key[len(backward) :]] = root[forward]  # the last row of each number wins
+    last[key[len(backward) :]] = root[forward]  # of several rows with one number, the last is kept
     result = np.full(len(trace), NO_ROW, np.int64)
     result[root[backward]] = last[key[: len(backward)]]
     return result[rows]
@@ -187,7 +187,7 @@ COLUMNS: Final = (
     columns.duration("total_device_ns", "Total device", place=columns.DEVICE),
     columns.text("streams", "Streams"),
     columns.key("before", "Before", by=("edge",), description="node at which the edge begins"),
-    # Grouped by edge: the node at which the edge ends. Otherwise: the previous node on the same thread.
+    # With --by edge: the node at which the edge ends. Otherwise: the previous node on the same thread.
     columns.description("after", "After", by=("edge",)),
     columns.key("before_name", "Before name", by=("edge",)),
     columns.key("after_name", "After name", by=("edge",)),

@@ -107,13 +107,13 @@ def entries(trace: Trace, request: ViewRequest) -> Entries:
     holder = owner[work] if request.native else nesting.nearest_on_path(parent, shown)[owner[work]]
     kept = (holder != NO_ROW) & shown[holder]
     work, holder, host = work[kept], holder[kept], np.flatnonzero(shown)
-    position = np.full(len(trace) + 1, NO_ROW, np.int64)  # entry of each row; the last item is for row -1
+    position = np.full(len(trace) + 1, NO_ROW, np.int64)  # entry of each event row; the last item is for NO_ROW (-1)
     position[host] = np.arange(len(host))
     roots = group(keys(trace, request, np.flatnonzero(root)))
     top = np.full(len(host), NO_ROW)
     top[np.flatnonzero(root[host])] = roots.code
 
-    # Device work that no operator launched has one root per combination of reason and groupings.
+    # Device work that no operator launched has one root per combination of row name and groupings.
     reasons = unowned(trace, request)
     alone = np.concatenate([np.empty(0, np.int64), *reasons.values()])
     name = np.repeat(np.array(list(reasons), object), [len(rows) for rows in reasons.values()])
@@ -165,7 +165,7 @@ COLUMNS: Final = (
 VIEW = View(
     name="operator_tree",
     title="Operator tree",
-    description="tree of operators: below each are its inner operators and details and the device work launched there",
+    description="tree of operators: below each operator are its inner operators, details and launched device work",
     table=table,
     columns=COLUMNS,
     groupings=GROUPINGS,

@@ -4,7 +4,7 @@ Totals are sums over all calls and include nested operators. Self values exclude
 operator launched has separate rows, so the self device times add up to all device work.
 
 A memory event counts for the innermost host event around it on its thread. The native table counts a memory event for
-every host event that runs at this time, on any thread. If there is none, the event counts in a separate row.
+every host event that runs at this time, on any thread. Memory events outside host events have their own row.
 """
 
 from __future__ import annotations
@@ -41,13 +41,13 @@ SPAN_COLUMNS: Final = (
     columns.size("total_device_bytes", "Total device memory", place=columns.DEVICE, per_step=True),
     columns.FLOPS,
 )
-"""Columns of :func:`span_table` except keys and shares. Sizes are bytes allocated less bytes freed."""
+"""Columns of :func:`span_table` without its keys and shares. A size is the bytes allocated less the bytes freed."""
 MEASURES: Final = (
     "calls", "self_cpu_ns", "self_cpu_ratio", "total_cpu_ns", "total_cpu_ratio", "avg_cpu_ns", "self_device_ns",
     "self_device_ratio", "total_device_ns", "avg_device_ns", "self_cpu_bytes", "total_cpu_bytes", "self_device_bytes",
     "total_device_bytes", "flops", "min_cpu_ns", "max_cpu_ns", "min_device_ns", "max_device_ns",
 )  # fmt: skip
-"""Columns of :func:`span_table` after its keys, in order of interest."""
+"""All columns of :func:`span_table` except the keys, the most important first."""
 UNKNOWN_FLOPS: Final = int(np.iinfo(np.int64).min)
 
 
@@ -141,8 +141,8 @@ def keys(trace: Trace, request: ViewRequest, rows: IntArray) -> dict[str, Any]:
 
 
 def unowned(trace: Trace, request: ViewRequest) -> dict[str, IntArray]:
-    """Return the event rows of the selected device work that no operator launched, by reason. The reason is the name of
-    the table row. The mapping is empty if the request is native or filters by name or kind."""
+    """Return the event rows of the selected device work that no operator launched. The keys are the names of the table
+    rows, such as ``(no launch recorded)``. Empty if the request is native or filters by name or kind."""
     if request.native or request.pattern is not None or request.kind is not None:
         return {}
     work = np.flatnonzero(trace.rows("kind", *schema.DEVICE_WORK) & select.selected(trace, request))
@@ -180,7 +180,7 @@ def host_bytes(trace: Trace, native: bool = False) -> tuple[IntArray, ...]:
             events = np.flatnonzero((change != 0) & (rank == code))  # in order of time, as searchsorted needs
             sums = np.append(0, np.cumsum(change[events]))
             rows = np.flatnonzero(nested & (rank == code))
-            # A memory event at the start or at the end of a host event counts.
+            # A memory event exactly at the start or end of a host event lies inside the host event.
             first = np.searchsorted(start[events], start[rows], side="left")
             last = np.searchsorted(start[events], trace.end_ns[rows], side="right")
             total[rows] = sums[last] - sums[first]
@@ -206,7 +206,7 @@ def uncovered(trace: Trace) -> BoolArray:
 
 
 def _changes(trace: Trace, on_host: bool) -> IntArray:
-    """Return by how many bytes each memory event on the host (else: on devices) changes the allocated memory."""
+    """Return the change in allocated bytes of each event: on the host if ``on_host``, else on devices."""
     events = memory_events(trace)
     change = np.zeros(len(trace), np.int64)
     change[events.row] = counted_bytes(events)
@@ -219,7 +219,7 @@ def _native_self_ns(trace: Trace, request: ViewRequest, table: pd.DataFrame) -> 
 
 
 def _outermost_ns(trace: Trace, request: ViewRequest, table: pd.DataFrame) -> int:
-    """Return the denominator of total_cpu_ratio, computed from the row with the largest share."""
+    """Return the denominator of total_cpu_ratio: the time of the row with the largest share, divided by this share."""
     if request.native:
         return calls.native_self_sum_ns(trace)
     shares = table["total_cpu_ratio"].to_numpy(np.float64, na_value=0)

@@ -63,7 +63,7 @@ def table(trace: Trace, request: ViewRequest) -> pd.DataFrame:
 
 
 def _in_step(trace: Trace, steps: arrays.IntArray, events: arrays.BoolArray) -> tuple[arrays.IntArray, arrays.IntArray]:
-    """Return two arrays: the rows of the masked events that lie in one of the steps, and the indexes of their steps."""
+    """Return the rows of the masked ``events`` that lie in one of the ``steps``, and the index of each row's step."""
     rows = np.flatnonzero(events)
     step = position(trace, steps, trace.ints("rank")[rows], trace.ints("step")[rows])
     return rows[step >= 0], step[step >= 0]
@@ -84,7 +84,7 @@ COLUMNS = (
 VIEW = View(
     name="input_pipeline",
     title="Input of the steps",
-    description="time that each step waits for the data loader, and copies of its input to the device",
+    description="how long each step waits for the data loader, and the copies of its input to the device",
     table=table,
     columns=COLUMNS,
     explain_empty=lambda trace: (

@@ -40,7 +40,7 @@ def table(trace: Trace, request: ViewRequest) -> pd.DataFrame:
 
 
 def measured(trace: Trace, request: ViewRequest) -> pd.DataFrame:
-    """Return :func:`table` with the additional column RUNNING_NS, the numerator of the ratio."""
+    """Return :func:`table` with an additional column RUNNING_NS: the numerator of the column ``ratio``."""
     select.check_groupings("overview", request, GROUPINGS)
     if request.native:
         result = _native_table(trace, request)
@@ -49,7 +49,7 @@ def measured(trace: Trace, request: ViewRequest) -> pd.DataFrame:
     in_steps = select.in_steps(trace, request)
     codes = trace.codes(column)
     kinds = len(codes.values)
-    group = codes.codes + ~trace.host * np.int32(kinds)  # kinds on the host, then kinds on devices
+    group = codes.codes + ~trace.host * np.int32(kinds)  # codes on the host, then the same codes on devices
     group[codes.codes < 0] = -1
     counted = np.where(select.selected(trace, request), group, -1)
     result = pd.DataFrame({
@@ -59,7 +59,7 @@ def measured(trace: Trace, request: ViewRequest) -> pd.DataFrame:
         "time_ns": _covered_ns(trace, counted, 2 * kinds),
     })  # fmt: skip
 
-    # The numerator of the ratio counts events of all steps, but only their time in the chosen steps.
+    # For the ratio, events of all steps count, but only while a chosen step runs.
     rank, ranks = select.rank_codes(trace)
     group = _by_rank(np.where(select.accounted(trace, request), group, -1), rank, ranks)
     group, start, end = intervals.union_by(group, 2 * kinds * ranks, trace.ints("start_ns"), trace.end_ns)
@@ -84,15 +84,15 @@ def _covered_ns(trace: Trace, group: arrays.IntArray, count: int) -> arrays.IntA
 
 
 def _by_rank(group: arrays.IntArray, rank: arrays.IntArray, ranks: int) -> arrays.IntArray:
-    """Return a number for the pair of group and rank of each event, -1 if the group is -1."""
+    """Number the pairs of group and rank. Return the number of each event's pair, or -1 if its group is -1."""
     return group if ranks == 1 else np.where(group < 0, -1, group * np.int64(ranks) + rank)
 
 
 def _native_table(trace: Trace, request: ViewRequest) -> pd.DataFrame:
-    """Return the overview of Paddle's ``summary()``, with one row per event type of the framework and place.
+    """Return the overview of Paddle's ``summary()``: one row per combination of event type and place (host or device).
 
-    Time is the union of the events that Paddle counts (see ``attribution``). Exceptions: rows of phases have the calls
-    and times of Paddle's Model Summary. Rows of communication have those of Paddle's Distribution Summary.
+    Time is the union of the events that Paddle counts (see ``attribution``). There are two exceptions: calls and times
+    of phases are those of Paddle's Model Summary, and those of communication are from its Distribution Summary.
     """
     chosen, in_steps = select.selected(trace, request), select.in_steps(trace, request)
     categories, kinds = trace.codes("category"), trace.codes("kind")

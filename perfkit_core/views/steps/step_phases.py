@@ -58,7 +58,7 @@ class Segments:
         return self.end_ns - self.start_ns
 
     def of_rows(self, trace: Trace, rows: IntArray) -> IntArray:
-        """Return the segment around each host event or around the launch of each device event (-1 if none)."""
+        """Return the index of the segment around each host event or around each launch of device work (-1 if none)."""
         segment = np.full(len(trace), NO_ROW, np.int32)  # int32 saves memory; there are no more segments than rows
         segment[self.roots] = self.segment_of_root
         segment = nesting.first_on_path(trace.ints("parent"), segment)
@@ -91,12 +91,12 @@ def segments(trace: Trace, chosen: BoolArray, within_step: bool = True) -> Segme
 
 
 def _interrupted(trace: Trace, rows: IntArray, phase: npt.NDArray[np.int8]) -> BoolArray:
-    """Return a mask: whether another phase begins on the same rank between the previous event and this event. Data
-    loading does not count, as loaders prefetch on separate threads."""
+    """Return a mask. It is True if another phase begins on the same rank between the previous event and this event.
+    Data loading does not count, as loaders prefetch on separate threads."""
     rank = np.unique(trace.ints("rank")[rows], return_inverse=True)[1]
     start, end = trace.ints("start_ns")[rows], trace.end_ns[rows]
     width = int((end - start.min(initial=0)).max(initial=0)) + 1
-    time = rank * width + start - start.min(initial=0)  # a separate range of times for each rank
+    time = rank * width + start - start.min(initial=0)  # shift the times of each rank, so that ranks do not overlap
     gap_start = time - np.append(0, np.maximum(start[1:] - end[:-1], 0))
     mask = np.zeros(len(rows), np.bool_)
     for number in np.unique(phase):
@@ -163,7 +163,7 @@ def table(trace: Trace, request: ViewRequest) -> pd.DataFrame:
     if request.steps is None and unlaunched.any():
         rows.append(row(UNLAUNCHED, device_total=union_ns(trace, unlaunched)))
     result = model_table(rows, *denominators)
-    result.loc[result["phase"] == UNLAUNCHED, "device_ratio"] = pd.NA  # unlaunched device work belongs to no step
+    result.loc[result["phase"] == UNLAUNCHED, "device_ratio"] = pd.NA  # no launch was recorded, so no step is known
     return result
 
 
@@ -186,7 +186,7 @@ def row(
     cpu_total: int | None = None,
 ) -> dict[str, Any]:
     """Return a row with :data:`COLUMNS` except the ratios. ``cpu`` and ``device`` are the times of the calls in ns.
-    Give a total only if it is not their sum. Averages are totals divided by the number of calls."""
+    A total that is not given is the sum of the times. An average is the total divided by the number of calls."""
     result: dict[str, Any] = {"phase": phase, "calls": None if cpu is None else len(cpu)}
     for side, times, total in (("cpu", cpu, cpu_total), ("device", device, device_total)):
         numbers: tuple[int | None, ...] = (total, None, None, None)

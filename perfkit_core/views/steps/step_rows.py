@@ -54,7 +54,7 @@ def step_frame(trace: Trace, steps: IntArray) -> pd.DataFrame:
 @once
 def cut_off_rows(trace: Trace) -> BoolArray:
     """Return the mask of the steps that perfkit leaves out: partial steps, and a last step without work. They are host
-    events of kind ``other`` whose name, without its number, is the name of a step."""
+    events of kind ``other`` that have the name of a step, apart from the number."""
     names = trace.codes("name")
     unnumbered = [re.sub(r"\d+", "", name) for name in names.values]
     step_names = {unnumbered[code] for code in np.unique(names.codes[step_rows(trace)])}
@@ -70,14 +70,14 @@ def native_steps(trace: Trace, chosen: BoolArray) -> BoolArray:
 
 
 def position(trace: Trace, steps: IntArray, rank: IntArray, step: IntArray) -> IntArray:
-    """Look up pairs of ``rank`` and ``step`` number among the event rows ``steps``. Return the index of each pair's
-    first match in ``steps`` (-1 if none), shape (len(step),)."""
+    """Find the step with rank ``rank[i]`` and number ``step[i]`` for each i. Return the index of the first match in
+    ``steps`` (event rows of steps), -1 if none, shape (len(step),)."""
     ranks, code = np.unique(trace.ints("rank")[steps], return_inverse=True)
     number = trace.ints("step")[steps]
     low, high = int(number.min(initial=0)), int(number.max(initial=0))
     width = high - low + 1
     if not groupby.is_dense(len(ranks) * width, len(step) + len(steps)):
-        # A table of all ranks and numbers would be much larger than the trace.
+        # Few of the pairs occur, so a dense array of all pairs of rank and number would be much too large.
         index = pd.MultiIndex.from_arrays([trace.ints("rank")[steps], number])
         unique = np.flatnonzero(~index.duplicated())
         at = index[unique].get_indexer(pd.MultiIndex.from_arrays([rank, step]))
@@ -91,8 +91,8 @@ def position(trace: Trace, steps: IntArray, rank: IntArray, step: IntArray) -> I
 
 @compiled
 def _look_up(table, ranks, low, rank, step, indices):  # type: ignore[no-untyped-def]
-    """Store the item of ``table`` for each ``rank`` and ``step`` in ``indices``, -1 if none. The first column of
-    ``table`` is for the step number ``low``."""
+    """For each i, set ``indices[i]`` to the item of ``table`` for ``rank[i]`` and ``step[i]``, to -1 if there is none.
+    ``table`` has a row per rank of ``ranks`` and a column per step number, from ``low`` upwards."""
     at = 0
     for i in range(len(step)):
         if at == len(ranks) or ranks[at] != rank[i]:
@@ -143,7 +143,7 @@ OVER_STEPS: Final = (
     duration("avg_ns", "Avg", merge=Average("total_ns"), description="average time of a step"),
     duration("min_ns", "Min", merge=MIN, of_capture=True),
     duration("max_ns", "Max", merge=MAX, of_capture=True),
-    replace(RATIO, merge=Share("total_ns"), description="share of the duration of the steps that have a value"),
+    replace(RATIO, merge=Share("total_ns"), description="share of the time of those steps in which the part is known"),
 )
 OF_STEP: Final = (RANK, key("step", "Step"), DUR)
 """Columns of :func:`step_frame`."""
@@ -159,14 +159,14 @@ Table = Callable[[Trace, ViewRequest], pd.DataFrame]
 def over_steps(view: str, divide: Table, part: str) -> tuple[Table, Reduction]:
     """Return the table function and the reduction of a view that divides steps into parts.
 
-    ``divide`` returns one row per step: the columns of :func:`step_frame`, and ``{name}_ns`` for each part, NA if the
-    step has no value. The table of the view depends on the groupings:
+    ``divide`` returns one row per step, with the columns of :func:`step_frame` and a column ``{name}_ns`` for each part
+    (NA if unknown). The reduction merges the rows of several ranks. The table depends on the groupings:
 
     - by step: the result of ``divide``,
     - by rank: one row per rank and part,
     - else: one row per part.
 
-    The argument ``part`` names the column of the parts. The other columns are OVER_STEPS. Both functions raise
+    ``part`` is the name of the column that names the parts. The columns after it are OVER_STEPS. Both functions raise
     UsageError for a grouping that is not in GROUPINGS.
     """
 
