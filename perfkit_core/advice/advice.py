@@ -54,7 +54,7 @@ class Prediction:
     """Recorded and predicted times in ns per step. An unknown time is None. The ends of an interval are p10 and p90."""
 
     method: Method
-    base_ns: int  # recorded step time: the mean if the candidate gives a mean, else the median
+    base_ns: int  # recorded step time: ``Candidate.base_ns`` (a mean) if it is given, else the median
     p10_ns: int | None = None  # step time after the change, lower end
     p50_ns: int | None = None  # step time after the change
     p90_ns: int | None = None  # step time after the change, upper end
@@ -127,13 +127,13 @@ class Advices:
 
     identity: Identity  # accuracy of the replay
     advice: tuple[Advice, ...]  # advice with a significant or unknown saving
-    not_evaluable: Mapping[str, Reason]  # by rule: why it could not be evaluated
+    not_evaluable: Mapping[str, Reason]  # reason for each rule that could not be evaluated
     combined: Prediction | None = None  # prediction if all advice in ``together`` is followed; None if there is none
     together: tuple[str, ...] = ()  # ids of the advice that can be combined
-    excluded: Mapping[str, Text] = field(default_factory=dict)  # by id of other advice: why it cannot be combined
+    excluded: Mapping[str, Text] = field(default_factory=dict)  # reason by the id of advice that cannot be combined
     without_saving: tuple[Advice, ...] = ()  # advice that saves nothing or too little
     noise_ns: int | None = None  # half the width of the 80% interval of the median step time; None for a single step
-    after: Mapping[str, After] = field(default_factory=dict)  # by id: saving that other advice changes much
+    after: Mapping[str, After] = field(default_factory=dict)  # by advice id: a saving that other advice changes much
     asked: tuple[str, ...] = ()  # what-if question of each item of ``advice``, such as ``loader-workers=4``
     source: str = "SOURCE"  # source as given on the command line
 

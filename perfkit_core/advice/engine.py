@@ -38,13 +38,13 @@ _PROPOSED: Final = frozenset({"threads", "workers"})
 REPLAYS: Final = 12
 """Maximum number of replays that compute savings after other advice."""
 _FOR_REASONS: Final = 4
-"""Number of the ``REPLAYS`` that are reserved for the search for the one advice that causes a difference."""
+"""Number of the ``REPLAYS`` that are reserved to find out which single advice changes a saving."""
 _LITTLE: Final = 0.25
-"""The saving after other advice is reported if it is below this share of the saving alone."""
+"""If other advice multiplies a saving by less than this factor, the changed saving is reported."""
 _MUCH: Final = 2.0
-"""The saving after other advice is reported if it is above this multiple of the saving alone."""
+"""If other advice multiplies a saving by more than this factor, the changed saving is reported."""
 _MOST_OF_IT: Final = 0.75
-"""Advice is reported as the only cause of a difference if it causes at least this share of the difference."""
+"""A single advice is named as the cause if it alone makes at least this share of the change of a saving."""
 
 
 def advise(
@@ -99,7 +99,7 @@ def what_ifs(
     asked = [(rule, value, *asked_rule(plugins, rule, value)) for rule, value in questions]
     facts = facts_of(source, thresholds, plugins)
     evaluation = Evaluation(facts, plugins)
-    answers = [  # the id contains the value, because several questions may have the same finding
+    answers = [  # the value becomes part of the advice id, because several questions may have the same finding
         (question(name, value), replace(one, id=f"{one.id}-{value:g}"))
         for name, value, rule, find in asked
         for one in evaluation.advice_of(rule, find)
@@ -269,7 +269,7 @@ def combined(facts: Facts, advices: Advices) -> Advices:
     if not kept:
         return replace(advices, excluded=excluded)
     all_changes = tuple(transform for one in kept for transform in one.candidate.transforms)
-    # the ceiling of one kind of change does not hold for changes of several kinds
+    # a ceiling is defined for one kind of change, and the combined advice contains several kinds
     together = replace(predict(facts, Candidate("", {}, transforms=all_changes)), ceiling_ns=None)
     others = [one for one in advices.without_saving if one.candidate.transforms and _exclusion(one, kept) is None]
     return replace(
@@ -300,16 +300,16 @@ def together_ns(facts: Facts, advice: Sequence[Advice]) -> float:
 
 
 def after(facts: Facts, together: Sequence[Advice], others: Sequence[Advice]) -> dict[str, After]:
-    """Return, by id, the savings that change much after other advice is followed.
+    """Return the savings that change much after other advice is followed. The keys are advice ids.
 
-    ``together`` is the advice that can be combined, the largest saving first. ``others`` saves nothing alone."""
+    ``together`` is the advice that can be combined, the largest saving first. ``others`` saves too little by itself."""
     replays = Replays(facts, REPLAYS - _FOR_REASONS)
     changed: list[tuple[Advice, Sequence[Advice], int]] = []
-    for one in others:  # does it save something after ``together`` is followed?
+    for one in others:  # is there a saving after the advice in ``together`` is followed?
         saving, own = replays.saving_ns(one, together), one.prediction.saving_ns or 0
         if saving is not None and saving > max(facts.thresholds.least_saving * facts.step_ns, _MUCH * own):
             changed.append((one, together, saving))
-    for one in together:  # does it save much less or much more after the rest is followed?
+    for one in together:  # does the saving change much after the other advice is followed?
         others = [other for other in together if other is not one]
         saving, own = replays.saving_ns(one, others) if others else None, one.prediction.saving_ns or 0
         if saving is not None and not _LITTLE * own <= saving <= _MUCH * own:
@@ -335,7 +335,7 @@ class Replays:
 
     facts: Facts
     left: int  # number of replays that remain
-    times_ns: dict[frozenset[str], float | None] = field(default_factory=dict)  # step time by ids of the advice
+    times_ns: dict[frozenset[str], float | None] = field(default_factory=dict)  # step time for each set of advice ids
 
     def saving_ns(self, one: Advice, rest: Sequence[Advice]) -> int | None:
         """Return the saving of ``one`` in ns after ``rest`` is followed. Return None if ``one`` and ``rest`` cannot be
@@ -346,7 +346,7 @@ class Replays:
     def _step_ns(self, advice: Sequence[Advice]) -> float | None:
         key = frozenset(one.id for one in advice)
         if key not in self.times_ns:
-            if len(advice) > 1:  # the step time with a single advice is in its prediction
+            if len(advice) > 1:  # the prediction of a single advice already contains its step time
                 if not self.left:
                     return None
                 self.left -= 1

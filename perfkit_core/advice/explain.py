@@ -301,8 +301,8 @@ def advice_data(advice: Advice, advices: Advices, records: Sequence[Record] = ()
 
 
 def plain(number: Any) -> Any:
-    """Return a transform or a value of it as plain data for JSON. A transform becomes its class name and its fields. An
-    uncertain number becomes its percentiles."""
+    """Return a transform, or one of its values, as plain data for JSON. A transform becomes its class name and its
+    fields. An uncertain number becomes its percentiles."""
     if isinstance(number, transforms.Quantity):
         return {"p10": number.low, "p50": number.mid, "p90": number.high, "source": english(number.source)}
     if isinstance(number, Message):

@@ -62,9 +62,9 @@ class NotEvaluableError(Exception):
 class Assumption:
     """A number that a prediction depends on."""
 
-    name: str  # ends with the unit, for example ``handover_ns``
+    name: str  # name of the number; the end gives the unit, for example ``handover_ns``
     value: Number | Text
-    source: Text  # for example "recorded", or a citation
+    source: Text  # where the value comes from: "recorded", or a citation
 
 
 def assume(**quantities: Quantity) -> tuple[Assumption, ...]:
@@ -78,15 +78,13 @@ class Candidate:
     Preconditions and vetoes begin without a capital letter and end without a full stop."""
 
     what: Text  # the finding in one sentence, with its numbers
-    evidence: Mapping[str, Any]  # numbers by name; each name ends with the unit
-    # events that show the finding; its steps and its place in the code follow from them
-    rows: IntArray = field(default_factory=lambda: NO_ROWS)
-    rows_ns: IntArray | None = None  # time that counts for each row when the place is chosen (None: the duration)
-    # how the saving is predicted: "replay" needs ``transforms``, "microbenchmark" and "prior" need ``after_ns``
-    method: Method = "replay"
+    evidence: Mapping[str, Any]  # values by name; the name of a number such as ``wait_ns`` ends with its unit
+    rows: IntArray = field(default_factory=lambda: NO_ROWS)  # events that show the finding, its steps and its place
+    rows_ns: IntArray | None = None  # time of each row, which decides on the place; None: the duration of the row
+    method: Method = "replay"  # "replay" needs ``transforms``; "microbenchmark" and "prior" need ``after_ns``
     transforms: tuple[Transform, ...] = ()  # changes of the replay
     after_ns: Quantity | None = None  # step time after the change
-    base_ns: int | None = None  # recorded mean step time, for patterns that occur in few steps (None: the median)
+    base_ns: int | None = None  # recorded mean step time, if the pattern occurs in few steps; None: the median
     ceiling_ns: int | None = None  # largest saving that this kind of change can have
     share_ns: int | None = None  # time of the pattern (None: equal to ``ceiling_ns``)
     period: int = 1  # N if the transforms leave every N-th step unchanged
@@ -96,9 +94,8 @@ class Candidate:
     risks: tuple[Text, ...] = ()  # possible disadvantages of following the advice, one sentence for each
     conflicts: tuple[str, ...] = ()  # ids of rules whose advice this advice replaces or hinders
     direction: str | None = None  # "to host" or "to device" if work moves there
-    # values that select and fill in the remedy; ``fill`` is part of the advice id, ``words`` is not
-    fill: Mapping[str, str] = field(default_factory=dict)
-    words: Mapping[str, str] = field(default_factory=dict)
+    fill: Mapping[str, str] = field(default_factory=dict)  # values for the remedy that are part of the advice id
+    words: Mapping[str, str] = field(default_factory=dict)  # values for the remedy that are not part of the advice id
 
 
 @dataclass(frozen=True)
@@ -234,8 +231,8 @@ class Facts:
         return None if of_machine is None else max(of_machine // (self.recorded_number(PROCESSES) or 1), 1)
 
     def typical(self, of_steps: npt.NDArray[Any]) -> float:
-        """Return the median of ``of_steps``, which contains one value per step of all ranks, or of :attr:`rank` only.
-        If :attr:`period` is above 1, return the median of the means of each period."""
+        """Return the median of ``of_steps``: one value per step, either of all ranks or of :attr:`rank`. If
+        :attr:`period` is N > 1, first replace each N consecutive steps by their mean."""
         steps = self.steps if len(of_steps) == len(self.steps) else self.steps.only(self.mine)
         return float(np.median(steps.of_periods(of_steps, self.period)))
 
@@ -248,7 +245,7 @@ class Facts:
         return self.per_step(int(self.trace.ints("dur_ns")[rows].sum()))
 
     def within_steps(self, what: intervals.Intervals) -> IntArray:
-        """Return, for each step of :attr:`rank`, the time that intervals cover, shape (steps of the rank,)."""
+        """Return the time that the intervals cover in each step of :attr:`rank`, shape (steps of the rank,)."""
         begin, end = (self.replay.recorded_ns(nodes[self.mine]) for nodes in (self.steps.first, self.steps.after))
         return covered_ns(what, begin, end)
 
@@ -311,8 +308,8 @@ class Facts:
             raise NotEvaluableError(message("no {column} were recorded", column=column), record)
 
     def part(self, name: str, spent_ns: float) -> dict[str, float]:
-        """Return a time per step as evidence. For the name ``loader``, the keys are ``loader_ns``, ``loader_ratio``
-        (its share of the step) and ``step_ns``."""
+        """Return a time per step and its share of the step time, as evidence. If ``name`` is ``loader``, the keys are
+        ``loader_ns``, ``loader_ratio`` and ``step_ns``."""
         ratio = spent_ns / max(self.step_ns, 1)
         return {f"{name}_ns": round(spent_ns), f"{name}_ratio": ratio, "step_ns": self.step_ns}
 

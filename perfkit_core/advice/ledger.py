@@ -33,7 +33,7 @@ _GROUPS: Final = {
     "abstained": mark("measured with an inconclusive result"),
     "unmeasured": mark("not measured"),
 }
-"""Names of the groups of records, by the fields of :class:`perfkit_core.verify.ledger.Summary`."""
+"""Names of the groups of records. The keys are fields of :class:`perfkit_core.verify.ledger.Summary`."""
 _RATIOS: Final = (
     "predicted_saving_ratio", "predicted_low_ratio", "predicted_high_ratio", "saving_ratio", "saving_low_ratio",
     "saving_high_ratio", "noise_ratio",

@@ -57,7 +57,7 @@ _TENSORS: Final = re.compile(r'"[a-z0-9_:.]*?(half|b?float\d*|double|complex\w*|
 """The recorded type of a tensor, in lower case."""
 _NAMES: Final = 3
 _NAME_LENGTH: Final = 90
-"""Limits in the evidence: number of kernel names, and characters of a name."""
+"""Maximum number of kernel names in the evidence, and maximum number of characters of a name."""
 _TENSOR_CORES_MAJOR, _TF32_MAJOR = 7, 8
 """Least major compute capability with tensor cores, and with TF32 and bfloat16. Source: CUDA C++ Programming Guide,
 table of features by compute capability."""
@@ -192,9 +192,9 @@ def cores_and_kernels(facts: Facts) -> tuple[TensorCores, MatrixKernels]:
 def slow_products(
     facts: Facts, device: TensorCores, rows: IntArray, factor: Quantity, how: Text, risk: Text, conflict: str
 ) -> list[Candidate]:
-    """Return a list with one candidate: the kernels ``rows`` would take ``factor`` of their time on faster cores. The
-    list is empty if the kernels take too small a share of the step. ``how`` is the end of the message. ``conflict`` is
-    the rule that the candidate replaces."""
+    """Return a list with one candidate: on faster cores, the kernels ``rows`` take ``factor`` times their time. Return
+    an empty list if the kernels take too small a share of the step. ``how`` completes the message ``Matrix products
+    take 3 ms …``. ``conflict`` is the rule that the candidate replaces."""
     spent = facts.covered_ns(rows)
     if not facts.exceeds(spent, facts.thresholds.multiply_share):
         return []

@@ -26,7 +26,7 @@ _REGION: Final = re.compile(
 )
 """Names of regions of compiled or captured code."""
 Shapes = list[list[int]]
-"""The shape of each input of an operator: ``[[64, 128], []]`` for a tensor and another value."""
+"""The shape of each input of an operator: ``[[64, 128], []]`` for a 64 × 128 tensor and an input without a shape."""
 
 
 def name_of(trace: Trace, row: int) -> str:
@@ -55,7 +55,7 @@ def operators(trace: Trace) -> BoolArray:
 
 
 def outermost(trace: Trace, mask: BoolArray) -> IntArray:
-    """Return the rows of the events of the mask that lie in no other event of the mask."""
+    """Return the rows of the outermost events in the mask. They lie in no other event of the mask."""
     return np.flatnonzero(mask & ~nesting.lies_in(trace.ints("parent"), mask))
 
 
@@ -94,7 +94,7 @@ class OperatorOrder:
     thread: IntArray  # code of the thread
 
     def same_thread(self, first: IntArray, second: IntArray) -> BoolArray:
-        """Return, for each pair of positions, whether both operators run on the same thread. -1 means no operator."""
+        """Return for each pair of positions whether both operators run on the same thread. False for position -1."""
         mask: BoolArray = (first >= 0) & (second >= 0) & (self.thread[first] == self.thread[second])
         return mask
 
@@ -118,7 +118,7 @@ def backward_of(trace: Trace, rows: IntArray) -> IntArray:
 
 
 def shapes_of(text: str) -> Shapes:
-    """Return the shape of each input in a recorded text. An input that holds several tensors gets an empty shape."""
+    """Parse a recorded list of shapes, one for each input. An input that holds several tensors gets an empty shape."""
     try:
         inputs = msgspec.json.decode(text, type=list[Any])
     except msgspec.DecodeError:
@@ -129,12 +129,12 @@ def shapes_of(text: str) -> Shapes:
 
 
 def per_row(trace: Trace, rows: IntArray, of: Callable[[Shapes], Any], missing: Any) -> npt.NDArray[Any]:
-    """Return ``of(shapes)`` for each row, and ``missing`` for rows without shapes. ``of`` runs once for each distinct
-    value of the column ``shapes``."""
+    """Return ``of(shapes)`` for each row, or ``missing`` if no shapes were recorded. ``of`` is called only once for all
+    rows with equal shapes."""
     shapes = trace.codes("shapes")
     codes = shapes.codes[rows]
     distinct = np.unique(codes[codes >= 0])
     table = np.full(len(shapes.values) + 1, missing)
     for code in distinct.tolist():
         table[code] = of(shapes_of(shapes.values[code]))
-    return table[codes]  # the last item is for code -1: no shapes were recorded
+    return table[codes]  # code -1 (no shapes were recorded) selects the last item, ``missing``

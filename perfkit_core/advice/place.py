@@ -92,8 +92,8 @@ class Places:
     def of(self, rows: arrays.IntArray, time_ns: arrays.IntArray | None = None) -> str | None:
         """Return the place in which the rows spend most of their time; None if no frames were recorded.
 
-        Device work counts at the place of its launch. ``time_ns`` is the time that counts for each row (None: the
-        duration of the row or of its launch). Forms of the place:
+        Device work counts at the place of its launch. ``time_ns`` is the time of each row. By default, it is the
+        duration of the row, or of its launch for device work. Forms of the place:
 
         - ``file:line (function)``: the line that ran
         - ``file:line (def function)``: the first line of the function

@@ -33,12 +33,12 @@ ONE_STEP: Final = 0.05
 def step_ns(facts: Facts, graph: Graph, period: int = 1) -> float:
     """Return the median step time in ns after playing a graph. Raises CyclicGraphError.
 
-    ``period`` is N if one of every N consecutive steps differs from the others. The median step would ignore one of
-    the two kinds, so medians are taken over periods of N steps. The result is the recorded median step time, multiplied
-    by the played and divided by the recorded time of a period. Steps that wait for too few loader workers also form
-    periods (``facts.period``)."""
+    If one of every N consecutive steps differs from the others, ``period`` is N. A median over steps would ignore one
+    of the two kinds, so medians are taken over periods of N steps. Then the result is
+    ``recorded step time * replayed time of a period / recorded time of a period``. Too few loader workers also make one
+    of every N steps differ (``facts.period``)."""
     both = math.lcm(period, facts.period)
-    if len(facts.steps.of_periods(facts.steps.recorded_ns, both)):  # enough steps were recorded for such a period
+    if len(facts.steps.of_periods(facts.steps.recorded_ns, both)):  # at least one period of this length was recorded
         period = both
     after = float(np.median(facts.steps.lasting_ns(facts.replay, graph, play(graph), period)))
     if period == 1:
@@ -49,7 +49,7 @@ def step_ns(facts: Facts, graph: Graph, period: int = 1) -> float:
 
 def most_ns(facts: Facts, changes: Sequence[transforms.Transform], period: int = 1) -> int | None:
     """Return the largest saving in ns per step for any values of the uncertain numbers. Return None if a transform has
-    no limit. ``period`` is that of :func:`step_ns`. Raises CyclicGraphError."""
+    no limit. ``period`` means the same as in :func:`step_ns`. Raises CyclicGraphError."""
     limits = [limit(transform) for transform in changes]
     if not changes or None in limits:
         return None
@@ -60,8 +60,8 @@ def most_ns(facts: Facts, changes: Sequence[transforms.Transform], period: int =
 def limit(change: Any) -> tuple[transforms.Transform, ...] | None:
     """Return transforms that save at least as much as ``change``, whatever its uncertain numbers are.
 
-    Return None if there is no such limit. Loader workers have no limit: steps would still wait for batches, and other
-    host work changes. Launches that become one launch have no limit: without them, the device would have no work."""
+    Return None if there is no such limit. With loader workers (``Load``), steps may still wait for batches, and other
+    host work changes too. Without the launches that become one launch (``Batch``), the device would have no work."""
     match change:
         case transforms.InCases():
             return limit(change.change)
@@ -128,10 +128,10 @@ def noise(facts: Facts) -> tuple[float, float]:
 
 
 def step_times(facts: Facts) -> FloatArray:
-    """Return the recorded step times in ns for the computation of noise, shape (steps,).
+    """Return the recorded step times in ns from which noise is computed.
 
-    Differences between ranks are not noise, so the time of a step is the median over its ranks. Differences within a
-    period are not noise either: if ``facts.period`` is above 1, return the mean of each period, shape (periods,)."""
+    Differences between ranks are not noise, so the time of a step is the median over its ranks. Long waits in every
+    N-th step (``facts.period`` is N) are not noise either, so each N steps give one mean, shape (steps // N,)."""
     times = pd.Series(facts.steps.recorded_ns).groupby(facts.steps.number).median().to_numpy(np.float64)
     whole = len(times) // facts.period * facts.period
     means: FloatArray = times[:whole].reshape(-1, facts.period).mean(axis=1)

@@ -20,8 +20,8 @@ from perfkit_core.system.packages import convert, read_toml
 
 EAGER, STATIC, ANY = "eager", "static", "any"
 _GRAPH: Final = re.compile(r"executor::run", re.IGNORECASE)
-"""Name of the event in which a framework runs a static graph. Compiled functions within eager code do not count,
-because users change their source code like eager code."""
+"""Name of the event in which a framework runs a static graph. Eager code that calls compiled functions still counts as
+eager, because users change the same source code."""
 _WORD: Final = re.compile(r"\{(\w+)\}")
 _NAMED_TEXT: Final = re.compile(r"\$\{([\w-]+)\}")
 BFLOAT16, FLOAT16, UNKNOWN = "bfloat16", "float16", "unknown"
@@ -77,7 +77,7 @@ def mode(trace: Trace) -> str:
 
 
 def remedied(remedies: Iterable[Remedy], rule: str, run_mode: str, words: Mapping[str, str]) -> advice.Remedied | None:
-    """Return the remedy for a rule that fits ``words``; None if no remedy fits. The words fill in its placeholders.
+    """Return the remedy for a rule that fits ``words``; None if no remedy fits. ``words`` also fill its placeholders.
 
     A remedy for the recorded mode is preferred, then one for any mode. A remedy for another mode gets a note."""
     fitting = [
@@ -114,7 +114,7 @@ def recorded_words(trace: Trace) -> dict[str, str]:
     training = UNKNOWN
     if trace.known("phase"):
         training = "yes" if trace.rows("phase", BACKWARD, OPTIMIZER).any() else "no"
-    # the names of recorded calls show the runtime, else the device name
+    # the names of runtime calls show the runtime; if there are no such calls, the device name shows it
     names = trace.codes("name")
     codes = np.unique(names.codes[trace.rows("kind", RUNTIME, SYNC)])
     called = tuple(names.values[code].lower() for code in codes if code >= 0)

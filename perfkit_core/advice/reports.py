@@ -114,8 +114,8 @@ def without_saving_in_words(advices: Advices) -> Iterator[Message]:
 
 
 def not_evaluable_in_words(advices: Advices, every: bool = False) -> Iterator[Message]:
-    """Yield sentences on the rules that could not be evaluated, by reason. With ``every``, all these rules are
-    named."""
+    """Yield sentences on the rules that could not be evaluated, one sentence for each reason. At most ``_RULES`` rules
+    are named for a reason, or all of them with ``every``."""
     reasons = advices.not_evaluable
     if len(reasons) == 1:
         for rule, why in reasons.items():
@@ -274,8 +274,8 @@ def together(advices: Advices) -> pd.DataFrame:
 
 
 def without_saving(advices: Advices) -> pd.DataFrame:
-    """Return a table with one row per advice that saves nothing or too little alone. Columns are ``id``, ``title`` and
-    ``saving_ns``, and ``afterwards_ns`` and ``after`` as in :func:`together`."""
+    """Return a table with one row per advice that saves nothing or too little by itself. The columns are ``id``,
+    ``title``, ``saving_ns``, ``afterwards_ns`` and ``after``. See :func:`together` for their meaning."""
     return _savings(advices, advices.without_saving, "id", "title", "saving_ns", "afterwards_ns", "after")
 
 

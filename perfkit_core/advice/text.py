@@ -90,7 +90,7 @@ def _suffix(text: str) -> str:
 
 
 def value(named: str, number: Any) -> str:
-    """Return a number, a list or another value in words. The end of ``named`` gives the unit, for example ``_ns``."""
+    """Return a number, a list or another value in words. The suffix of ``named`` gives the unit, such as ``_ns``."""
     if number is None:
         return say("unknown")
     if isinstance(number, bool):
@@ -117,8 +117,8 @@ def likely(named: str, number: Number) -> str:
 
 
 def span(named: str, number: Number) -> str:
-    """Return an interval such as ``0.1–2 ms``; equal ends become a single number. The end of ``named`` gives the
-    unit."""
+    """Return an interval such as ``0.1–2 ms``; equal ends become a single number. The suffix of ``named`` gives
+    the unit, such as ``_ns``."""
     low, high = sorted((number.low, number.high)) if isinstance(number, Quantity) else (number, number)
     if not named.endswith(_RATE):
         if named.endswith("_ns"):

@@ -30,7 +30,7 @@ class Thresholds:
     host_gap_share: float = 0.05  # rule 20: least share of the step time in gaps between operators
     host_gap_ns: int = 500_000  # rule 20: least length of a long gap
     host_gap_one: float = 0.01  # rule 20: least length of a long gap, as a share of the step time
-    host_gaps: int = 10  # rule 20: least number of short gaps per step, unless a gap exceeds host_gap_share alone
+    host_gaps: int = 10  # rule 20: least number of short gaps per step; fewer count if one gap exceeds host_gap_share
     host_gap_least_ns: int = 20_000  # rule 20: least length of a short gap; shorter gaps are overhead of operator calls
     tiny_elements: int = 64  # rule 1: most elements of a tiny tensor (TensorFlow places such operators on the host)
     tiny_bytes: int = 512  # rules 1, 2, 6: most bytes of a small copy (tiny_elements numbers of 8 bytes)
@@ -57,7 +57,7 @@ class Thresholds:
 
 
 def overridden(given: Mapping[str, float]) -> Thresholds:
-    """Return the default thresholds with the ``given`` values instead. Raises UsageError for an unknown name, a
+    """Return the default thresholds, overridden by the ``given`` values. Raises UsageError for an unknown name, a
     negative or infinite value, and a count that is not a whole number."""
     types = {field.name: int if field.type == "int" else float for field in fields(Thresholds)}
     for name, value in given.items():

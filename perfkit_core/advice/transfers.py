@@ -1,4 +1,4 @@
-"""Copies between host and device: their waits, and round trips. Also the times of operators on host and device."""
+"""Find copies between host and device, waits for them, and round trips. Estimate operator times on host and device."""
 
 from __future__ import annotations
 
@@ -32,9 +32,9 @@ _MOVING: Final = re.compile(r"memcpy|\bitem\b|\bnumpy\b|\btolist\b|TensorCopy", 
 NESTED: Final = 8
 """Maximum nesting depth of operators that move data (to → _to_copy → copy_ → …)."""
 _NEAR: Final = 8
-"""Maximum number of operators between a copy to the host and the copy back. After more, the data usually differ."""
+"""Maximum number of operators between a copy to the host and the copy back. After more, data usually differ."""
 HOST_NS: Final = Quantity(
-    2_500, 7_000, 26_000, message("estimate: medians of operators on few numbers in 5 public recordings")
+    2_500, 7_000, 26_000, message("estimate: medians of operators on tiny tensors in 5 public recordings")
 )
 LAUNCH_NS: Final = Quantity(
     10_000, 30_000, 52_000,
@@ -43,7 +43,7 @@ LAUNCH_NS: Final = Quantity(
 _KERNEL_START_NS: Final = 2_000
 """Least time of any kernel, typical of CUDA devices."""
 _ENOUGH: Final = 3
-"""Least number of recorded calls. If there are fewer, times from other recordings are used."""
+"""Least number of recorded calls from which a time is computed. If there are fewer, other recordings give the time."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,8 +52,8 @@ class Transfers:
 
     row: IntArray
     call: IntArray  # row of the call that launched the copy
-    sync: IntArray  # row of the next call, in which the host waits for the copy; -1 if none
-    owner: IntArray  # row of the outermost event that only moves these data
+    sync: IntArray  # row of the next call, if it is a synchronisation that waits for the copy; else -1
+    owner: IntArray  # row of the outermost event that contains ``call`` and only moves data
     bytes: IntArray  # -1 if unknown
     to_host: BoolArray  # whether the copy goes to the host
     waited_ns: IntArray  # time that the host waits in ``call`` and ``sync``
@@ -70,7 +70,7 @@ class Transfers:
 
     @property
     def everything(self) -> IntArray:
-        """The rows of the outermost events that exist only for these copies."""
+        """The rows of the outermost events that make these copies, and of the synchronisations after them."""
         return np.unique(np.concatenate([self.owner, self.syncs]))
 
 
@@ -79,7 +79,7 @@ def transfers(facts: Facts) -> Transfers:
     trace, thread = facts.trace, threads(facts.trace).code
     rows = np.flatnonzero(trace.rows("kind", schema.MEMCPY) & (trace.ints("launched_by") >= 0) & facts.in_steps)
     call = trace.ints("launched_by")[rows]
-    # the owner is the outermost event around each call that only moves data
+    # owner: the outermost event that contains the call and only moves data
     moves = trace.rows("kind", schema.OPERATOR) & trace.rows("op_name", *_MOVES)
     kinds = (schema.OPERATOR, schema.OPERATOR_DETAIL, schema.ANNOTATION)
     moves |= matching(trace, "name", _MOVING.search) & trace.rows("kind", *kinds)
@@ -95,7 +95,7 @@ def transfers(facts: Facts) -> Transfers:
     order = np.lexsort((trace.ints("start_ns")[call], thread[call]))
     order = order[np.isin(direction, ("DtoH", "HtoD"))[order]]
     rows, call, owner, direction = rows[order], call[order], owner[order], direction[order]
-    # sync: the synchronisation after each call, in the same operator and before the next launch; -1 if none
+    # sync: the synchronisation that follows the call in the same operator, before any other launch; -1 if none
     launches = np.zeros(len(trace), np.bool_)
     launches[trace.ints("launched_by")[trace.ints("launched_by") >= 0]] = True
     syncs = trace.host & trace.rows("kind", schema.SYNC)
@@ -114,9 +114,8 @@ def transfers(facts: Facts) -> Transfers:
 def wait_ceiling_ns(facts: Facts, own_ns: float) -> int:
     """Return the largest saving in ns per step from removing calls that wait.
 
-    With waits, a step takes at most the sum of host time and device time. Without waits, it takes at least the longer
-    of the two. So the waits cost at most the shorter one. To this, ``own_ns`` is added: the time of the removed calls
-    without their waits."""
+    With waits, a step takes at most ``host + device``. Without waits, it takes at least ``max(host, device)``. So waits
+    cost at most ``min(host, device)``. The removed calls also save ``own_ns``, their time without waits."""
     activity, trace = facts.activity, facts.trace
     both = [np.concatenate(part) for part in zip(activity.compute, activity.copy, strict=True)]
     device = float(np.median(facts.within_steps(intervals.union(*both))))
@@ -127,14 +126,13 @@ def wait_ceiling_ns(facts: Facts, own_ns: float) -> int:
 
 @dataclass(frozen=True, slots=True)
 class OuterOperators:
-    """Outermost operators of the steps, sorted by thread and time. The arrays have the shape (operators,), except
-    ``of``."""
+    """Outermost operators in steps, sorted by thread and time. All arrays but ``of`` have the shape (operators,)."""
 
     row: IntArray
     thread: IntArray
     works: IntArray  # number of device events that the operator launches
     kernels: IntArray  # number of kernels that the operator launches
-    of: IntArray  # for each event, the position of the operator around it; -1 if none; shape (rows,)
+    of: IntArray  # shape (rows,): the position of the operator that contains the event, or -1
 
     def __len__(self) -> int:
         return len(self.row)
@@ -149,7 +147,7 @@ def outer_operators(facts: Facts, copies: IntArray) -> OuterOperators:
     outer = nesting.outermost(trace.ints("parent"), counts)
     rows = np.flatnonzero((outer == np.arange(len(trace))) & facts.in_steps)
     rows = rows[np.lexsort((trace.ints("start_ns")[rows], threads(trace).code[rows]))]
-    position = np.full(len(trace) + 1, -1, np.int64)  # the last item, for index -1: events in no operator
+    position = np.full(len(trace) + 1, -1, np.int64)  # index -1 (no operator) selects the last item, which stays -1
     position[rows] = np.arange(len(rows))
     of = position[outer]
     work = launched(trace)
@@ -171,7 +169,7 @@ class RoundTrips:
 
     count: int  # number of round trips
     copies: Transfers
-    operators: IntArray  # operators that compute on the host between the two copies, as positions in ``order``
+    operators: IntArray  # positions in ``order`` of the operators that compute on the host between two copies
     order: OuterOperators
 
     def copies_ns(self, facts: Facts) -> float:
@@ -242,7 +240,7 @@ def calibrated(trace: Trace) -> Calibration | None:
 
 
 def on_host_ns(facts: Facts, order: OuterOperators, canonical: str) -> Quantity:
-    """Return the host time of a canonical operator on few numbers. The time comes from this recording, else from the
+    """Return the host time of a canonical operator on tiny tensors. The time comes from this recording, else from the
     calibration of this machine, else from public recordings."""
     trace = facts.trace
     same = trace.rows("op_name", canonical)[order.row] & (order.works == 0)

@@ -70,11 +70,11 @@ def find(facts: Facts) -> list[Candidate]:
 
 
 def _with_passes(trace: Trace, collectives: pd.DataFrame, rank: int) -> pd.DataFrame:
-    """Add two columns.
+    """Return ``collectives`` with two more columns.
 
     - ``pass``: a number for the backward pass that issued the collective (-1 if none did)
     - ``optimizer_step``: the number of optimizer steps before the collective"""
-    # the times at which the host of the rank changes between forward, backward and optimizer
+    # start: the times at which a forward, backward or optimizer phase begins on the host of the rank
     chosen = trace.host & trace.rows("phase", FORWARD, BACKWARD, OPTIMIZER)
     rows = np.arange(len(trace))[rows_of_rank(trace, rank)]
     rows = rows[chosen[rows]]

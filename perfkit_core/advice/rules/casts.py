@@ -1,6 +1,6 @@
 """Rule 21, casts: tensors change their dtype repeatedly.
-Detected: operators whose first two recorded tensors have different floating-point dtypes. If no dtypes were recorded,
-operators that have the name of a cast and launch work.
+Detected: operators whose first two recorded tensors have different floating-point dtypes. If no dtypes were recorded:
+operators that launch work and whose names say that they cast.
 Predicted: the step time without most of these casts."""
 
 from __future__ import annotations

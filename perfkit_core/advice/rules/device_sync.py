@@ -19,7 +19,7 @@ def find(facts: Facts) -> list[Candidate]:
     trace, launched_by = facts.trace, facts.trace.ints("launched_by")
     calls, scope = waits.sync_calls(trace)
     rows = calls[(scope == waits.DEVICE) & trace.rows("kind", SYNC)[calls] & (trace.ints("step")[calls] >= 0)]
-    # synchronisations after the last launch end the recording and do not count
+    # leave out the synchronisations after the last launch, which belong to the end of the recording
     last_launch = trace.ints("start_ns")[launched_by[launched_by >= 0]].max(initial=np.iinfo(np.int64).min)
     rows = rows[trace.ints("start_ns")[rows] < last_launch]
     spent, waited = facts.mean_ns(rows), facts.per_step(int(facts.waiting_ns[rows].sum()))

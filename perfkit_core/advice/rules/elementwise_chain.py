@@ -45,7 +45,7 @@ def find(facts: Facts) -> list[Candidate]:
     order = np.lexsort((-dur[kernels], chain))  # the first kernel of each chain is the longest
     kept[order[np.diff(chain[order], prepend=-1) != 0]] = True
     removed = kernels[~kept]
-    # remove the outermost operators that launch only removed kernels; without such an operator, the runtime calls
+    # launches: outermost operators that launch only removed kernels, and runtime calls outside such operators
     all_work = nesting.sum_up(parent, np.bincount(launch[launch >= 0], minlength=len(trace)))
     removed_work = nesting.sum_up(parent, np.bincount(launch[removed], minlength=len(trace)))
     alone = trace.host & (removed_work > 0) & (all_work == removed_work)

@@ -57,7 +57,7 @@ def find(facts: Facts) -> list[Candidate]:
         candidates.append(_long(facts, long))
     start, end = short[facts.rank]
     count = len(start) / int(facts.mine.sum())
-    # a few short gaps count only if one of them alone exceeds host_gap_share
+    # fewer than ``host_gaps`` short gaps count only if one of them exceeds ``host_gap_share`` of the step
     many = count >= limits.host_gaps or (end - start > limits.host_gap_share * facts.step_ns).any()
     if many and facts.exceeds(_median_ns(facts, short), limits.host_gap_share):
         candidates.append(_short(facts, short, count))
@@ -118,8 +118,8 @@ def _short(facts: Facts, gaps: Gaps, count: float) -> Candidate:
 
 
 def _shared(facts: Facts, gaps: Gaps, factor: Quantity) -> tuple[Candidate, list[str]]:
-    """Return a candidate with the fields that are equal for long and short gaps. Its rows are the innermost events
-    around the gaps. Also return the names of the Python functions with the most gap time."""
+    """Return a candidate with the fields that are equal for long and short gaps, and the names of the Python functions
+    with the most gap time. The rows of the candidate are the innermost events around the gaps."""
     trace, graph, own = facts.trace, facts.replay.graph, gaps[facts.rank]
     nodes = np.flatnonzero(np.isin(graph.lane, graph.lane[facts.steps.first[facts.mine]]) & (graph.row >= 0))
     start = facts.replay.recorded_ns(nodes)

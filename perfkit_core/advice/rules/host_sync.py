@@ -65,7 +65,7 @@ def _on_host(trace: Trace, copies: transfers.Transfers) -> IntArray:
 def _not_fetched(facts: Facts, copies: transfers.Transfers, how: Text) -> Candidate:
     trace, rows, operator = facts.trace, _on_host(facts.trace, copies), operators.operators(facts.trace)
     spent, waited = facts.mean_ns(rows), round(facts.per_step(int(copies.waited_ns.sum())))
-    around = copies.owner.copy()  # the loop moves up to the innermost operator around each copy
+    around = copies.owner.copy()  # becomes the innermost operator around each copy
     for _ in range(transfers.NESTED):
         around = np.where((around >= 0) & ~operator[around], trace.ints("parent")[around], around)
     names, count = operators.names_of(trace, around[(around >= 0) & operator[around]]), facts.per_step(len(copies))

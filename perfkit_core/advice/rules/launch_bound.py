@@ -90,7 +90,7 @@ def find(facts: Facts) -> list[Candidate]:
             message("Every new input shape is compiled or captured again."),
             message("A captured graph keeps its memory allocated."),
         ),
-        conflicts=("elementwise-chain",),  # a compiler also fuses the chains
+        conflicts=("elementwise-chain",),  # a compiler also fuses chains of elementwise kernels
     )]  # fmt: skip
 
 

@@ -39,7 +39,7 @@ def find(facts: Facts) -> list[Candidate]:
         return []
     candidates = []
     if len(conversions):
-        # do convolutions launch most conversions? If no launches were recorded: was any convolution recorded?
+        # convolves: convolutions launch most conversions; if no launches were recorded, one convolution is enough
         convolutions, launches = trace.rows("op_name", *_CONVOLUTIONS), launched_by[conversions]
         inside = within(trace, np.flatnonzero(convolutions))[launches[launches >= 0]]
         convolves = inside.mean() > 0.5 if len(inside) else convolutions.any()
@@ -78,7 +78,7 @@ def converting(trace: Trace) -> arrays.IntArray:
 
 
 def with_launches(trace: Trace, rows: arrays.IntArray) -> arrays.IntArray:
-    """Return these rows of device work, followed by the rows of the calls that launched nothing else."""
+    """Return the ``rows`` of device work, followed by the rows of the calls that launched only this work."""
     launched_by = trace.ints("launched_by")
     wanted = np.bincount(launched_by[rows][launched_by[rows] >= 0], minlength=len(trace))
     every = np.bincount(launched_by[launched(trace)], minlength=len(trace))

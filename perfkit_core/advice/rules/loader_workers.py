@@ -25,7 +25,7 @@ CONTENTION: Final = Quantity(
     0.85, 1.0, 1.25,
     message("measured: 0.9 to 1.1 in small trainings on a CPU, 1.2 between two recordings of a ResNet-50 on a V100"),
 )  # fmt: skip
-"""Factor by which workers change the other work of the host. Workers share cores and caches with the training, so the
+"""Factor by which workers change the time of other host work. Workers share cores and caches with the training, so the
 factor may exceed 1. Training without loading keeps caches warm, so the factor may be below 1."""
 MAKING: Final = Quantity(1.0, 1.1, 1.4, message("estimate: parallel workers slow each other down"))
 _FROM_THREAD: Final = Quantity(
@@ -41,7 +41,7 @@ def find(facts: Facts) -> list[Candidate]:
     if in_workers(facts.trace, rows).any() or loading / max(facts.step_ns, 1) <= facts.thresholds.loader_share:
         return []
     workers = WORKERS if facts.cores is None else min(WORKERS, facts.cores)
-    useful = loading > facts.batches_per_step * HANDOVER_NS.mid  # otherwise the handover takes as long as loading
+    useful = loading > facts.batches_per_step * HANDOVER_NS.mid  # loading must take longer than the handover
     if in_thread(facts.trace, rows).any():
         useful = workers > 1  # one worker is no faster than the thread
     return [what_if(facts, workers)] if useful else []
@@ -64,12 +64,12 @@ def what_if(facts: Facts, workers: float) -> Candidate:
     if in_thread(facts.trace, rows).any():
         making = _FROM_THREAD
         what = message("Each step waits {waiting:ns} of {step:ns} for a batch made by a background thread.", **times)
-        # steps wait for the thread, so it works all the time: making the batches of a step takes an entire step
+        # steps wait for the thread, so it is always busy and needs one step time for the batches of a step
         each_ns = facts.step_ns / facts.batches_per_step
         batch = Quantity(each_ns * making.low, each_ns * making.mid, each_ns * making.high, making.source)
         loads = (Load(rows, workers, batch, HANDOVER_NS),)
     steps = np.flatnonzero(facts.trace.rows("kind", STEP) & (facts.replay.first >= 0))
-    # a step takes at least as long as the device work, and as the remaining host work at its lowest factor
+    # a step takes at least the time of the device work, and at least ``CONTENTION.low`` times the other host work
     device = facts.typical(facts.within_steps(facts.activity.compute)) if facts.on_device else 0.0
     least_ns = max(CONTENTION.low * (facts.step_ns - waiting), device)
     return Candidate(
@@ -92,7 +92,7 @@ def what_if(facts: Facts, workers: float) -> Candidate:
 def _crowding(workers: int, cores: int | None) -> Message:
     count = plural("{n} worker", "{n} workers", workers)
     if cores is None:
-        return message("The number of cores was not recorded: the training and each worker need a core.")
+        return message("The number of cores was not recorded. The training and each worker need one core.")
     if workers < cores:
         return message("There are {cores} for {workers} and the training.", workers=count, cores=cores_text(cores))
     return message(

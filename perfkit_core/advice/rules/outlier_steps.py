@@ -112,8 +112,8 @@ def _slower_clock(facts: Facts, steps: pd.DataFrame) -> list[Candidate]:
             message("the same kernels run in the first and in the last third of the steps"),
             message("most kernel time grew by nearly the same factor, which suggests the clock rather than a kernel"),
         ),
-        vetoes=(message("larger inputs for some kernels, because the factor is the same for most kernel time"),),
-        fill={"outliers": "clock"},  # so that the advice id differs from the id for outlying steps
+        vetoes=(message("larger inputs, because most kernel time grew by the same factor"),),
+        fill={"outliers": "clock"},  # gives this advice another id than the advice on outlying steps
         words={"outliers": "clock"},
     )]  # fmt: skip
 
@@ -148,7 +148,7 @@ def _rows(facts: Facts, steps: pd.DataFrame) -> arrays.IntArray:
 
 
 def _by_name(trace: Trace, chosen: arrays.BoolArray, time: arrays.IntArray) -> pd.DataFrame:
-    """Return the ``time`` of the ``chosen`` events in steps, summed by rank, step and name."""
+    """Return the sum of ``time`` of the ``chosen`` events for each rank, step and name. Only events in steps count."""
     rows = np.flatnonzero(chosen & (trace.ints("step") >= 0))
     names = trace.codes("name")
     code = np.where(trace.rows("kind", STEP)[rows], len(names.values), names.codes[rows])

@@ -18,7 +18,7 @@ from perfkit_core.replay.transforms import Quantity, Remove, Scale, Unblock
 _CALL_NS: Final = Quantity(
     5_000, 8_000, 17_000, message("measured: calls of asynchronous copies from pinned memory in public recordings")
 )
-"""p10, p50 and p90 of 13 calls on a V100 and 25 calls on a B200, with a profiler running."""
+"""p10, p50 and p90 of the duration of 13 calls on a V100 and 25 calls on a B200, with a profiler running."""
 _LARGE_BYTES: Final = 1 << 20
 _BYTES: Final = 1 << 26
 """Size of the calibrated copy whose speed stands for large copies."""

@@ -55,22 +55,23 @@ _BATCHED: Final = re.compile(r"foreach|fused|merged|multi_?tensor", re.IGNORECAS
 _MOST_PER_TENSOR: Final = 4
 """Maximum number of calls of one operator for one tensor, in all optimizers of the frameworks."""
 _NEARLY_ALL: Final = 5 / 6
-"""A number of tensors is accepted if it divides the call counts that belong to at least this share of the calls.
+"""Least share of the operator calls that a number of tensors must explain. It explains the calls of an operator if it
+divides the number of these calls.
 
-The limit must exceed 4/5. Momentum calls two operators twice per tensor and one operator once, so twice the right
-number divides the counts of 4/5 of the calls. The limit must not exceed 6/7, because weight decay of half of the
-tensors makes up to 1/7 of the calls."""
+The share must exceed 4/5: with momentum, two operators run twice per tensor and one runs once, so twice the right
+number explains 4/5 of the calls. The share must not exceed 6/7: with weight decay for half of the tensors, the right
+number leaves up to 1/7 of the calls unexplained."""
 
 
 @dataclass(frozen=True, slots=True)
 class Loop:
     """An optimizer step that updates its tensors in a loop."""
 
-    name: str  # the optimizer, or its operator if ``whole`` is true
+    name: str  # name of the optimizer, or of its operator if ``whole`` is true
     tensors: float  # number of tensors
     operators: float  # number of operators per tensor
     operator_ns: float  # mean time of an operator, including the gap around it
-    whole: bool  # whether a single operator updates a tensor
+    whole: bool  # whether one operator does the whole update of a tensor
 
 
 def find(facts: Facts) -> list[Candidate]:
@@ -82,9 +83,9 @@ def find(facts: Facts) -> list[Candidate]:
     spans = spans[facts.in_steps[spans]]
     if not len(spans):
         raise NotEvaluableError(
-            message("no optimizer step was recorded"), message("the framework's own optimizers record it")
+            message("no optimizer step was recorded"), message("use the framework's own optimizers, which record steps")
         )
-    # updates are the host events in the spans, except those that clear gradients or precede the end of a closure
+    # updates: host events in the spans, except clearing of gradients and, with a closure, all events before its end
     closure = trace.rows("phase", OTHER)[spans]
     after = trace.rows("phase", OPTIMIZER) & nesting.lies_in(parent, marked(trace, spans[closure]))
     updates = (within(trace, spans[~closure]) | after) & ~clears & ~nesting.lies_in(parent, clears)
@@ -104,9 +105,9 @@ def find(facts: Facts) -> list[Candidate]:
 def _loops(
     trace: Trace, spans: IntArray, own_ns: IntArray, roots: IntArray, of_span: IntArray, least: float
 ) -> tuple[IntArray, Loop] | None:
-    """Return the positions of the spans that loop over at least ``least`` tensors, and the typical loop; None if there
-    are no such spans. ``own_ns`` is the update time of each span. ``of_span`` is the position of the span around each
-    item of ``roots``."""
+    """Return the positions of the spans that loop over at least ``least`` tensors, and a typical loop. Return None if
+    there are no such spans. ``own_ns`` is the update time of each span. ``of_span`` is the position of the span that
+    contains each operator in ``roots``."""
     names = trace.codes("name").codes[roots].astype(np.int64)
     width = int(names.max(initial=0)) + 1
     key, counts = np.unique(of_span * width + names, return_counts=True)
@@ -127,9 +128,9 @@ def _loops(
 def tensors_of(calls: IntArray) -> int:
     """Return the number of tensors of a loop. ``calls`` is the number of calls of each operator, shape (operators,).
 
-    Most operators are called once per tensor, but some several times, and some not for all tensors. So the result is
-    the largest call count that divides the counts of nearly all calls, or else of the most calls. For example, 10 for
-    the counts 10, 10 and 20. Much rarer operators are ignored."""
+    Most operators are called once per tensor. Some are called several times, and some only for a part of the tensors.
+    So the result is the largest call count that divides nearly all counts: 10 for the counts 10, 10 and 20. If there is
+    none, it is the count that divides the counts of the most calls. Operators with far fewer calls are ignored."""
     often = calls[calls * _MOST_PER_TENSOR >= calls.max()]
     explained: list[tuple[int, int]] = [
         (int(often[often % tensors == 0].sum()), tensors) for tensors in np.unique(often)[::-1].tolist()
@@ -142,7 +143,7 @@ def _updated_together(facts: Facts, parts: IntArray, loop: Loop) -> list[Candida
     """Return a list with the candidate that updates all parameters in one call. It is empty if measurements show no
     saving."""
     trace, dur = facts.trace, facts.trace.ints("dur_ns")
-    below = np.append(within(trace, parts), False)  # a missing launch has the index -1, the last item
+    below = np.append(within(trace, parts), False)  # the last item is for kernels without a launch (-1)
     kernels = np.flatnonzero(trace.rows("kind", KERNEL) & below[trace.ints("launched_by")])
     factor = _LAUNCHING if len(kernels) else _host_factor(loop)
     if factor is None:

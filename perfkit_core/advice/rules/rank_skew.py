@@ -49,7 +49,7 @@ def find(facts: Facts) -> list[Candidate]:
     if len(ranks(facts.trace)) < 2:
         raise NotEvaluableError(message("only one rank was recorded"), message("give the recordings of several ranks"))
     facts.need_steps()
-    if facts.trace.meta.incomplete:  # a truncated file of torch lacks kernels, because they are at its end
+    if facts.trace.meta.incomplete:  # a truncated file of torch lacks kernels, which are written last
         raise NotEvaluableError(
             message("the recording of a rank is cut off, so the rank cannot be compared with the others")
         )
@@ -106,8 +106,8 @@ def _alone_ns(facts: Facts, *changes: Transform) -> pd.DataFrame:
 
 
 def _reason(facts: Facts, times: pd.DataFrame, slow: int, part: str) -> _Reason | None:
-    """Return the saving if the ``part`` of the slow rank takes the time of the median rank. Return None if it is no
-    slower."""
+    """Return the saving if the slow rank took as long for ``part`` as the median rank. Return None if the slow rank
+    does not take longer for this part."""
     trace, graph = facts.trace, facts.replay.graph
     # for each rank, the mean time of the part in a step, without waits
     chosen = np.zeros(len(trace), np.bool_)
@@ -130,8 +130,8 @@ def _reason(facts: Facts, times: pd.DataFrame, slow: int, part: str) -> _Reason 
 
 
 def _rows_of(trace: Trace, rank: int | None, part: str) -> IntArray:
-    """Return the rows of a ``part`` of the steps, without communication. If ``rank`` is None, return the rows of all
-    ranks."""
+    """Return the rows of the device work, data loading or host work (``part``) in the steps, without communication.
+    If ``rank`` is None, return the rows of all ranks."""
     communicates = communication(trace)
     loading = trace.rows("kind", DATALOADER) | trace.rows("phase", DATALOADER)
     on_host = trace.host & (trace.ints("self_ns") >= 0)

@@ -28,7 +28,7 @@ _LONGEST: Final = 24
 """Maximum number of operators per iteration. A recurrent cell has about 20, a transformer layer has more."""
 _MOST_SELECTS: Final = 4
 _SELECTS_BY_NAME: Final = re.compile(r"select|slice|narrow", re.IGNORECASE)
-"""Names of operators that select a part. Their canonical name also covers views that frameworks take internally."""
+"""Names of operators that select a part. The canonical name also covers views that frameworks take internally."""
 _AROUND: Final = (STEP, ANNOTATION, FORWARD, BACKWARD, OPTIMIZER, DATALOADER)
 
 
@@ -48,7 +48,7 @@ def find(facts: Facts) -> list[Candidate]:
     rows, loop, each = rounds.rows[kept], rounds.loop[kept], rounds.each[kept]
     if not len(rows):
         return []
-    # if the framework's entry event contains only the selection, the entry event shrinks, too
+    # entry: the operator detail around a selection, if it contains no other operator; it becomes shorter, too
     inside = np.bincount(parent[operators(trace) & (parent >= 0)], minlength=len(trace))
     above = parent[rows]
     entry = (above >= 0) & trace.rows("kind", OPERATOR_DETAIL)[above] & (inside[above] == 1)
@@ -81,10 +81,10 @@ def find(facts: Facts) -> list[Candidate]:
 
 
 def _gradients(facts: Facts, selects: arrays.IntArray) -> arrays.IntArray:
-    """Return the outermost backward operators of the selections ``selects``. Sequence numbers connect the two.
+    """Return the outermost backward operators with the same sequence numbers as the selections ``selects``.
 
-    If no sequence numbers were recorded, return all backward operators of selections, but only from steps without
-    other selections."""
+    If no sequence numbers were recorded, return the backward operators of all selections in the same steps. Steps that
+    also contain selections outside ``selects`` are left out."""
     trace = facts.trace
     roots = outermost(trace, operators(trace))
     nodes = roots[trace.rows("op_name", "slice_grad")[roots] & (facts.replay.first[roots] >= 0)]
@@ -103,20 +103,20 @@ def find_rounds(trace: Trace, least: float) -> Rounds:
     selecting = matching(trace, "name", _SELECTS_BY_NAME.search) & trace.rows("op_name", "slice")
     selects = np.flatnonzero((selecting & ~trace.rows("phase", BACKWARD, OPTIMIZER))[roots])
     rows, length = roots[selects], np.diff(selects, append=0)
-    # place: one number for the thread, step and enclosing span of a selection
+    # place: selections on the same thread, in the same step and in the same enclosing span get the same number
     around = nesting.nearest_above(trace.ints("parent"), trace.host & trace.rows("kind", *_AROUND))[rows]
     place = groupby.distinct([thread.code[rows], trace.ints("step")[rows], around], len(rows))[0]
-    # body: one number for the operators up to the next selection: the sum of a random token per name
+    # body: a hash of the operators from a selection to the next one, the sum of a random number per name
     names = trace.codes("name")
     token = np.random.default_rng(0).integers(1, 1 << 40, len(names.values) + 1)
     body = np.diff(np.append(0, np.cumsum(token[names.codes[roots]]))[selects], append=0)
     each, begins = np.zeros(len(selects), np.int64), np.zeros(len(selects), np.bool_)
     for period in range(1, min(_MOST_SELECTS, len(selects) - 2) + 1):
-        # a selection repeats if it has the same place and body in the next iteration, and the body is short
+        # repeats: ``place`` and ``body`` are the same in the next iteration, and the body has few operators
         here, later, after = place[: -period - 1], place[period:-1], place[period + 1 :]
         repeats = (here == later) & (later == after) & (body[: -period - 1] == body[period:-1])
         repeats &= length[: -period - 1] <= _LONGEST // period
-        # start and end of each run of repeated selections, including the last iteration
+        # start, end: the range of selections in each loop, including its last iteration
         edges = np.diff(np.concatenate([[False], repeats, [False]]).astype(np.int8))
         start, end = np.flatnonzero(edges == 1), np.flatnonzero(edges == -1) + period + 1
         often = (end - start) // period >= least

@@ -1,4 +1,4 @@
-"""Rule 1, tiny-ops-on-device: the device runs operators on few numbers, and the host waits for their result.
+"""Rule 1, tiny-ops-on-device: the device runs operators on tiny tensors, and the host waits for their result.
 Detected: operators directly before a copy of few bytes to the host. Their inputs have at most ``tiny_elements``
 elements. If no shapes were recorded, their kernels have only one thread block.
 Predicted: the step time if the operators run on the host and the copies are gone."""
@@ -33,12 +33,12 @@ _HALF: Final = re.compile(r"half|float16|bfloat16|float8|fp16|bf16|fp8", re.IGNO
 
 @dataclass(frozen=True, slots=True)
 class _Chains:
-    """Operators on few numbers directly before a result that the host fetches. All arrays have the shape (operators,).
-    Positions are those among the outermost operators."""
+    """Operators on tiny tensors that run directly before the host fetches their result. All arrays have the shape
+    (operators,). A position is an index into the outermost operators."""
 
     at: IntArray  # position of the operator
     fetched_by: IntArray  # position of the operator that fetches the result
-    rooted: BoolArray  # whether an operator before the same result creates values from host data
+    rooted: BoolArray  # whether an operator that leads to this result creates values from host data
 
 
 def find(facts: Facts) -> list[Candidate]:
@@ -52,7 +52,7 @@ def find(facts: Facts) -> list[Candidate]:
     if not len(chains.at):
         return []
     rows, spent = order.row[chains.at], facts.mean_ns(order.row[chains.at])
-    # for each canonical name, the operators that move and their time on the host
+    # for each canonical operator: move its calls to the host, with the time that they take there
     canonical = trace.codes("op_name")
     own, costs, changes = canonical.codes[rows], {}, list[Transform]()
     for code in np.unique(own):
@@ -102,13 +102,13 @@ def find(facts: Facts) -> list[Candidate]:
 def _chains(
     facts: Facts, order: transfers.OuterOperators, copies: transfers.Transfers, fetched: transfers.Transfers
 ) -> _Chains:
-    """Return the operators on few numbers directly before each fetched result."""
+    """Return the operators on tiny tensors that run directly before the host fetches a result."""
     trace, count = facts.trace, len(order)
-    fetches = np.zeros(count + 1, np.bool_)  # the last item means that no operator follows
+    fetches = np.zeros(count + 1, np.bool_)  # the last item is for the position after the last operator
     fetches[order.of[fetched.call]] = True
     fetches[count] = False
     small = _tiny(facts, order) & ~fetches[:count]
-    # the position of the next operator that is not small: a running minimum over the reversed positions
+    # following: for each operator, the position of the next operator that is not small
     breaks = np.where(small, count, np.arange(count))
     following = np.minimum.accumulate(breaks[::-1])[::-1]
     step = np.append(trace.ints("step")[order.row], -2)

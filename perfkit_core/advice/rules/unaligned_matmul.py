@@ -70,7 +70,7 @@ def find(facts: Facts) -> list[Candidate]:
 
 
 def _by_rows(trace: Trace, operator: IntArray) -> IntArray:
-    """Return :func:`unaligned_rows` of each operator; 0 for operators without shapes."""
+    """Return the length from :func:`unaligned_rows` for each operator; 0 if no shapes were recorded."""
     strides = pa.array([], pa.string()).dictionary_encode()
     if len(operator):
         texts = pc.extract_regex(trace.pick("args", operator), _STRIDES)
@@ -81,7 +81,7 @@ def _by_rows(trace: Trace, operator: IntArray) -> IntArray:
     pairs, at = np.unique(shapes.codes[operator].astype(np.int64) * width + stride, return_inverse=True)
     sizes = np.zeros(len(pairs), np.int64)
     for index, pair in enumerate(pairs.tolist()):
-        if pair >= 0:  # the pair is negative if the code of the shapes is -1 (not recorded)
+        if pair >= 0:  # a negative number means that no shapes were recorded
             text = strides.dictionary[pair % width].as_py() if pair % width < width - 1 else None
             recorded = None if text is None else operators.shapes_of(text)
             sizes[index] = unaligned_rows(operators.shapes_of(shapes.values[pair // width]), recorded)
@@ -89,8 +89,8 @@ def _by_rows(trace: Trace, operator: IntArray) -> IntArray:
 
 
 def unaligned_rows(shapes: operators.Shapes, strides: operators.Shapes | None) -> int:
-    """Return the length of the longest unaligned row of the two factors and the product; 0 if there is none. The length
-    of an unaligned row is above 8 and not a multiple of 8. Without strides, rows are assumed to be contiguous."""
+    """Return the length of the longest unaligned row of the two factors and the product; 0 if there is none. A row is
+    unaligned if its length is above 8 and no multiple of 8. Without strides, rows are assumed to be contiguous."""
     factors = _matrices(shapes)
     sizes = [shapes[at][-1] for at in factors]
     if strides is not None and len(strides) == len(shapes):

@@ -30,8 +30,8 @@ _ROLES: Final = {
         _BETWEEN,
     ),
 }  # fmt: skip
-"""Role of each operator in a chain of product, softmax and product. Operators with the role ``_BETWEEN`` may
-lie between the products."""
+"""Role of each operator in a chain ``product, softmax, product``. Operators with the role ``_BETWEEN`` may also occur
+between the two products."""
 _LAYER: Final = re.compile(r"linear|addmm|\bfc\b|gemm_epilogue", re.IGNORECASE)
 """Names of operators and layers that multiply by weights. Such products are not part of attention."""
 _SCORES: Final = 3
@@ -75,7 +75,7 @@ def chain_rows(trace: Trace) -> tuple[arrays.IntArray, int]:
     order, canonical = operator_order(trace), trace.codes("op_name")
     role = canonical.lookup(np.array([_ROLES.get(name, _OTHER) for name in canonical.values], np.int64), _OTHER)
     role = role[order.row]
-    # products with weights are not part of a chain; the name of the operator or its layer shows them
+    # products with weights are not part of a chain; they are recognised by the name of the operator or layer
     weighted = matching(trace, "name", _LAYER.search)
     call = nesting.nearest_above(trace.ints("parent"), trace.rows("kind", FORWARD))[order.row]
     layers = weighted[order.row] | ((call >= 0) & weighted[call])
@@ -83,7 +83,7 @@ def chain_rows(trace: Trace) -> tuple[arrays.IntArray, int]:
     at = np.arange(len(role))
     dimensions = per_row(trace, order.row, lambda shapes: len(shapes[0]) if shapes and shapes[0] else _SCORES, _SCORES)
     softmax = np.flatnonzero((role == _SOFTMAX) & (dimensions >= _SCORES))
-    # from each softmax, go back and forward over all operators that may lie between the products
+    # before, after: the nearest operators around each softmax, except those that may lie between the products
     closed = role != _BETWEEN
     before = np.append(-1, np.maximum.accumulate(np.where(closed, at, -1)))[softmax]
     following = np.minimum.accumulate(np.where(closed, at, len(role))[::-1])[::-1]
@@ -91,7 +91,7 @@ def chain_rows(trace: Trace) -> tuple[arrays.IntArray, int]:
     after = np.where(after < len(role), after, -1)
     complete = order.same_thread(before, softmax) & order.same_thread(after, softmax)
     complete &= (np.append(role, 0)[before] == _PRODUCT) & (np.append(role, 0)[after] == _PRODUCT)
-    change = np.zeros(len(role) + 1, np.int64)  # +1 where a chain begins, -1 after it; the running sum marks the inside
+    change = np.zeros(len(role) + 1, np.int64)  # +1 where a chain begins, -1 after it; cumsum > 0 within chains
     np.add.at(change, before[complete], 1)
     np.add.at(change, after[complete] + 1, -1)
     return order.row[np.cumsum(change)[:-1] > 0], int(complete.sum())

@@ -30,7 +30,7 @@ def find(facts: Facts) -> list[Candidate]:
     trace, limits = facts.trace, facts.thresholds
     rows = np.flatnonzero(operators(trace) & facts.in_steps)
     names, own_ns = trace.codes("name"), np.zeros(len(trace), np.int64)
-    # own_ns: the time of each operator without operators inside it, but with its runtime calls
+    # own_ns: the time of each operator less the time of operators inside it; its own runtime calls are included
     nearest = nesting.nearest_on_path(trace.ints("parent"), trace.host & trace.rows("kind", OPERATOR, COMMUNICATION))
     inside = np.flatnonzero(trace.host & (nearest >= 0))
     np.add.at(own_ns, nearest[inside], np.maximum(trace.ints("self_ns")[inside], 0))
@@ -51,12 +51,12 @@ def find(facts: Facts) -> list[Candidate]:
 def _waiting(facts: Facts, calls: arrays.IntArray, own_ns: arrays.IntArray, shortest_ns: int) -> list[Candidate]:
     """Return a list with a candidate if the long calls of an operator wait, else an empty list.
 
-    Calls wait if a device does other work meanwhile and if they spend their time in runtime calls. If no runtime calls
-    were recorded, the first condition is enough. Operators that compute on the host do not meet the second one."""
+    Calls wait if a device does other work during them, and if runtime calls take most of their time. If no runtime
+    calls were recorded, the device work is enough. Operators that compute on the host spend little time in them."""
     trace, dur = facts.trace, facts.trace.ints("dur_ns")
     start, end, names = trace.ints("start_ns"), trace.end_ns, trace.codes("name")
     inside, runtime = trace.host & within(trace, calls), trace.host & trace.rows("kind", RUNTIME, SYNC)
-    # the share of the call time during which a device works, and the work that covers most of this time
+    # covered: time of the calls during which a device works; by_name: this time for each name of device work
     covered, by_name = 0, np.zeros(len(names.values), np.int64)
     own_work = (trace.ints("launched_by") >= 0) & inside[trace.ints("launched_by")]
     other_work = np.flatnonzero(trace.rows("kind", *DEVICE_WORK) & ~trace.host & ~own_work)

@@ -47,7 +47,7 @@ def find(facts: Facts) -> list[Candidate]:
     batched = np.append(matching(trace, "name", _FOREACH.search), False)[parent[fills]]
     changes: list[Transform] = [Remove(np.unique(np.where(batched, parent[fills], fills)))]
     if len(adds):
-        # first: the share of additions that follow a fill; these additions become assignments
+        # first: the share of the additions that directly follow a fill and therefore become assignments
         first, average = min(len(fills) / len(adds), 1.0), max(float(dur[adds].mean()), 1.0)
         taken = (_TAKEN_NS.low, _TAKEN_NS.mid, _TAKEN_NS.high)
         low, mid, high = (1 - first * (1 - min(ns / average, 1.0)) for ns in taken)
@@ -67,7 +67,7 @@ def find(facts: Facts) -> list[Candidate]:
         transforms=tuple(changes),
         ceiling_ns=facts.ceiling_ns(facts.totals(both, dur[both])),
         preconditions=(message("operators write zeros where the optimizer clears gradients"),),
-        vetoes=(message("additions of later backward passes: only the first addition to a gradient is avoidable"),),
+        vetoes=(message("later additions to a gradient, because only the first one can be avoided"),),
         assumptions=assume(taken_over_ns=_TAKEN_NS, device_factor=_GONE),
         risks=(message("Code that reads a gradient after clearing gets None instead of zeros."),),
     )]  # fmt: skip
