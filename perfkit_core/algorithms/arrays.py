@@ -90,7 +90,7 @@ def joined(column: pa.ChunkedArray) -> pa.Array:
 
 
 def picked(column: pa.ChunkedArray, rows: np.ndarray[Any, np.dtype[np.int64]]) -> pa.Array:
-    """Return the ascending ``rows`` of a column as one array. Arrow's ``take`` would join all chunks of texts first."""
+    """Return some rows of a column as one array. ``rows`` must ascend. Arrow's ``take`` would first join all texts."""
     ends = np.cumsum([len(piece) for piece in column.chunks])
     cuts = np.searchsorted(rows, np.append(0, ends)).tolist()
     starts = (ends - [len(piece) for piece in column.chunks]).tolist()
@@ -103,7 +103,7 @@ def picked(column: pa.ChunkedArray, rows: np.ndarray[Any, np.dtype[np.int64]]) -
 
 
 def constant(value: int | None, of_type: pa.DataType, count: int) -> pa.ChunkedArray:
-    """Return a column that repeats one value (null if None) in the memory of one block."""
+    """Return a column that repeats one value (null if None). All its chunks share the memory of one block."""
     blocks, rest = divmod(count, BLOCK)
     block = _block(value, of_type)
     return pa.chunked_array([block] * blocks + ([block.slice(0, rest)] if rest else []), of_type)

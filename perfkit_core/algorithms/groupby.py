@@ -34,7 +34,7 @@ def distinct(columns: Iterable[Any], rows: int) -> tuple[IntArray, IntArray]:
 
 def by_appearance(key: IntArray, width: int) -> tuple[IntArray, IntArray]:
     """Renumber the keys 0 ≤ k < width by first appearance: [7, 3, 7] becomes [0, 1, 0]. Return the new numbers, shape
-    (rows,), and the first row of each. If ``width`` :func:`is_dense`, keys may be negative and become -1."""
+    (rows,), and the first row of each. Negative keys are allowed if ``is_dense(width, len(key))``, and become -1."""
     if not is_dense(width, len(key)):
         code = pd.factorize(key)[0].astype(np.int64, copy=False)
         return code, np.flatnonzero(np.diff(np.maximum.accumulate(code), prepend=-1))

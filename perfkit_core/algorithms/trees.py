@@ -45,7 +45,7 @@ def merge(parent: IntArray, key: IntArray, member: BoolArray) -> Tree:
     above, keys = _merge_paths(parent, key, member, node)
     level = nesting.sum_down(above, (above != NO_ROW).astype(np.int64))
     by_level = groupby.stable_order(level, int(level.max(initial=0)) + 1)
-    number = np.full(len(above) + 1, NO_ROW, np.int64)  # the last item stands for NO_ROW itself
+    number = np.full(len(above) + 1, NO_ROW, np.int64)  # the last item, number[NO_ROW], remains NO_ROW
     count = 0
     for nodes in np.split(by_level, np.flatnonzero(np.diff(level[by_level])) + 1):
         nodes = nodes[np.lexsort((keys[nodes], number[above[nodes]]))]

@@ -43,21 +43,21 @@ FIRST: Final = "first"
 
 @dataclass(frozen=True, slots=True)
 class Average:
-    """Rule that merges averages: the merged column ``of`` divided by the calls, to the nearest integer."""
+    """Rule that merges averages over ranks: the merged column ``of``, divided by the merged calls and rounded."""
 
     of: str
 
 
 @dataclass(frozen=True, slots=True)
 class Share:
-    """Rule that merges shares: the merged column ``part`` divided by a denominator. By default the denominator is the
-    sum of ``part`` over all rows, or over the roots of a tree. Other denominators are:
+    """Rule that merges shares over ranks: the merged column ``part``, divided by a denominator. By default the
+    denominator is the sum of ``part`` over all rows. In a tree, it is the sum over the roots. Other denominators are:
 
-    - ``of``: the sum of another column.
+    - ``of``: the sum of the column with this name.
     - ``above``: the value of ``part`` in the parent row.
-    - ``whole``: the sum over ranks of a function of the trace, the request and the rank's table. If the function
-      returns None, the default is used.
-    - ``column``: a column of the same row. ``part`` may be omitted if the ratio times this column is an integer.
+    - ``whole``: a function of the trace, the request and the rank's table. Its results are summed over the ranks. If
+      it returns None, the default is used.
+    - ``column``: the column with this name, in the same row. ``part`` may be omitted if share × column is an integer.
     """
 
     part: str | None = None
@@ -75,17 +75,17 @@ class Column:
     - ``proper``: the heading is a proper name and is not translated.
     - ``merge``: the rule that merges values over ranks. By default keys and descriptions identify rows, and measures
       are summed.
-    - ``exact``: values are equal in every run of a program.
+    - ``exact``: values are the same in every run of a program.
     - ``per_step``: values are sums over the chosen steps. A table per step divides them by the number of steps.
-    - ``adds_up``: rows may be summed. Needed only for columns without ``per_step``.
+    - ``adds_up``: the values of several rows may be summed. This also holds for all columns with ``per_step``.
     - ``of_capture``: values are extremes over the complete capture.
     - ``place``: where the measured work runs: HOST, DEVICE, or "" for either.
-    - ``own``: the name of the column that excludes child rows, if this column includes them.
+    - ``own``: the name of the column whose values exclude child rows. Set if the values of this column include them.
     - ``by``: the groupings that add the column. If it is empty, the column is always present.
     - ``words``: values are words or sentences of perfkit, which are translated. A tuple lists the translated values.
-    - ``device_values``: a row with one of these values contains only device work.
+    - ``device_values``: if the column has one of these values in a row, the row contains only device work.
     - ``quantity``: columns with the same quantity are shown in the same unit. The default follows from the name.
-    - ``noun``: the noun that follows the heading of a size in a sentence.
+    - ``noun``: "size" or "memory". Sentences add this noun to the title of a column of bytes: "Peak memory".
     """
 
     name: str
@@ -145,7 +145,7 @@ def statistics(what: str, title: str, place: Place, per_step: bool = True) -> tu
 
 MAKERS: Final = ("Column", "duration", "size", "rate", "share", "operations", "count", "key", "description", "text",
                  "words")  # fmt: skip
-"""Names of the callables whose second argument is a heading."""
+"""Names of the callables that make a column, and whose second argument is its heading."""
 
 
 def by_name(columns: Iterable[Column]) -> dict[str, Column]:
@@ -162,7 +162,7 @@ def keys(columns: Iterable[Column], table: pd.DataFrame, by: Sequence[str] = ())
     their arguments. An undeclared column identifies rows if one of these conditions holds:
 
     - It has the name of a requested grouping.
-    - It comes before the first measure. Descriptions in a table with a column ``name`` are excepted."""
+    - It comes before the first measure. In a table with a column ``name``, this does not hold for descriptions."""
     declared, groupings = by_name(columns), {item.partition("=")[0] for item in by}
     names: list[str] = []
     measured = False
@@ -233,7 +233,7 @@ BY: Final = {
     "operator": (OPERATOR,),
     "category": (CATEGORY,),
 }
-"""The columns that each grouping adds, for groupings that several views have."""
+"""The columns that each grouping adds to a table. Only groupings that several views share are listed."""
 
 
 def added_by(groupings: Iterable[str]) -> Iterator[Column]:
@@ -245,9 +245,9 @@ _STATISTICS: Final = frozenset(
     ("total", "self", "avg", "mean", "median", "min", "max", "base", "other", "difference", "before", "now", "dur",
      "low", "high", "noise")
 )  # fmt: skip
-"""Words in column names that select a statistic. The other words name the quantity."""
+"""Words in column names that select a statistic: ``avg`` in ``avg_cpu_ns``. The other words name the quantity."""
 _PARTS: Final = frozenset(("count_effect", "per_call_effect", "time_so_far"))
-"""Column names, without the unit, that name a part of a difference."""
+"""Names, without the unit, of columns that hold a part of a difference."""
 _TERMS: Final = frozenset(("base", "other", "difference"))
 _SUFFIXES: Final[tuple[Unit, ...]] = ("bytes_per_s", "tflop_per_s", "gb_per_s", "ratio", "bytes", "ns", "flops")
 _BARE: Final = {"ns": "Time", "bytes": "Size", "bytes_per_s": "Bandwidth", "ratio": "Share", "gb_per_s": "Bandwidth",

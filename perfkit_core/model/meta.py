@@ -12,11 +12,11 @@ import msgspec
 from perfkit_core.language.messages import Message, Text, Value, english, message, plural, render
 
 _MOST_MESSAGES: Final = 3
-"""If a code has more different messages than this over all ranks, only messages of the first rank are shown."""
+"""If findings with one code have more different messages than this, only messages of the first rank are shown."""
 EDGES: Final = 0.05
 """Share of incomplete collectives that is normal, because the ranks do not begin and end recording simultaneously."""
 _ABSENCES: Final = frozenset({"no-steps", "no-phases", "no-device-events"})
-"""Codes of missing data. They are dropped if another cycle of the rank has the data."""
+"""Codes of findings about missing data. Such a finding is dropped if another cycle of the rank has the data."""
 
 
 class Finding(msgspec.Struct, frozen=True):
@@ -201,10 +201,10 @@ def about_job(meta: TraceMeta) -> tuple[Finding, ...]:
 
 
 def waits_not_known(unknown: Collection[int], count: int, incomplete: float = 0.0) -> tuple[Finding, ...]:
-    """Return findings about waits in collectives that are unknown or may be too low.
+    """Return findings about the waits in collectives, which may be unknown or too low.
 
-    - ``unknown``: the ranks whose waits are unknown, of ``count`` ranks.
-    - ``incomplete``: the share of collectives in which some rank was not read or cannot be compared."""
+    - ``unknown``: the ranks with unknown waits. ``count`` is the number of all ranks.
+    - ``incomplete``: the share of the collectives that lack a rank, which was not read or cannot be compared."""
     findings = []
     if unknown:
         text = message(

@@ -138,7 +138,7 @@ class JoinedColumns(Columns):
 
 
 _OF_COLUMN: Final = ("known", "ints", "codes", "rows")
-"""Cache keys that start with one of these names belong to a single column, which is the second item of the key."""
+"""A cache key that starts with one of these names belongs to a single column, whose name is its second item."""
 
 
 @dataclass(frozen=True, slots=True, repr=False, init=False)
@@ -160,7 +160,7 @@ class Trace:
         _cache: dict[Any, Any] | None = None,
         _columns: Columns | None = None,
     ) -> None:
-        """Create a trace. ``events`` and ``meta`` are required. Only ``dataclasses.replace`` passes the last two."""
+        """Create a trace of ``events`` and ``meta``. Only ``dataclasses.replace`` sets ``_cache`` and ``_columns``."""
         columns = _columns if events is None else events
         if columns is None or meta is None:
             raise TypeError("a Trace needs events and meta")

@@ -75,7 +75,7 @@ def family(op_name: str | None) -> str | None:
 
 
 class NamePattern(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """A family or canonical name, and regular expressions. The name applies if one of them matches."""
+    """Regular expressions, and the family or canonical name of the texts that match one of them."""
 
     name: str
     patterns: tuple[str, ...]
@@ -100,8 +100,8 @@ class _NamesFile(msgspec.Struct, forbid_unknown_fields=True):
 
 @dataclass(frozen=True, slots=True)
 class NativeNames:
-    """Operator names of a framework. ``names`` maps native names to canonical names. For native names that it does not
-    contain, ``patterns`` apply."""
+    """Operator names of a framework. ``names`` maps native names to canonical names. ``patterns`` holds regular
+    expressions for further native names, in groups such as ``libraries``."""
 
     names: Mapping[str, str]
     patterns: Mapping[str, NamePatterns]
@@ -129,9 +129,9 @@ class KernelRules:
     """Patterns of kernel names, from ``kernel_families.toml``."""
 
     templates: re.Pattern[str]
-    functions: NamePatterns  # families by the function inside a template
-    fused: NamePatterns  # canonical operators by the names in a fused kernel
-    words: NamePatterns  # families by words in the name
+    functions: NamePatterns  # families by patterns for the function inside a template
+    fused: NamePatterns  # canonical operators by patterns for the list of operators in a fused kernel's name
+    words: NamePatterns  # families by patterns for words in the name
 
 
 @functools.cache

@@ -47,7 +47,7 @@ class Annotation(Generic[Model]):
         return Architecture(self.prefix or type(model).__name__, self._framework.name, described)
 
     def _layers(self, model: Model) -> Iterator[tuple[str, Any]]:
-        """Yield each layer with the path for its label. The path of a named model ends with a dot."""
+        """Yield each layer with the path for its label. In a named model, the path begins with the name and a dot."""
         for path, layer in self._framework.named(model):
             yield f"{self.prefix}.{path}" if self.prefix else path, layer
 
@@ -90,8 +90,8 @@ class Annotation(Generic[Model]):
 def annotate(framework: LayerFramework, model: Model, name: str | None) -> Annotation[Model]:
     """Return the annotation of a model. Create it if there is none.
 
-    The paths of the layers begin with ``name``. If ``name`` is None, they begin with the class of the model, such as
-    ``ResNet``. Only the first model without a name has no prefix. Raises UsageError if another model has this name."""
+    The paths of the layers begin with ``name``. If ``name`` is None, the paths of the first such model have no prefix.
+    In further models, they begin with the class, as in ``ResNet``. Raises UsageError if another model has the name."""
     active = framework.active
     annotation: Annotation[Model] | None = next((other for other in active if other.model is model), None)
     if annotation is not None:

@@ -11,9 +11,9 @@ from typing import Final
 from perfkit_core.system.machine import usable_cpus
 
 HOST: Final = "host"
-"""Key of ``TraceMeta.extra`` for the numbers below."""
+"""Key of ``TraceMeta.extra``. Its value is a dictionary with the keys below."""
 CORES, THREADS, PROCESSES = "cores", "threads", "processes"
-"""Keys of three numbers: the cores that the process may use, the threads per operator, and the job's processes on the
+"""Keys of the number of cores that the process may use, of threads per operator, and of processes of the job on this
 machine."""
 _QUOTA: Final = Path("/sys/fs/cgroup/cpu.max")
 _LOCAL_PROCESSES: Final = ("LOCAL_WORLD_SIZE", "PADDLE_LOCAL_SIZE")

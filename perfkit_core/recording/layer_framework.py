@@ -41,7 +41,7 @@ class LayerFramework(ABC):
 
     def __init__(self) -> None:
         self.active: list[Any] = []
-        """The current annotations (:class:`perfkit_core.recording.annotation.Annotation`)."""
+        """The annotations (:class:`perfkit_core.recording.annotation.Annotation`) that have not been removed."""
 
     @abstractmethod
     def named(self, model: Any) -> Iterator[Named]:
@@ -264,7 +264,7 @@ class LayerHooks(ABC):
             return
         try:
             inputs = architecture.tensors(arguments, self.framework.tensor)
-            origins = self.origins(inputs)  # an in-place change during the call would replace an origin
+            origins = self.origins(inputs)  # taken before the call, which may change its inputs in place
             label = self.framework.label(self.label)
             label.__enter__()
             self.calls.stack.append(OpenCall(self, label, inputs, origins))
@@ -292,8 +292,8 @@ class LayerHooks(ABC):
 
 
 class BackwardMark:
-    """Hook that labels the start of a call's backward pass. It is registered at all places where the pass may begin,
-    and labels only the first."""
+    """Hook that labels the start of a call's backward pass. It is registered wherever the pass may begin. Only its
+    first call adds the label."""
 
     def __init__(self, framework: LayerFramework, label: str) -> None:
         self._framework = framework

@@ -53,7 +53,7 @@ class StepWindow:
             raise UsageError(f"{self} records no steps", "give at least one active step, and no negative number")
 
     def action(self, step: int, begun: int) -> Action:
-        """Return what the profiler does during ``step`` of a training whose first step was ``begun``."""
+        """Return what the profiler does during ``step``. ``begun`` is the number of the training's first step."""
         cycle, position = self._place(step, begun)
         if cycle < 0 or (self.repeat and cycle >= self.repeat) or position < self.wait:
             return Action.OFF
@@ -112,7 +112,7 @@ def profiler_arguments(options: Mapping[str, Any], supported: Mapping[str, str],
 
 
 def check_options(profiler: Callable[..., Any], options: Mapping[str, Any]) -> None:
-    """Raise UsageError if the class ``profiler`` has no such option, or if perfkit itself sets the option."""
+    """Raise UsageError for an option that the class ``profiler`` does not have, or that perfkit itself sets."""
     parameters = inspect.signature(profiler).parameters
     for name in options:
         if name in _SET_BY_PERFKIT:
@@ -182,7 +182,7 @@ class StepRecording:
         self._action = Action.OFF
         self._running = self._paused = False
         self._begun = self._step = 0
-        self._steps_of_cycle = self._recorded = 0  # steps recorded in the running cycle, and in the training
+        self._steps_of_cycle = self._recorded = 0  # number of recorded steps in the running cycle, and in the training
 
     def begin(self, step: int) -> None:
         """Begin a training with this step. If the previous training did not end, first write its recording."""

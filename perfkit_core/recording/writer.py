@@ -44,8 +44,8 @@ class Taken:
 
 
 Take = Callable[[Profiler, environment.Place], Taken]
-"""Function of an adapter that takes the last cycle from the profiler. It runs in the thread of the training. The rank
-of the Place becomes the rank of the events."""
+"""Function of an adapter that takes the last cycle from the profiler. It runs in the thread of the training. The
+events get the rank of the given Place."""
 
 
 class CycleWriter(Generic[Profiler]):

@@ -24,13 +24,13 @@ _LONGEST: Final = 0.9
 _EQUAL: Final = 3
 """Minimum number of equal distances between long waits. If there are only two distances, both must be equal."""
 _MANY: Final = 2
-"""The mean distance is used only with enough distances. For example, a mean of 4 calls needs 2 × 4 distances."""
+"""The mean is used if the number of distances is at least this number × the mean: 2 × 4 for a mean of 4 calls."""
 _MOST: Final = 64
 """Maximum distance between recurring long waits, in calls."""
 
 
 def period(waited_ns: IntArray, begins: BoolArray) -> int:
-    """Return the distance between long waits, in calls. The result is 1 if long waits do not recur.
+    """Return the number of calls from one long wait to the next. The result is 1 if long waits do not recur.
 
     For example, 4 slow workers finish their batches at the same time. Then every 4th call waits long, and the result is
     4. If the distances differ, the result is their median or their mean.
@@ -63,15 +63,15 @@ Later operators rebuild the batch."""
 _HANDED_OVER_NS: Final = 2_000_000
 """Maximum time to unpickle and pin a ready batch. Operators that rebuild the batch take additional time."""
 _HANDED_OVER: Final = 0.1
-"""Quantile of the waits of all calls that counts as the time to get a ready batch."""
+"""Getting a ready batch is assumed to take this quantile of the waits of all calls."""
 _WORKERS: Final = 2
-"""Number of workers that is assumed if long waits do not recur."""
+"""``period`` estimates the number of workers. At least this number is assumed."""
 _AHEAD: Final = 2
 """Number of batches that each worker makes in advance."""
 _LEAST_NS: Final = 500_000
 _LEAST_SHARE: Final = 0.05
 """A call waited for its batch if it took longer than a call that gets a ready batch. The difference must exceed
-``_LEAST_NS``, and the share ``_LEAST_SHARE`` of the median step time. Smaller differences are variation."""
+both ``_LEAST_NS`` and the share ``_LEAST_SHARE`` of the median step time. Smaller differences are variation."""
 
 
 def loads(trace: Trace) -> IntArray:
@@ -147,8 +147,8 @@ def batch_waits(trace: Trace, segments: Segments, leads: BoolArray) -> tuple[Int
 
 
 def waited(graph: Graph) -> tuple[IntArray, IntArray]:
-    """Return the nodes that wait for a batch, and the time of each wait in ns, without the time to get a ready
-    batch."""
+    """Return the nodes that wait for a batch, and how long each of them waits, in ns. The time to get a ready batch is
+    not part of the wait."""
     links = graph.edges
     until = links.dst[links.cause == BATCH]
     node = until - 1
@@ -156,8 +156,8 @@ def waited(graph: Graph) -> tuple[IntArray, IntArray]:
 
 
 def _idle_calls(trace: Trace, segments: Segments, rows: IntArray) -> IntArray:
-    """Return the loader call that may wait for a batch in each segment, as a position in ``rows``; -1 if none."""
-    call = np.full(len(trace) + 1, -1, np.int64)  # the row -1 of a segment without an event selects the last item
+    """Return, for each segment, the position in ``rows`` of the loader call that may wait in it, -1 if none."""
+    call = np.full(len(trace) + 1, -1, np.int64)  # the last item is for segments without an event (row -1)
     call[rows] = np.arange(len(rows))
     call[:-1] = nesting.first_on_path(trace.ints("parent"), call[:-1])
     start = trace.ints("start_ns")
@@ -174,10 +174,10 @@ def _idle_calls(trace: Trace, segments: Segments, rows: IntArray) -> IntArray:
 def _since(
     segments: Segments, rows: IntArray, begins: BoolArray, node: IntArray, call: IntArray, waited_ns: IntArray
 ) -> IntArray:
-    """Return, for each wait, the segment in which a worker begins to make the batch. The first wait happens in the
-    segment ``node[0]`` of the loader call ``call[0]``."""
+    """Return, for each wait, the segment of the waiting thread at whose start a worker begins to make the batch. The
+    wait ``i`` is the segment ``node[i]`` of the loader call ``rows[call[i]]``."""
     thread = segments.thread[segments.first[rows]]
-    since = np.searchsorted(segments.thread, thread)  # no earlier than the first segment of the thread
+    since = np.searchsorted(segments.thread, thread)  # workers begin no earlier than the thread's first segment
     waits = np.zeros(len(rows), np.int64)
     np.add.at(waits, call, waited_ns)
     for number in np.unique(thread):
@@ -188,6 +188,6 @@ def _since(
         asked = _AHEAD * max(period(waits[own], starts), _WORKERS)  # the batch was requested this many calls earlier
         latest[asked:] = np.maximum(latest[asked:], segments.after[rows[own[:-asked]]])
         since[own] = np.maximum(since[own], latest)
-    before = np.append(0, node[:-1] + 1)[: len(node)]  # no earlier than the end of the previous wait
+    before = np.append(0, node[:-1] + 1)[: len(node)]  # workers begin no earlier than the previous wait ends
     same = np.append(False, segments.thread[node[1:]] == segments.thread[node[:-1]])[: len(node)]
     return np.maximum(since[call], np.where(same, before, 0))

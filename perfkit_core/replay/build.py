@@ -58,7 +58,7 @@ def handoffs(segments: Segments, leaders: BoolArray, rank: IntArray, batches: In
 
     - ``leaders``: mask of the threads that run the steps.
     - ``rank``: rank of each thread. A burst and its waiter belong to the same rank.
-    - ``batches``: segments that wait for a batch. They wake no other thread, so they have no bursts."""
+    - ``batches``: segments that wait for a batch. Such a wait wakes no thread, so it has no bursts."""
     parts = [
         _bursts(segments, leader, other)
         for leader in np.flatnonzero(leaders).tolist()
@@ -72,10 +72,10 @@ def handoffs(segments: Segments, leaders: BoolArray, rank: IntArray, batches: In
 
 
 def _bursts(segments: Segments, leader: int, other: int) -> IntArray:
-    """Return the bursts of the thread ``other`` during segments of the thread ``leader``. The result has one row for
-    each field of Handoffs, shape (5, bursts)."""
+    """Return the bursts of the thread ``other`` during segments of the thread ``leader``, shape (5, bursts). The rows
+    are the fields of :class:`Handoffs`."""
     theirs, own = (np.searchsorted(segments.thread, [thread, thread + 1]) for thread in (leader, other))
-    low, high = int(own[0]), int(own[1]) - 1  # without the empty segment at the end
+    low, high = int(own[0]), int(own[1]) - 1  # leave out the thread's last segment, which is empty
     at = np.arange(low, high)
     idle = (segments.row[at] < 0) & (segments.end_ns[at] > segments.start_ns[at])
     begins = np.unique(np.append(at[idle] + 1, low))
@@ -89,11 +89,11 @@ def _bursts(segments: Segments, leader: int, other: int) -> IntArray:
     woken = within & (idle_since <= segments.start_ns[np.maximum(waiter, 0)])
     begins, waiter = begins[woken], waiter[woken]
     until = segments.end_ns[waiter]
-    # the last segment of a burst contains work and ends before the waiter ends
+    # a burst ends with its last segment of work that ends before the waiter's segment ends
     latest = np.maximum.accumulate(np.where(segments.row[low:high] >= 0, at, -1))
     last = np.searchsorted(segments.end_ns[low:high], until, side="right") - 1
     last = np.maximum(latest[np.maximum(last, 0)], begins)
-    runs_on = segments.end_ns[np.minimum(last + 1, high)] > until  # the next segment ends after the waiter
+    runs_on = segments.end_ns[np.minimum(last + 1, high)] > until  # the next segment ends after the waiter's
     runs_on &= segments.row[np.minimum(last + 1, high)] >= 0
     left = until - segments.end_ns[last]
     short = np.maximum(RETURN_NS, ((until - segments.start_ns[waiter]) * RETURN_SHARE).astype(np.int64))
@@ -102,15 +102,15 @@ def _bursts(segments: Segments, leader: int, other: int) -> IntArray:
 
 
 def host_graph(segments: Segments, busy_ns: IntArray, bursts: Handoffs) -> Graph:
-    """Return the graph of the host threads. Its nodes are the segments, followed by one node for each burst. The node
-    of a burst is the part of the waiting segment after the burst. ``busy_ns`` is the time of each segment without waits
-    for a device, shape (segments,)."""
+    """Return the graph of the host threads. It has one node for each segment, then one for each of ``bursts``.
+    Bursts cut the waiter's segment. The node of a burst is the part of this segment from the burst to the next burst.
+    ``busy_ns`` is the time of each segment without waits for a device, shape (segments,)."""
     count, extra = len(segments), np.arange(len(segments), len(segments) + len(bursts))
     begin, end = segments.start_ns[bursts.first], segments.end_ns[bursts.last]
     same = bursts.waiter[1:] == bursts.waiter[:-1]
     is_last, is_first = np.append(~same, True)[: len(bursts)], np.append(True, ~same)[: len(bursts)]
     ends = np.flatnonzero(is_last)
-    final = ends[np.searchsorted(ends, np.arange(len(bursts)))]  # the last burst with the same waiter
+    final = ends[np.searchsorted(ends, np.arange(len(bursts)))]  # for each burst, the last burst of its waiter
     resumed = np.where(bursts.returns, end, begin)
     latest = np.full(count, np.iinfo(np.int64).min)
     np.maximum.at(latest, bursts.waiter, resumed)
@@ -120,7 +120,7 @@ def host_graph(segments: Segments, busy_ns: IntArray, bursts: Handoffs) -> Graph
     dur[bursts.waiter[is_first]] = (begin - segments.start_ns[bursts.waiter])[is_first]
     dur[bursts.idle[bursts.idle >= 0]] = 0
     woken_by = np.where(is_first, bursts.waiter, extra - 1)
-    source = np.arange(count)  # the node after a waiter follows the last part of the waiter
+    source = np.arange(count)  # node at which each segment ends: the last part of a cut segment
     source[bursts.waiter[is_last]] = extra[is_last]
     follows = np.flatnonzero(segments.thread[1:] == segments.thread[:-1])
     chain = edges(CHAIN, source[follows], follows + 1)
@@ -134,13 +134,13 @@ def host_graph(segments: Segments, busy_ns: IntArray, bursts: Handoffs) -> Graph
 
 
 def joined(trace: Trace, graph: Graph, leads: BoolArray, after: IntArray) -> Graph:
-    """Return the graph with waits for collectives of other host threads. ``leads`` is the mask of the threads that may
-    wait: those that run the steps. A waiting node is cut where the collective ends, and its first part takes no time.
-    ``after`` is the field of :class:`perfkit_core.replay.graph.Replay`."""
+    """Let the threads that run the steps wait for collectives of other host threads, and return the graph. ``leads`` is
+    the mask of the threads that run the steps. A waiting node is cut where the collective ends. The part before the cut
+    takes no time. ``after`` is the field of :class:`perfkit_core.replay.graph.Replay`."""
     calls = np.flatnonzero(communication(trace).host & (after >= 0))
     calls = calls[~leads[graph.lane[after[calls]]]]
     rank, at_work = trace.ints("rank"), trace.rows("kind", OPERATOR, RUNTIME, SYNC)
-    waiter = np.full(len(calls), -1, np.int64)  # the node that waits for each collective (-1 if none)
+    waiter = np.full(len(calls), -1, np.int64)  # for each collective, the node that waits for it, -1 if none
     for lane in np.flatnonzero(leads).tolist():
         nodes = np.flatnonzero((graph.lane == lane) & (graph.dur_ns > 0))
         nodes = nodes[np.argsort(graph.start_ns[nodes], kind="stable")]

@@ -1,8 +1,8 @@
 """Edges of the replay that end at device work.
 
-Device work waits for its launch and for the previous work of its stream. One of these two best explains the recorded
-start. Its edge has the recorded lag, so that the unchanged graph repeats the recording. The other edge has the usual
-lag, or the recorded lag if that is smaller.
+Device work waits for its launch and for the previous work of its stream. Each wait is an edge with a lag. The edge
+whose lag exceeds the usual lag by less keeps its recorded lag. The unchanged graph therefore repeats the recording. The
+other edge has the usual lag, or the recorded lag if that is smaller.
 
 Work that starts more than ``UNEXPLAINED_NS`` late may have waited for another stream. This is assumed if work of
 another stream of the device ended just before. The edge from this other work then has the recorded lag.
@@ -25,9 +25,9 @@ from perfkit_core.replay.graph import EVENT, LAUNCH, QUEUE, STREAM, Edges, Waits
 from perfkit_core.replay.host_segments import Segments
 
 UNEXPLAINED_NS: Final = 20_000
-"""Device work that starts more than this time later than usual waited for something else."""
+"""If device work starts later than usual by more than this, it waited for more than its launch and its stream."""
 _USUAL: Final = 0.1
-"""Quantile of the recorded lags that counts as the usual lag."""
+"""The usual lag is this quantile of the recorded lags."""
 _LAUNCH_NS, _GAP_NS = 5_000, 1_000
 """Lags that are assumed if the recording shows none. The values are typical of CUDA devices."""
 _NEVER: Final = np.iinfo(np.int64).max // 4
@@ -59,9 +59,9 @@ def device_work(trace: Trace) -> DeviceWork:
 
 
 def work_edges(trace: Trace, work: DeviceWork, launch_node: IntArray, nodes: IntArray, events: Edges) -> Edges:
-    """Return the edges that end at device work, including ``events``, the edges of recorded waits between streams.
-    ``nodes`` is the node of each piece of work. ``launch_node`` is the node that begins with its launch (-1 if
-    none)."""
+    """Return all edges that end at device work. They include ``events``, the edges of recorded waits between streams.
+    ``nodes`` holds the node of each piece of work. ``launch_node`` holds the node that starts when the launch of this
+    work starts, -1 if there is none."""
     start, end = trace.ints("start_ns")[work.row], trace.end_ns[work.row]
     launched = launch_node >= 0
     call = np.where(launched, trace.ints("start_ns")[trace.ints("launched_by")[work.row]], -_NEVER)
@@ -115,12 +115,12 @@ DEPTH: Final = 1021
 """Number of launches that a CUDA stream holds in addition to the running work. A further launch blocks until the next
 work begins. On a V100, 1,132 of 1,139 blocked launches had exactly this many launches ahead."""
 _BLOCKED: Final = 4
-"""A launch was blocked if it took more than this many times the usual time, and its stream got room meanwhile."""
+"""A launch was blocked if its stream got room during the call, and it took more than this many times the usual time."""
 
 
 def queue_limits(trace: Trace, work: DeviceWork, segments: Segments, nodes: IntArray) -> Waits:
-    """Return the launches that waited for room in a full stream. The edges of the result also limit launches that did
-    not wait: no launch returns before the work that makes room for it has begun. ``nodes`` are the nodes of the
+    """Return the launches that waited because their stream was full. The result has edges for other launches, too: each
+    launch returns only after the work that makes room for it has begun. ``nodes`` holds the node of each piece of
     work."""
     made_room = np.arange(-DEPTH, len(work) - DEPTH)
     first = np.searchsorted(work.lane, work.lane)
@@ -133,7 +133,7 @@ def queue_limits(trace: Trace, work: DeviceWork, segments: Segments, nodes: IntA
     call, room = launched_by[at], made_room[at]
     begun, end = trace.ints("start_ns")[work.row[room]], trace.end_ns[call]
     within = (begun > trace.ints("start_ns")[call]) & (begun <= end)
-    others = np.setdiff1d(launched_by[launched_by >= 0], call[within])  # includes the first launches of each stream
+    others = np.setdiff1d(launched_by[launched_by >= 0], call[within])  # launches that did not wait for room
     usual = int(np.median(trace.ints("dur_ns")[others])) if len(others) else 0
     blocked = within & (trace.ints("dur_ns")[call] > _BLOCKED * usual)
     lag = np.where(blocked, end - begun, np.minimum(end - begun, 0))

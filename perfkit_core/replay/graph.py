@@ -98,8 +98,8 @@ class Graph:
         )  # fmt: skip
 
     def continued(self, node: IntArray, rest: IntArray) -> Graph:
-        """Return the graph in which the nodes ``node`` take no time. Edges from the end of ``node[i]`` begin at the end
-        of ``rest[i]`` instead. The caller adds the nodes ``rest``."""
+        """Return the graph in which ``rest[i]`` continues ``node[i]``. The nodes ``node`` then take no time. Edges from
+        the end of ``node[i]`` begin at the end of ``rest[i]`` instead. The caller adds the nodes ``rest``."""
         ends_with, dur = np.arange(len(self)), self.dur_ns.copy()
         ends_with[node], dur[node] = rest, 0
         links = self.edges
@@ -113,8 +113,8 @@ class Replay:
 
     trace: Trace
     graph: Graph
-    first: IntArray  # node that begins with each host event, -1 for other events, shape (rows,)
-    after: IntArray  # node that begins with the end of each host event, -1 for other events, shape (rows,)
+    first: IntArray  # node that starts when each host event starts, -1 for other events, shape (rows,)
+    after: IntArray  # node that starts when each host event ends, -1 for other events, shape (rows,)
     work: IntArray  # node of each piece of device work, -1 for other events, shape (rows,)
     tied: int  # number of collectives replayed with waits for other ranks, counted once for each rank
     apart: int  # number of collectives replayed as recorded, counted once for each rank; 0 if there is one rank

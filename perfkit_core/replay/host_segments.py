@@ -28,8 +28,8 @@ class Segments:
     row: IntArray  # row of the innermost event, -1 if none
     thread: IntArray
     threads: int  # number of threads
-    first: IntArray  # segment that begins with each event, -1 for events on no host thread, shape (rows,)
-    after: IntArray  # segment that begins with the end of each event, -1 for events on no host thread, shape (rows,)
+    first: IntArray  # segment that starts when each event starts, -1 for events on no host thread, shape (rows,)
+    after: IntArray  # segment that starts when each event ends, -1 for events on no host thread, shape (rows,)
 
     def __len__(self) -> int:
         return len(self.row)

@@ -29,13 +29,13 @@ from perfkit_core.views.select import ranks
 def shown_elsewhere(
     trace: Trace, steps_graph: graph.Graph, work: DeviceWork, nodes: IntArray, node: IntArray, match: IntArray
 ) -> graph.Edges:
-    """Return edges between collectives and work of other streams. If one rank shows a wait, all ranks get its edge.
-
-    Work of two ranks corresponds if it has the same name, and the same position in its stream after the launch of the
-    collective. An edge is added only if the awaited work ended before the waiting work began.
+    """Return edges between collectives and device work of other streams. If the recording of one rank shows
+    such a wait, each rank with the same work gets an edge. The edge is added only if the awaited work ended before the
+    waiting work began. Work counts as the same on two ranks if two things are equal: its name, and its position in its
+    stream, counted from the launch of the collective.
 
     - ``nodes``: node of each piece of ``work``.
-    - ``node``, ``match``: node and number of each collective, once for each rank."""
+    - ``node``, ``match``: the fields of :class:`_Members`."""
     position = np.full(len(steps_graph), -1, np.int64)
     position[nodes] = np.arange(len(work))
     on_device = position[node] >= 0
@@ -68,8 +68,8 @@ def shown_elsewhere(
 
 
 class _Places:
-    """Times, rank, stream and name of device work, arrays of shape (work,). ``first`` is the position of the first work
-    of each stream, followed by the number of all work."""
+    """Times, rank, stream and name of device work, arrays of shape (work,). ``first`` holds the position of the first
+    work of each stream. Its last item is the length of the other arrays."""
 
     def __init__(self, trace: Trace, work: DeviceWork) -> None:
         launched_by, start = trace.ints("launched_by")[work.row], trace.ints("start_ns")
@@ -83,7 +83,7 @@ class _Places:
         self._lanes = self._lanes[~self._lanes.index.duplicated(keep=False)]
 
     def lane_of(self, rank: IntArray, stream: IntArray) -> IntArray:
-        """Return the number of each stream over all ranks; -1 if the rank has no stream, or several, with this id."""
+        """Return the number of each stream over all ranks; -1 unless the rank has exactly one stream with this id."""
         wanted = pd.MultiIndex.from_arrays([rank, stream])
         return self._lanes.reindex(wanted).fillna(-1).to_numpy(np.int64)
 
@@ -105,7 +105,7 @@ class _Members:
     match: IntArray  # number of the collective, counted from 0
 
     def only(self, mask: BoolArray) -> _Members:
-        """Return the members of the mask, without collectives that have a single member left."""
+        """Return the members in the mask. Collectives of which only one member is left are dropped."""
         match, node = self.match[mask], self.node[mask]
         several = np.bincount(match)[match] > 1 if len(match) else np.empty(0, np.bool_)
         return _Members(node[several], np.unique(match[several], return_inverse=True)[1].astype(np.int64))
@@ -119,10 +119,10 @@ def meet(replay: graph.Replay, work: DeviceWork, leads: BoolArray) -> graph.Repl
         return replay
     collectives = matched(instances(trace), trace.meta.world_size)
     clocks = clock_offsets(collectives)
-    offsets = clocks["constant_ns"]  # without drift, which would change the durations of nodes
+    offsets = clocks["constant_ns"]  # ignore drift, which would change the durations of nodes
     ahead_ns = np.asarray(offsets.reindex(replay.rank).fillna(0), np.int64)
     steps_graph = replace(steps_graph, start_ns=steps_graph.start_ns - ahead_ns[steps_graph.lane])
-    # a collective waits in its device work, or without device work in the longest segment of its call
+    # the node of a collective is its device work or, without device work, the longest segment of its call
     rows = collectives["row"].to_numpy(np.int64)
     node = replay.work[rows].copy()
     for at in np.flatnonzero((node < 0) & (replay.first[rows] >= 0)).tolist():
@@ -133,7 +133,7 @@ def meet(replay: graph.Replay, work: DeviceWork, leads: BoolArray) -> graph.Repl
     members = _members(steps_graph, node, np.asarray(meeting, np.int64), usable.to_numpy(np.bool_), leads)
     shown = shown_elsewhere(trace, steps_graph, work, replay.work[work.row], members.node, members.match)
     steps_graph = replace(steps_graph, edges=graph.all_edges([steps_graph.edges, shown]))
-    # without collectives that end on one rank before the last rank arrives, the graph has no cycle
+    # if the graph has a cycle, leave out collectives that end on one rank before the last rank arrives
     early = _early_ns(steps_graph, members) > 0
     for those in (members, members.only(~np.isin(members.match, members.match[early]))):
         tied = _tied(steps_graph, those)
@@ -166,16 +166,16 @@ def _arrival_ns(steps_graph: graph.Graph, members: _Members) -> IntArray:
 
 
 def _early_ns(steps_graph: graph.Graph, members: _Members) -> IntArray:
-    """Return the time from the end of each member to the arrival of the last rank, shape (members,). A positive time is
+    """Return how long before the arrival of the last rank each member ends, in ns, shape (members,). A positive time is
     an error of the clocks, because no member ends before the last rank arrives."""
     end = steps_graph.start_ns[members.node] + steps_graph.dur_ns[members.node]
     return _arrival_ns(steps_graph, members)[members.match] - end
 
 
 def _tied(steps_graph: graph.Graph, members: _Members) -> graph.Graph:
-    """Return the graph in which the members of each collective wait for each other. Each collective gets a node for its
-    meeting, which waits for all members. Each member gets a node for its transfer, which waits for the meeting. Edges
-    from the end of a member begin at the end of its transfer instead."""
+    """Return the graph in which the members of each collective wait for each other. Each collective gets a node for the
+    moment at which all members have arrived. Each member gets a node for its transfer, which waits for this moment.
+    Edges from the end of a member begin at the end of its transfer instead."""
     node, count = members.node, len(members.node)
     arrival, early = _arrival_ns(steps_graph, members), _early_ns(steps_graph, members)
     meeting = len(steps_graph) + members.match

@@ -23,8 +23,8 @@ class Steps:
 
     number: IntArray
     rank: IntArray
-    first: IntArray  # node that begins with the step
-    after: IntArray  # node that begins with the end of the step
+    first: IntArray  # node that starts when the step starts
+    after: IntArray  # node that starts when the step ends
     recorded_ns: IntArray  # recorded time of the step
 
     def __len__(self) -> int:
@@ -122,13 +122,13 @@ def steps(replay: Replay) -> Steps:
 
 
 _USUAL: Final = 0.1
-"""Quantile of the recorded lags of a cause that counts as the usual lag."""
+"""The usual lag of edges with one cause is this quantile of their recorded lags."""
 _TYPICAL_NS: Final = 5_000
-"""An additional lag among the recorded lags of a cause, so that a single long lag does not count as usual."""
+"""This lag is appended to the recorded lags of each cause, so that a single long lag does not become the usual lag."""
 
 
 def unexplained_ratio(replay: Replay) -> float | None:
-    """Return the unexplained share of device work, by time; None without device work.
+    """Return the share of the device time that is unexplained. Return None if there is no device work.
 
     Work is unexplained if it waits for nothing, or starts more than ``UNEXPLAINED_NS`` later than usual after
     everything it waits for. Transforms do not change the recorded lag of such work."""

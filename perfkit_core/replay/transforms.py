@@ -22,7 +22,7 @@ from perfkit_core.views.steps.activity import covered_ns
 
 
 class Case(Enum):
-    """The value to use for every uncertain number: ``SHORT`` gives the shortest steps, ``LONG`` the longest."""
+    """Which value of uncertain numbers to use. ``SHORT`` gives the shortest steps, ``LONG`` the longest."""
 
     SHORT = "p10"
     LIKELY = "p50"
@@ -31,7 +31,7 @@ class Case(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Quantity:
-    """An uncertain time in ns, factor or count, as three percentiles."""
+    """Three percentiles of an uncertain number: a time in ns, a factor or a count."""
 
     low: float  # value with the shortest steps
     mid: float
@@ -43,7 +43,7 @@ Number = int | float | Quantity
 
 
 def value(number: Number, case: Case) -> float:
-    """Return the value of a number in a case. An exact number has the same value in all cases."""
+    """Return the value that ``case`` selects. A number that is no Quantity is exact, and has one value in all cases."""
     if not isinstance(number, Quantity):
         return number
     return {Case.SHORT: number.low, Case.LIKELY: number.mid, Case.LONG: number.high}[case]
@@ -78,8 +78,8 @@ def transformed(replay: Replay, changes: Sequence[Transform], case: Case = Case.
 
 
 def chosen_rows(replay: Replay, rows: IntArray, below: bool) -> BoolArray:
-    """Return a mask of all rows of the trace that selects ``rows``. With ``below``, it also selects the events inside
-    them and the device work that these events launched."""
+    """Return a mask over all rows of the trace that is True for ``rows``. With ``below``, it is also True for events
+    inside them and for the device work that these events launched."""
     trace = replay.trace
     mask = marked(trace, rows)
     if below:
@@ -90,14 +90,14 @@ def chosen_rows(replay: Replay, rows: IntArray, below: bool) -> BoolArray:
 
 
 def nodes_of(replay: Replay, graph: Graph, rows: IntArray, below: bool) -> BoolArray:
-    """Return the mask of the nodes whose time belongs to :func:`chosen_rows`, shape (nodes,)."""
+    """Return the mask of the nodes of :func:`chosen_rows`, shape (nodes,)."""
     mask: BoolArray = (graph.row >= 0) & chosen_rows(replay, rows, below)[graph.row]
     return mask
 
 
 def inclusive_ns(replay: Replay, graph: Graph, rows: IntArray, inside: BoolArray) -> IntArray:
-    """Return, for each of the rows, the time of the nodes inside it, shape (len(rows),). Only nodes of the mask
-    ``inside`` count. The rows must not overlap."""
+    """Return, for each event of ``rows``, the sum of the times of its nodes and of the nodes of events inside it, shape
+    (len(rows),). Only nodes in the mask ``inside`` count. The events must not overlap."""
     owner = np.full(len(replay.trace), -1, np.int64)
     owner[rows] = np.arange(len(rows))
     owner = nesting.first_on_path(replay.trace.ints("parent"), owner)
@@ -156,7 +156,7 @@ class Shorten:
     def apply(self, replay: Replay, graph: Graph, case: Case) -> Graph:
         dur = graph.dur_ns.copy()
         for rank, gaps in self.gaps.items():
-            nodes = replay.hosts(rank)  # only recorded nodes: other transforms may have added nodes
+            nodes = replay.hosts(rank)  # nodes that earlier transforms added are excluded
             start = replay.recorded_ns(nodes)
             within = covered_ns(gaps, start, start + replay.graph.dur_ns[nodes])
             less = np.rint(within * (1 - value(self.factor, case))).astype(np.int64)
@@ -165,8 +165,8 @@ class Shorten:
 
 
 _PASSED_ON: Final = (CHAIN, LAUNCH, STREAM)
-"""Causes of edges that remain when an event is removed. Removed events take no time, but their neighbours stay in
-order."""
+"""Edges with these causes remain when an event is removed. The removed event takes no time, but the events before and
+after it keep their order."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -258,10 +258,10 @@ class Batch:
     """Several launches become one launch, for example a captured graph or a fused kernel. The new launch takes place
     when the first of its ``rows`` begins."""
 
-    rows: IntArray  # host events that contain the old launches
+    rows: IntArray  # host events that contain the recorded launches
     host_ns: Number  # host time of each new launch
-    gap_ns: Number = 1000  # maximum gap between pieces of its device work
-    group: IntArray | None = None  # number for each row: equal numbers become one launch; None: all rows become one
+    gap_ns: Number = 1000  # maximum gap between pieces of device work of a new launch
+    group: IntArray | None = None  # rows with equal numbers become one launch; None: all rows become one launch
 
     def apply(self, replay: Replay, graph: Graph, case: Case) -> Graph:
         inside = nodes_of(replay, graph, self.rows, True)
@@ -284,7 +284,7 @@ class Overlap:
     thread continues immediately."""
 
     rows: IntArray
-    until: IntArray  # for each row, the event that waits for the end of the row, -1 if none
+    until: IntArray  # for each event of ``rows``, the event that waits for its end, -1 if none
     factor: Number = 1.0
 
     def apply(self, replay: Replay, graph: Graph, case: Case) -> Graph:

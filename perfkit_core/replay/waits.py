@@ -30,7 +30,7 @@ _STREAM: Final = "wait_on_stream"
 _RECORDED_BY: Final = "wait_on_cuda_event_record_corr_id"
 _WAITS_ON_DEVICE: Final = "Stream Wait Event"
 _NO_STREAM: Final = 0xFFFFFFFF
-"""The stream -1 as an unsigned number, in traces of a profiler of 2023."""
+"""-1 as an unsigned 32-bit number. Traces of a profiler of 2023 contain it instead of the stream -1."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -140,9 +140,9 @@ def sync_calls(trace: Trace) -> tuple[IntArray, ByteArray]:
 
 
 BUSY_NS: Final = 2_000
-"""Maximum time of a call that waits for a device, not counting the wait."""
+"""A call that waits for a device is assumed to take at most this time in addition to the wait."""
 RETURN_NS: Final = 5_000
-"""Maximum time from the end of work to the return of the waiting call, if the call also waits for later work."""
+"""A call may wait for several pieces of work. Edges from all but the last of these have at most this lag."""
 
 
 def waits(trace: Trace, work: DeviceWork, segments: Segments, nodes: IntArray, records: SyncRecords) -> graph.Waits:
@@ -171,8 +171,8 @@ _ASYNC: Final = re.compile("async", re.IGNORECASE)
 
 
 def _copies(trace: Trace, work: DeviceWork, segments: Segments) -> tuple[IntArray, IntArray, IntArray]:
-    """Return the calls that return after their copy, the positions of these copies, and the time that each call takes
-    before its copy begins. The time does not include the wait for earlier work of the stream."""
+    """Return the rows of the calls that wait for the end of their copy, the positions of these copies in ``work``, and
+    the time of each call before its copy begins. This time excludes the wait for earlier work of the stream."""
     call = trace.ints("launched_by")[work.row]
     at = np.flatnonzero(trace.rows("kind", MEMCPY)[work.row] & (call >= 0))
     at = at[segments.after[call[at]] >= 0]
@@ -184,7 +184,7 @@ def _copies(trace: Trace, work: DeviceWork, segments: Segments) -> tuple[IntArra
     at, copied, call = at[blocks], copied[blocks], call[blocks]
     free = np.where(work.before[at] >= 0, end[work.row[work.before[at]]], start[call])
     staged = np.maximum(start[copied] - np.maximum(start[call], free), 0)
-    # copies to the host stage no memory: their calls wait until the copy begins
+    # a call that copies to the host has no data to stage: it waits until the copy begins
     return (
         call,
         at,
@@ -202,7 +202,7 @@ def _synchronised(
     if not len(calls) or not len(work):
         return np.empty(0, np.int64), np.empty(0, np.int64)
     queued, start, rank = Queued(trace, work), trace.ints("start_ns"), trace.ints("rank")[calls]
-    # a call waits for work that was launched before the call, or before its event was recorded
+    # awaited work was launched before the call or, in a wait for a CUDA event, before this event was recorded
     until, stream = start[calls].copy(), np.full(len(calls), -1, np.int64)
     record = np.full(len(trace), -1, np.int64)
     record[records.call[~records.on_device]] = np.flatnonzero(~records.on_device)
@@ -212,7 +212,7 @@ def _synchronised(
     by_event = recorded.copy()
     by_event[recorded] = records.recorded_by[record[recorded]] >= 0
     until[by_event] = start[records.recorded_by[record[by_event]]]
-    stream[scope == DEVICE] = -1  # even if the record names a stream
+    stream[scope == DEVICE] = -1  # these calls wait for all streams, even if a record names one
     heads = np.searchsorted(work.lane, np.arange(work.lanes))  # the first work of each lane
     lanes = enumerate(queued.rank[heads].tolist())
     last = np.stack([np.where(rank == number, queued.ends_last(lane, until), -1) for lane, number in lanes])
@@ -233,8 +233,8 @@ def _synchronised(
 
 
 def _last_within(trace: Trace, queued: Queued, calls: IntArray) -> tuple[IntArray, IntArray]:
-    """Return the calls that wait for an event without a record, and the work that each of them waits for. This is the
-    last work that ends within the call, if it was launched before the call."""
+    """Return pairs of a call and the awaited work, for ``calls`` that wait for an unknown CUDA event. The awaited work
+    is the last work that ends within the call. A call is left out if this work was not launched before the call."""
     last = np.full(len(calls), -1, np.int64)
     rank = trace.ints("rank")[calls]
     for number in np.unique(rank):
