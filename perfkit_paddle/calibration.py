@@ -1,4 +1,4 @@
-"""Operators, kernel launches and copies of Paddle, which ``perfkit calibrate`` times."""
+"""Operators, kernel launches and copies of Paddle, whose times ``perfkit calibrate`` measures."""
 
 from __future__ import annotations
 

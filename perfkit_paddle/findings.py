@@ -33,9 +33,9 @@ def unknown_types(counts: Mapping[str, int]) -> Finding:
 
 
 def unlabelled(count: int) -> Finding:
-    """Report names without the duration that Paddle appends. A quote in a name may have cut it off."""
+    """Report names without the duration that Paddle appends. A quote in a name may have cut off the rest."""
     text = message(
-        "{count} names lack the duration that Paddle appends: a quote in a name can cut it off and hide events",
+        "{count} names lack the duration that Paddle appends: a quote in a name can cut off the rest and hide events",
         count=count,
     )
     return Finding("names-cut-short", text)

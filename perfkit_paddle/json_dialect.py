@@ -25,7 +25,7 @@ from perfkit_paddle import names
 
 _START_TIME: Final = re.compile(r"(\d{1,12}(?:\.\d{1,9})?) us", re.ASCII)
 _FLOAT32_STEPS: Final = 2.0**-23
-"""Largest relative error of a time in ns that was rounded to float32, divided by 1000, and rounded to float32 again."""
+"""Largest relative error of a time that Paddle rounded to float32 twice: first in ns, then in µs."""
 _MICROSECOND_NS: Final = 1000
 
 
@@ -41,13 +41,13 @@ def offset(text: object) -> int | None:
 
 
 def refine(whole_us_ns: IntArray, offset_ns: IntArray) -> tuple[IntArray, IntArray]:
-    """Return each event's start and its largest error. ``whole_us_ns`` are the starts, truncated to whole µs.
-    ``offset_ns`` are the offsets from the first event. They are negative if unknown. All values are in ns."""
+    """Return the start of each event, and the largest error of each start. ``whole_us_ns`` are the starts, truncated
+    to whole µs. ``offset_ns`` are the offsets from the first event, or negative if unknown. All values are in ns."""
     has_offset = offset_ns >= 0
     error, last = float_error(offset_ns), _MICROSECOND_NS - 1
     if not has_offset.any():
         return whole_us_ns, np.full_like(offset_ns, last)
-    # Each event limits the time at offset 0 to a range. The origin is the middle of the common range.
+    # The time at offset 0 is unknown. Each event limits it to a range. Use the middle of the common part of all ranges.
     low = int((whole_us_ns - offset_ns - error)[has_offset].max())
     high = int((whole_us_ns + last - offset_ns + error)[has_offset].min())
     origin, origin_error = (low + high) // 2, max((high - low + 1) // 2, 0)

@@ -171,7 +171,7 @@ class _Reading(Reading[json_dialect.PaddleDialect]):
 
 
 def complete(recorded: draft.Recorded, meta: TraceMeta) -> tuple[draft.Recorded, tuple[Finding, ...]]:
-    """Add finer times and parents to all events of a file, in their order in the file. Also return warnings."""
+    """Make the starts of events more exact, and add parents. ``recorded`` is in file order. Also return warnings."""
     events, parent = recorded.columns, recorded.parent
     quality: tuple[Finding, ...] = ()
     if events.num_rows:
@@ -206,8 +206,8 @@ def _text(events: pa.Table, column: str) -> Any:
 
 
 def _inside_parents(parent: IntArray, start: IntArray, dur: IntArray) -> tuple[IntArray, IntArray]:
-    """Move starts so that no event begins before its parent, by at most the rounding error of the start. If both begin
-    together, shorten the event to the parent's duration. The parent then comes first in the event table."""
+    """Correct rounding errors. An event that begins before its parent is moved to the parent's start. An event that
+    begins with its parent and is longer is shortened. The parent then comes first in the event table."""
     start, dur = start.copy(), dur.copy()
     for _ in range(_DEEPEST):  # each pass corrects one level of the tree
         above = np.where(parent == NO_ROW, np.arange(len(parent)), parent)

@@ -67,14 +67,14 @@ _ACCUMULATION: Final = "GradNodeAccumulation"
 
 
 class Nodes:
-    """Nodes of the backward graph, by the call that made them. The nodes of a call lie between its outputs and its
-    inputs. The nodes of inner calls are not among them."""
+    """Finds the nodes of the backward graph that a call of a layer made. These nodes lie between the outputs and inputs
+    of the call. A node that an inner call made belongs only to the inner call."""
 
     def __init__(self) -> None:
         self._inputs: dict[int, list[Any]] = {}
-        """Address of a node → nodes of its call's inputs, where the search continues."""
+        """Maps the address of a node to the nodes of its call's inputs. A search skips from the node to these nodes."""
         self.kept: list[Any] = []
-        """All visited nodes. They are kept alive, because addresses identify them."""
+        """All visited nodes. They are kept alive, because another node could reuse the address of a freed node."""
 
     def of(self, tensors: Iterable[Any]) -> frozenset[int]:
         return frozenset(self._address(node) for tensor in tensors if (node := tensor.grad_fn) is not None)
@@ -199,7 +199,7 @@ class PaddleLayers(layer_framework.LayerFramework):
             del Profiler._perfkit_original
 
     def recording(self) -> bool:
-        """Return whether the profiler records events now: not in a static graph, or while its schedule waits."""
+        """Return whether the profiler records events now. It does not in static graphs, or while its schedule waits."""
         running = self._running
         return bool(running) and running[-1].current_state in _RECORDS and paddle.in_dynamic_mode()
 
@@ -248,8 +248,8 @@ def annotate(model: nn.Layer, name: str | None = None) -> annotation.Annotation[
     """Label every call of every layer of ``model``, forward and backward, in the events of Paddle's profiler.
 
     The label of a layer contains its path in ``named_sublayers()``, for example ``encoder.0.fc``. If ``name`` is given,
-    the path begins with it. Without a name, a path has no prefix. If several models have no name, the paths of all but
-    the first begin with the class of the model.
+    the path begins with it. The first model without a name has no prefix. The paths of further models without a name
+    begin with the class of the model.
 
     The labels end with ``remove()``, or with the ``with`` block of the returned object. A second call for the same
     model returns the same object. The hooks are installed only while a profiler runs, and they never raise. A

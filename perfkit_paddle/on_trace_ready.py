@@ -48,7 +48,7 @@ def take(profiler: Any, place: environment.Place, no_steps: frozenset[int] = fro
         raise CaptureError("the profiler has recorded nothing", "timer_only=True records no events")
     from perfkit_paddle.layers import FRAMEWORK
 
-    threads = os.environ.get("OMP_NUM_THREADS", "")  # Paddle sets it if the user did not
+    threads = os.environ.get("OMP_NUM_THREADS", "")  # Paddle sets this variable if the user did not
     options = {name: bool(getattr(profiler, name)) for name in _OPTIONS if hasattr(profiler, name)}
     live = pb_source.Live(
         place.rank,
@@ -83,7 +83,7 @@ def take(profiler: Any, place: environment.Place, no_steps: frozenset[int] = fro
 
 def saved(result: Any) -> memoryview:
     """Return the bytes that ``result.save`` writes, or no bytes if it fails. Saving holds the GIL for 1.2 µs per event.
-    Another thread would therefore block the training just as long, but within a step."""
+    A background thread would therefore block the training just as long, and make a later step longer."""
     if not hasattr(os, "memfd_create"):
         with tempfile.TemporaryDirectory(prefix="perfkit-") as folder:
             path = Path(folder) / "cycle.pb"
@@ -131,7 +131,7 @@ _MEMORY: Final = {
 
 
 def walk(trees: Mapping[int, Any], extra_info: Mapping[str, str]) -> dict[str, pb_table.Table]:
-    """Return the tables of a scan of the protobuf, but from Paddle's Python objects."""
+    """Return the tables that a scan of the protobuf returns. The data comes from Paddle's Python objects."""
     tables = _Tables()
     for thread, root in trees.items():
         owner = tables.add("thread", 0, thread_id=thread)

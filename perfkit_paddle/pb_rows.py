@@ -57,7 +57,7 @@ class Doubtful:
 
     - ``incomplete``: events that lack a required column.
     - ``reversed``: events that end before they start.
-    - ``unknown``: number of events by unknown type.
+    - ``unknown``: number of events of each unknown type.
     """
 
     incomplete: int = 0
@@ -110,7 +110,7 @@ def of_piece(tables: dict[str, Table], thread: int) -> Rows:
 
 
 class _Kept:
-    """The complete rows of the tables. ``node`` is the mask of the rows of ``host`` that become events."""
+    """The table rows that have all required columns. ``node`` marks the rows of ``host`` that become events."""
 
     def __init__(self, tables: dict[str, Table]) -> None:
         complete = {}
@@ -131,8 +131,8 @@ class _Kept:
         )
 
     def parents(self, of_host: IntArray, of_owner: IntArray) -> IntArray:
-        """Return the parents of all events. ``of_host`` are the parents of the host events. ``of_owner[r]`` is the
-        parent of the runtime calls and memory events of row ``r`` of the table ``host``."""
+        """Return the parents of all events. ``of_host`` contains the parents of host events. The runtime calls and
+        memory events that belong to row ``r`` of the table ``host`` have the parent ``of_owner[r]``."""
         none = np.full(len(self._device), NO_ROW, np.int64)
         others = [of_owner[self._runtime[OWNER]], none, of_owner[self._memory[OWNER]]]
         return np.concatenate([of_host, *others]) if any(map(len, others)) else of_host
@@ -211,7 +211,7 @@ def _device_columns(table: Table) -> Columns:
 
 
 def _device_arguments(cell: dict[str, int], texts: dict[str, pa.DictionaryArray]) -> tuple[str | None, str | None]:
-    """Return arguments (as JSON) and copy kind of device work. A text in ``cell`` is an index into ``texts``, or -1."""
+    """Return arguments (JSON) and copy kind of device work. For a text, ``cell`` has an index into ``texts``, or -1."""
     text = {column: texts[column].dictionary[cell[column]].as_py() for column in texts if cell[column] >= 0}
     args: dict[str, Any] = {
         key: cell[column]
@@ -264,7 +264,7 @@ def _memory_columns(table: Table) -> Columns:
 
 
 def _json_objects(count: int, columns: Mapping[str, pa.Array]) -> pa.Array:
-    """Return JSON objects, one per row. ``columns`` are their keys and encoded values. A null value makes the row
+    """Return one JSON object per row. ``columns`` maps each key to its encoded values. A row with a null value is
     null."""
     if not count:
         return pa.array([], pa.string())
@@ -275,8 +275,8 @@ def _json_objects(count: int, columns: Mapping[str, pa.Array]) -> pa.Array:
 
 
 def _supplements(tables: dict[str, Table], row: IntArray, parent: IntArray) -> Columns:
-    """Return the columns of host events that contain the inputs of operators. Paddle records the inputs at the operator
-    detail ``infer_shape``; they are moved to its operator. Row ``r`` of the table ``host`` becomes row ``row[r]``."""
+    """Return columns with the inputs of operators, for all host events. Paddle records inputs at an operator detail
+    (``infer_shape``). perfkit moves them to the operator. Row ``r`` of the table ``host`` becomes row ``row[r]``."""
     table, types = tables["supplement"], tables["host"]["type"]
     if not len(table):
         return {}
@@ -295,7 +295,7 @@ def _supplements(tables: dict[str, Table], row: IntArray, parent: IntArray) -> C
 
 def _new_rows(node: BoolArray, above: IntArray) -> tuple[IntArray, IntArray]:
     """Return two arrays: the new row of each row of ``host`` (NO_ROW if dropped), and the parent of each new row. The
-    first array ends with NO_ROW, so that the index NO_ROW (-1) gives NO_ROW."""
+    first array has NO_ROW as an additional last item, so that the index NO_ROW (-1) gives NO_ROW."""
     row, parent = np.empty(len(node) + 1, np.int64), np.empty(int(node.sum()), np.int64)
     _renumber(node, above, row, parent)
     return row, parent

@@ -215,8 +215,8 @@ class Pieces:
             self._broken(PROBLEMS[2])
 
     def _field(self) -> tuple[int, int, int]:
-        """Return tag, size in bytes and start of the next field's value. The start is 0 if the bytes are not a
-        field."""
+        """Return the tag of the next field, the size of its value in bytes, and the start of the value. The start is 0
+        if the next bytes are not a field."""
         self._has(_FIELD_HEAD)
         data = np.frombuffer(self._window.data[:_FIELD_HEAD], np.uint8)
         tag, start = map(int, read_number(data, 0, len(data)))
@@ -300,7 +300,7 @@ def stream(path: Path, partial: bool, writer: RecordedWriter) -> None:
 
 
 def complete(recorded: draft.Recorded, meta: TraceMeta) -> tuple[draft.Recorded, tuple[Finding, ...]]:
-    """Sort streamed events as in a file read into memory, and move inputs to their operators. Also return warnings."""
+    """Sort streamed events into the order of :func:`read_pb`. Move inputs to operators. Also return warnings."""
     order = np.argsort(_part(recorded.columns), kind="stable")
     row = np.append(np.empty(len(order), np.int64), arrays.NO_ROW)
     row[order] = np.arange(len(order))
@@ -316,7 +316,7 @@ def _part(columns: pa.Table) -> arrays.IntArray:
 
 
 def _inputs_at_operators(recorded: draft.Recorded) -> draft.Recorded:
-    """Move inputs from operator details to their operators. An operator keeps only its first inputs."""
+    """Move inputs from operator details to operators. If an operator has several details with inputs, use the first."""
     columns = recorded.columns
     has_inputs = np.logical_or.reduce([~columns[name].is_null().to_numpy() for name in _INPUTS])
     holders = np.flatnonzero(has_inputs & (_part(columns) == _HOST))

@@ -151,7 +151,7 @@ def operator_inputs(table: Table, row: int) -> dict[str, str | None]:
 
 
 def _by_slot(raw: bytes, read: Any) -> dict[str, list[Any]]:
-    """Decode a mapping of slots to lists. Field 1 contains the slots, and field 2 the list of each slot."""
+    """Return the list of each input slot of an operator. Field 1 contains the slots, and field 2 the lists."""
     fields = [(number, value) for number, value in _fields(raw) if isinstance(value, bytes)]
     keys = [value.decode("utf-8", "replace") for number, value in fields if number == 1]
     lists = [value for number, value in fields if number == 2]

@@ -99,8 +99,8 @@ MESSAGES: Final = {
 
 @dataclass(frozen=True, slots=True)
 class Layout:
-    """The schema as arrays for the scanner. The row of ``actions`` and ``targets`` is the message, and the column is
-    the field number.
+    """The schema as arrays for the scanner. ``actions[m, n]`` and ``targets[m, n]`` describe field number ``n`` of the
+    message with index ``m``.
 
     - ``actions``: what to do with the field: SKIP, INTEGER, FLOAT, TEXT or MESSAGE.
     - ``targets``: the column to write to. For the action MESSAGE, the inner message.
@@ -199,7 +199,7 @@ def scan(content: bytes | memoryview, clip: bool = False) -> Scan:
 
 @compiled_at_once
 def read_number(data, position, end):  # type: ignore[no-untyped-def]
-    """Return a base-128 number and the position after it, or -1 if it does not end before ``end`` or in 10 bytes."""
+    """Return a base-128 number and the position after it. The position is -1 if the number is cut off or too long."""
     value = np.uint64(0)
     shift = np.uint64(0)
     while position < end and shift < np.uint64(70):
@@ -222,13 +222,13 @@ def _fixed(data, position):  # type: ignore[no-untyped-def]
 
 @compiled_at_once
 def _walk(data, actions, targets, table_of, holds_rows, widths, bases, room, cells, clip, mark, stop, marks):  # type: ignore[no-untyped-def]
-    """Count or write the rows of all messages from ``mark`` to byte ``stop``. A mark of zeros is the beginning of the
-    file. Return the number of rows of each table, the problem, and the byte at which the walk ended.
+    """Count or write the rows of all messages from ``mark`` to byte ``stop``. A mark of zeros is the start of the file.
+    Return the number of rows of each table, the problem, and the byte at which the walk ended.
 
     - ``cells``: the values to fill. If it is empty, rows are only counted.
     - ``bases``: the columns of table ``t`` begin at ``bases[t]`` and follow each other.
     - ``room``: each column of table ``t`` has room for ``room[t]`` rows.
-    - ``marks``: marks to set. Each lies between two fields of a message directly in the file.
+    - ``marks``: marks to set for other walks. Each lies between two fields of a message directly in the file.
 
     Cells without a value become MISSING. The caller sets MISSING in the rows of the file and of messages directly in
     the file, because several walks may fill these rows.

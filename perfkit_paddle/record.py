@@ -89,7 +89,7 @@ def _take_iterations(profiler: Any, place: environment.Place) -> writer.Taken:
 
 
 class PaddleRecording(CallbackRecording):
-    """The CallbackRecording of Paddle. ``options`` are arguments of paddle.profiler.Profiler."""
+    """Recording for callbacks, with Paddle's profiler. ``options`` are arguments of paddle.profiler.Profiler."""
 
     def profiler_class(self) -> Callable[..., Any]:
         profiler: Callable[..., Any] = framework.profiler().Profiler

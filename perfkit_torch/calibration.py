@@ -1,4 +1,4 @@
-"""Operators, kernel launches and copies of torch, which ``perfkit calibrate`` times."""
+"""Operators, kernel launches and copies of torch, whose times ``perfkit calibrate`` measures."""
 
 from __future__ import annotations
 

@@ -47,7 +47,7 @@ def communicates(name: str, kind: str) -> bool:
 
 
 def described(name: str, args: str | None, shapes: str | None, dtypes: str | None) -> tuple[Collective | None, int]:
-    """Return the collective that an event describes, or None, and its message size in bytes, or -1 if unknown."""
+    """Return the collective that an event describes (or None), and its message size in bytes (or -1 if unknown)."""
     fields, label = _decoded(args, dict) or {}, _LABEL.match(name)
     native = fields.get("Collective name")
     kind = canonical(native if isinstance(native, str) else label[2] if label else "")

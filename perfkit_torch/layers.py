@@ -126,7 +126,7 @@ class TorchLayers(layer_framework.LayerFramework):
     def watch(self) -> None:
         profiler = torch.autograd.profiler
         if not hasattr(profiler, "_run_on_profiler_start"):
-            self.install()  # no callback at the start of a profiler: the hooks stay, and each call checks for one
+            self.install()  # older torch does not report a profiler's start: the hooks stay and check at each call
             return
         if not hasattr(profiler, _ORIGINALS):
             on_start, on_stop = profiler._run_on_profiler_start, profiler._run_on_profiler_stop
@@ -167,7 +167,7 @@ class TorchLayers(layer_framework.LayerFramework):
 
     @contextmanager
     def evaluation(self, model: nn.Module) -> Iterator[None]:
-        """Run in eval mode without gradients. torch's FLOP counter needs attention as matrix products."""
+        """Run in eval mode without gradients. Attention runs as matrix products, which torch's FLOP counter counts."""
         training = [(module, module.training) for module in model.modules()]
         backend = getattr(torch.backends, "mha", None)
         fast = backend.get_fastpath_enabled() if backend else None
@@ -204,7 +204,7 @@ class TorchLayers(layer_framework.LayerFramework):
         counts, model_name = counter.get_flop_counts(), type(model).__name__
         paths = [names[id(module)] for _, module in layers]
         total = [int(sum(counts.get(f"{model_name}.{path}" if path else model_name, {}).values())) for path in paths]
-        # The counter's number for a layer includes its children. Children come after their parents in ``layers``.
+        # FlopCounterMode counts a layer together with its children. Children come after their parents in ``layers``.
         parents = path_parents([path for path, _ in layers]).tolist()
         exclusive = [0] * len(total)
         for child in reversed(range(len(total))):
@@ -224,8 +224,8 @@ def annotate(model: nn.Module, name: str | None = None) -> annotation.Annotation
     """Label every call of every layer of ``model``, forward and backward, in the events of torch's profiler.
 
     The label of a layer contains its path in ``named_modules()``, for example ``encoder.0.fc``. If ``name`` is given,
-    the path begins with it. Without a name, a path has no prefix. If several models have no name, the paths of all but
-    the first begin with the class of the model.
+    the path begins with it. The first model without a name has no prefix. The paths of further models without a name
+    begin with the class of the model.
 
     The labels end with ``remove()``, or with the ``with`` block of the returned object. A second call for the same
     model returns the same object. The hooks are installed only while a profiler records, and they never raise. A

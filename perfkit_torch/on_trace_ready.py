@@ -35,7 +35,7 @@ def trace_handler(
 
 def take(profiler: Any, place: environment.Place) -> writer.Taken:
     """Take the last cycle from the profiler. The events are read here, because reading holds the GIL. Another thread
-    assembles the cycle, except with Python stacks: the next cycle would contain the stacks of that thread."""
+    then assembles them, unless Python stacks are recorded: the next cycle would contain the stacks of that thread."""
     inner = getattr(profiler, "profiler", profiler)  # torch.autograd.profiler.profile has no inner profiler
     results = getattr(inner, "kineto_results", None)
     if results is None:
@@ -56,7 +56,7 @@ def take(profiler: Any, place: environment.Place) -> writer.Taken:
     )
 
     def finish() -> Trace:
-        # The events are popped without a variable, so that their memory is freed as early as possible.
+        # ``pop`` removes the last reference to the events, so that their memory is freed as early as possible.
         return assemble(held.pop().recorded(), meta, rank=place.rank, operator_names=operator_names.operator_name)
 
     return writer.Taken(finish, background=not getattr(profiler, "with_stack", False))

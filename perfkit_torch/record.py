@@ -84,7 +84,7 @@ class ScriptRecording:
 
 
 class TorchRecording(CallbackRecording):
-    """The CallbackRecording of torch. ``options`` are arguments of torch.profiler.profile."""
+    """Recording for callbacks, with torch's profiler. ``options`` are arguments of torch.profiler.profile."""
 
     def profiler_class(self) -> Callable[..., Any]:
         profile: Callable[..., Any] = framework.torch().profiler.profile

@@ -24,15 +24,15 @@ from perfkit_torch import dialect, operator_names
 _HEADER_MARKS: Final = (b'"deviceProperties"', b'"baseTimeNanoseconds"', b'"distributedInfo"', b'"with_stack"',
                         b'"torch_profiler_kwargs"')  # fmt: skip
 _EVENT_MARKS: Final = (b"aten::", b'"cpu_op"', b'"Ev Idx"')
-"""Texts that occur in torch's events. They count only in files with Chrome events. Other files about a torch run, such
-as flame graphs, may also contain operator names."""
+"""Texts that occur in torch's events. They identify a torch trace only if the file also has Chrome events: other files,
+such as flame graphs, may contain operator names too."""
 _EVENT: Final = re.compile(rb'"ph"\s*:\s*"')
 _KINETO_VERSION: Final = re.compile(rb'"schemaVersion"\s*:\s*1\b(?!\.)')
 _DECODED_KEYS: Final = frozenset(
     {"schemaVersion", "deviceProperties", "distributedInfo", "displayTimeUnit", "baseTimeNanoseconds"}
 ).union(dialect.OPTIONS)
 _HEAD_BYTES: Final = 1 << 16
-"""The rank is searched in this number of bytes. Device properties come before the rank: 4 KiB for eight devices."""
+"""The rank is searched in the first bytes of a file. The device properties before it take 4 KiB for eight devices."""
 _RANK: Final = re.compile(rb'"distributedInfo"\s*:\s*\{(?:[^{}]|\{[^{}]*\})*?"rank"\s*:\s*(\d{1,9})\b')
 _FEW: Final = 1 << 12
 _EPOCH_FROM_NS: Final = 946_684_800 * 10**9
@@ -78,12 +78,12 @@ class _Reading(Reading[dialect.TorchDialect]):
         self._below_1us: set[int] = set()
 
     def see(self, events: pa.Table, base_ns: int = 0) -> None:
-        """Note the earliest time and the digits below 1 µs, without ``base_ns``, which the file does not include."""
+        """Store the earliest start, and the starts' digits below 1 µs, both without the added ``base_ns``."""
         start_ns = events["start_ns"].to_numpy()
         if not len(start_ns):
             return
         self._first_ns.append(int(start_ns.min()) - base_ns)
-        for part in (start_ns[:_FEW], start_ns):  # compare all events only if the first ones have equal digits
+        for part in (start_ns[:_FEW], start_ns):  # the first events suffice if their digits differ
             below = (part - base_ns) % 1000
             other = int(np.argmax(below != below[0]))
             self._below_1us.update({int(below[0]), int(below[other])})

@@ -153,8 +153,8 @@ def _as_json(args: pa.Array) -> pa.Array:
 
 @dataclass(frozen=True, slots=True)
 class Extra:
-    """Events of one kind that are added for viewers, each at a row of the table. ``position`` contains the positions
-    of these rows in the file, ascending. ``lines`` returns the JSON of the added events with the given indices."""
+    """Events of one kind that are added for viewers. Each comes after an event of the table. ``position`` contains the
+    positions of these table events in the file, ascending. ``lines(i)`` returns the JSON of the added events ``i``."""
 
     position: IntArray
     lines: Callable[[IntArray], pa.Array]
@@ -281,7 +281,7 @@ class TextMember:
         self._members = pa.array([f"{quoted(key)}:{quoted(value)}" for value in column.values], pa.string())
 
     def take(self, rows: IntArray) -> pa.Array:
-        """Return the members of the given rows. Rows without a value are null."""
+        """Return the JSON members of the given rows. Rows without a value are null."""
         codes = self._codes[rows]
         return self._members.take(pa.array(codes, mask=codes < 0))
 

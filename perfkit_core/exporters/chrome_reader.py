@@ -115,7 +115,7 @@ class _Rows:
             wanted = events[name].fill_null(NO_ROW).to_numpy()
             at = np.minimum(np.searchsorted(row, wanted), len(row) - 1)
             columns[name] = pa.array(np.where((row[at] == wanted) & (wanted >= 0), at, NO_ROW))
-        # Rank, process, thread, stream and device follow from the lane. Some events name another device.
+        # The lane determines rank, process, thread and stream. It determines the device unless the event names one.
         number = {(lane.process, lane.thread): index for index, lane in enumerate(lanes)}
         distinct, code = np.unique(np.concatenate(self._place)[order], axis=0, return_inverse=True)
         of_distinct = np.array([number.get((p, t), -1) for p, t in distinct.tolist()], np.int64)

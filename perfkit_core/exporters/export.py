@@ -63,7 +63,7 @@ def export(
 
 
 def choose(name: str | None, path: Path | None = None) -> Exporter:
-    """Return the exporter ``name``, or by default that of the longest matching suffix. Raises UsageError."""
+    """Return the exporter ``name``. If None, choose it by the longest suffix of ``path``. Raises UsageError."""
     known = get_plugins().exporters()
     if name is not None:
         if name not in known:

@@ -65,7 +65,7 @@ def lanes(trace: Trace, apart: bool, spread: bool = True) -> Lanes:
     host = np.where(label, PYTHON, CPP) if apart else np.full(len(trace), THREAD)
     group = np.where(thread, host, np.where(label, LABELS, STREAM)).astype(np.int64)
 
-    # ``place`` numbers the distinct rows of these columns, sorted by the first column, then by the second, and so on.
+    # Events with equal values in all these columns have the same place. Places are sorted by these values.
     names = trace.codes("device")
     rank_in_name = np.argsort(np.argsort(np.array(names.values, dtype=object))).astype(np.int64)
     device = np.where(thread, -1, names.lookup(rank_in_name, -1))
@@ -75,7 +75,7 @@ def lanes(trace: Trace, apart: bool, spread: bool = True) -> Lanes:
         values, code = np.unique(column, return_inverse=True)
         place, first = _numbered(place * max(len(values), 1) + code)
 
-    level = np.zeros(len(trace), np.int64)  # number of the lane within its place, from 0
+    level = np.zeros(len(trace), np.int64)  # number of the row within its place: above 0 for additional rows
     if spread:
         spans = np.flatnonzero(~instants(trace))
         start, end = trace.ints("start_ns")[spans], trace.end_ns[spans]
@@ -117,8 +117,8 @@ def _first_that_nests(place, start, end):  # type: ignore[no-untyped-def]
 
 
 def described(trace: Trace, rows: IntArray, group: IntArray, level: IntArray) -> list[Lane]:
-    """Return the lanes. ``rows`` and ``level`` have an item per lane: the row of its first event, and its number within
-    its place. ``group`` is the group of each event of the trace."""
+    """Return the lanes. ``rows`` contains the row of each lane's first event. ``level`` is 0 for the first lane of a
+    thread or stream, and counts its additional lanes. ``group`` is the group of each event of the trace."""
     several, thread_names = len(trace.meta.ranks) > 1, trace.meta.thread_names
     products = {device.id: device.name for device in trace.meta.devices}
     processes: dict[Any, int] = {}

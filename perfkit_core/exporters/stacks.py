@@ -1,8 +1,8 @@
 """The distinct stacks of a trace as a tree, with their weights: host time, device time, calls or bytes.
 
-The stack of an event begins with its thread. The host events that enclose the event follow, including Python frames. A
-recorded Python stack (column ``stack``) is inserted once, after the thread. Device work lies in the host event that
-launched it, and a memory event in the host event around it. All steps have the same name.
+The stack of an event begins with its thread. The host events that enclose the event follow, including Python frames.
+Device work follows the host event that launched it. Memory events count for the host event around them. A recorded
+Python stack (column ``stack``) comes before its event, but only once in a stack. All steps have the name ``step``.
 """
 
 from __future__ import annotations
@@ -26,14 +26,14 @@ STEP: Final = "step"
 
 
 def call_paths(trace: Trace) -> tuple[trees.Tree, list[tuple[str, ...]]]:
-    """Return a tree of stacks, and the labels of its keys. A label is the frames of a node, outermost first. The first
-    frame of a root is the thread."""
+    """Return a tree of stacks, and the label of each key of the tree. A label contains the frames that a node adds to
+    the stack of its parent, outermost first. The label of a root begins with the thread."""
     work, memory = trace.rows("kind", *schema.DEVICE_WORK), trace.rows("kind", schema.MEMORY)
     nested = trace.ints("self_ns") >= 0
     above = np.where(work, owners(trace), trace.ints("parent"))
     label, labels = _labels(trace, above == arrays.NO_ROW)
     within = memory & (above != arrays.NO_ROW)  # A memory event is not a frame. It belongs to its parent.
-    # Merge device work last, so that it follows its owner even if the clocks of host and device differ.
+    # Merge device work last, so that it follows its launch even if the clocks of host and device differ.
     order = np.argsort(work, kind="stable")
     position = np.full(len(order) + 1, arrays.NO_ROW, np.int64)
     position[order] = np.arange(len(order))
@@ -44,13 +44,13 @@ def call_paths(trace: Trace) -> tuple[trees.Tree, list[tuple[str, ...]]]:
 
 
 def _labels(trace: Trace, top: arrays.BoolArray) -> tuple[arrays.IntArray, list[tuple[str, ...]]]:
-    """Return the index of each event's label, and the labels. A label consists of three parts: the thread (where
-    ``top`` is true), the recorded stack, and the name of the event."""
+    """Return the index of each event's label, and the labels. A label contains the thread (only where ``top`` is true),
+    the frames of the recorded stack, and the name of the event."""
     names, stacks, parent = trace.codes("name"), trace.codes("stack"), trace.ints("parent")
     spelled = [*((value,) for value in names.values), (STEP,), ()]
     name = np.where(trace.rows("kind", schema.STEP), len(names.values), names.codes)
     name = np.where(trace.rows("kind", schema.MEMORY), len(names.values) + 1, name).astype(np.int64)
-    # Only the outermost recorded stack is used, and only outside recorded Python frames.
+    # Use the stack of an event only if no enclosing event has a stack or is a Python frame.
     has_stack = stacks.codes >= 0
     nearest = nesting.nearest_on_path(parent, has_stack | trace.rows("kind", schema.PYTHON))
     begins = has_stack & (np.where(parent == arrays.NO_ROW, arrays.NO_ROW, nearest[parent]) == arrays.NO_ROW)

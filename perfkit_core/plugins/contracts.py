@@ -28,17 +28,17 @@ Bench: TypeAlias = Any
 class Source:
     """A reader of one format.
 
-    - ``sniff(path, head)`` returns 0 (cannot read the file), 1 (known container, such as any folder), 2 (known
-      content), or 3 (file of its own package). ``head`` is the first 4 KiB, decompressed. The reader with the highest
-      number is used.
+    - ``sniff(path, head)`` returns how well the reader suits the file: 0 (cannot read it), 1 (known container, such as
+      any folder), 2 (known content), or 3 (written by the package of the reader). ``head`` is the first 4 KiB,
+      decompressed. The reader with the highest number is used.
     - ``read(path, partial)`` returns the Trace or raises SourceError. If ``partial`` is set, a damaged file raises no
       error: its readable part is returned with a finding.
     - ``peek(path)`` returns the rank of a file, or None if unknown, without reading the events. Ranks are assigned
       before files are read. Without ``peek``, ranks come from the file names or the order of the files.
     - ``stream(path, partial, writer)`` passes the events to the writer in parts and closes it. It is None if the format
       needs all events in memory.
-    - ``complete(recorded, meta)`` adds data that depends on all events, when a streamed file is loaded. It returns the
-      events and findings. It is None if nothing is to be added.
+    - ``complete(recorded, meta)`` is called when a streamed file is loaded. It adds data that depends on all events,
+      and returns the events and findings. ``complete`` is None if the format has no such data.
     """
 
     name: str
@@ -103,8 +103,8 @@ def split_grouping(item: str) -> tuple[str, str | None]:
 class Reduction:
     """Functions that compute a view of many ranks, one rank at a time.
 
-    - ``reduce(trace, request)`` reduces the trace of one rank to a small partial. A partial can be stored or sent to
-      another process. It consists of DataFrames, None, bool, int, float, str, lists, and mappings with str keys.
+    - ``reduce(trace, request)`` returns a partial: a small intermediate result for one rank. It can be stored or sent
+      to another process. It consists of DataFrames, None, bool, int, float, str, lists, and mappings with str keys.
     - ``merge(partials, request)`` merges the partials of all ranks, in rank order, into the table of the view. The
       table equals ``table(trace, request)`` of a trace with all ranks.
     - ``explain(partials)`` returns why the table has no rows. If it is None, ``explain_empty`` of the view is called
@@ -123,8 +123,8 @@ class MergedRows:
 
     - ``weight``: columns by which the siblings of a tree are sorted, in descending order.
     - ``finish(table, request)`` completes the merged table.
-    - ``partial(trace, request)`` returns the table of a rank, if it differs from the view's table. ``columns`` declares
-      its additional columns.
+    - ``partial(trace, request)`` returns the table of a rank for the merge. If it is None, the view's table is merged.
+    - ``columns`` declares columns that only the tables of ``partial`` have.
     - ``together_only``: if the request has groupings, list the rows of all ranks instead of merging them.
     """
 
@@ -151,8 +151,8 @@ class View:
     - ``native``: whether the view supports ``request.native``.
     - ``page``: whether the report page of a run shows the view. Long tables for scripts are not shown.
     - ``reduction`` merges the tables of many ranks. If it is None, the rows of all ranks are listed.
-    - ``of_capture`` is set if the numbers describe the complete capture instead of single steps, such as peaks and
-      leaks. ``of_capture(trace)`` returns whether the recording has the data. If so, a gate counts a missing row as 0.
+    - ``of_capture`` is set if the numbers describe the complete capture (peaks, leaks) instead of single steps.
+      ``of_capture(trace)`` returns whether the data was recorded. Only then does a gate count a missing row as 0.
     """
 
     name: str
@@ -182,7 +182,7 @@ class View:
 
     @property
     def summed(self) -> dict[str, str]:
-        """Maps a column of a tree that includes all descendants to the column that excludes them."""
+        """Maps columns that include descendants to columns that do not, such as ``total_cpu_ns`` to ``self_cpu_ns``."""
         return {column.name: column.own for column in self.columns if column.own}
 
 
@@ -206,7 +206,7 @@ class Exporter:
     """A writer of traces in the format of another tool.
 
     - ``write(trace, file, options)`` writes to a binary file without seeking. It returns a sentence about missing data,
-      or "". perfkit shows the file under its name when it is complete.
+      or "". The file appears under its name only when it is complete.
     - ``suffixes``: file name extensions. The first is the default. perfkit compresses files whose name ends in ``.gz``,
       except if the extension of the format already ends in ``.gz``.
     - ``weights``: accepted values of ``options.weight``.
@@ -223,12 +223,12 @@ class Exporter:
 class Rule:
     """A pattern that costs time, and how to detect it.
 
-    - ``id``: name of the rule in commands. ``number``: its position in docs/advice.
+    - ``id``: name of the rule in commands. ``number``: its number in docs/rules.
     - ``version``: number that increases when the predictions change.
-    - ``find(facts)`` returns the candidates, or an empty sequence if the rule does not apply. If the recording lacks
-      data, it raises :class:`perfkit_core.advice.facts.NotEvaluableError`, which names these data.
-    - ``what_if(facts, value)`` returns the candidate for ``--what-if ID=VALUE``, even if the rule does not apply. It is
-      None if the rule has no value.
+    - ``find(facts)`` returns the detected problems as Candidates, or an empty sequence if the rule does not apply. If
+      data is missing, it raises :class:`perfkit_core.advice.facts.NotEvaluableError`, which names the data.
+    - ``what_if(facts, value)`` returns the Candidate for ``--what-if ID=VALUE``, even if the rule does not apply.
+      ``what_if`` is None if the rule does not support ``--what-if``.
     """
 
     id: str
@@ -273,7 +273,7 @@ class Calibrator:
     """Measures what tiny operators, launches and copies cost on a machine. Predictions use these costs.
 
     - ``version()`` returns the version of ``framework``, or None if not installed, without importing it.
-    - ``bench()`` returns the operations that :func:`perfkit_core.calibration.calibrate.measured` times, or raises
+    - ``bench()`` returns the operations to measure (:func:`perfkit_core.calibration.calibrate.measured`), or raises
       CaptureError.
     """
 

@@ -45,7 +45,7 @@ def perfkit_rules() -> Sequence[contracts.Rule]:  # type: ignore[empty-body]
 
 @hookspec
 def perfkit_remedies() -> Mapping[str, Sequence[contracts.Remedy]]:  # type: ignore[empty-body]
-    """Code that removes the pattern of a rule. The keys are frameworks, as in ``meta.framework`` of a trace.
+    """Code that removes the pattern of a rule. Each key is a framework, as in ``meta.framework`` of a trace.
 
     An adapter may keep its remedies in ``remedies.toml`` (:func:`perfkit_core.advice.remedies.read_remedies`).
     """
@@ -53,8 +53,8 @@ def perfkit_remedies() -> Mapping[str, Sequence[contracts.Remedy]]:  # type: ign
 
 @hookspec
 def perfkit_step_timers() -> Mapping[str, Callable[[], contracts.StepTimer]]:  # type: ignore[empty-body]
-    """Step timers for ``perfkit verify``. The keys are modules of frameworks, such as ``torch``. Importing this module
-    starts the timer. ``StepTimer.updated`` is called after each update of the first optimizer."""
+    """Functions that start a step timer, for ``perfkit verify``. Each key is the module name of a framework, such as
+    ``torch``. perfkit calls the function when a script first imports this module."""
 
 
 @hookspec
@@ -64,8 +64,8 @@ def perfkit_calibrations() -> Sequence[contracts.Calibrator]:  # type: ignore[em
 
 @hookspec
 def perfkit_operator_names() -> contracts.OperatorNames:  # type: ignore[empty-body]
-    """Functions that return the canonical name of a native operator name, or None for an unknown name. The keys are
-    frameworks. The names fill the column ``op_name`` of every trace.
+    """Functions that return the canonical name of a native operator name, or None for an unknown name. Each key is a
+    framework. perfkit stores the canonical names in the column ``op_name`` of every trace.
 
     ``perfkit_core/operators/families.toml`` lists the canonical names. The name of a gradient ends with ``_grad``. An
     operator that only runs other operators is named ``control_flow``, ``compiled_region`` or ``custom_function``.

@@ -69,7 +69,7 @@ def compiled(function: Any = None, *, steps: int = 1) -> Any:
 
     The function must be defined at module level and take positional arguments. Its run time must be proportional to the
     number of cells of its arrays. It may call other ``compiled`` functions, but not itself. Integers wrap around in
-    Python as in compiled code. Each cell counts ``steps`` times, which is above 1 for functions that search or hash.
+    Python as in compiled code. ``steps`` is the work per cell: above 1 for functions that search or hash.
     """
     return functools.partial(_Function, steps=steps) if function is None else _Function(function, steps)
 
@@ -131,8 +131,8 @@ class _Function:
 
     @functools.cached_property
     def _interpreted(self) -> Any:
-        """Return the function in Python form. It also calls other compiled functions in Python form, without counting
-        their cells."""
+        """Return a function with the same code that runs in Python. The ``compiled`` functions that it calls run in
+        Python too, and their array cells are not counted."""
         code, names = self._function.__code__, self._function.__globals__
         called = {name: names[name] for name in code.co_names if isinstance(names.get(name), _Function)}
         own = names | {name: function._interpreted for name, function in called.items()}

@@ -41,8 +41,8 @@ def in_order(
     pool = ThreadPoolExecutor(count - 1, thread_name_prefix="perfkit-parallel")
     try:
         for item in items:
-            # The first thread that claims this future runs the task. The pool's own future cannot be claimed: if no
-            # thread can be started, pool.submit raises, but the pool keeps the task.
+            # The first thread that claims this future runs the task. The pool's own future is not always available:
+            # if no thread can be started, pool.submit raises, but the pool keeps the task.
             future: Future[_Made] = Future()
             with contextlib.suppress(RuntimeError):  # no thread can be started
                 pool.submit(_run_if_unclaimed, future, make, item)
@@ -75,7 +75,7 @@ def _run_if_unclaimed(future: Future[_Made], make: Callable[[_Item], _Made], ite
 
 
 def _first(waiting: deque[tuple[_Item, Future[_Made]]], make: Callable[[_Item], _Made]) -> _Made:
-    """Remove and return the first result. Until it is ready, make results that no other thread has begun."""
+    """Remove and return the first result. While it is not ready, run tasks that no other thread has begun."""
     for place, (item, future) in enumerate(waiting):
         if waiting[0][1].done():
             break

@@ -10,7 +10,7 @@ from typing import Any, Protocol
 
 
 class DeviceClock(Protocol):
-    """The clock of a device, which passes marks in the order of the queue. Only ``wait`` may block."""
+    """The clock of a device. Marks are queued on the device, between pieces of work. Only ``wait`` may block."""
 
     name: str
 
@@ -18,7 +18,7 @@ class DeviceClock(Protocol):
         """Queue a mark after all work launched so far."""
 
     def passed(self, mark: Any) -> bool:
-        """Return whether the device has finished the work before the mark."""
+        """Return whether the device has finished all work before the mark."""
 
     def elapsed_ns(self, start: Any, end: Any) -> int:
         """Return the time between two marks that the device has passed."""

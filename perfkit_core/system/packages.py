@@ -54,7 +54,7 @@ class FirstImport:
     def find_spec(
         self, fullname: str, path: Sequence[str] | None, target: ModuleType | None = None
     ) -> ModuleSpec | None:
-        """Return the spec that the other finders return, with its loader wrapped. Return None for other modules."""
+        """For one of ``modules``, return the other finders' spec with a wrapped loader. Otherwise return None."""
         if self._searching or fullname not in self._modules:
             return None
         self._searching = True

@@ -29,7 +29,7 @@ _MAX_REASON_CHARACTERS: Final = 200
 """Limit for the reason in an error message, because some drivers list every path where they looked for a library."""
 
 _PROGRAMMING_ERRORS: Final = (TypeError, AttributeError, NameError, LookupError, AssertionError, ArithmeticError)
-"""Errors in code. All other errors of a driver are reported as failures of its store."""
+"""Errors that mean a bug. All other errors of a store's driver are reported as failures of the store."""
 
 
 def as_path(place: PathLike) -> Path:
@@ -311,7 +311,7 @@ def _kept(file: Path, error: OSError) -> OSError:
 
 @functools.cache
 def _kept_folder(pid: int) -> Path:
-    """Return the folder of all files that a process keeps. The pid gives a forked child another folder."""
+    """Return the folder for files that a store refused. A forked child has another pid, so it gets another folder."""
     import tempfile
 
     return Path(tempfile.mkdtemp(prefix="perfkit-kept-"))

@@ -106,8 +106,8 @@ print(json.dumps(sorted(sys.modules)))
 
 
 def check_plugin(module: ModuleType, frameworks: Sequence[str] = ()) -> None:
-    """Check the module of an entry point. Importing it and calling its hooks must import no framework: none of
-    ``frameworks``, and none for which the module has operator names or a recorder."""
+    """Check the module of an entry point. Importing it and calling its hooks must import no framework. This
+    covers ``frameworks``, and the frameworks for which the module has operator names or a recorder."""
     name = module.__name__
     plugins = load([EntryPoint("under-test", name, PROJECT)])
     listed = plugins.listed["under-test"]

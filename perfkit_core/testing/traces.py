@@ -27,7 +27,7 @@ def require(condition: bool, message: str) -> None:
 
 
 def require_rows(trace: Trace, good: BoolArray, message: str) -> None:
-    """Raise AssertionError if ``good`` is False in any row. The error shows the first bad row and their number."""
+    """Raise AssertionError if ``good`` is False in any row. The error shows the number of such rows and the first."""
     bad = np.flatnonzero(~np.asarray(good, np.bool_))
     if len(bad):
         values = trace.events.slice(int(bad[0]), 1).to_pylist()[0]
@@ -140,8 +140,8 @@ def _json(text: str) -> Any:
 
 
 def check_tree(trace: Trace, own_tree: bool) -> None:
-    """Check that a parent is a host event of the same process that precedes its child. Unless ``own_tree`` is set, it
-    must also be in the same thread and enclose its child in time."""
+    """Check that a parent is a host event of the same process that precedes its child. Unless the source recorded the
+    parents (``own_tree``), a parent must also be in the same thread and enclose its child in time."""
     parent, rows = trace.ints("parent"), np.arange(len(trace))
     require_rows(trace, (parent >= NO_ROW) & (parent < rows), "parent is not an earlier row")
     child = np.flatnonzero(parent != NO_ROW)
@@ -172,8 +172,8 @@ def check_self_times(trace: Trace) -> None:
 
 
 def check_launches(trace: Trace) -> None:
-    """Check that a launch is a host event of the same rank, and that only device events have one. A launch that is a
-    runtime call must have the correlation id of the device work."""
+    """Check that launches are host events of the same rank, and that only device events have a launch. A launch that is
+    a runtime call must have the correlation id of the device work."""
     launched_by, rows = trace.ints("launched_by"), len(trace)
     require_rows(trace, (launched_by >= NO_ROW) & (launched_by < rows), "launched_by is not a row")
     launched = np.flatnonzero(launched_by != NO_ROW)
