@@ -1,4 +1,4 @@
-"""Measured costs of small operations on this machine. Predictions use them if the recording has no measurement.
+"""Measured costs of small operations on this machine. A prediction uses them for costs that the recording lacks.
 
 ``bench`` defines the calls that a framework offers for timing. ``calibrate`` measures these calls and stores the
 results."""

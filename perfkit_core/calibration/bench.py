@@ -18,7 +18,7 @@ Call = Callable[[], object]
 
 
 class DeviceBench(Protocol):
-    """A device with calls to time, and a clock that times work on the device."""
+    """The calls that a calibration times on a device, and a clock that times work on this device."""
 
     name: str
     """The device model, as the framework names it."""
@@ -34,14 +34,14 @@ class DeviceBench(Protocol):
         """Wait until the device has finished all launched work."""
 
     def copy(self, direction: Direction, size: int, pinned: bool) -> Call | None:
-        """Return a call that copies ``size`` bytes and waits for the copy; None if the device has no such memory."""
+        """Return a call that copies ``size`` bytes and waits for the copy; None if the framework cannot pin memory."""
 
 
 @dataclass(frozen=True, slots=True)
 class Bench:
-    """The calls to time."""
+    """The calls that a calibration times."""
 
-    # Canonical name and number of elements → call of this operator on the host.
+    # The small operators to time on the host. The key is (canonical name, number of elements).
     operators: Mapping[tuple[str, int], Call] = field(default_factory=dict)
     device: DeviceBench | None = None
     threads: int | None = None  # The maximum number of threads that an operator uses.
@@ -49,15 +49,15 @@ class Bench:
 
 SOURCE: Final = "calibrated on this machine"
 LAUNCH: Final = "launch"
-"""Name of the host time to launch the smallest kernel."""
+"""Name of this measurement: the time that the host needs to launch the smallest kernel."""
 KERNEL: Final = "kernel"
-"""Name of the time per kernel on the device, if many of the smallest kernels are queued."""
+"""Name of this measurement: the time per kernel on the device while many of the smallest kernels are queued."""
 SYNCHRONIZE: Final = "synchronize"
-"""Name of the time to wait for an idle device."""
+"""Name of this measurement: the time of a synchronize call when the device is already idle."""
 SMALL: Final = 4
-"""Size in bytes of the copy that measures the latency."""
+"""Size in bytes of the small copy. It measures the latency of copies."""
 LARGE: Final = 1 << 26
-"""Size in bytes of the copy that measures the bandwidth."""
+"""Size in bytes of the large copy. It measures the bandwidth of copies."""
 
 
 def operator_name(canonical: str, elements: int) -> str:
@@ -70,7 +70,7 @@ def copy_name(direction: Direction, size: int, pinned: bool) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Measurement:
-    """Percentiles of the time of a call in ns. A sample is the time of one call, or the mean of consecutive calls."""
+    """The time of a call in ns, as percentiles. A sample is the time of one call, or the mean of consecutive calls."""
 
     name: str
     p10_ns: float
@@ -100,8 +100,8 @@ class Calibration:
         return next((one.quantity for one in self.measurements if one.name == name), None)
 
     def host_ns(self, canonical: str | None = None) -> Quantity | None:
-        """Return the host time of the operator ``canonical`` on 1 to 64 numbers. If this operator was not measured,
-        return the time over all measured operators. Return None if no operator was measured."""
+        """Return the host time of the operator ``canonical`` on tensors of 1 to 64 elements. If it was not measured,
+        return the range and median over all measured operators. Return None if no operator was measured."""
         every = [one for one in self.measurements if one.name.startswith("host_")]
         same = [one for one in every if canonical and one.name.rpartition("_")[0] == f"host_{canonical}"]
         measured = same or every
@@ -124,7 +124,7 @@ class Calibration:
 
 ELEMENTS: Final = (1, 64)
 OCCUPYING: Final = 8192
-"""Number of rows of a square matrix whose product takes a device several milliseconds."""
+"""Number of rows of a square matrix. The product of two such matrices takes a GPU several milliseconds."""
 
 
 def installed_version(*distributions: str) -> str | None:
@@ -140,9 +140,9 @@ def installed_version(*distributions: str) -> str | None:
 def small_operators(
     framework: Any, count: int, gather: Callable[[Any, Any], Call], cast: Callable[[Any], Call]
 ) -> dict[tuple[str, int], Call]:
-    """Return calls of small operators on ``count`` numbers on the current device, by canonical name and ``count``. Each
-    call creates its result, as eager code does. ``gather`` returns a call that gathers values by indices. ``cast``
-    returns a call that converts numbers to another type."""
+    """Return a call of each small operator on a tensor of ``count`` elements. The keys are (canonical name, ``count``).
+    Each call allocates its result, as eager code does. The frameworks differ in two calls: ``gather`` makes the call
+    that selects values by index, and ``cast`` makes the call that converts a tensor to another type."""
     values, numbers = framework.ones([count]), framework.arange(count)
     condition = values > 0
     return {

@@ -72,7 +72,7 @@ CALLS: Final = 20
 WARMUP: Final = 100
 """Number of calls before the first measured call. In these calls, caches fill and libraries choose their kernels."""
 QUEUED: Final = 100
-"""Number of consecutive kernels in a sample. The queue of a device holds more kernels."""
+"""Number of consecutive kernels in a sample. All of them fit in the queue of the device."""
 LARGE_SAMPLES: Final = 20
 _DIRECTIONS: Final[tuple[bench.Direction, ...]] = ("htod", "dtoh")
 
@@ -113,7 +113,7 @@ def _row(call: bench.Call, clock: Clock, calls: int) -> float:
 
 
 def _of_device(device: bench.DeviceBench, clock: Clock) -> Iterator[tuple[str, list[float]]]:
-    # the queue is emptied between samples, so that no launch waits for room
+    # synchronize empties the queue before each sample: launching into a full queue would wait
     _row(device.launch, clock, WARMUP)
     launches, kernels = [], []
     for _ in range(SAMPLES):
@@ -121,7 +121,7 @@ def _of_device(device: bench.DeviceBench, clock: Clock) -> Iterator[tuple[str, l
         launches.append(_row(device.launch, clock, CALLS))
     device.synchronize()
     yield bench.LAUNCH, launches
-    # kernels that are queued after long work run without gaps
+    # the device is kept busy while kernels are queued, so that they then run without gaps
     for _ in range(LARGE_SAMPLES):
         device.occupy()
         start = device.clock.mark()

@@ -29,7 +29,7 @@ _COMMENT: Final = ("gate", "runs", "new_step_time", "new_causes", "new_layers", 
 """Tables in Markdown output, unless ``--view`` selects others. They must be short enough for a pull request comment."""
 _COMMENT_ROWS: Final = 10
 _UNLIMITED: Final = ("gate", "runs", "new_waterfall", "new_step_time", "waterfall", "step_time", "step_parts")
-"""Tables that ``--limit`` does not shorten. A gate must show all conditions, and a sum must show all of its rows."""
+"""Tables that ``--limit`` does not shorten: the conditions of --fail-on, the runs, and the parts of a total."""
 
 
 @click.command(epilog="Example: perfkit compare runs/main runs/change --fail-on 'step_time > 3%' --format markdown")
@@ -55,7 +55,7 @@ _UNLIMITED: Final = ("gate", "runs", "new_waterfall", "new_step_time", "waterfal
               "device time]")  # fmt: skip
 @click.option("--view", "views", multiple=True, metavar="NAME", help="Show only this table of the comparison; 'all' "
               "shows every table. Repeat the option or use commas for several tables.")  # fmt: skip
-@options.limit_option("set for each table; no limit in json and csv")
+@options.limit_option("depends on the table; no limit in json and csv")
 @options.format_option(f"{options.SUMMARY_FORMATS}, or html; markdown shows ten rows of the main tables")
 @options.output
 @options.language

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
     _Number = click.ParamType[int]
 else:
-    _Number = click.ParamType  # the class is not generic before click 8.5
+    _Number = click.ParamType  # click.ParamType is not generic before click 8.5
 
 Command = TypeVar("Command", bound=Callable[..., Any])
 
@@ -134,8 +134,8 @@ def profile(
 ) -> Iterator[Profile]:
     """Open the profile of the sources and show the progress with a spinner.
 
-    If the files have at most ``together_bytes`` in total, several ranks are read as one trace. This does not apply to
-    --workers and --scheduler. Raises SourceError and UsageError.
+    Several ranks are read as one trace if their files have at most ``together_bytes`` in total, and neither --workers
+    nor --scheduler is used. Otherwise, each rank is read separately. Raises SourceError and UsageError.
     """
     from perfkit_core.ranks.profile import opened
 

@@ -38,8 +38,8 @@ if TYPE_CHECKING:
               help="Stop recording after N optimizer steps. The script runs on without recording.")  # fmt: skip
 @click.option("--shapes", is_flag=True, help="Record the input shapes of operators. --by shape needs them.")
 @click.option("--memory", is_flag=True, help="Record memory allocations and frees. The memory views need them.")
-@click.option("--stacks", is_flag=True, help="Record Python stacks. The views code and modules and --by stack need "
-              "them. Of all options, this one slows the steps the most.")  # fmt: skip
+@click.option("--stacks", is_flag=True, help="Record Python stacks, for the views code and modules and for --by "
+              "stack. Of all options, this one slows the steps the most.")  # fmt: skip
 @click.option("--flops", is_flag=True, help="Record the FLOPs of operators.")
 @click.argument("script", type=click.Path(path_type=Path))
 @click.argument("arguments", nargs=-1, type=click.UNPROCESSED, metavar="[ARGS]...")
@@ -162,7 +162,7 @@ def _parsed(script: Path) -> ast.AST:
     try:
         return ast.parse(script.read_bytes())
     except (SyntaxError, ValueError):
-        return ast.Module([], [])  # Python reports the error when it runs the script
+        return ast.Module([], [])  # not valid Python; running the script shows the syntax error
 
 
 def imported_by(script: Path, wanted: Collection[str]) -> list[str]:

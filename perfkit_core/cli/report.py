@@ -49,8 +49,8 @@ def report(
         lacking = [view.name for view in page_views() if of_partials and view.name not in of_partials]
         if lacking:
             shown = ", ".join(lacking[:3]) + (f" and {len(lacking) - 3} more" if lacking[3:] else "")
-            hint = "create the partials with perfkit report --shard"
-            raise UsageError(f"the partials lack these tables of the page: {shown}", hint)
+            hint = "create the partial results with perfkit report --shard"
+            raise UsageError(f"the partial results lack these tables of the page: {shown}", hint)
         page = run_report(profile)
         write(renderer("html").render(page if of_partials else read_from(page, sources)), output)
     say_written(output)

@@ -41,15 +41,15 @@ filters = options.adding(
                  help="Show only rows whose value is at least VALUE. Examples: total_cpu_ns=1ms, flops=1e6, "
                  "self_cpu_ratio=5%. Units: ns, us, ms, s; B, KiB, MiB, GiB; KB, MB, GB (decimal); K, M, G, T "
                  "(thousand, million, …); %."),
-    click.option("--displayed-only", is_flag=True, help="Exclude hidden rows from the sums of a tree (views modules "
-                 "and code)."),
+    click.option("--displayed-only", is_flag=True, help="Exclude hidden rows from the sums of a tree. Only the "
+                 "views modules and code support this."),
     click.option("--columns", multiple=True, metavar="COLUMN", help="Show only these columns, in this order, after "
                  "the columns that identify a row (name and groupings)."),
     click.option("--unit", type=click.Choice(["ns", "us", "ms", "s"]), help="Use this unit for all times in text and "
                  "markdown."),
 )  # fmt: skip
 _DISPLAY: Final = ("sort", "ascending", "show", "hide", "start", "trim", "depth", "displayed_only", "average", "unit")
-"""Fields of a Display that have the same name and the same value as their option."""
+"""Options that are copied unchanged to the field of ``Display`` with the same name."""
 
 
 @click.command(epilog="Example: perfkit summary runs/baseline --view operators --sort self_device_ns --by shape")
@@ -114,7 +114,7 @@ def summary(
         report = summary_report(profile, chosen_views, request, display)
     if chosen.name not in FOR_PEOPLE:
         report = cut(report, limit or None)
-    # Partials contain the names of their sources.
+    # Partial results already contain the paths of their sources.
     emit(report if of_partials else read_from(report, sources), chosen, output)
 
 

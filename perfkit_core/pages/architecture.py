@@ -48,7 +48,7 @@ COLUMNS: Final = (
 
 
 def table(model: Architecture) -> pd.DataFrame:
-    """Return the tree of layers in model order. Its columns are :data:`COLUMNS`. Ratios are shares of the model."""
+    """Return a tree of layers in model order. Its columns are :data:`COLUMNS`. Ratios refer to the whole model."""
     parent, layers = model.parents(), model.layers
     above = [layers[at].path if at >= 0 else "" for at in parent]
     names = [layer.path.removeprefix(path).strip(".") for layer, path in zip(layers, above, strict=True)]

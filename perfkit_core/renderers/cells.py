@@ -84,12 +84,12 @@ _AROUND: Final = (
 
 
 def cut(text: str, length: int) -> str:
-    """Return ``text`` shortened to ``length`` characters. The indent is kept, and the name gets at least half of them.
+    """Shorten ``text`` to ``length`` characters. The indent is kept, but the name gets at least half of ``length``.
 
     These steps are taken until the name fits, for example for ``void at::native::gemm<float, 128>(float*, int)``:
 
-    1. Replace text in brackets by …, in the innermost brackets first: ``void at::native::gemm<float, …>(…)``. Its
-       beginning is kept if there is room, because kernels of one template differ there.
+    1. Replace text in brackets by …, in the innermost brackets first: ``void at::native::gemm<float, …>(…)``. If there
+       is room, the start of this text is kept, because kernels of one template often differ there.
     2. Remove the text around the function's name: ``…::gemm``.
     3. Remove the middle of the name.
     """
@@ -116,7 +116,7 @@ def _cut(name: str, length: int) -> str:
 
 
 def _emptied(name: str, lists: list[tuple[int, int]], length: int) -> str:
-    """Replace each text in ``lists`` (start, end) by …, but keep as much of the first texts as ``length`` allows."""
+    """Replace the bracketed texts at ``lists`` (start, end) by …. If ``length`` has room, the first are kept."""
     long = sorted((start, end) for start, end in lists if end - start > _SHORT)
     room = length - len(name) + sum(end - start - 1 for start, end in long)
     parts, done = [], 0

@@ -1,8 +1,8 @@
 """JSON for scripts. The format is stable.
 
 The document is ``{"source": path or [paths], "quality": [{"code", "message"}], "views": {name: [{column: value}]}}``.
-The ``data`` of the report is added and may replace these keys. Times are integer ns, sizes are integer bytes, and
-unknown values are null. NaN and Infinity do not occur.
+The keys of ``Report.data`` are added to the document. A key with the same name replaces the standard key. Times are
+integer ns, sizes are integer bytes, and unknown values are null. NaN and Infinity do not occur.
 """
 
 from __future__ import annotations
@@ -35,6 +35,6 @@ def render(report: Report) -> str:
 def document(content: Mapping[str, Any]) -> str:
     """Return plain data as indented JSON with a final newline."""
     text = json.dumps(plain(content), ensure_ascii=False, allow_nan=False)
-    # Undecodable bytes of a path are surrogates. UTF-8 cannot encode surrogates, but JSON can escape them (\udcxx).
+    # In Python, undecodable bytes of a path are surrogates. UTF-8 cannot encode them, so JSON escapes them (\udcxx).
     encoded = text.encode("utf-8", "backslashreplace")
     return msgspec.json.format(encoded, indent=2).decode("utf-8") + "\n"

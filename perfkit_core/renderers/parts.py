@@ -13,7 +13,7 @@ from perfkit_core.renderers import cells, table_columns
 from perfkit_core.report.model import Report, Section, Source
 
 _UNSAID: Final = ("rank", "error")
-"""Columns that are empty in most tables. They are not listed as columns without values."""
+"""Columns that are usually empty. The sentences on columns without values do not mention these."""
 
 
 def known(section: Section) -> pd.DataFrame:
@@ -22,7 +22,7 @@ def known(section: Section) -> pd.DataFrame:
 
 
 def shown(section: Section) -> pd.DataFrame:
-    """Return the first rows of ``known(section)``, up to the limit of the section."""
+    """Return the rows to show: the first ``section.limit`` rows, without the columns that have no data."""
     return known(section) if section.limit is None else known(section).head(section.limit)
 
 
@@ -35,7 +35,7 @@ def more(section: Section, hint: str = "") -> str:
 
 
 def unknown(section: Section, rows: pd.DataFrame) -> Iterator[str]:
-    """Yield two sentences on columns without values: those that were not recorded, and those empty in these rows."""
+    """Yield up to two sentences: which columns were not recorded, and which other columns are empty in ``rows``."""
     names = [str(name) for name in section.table.columns] if len(rows) else []
     empty = [name for name in names if name not in rows.columns or rows[name].isna().all()]
     others = [section.column(name) for name in names if name not in empty]

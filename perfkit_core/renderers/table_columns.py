@@ -1,7 +1,7 @@
 """Headings, units and number formats of the columns of a table, in the formats text, Markdown and HTML.
 
-Columns that readers compare have the same unit, such as base, other and difference, or the columns of several runs. The
-unit suits the largest of these columns: its numbers stay below 10,000.
+Columns that are compared share one unit. Examples are base, other and difference, or the same number of several runs.
+The unit is chosen for the column with the largest numbers, so that these numbers stay below 10,000.
 """
 
 from __future__ import annotations
@@ -33,11 +33,11 @@ def heading(column: Column) -> str:
 def without_units(columns: Sequence[Column], others: Iterable[Column]) -> list[str]:
     """Return the headings of ``columns`` for a sentence, without duplicates.
 
-    A sentence shows no units. So columns with equal headings are distinguished by other words:
+    A table tells columns with equal headings apart by their units. A sentence shows no units, so it adds words:
 
-    - "Total (time)": ``others`` also has a column with the heading Total.
-    - "Total (%)": a share. Without (%) if ``columns`` also has another quantity with this heading.
-    - "Allocated memory": a size.
+    - "Total (time)" if ``others`` also has a column with the heading Total
+    - "Total (%)" for a share, unless ``columns`` also has a time, size or count with the heading Total
+    - "Allocated memory" for a size with the heading Allocated
     """
     taken = {declared.title for declared in others}
     quantities = {declared.title for declared in columns if declared.unit != "ratio"}
@@ -59,8 +59,8 @@ def without_units(columns: Sequence[Column], others: Iterable[Column]) -> list[s
 
 
 def scales(columns: Iterable[tuple[Column, units.Values]], fixed: str | None = None) -> dict[str, units.Unit]:
-    """Return name of column → unit. Columns without a unit are left out. ``fixed`` (such as "ms") sets the unit of all
-    times."""
+    """Return a dict from column names to units. Columns without a unit are left out. ``fixed`` (such as "ms") sets the
+    unit of all times."""
     unit_of: dict[str, units.Unit] = {}
     columns = tuple(columns)
     for family in units.FAMILIES:
@@ -78,8 +78,8 @@ def scales(columns: Iterable[tuple[Column, units.Values]], fixed: str | None = N
 
 
 def common_unit(column: Column, cells: Iterable[units.Values]) -> units.Unit | None:
-    """Return one unit for several columns of the same quantity as ``column``, or None for plain numbers and text.
-    ``cells`` are the values of the columns."""
+    """Return one unit for several columns with the same kind of unit as ``column``, such as times. ``cells`` are the
+    values of these columns. Return None for plain numbers and text."""
     family = next((family for family in units.FAMILIES if family.suffix == column.unit), None)
     return units.group_unit(cells, family) if family else None
 
@@ -97,7 +97,7 @@ class ShownColumn:
     numeric: bool
     cells: tuple[str, ...]  # one text per row
     shares: tuple[float | None, ...] | None = None  # lengths of bars from 0 to 1; None for a column without bars
-    order: tuple[str, ...] = ()  # exact numbers as texts for sorting, "" if unknown; empty for a column of text
+    order: tuple[str, ...] = ()  # sort keys: the exact number of each row as text, or ""; no keys for text
 
     @property
     def name(self) -> str:
@@ -138,8 +138,8 @@ def values(column: pd.Series) -> list[Any]:
 
 
 def _formats(columns: Sequence[tuple[Column, units.Values]], fixed: str | None) -> dict[str, units.ColumnFormat]:
-    """Return name of column → format. Base, other and difference have the same number of decimals, and so do the
-    columns of several runs. ``fixed`` is as in :func:`scales`."""
+    """Return a dict from column names to formats. Compared columns, such as base, other and difference, have the same
+    number of decimals. ``fixed`` (such as "ms") sets the unit of all times."""
     unit_of = scales(columns, fixed)
     values_of_group: dict[object, list[Any]] = {}
     groups: dict[str, object] = {}
@@ -178,8 +178,8 @@ def _shown(declared: Column, values: Sequence[Any], form: units.ColumnFormat) ->
 
 
 def _with_bars(shown: list[ShownColumn]) -> list[ShownColumn]:
-    """Add bars to the first column of times or else of sizes, unless a column of shares already has bars. The largest
-    value has a bar of length 1."""
+    """Add bars to the first column of times. Without times, add them to the first column of sizes. The bar of the
+    largest value has length 1. If a column of shares already has bars, none are added."""
     if any(column.shares for column in shown):
         return shown
     candidates = []

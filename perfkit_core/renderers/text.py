@@ -20,7 +20,7 @@ GAP: Final = "   "
 _MAX_TEXT_WIDTH: Final = 80
 _MIN_NAME_WIDTH: Final = 24
 _SHORT_TEXT_WIDTH: Final = 8
-"""Maximum width of a short text column, such as a device. Longer text columns are left out before numbers."""
+"""Maximum width of a short text column, such as a device. If space is short, wider text columns are left out first."""
 
 
 def fitting(shown: Sequence[ShownColumn], width: int | None) -> tuple[list[ShownColumn], list[ShownColumn]]:

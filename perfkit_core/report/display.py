@@ -95,7 +95,7 @@ def displayed(table: pd.DataFrame, view: View, display: Display, by: Sequence[st
                 order, ascending=display.ascending, kind="stable", na_position="last", ignore_index=True
             )
     chosen = [column for name in display.columns for column in called(view.columns, name, table.columns)]
-    if not chosen:  # no columns were requested, or only other views have them
+    if not chosen:  # no columns were requested, or this table has none of the requested ones
         return table
     front = [DEPTH, "name"] if tree else []
     identity = [name for name in keys(view.columns, table, by) if name not in chosen]
@@ -135,7 +135,7 @@ def _cut_tree(table: pd.DataFrame, view: View, display: Display) -> pd.DataFrame
 
 
 def topmost(parent: IntArray, wanted: BoolArray) -> IntArray:
-    """Return, for each row, its topmost ancestor (or the row itself) that is ``wanted``; -1 if there is none."""
+    """Return for each row the index of the topmost ``wanted`` row on its path from the root; -1 if there is none."""
     return nesting.first_on_path(parent, np.where(wanted, np.arange(len(parent)), -1))
 
 

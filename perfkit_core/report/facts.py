@@ -22,7 +22,7 @@ def source(trace: Trace) -> Source:
 def described(
     meta: TraceMeta, quality: Sequence[Finding], steps: Sequence[int], chosen: Sequence[int] | None = None
 ) -> Source:
-    """Return the source of a report. ``steps`` are the recorded step numbers, ``chosen`` the requested (None: all)."""
+    """Return the source of a report. ``steps``: recorded step numbers. ``chosen``: requested step numbers, or None."""
     known = facts(meta)
     count = len(steps)
     if count and chosen is not None:

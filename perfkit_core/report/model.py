@@ -47,7 +47,7 @@ class Timeline:
     row: IntArray  # index into ``rows``
     depth: IntArray
     cause: IntArray  # index of the box that launched this box, -1 if none
-    first: int = 0  # index of the part that the page shows first
+    first: int = 0  # index in ``parts`` of the step that the page shows first
 
     def __len__(self) -> int:
         return len(self.start_ns)
@@ -59,16 +59,16 @@ class Chart:
 
     - ``bar``: stacked bars of the columns ``y``
     - ``line``: a line per column ``y``
-    - ``ranking``: the rows with the largest values of the first ``y``
+    - ``ranking``: a bar for each of the rows with the largest ``y[0]``
     - ``share``: a single bar with a part per row
-    - ``icicle``, ``sunburst``, ``opening`` (bars that can be expanded): a tree. The user chooses ``y``, the sizes.
-    - ``heatmap``: a row per value of ``by`` and a column per value of ``x``. The user chooses the ``y`` of the colours.
-      If ``x`` is empty, the heat map has a column per ``y``.
-    - ``waterfall``: bars from one total to another. ``y`` are the differences (missing for totals) and totals so far.
-    - ``distribution``: a lane per value of ``x``. ``y`` are the values and the median of their lane. The table also has
-      the columns ``step`` (the name of a value) and ``outlying`` (whether to mark a value).
-    - ``intervals``: a line per row. ``y`` has three columns for each of ``names``: low end, middle and high end. A
-      number without an interval has the same column three times.
+    - ``icicle``, ``sunburst``, ``opening`` (bars that can be expanded): a tree. The user selects the size from ``y``.
+    - ``heatmap``: a row per value of ``by`` and a column per value of ``x``. The user selects the number from ``y``.
+      If ``x`` is empty, the heat map has one column for each column in ``y``.
+    - ``waterfall``: bars from one total to another. ``y[0]``: difference (missing for totals). ``y[1]``: total so far.
+    - ``distribution``: a dot per row, in one lane per value of ``x``. ``y[0]`` is the value, and ``y[1]`` is the median
+      of the lane. The table needs the columns ``step`` (the name of a dot) and ``outlying`` (whether to mark the dot).
+    - ``intervals``: a line per row with one interval per name in ``names``. Each interval takes three columns of ``y``:
+      low end, middle and high end. For a number without an interval, the three columns are the same.
     """
 
     kind: Literal[
@@ -77,7 +77,7 @@ class Chart:
     ]  # fmt: skip
     x: str
     y: tuple[str, ...]
-    band: tuple[int, int] | None = None  # range of values that a distribution shades
+    band: tuple[int, int] | None = None  # range of values that a chart of the kind distribution shades
     names: tuple[str, ...] = ()  # names of intervals, which the renderer translates
     by: str = ""
     marked: tuple[object, ...] = ()  # rows that a heat map highlights
@@ -117,7 +117,7 @@ class Section:
 
 
 def declared(sections: Iterable[Section], columns: tuple[Column, ...]) -> tuple[Section, ...]:
-    """Return the sections. Sections without declared columns get ``columns``."""
+    """Return the sections. If a section declares no columns, its copy declares ``columns``."""
     return tuple(section if section.columns else replace(section, columns=columns) for section in sections)
 
 
@@ -140,5 +140,5 @@ class Report:
     sections: tuple[Section, ...]
     headline: tuple[Text, ...] = ()  # summary sentences
     warnings: tuple[Text, ...] = ()  # sentences on what limits the conclusions
-    glance: tuple[Section, ...] = ()  # excerpts of sections with the same names, drawn at the head of a page
+    glance: tuple[Section, ...] = ()  # short versions of ``sections`` for the head of a page, with the same names
     data: Mapping[str, Any] = field(default_factory=dict)  # content for machine formats only

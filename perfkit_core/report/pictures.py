@@ -40,7 +40,7 @@ def memory_section(trace: Trace) -> Section:
         name = name if recorded else f"{name} growth"
         level = events["allocated_bytes" if recorded else "growth_bytes"].to_numpy(np.int64)
         time = events["time_ns"].to_numpy(np.int64)
-        # An interval begins with the level of the event before the interval.
+        # At the start of an interval, the memory level is that of the last event before it.
         begins = np.append(0, ends[:-1])
         highest = level[np.maximum(np.searchsorted(time, begins, side="right") - 1, 0)]
         np.maximum.at(highest, np.minimum(np.searchsorted(ends, time), STRETCHES - 1), level)

@@ -54,7 +54,7 @@ _COUNTS: Final = ("ranks", "cycles", "steps", "median_step_ns", "events", "file_
 _NAMES: Final = ("path", "format", "framework", "devices", "ranks", "cycles", "steps", "median_step_ns",
                  "recorded_at", "events", "file_bytes", "findings", "error")  # fmt: skip
 Run = dict[str, Any]
-"""The columns of one run. Values are missing or None if only reading the entire file would show them."""
+"""One row of the list: column → value. A value is missing or None if it requires reading the entire trace file."""
 
 
 def list_runs(folder: str | os.PathLike[str], *, read_files: bool = False) -> pd.DataFrame:
@@ -161,7 +161,7 @@ def _stored(run: Run, files: Sequence[Path], about_folder: tuple[Finding, ...]) 
     steps = pa.concat_tables(
         [pq.read_table(paths.arrow_input(file), columns=columns, filters=filters) for file in files]
     )
-    # Findings are united over cycles: a gap in one cycle is not a finding if another cycle of the rank fills the gap.
+    # A finding about missing data in one cycle is dropped if another cycle of the same rank has the data.
     numbers, about_ranks = run_folder.numbered({file: one.meta for file, one in stored.items()})
     metas = [
         msgspec.structs.replace(one.meta, ranks=(numbers[file],)) if file in numbers else one.meta

@@ -24,8 +24,8 @@ from perfkit_core.views.tables import rounded_division
 
 
 def per_step(table: pd.DataFrame, view: View, steps: int) -> pd.DataFrame:
-    """Return the table of an average step: the columns ``view.per_step`` are divided by the number of steps. Times,
-    sizes and FLOPs are rounded to integers. Counts are not rounded."""
+    """Return the table of an average step. The columns that ``view.per_step`` lists are divided by the number of steps.
+    Times, sizes and FLOPs are rounded to integers. Counts are not rounded."""
     result = table.copy()
     for name in view.per_step:
         if name not in result.columns:
@@ -41,11 +41,11 @@ def per_step(table: pd.DataFrame, view: View, steps: int) -> pd.DataFrame:
 def not_recorded(
     holds: Callable[[str], bool], quality: Iterable[meta.Finding], whole: pd.DataFrame, request: ViewRequest
 ) -> tuple[str, ...]:
-    """Return the names of the columns of the table ``whole`` that were not recorded. These are:
+    """Return the names of the columns of the table ``whole`` that were not recorded. There are two cases:
 
-    - columns without values, if the request covers all events. A column of the event table with the same name must be
-      empty too (``holds(name)`` is false).
-    - columns of devices that are empty or always 0, if no device work was recorded
+    - A column has no values, although the request covers all events. If the event table has a column with the same
+      name, this column must be empty too (``holds(name)`` is false).
+    - No device work was recorded, and a column of devices is empty or always 0.
     """
     no_devices = any(finding.code == "no-device-events" for finding in quality)
     names = []
@@ -88,7 +88,7 @@ def summary_report(
         check_average(views)
     profile = Whole(profile) if isinstance(profile, Trace) else profile
     computed = profile.compute(views, replace(request, sort=display.sort), own_steps=display.average)
-    if computed.averaged and not display.average:  # Partial results may hold averages.
+    if computed.averaged and not display.average:  # The partial results are averages already.
         check_average(views)
     display = replace(display, average=computed.averaged)
     check(computed.tables, display, [column for view in views for column in view.columns])

@@ -53,11 +53,11 @@ def timeline_section(trace: Trace, most: int = MOST_BOXES) -> Section:
 
 
 def timeline(trace: Trace, most: int = MOST_BOXES) -> tuple[Timeline, int]:
-    """Return the timeline, and the number of events that it leaves out. It has at most ``most`` events.
+    """Return a timeline of at most ``most`` events, and the number of events that it leaves out.
 
-    - Steps are added if all of their events fit: the step of median duration, the longest step, then all others.
-    - If the first of these steps alone has too many events, only its longest events are kept.
-    - Without steps, the timeline covers the entire recording.
+    - Steps are chosen in this order: the step of median duration, the longest step, then all others.
+    - A step that would exceed the limit is left out. If the first step alone exceeds it, its longest events are kept.
+    - If no steps were recorded, the timeline covers the entire recording.
     - A step of several ranks lasts from the first start to the last end of the overlapping steps with the same number.
     """
     boxes, every = np.flatnonzero(~instants(trace)), step_rows(trace)
@@ -96,7 +96,7 @@ def _drawn(trace: Trace, kept: arrays.IntArray, parts: list[Part]) -> Timeline:
     depth = nesting.sum_down(above, (above != arrays.NO_ROW).astype(np.int64))
     order = np.lexsort((start, depth, row))
     kept, start, row, depth = kept[order], start[order], row[order], depth[order]
-    # The additional last element is for events without a cause, which have the index -1.
+    # The cause -1 (no cause) selects the additional last element, which stays NO_ROW.
     place = np.full(len(trace) + 1, arrays.NO_ROW, np.int64)
     place[kept] = np.arange(len(kept))
     names, name = np.unique(trace.codes("name").codes[kept], return_inverse=True)

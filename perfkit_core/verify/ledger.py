@@ -87,17 +87,17 @@ class Record:
 
 @dataclass(frozen=True, slots=True)
 class Summary:
-    """Statistics of the records of a ledger. ``records`` is the sum of the next four numbers."""
+    """Statistics of a ledger. ``records = judged + unpredicted + abstained + unmeasured``."""
 
     records: int
     judged: int  # The number of predictions that were verified or refuted.
-    unpredicted: int  # The number of verdicts without a prediction.
+    unpredicted: int  # The number of results "verified" or "refuted" for changes without a prediction.
     abstained: int  # The number of measurements with the result "cannot tell".
     unmeasured: int  # The number of predictions without a measurement.
-    sign_right: int  # The number of judged predictions whose saving has the right sign.
-    saving_error: float | None  # Median absolute error of the verified savings.
-    step_error: float | None  # Median absolute error of the predicted step times.
-    covered: float | None  # Share of the measured savings between the predicted p10 and p90.
+    sign_right: int  # Judged predictions whose sign (saving or loss) was right.
+    saving_error: float | None  # Median of |Record.saving_error| over the verified predictions.
+    step_error: float | None  # Median of |Record.step_error| over the judged predictions.
+    covered: float | None  # Share of judged predictions whose measured saving lies between p10 and p90.
 
 
 def append(path: Path, record: Record) -> None:
@@ -109,7 +109,7 @@ def append(path: Path, record: Record) -> None:
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
         with path.open("a+b", buffering=0) as file:
-            with contextlib.suppress(ImportError):  # Windows has no fcntl and relies on the single write.
+            with contextlib.suppress(ImportError):  # Without fcntl (Windows), one write call must suffice.
                 import fcntl
 
                 fcntl.flock(file, fcntl.LOCK_EX)  # Closing the file releases the lock.

@@ -15,10 +15,10 @@ from perfkit_core.verify.step_times import StepTimes
 
 STEP_TIME: Final = "step_time"
 WARMUP_STEPS: Final = 10
-"""Number of steps that are left out at the start of each process, but at most half of its steps."""
+"""Number of steps to skip at the start of each process. At most half of the steps of a process are skipped."""
 _NUMBER: Final = r"([-+]?(?:\d+\.?\d*|\.\d+)(?:[eE][-+]?\d+)?)"
 _SEPARATORS: Final = ",.:_'’\u00a0\u202f"
-"""Characters that may separate the parts of a number: thousands, decimals, or minutes and seconds."""
+"""Characters that may occur inside a printed number, as in ``1,010``, ``1.5`` or ``02:30``."""
 _AFTER: Final = re.compile(rf"(?:[{_SEPARATORS}]\d+)+")
 _BEFORE: Final = re.compile(rf"(?:\d+[{_SEPARATORS}])+$")
 
@@ -78,7 +78,7 @@ class Metric:
             raise CaptureError(f"{command!r} printed nothing that matches --metric {self.text!r}", hint)
         match = matches[-1]
         text, line = match[1] or "", match.string
-        # Text before the pattern's group defines where the number begins, and text after it where the number ends.
+        # Text in the pattern before the group fixes where the number begins. Text after the group fixes where it ends.
         before = _BEFORE.search(line[: match.start(1)]) if match.start() == match.start(1) else None
         after = _AFTER.match(line, match.end(1)) if match.end() == match.end(1) and text[-1:].isdigit() else None
         if before or after:
@@ -101,7 +101,7 @@ class Metric:
         trained = [process.step_ns for process in processes if process.step_ns]
         if not trained:
             raise CaptureError(
-                f"no steps were recorded in {command!r}: no Python process with perfkit ran two optimizer updates",
+                f"no steps were recorded in {command!r}: no Python with perfkit installed ran two optimizer updates",
                 "print a number in the command, and select it with --metric",
             )
         return max(float(np.mean(step_ns[min(self.warmup_steps, len(step_ns) // 2) :])) for step_ns in trained)

@@ -1,12 +1,12 @@
 """The outcome of a verification: the verdict, the report, and the record for the ledger. The verdicts:
 
 - verified: the change is better. The interval of the saving lies above 0, and the saving is above the noise floor.
-- refuted: the change is worse by the same criteria, or the predicted saving was not measured. It was not measured if
-  the lower end of the prediction is above the noise floor and above the measured interval.
+- refuted: the change is worse by the same criteria, or it saves less than predicted. It saves less than predicted if
+  the lower end of the predicted interval is above the noise floor and above the measured interval.
 - cannot tell: all other outcomes. More rounds or a quieter machine may decide.
 
-The verdict does not depend on how well the size of the saving was predicted (:class:`Fit`). Even if a prediction is
-right, one saving in five lies outside its interval from p10 to p90.
+A change can be verified even if its saving lies outside the predicted interval from p10 to p90 (:class:`Fit`). This
+happens to one saving in five even with perfect predictions.
 """
 
 from __future__ import annotations
@@ -157,7 +157,7 @@ def command_hash(command: str) -> str:
 
 
 def report(outcome: Outcome) -> Report:
-    """Return the report with the sections sides, prediction (if there was one) and runs."""
+    """Return the report. Its sections are ``sides``, ``prediction`` (if there was a prediction) and ``runs``."""
     import msgspec
     import pandas as pd
 
@@ -208,7 +208,7 @@ def _headline(outcome: Outcome) -> Iterator[str]:
     if outcome.verdict is Verdict.CANNOT_TELL:
         yield f"Cannot tell: {medians} may be chance; more --rounds, or a quieter machine, may decide."
     elif outcome.verdict is Verdict.REFUTED and not result.worse:
-        yield f"Refuted: the predicted saving was not measured, {medians}."
+        yield f"Refuted: the saving is smaller than predicted, {medians}."
     else:
         better = "better" if outcome.verdict is Verdict.VERIFIED else "worse"
         yield f"{outcome.verdict.value.capitalize()}: the change is {better}, {medians}."

@@ -30,10 +30,10 @@ class Predicted:
     """A prediction: the step time without the change (``base_ns``), and percentiles of the step time with the change.
 
     - ``advice``, ``rule``, ``framework``: the origin of the prediction.
-    - ``saving_p10_ns``, ``saving_p90_ns``: percentiles of the saving. If they are None, savings are derived from the
-      step times. Derived savings vary more, because even equal steps differ.
+    - ``saving_p10_ns``, ``saving_p90_ns``: percentiles of the saving. If they are None, the saving is the base minus a
+      percentile of the step time. This gives a wider interval, because the duration of equal steps varies too.
     - ``saving``, ``saving_low``, ``saving_high``: the median, the 10th and the 90th percentile of the saving, as shares
-      of the base. Shares are comparable, although profiled steps take longer than measured ones.
+      of the base. Profiled steps take longer than measured ones, so only shares can be compared.
     """
 
     base_ns: int

@@ -18,9 +18,9 @@ import numpy.typing as npt
 from perfkit_core.algorithms import sample_statistics
 
 LEVEL: Final = 0.95
-"""Probability of the interval, and quantile of the noise floor."""
+"""Probability of the interval of the saving. The noise floor is this quantile of the differences of equal runs."""
 SPLITS: Final = 2000
-"""Maximum number of ways to halve the runs of the base for the noise floor."""
+"""The noise floor compares two halves of the base runs. At most this many ways to halve the runs are tried."""
 _SEED: Final = 20_202
 
 FloatArray = npt.NDArray[np.float64]

@@ -1,7 +1,7 @@
-"""Time the steps of a process that does not use perfkit, without a profiler, and write them to a file at its end.
+"""Time the steps of a training process without a profiler. When the process exits, the step times go to a file.
 
-A step lasts from the end of an update of the first optimizer to the end of its next update. This code runs inside the
-measured process, so it imports as little as possible, and never raises.
+The training script need not use perfkit. A step lasts from the end of one update of the first optimizer to the end of
+its next update. This code runs inside the measured process, so it imports as little as possible, and never raises.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ FOLDER: Final = "PERFKIT_STEP_TIMES"
 FRAMEWORKS: Final = "PERFKIT_STEP_FRAMEWORKS"
 """Environment variable with the frameworks whose optimizers are timed, separated by commas."""
 STARTUP: Final = Path(__file__).resolve().parent / "startup"
-"""If this folder is on the path of Python, Python calls :func:`install` when it starts."""
+"""If this folder is in ``PYTHONPATH``, every new Python process calls :func:`install` when it starts."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,7 +66,7 @@ def environment(folder: Path, frameworks: Sequence[str], given: Mapping[str, str
 
 
 def install() -> None:
-    """Start timing as soon as a framework is imported that the environment variable :data:`FRAMEWORKS` names."""
+    """Time the steps of each framework that the variable :data:`FRAMEWORKS` names, starting at its import."""
     folder = os.environ.get(FOLDER)
     for framework in filter(None, os.environ.get(FRAMEWORKS, "").split(",") if folder else ()):
         FirstImport((framework,), functools.partial(_guarded, _begin, Path(str(folder)))).__enter__()

@@ -286,7 +286,7 @@ def test_a_page_of_partials_of_other_views_says_how_to_make_them(perfkit, folder
     found = shares(perfkit, folder)
     code, _, err = perfkit("report", *found, "-o", tmp_path / "page.html")
     assert (code, err.count("\n")) == (2, 1)
-    assert err.endswith("; create the partials with perfkit report --shard\n")
+    assert err.endswith("; create the partial results with perfkit report --shard\n")
 
 
 def test_an_unreadable_rank_is_left_out_and_a_damaged_one_is_cut(perfkit, folder: Path) -> None:

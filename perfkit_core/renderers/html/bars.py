@@ -142,7 +142,7 @@ class Part(NamedTuple):
 
 
 def parts(section: Section) -> tuple[Part, ...]:
-    """Return the nonempty parts of the bar of a section. A section without a chart ``share`` has no parts."""
+    """Return the parts of a bar chart of shares, without parts of size 0. Return () for any other chart."""
     chart, table = section.chart, section.table
     if chart is None or chart.kind != "share" or table.empty:
         return ()

@@ -66,10 +66,10 @@ def hierarchy(section: model.Section, chart: model.Chart) -> dict[str, Any] | No
 
 
 def _enclosing(above: npt.NDArray[np.int64], sizes: Numbers) -> Numbers:
-    """Return the sizes. If the children are larger in total than their parent, the parent gets their total size. This
-    happens if the children run in several threads."""
+    """Return the sizes of the boxes of a tree. If the children of a box are larger in total than the box, the box gets
+    this total size. This happens if the children run in several threads."""
     drawn, inside = sizes.copy(), np.zeros(len(sizes))
-    for row in range(len(sizes) - 1, -1, -1):  # Children are stored after their parent.
+    for row in range(len(sizes) - 1, -1, -1):  # from the last row, because children follow their parent
         drawn[row] = max(drawn[row], inside[row])
         if above[row] >= 0:
             inside[above[row]] += drawn[row]
@@ -84,8 +84,8 @@ _TALLEST: Final = 900
 def heatmap(section: model.Section, chart: model.Chart) -> dict[str, Any] | None:
     """Return the data of a heat map, or None if there is no data.
 
-    ``weights`` are the numbers that the reader can choose to see. The values of a weight have shape (rows, columns);
-    unknown values are None. If several table rows belong to one cell, the first row is drawn.
+    The reader chooses which number the cells show. ``weights`` has the name, unit and values of each such number. The
+    values are a list of rows; unknown values are None. If several table rows belong to one cell, the first is drawn.
     """
     table = section.table
     names = [name for name in chart.y if name in table.columns and table[name].notna().any()]
@@ -93,7 +93,7 @@ def heatmap(section: model.Section, chart: model.Chart) -> dict[str, Any] | None
         return None
     rows = list(dict.fromkeys(values(table[chart.by])))
     weights = []
-    if chart.x:  # The heat map has a column per value of x. The reader chooses which number it shows.
+    if chart.x:  # The heat map has one column per value of chart.x. The reader chooses the number to show.
         across = list(dict.fromkeys(values(table[chart.x])))
         columns, column_title = escaped(across), heading(section.column(chart.x))
         places = list(zip(values(table[chart.by]), values(table[chart.x]), strict=True))
@@ -102,7 +102,7 @@ def heatmap(section: model.Section, chart: model.Chart) -> dict[str, Any] | None
             cells = dict(zip(reversed(places), reversed(scaled(table[name], unit)), strict=True))
             matrix = [[cells.get((row, column)) for column in across] for row in rows]
             weights.append({"name": heading(section.column(name)), "unit": unit.name if unit else "", "values": matrix})
-    else:  # The heat map has a column per name. All columns have the same unit.
+    else:  # The heat map has one column per table column in chart.y. All have the same unit.
         columns, column_title = [heading(section.column(name)) for name in names], ""
         first = table.drop_duplicates(chart.by)
         unit = common_unit(section.column(names[0]), [values(first[name]) for name in names])
@@ -126,6 +126,6 @@ def escaped(names: Sequence[Any]) -> list[str]:
 
 
 def scaled(column: pd.Series, unit: Unit | None) -> list[float | None]:
-    """Return the numbers of a column in a unit. Unknown and infinite numbers are None, because JSON has neither."""
+    """Convert the numbers of a column to a unit. NaN and infinity become None, because JSON cannot represent them."""
     size = unit.size if unit else 1.0
     return [None if plain(value) is None else float(value) / size for value in column.to_list()]

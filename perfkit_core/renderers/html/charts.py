@@ -16,13 +16,13 @@ from perfkit_core.renderers.table_columns import common_unit, heading, values
 from perfkit_core.report.model import Chart, Section
 
 NAMED: Final = 5
-"""If a lane has at most this many marked values, the chart shows their names."""
+"""A distribution chart shows the names of marked values only if a group has at most this many of them."""
 _LANE_PIXELS: Final = 76
 _LANE_NAME_CHARACTERS: Final = 24
 
 
 def distribution(section: Section, chart: Chart) -> dict[str, Any]:
-    """Return the data of a distribution, which has a lane of values per value of ``chart.x``."""
+    """Return the data of a distribution: a dot per table row. Rows with the same ``chart.x`` share one lane."""
     table, (value, median_column) = section.table, chart.y
     unit = common_unit(section.column(value), [values(table[name]) for name in chart.y])
     of_lanes = section.column(chart.x)
@@ -93,7 +93,7 @@ SCRIPTS: Final = {
 }
 """Script → the kinds of charts that it draws."""
 HEIGHTS: Final = {"ranking": 380, "share": 110}
-"""Kind of chart → height in pixels. Other series have a height of 300 pixels."""
+"""Kind of chart → height in pixels. Bar and line charts have a height of 300 pixels."""
 _TOOLTIP_CHARACTERS: Final = 100
 _TOOLTIP_LINES: Final = 12
 

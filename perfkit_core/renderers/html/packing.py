@@ -24,8 +24,8 @@ def packed(data: bytes | str) -> str:
 
 @functools.cache
 def library(name: str) -> str:
-    """Return the packed source of "plotting" (plotly), "tables" (DataTables) or "table-style" (its style sheet). The
-    package itables contains both files of DataTables."""
+    """Return the packed source of a library: "plotting" (plotly), "tables" (DataTables) or "table-style" (the style
+    sheet of DataTables). The files of DataTables come from the package itables."""
     if name == "plotting":
         from plotly.offline import get_plotlyjs
 
@@ -55,6 +55,6 @@ def timeline(data: Timeline) -> dict[str, Any]:
         "kinds": list(data.kinds),
         "kinds_said": [say(kind) for kind in data.kinds],  # in the language of the page
         "rows": [[visible(row.group), visible(row.name)] for row in data.rows],
-        "first": data.first,  # index of the part that the page shows first
+        "first": data.first,  # index in ``parts`` of the step that the page shows first
         "parts": [[visible(part.name), part.start_ns, part.end_ns] for part in data.parts],
     }

@@ -64,7 +64,7 @@ def render(report: Report) -> str:
 
 
 def bar(share: float | None) -> str:
-    """Return the width of the bar of a share in percent, limited to 0–100."""
+    """Return the share as the width of a bar: a percentage from 0 to 100."""
     return f"{100 * min(max(share or 0.0, 0.0), 1.0):.1f}"
 
 

@@ -1,1 +1,1 @@
-"""The folder that a verification puts on the path of the commands, so that Python times their steps."""
+"""``perfkit verify`` adds this folder to ``PYTHONPATH``, so that the measured Python processes time their steps."""
