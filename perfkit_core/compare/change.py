@@ -123,8 +123,8 @@ def new_causes(before: pd.DataFrame, now: pd.DataFrame) -> pd.DataFrame:
 
 
 def new_layers(before: pd.DataFrame, now: pd.DataFrame) -> pd.DataFrame:
-    """Return a table with one row per layer. It is empty unless all runs have layers. Columns: layer, and
-    before_difference_ns to explained_ratio as in :func:`new_causes`."""
+    """Return a table with one row per layer. It is empty unless all runs have layers. Columns: layer, and the columns
+    of :func:`new_causes` from before_difference_ns to explained_ratio."""
     first, last = by_layer(before), by_layer(now)
     if first.empty or last.empty:
         first, last = first.head(0), last.head(0)

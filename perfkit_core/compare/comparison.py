@@ -4,8 +4,8 @@ Nested operators count for the outermost operator (:mod:`~perfkit_core.compare.a
 canonical name keep their native name, so the rows sum to the operator time.
 
 Peak rates of devices are the dense rates (without structured sparsity) from the vendors' data sheets. They are given
-only if the device name identifies a product. "AMD Radeon Graphics", for example, is the name of many products. For a
-board that was made for one customer, only the rates that all variants of its chip share are given.
+only if the device name identifies a product. "AMD Radeon Graphics", for example, is the name of many products. Some
+boards were made for one customer. For these, a rate is given only if all variants of the chip have this rate.
 """
 
 from __future__ import annotations
@@ -161,8 +161,8 @@ def _joined(base: pd.DataFrame, other: pd.DataFrame, keys: list[str]) -> pd.Data
 
 
 def operator_time(trace: Trace, chosen: BoolArray) -> pd.DataFrame:
-    """Return the sums of calls, cpu_ns and device_ns over the chosen operators, by ``name``. The column ``named`` is
-    true for canonical names, and false for native names."""
+    """Return the calls, cpu_ns and device_ns of the chosen operators, summed by ``name``. The column ``named`` is true
+    for canonical names, and false for native names."""
     operators = units.units(trace)
     rows = np.flatnonzero(operators.own & chosen)
     names = np.array([*operators.name.values, ""], object)[operators.name.codes[rows]]

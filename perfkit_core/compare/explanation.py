@@ -119,7 +119,7 @@ def attribution_sections(why: Explained) -> Iterator[Section]:
 
 
 def alignment_sections(alignment: Alignment) -> Iterator[Section]:
-    """Yield the sections matched (matched shares by level) and unmatched (operators that only one side has)."""
+    """Yield the section "matched" with shares by level, and the section "unmatched" with operators of one side only."""
     levels = list(alignment.matched_share["base"])
     shares: dict[str, object] = {"level": levels}
     for measure in ("cpu", "device", "step"):

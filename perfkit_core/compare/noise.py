@@ -28,13 +28,13 @@ from perfkit_core.views.steps import activity, partition, step_rows
 
 QUARTERS: Final = 4
 ON_HOST: Final = 0.15
-"""Relative standard deviation of the median step that is assumed between equal processes, for time on a shared host.
-It lies in the range that benchmarks/false_alarms.py measured for two frameworks (docs/compare.md)."""
+"""Assumed relative standard deviation of the median step between equal runs, for time on a shared host. It lies in the
+range that benchmarks/false_alarms.py measured for two frameworks (docs/compare.md)."""
 ON_DEVICE: Final = 0.02
-"""As :data:`ON_HOST`, but for time in which a device works that no other process uses. It is assumed, not measured."""
+"""As :data:`ON_HOST`, but for time on a device that no other process uses. There is no measurement of this value."""
 MOMENT_NS: Final = 500_000_000
-"""If the steps of a recording take less than this in total, processes are assumed to vary more. Disturbances (other
-processes, memory, clocks) last tenths of a second, so a short recording shows only one state of the machine."""
+"""If the steps of a recording take less than this in total, a larger deviation between runs is assumed. Disturbances
+(other processes, memory, clocks) last tenths of a second, so a short recording shows only one state of the machine."""
 _T: Final = (
     12.706, 4.303, 3.182, 2.776, 2.571, 2.447, 2.365, 2.306, 2.262, 2.228, 2.201, 2.179, 2.160, 2.145, 2.131,
     2.120, 2.110, 2.101, 2.093, 2.086, 2.080, 2.074, 2.069, 2.064, 2.060, 2.056, 2.052, 2.048, 2.045, 2.042,
@@ -53,9 +53,9 @@ def noise_band(
     base: Samples, other: Samples, statistic: Statistic = np.median, between: float = ON_HOST
 ) -> float | None:
     """Return the noise band in the unit of the samples, or None if each side has fewer than two steps. ``between`` is
-    the relative standard deviation that is assumed between processes if each side has one capture."""
+    the assumed relative standard deviation between equal runs. It is used only if each side has one capture."""
     several = max(len(base), len(other)) > 1
-    # Captures vary more than the quarters of a capture, so sides with several captures take precedence.
+    # Separate captures differ more than the quarters of one capture. So only sides with several captures count, if any.
     sides = [list(side) for side in (base, other) if len(side) > 1] or [_quarters(side[0]) for side in (base, other)]
     sides = [groups for groups in sides if len(groups) > 1]
     freedom = sum(len(groups) - 1 for groups in sides)
@@ -72,8 +72,8 @@ def noise_band(
     levels = [float(statistic(pool(side))) for side in (base, other)]
     if min(levels) <= 0:
         return math.hypot(*(level * share for level, share in zip(levels, shares, strict=True)))
-    # Equal runs differ by a factor. So the band is computed for the logarithm, and then converted to a difference.
-    # A band without logarithms would grow in proportion to the slower side.
+    # Equal runs differ by a factor. So the band is computed for the logarithm of the time, then converted to a time.
+    # Without logarithms, the band would grow in proportion to the time of the slower side.
     return 2 * math.sqrt(levels[0] * levels[1]) * math.sinh(math.hypot(*shares) / 2)
 
 
@@ -82,7 +82,7 @@ def _quarters(steps: npt.NDArray[Any]) -> list[npt.NDArray[Any]]:
 
 
 def between_runs(traces: Sequence[Trace]) -> float:
-    """Return the relative standard deviation that is assumed between processes that run the same training.
+    """Return the relative standard deviation that is assumed between equal runs (processes of the same training).
 
     It lies between :data:`ON_HOST` (no device works during the steps) and :data:`ON_DEVICE` (a device always works).
     Recordings shorter than :data:`MOMENT_NS` have a larger value. Of several traces, the largest value counts.

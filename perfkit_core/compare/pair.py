@@ -80,7 +80,7 @@ class Normalised:
     unit: str
     base: Work
     other: Work
-    statistics: SampleStatistics  # Times in ns per :data:`QUANTITY` of the unit.
+    statistics: SampleStatistics  # Times in ns per sample, per 1000 tokens or per GFLOP.
     per_s: tuple[float, float]  # Units of work per second, of base and of other.
 
     @property
@@ -97,7 +97,7 @@ class Pair:
     - ``steps``: the statistics of the steps; None if a side has no steps.
     - ``normalised``: the times per requested unit of work. Without a request, these are the times per sample, but only
       if both numbers of samples are known and differ.
-    - ``between``: the relative standard deviation that is assumed between single captures.
+    - ``between``: the given or assumed relative standard deviation between equal runs.
     - ``twice``: the sources of recordings that both sides contain.
     """
 
@@ -152,8 +152,8 @@ def _by_work(
 def normalised(
     unit: str, base: Work, other: Work, sides: Sequence[Sequence[Capture]], between: float = ON_HOST
 ) -> Normalised:
-    """Compare step times per unit of work. ``between`` is the relative standard deviation that is assumed between
-    single captures. Raises ValueError if a side has no steps."""
+    """Compare step times per unit of work. ``between`` is the assumed relative standard deviation between equal runs.
+    Raises ValueError if a side has no steps."""
     scaled: list[list[arrays.IntArray]] = []
     rates = []
     for done, side in zip((base, other), sides, strict=True):
@@ -203,8 +203,8 @@ def work(trace: Trace, unit: str, given: int | None = None) -> Work | None:
 
 
 def batch_of_shapes(trace: Trace) -> int | None:
-    """Return the number of samples that a rank processes in one step, or None if it cannot be inferred. It is the first
-    dimension in most calls of the forward operators whose inputs begin with the batch."""
+    """Return the number of samples that a rank processes in one step: the first dimension of the input of forward
+    operators such as conv. Return None unless more than half of their calls have the same first dimension."""
     rows = trace.operators & trace.rows("op_name", *_BATCH_FIRST)
     rows &= ~trace.rows("phase", BACKWARD, OPTIMIZER, DATALOADER) & (trace.ints("step") >= 0)
     shapes = trace.codes("shapes")

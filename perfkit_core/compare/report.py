@@ -208,7 +208,7 @@ def _sections(result: Pair, why: explanation.Explained) -> Iterator[Section]:
 
 
 def step_section(runs: Mapping[str, Sequence[Capture]], noise_ns: int | None) -> Iterator[Section]:
-    """Yield the section steps, with one row per step. If no run has steps, yield nothing. ``noise_ns`` is the noise
+    """Yield the section "steps", with one row per step. If no run has steps, yield nothing. ``noise_ns`` is the noise
     band of the first run.
 
     In the table, dur_ns is the mean over the ranks, and median_ns is the median step of the run.

@@ -40,7 +40,7 @@ _FEWEST: Final = 2
 
 @dataclass(frozen=True, slots=True)
 class Windows:
-    """Windows [start, end) of ranks, usually steps. The arrays have the shape (windows,)."""
+    """Time windows [start, end) of one rank each, usually its steps. The arrays have the shape (windows,)."""
 
     rank: IntArray
     start_ns: IntArray
@@ -95,15 +95,15 @@ def whole_run(trace: Trace) -> Windows:
 
 
 def shared_out(total_ns: Iterable[int], count: int) -> IntArray:
-    """Divide sums over ``count`` windows by ``count``. The results are integers whose sum is the rounded mean of the
-    total. Each result differs from its exact value by less than 1 ns."""
+    """Divide each total by ``count``, the number of windows. The quotients are integers, and they sum to the rounded
+    quotient of all totals together. Each differs from its exact value by less than 1 ns."""
     passed = np.cumsum(np.array([0, *total_ns], np.int64))
     marks: IntArray = (2 * passed + count) // (2 * max(count, 1))
     return np.diff(marks)
 
 
 Timeline = tuple[IntArray, IntArray, IntArray]
-"""Disjoint pieces in order of time: their starts, their ends, and the rows of their events."""
+"""Pieces of time that do not overlap, in order of time: their starts, their ends, and the rows of their events."""
 
 
 def innermost(rows: IntArray, starts: IntArray, ends: IntArray) -> Timeline:
@@ -133,10 +133,10 @@ def under(upper: Timeline, lower: Timeline) -> Timeline:
 
 
 def cut(starts: IntArray, ends: IntArray, by: Timeline) -> tuple[IntArray, IntArray, IntArray, IntArray, IntArray]:
-    """Cut windows [start, end) at the pieces of a timeline. Windows may overlap.
+    """Cut each window [start, end) into parts wherever a piece of the timeline starts or ends. Windows may overlap.
 
-    Return five arrays with one item per part, ordered by window, then by time: index of the piece, start, end, row of
-    the piece, and index of the window. In a gap between pieces, index and row of the piece are -1.
+    Return five arrays with one item per part, ordered by window, then by time: index of the piece, start and end of
+    the part, row of the piece, and index of the window. In a gap between pieces, index and row of the piece are -1.
     """
     counts = _parts(starts, ends, by[0], by[1])
     room = [np.empty(int(counts.sum()), np.int64) for _ in range(4)]
@@ -227,7 +227,7 @@ EXCLUSIVE: Final = ("device_compute", "exposed_communication", "exposed_copy")
 
 @dataclass(frozen=True, slots=True)
 class Slices:
-    """Disjoint pieces of windows, ordered by window and time. The arrays have the shape (pieces,)."""
+    """The pieces of all windows, ordered by window and time, without overlap. The arrays have the shape (pieces,)."""
 
     categories: tuple[str, ...]
     window: IntArray
@@ -242,7 +242,7 @@ class Slices:
 
 
 def slices(trace: Trace, rank: IntArray, start_ns: IntArray, end_ns: IntArray) -> Slices:
-    """Divide windows [start, end) of ranks into pieces. The pieces of a window sum to its length."""
+    """Divide windows [start, end) into pieces of one category and event each. They sum to the time of the windows."""
     activity = activities(trace)
     masks = _events(trace, activity)
     parts = [[np.empty(0, np.int64)] * 5]
@@ -268,7 +268,7 @@ def slices(trace: Trace, rank: IntArray, start_ns: IntArray, end_ns: IntArray) -
 
 
 def _events(trace: Trace, activity: Activities) -> Sequence[BoolArray]:
-    """Return one mask per category except the last. It selects the events to which time of the category can belong."""
+    """Return one mask of events per category except idle, the last. Only these events can own time of the category."""
     loading = activity.host & _within(trace, activity.loading) & step_threads(trace)
     if activity.on_device:
         return activity.compute, activity.communication, activity.copy, loading, activity.host
@@ -277,8 +277,8 @@ def _events(trace: Trace, activity: Activities) -> Sequence[BoolArray]:
 
 
 def categories_of_events(trace: Trace) -> IntArray:
-    """Return the category of each event, as an index into ``Slices.categories``, shape (rows,). Events to which no time
-    can belong, such as steps, have the last category."""
+    """Return the category of each event, as an index into ``Slices.categories``, shape (rows,). Events that never own
+    time, such as steps, have the last category."""
     masks = _events(trace, activities(trace))
     first: IntArray = np.argmax([*masks, np.ones(len(trace), np.bool_)], axis=0)
     return first

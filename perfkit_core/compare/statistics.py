@@ -141,7 +141,7 @@ class SampleStatistics:
     - ``change_ratio``: the difference divided by base; None if base is 0.
     - ``probability_slower``: the probability that a sample of other is larger than a sample of base (the common
       language effect size). Ties count half, and 0.5 means no effect.
-    - ``cliffs_delta``: the same on a scale from -1 to 1.
+    - ``cliffs_delta``: the same effect from -1 to 1 (``2 * probability_slower - 1``).
     - ``noise``: the noise band, which is the largest difference that equal runs may show; None if unknown.
     - ``quickest``: the difference between the 10th percentiles; None if the verdict does not use it.
     """
@@ -174,8 +174,8 @@ def step_statistics(
     """Compare the samples of two sides. Raises ValueError for a side without samples.
 
     A side is an array, or one array per capture, in order of time. Arrays have the shape (samples,), or (samples,
-    ranks) if the ranks are not independent. ``between`` is the relative standard deviation that is assumed between
-    single captures (:mod:`perfkit_core.compare.noise`). Give 0 for numbers that equal runs repeat exactly.
+    ranks) if the ranks are not independent. ``between`` is the assumed relative standard deviation between equal runs
+    (:mod:`perfkit_core.compare.noise`). Give 0 for numbers that equal runs repeat exactly.
     """
     sides = _captures(base), _captures(other)
     pools = [pool(side) for side in sides]
@@ -187,7 +187,7 @@ def step_statistics(
     quickest = None
     if between > 0:
         fast = [float(np.quantile(samples, QUICKEST)) for samples in pools]
-        # If both quantiles are 0, many steps have the value 0. Then the fastest steps show no difference.
+        # If both quantiles are 0, the number is 0 in many steps. Such steps cannot show a difference.
         quickest = fast[1] - fast[0] if any(fast) else None
     seen = noise_band(*sides, statistic, between=0.0)
     return SampleStatistics(
@@ -229,8 +229,8 @@ def of_steps(base: Samples, other: Samples, between: float = ON_HOST) -> SampleS
 
 
 def cliffs_delta(base: npt.NDArray[Any], other: npt.NDArray[Any]) -> float:
-    """Return the share of pairs of samples in which other is larger, minus the share in which it is smaller (Cliff
-    1993)."""
+    """Return Cliff's delta (Cliff 1993). Each sample of base is paired with each sample of other. The result is the
+    share of pairs in which other is larger, minus the share of pairs in which other is smaller."""
     ordered = np.sort(base)
     below = np.searchsorted(ordered, other, "left").sum()
     above = (len(base) - np.searchsorted(ordered, other, "right")).sum()

@@ -1,1 +1,1 @@
-"""Profiles of many ranks. Each rank is read by itself and reduced to tables (a partial). The partials are merged."""
+"""Profiles of many ranks. Each rank is read by itself and reduced to partial results, which are then merged."""

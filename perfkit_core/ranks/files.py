@@ -1,5 +1,5 @@
-"""Files of partials. A batch job reduces some ranks of a run (a shard) to tables, and writes the tables to a file. The
-files of all shards are merged later.
+"""Files of partial results. A batch job reduces some ranks of a run (a shard) to tables, and writes them to a file.
+The files of all shards are merged later.
 
 A file contains MessagePack, with DataFrames as Arrow streams. Reading a file of unknown origin executes no code.
 """
@@ -34,7 +34,7 @@ _OBJECTS: Final = b"perfkit.objects"
 
 
 class Stored(msgspec.Struct, frozen=True):
-    """Content of a file of partials."""
+    """Content of a file of partial results."""
 
     format: str
     version: int
@@ -48,10 +48,10 @@ class Stored(msgspec.Struct, frozen=True):
 
 
 def are_partials(sources: Sequence[PathLike]) -> bool:
-    """Return whether the sources are files of partials. Raises UsageError if only some of them are partials."""
+    """Return whether the sources are files of partial results. Raises UsageError if only some of them are."""
     named = [str(source).endswith(SUFFIX) for source in sources]
     if any(named) and not all(named):
-        raise UsageError(f"partials (*{SUFFIX}) and other files cannot be mixed", "give only the partials of one run")
+        raise UsageError(f"partial results (*{SUFFIX}) and other files cannot be mixed", "give only partial results")
     return all(named)
 
 
@@ -81,7 +81,7 @@ def to_extension(value: Any) -> Any:
         return None
     if isinstance(value, np.ndarray):
         return value.tolist()
-    raise NotImplementedError(f"{type(value).__name__} cannot be stored in a partial")
+    raise NotImplementedError(f"{type(value).__name__} cannot be stored in a partial result")
 
 
 def from_extension(code: int, data: memoryview) -> pd.DataFrame:
@@ -103,8 +103,8 @@ def from_extension(code: int, data: memoryview) -> pd.DataFrame:
 
 
 def read_all(sources: Sequence[PathLike], partial: bool) -> Stored:
-    """Merge the partials of several files. Raises SourceError if the files are of different commands or runs, or if a
-    shard is missing or given twice. With ``partial``, a missing shard is only a data-quality warning."""
+    """Merge several files of partial results. Raises SourceError if the files are of different commands or runs, or if
+    a shard is missing or given twice. With ``partial``, a missing shard is only a data-quality warning."""
     stored = [_read(as_path(source)) for source in sources]
     first = stored[0]
     for other, source in zip(stored, sources, strict=True):
@@ -147,30 +147,30 @@ def _read(path: Path) -> Stored:
             stored = msgspec.msgpack.decode(file.read(), type=Stored, ext_hook=from_extension)
     except (msgspec.DecodeError, ValueError) as error:
         raise SourceError(
-            f"{path}: not a file of partials ({error})", "perfkit summary --shard writes partials"
+            f"{path}: not a file of partial results ({error})", "perfkit summary --shard writes such files"
         ) from None
     except OSError as error:
         raise SourceError(f"{path}: cannot be opened ({error.strerror or error})", "check the path") from None
     if stored.format != FORMAT or stored.version != VERSION:
         raise SourceError(
             f"{path}: written by another version of perfkit",
-            "write the partial files again (--shard) with this version",
+            "write the partial results again with this version (--shard)",
         )
     return stored
 
 
 def asked(stored: Stored, job: Job) -> Job:
-    """Return the job of the files, reduced to the views of ``job``. Raises UsageError if the files lack one of these
-    views or were written for another request."""
+    """Return the job for which the files were written, but only with the views of ``job``. Raises UsageError if the
+    files lack one of these views, or were written for another request."""
     for view in job.views:
         if view not in stored.job.views:
             raise UsageError(
-                f"the partials do not contain the view {view}", f"choose from {', '.join(stored.job.views)} (--view)"
+                f"the partial results lack the view {view}", f"choose from {', '.join(stored.job.views)} (--view)"
             )
     made = replace(stored.job.request, sort=job.request.sort)
     if job.request not in (made, ViewRequest(sort=job.request.sort)) or job.own_steps > stored.job.own_steps:
         raise UsageError(
-            "the partials were written with other options",
+            "the partial results were written with other options",
             "give the same --by, --step, --filter, … as for the shards, or omit these options",
         )
     return msgspec.structs.replace(stored.job, views=job.views, request=made)

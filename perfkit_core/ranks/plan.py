@@ -27,7 +27,7 @@ class RankFiles(msgspec.Struct, frozen=True):
     """The files of one rank, or all files if they belong to one process."""
 
     paths: tuple[str, ...]
-    rank: int | None = None  # The rank, if the files record none. None for one process without a rank or with several.
+    rank: int | None = None  # Used if the files record no rank. None for one process with no rank or several ranks.
 
 
 class Job(msgspec.Struct, frozen=True):
@@ -44,15 +44,15 @@ class Facts(msgspec.Struct, frozen=True):
 
     meta: TraceMeta
     quality: tuple[Finding, ...]
-    told: bool  # Whether the files record the rank.
+    told: bool  # Whether the files record the number of the rank.
     events: int
     steps: tuple[int, ...]  # The recorded step numbers.
-    recorded: tuple[str, ...] = ()  # The columns that have values in the events, but not in every table.
+    recorded: tuple[str, ...] = ()  # Columns that have values in the events, but are empty in a table.
     empty: dict[str, Text] = {}  # View → reason why its table has no rows.
 
 
 class Partial(msgspec.Struct, frozen=True):
-    """A reduced rank: its facts and the partial of each view."""
+    """The partial results of one rank: facts about the rank, and for each view the data to merge with other ranks."""
 
     facts: Facts
     views: dict[str, Any]
@@ -68,14 +68,14 @@ class Failed(msgspec.Struct, frozen=True):
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """The ranks to reduce, in order. ``source`` is the first source. ``findings`` are about the files."""
+    """The ranks to reduce, in order. ``source`` is the first source. ``findings`` are warnings about the files."""
 
     source: str
     ranks: tuple[RankFiles, ...]
     findings: tuple[Finding, ...] = ()
 
     def share(self, number: int, of: int) -> Plan:
-        """Return one of ``of`` shards of nearly equal size. ``number`` counts from 1."""
+        """Return one shard of the ranks, such as shard 1 (``number``) of 16 (``of``). Sizes differ by at most one."""
         return Plan(self.source, self.ranks[number - 1 :: of], self.findings)
 
 

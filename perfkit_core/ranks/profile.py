@@ -1,4 +1,4 @@
-"""A profile computes the tables of views from a trace in memory, many ranks, or files of partials (reduced ranks)."""
+"""Computation of the tables of views: from a trace in memory, from many ranks, or from files of partial results."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ class Computed:
     quality: tuple[Finding, ...]
     steps: tuple[int, ...]  # The recorded step numbers.
     request: ViewRequest
-    averaged: bool  # Whether the tables count only events in steps, as averages per step require.
+    averaged: bool  # Whether the tables count only events in steps. Averages per step need this.
     tables: Mapping[str, pd.DataFrame]  # Name of a view → its table.
     why_empty: Callable[[View], Text]  # Returns why the table of a view has no rows.
     holds: Callable[[str], bool]  # Returns whether the events have values in a column.
@@ -57,7 +57,7 @@ def of_ranks(ranks: Sequence[Trace], views: Sequence[View], job: Job) -> Compute
 
 def merge(partials: Sequence[Partial], views: Sequence[View], job: Job) -> Computed:
     """Merge the views of many ranks, in rank order. Raises UsageError if the request names a step that no rank
-    recorded. Raises SourceError if the partials belong to different jobs."""
+    recorded. Raises SourceError if the ranks cannot belong to one run."""
     ordered = sorted(partials, key=lambda partial: partial.facts.meta.ranks)
     facts = [partial.facts for partial in ordered]
     findings = check(facts)
@@ -105,8 +105,8 @@ def check(facts: Sequence[Facts]) -> tuple[Finding, ...]:
 
 
 def _unknown_waits(tables: Mapping[str, pd.DataFrame], meta: TraceMeta, job: Job) -> tuple[Finding, ...]:
-    """Return a warning if the view ``stragglers`` lacks the waits of some ranks. If the request selects only some
-    collectives, there is no warning, because the others may show these waits."""
+    """Return a warning if the waits of some ranks are unknown in the view ``stragglers``. If the request selects only
+    some collectives, there is no warning, because the other collectives may show the waits."""
     table, request = tables.get("stragglers"), job.request
     restricted = job.own_steps or request.steps is not None or any((request.pattern, request.kind, request.device))
     if table is None or table.empty or "rank" not in table or restricted:
@@ -154,7 +154,7 @@ class Ranks:
 
 @dataclass(frozen=True, slots=True)
 class Reduced:
-    """Partials (reduced ranks) that were read from files. Only the views that they contain can be computed."""
+    """Partial results that were read from files. Only the views in these files can be computed."""
 
     stored: files.Stored
 
@@ -188,7 +188,7 @@ def opened(
     report: Callable[[str], None] = lambda text: None,
     together_bytes: int = 0,
 ) -> Profile:
-    """Return the profile of the sources: files and folders of one or more ranks, or files of partials. Raises
+    """Return the profile of the sources: files and folders of one or more ranks, or files of partial results. Raises
     SourceError. If the unpacked files have at most ``together_bytes``, all ranks are read as one trace. Otherwise, or
     with several ``workers`` or a ``scheduler``, each rank is read separately."""
     if scheduler is not None:  # the current folder of a Dask worker may differ

@@ -1,4 +1,4 @@
-"""Reduction of one rank: the rank is read, reduced to the partials of all requested views, and dropped."""
+"""Reduction of one rank: read its files, compute a partial result for each requested view, and drop the events."""
 
 from __future__ import annotations
 
@@ -24,12 +24,12 @@ from perfkit_core.views.merging import reduction
 from perfkit_core.views.select import step_numbers
 
 _LARGE_META: Final = ("extra", "thread_names")
-"""Fields of the metadata that are left out of partials, because only views of a single rank need them."""
+"""Fields of the metadata that are left out of partial results, because only views of a single rank need them."""
 
 
 def understood(view: View, request: ViewRequest) -> ViewRequest:
-    """Return the request without the groupings and native numbers that the view does not support. A grouping applies to
-    all views that support it (``operator``), or to one named view (``families.operator``)."""
+    """Return the request without options that the view does not support (``--by`` and ``--native``). A grouping of
+    ``--by`` applies to all views that support it (``operator``), or to one named view (``families.operator``)."""
     groupings = (item.removeprefix(f"{view.name}.") for item in request.by)
     by = tuple(item for item in groupings if split_grouping(item)[0] in view.groupings)
     return replace(request, by=by, native=request.native and view.native)
@@ -44,7 +44,7 @@ def split(trace: Trace) -> list[Trace]:
     traces = []
     for rank in sorted({*np.unique(of_event).tolist(), *trace.meta.ranks}):
         rows = np.flatnonzero(of_event == rank)
-        # the additional last cell is for the reference -1 (no row)
+        # a reference of -1 (no row) selects the additional last item, which remains -1
         position = np.full(len(trace) + 1, NO_ROW, np.int64)
         position[rows] = np.arange(len(rows))
         references = {name: pa.array(position[trace.ints(name)[rows]]) for name in ROW_REFERENCES}
@@ -54,8 +54,8 @@ def split(trace: Trace) -> list[Trace]:
 
 
 def reduce_rank(files: RankFiles, job: Job) -> tuple[Partial, ...] | Failed:
-    """Return one partial for each rank in the files, usually one. A PerfkitError is returned as Failed, so that the
-    function can run in another process."""
+    """Read files, and return the partial results of each rank in them (usually one rank). A PerfkitError is returned
+    as Failed, so that the function can run in another process."""
     try:
         paths = [as_path(path) for path in files.paths]
         traces = [load.named(load.load_one(path, job.partial), path) for path in paths]
@@ -70,11 +70,11 @@ def reduce_rank(files: RankFiles, job: Job) -> tuple[Partial, ...] | Failed:
 
 
 def reduce_trace(trace: Trace, job: Job, told: bool = True) -> Partial:
-    """Return the partial of a trace with one rank. Raises UsageError."""
+    """Return the partial results of a trace of one rank. Raises UsageError."""
     views = get_plugins().views()
     steps = step_numbers(trace)
     wanted = job.request.steps
-    if wanted is not None:  # the other steps may belong to other ranks
+    if wanted is not None:  # steps that this rank lacks may exist in other ranks
         wanted = tuple(step for step in wanted if step in set(steps))
     elif job.own_steps:
         wanted = steps
@@ -82,7 +82,7 @@ def reduce_trace(trace: Trace, job: Job, told: bool = True) -> Partial:
     partials = {name: reduction(views[name]).reduce(trace, understood(views[name], request)) for name in job.views}
     meta = msgspec.structs.replace(trace.meta, **{name: {} for name in _LARGE_META})
     empty = {}
-    unknown: set[str] = set()  # columns that have no values in some table
+    unknown: set[str] = set()  # columns that are empty in at least one table
     for name, partial in partials.items():
         tables = list(_tables(partial))
         unknown |= {str(column) for table in tables for column in table.columns if table[column].isna().all()}

@@ -117,7 +117,7 @@ def _in_one_line(error: Exception) -> str:
 def run(
     executor: Executor, plan: Plan, job: Job, report: Callable[[int], None] = lambda done: None
 ) -> tuple[list[Partial], dict[int, Failed]]:
-    """Return the partials of all ranks in the order of the plan. Also return position in the plan → failure of a rank.
+    """Return the partial results of all ranks, in order of the plan, and a dict: position in the plan → failure.
 
     Without ``job.partial``, an unreadable rank raises SourceError. An invalid request raises UsageError. ``report`` is
     called with the number of finished ranks.
@@ -171,7 +171,7 @@ def tasks(ranks: Sequence[RankFiles]) -> list[list[RankFiles]]:
 
 
 def reduce_ranks(ranks: Sequence[RankFiles], job: Job) -> list[Answer]:
-    """Reduce several ranks, up to the first failure that aborts the run."""
+    """Reduce several ranks. Stop at the first failure that makes the whole command fail."""
     answers: list[Answer] = []
     with kept():
         for files in ranks:

@@ -169,7 +169,7 @@ def costs(times_ns: IntArray) -> Costs | None:
 
 
 def rates(items: IntArray, times_ns: IntArray) -> Rates | None:
-    """Return the rates of steps with ``items`` each. Return None if the clock measured 0 ns for every step."""
+    """Return statistics of items per second. Both arrays have one value per step. If all times are 0, return None."""
     timed = times_ns > 0
     if not timed.any():
         return None

@@ -65,7 +65,7 @@ class NativeSummary:
 def native_summary(log: StepLog, unit: str) -> NativeSummary:
     steps = len(log.samples)
     samples = np.array(log.samples, dtype=np.int64)
-    per_sample = np.logical_and.accumulate(samples != UNKNOWN)  # False from the first step without samples on
+    per_sample = np.logical_and.accumulate(samples != UNKNOWN)  # true before the first step without a number of samples
     unit = f"{unit}/s" if steps and per_sample[-1] else "steps/s"
     if steps <= SKIPPED:
         return NativeSummary(steps, unit)

@@ -191,11 +191,11 @@ def test_a_mistake_is_one_line(perfkit, folder: Path, arguments: tuple[str, ...]
 def test_shards_only_answer_the_request_they_were_made_for(perfkit, folder: Path) -> None:
     found = shares(perfkit, folder, "--view", "operators")
     for arguments, told in (
-        (("--view", "kernels"), "the partials do not contain the view kernels; choose from operators (--view)"),
-        (("--by", "shape"), "the partials were written with other options; give the same --by, --step, --filter, … "
-            "as for the shards, or omit these options"),
-        (("--average",), "the partials were written with other options; give the same --by, --step, --filter, … "
-            "as for the shards, or omit these options"),
+        (("--view", "kernels"), "the partial results lack the view kernels; choose from operators (--view)"),
+        (("--by", "shape"), "the partial results were written with other options; give the same --by, --step, "
+            "--filter, … as for the shards, or omit these options"),
+        (("--average",), "the partial results were written with other options; give the same --by, --step, "
+            "--filter, … as for the shards, or omit these options"),
     ):  # fmt: skip
         assert perfkit("summary", *found, *arguments) == (2, "", f"perfkit: error: {told}\n")
     assert perfkit("report", *found, "-o", folder / "page.html").code == 2

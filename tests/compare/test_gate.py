@@ -357,9 +357,7 @@ def test_unknown_numbers_raise_errors(condition: str, told: str | None) -> None:
 
 def test_totals_of_nested_operators_are_not_added_up() -> None:
     """fw::add runs inside fw::matmul, so a sum of their total times would count its time twice."""
-    with pytest.raises(
-        UsageError, match=r"is not a single number, because it has 2 rows; select one of the rows in brackets"
-    ):
+    with pytest.raises(UsageError, match=r"is not a single number, because it has 2 rows; name one row in brackets"):
         judged("operators.total_cpu_ns > 3%", small_trace(), small_trace())
     found = judged("operators.self_cpu_ns > 3%", small_trace(), small_trace())
     assert found.base == 4_999_500  # 5 ms per step, less the launch of 500 ns

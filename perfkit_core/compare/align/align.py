@@ -1,6 +1,6 @@
 """Alignment of two runs: which operators and which device work correspond to each other.
 
-Operators are matched in levels, from the same operator in the same layer to the same family.
+Operators are matched level by level: first the same operator in the same layer, last any operators of one family.
 
 Biases are a special case. Some frameworks add the bias inside a matrix product or convolution. Others run a separate
 ``add`` right after the product. In a single run, such an ``add`` may also be a residual connection. So an addition is
@@ -38,7 +38,7 @@ from perfkit_core.views.tables import group
 
 KEYS: Final = ("layer", "operator", "shape", "dtype", "phase", "family")
 PRODUCT: Final = "product"
-"""An additional key: the name of a matrix product or convolution. An addition that may be its bias has the same key."""
+"""Key of a matrix product or convolution: its operator name. An addition that may add its bias has the same key."""
 MEASURES: Final = ("calls", "cpu_ns", "device_ns")
 UNMATCHED: Final = "unmatched"
 LEVELS: Final[dict[str, tuple[tuple[str, ...], ...]]] = {
@@ -51,16 +51,16 @@ LEVELS: Final[dict[str, tuple[tuple[str, ...], ...]]] = {
 """Level → sets of keys. The sets are tried in this order, each on the items that are still unmatched. Two items match
 if they have the same value for every key of a set."""
 _WITH_MATCHED: Final = (("layer", "phase"), (PRODUCT, "phase"))
-"""Key sets by which an unmatched item may also match an item that already has a match. With the other key sets, such a
-match would hide additional work of one run, for example one more layer."""
+"""Only with these key sets, an unmatched item may match an item of the other run that already has a counterpart. With
+other key sets, this would hide additional work of one run, for example one more layer."""
 _OUTSIDE: Final = {"layer": ["category", "phase", "layer"], "operator": ["category", "phase"]}
-"""Level → keys by which time outside operators is matched."""
+"""Level → columns that must be equal in both runs for time outside operators to match on this level."""
 _HOST: Final = ("framework", "launch_and_host", "idle")
-"""Step categories that are matched as one, because only some frameworks record Python code between operators."""
+"""Step categories that count as one in matching, because only some frameworks record Python code between operators."""
 _PRODUCTS: Final = ("matmul", "linear", "bmm", "conv", "conv_transpose")
 _ADD, _BETWEEN, _STORED = "add", "reshape", "accumulate_grad"
-"""Names of operators. ``_ADD`` may add a bias, and ``_BETWEEN`` may lie between the product and this addition.
-``_STORED`` only stores a gradient and is ignored."""
+"""Names of operators. ``add`` may add the bias of a product, and ``reshape`` may run between the product and this
+addition. ``accumulate_grad`` only stores a gradient and is ignored."""
 
 Shares = dict[str, dict[str, dict[str, float | None]]]
 
@@ -137,16 +137,16 @@ def align(base: Trace, other: Trace) -> Alignment:
 
 @dataclass(frozen=True, slots=True)
 class Items:
-    """The items of a run that are matched. An item is a group of operators with equal :data:`KEYS` (layer, name, shape
-    and so on). Device work outside operators is grouped in the same way."""
+    """The items of a run, which are matched with those of the other run. An item is a group of operators with equal
+    :data:`KEYS` (layer, name, shape and so on). Device work outside operators is grouped in the same way."""
 
     table: pd.DataFrame  # One row per item: its keys, its calls in all steps, and its mean times per step.
     of_event: IntArray  # The item of each event, -1 if it has none, shape (rows,).
 
 
 def items(trace: Trace, chosen: BoolArray, steps: int, layers: Mapping[str, str]) -> Items:
-    """Return the items of the chosen events. Their host times sum to the time of the outermost operators, and their
-    device times to the time of all device work. ``layers``: path of a layer → name by which it is compared."""
+    """Group the chosen events into items. The host times of the items sum to the time of the outermost operators. The
+    device times sum to all device work. ``layers`` maps the path of a layer to its name in the comparison."""
     operators = units(trace)
     outside = trace.rows("kind", *DEVICE_WORK) & (operators.row == NO_ROW)
     rows = np.flatnonzero((operators.own | outside) & chosen)
@@ -196,7 +196,7 @@ def products(trace: Trace, operators: Units) -> np.ndarray:
     phase = trace.codes("phase").codes[rows].astype(np.int64)
     names = np.array([*operators.name.values, None], object)[operators.name.codes[rows]]
     product_names = np.full(len(trace), None, object)
-    # In the forward pass, the product is the operator before the addition (-1). In the backward pass, it is after (1).
+    # The product runs before the addition in the forward pass (-1), and after the addition in the backward pass (1).
     for suffix, step in (("", -1), (GRADIENT_SUFFIX, 1)):
         product = np.isin(names, [name + suffix for name in _PRODUCTS])
         near = _neighbour(thread, phase, np.arange(len(rows)), step)
@@ -209,7 +209,7 @@ def products(trace: Trace, operators: Units) -> np.ndarray:
 
 
 def _neighbour(thread: IntArray, phase: IntArray, at: IntArray, step: int) -> IntArray:
-    """Return the index ``at + step`` of a neighbour, or -1 if it is on another thread or in another phase."""
+    """Return ``at + step``, or -1 if no operator with this index is on the same thread and in the same phase."""
     count = len(thread)
     near = at + step
     inside = (at >= 0) & (near >= 0) & (near < count)
@@ -220,8 +220,8 @@ def _neighbour(thread: IntArray, phase: IntArray, at: IntArray, step: int) -> In
 
 
 def meet(base: pd.DataFrame, other: pd.DataFrame) -> tuple[pd.DataFrame, tuple[np.ndarray, np.ndarray]]:
-    """Match the items of two runs, level by level. Return a table of all items with their level, keys, calls and times.
-    Also return the level of each item of base, and of each item of other, as arrays of shape (items,)."""
+    """Match the items of two runs, level by level. Return a table with the levels, keys, calls and times of all items.
+    Also return two arrays of shape (items,): the level of each item of base, and the level of each item of other."""
     sides = (base, other)
     levels = (np.full(len(base), UNMATCHED, object), np.full(len(other), UNMATCHED, object))
     tables = []
@@ -230,7 +230,7 @@ def meet(base: pd.DataFrame, other: pd.DataFrame) -> tuple[pd.DataFrame, tuple[n
             rest = []
             for side, reached in zip(sides, levels, strict=True):
                 mask = _complete(side, keys) & (reached == UNMATCHED)
-                if PRODUCT in keys:  # Only additions are tried, because the previous key set has tried the products.
+                if PRODUCT in keys:  # The previous key set has tried the products, so only additions remain.
                     mask &= side["operator"] != side[PRODUCT]
                 rest.append(side[mask])
             candidates = [side[_complete(side, keys)] for side in sides] if keys in _WITH_MATCHED else rest
@@ -260,7 +260,7 @@ def _sums(side: pd.DataFrame, keys: Sequence[str], name: str) -> pd.DataFrame:
 
 
 def _shaped(table: pd.DataFrame, level: str) -> pd.DataFrame:
-    """Return the table with all columns of :func:`meet`. In the added columns, keys are missing and numbers are 0."""
+    """Add the columns of the result of :func:`meet` that the table lacks. Added keys are NA, added numbers are 0."""
     columns: dict[str, object] = {"level": level}
     for key in KEYS:
         missing = pd.Series([pd.NA] * len(table), dtype=object)
@@ -274,7 +274,7 @@ def _shaped(table: pd.DataFrame, level: str) -> pd.DataFrame:
 def exclusive_times(
     trace: Trace, windows: Windows, items: Items, levels: np.ndarray, layers: Mapping[str, str]
 ) -> pd.DataFrame:
-    """Return the time in the windows by level, category, phase and layer. Outside operators, the level is missing."""
+    """Sum the exclusive time in windows by level, category, phase and layer. Time outside operators has no level."""
     pieces = slices(trace, windows.rank, windows.start_ns, windows.end_ns)
     item = np.append(items.of_event, -1)[pieces.row]
     outside = (pieces.row == NO_ROW) | (units(trace).row[pieces.row] == NO_ROW) & (item < 0) if len(trace) else item < 0
@@ -295,7 +295,7 @@ def exclusive_times(
 
 
 def by_level(mine: pd.DataFrame, theirs: pd.DataFrame) -> dict[str, int]:
-    """Return level → time of ``mine`` in ns. Time outside operators is matched with the time of ``theirs``."""
+    """Return the time of a run on each level, in ns. Time outside operators is matched with ``theirs`` (other run)."""
     level = mine["level"].astype(object)
     outside = theirs[theirs["level"].isna()]
     for name, keys in _OUTSIDE.items():

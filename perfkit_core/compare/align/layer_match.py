@@ -27,7 +27,7 @@ from perfkit_core.model.trace import Trace
 from perfkit_core.runtime.compile import compiled
 
 LEAST_LIKENESS: Final = 0.35
-"""Minimum similarity of a matched pair. Layers below it share neither half a name nor their operators."""
+"""Two layers match only if their similarity, from 0 to 1, is at least this value."""
 _WRAPPERS: Final = 3
 """Maximum number of wrappers around a model that are ignored. In practice, models do not have more."""
 _TOO_MANY: Final = 250_000
@@ -90,7 +90,7 @@ def layer_tree(trace: Trace) -> Layer:
 
 
 def match_layers(base: Trace, other: Trace) -> tuple[dict[str, str], dict[str, str]]:
-    """Return for each run: path of a layer → name by which it is compared. Matched layers have the same name."""
+    """Return one dict per run: path of a layer → its name in the comparison. Matched layers have the same name."""
     trees = layer_tree(base), layer_tree(other)
     names = {}
     for pair in _matched(*trees):

@@ -42,7 +42,7 @@ class Units:
 
     @property
     def own(self) -> BoolArray:
-        """Mask of the events that are such operators, shape (rows,)."""
+        """Mask of the operators that a comparison counts. It has the shape (rows,)."""
         mask: BoolArray = self.row == np.arange(len(self.row))
         return mask
 
@@ -74,8 +74,8 @@ def units(trace: Trace) -> Units:
 
 
 def unit_times(trace: Trace) -> tuple[IntArray, IntArray]:
-    """Return the host time and the device time of each operator of :func:`units`, as arrays of shape (rows,). Both
-    exclude other operators of :func:`units` inside it. The values of all other rows are undefined."""
+    """Return the host time and the device time of each operator in :attr:`Units.own`, as arrays of shape (rows,). The
+    time of an operator excludes counted operators inside it. The values of all other rows are undefined."""
     own, parent = units(trace).own, trace.ints("parent")
     cpu, device = trace.ints("dur_ns").copy(), attribution.total_device_ns(trace).copy()
     holder = nesting.nearest_above(parent, own)
@@ -104,6 +104,6 @@ def piece_phases(trace: Trace, pieces: Slices) -> IntArray:
 
 
 def _last(mask: BoolArray, window: IntArray) -> IntArray:
-    """For each piece, return the index of the last piece in ``mask`` up to it, -1 if its window has none."""
+    """Return for each piece the index of the last masked piece at or before it in its window; -1 if there is none."""
     index = np.maximum.accumulate(np.where(mask, np.arange(len(mask)), -1))
     return np.where((index >= 0) & (window[index] == window), index, -1)

@@ -38,7 +38,7 @@ COLUMNS: Final = (
     "count_effect_ns", "per_call_effect_ns", "explained_ratio",
 )  # fmt: skip
 _MOST_STEPS: Final = 100_000
-"""Calls per step are floats. Up to this number of steps, they are converted to the exact fraction calls / steps."""
+"""Calls per step are floats, which are converted back to fractions (calls / steps). This is the largest denominator."""
 
 
 def attribute(base: Trace, other: Trace, medians: tuple[int, int] | None = None) -> pd.DataFrame:
@@ -101,7 +101,7 @@ def _table(nodes: Tree, sides: list[Windows], on_device: bool) -> pd.DataFrame:
     numbers, parent = nodes.numbers, nodes.parent
     difference = (numbers["other_ns"] - numbers["base_ns"]).to_numpy(np.int64)
     depth = nesting.sum_down(parent, (parent != NO_ROW).astype(np.int64))
-    # All rows below a category have the place of the category.
+    # Each row has the place (device or host) of its category.
     device = np.isin(nodes.name, EXCLUSIVE) & (nodes.level == CATEGORY) & on_device
     place = np.where(device, "device", "host").astype(object)
     place[(nodes.level != CATEGORY) | (nodes.name == BESIDE_MEDIAN)] = ""
@@ -136,8 +136,8 @@ def _table(nodes: Tree, sides: list[Windows], on_device: bool) -> pd.DataFrame:
 
 
 def tree(base: Leaves, other: Leaves) -> Tree:
-    """Return the tree of the leaves of both sides, in preorder. The sibling with the largest difference comes first.
-    The calls in ``numbers`` are -1 above operators, and for events whose calls are not counted."""
+    """Build one tree from the leaves of both sides, in preorder. The sibling with the largest difference comes first.
+    In ``numbers``, calls are -1 on the levels above operators, and for events whose calls are not counted."""
     table = _merged(base, other)
     levels = [name for name in table.columns if not name.endswith(("_ns", "_calls"))]
     parts, parents, offset = [], np.full(len(table), NO_ROW, np.int64), 0
@@ -150,7 +150,7 @@ def tree(base: Leaves, other: Leaves) -> Tree:
         offset += len(first)
     level_names, name, parent = (np.concatenate([part[k] for part in parts]) for k in range(3))
     numbers = pd.concat([part[3] for part in parts], ignore_index=True)
-    # Above operators, the count effect is the sum over the operators.
+    # On the levels above operators, the count effect is the sum over the operators below.
     effect, is_event = numbers["count_effect_ns"].to_numpy(), level_names == EVENT
     numbers["count_effect_ns"] = np.where(is_event, effect, nesting.sum_up(parent, np.where(is_event, 0, effect)))
 
@@ -165,8 +165,8 @@ def tree(base: Leaves, other: Leaves) -> Tree:
 
 
 def _merged(base: Leaves, other: Leaves) -> pd.DataFrame:
-    """Return one row per leaf of either side: the mean time per window, and the calls of the event and of its operator
-    in all windows. Outside operators, the calls of the operator are missing."""
+    """Join the leaves of both sides into one table. Columns of each side: mean time per window, calls of the event in
+    all windows, calls of its operator in all windows (missing outside operators)."""
     levels = [name for name in base.times.columns if name != "ns"]
     table = _joined(base.times, other.times, levels, "ns").sort_values(levels, kind="stable", ignore_index=True)
     for side, of_side in zip(SIDES, (base, other), strict=True):
@@ -197,7 +197,7 @@ def _numbers(
     if level not in (OPERATOR, EVENT):
         return sums.assign(base_calls=-1, other_calls=-1, count_effect_ns=0)
     calls = [groupby.sums(code, len(first), table[f"{side}_calls"].fillna(0).to_numpy(np.int64)) for side in SIDES]
-    if level == OPERATOR:  # Use the calls of the operator if they were recorded, else the calls of its events.
+    if level == OPERATOR:  # If neither side has calls of the operator, the calls of its events count.
         of_operator = table[[f"{side}_operator_calls" for side in SIDES]].fillna(0).to_numpy(np.int64)[first]
         recorded = of_operator.any(axis=1)
         calls = [np.where(recorded, of_operator[:, index], of_events) for index, of_events in enumerate(calls)]

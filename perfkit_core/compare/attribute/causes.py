@@ -30,9 +30,9 @@ _PLACES: Final = {
     "exposed_copy": mark("exposed copy"),
     "input_wait": mark("waiting for input"),
     "launch_and_host": mark("on the host"),
-    "compute": "",  # Runs without device work have this category. All their time is on the host.
+    "compute": "",  # Only runs without device work have this category. All time is on the host, so no place is named.
     "framework": "",
-    "idle": "",  # The name of an idle cause already says that nothing was recorded.
+    "idle": "",  # Idle causes are named "nothing recorded before matmul", for example, so they need no place.
 }
 
 
@@ -40,7 +40,7 @@ def causes(attribution: pd.DataFrame) -> pd.DataFrame:
     """Return the causes of a difference, the largest first. The rows sum to the difference.
 
     A cause is an operator of :func:`~perfkit_core.compare.attribute.attribute.attribute`, summed over layers.
-    Columns: operator, category, place, phase, family, and the numbers of the tree (base_calls to explained_ratio).
+    Columns: operator, category, place, phase, family, and the columns of the tree from base_calls to explained_ratio.
     """
     keys = ["operator", "category", "place", "phase", "family"]
     if attribution.empty:
@@ -52,8 +52,8 @@ def causes(attribution: pd.DataFrame) -> pd.DataFrame:
 
 
 def by_layer(attribution: pd.DataFrame) -> pd.DataFrame:
-    """Return a table with one row per layer. It is empty unless both runs have layers. Columns: layer, and base_ns to
-    explained_ratio as in :func:`causes`."""
+    """Return a table with one row per layer. It is empty unless both runs have layers. Columns: layer, and the columns
+    of :func:`causes` from base_ns to explained_ratio."""
     rows = attribution if attribution.empty else with_path(attribution)
     if rows.empty or rows["layer"].isin([NO_LAYER, ""]).all():
         return pd.DataFrame(columns=["layer", *SUMMED, "explained_ratio"])
@@ -63,7 +63,7 @@ def by_layer(attribution: pd.DataFrame) -> pd.DataFrame:
 
 def by_family(attribution: pd.DataFrame) -> pd.DataFrame:
     """Return a table with one row per family and place (device or host). Columns: family (the category if there is no
-    family), place, and base_ns to explained_ratio as in :func:`causes`."""
+    family), place, and the columns of :func:`causes` from base_ns to explained_ratio."""
     if attribution.empty:
         return pd.DataFrame(columns=["family", "place", *SUMMED, "explained_ratio"])
     rows = causes(attribution)
@@ -83,15 +83,15 @@ def by_kernel(attribution: pd.DataFrame) -> pd.DataFrame:
 
 
 def with_path(attribution: pd.DataFrame, wanted: str = "operator") -> pd.DataFrame:
-    """Return the rows of the level ``wanted``. Added columns hold the names of their ancestors, "" if there is none. If
-    ``wanted`` is "operator", categories without children are also returned."""
+    """Return the rows of the level ``wanted``. The columns category, phase, layer, family and operator are added. They
+    name the ancestors of the row, "" if there is none. For "operator", also return categories without children."""
     parent, level = attribution["parent"].to_numpy(np.int64), attribution["level"].to_numpy(object)
     names, rows = attribution["name"].to_numpy(object), np.arange(len(level))
     inner = np.zeros(len(parent), np.bool_)
     inner[parent[parent >= 0]] = True
     chosen = (level == wanted) | ((level == "category") & ~inner & (wanted == "operator"))
-    # In preorder, the ancestor of a row on a level is the last row of this level before it. If a new category begins in
-    # between, the row has no ancestor on this level.
+    # In preorder, descendants follow their ancestor. So the ancestor of a row on a level is the last earlier row of
+    # this level. If that row is in another category, there is no ancestor on this level.
     top = np.maximum.accumulate(np.where(level == "category", rows, 0))
     columns = {}
     for part in _PARTS:

@@ -1,4 +1,4 @@
-"""The leaves of the attribution: exclusive time and calls by category, phase, layer, family, operator and event.
+"""Leaves of the attribution tree: exclusive time and calls by category, phase, layer, family, operator and event.
 
 An event in an operator has the phase and the layer of that operator. Time outside operators has a name in parentheses,
 such as ``(data loader)``.
@@ -41,7 +41,7 @@ _KINDS: Final[Mapping[str, str]] = {
     schema.OVERHEAD: mark("(the profiler itself)"),
     schema.OTHER: mark("(other host events)"),
 }
-"""Kind of event → name of host time outside operators. All other kinds have the name :data:`OUTSIDE`."""
+"""Kind of a host event outside operators → name of its time. The time of other kinds is named :data:`OUTSIDE`."""
 CATEGORY: Final = "category"
 LEVELS: Final = ("phase", "layer", "family", "operator", "event")
 """Levels of the tree below the category."""
@@ -76,8 +76,8 @@ class Keys:
 
 
 def keys(trace: Trace, layers: Mapping[str, str]) -> Keys:
-    """Return the names of all events on all levels. ``layers``: path of a layer → name by which it is compared. If it
-    is empty, there is no level ``layer``."""
+    """Return the name of each event on each level. ``layers`` maps the path of a layer to its name in the comparison.
+    If ``layers`` is empty, there is no level ``layer``."""
     operators, kinds, names = units(trace), trace.codes("kind"), trace.codes("name")
     is_outside = (operators.row == NO_ROW) & trace.host
     holder = np.where(operators.row != NO_ROW, operators.row, np.arange(len(trace)))
@@ -124,9 +124,9 @@ def _merged(codes: Codes, texts: list[str]) -> Codes:
 class Leaves:
     """Sums over the ``windows`` of one run, as three tables.
 
-    - ``times``: time by category and level. The rows sum to the time of the windows. Columns: category, levels, ns.
-    - ``events``: calls of the events that start in a window. Columns: levels, calls.
-    - ``operators``: calls of the operators that start in a window. Columns: levels without the last, calls.
+    - ``times``: exclusive time, which sums to the time of the windows. Columns: category, one per level, ns.
+    - ``events``: calls of the events that start in a window. Columns: one per level, calls.
+    - ``operators``: calls of the operators that start in a window. Columns: the same, except event.
     """
 
     windows: Windows
@@ -149,7 +149,7 @@ def leaves(trace: Trace, windows: Windows, layers: Mapping[str, str]) -> Leaves:
     pieces = slices(trace, windows.rank, windows.start_ns, windows.end_ns)
     phase = piece_phases(trace, pieces)
     owned = np.flatnonzero(pieces.row != NO_ROW)
-    hidden = calls[~np.isin(calls, pieces.row)]  # These calls have no exclusive time.
+    hidden = calls[~np.isin(calls, pieces.row)]  # Other events own the whole time of these calls.
     row = np.concatenate([pieces.row[owned], hidden])
     category = np.concatenate([pieces.category[owned], categories_of_events(trace)[hidden]])
     phase_codes = np.concatenate([phase[owned], by_event.codes["phase"][hidden]])
@@ -190,7 +190,7 @@ def _gaps(pieces: Slices, phase: IntArray, by_event: Keys) -> pd.DataFrame:
 
 
 def _neighbours(pieces: Slices, gaps: IntArray, offset: int) -> IntArray:
-    """Return the row of the piece right before (``offset`` -1) or after (1) each gap, -1 if its window has none."""
+    """Return for each gap the event of the previous (``offset`` -1) or next (1) piece in its window, -1 if none."""
     if not len(pieces.row):
         return gaps
     at = gaps + offset

@@ -72,7 +72,7 @@ class Condition:
     row: str | None
     upward: bool  # Whether the condition fails above the limit (true) or below it (false).
     kind: Kind
-    limit: float  # A share of base for the kind "change", otherwise in the unit of the column.
+    limit: float  # For the kind "change", a share of base (0.03 for 3 %). Otherwise in the unit of the column.
 
     @property
     def in_time(self) -> bool:
@@ -132,8 +132,8 @@ def outcomes(
 
     - ``traces``: the captures of base and of other.
     - ``steps``: the statistics of the step times, per unit of work if requested.
-    - ``between``: the relative standard deviation that is assumed between single captures.
-    - ``of_device``: the same for device work.
+    - ``between``: the assumed relative standard deviation between equal runs.
+    - ``of_device``: the value that replaces ``between`` for numbers that measure only device work.
     """
     of_views = any(condition.column is not None for condition in conditions)
     captures = [[split(trace) for trace in side] if of_views else [] for side in traces]
@@ -183,7 +183,7 @@ def _judged(condition: Condition, statistics: SampleStatistics, scale: int) -> O
     if not (value > condition.limit if condition.upward else value < condition.limit):
         return outcome
     sure = statistics.beyond_noise
-    if condition.kind == BUDGET:  # The limit is independent of base, so only the noise of other applies.
+    if condition.kind == BUDGET:  # The limit does not depend on base, so only the noise of the run other matters.
         sure = noise is not None and abs(other - condition.limit) > noise / 2**0.5
     unknown = noise is None or low is None
     return replace(outcome, result=FAILED if sure else CANNOT_TELL if unknown else WITHIN_NOISE)

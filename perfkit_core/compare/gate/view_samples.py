@@ -2,7 +2,7 @@
 
 Two kinds of numbers have one value per capture instead:
 
-- Numbers of views that look beyond a step (leaks).
+- Numbers of views that describe the whole capture, such as memory leaks.
 - Extremes, for example the memory peak. It occurs in a single step, so a mean over steps would hide it.
 """
 
@@ -60,11 +60,11 @@ class Number:
 
     @property
     def none_is_zero(self) -> bool:
-        """Whether a missing row means 0. In columns that do not add up, a missing row means "unknown"."""
+        """Whether the number is 0 if the view has no row for it. An average, for example, is unknown in this case."""
         return self.declared.sums or bool(self.row is not None and self.view.of_capture and self.declared.exact)
 
     def on_device(self, rows: pd.DataFrame) -> bool:
-        """Return whether all events that the number counts are device work. ``rows`` are the rows of the number."""
+        """Return whether the number measures only device work. ``rows`` are the rows that the number selects."""
         place = self.declared.place
         if place or not len(rows):
             return place == DEVICE
@@ -73,9 +73,9 @@ class Number:
 
 
 def samples(captures: Sequence[Ranks], number: Number) -> list[FloatArray]:
-    """Return one array per capture, with the value of the number in each sampled step. If the capture has no steps, or
-    the number has no value per step, the array has one value. Steps without a value are left out. Raises UsageError if
-    the view does not have the column, or if the rows of the number cannot be summed."""
+    """Return one array per capture, with the values of the number in the sampled steps. If the capture has no steps, or
+    the number does not exist per step, the array has one value. Unknown values are left out. Raises UsageError if the
+    view does not have the column, or if the number selects several rows that cannot be summed."""
     arrays = []
     for ranks in captures:
         requests, recorded = [ViewRequest()], number.view.of_capture is None or any(map(number.view.of_capture, ranks))
@@ -89,8 +89,8 @@ def samples(captures: Sequence[Ranks], number: Number) -> list[FloatArray]:
 
 
 def rows(captures: Sequence[Ranks], number: Number) -> pd.DataFrame:
-    """Return the rows of the number in all captures. The table is empty if the number names no row, or if only a
-    recorded event has the name, but no row. Raises UsageError for an unknown row."""
+    """Return the rows that the number selects in all captures. The table is empty if the condition names no row. In
+    memory views, it is also empty if a recorded event, but no row, has the name. Raises UsageError for other names."""
     if number.row is None:
         return pd.DataFrame()
     tables = [_table(ranks, number.view, ViewRequest()) for ranks in captures]
@@ -99,7 +99,7 @@ def rows(captures: Sequence[Ranks], number: Number) -> pd.DataFrame:
         return matching
     every = stacked(tables)
     guarded = number.view.of_capture is not None and number.none_is_zero and "name" in every.columns
-    if guarded:  # A recorded name is not a typing error, even if the view has no row for it.
+    if guarded:  # The name of a recorded event is valid, even if the view has no row for it.
         names = {IN_STEP, OUTSIDE}
         for trace in (trace for ranks in captures for trace in ranks):
             device = trace.codes("device")
@@ -154,7 +154,7 @@ def _value(table: pd.DataFrame, number: Number) -> float | None:
     if len(values) > 1 and (not number.declared.sums or inclusive):
         hint = f", or use {self_column}, which adds up" if nested else ": COLUMN[ROW]"
         text = f"{number.name} is not a single number, because it has {len(values)} rows"
-        raise UsageError(text, f"select one of the rows in brackets{hint}")
+        raise UsageError(text, f"name one row in brackets{hint}")
     if values.empty:
         recorded = rows.empty and (table.empty or bool(table[number.column].notna().any()))
         return 0.0 if number.none_is_zero and recorded else None
@@ -162,8 +162,8 @@ def _value(table: pd.DataFrame, number: Number) -> float | None:
 
 
 def _matching(table: pd.DataFrame, number: Number, row: str) -> pd.DataFrame:
-    """Return the rows with ``row`` in one of the key columns. If there are none, split ``row`` at its commas and return
-    the rows with each part in one of the key columns."""
+    """Return the rows in which a key column has the value ``row``. If there are none, split ``row`` at its commas. Then
+    return the rows in which each part is the value of a key column."""
     names = [*keys(number.view.columns, table), *([_CANONICAL] if _CANONICAL in table.columns else [])]
     texts = table[names].astype(object).where(table[names].notna(), "").astype(str)
     exact = (texts == row).any(axis=1)
